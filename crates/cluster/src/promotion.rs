@@ -113,10 +113,12 @@ pub fn promote(view: &View, shard: &Shard, winner: Holder) -> Transaction {
 }
 
 /// The transaction by which a primary whose lease has ended leads on with a new one, in a new epoch. It needs no fence:
-/// with the same data it has everything that it ever confirmed, and the topology says that there was no other.
+/// with the same data it has everything that it ever confirmed, and the topology says that there was no other. The same
+/// begins the first leadership of a shard ([`Shard::planned`]), with the data that the copy has.
 pub fn retake(view: &View, shard: &Shard, alive: Alive) -> Transaction {
     let copy = shard.holder.id;
-    let mut transaction = lead(view, shard, shard.holder, |_| {});
+    let holder = Holder { id: copy, incarnation: alive.incarnation };
+    let mut transaction = lead(view, shard, holder, |_| {});
     transaction.compares.push(view.alive_unchanged(copy));
     transaction.changes.push(view.put_alive(copy, alive));
     transaction

@@ -56,6 +56,9 @@ pub struct Holder {
     pub incarnation: Incarnation,
 }
 
+/// The data of a leader that has not been there yet: see [`Shard::planned`].
+pub const UNBORN: Incarnation = Incarnation(0);
+
 /// A part of the slots, and its copies.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -115,6 +118,23 @@ impl Shard {
         }
     }
 
+    /// Makes a shard of copies that have not been started yet, the first of them its leader. `None`: there is no copy.
+    ///
+    /// Nothing can have been confirmed in epoch 0 by a leader without data, so the copy that is named takes the shard with the
+    /// data that it has when it registers.
+    pub fn planned(id: Id, slots: Slots, copies: Vec<(Id, Address)>) -> Option<Shard> {
+        let holder = Holder { id: copies.first()?.0, incarnation: UNBORN };
+        let replica =
+            |(id, address)| Replica { id, address, member: None, is_never_promoted: false };
+        let copies = copies.into_iter().map(replica).collect();
+        Some(Shard { id, epoch: Epoch(0), holder, fence: 1, slots, copies })
+    }
+
+    /// Returns whether its leader has never been there.
+    pub fn is_unborn(&self) -> bool {
+        self.epoch == Epoch(0) && self.holder.incarnation == UNBORN
+    }
+
     /// Returns the copy with this name.
     pub fn copy(&self, id: Id) -> Option<&Replica> {
         self.copies.iter().find(|copy| copy.id == id)
@@ -171,6 +191,11 @@ impl Topology {
     /// Makes the database of a server that has just been started.
     pub fn new(shard: Shard) -> Topology {
         Topology { version: VERSION, epoch: shard.epoch, quorum: 0, shards: vec![shard] }
+    }
+
+    /// Makes a database of shards that have not been started yet.
+    pub fn planned(quorum: usize, shards: Vec<Shard>) -> Topology {
+        Topology { version: VERSION, epoch: Epoch(0), quorum, shards }
     }
 
     /// Reads a value of etcd.

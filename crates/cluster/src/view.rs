@@ -189,6 +189,18 @@ impl View {
     }
 }
 
+/// The transaction that makes a database of shards that have not been started yet. Nothing of it may be there.
+pub fn plan(keys: &Keys, database: Id, topology: &Topology) -> Transaction {
+    let absent = |key| Compare { key, revision: 0 };
+    let homes = || topology.copies().map(|copy| keys.home(copy.id));
+    let put = |key, value| Change::Put { key, value, lease: None };
+    let mut compares: Vec<Compare> = homes().map(absent).collect();
+    compares.push(absent(keys.topology(database)));
+    let mut changes: Vec<Change> = homes().map(|key| put(key, encode(&database))).collect();
+    changes.push(put(keys.topology(database), topology.encode()));
+    Transaction { compares, changes }
+}
+
 /// Reads the value of [`Keys::home`].
 pub fn read_home(value: &[u8]) -> Result<Id, Invalid> {
     serde_json::from_slice(value)

@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::sync::OnceLock;
 
 /// A file: its path and its contents.
-type File = (&'static str, &'static [u8]);
+pub type File = (&'static str, &'static [u8]);
 
 macro_rules! files {
     ($($path:literal),+ $(,)?) => {
@@ -28,6 +28,10 @@ static FILES: &[File] = files![
     "format.js",
     "chart.js",
     "icon.svg",
+    "cluster.html",
+    "cluster.js",
+    "cluster-api.js",
+    "pages/cluster-create.js",
     "pages/login.js",
     "pages/now.js",
     "pages/keys.js",
@@ -73,7 +77,8 @@ pub async fn file(Path(path): Path<String>, request: Request) -> Response {
     send(&path, request.headers())
 }
 
-fn send(path: &str, headers: &HeaderMap) -> Response {
+/// Answers a request for a file of the console's page.
+pub fn send(path: &str, headers: &HeaderMap) -> Response {
     let Some(file) = packed().iter().find(|file| file.path == path) else {
         return (StatusCode::NOT_FOUND, "Not found\n").into_response();
     };

@@ -35,6 +35,20 @@ mod sampler;
 
 pub use remote::run;
 
+/// What another admin port builds its interface from: tables of routes, their OpenAPI document, errors, and what tells a
+/// foreign page.
+pub mod rest {
+    pub use crate::api::openapi::{About, describe};
+    pub use crate::api::route::{Done, Nothing, Route, json};
+    pub use crate::api::{ApiError, PREFIX};
+    pub use crate::auth::{basic, is_local_name, is_same_origin};
+}
+
+/// The page's files, for another admin port.
+pub mod files {
+    pub use crate::assets::{File, send};
+}
+
 use app::App;
 use host::Host;
 use std::sync::Arc;

@@ -50,6 +50,8 @@ fn run(request: Request) -> ExitCode {
         Request::Bench(args) => bench::run(args),
         Request::Proxy(args) => proxy::run(args, proxied_commands),
         Request::Console(args) => console::run(args),
+        Request::Node(args) => node::run_node(args),
+        Request::Cluster(args) => node::run_cluster(args),
         Request::Cli { program, args } => cli::run(&program, args),
         Request::Print(text) => print(&text),
         Request::Refuse(text) => {
@@ -78,6 +80,10 @@ enum Request {
     Container(Vec<OsString>),
     /// Serve the console of another server, with its own arguments.
     Console(Vec<OsString>),
+    /// Run the node of a machine, with its own arguments.
+    Node(Vec<OsString>),
+    /// A command for a cluster, with its own arguments.
+    Cluster(Vec<OsString>),
     /// Print this and succeed.
     Print(String),
     /// Say this on standard error and fail.
@@ -120,6 +126,8 @@ fn parse(mut args: Vec<OsString>) -> Request {
         Some("proxy") => Request::Proxy(args.split_off(2)),
         Some("container") => Request::Container(args.split_off(2)),
         Some("console") => Request::Console(args.split_off(2)),
+        Some("node") => Request::Node(args.split_off(2)),
+        Some("cluster") => Request::Cluster(args.split_off(2)),
         Some("cli") => Request::Cli { program: "dunlin cli".into(), args: args.split_off(2) },
         Some("help" | "--help" | "-h") => match args.get(2).map(|topic| topic.to_string_lossy()) {
             None => Request::Print(usage::program()),
@@ -128,6 +136,8 @@ fn parse(mut args: Vec<OsString>) -> Request {
             Some(topic) if topic == "bench" => Request::Bench(vec!["--help".into()]),
             Some(topic) if topic == "proxy" => Request::Print(proxy::run::USAGE.into()),
             Some(topic) if topic == "console" => Request::Console(vec!["--help".into()]),
+            Some(topic) if topic == "node" => Request::Node(vec!["--help".into()]),
+            Some(topic) if topic == "cluster" => Request::Cluster(vec!["--help".into()]),
             Some(topic) if topic == "cli" => {
                 Request::Cli { program: "dunlin cli".into(), args: vec!["--help".into()] }
             }

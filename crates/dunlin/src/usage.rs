@@ -4,8 +4,19 @@ use process::facts;
 use structs::misspelling;
 
 /// What can be asked for.
-const COMMANDS: [&str; 9] =
-    ["server", "cli", "check", "proxy", "container", "console", "bench", "help", "version"];
+const COMMANDS: [&str; 11] = [
+    "server",
+    "cli",
+    "check",
+    "cluster",
+    "node",
+    "proxy",
+    "container",
+    "console",
+    "bench",
+    "help",
+    "version",
+];
 
 /// What `dunlin help` prints.
 pub fn program() -> String {
@@ -16,6 +27,8 @@ Commands:
   server    run the data store; takes what redis-server takes
   cli       send commands to any server that speaks RESP; takes what redis-cli takes
   check     check files: dunlin check rdb dump.rdb
+  cluster   databases over several machines: dunlin cluster up, create-db, status
+  node      the node of a machine, with an etcd that is there already
   proxy     one endpoint in front of servers; takes a nutcracker.yml
   container
             the entry point of the container image

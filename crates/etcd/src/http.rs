@@ -14,7 +14,7 @@ use std::time::Instant;
 const MAX_HEAD_LEN: usize = 16 << 10;
 
 /// The longest body of an answer. A database's keys are some hundred kilobytes at most.
-const MAX_BODY_LEN: usize = 64 << 20;
+pub(crate) const MAX_BODY_LEN: usize = 64 << 20;
 
 /// The shortest limit that a socket takes.
 const SHORTEST: Moment = Moment::from_millis(1);

@@ -10,11 +10,13 @@
 mod access;
 mod endpoints;
 mod http;
+mod maintenance;
 mod version;
 mod watch;
 
 pub use access::Access;
 pub use endpoints::{Endpoint, Unusable};
+pub use maintenance::{Peer, Size};
 pub use version::version_warning;
 
 use base64::Engine as _;

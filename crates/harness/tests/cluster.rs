@@ -57,6 +57,18 @@ fn six_servers_form_a_cluster_and_a_replica_takes_over() {
     eventually("the replica has the value", || text(ok(&mut reader, "GET foo")) == "value");
     assert_eq!(error(&ask(&mut reader, "SET foo 1")), moved);
 
+    // Shard channels have slots as well, and what the primary publishes reaches its replica.
+    assert_eq!(error(&ask(&mut client, "SSUBSCRIBE foo")), moved);
+    assert_eq!(error(&ask(&mut client, "SPUBLISH foo 1")), moved);
+    let crossing = error(&ask(&mut client, "SSUBSCRIBE a b"));
+    assert_eq!(crossing, "CROSSSLOT Keys in request don't hash to the same slot");
+    let mut subscriber = nodes[replica].client();
+    assert_eq!(error(&ask(&mut subscriber, "SPUBLISH foo 1")), moved);
+    assert!(!ask(&mut subscriber, "SSUBSCRIBE foo").is_error());
+    assert_eq!(ask(&mut nodes[2].client(), "SPUBLISH foo 1"), Reply::Integer(0));
+    let message = subscriber.message().expect("it arrives");
+    assert_eq!(list(&message).last(), Some(&Reply::Bulk(b"1".to_vec())));
+
     // The primary is killed; its replica has all it had, and takes writes.
     nodes[2].kill().expect("it runs");
     eventually("the replica takes over", || {

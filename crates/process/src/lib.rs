@@ -8,6 +8,7 @@ pub mod affinity;
 pub mod alt_stack;
 pub mod argv_area;
 pub mod banner;
+pub mod beside;
 pub mod cgroup;
 pub mod checks;
 pub mod cpulist;

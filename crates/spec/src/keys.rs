@@ -36,6 +36,18 @@ pub fn for_each_key<R: Runner>(
     Ok(())
 }
 
+/// Calls `found` with the index in `argv` of every shard channel, which belongs to a slot as a key does.
+pub fn for_each_shard_channel<R: Runner>(
+    command: &Row<R>,
+    argv: &[&[u8]],
+    mut found: impl FnMut(usize),
+) -> Result<(), InvalidKeys> {
+    for spec in command.keys.iter().filter(|spec| spec.flags.has(KeyFlags::NOT_KEY)) {
+        keys_of_spec(spec, argv, false, &mut |index, _| found(index))?;
+    }
+    Ok(())
+}
+
 /// Whether requests of this command have keys at all (COMMAND GETKEYS).
 pub fn has_keys<R: Runner>(command: &Row<R>) -> bool {
     command.find_keys.is_some()

@@ -47,7 +47,8 @@ impl Copy {
         let (view, shard) = self.shard()?;
         if !self.is_registered(view) {
             let alive = Alive { incarnation: self.incarnation, lease: self.lease.id()? };
-            let leads = shard.holder == self.myself() && facts.is_whole;
+            let is_first = shard.is_unborn() && shard.holder.id == self.me;
+            let leads = (is_first || shard.holder == self.myself()) && facts.is_whole;
             return Some(match leads {
                 true => promotion::retake(view, shard, alive),
                 false => change::register(view, self.me, alive),

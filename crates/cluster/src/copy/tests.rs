@@ -1,6 +1,7 @@
 //! What a copy does in moments that the simulation meets seldom.
 
 use super::*;
+use crate::coordinator::Change;
 use crate::slots::Slots;
 use crate::topology::{Address, Replica, Topology};
 use crate::view::{At, Fence, Keys, Switch};
@@ -260,4 +261,38 @@ fn a_switch_is_sent_when_the_successor_has_everything_and_only_another_epoch_end
     read(&mut copy, ms(705), cancelled);
     copy.step(ms(708), &facts());
     assert!(!copy.is_switching() && copy.may_confirm(ms(708)));
+}
+
+#[test]
+fn the_first_copy_of_a_planned_shard_takes_it_with_the_data_that_it_has() {
+    let planned = |first: Id, second: Id| {
+        let mut view = view(OTHER);
+        let address = view.topology.value.shards[0].copies[0].address.clone();
+        let copies = vec![(first, address.clone()), (second, address)];
+        let slots = Slots::from_fn(|_| true);
+        let shard = Shard::planned(OTHER, slots, copies).expect("it has copies");
+        assert!(shard.is_unborn());
+        view.topology.value = Topology::planned(0, vec![shard]);
+        view.alive.clear();
+        view
+    };
+    let topology = |actions: &[Action]| {
+        let mut changes = transaction(actions)?.changes.iter();
+        changes.find_map(|change| match change {
+            Change::Put { key, value, .. } if key.ends_with("/topology") => {
+                Topology::decode(value).ok()
+            }
+            _ => None,
+        })
+    };
+    let actions = started(planned(ME, OTHER)).step(ms(2), &facts());
+    let born = topology(&actions).expect("the first copy takes the shard");
+    let shard = &born.shards[0];
+    assert_eq!((shard.holder, shard.epoch), (Holder { id: ME, incarnation: MINE }, Epoch(1)));
+    assert_eq!(shard.members().map(|copy| copy.id).collect::<Vec<_>>(), [ME]);
+    let actions = started(planned(OTHER, ME)).step(ms(2), &facts());
+    assert!(
+        transaction(&actions).is_some() && topology(&actions).is_none(),
+        "the second one waits"
+    );
 }

@@ -4,8 +4,34 @@ use super::route::Route;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-/// Describes the routes.
+/// What a document says of the whole interface.
+pub struct About {
+    /// Its title.
+    pub title: &'static str,
+    /// What it is for.
+    pub description: &'static str,
+    /// How users show who they are, by name.
+    pub security: Value,
+}
+
+/// Describes the routes of the console.
 pub fn document(routes: &[Route]) -> Value {
+    let about = About {
+        title: "Dunlin console",
+        description: "What the console of a server uses, all of it. Each call runs as the user that makes it.",
+        security: json!({
+            "basic": { "type": "http", "scheme": "basic" },
+            "session": {
+                "type": "apiKey", "in": "cookie", "name": "dunlin-console",
+                "description": "Given by POST /session. Requests other than GET also need its token in the header X-CSRF-Token."
+            }
+        }),
+    };
+    describe(about, routes)
+}
+
+/// Describes routes below [`super::PREFIX`].
+pub fn describe<C>(about: About, routes: &[Route<C>]) -> Value {
     let mut settings = SchemaSettings::draft2020_12();
     settings.definitions_path = "/components/schemas".into();
     let mut generator = settings.into_generator();
@@ -39,31 +65,29 @@ pub fn document(routes: &[Route]) -> Value {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[route.method.as_str().to_ascii_lowercase()] = Value::Object(operation);
     }
+    let names = about.security.as_object().into_iter().flatten();
+    let mut alternatives: Vec<Value> =
+        names.map(|(name, _)| json!({ name.as_str(): [] })).collect();
+    alternatives.push(json!({}));
     json!({
         "openapi": "3.1.0",
         "info": {
-            "title": "Dunlin console",
+            "title": about.title,
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "What the console of a server uses, all of it. Each call runs as the user that makes it."
+            "description": about.description
         },
         "servers": [{ "url": super::PREFIX }],
-        "security": [{ "basic": [] }, { "session": [] }, {}],
+        "security": alternatives,
         "paths": paths,
         "components": {
             "schemas": generator.definitions(),
             "responses": { "Failure": failure() },
-            "securitySchemes": {
-                "basic": { "type": "http", "scheme": "basic" },
-                "session": {
-                    "type": "apiKey", "in": "cookie", "name": "dunlin-console",
-                    "description": "Given by POST /session. Requests other than GET also need its token in the header X-CSRF-Token."
-                }
-            }
+            "securitySchemes": about.security
         }
     })
 }
 
-fn operation_id(route: &Route) -> String {
+fn operation_id<C>(route: &Route<C>) -> String {
     let words = route.path.replace(['/', '-', '.'], " ");
     let words = words.split(' ').filter(|word| !word.is_empty());
     [route.method.as_str().to_ascii_lowercase()]

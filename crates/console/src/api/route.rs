@@ -10,23 +10,29 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::future::Future;
 
-type Run = Box<dyn Fn(Call, &str, Bytes) -> Boxed<Result<Response, ApiError>> + Send + Sync>;
-type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+/// What answers a request: its context, its query and its body.
+pub type Run<C> = Box<dyn Fn(C, &str, Bytes) -> Boxed<Result<Response, ApiError>> + Send + Sync>;
+/// What describes a type.
+pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// A method of a path.
-pub struct Route {
+/// A method of a path, for an interface whose handlers are given a `C`.
+pub struct Route<C = Call> {
+    /// The method.
     pub method: Method,
     /// Below the prefix.
     pub path: &'static str,
+    /// What it does, for people.
     pub summary: &'static str,
     /// Its fields are the parameters of the query.
     pub query: Option<SchemaOf>,
+    /// What the body has.
     pub body: Option<SchemaOf>,
     /// None where the reply is a stream of events.
     pub reply: Option<SchemaOf>,
     /// It is open to requests without a session.
     pub is_login: bool,
-    pub run: Run,
+    /// What answers it.
+    pub run: Run<C>,
 }
 
 /// No parameters.
@@ -43,6 +49,12 @@ pub struct Done {
 impl Done {
     /// It is done.
     pub fn new() -> Done {
+        Done::default()
+    }
+}
+
+impl Default for Done {
+    fn default() -> Done {
         Done { ok: true }
     }
 }
@@ -66,19 +78,19 @@ fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
 
-impl Route {
+impl<C: Send + 'static> Route<C> {
     /// A route that only reads. The fields of `Q` are its parameters.
     pub fn get<Q, R, F>(
         path: &'static str,
         summary: &'static str,
-        handler: fn(Call, Q) -> F,
-    ) -> Route
+        handler: fn(C, Q) -> F,
+    ) -> Route<C>
     where
         Q: DeserializeOwned + JsonSchema + Send + 'static,
         R: Serialize + JsonSchema,
         F: Future<Output = Result<R, ApiError>> + Send + 'static,
     {
-        let run: Run = Box::new(move |call, query, _| {
+        let run: Run<C> = Box::new(move |call, query, _| {
             let query = parameters(query);
             Box::pin(async move { json(&handler(call, query?).await?) })
         });
@@ -98,14 +110,14 @@ impl Route {
     pub fn post<B, R, F>(
         path: &'static str,
         summary: &'static str,
-        handler: fn(Call, B) -> F,
-    ) -> Route
+        handler: fn(C, B) -> F,
+    ) -> Route<C>
     where
         B: DeserializeOwned + JsonSchema + Send + 'static,
         R: Serialize + JsonSchema,
         F: Future<Output = Result<R, ApiError>> + Send + 'static,
     {
-        let run: Run = Box::new(move |call, _, body| {
+        let run: Run<C> = Box::new(move |call, _, body| {
             let body = serde_json::from_slice(&body);
             Box::pin(async move {
                 let body = body.map_err(|why| ApiError::bad(why.to_string()))?;
@@ -125,13 +137,13 @@ impl Route {
     }
 
     /// As [`Route::post`], by another method.
-    pub fn by(mut self, method: Method) -> Route {
+    pub fn by(mut self, method: Method) -> Route<C> {
         self.method = method;
         self
     }
 
     /// It is how a session begins.
-    pub fn login(mut self) -> Route {
+    pub fn login(mut self) -> Route<C> {
         self.is_login = true;
         self
     }
@@ -140,13 +152,13 @@ impl Route {
     pub fn stream<Q, F>(
         path: &'static str,
         summary: &'static str,
-        handler: fn(Call, Q) -> F,
-    ) -> Route
+        handler: fn(C, Q) -> F,
+    ) -> Route<C>
     where
         Q: DeserializeOwned + JsonSchema + Send + 'static,
         F: Future<Output = Result<Response, ApiError>> + Send + 'static,
     {
-        let run: Run = Box::new(move |call, query, _| {
+        let run: Run<C> = Box::new(move |call, query, _| {
             let query = parameters(query);
             Box::pin(async move { handler(call, query?).await })
         });

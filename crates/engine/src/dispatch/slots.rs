@@ -15,9 +15,12 @@ use crate::session::Fate;
 use crate::table::Resolved;
 use cluster::describe::{Asker, Node};
 use config::{ClusterEndpoint, ClusterEndpointType, Config};
+use spec::keys::for_each_shard_channel;
 use std::borrow::Cow;
 use std::sync::Arc;
+use structs::crc16::key_slot;
 
+const CROSSING: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 pub(super) const DOWN: &str = "CLUSTERDOWN The cluster is down";
 
 const UNBLOCKED: &str = "UNBLOCKED force unblock from blocking operation, instance state changed \
@@ -51,15 +54,14 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
         return Ok(());
     }
     cx.find_keys(row, args);
-    let Some(first) = cx.keys.first() else { return Ok(()) };
+    let Some(first) = cx.keys.first() else { return slot_of_channels(cx, row, args) };
     let slot = first.slot(&cx.engine.keyspace);
     let is_one = cx.keys.iter().all(|key| key.slot(&cx.engine.keyspace) == slot);
     let Some(slot) = slot else { return Ok(()) };
     // Links between nodes bring what is for one shard.
     let is_together = is_one || cx.session.is_link && is_one_shard(cx);
     if !is_together {
-        let text = "CROSSSLOT Keys in request don't hash to the same slot";
-        return Err(Error::Elsewhere(text.into()).into());
+        return Err(Error::Elsewhere(CROSSING.into()).into());
     }
     let caller = Caller {
         asker: cx.asker(),
@@ -67,6 +69,21 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
         may_write: may_write(cx, row),
     };
     served(&cx.engine.config, cx.membership().as_deref(), slot.number(), caller)
+}
+
+/// Shard channels belong to slots as keys do. What a primary publishes reaches its replicas, so that clients may subscribe
+/// there.
+fn slot_of_channels(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
+    let mut slots = Vec::new();
+    let words = args.words();
+    let found = for_each_shard_channel(row.command, words, |at| slots.push(key_slot(words[at])));
+    let (Ok(()), Some(&slot)) = (found, slots.first()) else { return Ok(()) };
+    if slots.iter().any(|&other| other != slot) {
+        return Err(Error::Elsewhere(CROSSING.into()).into());
+    }
+    let may_write = row.command.flags.has(Flags::MAY_REPLICATE);
+    let caller = Caller { asker: cx.asker(), reads_replica: true, may_write };
+    served(&cx.engine.config, cx.membership().as_deref(), slot, caller)
 }
 
 /// What matters of a client and its request.

@@ -44,6 +44,18 @@ fn several_servers_are_one() {
         found.sort();
         found.dedup();
         assert_eq!(found.len(), 50);
+        // Keys behind subcommands.
+        for key in &keys[..9] {
+            let log = format!("log:{key}");
+            assert_eq!(text(&ask(&mut client, &["OBJECT", "ENCODING", key])), "embstr");
+            let create = ["XGROUP", "CREATE", &log, "group", "0", "MKSTREAM"];
+            assert_eq!(ask(&mut client, &create), okay());
+            ask(&mut client, &["XADD", &log, "*", "a", "b"]);
+            let read = ["XREADGROUP", "GROUP", "group", "me", "STREAMS", &log, ">"];
+            let reply = ask(&mut client, &read);
+            assert!(!reply.is_error() && !reply.is_nil(), "{reply:?}");
+            assert_eq!(ask(&mut client, &["DEL", &log]), Reply::Integer(1));
+        }
         let mut del = vec!["DEL", "no such key"];
         del.extend(keys.iter().map(String::as_str));
         assert_eq!(ask(&mut client, &del[..]), Reply::Integer(50));

@@ -175,7 +175,8 @@ impl Hub {
             }
         }
         let (row, handling) = match handling {
-            Handling::Container => {
+            // XGROUP, XINFO and OBJECT have no keys, what is below them has.
+            Handling::Container | Handling::Keyed => {
                 match words.get(1).and_then(|w| commands.table.subcommand(row, w)) {
                     Some(sub) => (sub, commands.handlings[sub.index]),
                     None => (row, Handling::Keyed),

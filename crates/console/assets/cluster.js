@@ -1,0 +1,167 @@
+// The console of a cluster: machines, databases with their shards and copies, jobs, events. A node serves it.
+
+import { bytes, number, time, visible } from "./format.js";
+import { ask, button, failure, fill, h, meter, notice, panel, raw, table } from "./ui.js";
+import { create } from "./pages/cluster-create.js";
+import { send } from "./cluster-api.js";
+
+const pages = [["overview", "Overview"], ["databases", "Databases"], ["machines", "Machines"], ["jobs", "Jobs"], ["events", "Events"]];
+const badge = (text, level) => h("span", { class: "badge " + level }, text);
+const when = (ms) => time(ms / 1000);
+
+const frame = { main: h("main", { id: "main", tabindex: "-1" }), title: h("span", { class: "dim" }), links: [] };
+let timer = 0;
+let turn = 0;
+
+function start() {
+  if (matchMedia("(prefers-color-scheme: dark)").matches) document.documentElement.classList.add("dark");
+  frame.links = pages.map(([name, title]) => h("a", { href: "#" + name }, title));
+  const top = h("header", { class: "top" }, h("span", { class: "brand" }, h("img", { src: "/assets/icon.svg", alt: "" }), "Dunlin cluster"), frame.title, h("span", { class: "space" }));
+  fill(document.getElementById("app"), h("div", { class: "frame" }, top, h("nav", { "aria-label": "Pages" }, h("ul", {}, frame.links.map((link) => h("li", {}, link)))), frame.main));
+  window.addEventListener("hashchange", open);
+  open();
+}
+
+function open() {
+  clearTimeout(timer);
+  turn += 1;
+  const [name, of] = decodeURIComponent(location.hash.slice(1) || "overview").split("/");
+  frame.links.forEach((link, at) => {
+    const isHere = pages[at][0] === name || (name === "create" && pages[at][0] === "databases");
+    if (isHere) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  });
+  if (name === "create") return fill(frame.main, create());
+  return again(turn, name, of);
+}
+
+async function again(mine, name, of) {
+  try {
+    const parts = await draw(name, of);
+    if (mine !== turn) return;
+    if (!document.querySelector("dialog[open]")) fill(frame.main, parts);
+  } catch (error) {
+    if (mine !== turn) return;
+    fill(frame.main, failure(error));
+  }
+  timer = setTimeout(() => again(mine, name, of), 2000);
+}
+
+async function draw(name, of) {
+  if (name === "databases" && of) return database(await send("GET", "/database?name=" + encodeURIComponent(of)));
+  if (name === "databases") return databases(await send("GET", "/databases"));
+  if (name === "machines") return [h("h1", {}, "Machines"), machines(await send("GET", "/machines"))];
+  if (name === "jobs") return [h("h1", {}, "Jobs"), jobs(await send("GET", "/jobs"))];
+  if (name === "events") return [h("h1", {}, "Events"), events(await send("GET", "/events"))];
+  return overview(await send("GET", ""));
+}
+
+function overview(status) {
+  frame.title.textContent = `${status.cluster} · machine ${status.machine}`;
+  const alive = status.machines.filter((machine) => machine.is_alive).length;
+  const facts = [["Machines", `${alive} of ${status.machines.length}`], ["Databases", status.databases.length], ["etcd", `${status.etcd_version}, ${status.etcd_members.length} member${status.etcd_members.length === 1 ? "" : "s"}, ${bytes(status.etcd_bytes)}`]];
+  return [
+    h("div", { class: "title" }, h("h1", {}, "Overview"), badge(status.problems.length ? `${status.problems.length} to look at` : "all well", status.problems.length ? "warning" : "good"), creator()),
+    status.problems.map((problem) => h("p", { class: "warning-text" }, visible(problem))),
+    panel("Cluster", h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))))),
+    panel("Databases", databaseTable(status.databases)), panel("Machines", machines(status.machines)),
+    status.jobs.length ? panel("Jobs that run", jobs(status.jobs)) : null];
+}
+
+const creator = () => button("Create a database", () => { location.hash = "create"; }, { kind: "primary" });
+
+function databases(list) {
+  return [h("div", { class: "title" }, h("h1", {}, "Databases"), creator()), databaseTable(list)];
+}
+
+function databaseTable(list) {
+  return table([
+    { name: "name", title: "Database", cell: (it) => h("a", { href: "#databases/" + encodeURIComponent(it.name) }, visible(it.name)), sort: (it) => it.name },
+    { name: "health", title: "Health", cell: (it) => badge(visible(it.health), it.health === "ok" ? "good" : it.is_available ? "warning" : "alarm"), sort: (it) => it.health },
+    { name: "port", title: "Port", number: true, cell: (it) => String(it.settings.port), sort: (it) => it.settings.port },
+    { name: "shards", title: "Shards", number: true, cell: (it) => it.settings.shards, sort: (it) => it.settings.shards },
+    { name: "replicas", title: "Replicas", number: true, cell: (it) => it.settings.replicas, sort: (it) => it.settings.replicas },
+    { name: "memory", title: "Memory", number: true, cell: (it) => bytes(it.settings.memory_bytes), sort: (it) => it.settings.memory_bytes },
+  ], list, { label: "Databases", empty: "There is no database yet." });
+}
+
+function machines(list) {
+  return table([
+    { name: "name", title: "Machine", cell: (it) => visible(it.name), sort: (it) => it.name },
+    { name: "state", title: "State", cell: (it) => badge(it.is_alive ? "up" : "down", it.is_alive ? "good" : "alarm"), sort: (it) => String(it.is_alive) },
+    { name: "host", title: "Host", cell: (it) => raw(visible(it.host)), sort: (it) => it.host },
+    { name: "zone", title: "Zone", cell: (it) => visible(it.zone || "–"), sort: (it) => it.zone },
+    { name: "cores", title: "Cores", number: true, cell: (it) => it.cores, sort: (it) => it.cores },
+    { name: "given", title: "Memory given", number: true, cell: (it) => [bytes(it.used_bytes), " of ", bytes(it.memory_bytes), h("br"), meter(it.used_bytes / Math.max(1, it.memory_bytes), "memory given to copies")], sort: (it) => it.used_bytes },
+    { name: "copies", title: "Copies", number: true, cell: (it) => it.copies, sort: (it) => it.copies },
+    { name: "version", title: "Version", cell: (it) => raw(visible(it.version)), sort: (it) => it.version },
+  ], list, { label: "Machines", empty: "There is no machine." });
+}
+
+function database(it) {
+  const copies = it.shards.flatMap((shard) => shard.copies.map((copy) => ({ ...copy, epoch: shard.epoch, slots: shard.slots, hasPrimary: shard.has_primary })));
+  const { settings } = it;
+  const facts = [["Port", settings.port], ["Memory", bytes(settings.memory_bytes)], ["Endpoint", settings.endpoint], ["Persistence", settings.persistence], ["Eviction", settings.eviction], ["Commit", settings.commit], ["Flash", settings.flash_bytes ? bytes(settings.flash_bytes) : "none"], ["Password", it.has_password ? "yes" : "none"]];
+  return [
+    h("div", { class: "title" }, h("h1", {}, visible(it.name)), badge(visible(it.health), it.health === "ok" ? "good" : it.is_available ? "warning" : "alarm"), h("span", { class: "space" }),
+      button("Delete", () => remove(it.name), { kind: "danger" })),
+    panel("Options", h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))))),
+    panel("Shards and copies", table([
+      { name: "shard", title: "Shard", number: true, cell: (copy) => copy.shard, sort: (copy) => copy.shard },
+      { name: "slots", title: "Slots", cell: (copy) => raw(copy.slots) },
+      { name: "role", title: "Role", cell: (copy) => badge(copy.role === "none" ? "not there" : copy.role, copy.role === "primary" ? "info" : copy.role === "none" ? "alarm" : ""), sort: (copy) => copy.role },
+      { name: "machine", title: "Machine", cell: (copy) => visible(copy.machine), sort: (copy) => copy.machine },
+      { name: "address", title: "Address", cell: (copy) => raw(visible(`${copy.host}:${copy.port}`)) },
+      { name: "used", title: "Memory used", number: true, cell: (copy) => copy.answers ? bytes(copy.used_bytes) : "–", sort: (copy) => copy.used_bytes },
+      { name: "ops", title: "Commands/s", number: true, cell: (copy) => copy.answers ? number(copy.commands_per_second) : "–", sort: (copy) => copy.commands_per_second },
+      { name: "clients", title: "Clients", number: true, cell: (copy) => copy.answers ? copy.clients : "–", sort: (copy) => copy.clients },
+      { name: "lag", title: "Behind", number: true, cell: (copy) => copy.lag_bytes === null ? "–" : bytes(copy.lag_bytes), sort: (copy) => copy.lag_bytes || 0 },
+      { name: "process", title: "Process", cell: (copy) => h("span", { title: visible(copy.note) }, copy.process + (copy.restarts ? `, ${copy.restarts} restarts` : "")), sort: (copy) => copy.process },
+      { name: "does", title: "", cell: (copy) => actions(it.name, copy) },
+    ], copies, { label: "Copies" }))];
+}
+
+function actions(name, copy) {
+  if (copy.role === "replica" && copy.hasPrimary) {
+    return button("Make primary", async () => {
+      await send("POST", "/failover", { name, copy: copy.id });
+      notice("The shard is handed over.");
+    });
+  }
+  if (copy.role !== "none" && !copy.hasPrimary) {
+    return button("Recover", async () => {
+      const text = "This copy becomes the primary. What only other copies have is given up.";
+      if (await ask({ title: "Recover the shard", text, action: "Recover", word: name })) await send("POST", "/recover", { name, copy: copy.id });
+    }, { kind: "danger" });
+  }
+  return null;
+}
+
+async function remove(name) {
+  if (!await ask({ title: "Delete the database", text: "All its data and copies go.", action: "Delete", word: name })) return;
+  await send("DELETE", "/databases", { name });
+  location.hash = "jobs";
+}
+
+function jobs(list) {
+  return table([
+    { name: "began", title: "Began", cell: (it) => when(it.began_ms), sort: (it) => it.began_ms },
+    { name: "kind", title: "Does", cell: (it) => it.kind, sort: (it) => it.kind },
+    { name: "database", title: "Database", cell: (it) => visible(it.database), sort: (it) => it.database },
+    { name: "state", title: "State", cell: (it) => badge(it.state, it.state === "done" ? "good" : it.state === "failed" ? "alarm" : "info"), sort: (it) => it.state },
+    { name: "percent", title: "Done", cell: (it) => [`${it.percent} %`, h("br"), meter(it.percent / 100, `${it.percent} %`)] },
+    { name: "machine", title: "Machine", cell: (it) => visible(it.machine), sort: (it) => it.machine },
+    { name: "text", title: "", cell: (it) => visible(it.text || (it.ended_ms ? `${((it.ended_ms - it.began_ms) / 1000).toFixed(2)} s` : "")) },
+    { name: "cancel", title: "", cell: (it) => it.state === "running" && it.kind === "create" ? button("Cancel", () => send("POST", "/jobs/cancel", { id: it.id })) : null },
+  ], list, { label: "Jobs", empty: "There was no job yet." });
+}
+
+function events(list) {
+  return table([
+    { name: "at", title: "Time", cell: (it) => when(it.at_ms), sort: (it) => it.at_ms },
+    { name: "machine", title: "Machine", cell: (it) => visible(it.machine), sort: (it) => it.machine },
+    { name: "text", title: "Event", cell: (it) => visible(it.text) },
+  ], list, { label: "Events", empty: "Nothing has happened yet." });
+}
+
+start();

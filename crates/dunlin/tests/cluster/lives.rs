@@ -1,0 +1,160 @@
+//! From nothing to a database, and what outlives which process.
+
+use crate::support::{Machine, run, six_ports, until_ok};
+use harness::client::{Client, ask};
+use harness::reply::Reply;
+use harness::server::signal;
+use harness::wait::eventually;
+use serde_json::Value;
+use std::net::{Ipv4Addr, SocketAddr};
+
+fn client(port: u16) -> Client {
+    Client::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).expect("a copy listens")
+}
+
+/// The reply of the server that a key is at.
+fn at_home(port: u16, request: &str) -> Reply {
+    let reply = ask(&mut client(port), request);
+    match &reply {
+        Reply::Error(text) if text.starts_with(b"MOVED ") => {
+            let text = String::from_utf8_lossy(text).into_owned();
+            let port = text.rsplit(':').next().and_then(|port| port.parse().ok());
+            ask(&mut client(port.expect("an address ends with a port")), request)
+        }
+        _ => reply,
+    }
+}
+
+fn ports(copies: &[Value]) -> Vec<u16> {
+    copies.iter().filter_map(|copy| copy["port"].as_u64()?.try_into().ok()).collect()
+}
+
+#[test]
+fn a_database_outlives_the_node_that_made_it() {
+    let mut machine = Machine::first("lives", "a");
+    let (port, text) = machine.create("sessions", "1");
+    assert!(text.contains("create sessions: done in"), "{text}");
+    let copies = machine.copies("sessions");
+    assert_eq!(copies.len(), 6);
+    for port in ports(&copies) {
+        assert_eq!(ask(&mut client(port), "PING"), Reply::Simple(b"PONG".to_vec()));
+    }
+    assert_eq!(at_home(port, "SET a b"), Reply::Simple(b"OK".to_vec()));
+    until_ok(&machine, "sessions");
+
+    let before: Vec<_> = copies.iter().map(|copy| machine.process_of(copy)).collect();
+    assert!(before.iter().all(Option::is_some), "{copies:?}");
+    machine.kill_node();
+    assert_eq!(at_home(port, "GET a"), Reply::Bulk(b"b".to_vec()));
+    assert!(machine.start(), "the node starts again");
+    let after: Vec<_> = copies.iter().map(|copy| machine.process_of(copy)).collect();
+    assert_eq!(before, after, "the copies are adopted");
+
+    let first = before[0].expect("it runs");
+    signal(first, "KILL").expect("it is there");
+    eventually("the copy is started again", || {
+        machine.process_of(&copies[0]).is_some_and(|process| process != first)
+    });
+    eventually("the node says so", || machine.copies("sessions")[0]["restarts"] == 1);
+    until_ok(&machine, "sessions");
+    let events = machine.ask(&["events"]).1;
+    assert!(events.contains("of database 'sessions' has ended"), "{events}");
+
+    let (is_done, text) = machine.ask(&["delete-db", "sessions", "--confirm", "sessions"]);
+    assert!(is_done && text.contains("delete sessions: done"), "{text}");
+    assert!(copies.iter().all(|copy| machine.process_of(copy).is_none()));
+    let left = std::fs::read_dir(machine.directory.join("copies")).expect("it is there").count();
+    assert_eq!(left, 0, "the files are gone");
+}
+
+#[test]
+fn another_node_takes_up_the_job_of_one_that_was_killed() {
+    let mut first = Machine::first("takes", "a");
+    let others = ["b", "c"].map(|name| Machine::beside(&first, "takes", name));
+    eventually("three machines are there", || {
+        let machines = first.json(&["nodes"]);
+        let machines = machines.as_array().cloned().unwrap_or_default();
+        machines.iter().filter(|machine| machine["is_alive"] == true).count() == 3
+    });
+    // Its copies are not started, so the job waits for them.
+    signal(others[0].process_id(), "STOP").expect("it is there");
+    let port = six_ports().to_string();
+    let words =
+        ["create-db", "d", "--memory", "96mb", "--shards", "3", "--port", &port, "--no-wait"];
+    let (is_done, text) = first.ask(&words);
+    assert!(is_done, "{text}");
+    eventually("the job waits for the machine", || {
+        first.ask(&["jobs"]).1.contains("on machine 'b'")
+    });
+    first.kill_node();
+    signal(others[0].process_id(), "CONT").expect("it is there");
+    eventually("another node has done the job", || {
+        let jobs = others[1].json(&["jobs"]);
+        jobs[0]["state"] == "done" && jobs[0]["machine"] != "a"
+    });
+    until_ok(&others[1], "d");
+    assert_eq!(at_home(port.parse().expect("it is one"), "SET x y"), Reply::Simple(b"OK".to_vec()));
+    let events = others[1].ask(&["events"]).1;
+    assert!(events.contains("of machine 'a' is taken up"), "{events}");
+}
+
+#[test]
+fn a_machine_that_goes_down_keeps_its_data() {
+    let mut machine = Machine::first("down", "a");
+    let (port, _) = machine.create("d", "0");
+    // Each shard has a key: one that was empty waits for an operator.
+    for key in 0..32 {
+        assert_eq!(at_home(port, &format!("SET {key} x")), Reply::Simple(b"OK".to_vec()));
+    }
+    let directory = machine.directory.to_string_lossy().into_owned();
+    let (is_done, text) = run(&["down", "--dir", &directory]);
+    assert!(is_done && text.contains("Ending etcd"), "{text}");
+    machine.kill_node();
+    assert!(machine.start(), "the node starts again");
+    eventually("the data are there", || {
+        let client = Client::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        client.is_ok() && at_home(port, "GET 7") == Reply::Bulk(b"x".to_vec())
+    });
+}
+
+#[test]
+fn options_change_and_a_shard_is_handed_over_while_a_database_runs() {
+    let machine = Machine::first("change", "a");
+    let (port, _) = machine.create("d", "1");
+    until_ok(&machine, "d");
+    let update = |words: &[&str]| {
+        let (is_done, text) = machine.ask(&[&["update-db", "d"], words].concat());
+        assert!(is_done && text.contains("update d: done"), "{text}");
+    };
+    update(&["--memory", "192mb", "--eviction", "allkeys-lru", "--password", "x"]);
+    let mut client = client(port);
+    assert!(ask(&mut client, "PING").is_error(), "a password is needed");
+    assert_eq!(ask(&mut client, "AUTH x"), Reply::Simple(b"OK".to_vec()));
+    for (option, value) in [("maxmemory", "67108864"), ("maxmemory-policy", "allkeys-lru")] {
+        let expected = [option, value].map(|text| Reply::Bulk(text.as_bytes().to_vec()));
+        let reply = ask(&mut client, &format!("CONFIG GET {option}"));
+        assert_eq!(reply, Reply::Array(expected.to_vec()));
+    }
+    let shown = machine.ask(&["databases", "d", "--json"]).1;
+    assert!(shown.contains("\"has_password\": true") && !shown.contains("\"x\""), "{shown}");
+    update(&["--password", ""]);
+    assert_eq!(ask(&mut self::client(port), "PING"), Reply::Simple(b"PONG".to_vec()));
+
+    let role = |at: usize| machine.copies("d")[at]["role"].clone();
+    assert_eq!([role(0), role(1)], ["primary", "replica"]);
+    until_ok(&machine, "d");
+    let (is_done, text) = machine.ask(&["failover", "d", "--shard", "1"]);
+    assert!(is_done && text.contains("The replica leads"), "{text}");
+    assert_eq!([role(0), role(1)], ["replica", "primary"]);
+}
+
+#[test]
+fn three_machines_have_an_etcd_together() {
+    let first = Machine::first("join", "a");
+    let others = ["b", "c"].map(|name| Machine::join(&first, "join", name));
+    let status = first.json(&["status"]);
+    assert_eq!(status["etcd_members"].as_array().map(Vec::len), Some(3), "{status}");
+    let (_, text) = others[1].create("d", "1");
+    assert!(!text.contains("share a machine"), "{text}");
+    until_ok(&others[0], "d");
+}

@@ -1,0 +1,5 @@
+//! `dunlin cluster`: machines and databases, with real processes and a real etcd.
+
+mod lives;
+mod support;
+mod words;

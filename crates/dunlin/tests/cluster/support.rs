@@ -1,0 +1,237 @@
+//! Machines of a cluster: nodes in directories of their own, all on the loopback.
+
+use harness::server::{Program, free_port, repository};
+use harness::wait::eventually;
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, OnceLock};
+
+/// The stock etcd.
+fn etcd() -> &'static str {
+    static PROGRAM: OnceLock<String> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let found = Command::new(repository().join("tests/etcd")).output().expect("it starts");
+        let path = String::from_utf8(found.stdout).expect("a path is text");
+        path.trim().to_owned()
+    })
+}
+
+/// A port that is free at the moment.
+pub fn port() -> u16 {
+    free_port().expect("a port is free")
+}
+
+/// The first of six ports in a row that are free at the moment: for the copies of a database on one host, or for an etcd.
+pub fn six_ports() -> u16 {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock();
+    loop {
+        let first = port();
+        if (1..6).all(|next| port() == first + next) {
+            return first;
+        }
+    }
+}
+
+/// `dunlin cluster` with arguments.
+pub fn command(words: &[&str]) -> Command {
+    let mut command = Program::under_test().subcommand("cluster");
+    command.args(words).env("DUNLIN_ETCD", etcd()).env_remove("DUNLIN_NODE");
+    command.stdin(Stdio::null());
+    command
+}
+
+/// What a command printed, and whether it succeeded.
+pub fn run(words: &[&str]) -> (bool, String) {
+    let Output { status, stdout, stderr } = command(words).output().expect("it starts");
+    let text = [stdout, stderr].concat();
+    (status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+/// A machine, whose copies and etcd end with it.
+pub struct Machine {
+    pub name: String,
+    pub directory: PathBuf,
+    pub admin_port: u16,
+    pub etcd_port: Option<u16>,
+    zone: String,
+    node: Option<Child>,
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.kill_node();
+        let directory = self.directory.to_string_lossy().into_owned();
+        run(&["down", "--dir", &directory]);
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.directory.join("logs/node.log"));
+            eprintln!("--- log of machine {}:\n{}", self.name, log.unwrap_or_default());
+        }
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+impl Machine {
+    /// Starts the first machine of a cluster, with an etcd of its own; on other ports if some were taken meanwhile.
+    pub fn first(test: &str, name: &str) -> Machine {
+        for attempt in 0..5 {
+            let mut machine = Machine::new(test, &format!("{name}-{attempt}"), "");
+            machine.name = name.to_owned();
+            machine.etcd_port = Some(six_ports());
+            if machine.start() {
+                return machine;
+            }
+        }
+        panic!("the first machine does not start");
+    }
+
+    /// Starts another machine, which uses the etcd of the first one.
+    pub fn beside(first: &Machine, test: &str, name: &str) -> Machine {
+        let etcd = format!("http://127.0.0.1:{}", first.etcd_port.expect("it has an etcd"));
+        for _ in 0..5 {
+            let mut machine = Machine::new(test, name, "");
+            let mut words = machine.words();
+            words.extend(["--etcd".to_owned(), etcd.clone()]);
+            if machine.start_with(&words) {
+                return machine;
+            }
+        }
+        panic!("machine {name} does not start");
+    }
+
+    /// Starts another machine, with a member of the first one's etcd.
+    pub fn join(first: &Machine, test: &str, name: &str) -> Machine {
+        let place = format!("127.0.0.1:{}", first.etcd_port.expect("it has an etcd"));
+        let mut machine = Machine::new(test, name, "");
+        let mut words = machine.words();
+        let port = six_ports().to_string();
+        words.extend(["--join".to_owned(), place, "--etcd-port".to_owned(), port]);
+        assert!(machine.start_with(&words), "machine {name} does not start");
+        machine
+    }
+
+    fn new(test: &str, name: &str, zone: &str) -> Machine {
+        let directory = format!("dunlin-node-{}-{test}-{name}", std::process::id());
+        Machine {
+            name: name.to_owned(),
+            directory: std::env::temp_dir().join(directory),
+            admin_port: port(),
+            etcd_port: None,
+            zone: zone.to_owned(),
+            node: None,
+        }
+    }
+
+    fn words(&self) -> Vec<String> {
+        let mut words: Vec<String> =
+            ["up", "--name", "t", "--host", "127.0.0.1", "--memory", "8gb"]
+                .iter()
+                .map(|word| (*word).to_owned())
+                .collect();
+        let port = self.admin_port.to_string();
+        let directory = self.directory.to_string_lossy().into_owned();
+        for (option, value) in [
+            ("--machine", &self.name),
+            ("--dir", &directory),
+            ("--port", &port),
+            ("--zone", &self.zone),
+        ] {
+            words.extend([option.to_owned(), value.clone()]);
+        }
+        words
+    }
+
+    /// Starts the node. Returns false if it has ended instead.
+    pub fn start(&mut self) -> bool {
+        let mut words = self.words();
+        if let Some(port) = self.etcd_port {
+            words.extend(["--etcd-port".to_owned(), port.to_string()]);
+        }
+        self.start_with(&words)
+    }
+
+    pub fn start_with(&mut self, words: &[String]) -> bool {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut child = command(&words).stdout(Stdio::piped()).spawn().expect("it starts");
+        let out = BufReader::new(child.stdout.take().expect("it is piped"));
+        let is_ready = out.lines().map_while(Result::ok).any(|line| line == "Ready.");
+        self.node = Some(child);
+        is_ready
+    }
+
+    /// The process of the node.
+    pub fn process_id(&self) -> u32 {
+        self.node.as_ref().map_or(0, Child::id)
+    }
+
+    /// Kills the node; copies and etcd go on.
+    pub fn kill_node(&mut self) {
+        if let Some(mut node) = self.node.take() {
+            let _ = node.kill();
+            let _ = node.wait();
+        }
+    }
+
+    /// What the node says, with `--json`.
+    pub fn json(&self, words: &[&str]) -> Value {
+        let (is_done, text) = self.ask(&[words, &["--json"]].concat());
+        assert!(is_done, "{words:?}: {text}");
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{words:?}: {error}: {text}"))
+    }
+
+    /// What a command for this node printed, and whether it succeeded.
+    pub fn ask(&self, words: &[&str]) -> (bool, String) {
+        let node = format!("127.0.0.1:{}", self.admin_port);
+        run(&[words, &["--node", &node]].concat())
+    }
+
+    /// Creates a database of three shards with so many replicas each, and returns its port.
+    pub fn create(&self, name: &str, replicas: &str) -> (u16, String) {
+        let mut text = String::new();
+        for _ in 0..5 {
+            let port = six_ports();
+            let number = port.to_string();
+            let words = ["create-db", name, "--memory", "96mb", "--shards", "3", "--port", &number];
+            let asked = self.ask(&[&words[..], &["--replicas", replicas]].concat());
+            if asked.0 {
+                return (port, asked.1);
+            }
+            text = asked.1;
+            // Another process has taken one of the ports.
+            self.ask(&["delete-db", name, "--confirm", name]);
+        }
+        panic!("the database is not created: {text}");
+    }
+
+    /// The copies of a database.
+    pub fn copies(&self, name: &str) -> Vec<Value> {
+        let database = self.json(&["databases", name]);
+        let shards = database["shards"].as_array().cloned().unwrap_or_default();
+        shards
+            .iter()
+            .flat_map(|shard| shard["copies"].as_array().cloned().unwrap_or_default())
+            .collect()
+    }
+
+    /// The process of a copy, as the system knows it.
+    pub fn process_of(&self, copy: &Value) -> Option<u32> {
+        let id = copy["id"].as_str().expect("a copy has an id");
+        let entries = std::fs::read_dir("/proc").expect("there is /proc").flatten();
+        let mut ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        ids.find(|process| {
+            let there = std::fs::read_link(format!("/proc/{process}/cwd")).unwrap_or_default();
+            there.starts_with(&self.directory) && ends_with(&there, &id[..8])
+        })
+    }
+}
+
+fn ends_with(path: &Path, text: &str) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(text))
+}
+
+/// Waits until a database is whole.
+pub fn until_ok(machine: &Machine, name: &str) {
+    eventually("the database is whole", || machine.json(&["databases", name])["health"] == "ok");
+}

@@ -1,0 +1,75 @@
+//! Errors say what to do, and nothing is changed by a dry run.
+
+use crate::support::{Machine, port, run};
+use harness::http;
+
+#[test]
+fn what_makes_no_sense_is_refused_with_what_to_do() {
+    for (words, expected) in [
+        (&["status", "--node", "127.0.0.1:1"][..], "Start one with dunlin cluster up"),
+        (&["create-db", "a", "--memory", "much", "--port", "1"], "a number with a unit"),
+        (&["create-db", "a", "--memory", "1gb", "--port", "0"], "from 1 to 65535"),
+        (&["create-db", "a", "--memory", "1gb", "--port", "1", "--eviction", "x"], "allkeys-lru"),
+        (&["delete-db", "a"], "add --confirm a"),
+        (&["up", "--name", "a/b"], "is no name for a cluster"),
+        (&["down", "--dir", "/nonexistent"], "no such directory"),
+    ] {
+        let (is_done, text) = run(words);
+        assert!(!is_done && text.contains(expected), "{words:?}: {text}");
+    }
+}
+
+#[test]
+fn a_node_plans_and_refuses_without_changing_anything() {
+    let machine = Machine::first("words", "a");
+    let port = port().to_string();
+    let create =
+        ["create-db", "d", "--shards", "2", "--replicas", "1", "--port", &port, "--memory"];
+    let (is_done, text) = machine.ask(&[&create[..], &["64mb", "--dry-run"]].concat());
+    assert!(
+        is_done && text.contains("Nothing was changed.") && text.contains("32.0 MiB"),
+        "{text}"
+    );
+    assert!(text.contains("Copies of shard 1, 2 share a machine"), "{text}");
+    for (words, expected) in [
+        (&[&create[..], &["100gb"]].concat()[..], "no room for"),
+        (&[&create[..], &["1gb", "--zones"]].concat(), "cannot be in different zones"),
+        (&["databases", "d"], "there is no database 'd'"),
+        (&["update-db", "d", "--memory", "1gb"], "there is no database 'd'"),
+        (&["delete-db", "d", "--confirm", "d"], "there is no database 'd'"),
+        (&["watch", "x"], "there is no job 'x'"),
+        (&["cancel", "x"], "there is no job 'x'"),
+        (&["forget", "a"], "is alive: stop its node first"),
+        (&["forget", "x"], "there is no machine 'x'"),
+    ] {
+        let (is_done, text) = machine.ask(words);
+        assert!(!is_done && text.contains(expected), "{words:?}: {text}");
+    }
+    assert_eq!(machine.json(&["databases"]), serde_json::json!([]));
+    let directory = machine.directory.to_string_lossy().into_owned();
+    let (is_done, text) = run(&["up", "--name", "t", "--dir", &directory]);
+    assert!(!is_done && text.contains("another node runs in"), "{text}");
+}
+
+#[test]
+fn the_admin_port_of_a_node_is_for_probes_scrapes_and_programs() {
+    let machine = Machine::first("rest", "a");
+    let get = |path: &str| http::get(machine.admin_port, path);
+    assert_eq!((get("/healthz").status, get("/readyz").status), (200, 200));
+    let metrics = get("/metrics").text();
+    assert!(metrics.contains("dunlin_cluster_etcd_up 1\n"), "{metrics}");
+    assert!(metrics.contains("dunlin_cluster_machine_up{machine=\"a\"} 1\n"), "{metrics}");
+    let document: serde_json::Value =
+        serde_json::from_str(&get("/api/v1/openapi.json").text()).expect("it is JSON");
+    assert!(document["paths"]["/cluster/databases"]["patch"].is_object(), "{document}");
+    assert_eq!(get("/availability?database=none").status, 404);
+    assert_eq!(get("/api/v1/cluster/nothing").status, 404);
+    let send = |headers: &[&str], body: &str| {
+        let path = "/api/v1/cluster/databases";
+        http::ask(machine.admin_port, "POST", path, headers, body).expect("it answers").status
+    };
+    assert_eq!(send(&["Origin: http://a.example"], "{}"), 403, "a page elsewhere");
+    assert_eq!(send(&["Host: a.example"], "{}"), 401, "a name that leads here");
+    assert_eq!(send(&[], "{"), 400);
+    assert_eq!(send(&[], r#"{"name":"d","settings":{"memory_bytes":1,"port":1}}"#), 422);
+}

@@ -1,0 +1,416 @@
+//! `dunlin cluster …`: reads the arguments, asks a node, and prints what it says.
+
+mod print;
+
+use crate::http::Node;
+use crate::rest::wire::{
+    Begun, Creation, Deletion, JobId, Named, Recovery, Status, Switch, Update,
+};
+use crate::settings::{Commit, Endpoint, Persistence, Settings, Wrong};
+use crate::show::{DatabaseShown, EventShown, JobShown, MachineShown};
+use crate::up::{ADMIN_PORT, DownOptions, UpOptions, down, up};
+use clap::{Args, Parser, Subcommand};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// The status for arguments that make no sense.
+const MISUSE: u8 = 2;
+
+/// How long a job is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Machines and databases of a cluster.
+#[derive(Parser)]
+#[command(name = "dunlin cluster")]
+struct Cluster {
+    #[command(subcommand)]
+    command: Verb,
+}
+
+/// Runs the node of a machine, with an etcd that is there already.
+#[derive(Parser)]
+#[command(name = "dunlin node")]
+struct NodeOnly {
+    #[command(flatten)]
+    options: UpOptions,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Up(UpOptions),
+    Down(DownOptions),
+    /// Shows how the cluster is
+    Status(Place),
+    /// Lists the machines
+    Nodes(Place),
+    /// Lists the databases, or shows one with its shards and copies
+    Databases {
+        /// A database
+        name: Option<String>,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Lists what happened, the newest first
+    Events(Place),
+    /// Lists jobs, the newest first
+    Jobs(Place),
+    /// Follows a job until it ends
+    Watch {
+        /// The job
+        job: String,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Cancels the creation of a database
+    Cancel {
+        /// The job
+        job: String,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Creates a database
+    CreateDb(CreateOptions),
+    /// Changes options of a database while it runs
+    UpdateDb(UpdateOptions),
+    /// Deletes a database with its data
+    DeleteDb {
+        /// The database
+        name: String,
+        /// Its name again, since its data are gone afterwards
+        #[arg(long)]
+        confirm: Option<String>,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Hands a shard over to a replica
+    Failover {
+        /// The database
+        name: String,
+        /// The shard, counted from 1; one of its replicas is taken
+        #[arg(long, required_unless_present = "copy")]
+        shard: Option<usize>,
+        /// The replica, by its 40 digits
+        #[arg(long)]
+        copy: Option<String>,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Lets a copy lead a shard that cannot elect one; what only other copies had is given up
+    Recover {
+        /// The database
+        name: String,
+        /// The copy, by its 40 digits (dunlin cluster databases NAME)
+        #[arg(long)]
+        copy: String,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Forgets a machine that does not come back
+    Forget {
+        /// The machine
+        machine: String,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+/// Which node is asked, and how the answer looks.
+#[derive(Args)]
+struct Place {
+    /// The admin port of a node: HOST:PORT
+    #[arg(long, env = "DUNLIN_NODE", default_value_t = format!("127.0.0.1:{ADMIN_PORT}"))]
+    node: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct Change {
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not wait until it is done
+    #[arg(long)]
+    no_wait: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Args)]
+struct CreateOptions {
+    /// The database's name
+    name: String,
+    /// What can be stored, in all shards together: 10gb. Replicas come on top
+    #[arg(long)]
+    memory: String,
+    /// Shards, each with a part of the keys
+    #[arg(long, default_value_t = 1)]
+    shards: usize,
+    /// Copies of each shard beside its primary
+    #[arg(long, default_value_t = 0)]
+    replicas: usize,
+    /// The port of its clients
+    #[arg(long)]
+    port: u16,
+    /// What is written to disk: none, rdb or aof
+    #[arg(long, default_value = "aof", value_parser = word::<Persistence>)]
+    persistence: Persistence,
+    /// What happens when the memory is full: a maxmemory-policy
+    #[arg(long, default_value = "noeviction")]
+    eviction: String,
+    /// When a write is confirmed: memory, fsync or quorum
+    #[arg(long, default_value = "memory", value_parser = word::<Commit>)]
+    commit: Commit,
+    /// Flash for values that have gone cold, in all shards together: 100gb
+    #[arg(long)]
+    flash: Option<String>,
+    /// How clients see it: single or cluster [default: single, where servers can do that]
+    #[arg(long, value_parser = word::<Endpoint>)]
+    endpoint: Option<Endpoint>,
+    /// The password of its default user
+    #[arg(long, env = "DUNLIN_DB_PASSWORD", hide_env_values = true, default_value = "")]
+    password: String,
+    /// Copies of a shard must be in different zones
+    #[arg(long)]
+    zones: bool,
+    #[command(flatten)]
+    change: Change,
+}
+
+#[derive(Args)]
+struct UpdateOptions {
+    /// The database's name
+    name: String,
+    /// What can be stored, in all shards together: 10gb
+    #[arg(long)]
+    memory: Option<String>,
+    /// What is written to disk: none, rdb or aof
+    #[arg(long, value_parser = word::<Persistence>)]
+    persistence: Option<Persistence>,
+    /// What happens when the memory is full: a maxmemory-policy
+    #[arg(long)]
+    eviction: Option<String>,
+    /// When a write is confirmed: memory or fsync
+    #[arg(long, value_parser = word::<Commit>)]
+    commit: Option<Commit>,
+    /// The password of its default user; empty is none
+    #[arg(long)]
+    password: Option<String>,
+    #[command(flatten)]
+    change: Change,
+}
+
+/// Reads a word that stands for a value.
+fn word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    // The error lists the words.
+    serde_json::from_value(Value::String(text.to_owned())).map_err(|error| error.to_string())
+}
+
+fn bytes(option: &str, text: &str) -> Result<u64, Wrong> {
+    let why = || Wrong(format!("--{option} {text}: a size is a number with a unit, as in 10gb"));
+    config::parse_memory(text.as_bytes()).filter(|bytes| *bytes > 0).ok_or_else(why)
+}
+
+/// Runs `dunlin node` with these arguments, the program's name left out.
+pub fn run_node(args: Vec<OsString>) -> ExitCode {
+    match parse::<NodeOnly>("dunlin node", args) {
+        Ok(node) => end("dunlin node", up(&node.options, false)),
+        Err(status) => status,
+    }
+}
+
+/// Runs `dunlin cluster` with these arguments, the program's name left out.
+pub fn run_cluster(args: Vec<OsString>) -> ExitCode {
+    match parse::<Cluster>("dunlin cluster", args) {
+        Ok(cluster) => end("dunlin cluster", run(cluster.command)),
+        Err(status) => status,
+    }
+}
+
+fn parse<T: Parser>(name: &str, args: Vec<OsString>) -> Result<T, ExitCode> {
+    T::try_parse_from([OsString::from(name)].into_iter().chain(args)).map_err(|why| {
+        // There is no place left to report to if standard error is closed.
+        let _ = why.print();
+        if why.use_stderr() { ExitCode::from(MISUSE) } else { ExitCode::SUCCESS }
+    })
+}
+
+fn end(name: &str, outcome: Result<(), Wrong>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{name}: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Place {
+    fn node(&self) -> Node {
+        let password = std::env::var("DUNLIN_ADMIN_PASSWORD").ok();
+        Node { address: self.node.clone(), password: password.filter(|text| !text.is_empty()) }
+    }
+
+    /// Reads something and prints it.
+    fn show<T: DeserializeOwned>(&self, path: &str, text: fn(&T) -> String) -> Result<(), Wrong> {
+        let value: Value = self.node().get(path).map_err(Wrong)?;
+        print::value(&value, self.json, text)
+    }
+
+    /// Sends something that is done at once.
+    fn order(&self, path: &str, body: &impl serde::Serialize, said: &str) -> Result<(), Wrong> {
+        let value: Value = self.node().send("POST", path, body).map_err(Wrong)?;
+        if self.json {
+            return print::value(&value, true, Value::to_string);
+        }
+        println!("{said}");
+        Ok(())
+    }
+}
+
+fn run(verb: Verb) -> Result<(), Wrong> {
+    match verb {
+        Verb::Up(options) => up(&options, true),
+        Verb::Down(options) => down(&options),
+        Verb::Status(place) => place.show::<Status>("", print::status),
+        Verb::Nodes(place) => {
+            place.show::<Vec<MachineShown>>("/machines", |it| print::machines(it))
+        }
+        Verb::Databases { name: None, place } => {
+            place.show::<Vec<DatabaseShown>>("/databases", |it| print::databases(it))
+        }
+        Verb::Databases { name: Some(name), place } => {
+            let path = format!("/database?name={}", print::encoded(&name));
+            place.show::<DatabaseShown>(&path, print::database)
+        }
+        Verb::Events(place) => place.show::<Vec<EventShown>>("/events", |it| print::events(it)),
+        Verb::Jobs(place) => place.show::<Vec<JobShown>>("/jobs", |it| print::jobs(it)),
+        Verb::Watch { job, place } => follow(&place, &job, Duration::MAX),
+        Verb::Cancel { job, place } => {
+            place.order("/jobs/cancel", &JobId { id: job.clone() }, "It is being cancelled.")?;
+            follow(&place, &job, PATIENCE)
+        }
+        Verb::CreateDb(options) => create(options),
+        Verb::UpdateDb(options) => update(options),
+        Verb::DeleteDb { name, confirm, change } => delete(name, confirm, &change),
+        Verb::Failover { name, shard, copy, place } => {
+            place.order("/failover", &Switch { name, copy, shard }, "The replica leads the shard.")
+        }
+        Verb::Recover { name, copy, place } => {
+            place.order("/recover", &Recovery { name, copy }, "The copy leads the shard.")
+        }
+        Verb::Forget { machine, place } => {
+            place.order("/machines/forget", &Named { name: machine }, "It is forgotten.")
+        }
+    }
+}
+
+fn create(options: CreateOptions) -> Result<(), Wrong> {
+    let settings = Settings {
+        memory_bytes: bytes("memory", &options.memory)?,
+        shards: options.shards,
+        replicas: options.replicas,
+        port: options.port,
+        persistence: options.persistence,
+        eviction: options.eviction,
+        commit: options.commit,
+        flash_bytes: options.flash.as_deref().map_or(Ok(0), |text| bytes("flash", text))?,
+        endpoint: options.endpoint.unwrap_or_else(Settings::default_endpoint),
+        password: options.password,
+        zones: options.zones,
+    };
+    settings.check()?;
+    let (name, dry_run) = (options.name, options.change.dry_run);
+    let creation = Creation { name, settings, dry_run };
+    send("POST", &options.change, &creation)
+}
+
+fn update(options: UpdateOptions) -> Result<(), Wrong> {
+    let memory_bytes = options.memory.as_deref().map(|text| bytes("memory", text)).transpose()?;
+    let update = Update {
+        name: options.name,
+        memory_bytes,
+        eviction: options.eviction,
+        persistence: options.persistence,
+        commit: options.commit,
+        password: options.password,
+        dry_run: options.change.dry_run,
+    };
+    send("PATCH", &options.change, &update)
+}
+
+fn delete(name: String, confirm: Option<String>, change: &Change) -> Result<(), Wrong> {
+    if !change.dry_run && confirm.as_ref() != Some(&name) {
+        return Err(Wrong(format!("all data of '{name}' would be gone: add --confirm {name}")));
+    }
+    send("DELETE", change, &Deletion { name, dry_run: change.dry_run })
+}
+
+/// Sends a change, and follows its job.
+fn send(method: &str, change: &Change, body: &impl serde::Serialize) -> Result<(), Wrong> {
+    let place = &change.place;
+    let value: Value = place.node().send(method, "/databases", body).map_err(Wrong)?;
+    let begun: Begun = serde_json::from_value(value.clone()).map_err(|it| Wrong(it.to_string()))?;
+    let job = begun.job.filter(|_| !change.no_wait);
+    // With --json there is one document: that of the job when it has ended.
+    if !place.json || job.is_none() {
+        print::value(&value, place.json, print::begun)?;
+    }
+    match job {
+        Some(job) => follow(place, &job, PATIENCE),
+        None => Ok(()),
+    }
+}
+
+/// Waits until a job ends, and prints what it waits for.
+fn follow(place: &Place, id: &str, limit: Duration) -> Result<(), Wrong> {
+    let (began, mut said) = (Instant::now(), String::new());
+    let path = format!("/job?id={}", print::encoded(id));
+    loop {
+        let value: Value = place.node().get(&path).map_err(Wrong)?;
+        let job: JobShown =
+            serde_json::from_value(value.clone()).map_err(|it| Wrong(it.to_string()))?;
+        let text = print::progress(&job);
+        if job.ended_ms > 0 {
+            print::value(&value, place.json, print::progress)?;
+            return match &*job.state {
+                "failed" => Err(Wrong(format!("the job has failed: {}", job.text))),
+                _ => Ok(()),
+            };
+        }
+        if text != said && !place.json {
+            print!("{text}");
+        }
+        said = text;
+        if began.elapsed() > limit {
+            return Err(Wrong(format!(
+                "the job is not done yet; it goes on. Follow it with dunlin cluster watch {id}"
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_arguments_are_sound() {
+        Cluster::command().debug_assert();
+        NodeOnly::command().debug_assert();
+    }
+
+    #[test]
+    fn words_and_sizes_are_checked() {
+        assert_eq!(word::<Commit>("quorum"), Ok(Commit::Quorum));
+        assert!(word::<Commit>("some").is_err_and(|why| why.contains("`memory`")));
+        assert_eq!(bytes("memory", "1gb"), Ok(1 << 30));
+        assert!(bytes("memory", "much").is_err_and(|why| why.0.contains("--memory much")));
+    }
+}

@@ -1,0 +1,272 @@
+//! Answers of a node as text: tables, and lines for what needs an operator.
+
+use crate::rest::wire::{Begun, Status};
+use crate::settings::Wrong;
+use crate::show::{CopyShown, DatabaseShown, EventShown, JobShown, MachineShown, PlanShown};
+use process::memory::Bytes;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::io::Write as _;
+
+/// Prints a value as JSON, or as text.
+///
+/// # Errors
+/// It is not what was expected: the node has another version.
+pub fn value<T: DeserializeOwned>(
+    value: &Value,
+    is_json: bool,
+    text: fn(&T) -> String,
+) -> Result<(), Wrong> {
+    let text = match is_json {
+        true => format!("{value:#}\n"),
+        false => {
+            let read = serde_json::from_value(value.clone());
+            text(&read.map_err(|error| Wrong(format!("the node has another version: {error}")))?)
+        }
+    };
+    // That nothing reads it is no failure.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(())
+}
+
+/// Rows in columns, the first row being their titles.
+fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+fn titles(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// How the cluster is.
+pub fn status(status: &Status) -> String {
+    let alive = status.machines.iter().filter(|machine| machine.is_alive).count();
+    let mut text = format!(
+        "Cluster {}: {alive} of {} machines, etcd {} with {} member{}, {} database{}\n",
+        status.cluster,
+        status.machines.len(),
+        status.etcd_version,
+        status.etcd_members.len(),
+        plural(status.etcd_members.len()),
+        status.databases.len(),
+        plural(status.databases.len()),
+    );
+    for problem in &status.problems {
+        text += &format!("! {problem}\n");
+    }
+    if !status.machines.is_empty() {
+        text += &format!("\n{}", machines(&status.machines));
+    }
+    if !status.databases.is_empty() {
+        text += &format!("\n{}", databases(&status.databases));
+    }
+    if !status.jobs.is_empty() {
+        text += &format!("\n{}", jobs(&status.jobs));
+    }
+    text
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+/// Machines as a table.
+pub fn machines(machines: &[MachineShown]) -> String {
+    let mut rows =
+        vec![titles(&["MACHINE", "STATE", "HOST", "ZONE", "CORES", "MEMORY", "GIVEN", "COPIES"])];
+    rows.extend(machines.iter().map(|it| {
+        vec![
+            it.name.clone(),
+            if it.is_alive { "up".into() } else { "down".into() },
+            it.host.clone(),
+            or_dash(&it.zone),
+            it.cores.to_string(),
+            Bytes(it.memory_bytes).to_string(),
+            Bytes(it.used_bytes).to_string(),
+            it.copies.to_string(),
+        ]
+    }));
+    table(&rows)
+}
+
+fn or_dash(text: &str) -> String {
+    if text.is_empty() { "-".into() } else { text.to_owned() }
+}
+
+/// Databases as a table.
+pub fn databases(databases: &[DatabaseShown]) -> String {
+    let mut rows =
+        vec![titles(&["DATABASE", "STAGE", "PORT", "SHARDS", "REPLICAS", "MEMORY", "HEALTH"])];
+    rows.extend(databases.iter().map(|it| {
+        vec![
+            it.name.clone(),
+            it.stage.clone(),
+            it.settings.port.to_string(),
+            it.settings.shards.to_string(),
+            it.settings.replicas.to_string(),
+            Bytes(it.settings.memory_bytes).to_string(),
+            it.health.clone(),
+        ]
+    }));
+    table(&rows)
+}
+
+/// A database with its copies.
+pub fn database(database: &DatabaseShown) -> String {
+    let mut text = databases(std::slice::from_ref(database));
+    let mut rows = vec![titles(&[
+        "SHARD", "SLOTS", "ROLE", "MACHINE", "ADDRESS", "USED", "OPS/S", "LAG", "PROCESS", "COPY",
+    ])];
+    for shard in &database.shards {
+        rows.extend(shard.copies.iter().map(|copy| {
+            vec![
+                shard.number.to_string(),
+                shard.slots.clone(),
+                copy.role.clone(),
+                copy.machine.clone(),
+                format!("{}:{}", copy.host, copy.port),
+                if copy.answers { Bytes(copy.used_bytes).to_string() } else { "-".into() },
+                if copy.answers { copy.commands_per_second.to_string() } else { "-".into() },
+                copy.lag_bytes.map_or("-".into(), |bytes| Bytes(bytes).to_string()),
+                process(copy),
+                copy.id.clone(),
+            ]
+        }));
+    }
+    text += &format!("\n{}", table(&rows));
+    for copy in database.shards.iter().flat_map(|shard| &shard.copies) {
+        if !copy.note.is_empty() {
+            text += &format!("! copy {} on {}: {}\n", copy.id, copy.machine, copy.note);
+        }
+    }
+    text
+}
+
+fn process(copy: &CopyShown) -> String {
+    match copy.restarts {
+        0 => copy.process.clone(),
+        restarts => format!("{} ({restarts} restarts)", copy.process),
+    }
+}
+
+/// Jobs as a table.
+pub fn jobs(jobs: &[JobShown]) -> String {
+    let mut rows = vec![titles(&["JOB", "DOES", "DATABASE", "STATE", "DONE", "MACHINE", "TEXT"])];
+    rows.extend(jobs.iter().map(|it| {
+        vec![
+            it.id.clone(),
+            it.kind.clone(),
+            it.database.clone(),
+            it.state.clone(),
+            format!("{}%", it.percent),
+            it.machine.clone(),
+            or_dash(&it.text),
+        ]
+    }));
+    table(&rows)
+}
+
+/// A line for a job.
+pub fn progress(job: &JobShown) -> String {
+    let JobShown { kind, database, state, percent, text, .. } = job;
+    let time = job.ended_ms.saturating_sub(job.began_ms);
+    match &**state {
+        "done" => format!("{kind} {database}: done in {:.2} s\n", time as f64 / 1000.0),
+        "running" if text.is_empty() => format!("{kind} {database}: {percent}%\n"),
+        "running" => format!("{kind} {database}: {percent}%, {text}\n"),
+        _ => format!("{kind} {database}: {state} {text}\n"),
+    }
+}
+
+/// Events, a line each.
+pub fn events(events: &[EventShown]) -> String {
+    let mut rows = vec![titles(&["TIME (UTC)", "MACHINE", "EVENT"])];
+    rows.extend(events.iter().map(|it| vec![time(it.at_ms), it.machine.clone(), it.text.clone()]));
+    table(&rows)
+}
+
+/// A moment as people write it.
+fn time(ms: u64) -> String {
+    let seconds = ms / 1000;
+    let (days, rest) = (seconds / 86400, seconds % 86400);
+    let (year, month, day) = date(days);
+    format!("{year}-{month:02}-{day:02} {:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60)
+}
+
+/// The date of a day since 1970, by the calendar of 400 years that begins in March.
+fn date(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let part = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * part + 2) / 5 + 1;
+    let month = if part < 10 { part + 3 } else { part - 9 };
+    (year + era * 400 + u64::from(month <= 2), month, day)
+}
+
+/// What was begun, or would be.
+pub fn begun(begun: &Begun) -> String {
+    let mut text = begun.plan.as_ref().map_or(String::new(), plan);
+    match &begun.job {
+        Some(job) => text += &format!("Job {job}\n"),
+        None => text += "Nothing was changed.\n",
+    }
+    text
+}
+
+fn plan(plan: &PlanShown) -> String {
+    let mut rows = vec![titles(&["SHARD", "ROLE", "MACHINE", "ZONE", "ADDRESS", "MEMORY"])];
+    rows.extend(plan.copies.iter().map(|it| {
+        vec![
+            it.shard.to_string(),
+            it.role.clone(),
+            it.machine.clone(),
+            or_dash(&it.zone),
+            format!("{}:{}", it.host, it.port),
+            Bytes(it.memory_bytes).to_string(),
+        ]
+    }));
+    let warnings: String = plan.warnings.iter().map(|warning| format!("! {warning}\n")).collect();
+    table(&rows) + &warnings
+}
+
+/// A text for a URL's query.
+pub fn encoded(text: &str) -> String {
+    let byte = |byte: u8| match byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    text.bytes().map(byte).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_dates() {
+        assert_eq!(time(0), "1970-01-01 00:00:00");
+        assert_eq!(time(951_782_400_000), "2000-02-29 00:00:00");
+        assert_eq!(time(1_795_685_999_999), "2026-11-26 09:39:59");
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_longest_cell() {
+        let rows = [titles(&["A", "B"]), titles(&["long", "x"]), titles(&["é", ""])];
+        assert_eq!(table(&rows), "A     B\nlong  x\né\n");
+    }
+
+    #[test]
+    fn queries_are_encoded() {
+        assert_eq!(encoded("a-b c&d/é"), "a-b%20c%26d%2F%C3%A9");
+    }
+}

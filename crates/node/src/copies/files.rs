@@ -1,0 +1,145 @@
+//! The files of a copy: its configuration, and the file with its name.
+
+use crate::settings::{Commit, Endpoint, Persistence, Settings};
+use crate::site::{Database, Placed};
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+/// What is the same for all copies of a node.
+#[derive(Clone, Debug)]
+pub struct Common {
+    /// The cluster's name.
+    pub cluster: String,
+    /// etcd's addresses, with commas.
+    pub coordinator: String,
+}
+
+/// Returns the options that can be changed while a copy runs, with their values.
+pub fn live_options(settings: &Settings) -> Vec<(&'static str, String)> {
+    let bytes = settings.copy_bytes().to_string();
+    let save =
+        if settings.persistence == Persistence::Rdb { "3600 1 300 100 60 10000" } else { "" };
+    let log = if settings.persistence == Persistence::Aof { "yes" } else { "no" };
+    let commit = match settings.commit {
+        Commit::Memory => "memory",
+        Commit::Fsync => "fsync",
+        Commit::Quorum => "quorum",
+    };
+    let quorum = settings.quorum().saturating_sub(1).max(1).to_string();
+    vec![
+        ("maxmemory", bytes),
+        ("maxmemory-policy", settings.eviction.clone()),
+        ("save", save.into()),
+        ("appendonly", log.into()),
+        ("commit-quorum", quorum),
+        ("commit-mode", commit.into()),
+        // The copies trust each other with the new password before clients need it.
+        ("masterauth", settings.password.clone()),
+        ("requirepass", settings.password.clone()),
+    ]
+}
+
+/// Returns the text of a copy's configuration file.
+pub fn configuration(common: &Common, database: &Database, placed: &Placed, log: &Path) -> String {
+    let settings = &database.settings;
+    let is_local = matches!(&*placed.host, "127.0.0.1" | "::1" | "localhost");
+    let bind = if is_local { "127.0.0.1 -::1" } else { "* -::*" };
+    let mut text =
+        "# Written by the node at each start of the copy. Use dunlin cluster update-db.\n"
+            .to_owned();
+    let mut line = |name: &str, value: &str| {
+        let value = structs::words::quote_word(value.as_bytes());
+        writeln!(text, "{name} {}", String::from_utf8_lossy(&value)).expect("memory takes all");
+    };
+    line("port", &placed.port.to_string());
+    line("protected-mode", "no");
+    line("dir", ".");
+    line("logfile", &log.to_string_lossy());
+    line("io-threads", &placed.threads.to_string());
+    line("cluster-enabled", "yes");
+    line("cluster-coordinator", &common.coordinator);
+    line("cluster-name", &common.cluster);
+    line("cluster-config-file", "nodes.conf");
+    line("cluster-announce-ip", &placed.host);
+    line("cluster-announce-port", &placed.port.to_string());
+    if Settings::has_single_endpoint() {
+        let endpoint = match settings.endpoint {
+            Endpoint::Single => "single",
+            Endpoint::Cluster => "cluster",
+        };
+        line("cluster-endpoint", endpoint);
+    }
+    if settings.flash_bytes > 0 {
+        line("tier-dir", "flash");
+        line("tier-max-size", &settings.copy_flash_bytes().to_string());
+    }
+    for (name, value) in live_options(settings) {
+        line(name, &value);
+    }
+    // Its words are values, not one value.
+    text + "bind " + bind + "\n"
+}
+
+/// Writes what a copy needs to start.
+///
+/// # Errors
+/// The disk refuses it.
+pub fn prepare(directory: &Path, placed: &Placed, text: &str) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    fs::create_dir_all(directory.join("flash"))?;
+    write(&directory.join("dunlin.conf"), text)?;
+    let name = directory.join("nodes.conf");
+    if name.exists() {
+        return Ok(());
+    }
+    let Placed { copy, host, port, .. } = placed;
+    write(&name, &format!("{copy} {host}:{port}@0 myself,master - 0 0 0 connected\n"))
+}
+
+/// Writes a file of which a crash leaves all or nothing. It may have a password in it.
+pub fn write(path: &Path, text: &str) -> io::Result<()> {
+    let temporary = path.with_extension("new");
+    let mut options = File::options();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::tests::settings;
+    use crate::site::Stage;
+    use cluster::id::Id;
+
+    #[test]
+    fn the_configuration_can_be_read() {
+        let mut settings = settings();
+        settings.password = "a \"b\" # c".into();
+        settings.persistence = Persistence::Rdb;
+        let copy = Id::new([7; 20]);
+        let (machine, host) = ("a".to_owned(), "10.0.0.1".to_owned());
+        let placed = Placed { copy, shard: 0, machine, host, port: 12001, threads: 2 };
+        let copies = vec![placed.clone()];
+        let (stage, old_password) = (Stage::Creating, String::new());
+        let database = Database { id: copy, stage, settings, copies, created_ms: 0, old_password };
+        let coordinator = "etcd://10.0.0.1:2379,etcd://10.0.0.2:2379".into();
+        let common = Common { cluster: "prod".into(), coordinator };
+        let text = configuration(&common, &database, &placed, Path::new("/var/log/a b.log"));
+        let read = config::load_text(text.as_bytes()).map_err(|error| error.to_string());
+        let read = read.expect("it is sound").config;
+        let get = |name: &str| {
+            let values = read.get(&[name.as_bytes()]);
+            String::from_utf8(values[0].1.clone()).expect("a value is text")
+        };
+        assert_eq!(get("requirepass"), "a \"b\" # c");
+        assert_eq!((get("port"), get("cluster-name")), ("12001".into(), "prod".into()));
+        assert_eq!((get("appendonly"), get("bind")), ("no".into(), "* -::*".into()));
+        assert_eq!(get("save"), "3600 1 300 100 60 10000");
+        assert_eq!(get("maxmemory"), (1u64 << 30).to_string());
+    }
+}

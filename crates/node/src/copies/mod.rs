@@ -1,0 +1,306 @@
+//! The copies of this machine: started, watched, started again, adopted, ended.
+//!
+//! ```text
+//!   mod       what is wanted against what runs
+//!   process   a process that outlives the node
+//!   files     a copy's configuration and name
+//! ```
+
+pub mod files;
+pub mod process;
+
+use crate::site::{CopyReport, Database, Placed, ProcessState, Site, Stage};
+use ::process::{beside, log};
+use cluster::id::Id;
+use files::Common;
+use process::Process;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// The first wait before a process that has ended is started again; it is doubled each time.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+
+/// The longest of these waits.
+const MAX_WAIT: Duration = Duration::from_secs(30);
+
+/// A process that ran for so long is started again after the first wait.
+const SETTLED: Duration = Duration::from_secs(60);
+
+/// How long a process has to end after it was asked.
+const MAX_FAREWELL: Duration = Duration::from_secs(60);
+
+/// Waits between starts, and how often there was one.
+#[derive(Clone, Debug)]
+pub struct Restarts {
+    wait: Duration,
+    next: Instant,
+    began: Instant,
+    /// How often it was started again.
+    pub count: u64,
+}
+
+impl Restarts {
+    /// For a process that is started now.
+    pub fn new(now: Instant) -> Restarts {
+        Restarts { wait: FIRST_WAIT, next: now, began: now, count: 0 }
+    }
+
+    /// The process was started.
+    pub fn started(&mut self, now: Instant) {
+        self.began = now;
+    }
+
+    /// The process has ended, or could not be started.
+    pub fn ended(&mut self, now: Instant) {
+        if now.duration_since(self.began) >= SETTLED {
+            self.wait = FIRST_WAIT;
+        }
+        self.next = now + self.wait;
+        self.wait = (self.wait * 2).min(MAX_WAIT);
+        self.count += 1;
+    }
+
+    /// Returns whether it is time to start it again.
+    pub fn is_due(&self, now: Instant) -> bool {
+        now >= self.next
+    }
+}
+
+/// A copy that is placed here, or was.
+struct Copy {
+    database: String,
+    placed: Placed,
+    text: String,
+    directory: PathBuf,
+    log: PathBuf,
+    process: Option<Process>,
+    restarts: Restarts,
+    note: String,
+    /// It is to end: since when it knows.
+    leaving: Option<Option<Instant>>,
+    /// Its files go with it.
+    is_deleted: bool,
+}
+
+/// See the head of this file.
+pub struct Copies {
+    program: PathBuf,
+    directory: PathBuf,
+    common: Common,
+    copies: BTreeMap<Id, Copy>,
+    /// Processes that were there when this node started.
+    survivors: Vec<(u32, PathBuf)>,
+}
+
+impl Copies {
+    /// The copies in `directory`, which is absolute; those that run are adopted when they are placed.
+    ///
+    /// # Errors
+    /// The directory cannot be made, or the program's path is not known.
+    pub fn new(directory: &Path, common: Common) -> io::Result<Copies> {
+        let program = beside::own_program()?;
+        fs::create_dir_all(directory.join("copies"))?;
+        fs::create_dir_all(directory.join("logs"))?;
+        let name = program.file_name().map(|name| name.to_string_lossy().into_owned());
+        let survivors = beside::with_program(&name.unwrap_or_default());
+        let directory = directory.to_owned();
+        Ok(Copies { program, directory, common, copies: BTreeMap::new(), survivors })
+    }
+
+    /// Takes the servers of etcd that there are now, for copies that are started from now on.
+    pub fn set_coordinator(&mut self, mut urls: Vec<String>) {
+        urls.sort();
+        if !urls.is_empty() {
+            self.common.coordinator = urls.join(",");
+        }
+    }
+
+    /// Takes what the site says of this machine. Copies that it does not have any more are ended.
+    pub fn want(&mut self, site: &Site, machine: &str) {
+        for (id, copy) in &mut self.copies {
+            let is_there = site.placed_on(machine).any(|(_, database, placed)| {
+                placed.copy == *id && database.stage != Stage::Deleting
+            });
+            if !is_there && copy.leaving.is_none() {
+                copy.leaving = Some(None);
+            }
+        }
+        for (name, database, placed) in site.placed_on(machine) {
+            self.want_one(name, database, placed);
+        }
+    }
+
+    fn want_one(&mut self, name: &str, database: &Database, placed: &Placed) {
+        let title = format!("{name}-{}-{:?}", placed.shard + 1, placed.copy);
+        let log = self.directory.join("logs").join(format!("{title}.log"));
+        let text = files::configuration(&self.common, database, placed, &log);
+        let copy = self.copies.entry(placed.copy).or_insert_with(|| {
+            let directory = self.directory.join("copies").join(title);
+            let survivor = self.survivors.iter().find(|(_, there)| *there == directory);
+            let process = survivor.map(|(id, _)| Process::adopt(*id, &directory));
+            if let Some(process) = &process {
+                log!(Notice, "Copy {:?} of {name} runs as process {}", placed.copy, process.id());
+            }
+            Copy {
+                database: name.to_owned(),
+                placed: placed.clone(),
+                text: String::new(),
+                directory,
+                log,
+                process,
+                restarts: Restarts::new(Instant::now()),
+                note: String::new(),
+                leaving: None,
+                is_deleted: false,
+            }
+        });
+        if database.stage == Stage::Deleting {
+            copy.is_deleted = true;
+            copy.leaving.get_or_insert(None);
+        } else if copy.text != text {
+            copy.text = text;
+            if let Err(error) = files::prepare(&copy.directory, placed, &copy.text) {
+                copy.note = format!("its files cannot be written: {error}");
+            }
+        }
+    }
+
+    /// Starts and ends what is due.
+    pub fn tend(&mut self, now: Instant) {
+        for copy in self.copies.values_mut() {
+            copy.tend(now, &self.program);
+        }
+        self.copies.retain(|_, copy| copy.leaving.is_none() || copy.process.is_some());
+    }
+
+    /// Returns what there is to say of each.
+    pub fn reports(&self) -> Vec<CopyReport> {
+        let report = |(id, copy): (&Id, &Copy)| CopyReport {
+            copy: *id,
+            database: copy.database.clone(),
+            state: match (&copy.process, &copy.leaving) {
+                (_, Some(_)) => ProcessState::Stopping,
+                (Some(_), None) => ProcessState::Running,
+                (None, None) => ProcessState::Waiting,
+            },
+            process_id: copy.process.as_ref().map_or(0, Process::id),
+            restarts: copy.restarts.count,
+            note: copy.note.clone(),
+        };
+        self.copies.iter().map(report).collect()
+    }
+
+    /// Returns the directories of copies that no database of the site has on this machine.
+    pub fn unknown(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.directory.join("copies")).into_iter().flatten().flatten();
+        let known = |path: &PathBuf| self.copies.values().any(|copy| copy.directory == *path);
+        entries.map(|entry| entry.path()).filter(|path| !known(path)).collect()
+    }
+}
+
+impl Copy {
+    fn tend(&mut self, now: Instant, program: &Path) {
+        if let Some(end) = self.process.as_mut().and_then(Process::end) {
+            self.process = None;
+            if self.leaving.is_none() {
+                self.restarts.ended(now);
+                self.note = format!("{end}; {}", last_line(&self.log));
+                let (copy, database) = (self.placed.copy, &self.database);
+                log!(Warning, "Copy {copy:?} of {database} has ended: {}", self.note);
+            }
+        }
+        match (&mut self.leaving, &self.process) {
+            (Some(since), Some(process)) => leave(since, process, now),
+            (Some(_), None) if self.is_deleted => {
+                if let Err(error) = fs::remove_dir_all(&self.directory)
+                    && error.kind() != io::ErrorKind::NotFound
+                {
+                    log!(Warning, "{} cannot be removed: {error}", self.directory.display());
+                }
+            }
+            (None, None) if self.restarts.is_due(now) => self.start(now, program),
+            _ => {}
+        }
+    }
+
+    fn start(&mut self, now: Instant, program: &Path) {
+        let mut command = Command::new(program);
+        command.args(["server", "dunlin.conf"]);
+        let prepared = files::prepare(&self.directory, &self.placed, &self.text);
+        let started = prepared.and_then(|()| Process::start(command, &self.directory, &self.log));
+        match started {
+            Ok(process) => {
+                let Placed { copy, port, .. } = &self.placed;
+                let id = process.id();
+                log!(
+                    Notice,
+                    "Copy {copy:?} of {} starts on port {port}, process {id}",
+                    self.database
+                );
+                self.restarts.started(now);
+                self.process = Some(process);
+            }
+            Err(error) => {
+                self.restarts.ended(now);
+                self.note = format!("it cannot be started: {error}");
+            }
+        }
+    }
+}
+
+/// Asks a process to end, and ends it if that takes too long.
+fn leave(since: &mut Option<Instant>, process: &Process, now: Instant) {
+    match since {
+        None => {
+            *since = Some(now);
+            beside::terminate(process.id());
+        }
+        Some(asked) if now.duration_since(*asked) > MAX_FAREWELL => beside::kill(process.id()),
+        Some(_) => {}
+    }
+}
+
+/// Returns the last line of a file.
+fn last_line(path: &Path) -> String {
+    const BYTES: u64 = 400;
+    let read = || -> io::Result<String> {
+        let mut file = fs::File::open(path)?;
+        let len = file.metadata()?.len();
+        file.seek(SeekFrom::Start(len.saturating_sub(BYTES)))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Ok(text.trim_end().rsplit('\n').next().unwrap_or_default().to_owned())
+    };
+    read().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_and_begin_anew_after_a_minute_of_work() {
+        let begin = Instant::now();
+        let mut restarts = Restarts::new(begin);
+        assert!(restarts.is_due(begin));
+        let mut now = begin;
+        let mut waits = Vec::new();
+        for _ in 0..10 {
+            restarts.started(now);
+            restarts.ended(now);
+            waits.push(restarts.next.duration_since(now).as_millis());
+            now = restarts.next;
+        }
+        assert_eq!(waits, [200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]);
+        restarts.started(now);
+        now += SETTLED;
+        restarts.ended(now);
+        assert!(restarts.is_due(now + FIRST_WAIT));
+        assert_eq!(restarts.count, 11);
+    }
+}

@@ -1,0 +1,86 @@
+//! A process that outlives the node: started in a group of its own, or found again.
+
+use process::beside;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// See the head of this file.
+pub struct Process {
+    id: u32,
+    /// It was started by this node, which has to take its status.
+    child: Option<Child>,
+    directory: PathBuf,
+}
+
+impl Process {
+    /// Starts a program in a directory, with its output appended to a log.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(mut command: Command, directory: &Path, log: &Path) -> io::Result<Process> {
+        let log = append(log)?;
+        command.current_dir(directory).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        // Neither a signal to the node's group nor the end of its terminal reaches it.
+        let child = command.process_group(0).spawn()?;
+        let directory = directory.to_owned();
+        Ok(Process { id: child.id(), child: Some(child), directory })
+    }
+
+    /// A process that was started by another node.
+    pub fn adopt(id: u32, directory: &Path) -> Process {
+        Process { id, child: None, directory: directory.to_owned() }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Returns how it ended. `None`: it runs.
+    pub fn end(&mut self) -> Option<String> {
+        match &mut self.child {
+            Some(child) => match child.try_wait() {
+                Ok(None) => None,
+                Ok(Some(status)) => Some(status.to_string()),
+                Err(error) => Some(format!("its status is lost: {error}")),
+            },
+            // Numbers are used again, directories are not.
+            None => match beside::directory(self.id).as_deref() == Some(&self.directory) {
+                true => None,
+                false => Some("it ended".into()),
+            },
+        }
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_adopted_by_its_directory() {
+        let folder = std::env::temp_dir().join(format!("dunlin-process-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut command = Command::new("sleep");
+        command.arg("600");
+        let mut started = Process::start(command, &folder, &folder.join("log")).unwrap();
+        let mut adopted = Process::adopt(started.id(), &folder);
+        let mut foreign = Process::adopt(std::process::id(), &folder);
+        assert_eq!((started.end(), adopted.end()), (None, None));
+        assert!(foreign.end().is_some(), "its directory is another");
+        beside::kill(started.id());
+        while started.end().is_none() {
+            std::thread::yield_now();
+        }
+        assert!(started.end().unwrap().contains("signal: 9"));
+        assert!(adopted.end().is_some());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,252 @@
+//! The thread of a node: its lease, what the site says of this machine, and the copies.
+
+use crate::copies::Copies;
+use crate::settings::Wrong;
+use crate::shared::Shared;
+use crate::site::{CopyReport, Machine, MachineAlive, Site, encode, unchanged};
+use crate::store::{Store, put, put_with};
+use cluster::Moment;
+use cluster::coordinator::{Failure, LeaseCall, LeaseId, LeaseReply, Outcome, Transaction};
+use process::log;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a lease lasts.
+const TTL: Moment = Moment::from_secs(6);
+
+/// How long after a renewal the next one is sent.
+const RENEWAL: Duration = Duration::from_millis(1500);
+
+/// How long the thread waits for changes before it looks at the processes.
+const LOOK: Moment = Moment::from_millis(200);
+
+/// How often everything is read although no change was seen.
+const REREAD: Duration = Duration::from_secs(10);
+
+/// See the head of this file.
+pub struct Daemon {
+    shared: Arc<Shared>,
+    store: Store,
+    name: String,
+    machine: Machine,
+    copies: Copies,
+    lease: Option<LeaseId>,
+    renewed: Option<Instant>,
+    read: Option<Instant>,
+    site: Arc<Site>,
+    /// What the site has of this machine.
+    said: Option<MachineAlive>,
+    is_lost: bool,
+    /// The servers of etcd are asked for their names: they are ours.
+    learns_servers: bool,
+    unknown: BTreeSet<PathBuf>,
+    notes: Vec<String>,
+}
+
+impl Daemon {
+    /// For a machine with these copies.
+    pub fn new(
+        shared: Arc<Shared>,
+        machine: Machine,
+        copies: Copies,
+        learns_servers: bool,
+    ) -> Daemon {
+        let (store, name) = (shared.store(), shared.machine.clone());
+        Daemon {
+            shared,
+            store,
+            name,
+            machine,
+            copies,
+            lease: None,
+            renewed: None,
+            read: None,
+            site: Arc::default(),
+            said: None,
+            is_lost: false,
+            learns_servers,
+            unknown: BTreeSet::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Registers the machine, as long as it takes; etcd may still be about to start.
+    ///
+    /// # Errors
+    /// Another machine has the name, or etcd stays away.
+    pub fn register(&mut self, patience: Duration) -> Result<(), Wrong> {
+        let began = Instant::now();
+        loop {
+            match self.renew().and_then(|()| self.look()) {
+                Ok(()) => {
+                    self.check_name()?;
+                    // From now on the machine can be given copies.
+                    if self.say().is_ok() && self.said.is_some() {
+                        return Ok(());
+                    }
+                }
+                Err(Failure::Away(why)) if began.elapsed() >= patience => {
+                    return Err(Wrong(format!("etcd does not answer: {why}")));
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+
+    fn check_name(&self) -> Result<(), Wrong> {
+        let other = self.site.machines.get(&self.name);
+        match other.filter(|known| known.spec.value.id != self.machine.id) {
+            Some(known) if known.alive.is_some() => Err(Wrong(format!(
+                "a machine named '{}' is in the cluster already ({}): take another --machine",
+                self.name, known.spec.value.host
+            ))),
+            Some(_) if self.site.placed_on(&self.name).next().is_some() => Err(Wrong(format!(
+                "a machine named '{}' is in the cluster already, and copies are placed on it. If this is \
+                 that machine, start the node with its old --dir; otherwise take another --machine",
+                self.name
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Does the work until `is_over`. Copies go on.
+    pub fn run(mut self, is_over: &AtomicBool) {
+        while !is_over.load(Ordering::Relaxed) {
+            if let Err(failure) = self.turn() {
+                self.lose(&failure);
+            }
+            self.copies.tend(Instant::now());
+        }
+        if let Some(lease) = self.lease {
+            // Without it the lease ends by itself, a little later.
+            let _ = self.store.lease(LeaseCall::Revoke(lease));
+        }
+    }
+
+    fn turn(&mut self) -> Result<(), Failure> {
+        if self.renewed.is_none_or(|at| at.elapsed() >= RENEWAL) {
+            self.renew()?;
+        }
+        if self.read.is_none_or(|at| at.elapsed() >= REREAD) {
+            if self.learns_servers {
+                let (_, members) = self.store.health()?;
+                let urls = members.into_iter().flat_map(|member| member.client_urls);
+                self.copies.set_coordinator(urls.collect());
+            }
+            self.look()?;
+        }
+        self.say()?;
+        for note in std::mem::take(&mut self.notes) {
+            self.store.note(&note);
+        }
+        match self.store.watch(self.site.revision, LOOK) {
+            Ok(changes) if changes.keys.is_empty() => Ok(()),
+            Ok(_) | Err(Failure::Compacted(_)) => self.look(),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn renew(&mut self) -> Result<(), Failure> {
+        let call = self.lease.map_or(LeaseCall::Grant(TTL), LeaseCall::Renew);
+        match self.store.lease(call)? {
+            LeaseReply::Held { id, .. } => {
+                self.lease = Some(id);
+                self.renewed = Some(Instant::now());
+            }
+            LeaseReply::Gone => {
+                log!(Warning, "The lease of this node has ended; it takes another one");
+                (self.lease, self.said) = (None, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the site.
+    fn look(&mut self) -> Result<(), Failure> {
+        let site = self.store.read()?;
+        for problem in site.problems.iter().filter(|it| !self.site.problems.contains(it)) {
+            log!(Warning, "{problem}");
+        }
+        self.read = Some(Instant::now());
+        self.site = Arc::new(site);
+        self.copies.want(&self.site, &self.name);
+        self.copies.tend(Instant::now());
+        self.find_unknown();
+        if std::mem::take(&mut self.is_lost) {
+            log!(Notice, "etcd is there again");
+        }
+        self.shared.publish(Arc::clone(&self.site), self.lease);
+        Ok(())
+    }
+
+    /// Writes what has changed of this machine.
+    fn say(&mut self) -> Result<(), Failure> {
+        let Some(lease) = self.lease else { return Ok(()) };
+        let (id, copies) = (self.machine.id.clone(), self.copies.reports());
+        let alive = MachineAlive { id, lease, copies };
+        let known = self.site.machines.get(&self.name);
+        let is_known = known.is_some_and(|known| known.spec.value == self.machine);
+        if is_known && self.said.as_ref() == Some(&alive) {
+            return Ok(());
+        }
+        let keys = &self.store.keys;
+        let revision = known.map_or(0, |known| known.spec.revision);
+        let transaction = Transaction {
+            compares: vec![unchanged(keys.machine(&self.name), revision)],
+            changes: vec![
+                put(keys.machine(&self.name), encode(&self.machine)),
+                put_with(keys.alive(&self.name), encode(&alive), lease),
+            ],
+        };
+        match self.store.commit(&transaction)? {
+            Outcome::Done(_) => {
+                self.note_ends(&alive.copies);
+                if self.said.is_none() {
+                    self.notes.push(format!("machine '{}' is there", self.name));
+                }
+                self.said = Some(alive);
+            }
+            Outcome::Conflict => self.renewed = None,
+        }
+        self.look()
+    }
+
+    /// Notes copies that have ended.
+    fn note_ends(&mut self, reports: &[CopyReport]) {
+        let before = self.said.as_ref().map(|said| &*said.copies).unwrap_or_default();
+        for report in reports {
+            let old = before.iter().find(|old| old.copy == report.copy);
+            if old.is_some_and(|old| report.restarts > old.restarts) {
+                let CopyReport { copy, database, note, .. } = report;
+                self.notes
+                    .push(format!("copy {copy:?} of database '{database}' has ended: {note}"));
+            }
+        }
+    }
+
+    fn find_unknown(&mut self) {
+        for path in self.copies.unknown() {
+            if self.unknown.insert(path.clone()) {
+                let text = format!("{} belongs to no database of the cluster", path.display());
+                log!(Warning, "{text}; it is left alone");
+                self.notes.push(text);
+            }
+        }
+    }
+
+    fn lose(&mut self, failure: &Failure) {
+        let why = match failure {
+            Failure::Away(why) => why.clone(),
+            Failure::Compacted(_) => "its history is compacted".into(),
+        };
+        if !std::mem::replace(&mut self.is_lost, true) {
+            log!(Warning, "etcd is away: {why}");
+        }
+        self.shared.lose(why);
+        (self.read, self.renewed) = (None, None);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}

@@ -1,0 +1,49 @@
+//! Where the keys of nodes and databases are at etcd. `docs/internals/node.md` has the table.
+
+/// The keys of one cluster.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SiteKeys {
+    root: String,
+}
+
+impl SiteKeys {
+    /// Returns the keys of the cluster with this name.
+    pub fn new(cluster: &str) -> SiteKeys {
+        SiteKeys { root: format!("/dunlin/{cluster}/site/") }
+    }
+
+    /// The beginning of all of them.
+    pub fn all(&self) -> &str {
+        &self.root
+    }
+
+    /// What a machine is.
+    pub fn machine(&self, name: &str) -> String {
+        format!("{}machine/{name}/spec", self.root)
+    }
+
+    /// What is there while a machine's node has a lease.
+    pub fn alive(&self, name: &str) -> String {
+        format!("{}machine/{name}/alive", self.root)
+    }
+
+    /// A database.
+    pub fn database(&self, name: &str) -> String {
+        format!("{}database/{name}", self.root)
+    }
+
+    /// A job.
+    pub fn job(&self, id: &str) -> String {
+        format!("{}job/{id}", self.root)
+    }
+
+    /// What every placement writes.
+    pub fn placement(&self) -> String {
+        format!("{}placement", self.root)
+    }
+
+    /// The last events.
+    pub fn events(&self) -> String {
+        format!("{}events", self.root)
+    }
+}

@@ -1,0 +1,36 @@
+//! `dunlin node` and `dunlin cluster`: machines that start and watch the copies of databases, and the commands for them.
+//!
+//! ```text
+//!   commands  http              dunlin cluster …: a client of a node's REST interface
+//!   up                          from options to a node that runs
+//!   rest      show              the admin port: REST, metrics, probes, console
+//!   daemon    jobs              the threads of a node
+//!   copies    own_etcd          processes that outlive it
+//!   switch                      a shard is handed over
+//!   change    plan              what users ask for, as transactions; where copies go
+//!   shared    store             what threads share; the site at etcd
+//!   site  settings  keys  talk  values at etcd; options of a database; requests to copies
+//! ```
+//!
+//! `docs/internals/node.md` has the decisions.
+
+pub mod change;
+mod commands;
+pub mod copies;
+mod daemon;
+mod http;
+mod jobs;
+pub mod keys;
+mod own_etcd;
+pub mod plan;
+pub mod rest;
+pub mod settings;
+pub mod shared;
+mod show;
+pub mod site;
+pub mod store;
+mod switch;
+mod talk;
+mod up;
+
+pub use commands::{run_cluster, run_node};

@@ -1,0 +1,257 @@
+//! An etcd of our own: the stock program, started and watched like a copy, with its snapshots and defragmentation.
+
+use crate::copies::Restarts;
+use crate::copies::process::Process;
+use crate::settings::Wrong;
+use cluster::Moment;
+use etcd::{Client, Endpoint, Size};
+use process::{beside, log};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Snapshots that are kept.
+const SNAPSHOTS: usize = 24;
+
+/// How often there is one.
+const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// How often the size of the file is looked at.
+const SIZE_INTERVAL: Duration = Duration::from_secs(600);
+
+/// A smaller file is not worth a defragmentation.
+const MIN_DEFRAGMENTATION_BYTES: u64 = 64 << 20;
+
+/// How long a snapshot may take.
+const SNAPSHOT_LIMIT: Moment = Moment::from_secs(120);
+
+/// What a server of etcd is started with.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Server {
+    /// Its name among the members.
+    pub name: String,
+    /// Where others reach it.
+    pub host: String,
+    /// The port of its clients.
+    pub client_port: u16,
+    /// The port of its peers.
+    pub peer_port: u16,
+    /// All members at its first start: `name=url,…`.
+    pub initial_cluster: String,
+    /// It joins members that are there.
+    pub joins: bool,
+    /// The cluster's name, so that two clusters are not mixed up.
+    pub token: String,
+}
+
+/// See the head of this file.
+pub struct OwnEtcd {
+    program: PathBuf,
+    directory: PathBuf,
+    log: PathBuf,
+    server: Server,
+    process: Option<Process>,
+    restarts: Restarts,
+    next_snapshot: Instant,
+    next_size: Instant,
+}
+
+/// Finds the program: `DUNLIN_ETCD`, or the path.
+///
+/// # Errors
+/// There is none; the text says how to get one.
+pub fn find_program() -> Result<PathBuf, Wrong> {
+    if let Some(program) = std::env::var_os("DUNLIN_ETCD").filter(|program| !program.is_empty()) {
+        return Ok(program.into());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found =
+        std::env::split_paths(&path).map(|folder| folder.join("etcd")).find(|it| it.is_file());
+    found.ok_or_else(|| {
+        Wrong(
+            "there is no program etcd on the path. Install it (Debian: apt install etcd-server), name it in \
+             DUNLIN_ETCD, or use an etcd that you have: --etcd http://HOST:2379"
+                .into(),
+        )
+    })
+}
+
+impl Server {
+    /// Where its peers reach it.
+    pub fn peer_url(&self) -> String {
+        url(&self.host, self.peer_port)
+    }
+
+    /// Where clients reach it.
+    pub fn endpoint(&self) -> Endpoint {
+        Endpoint { host: self.host.clone(), port: self.client_port, is_tls: false }
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let (client, peer) = (url(&self.host, self.client_port), self.peer_url());
+        let local = url("127.0.0.1", self.client_port);
+        let listen =
+            if self.host == "127.0.0.1" { client.clone() } else { format!("{client},{local}") };
+        let state = if self.joins { "existing" } else { "new" };
+        [
+            ("--name", &*self.name),
+            ("--data-dir", "data"),
+            ("--listen-client-urls", &listen),
+            ("--advertise-client-urls", &client),
+            ("--listen-peer-urls", &peer),
+            ("--initial-advertise-peer-urls", &peer),
+            ("--initial-cluster", &self.initial_cluster),
+            ("--initial-cluster-state", state),
+            ("--initial-cluster-token", &self.token),
+            ("--auto-compaction-mode", "periodic"),
+            ("--auto-compaction-retention", "1h"),
+            ("--snapshot-count", "10000"),
+            ("--log-level", "warn"),
+        ]
+        .iter()
+        .flat_map(|(name, value)| [(*name).to_owned(), (*value).to_owned()])
+        .collect()
+    }
+}
+
+/// An address for etcd's options.
+pub fn url(host: &str, port: u16) -> String {
+    let endpoint = Endpoint { host: host.to_owned(), port, is_tls: false };
+    format!("http://{endpoint}")
+}
+
+impl OwnEtcd {
+    /// Starts a server in `directory`, which is absolute, or adopts the one that runs there.
+    ///
+    /// # Errors
+    /// The directory cannot be made, or the program not be started.
+    pub fn start(
+        program: PathBuf,
+        directory: &Path,
+        log: &Path,
+        server: Server,
+    ) -> io::Result<OwnEtcd> {
+        fs::create_dir_all(directory.join("data"))?;
+        fs::create_dir_all(directory.join("snapshots"))?;
+        let name = program.file_name().map(|name| name.to_string_lossy().into_owned());
+        let running = beside::with_program(&name.unwrap_or_default());
+        let running = running.into_iter().find(|(_, there)| there == directory);
+        let now = Instant::now();
+        let mut own = OwnEtcd {
+            program,
+            directory: directory.to_owned(),
+            log: log.to_owned(),
+            server,
+            process: running.map(|(id, _)| Process::adopt(id, directory)),
+            restarts: Restarts::new(now),
+            next_snapshot: now + SNAPSHOT_INTERVAL,
+            next_size: now + SIZE_INTERVAL,
+        };
+        match &own.process {
+            Some(process) => log!(Notice, "etcd runs as process {}", process.id()),
+            None => own.spawn(now)?,
+        }
+        Ok(own)
+    }
+
+    fn spawn(&mut self, now: Instant) -> io::Result<()> {
+        let mut command = Command::new(&self.program);
+        command.args(self.server.arguments());
+        // Options of the environment are meant for another etcd.
+        for (name, _) in
+            std::env::vars_os().filter(|(it, _)| it.to_string_lossy().starts_with("ETCD_"))
+        {
+            command.env_remove(name);
+        }
+        let process = Process::start(command, &self.directory, &self.log)?;
+        log!(Notice, "etcd starts on port {}, process {}", self.server.client_port, process.id());
+        self.restarts.started(now);
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// Returns whether its process runs.
+    pub fn runs(&mut self) -> bool {
+        self.process.as_mut().is_some_and(|process| process.end().is_none())
+    }
+
+    /// Starts it again when it ends, and keeps it in order, until `is_over`. It goes on then.
+    pub fn watch(mut self, is_over: &AtomicBool) {
+        while !is_over.load(Ordering::Relaxed) {
+            let now = Instant::now();
+            if let Some(end) = self.process.as_mut().and_then(Process::end) {
+                log!(Warning, "etcd has ended: {end}; see {}", self.log.display());
+                self.process = None;
+                self.restarts.ended(now);
+            }
+            if self.process.is_none()
+                && self.restarts.is_due(now)
+                && let Err(error) = self.spawn(now)
+            {
+                log!(Warning, "etcd cannot be started: {error}");
+                self.restarts.ended(now);
+            }
+            if now >= self.next_snapshot {
+                self.next_snapshot = now + SNAPSHOT_INTERVAL;
+                self.snapshot();
+            }
+            if now >= self.next_size {
+                self.next_size = now + SIZE_INTERVAL;
+                self.defragment();
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    fn client(&self) -> Client {
+        Client::new(vec![self.server.endpoint()], Moment::from_secs(30))
+    }
+
+    fn snapshot(&self) {
+        let folder = self.directory.join("snapshots");
+        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        match snapshot(&mut self.client(), &folder, seconds) {
+            Ok(bytes) => log!(Notice, "A snapshot of etcd was written ({bytes} bytes)"),
+            Err(why) => log!(Warning, "There is no snapshot of etcd this time: {why}"),
+        }
+    }
+
+    fn defragment(&self) {
+        let mut client = self.client();
+        let Ok(Size { bytes, used_bytes }) = client.size() else { return };
+        if bytes < MIN_DEFRAGMENTATION_BYTES || used_bytes > bytes / 2 {
+            return;
+        }
+        match client.defragment() {
+            Ok(()) => log!(Notice, "etcd's file of {bytes} bytes was defragmented"),
+            Err(why) => log!(Warning, "etcd's file could not be defragmented: {why:?}"),
+        }
+    }
+}
+
+/// Writes a snapshot into a folder, and removes the oldest ones.
+///
+/// # Errors
+/// Why there is none.
+pub fn snapshot(client: &mut Client, folder: &Path, seconds: u64) -> Result<u64, Wrong> {
+    let wrong = |error: io::Error| Wrong(error.to_string());
+    let (path, temporary) = (folder.join(format!("{seconds}.db")), folder.join("new"));
+    let mut file = fs::File::create(&temporary).map_err(wrong)?;
+    let bytes = client
+        .snapshot(&mut file, SNAPSHOT_LIMIT)
+        .map_err(|failure| Wrong(format!("{failure:?}")))?;
+    file.sync_all().and_then(|()| fs::rename(&temporary, &path)).map_err(wrong)?;
+    let entries = fs::read_dir(folder).map_err(wrong)?.flatten().map(|entry| entry.path());
+    let mut old: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|it| it == "db")).collect();
+    old.sort();
+    let surplus = old.len().saturating_sub(SNAPSHOTS);
+    for path in &old[..surplus] {
+        fs::remove_file(path).map_err(wrong)?;
+    }
+    Ok(bytes)
+}

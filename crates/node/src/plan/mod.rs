@@ -1,0 +1,257 @@
+//! Where the copies of a new database go. A pure function of what is known of the machines.
+//!
+//! Shard by shard, each copy goes to the machine that has no copy of the shard yet, in a zone without one, with the fewest
+//! primaries (for a primary) and copies of the database, and the most free memory. What cannot be done says why.
+
+use crate::settings::{Settings, Wrong};
+use crate::site::{Machine, Site};
+use process::memory::Bytes;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A copy that is to be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Planned {
+    /// The shard, counted from 0.
+    pub shard: usize,
+    /// It is the shard's first primary.
+    pub is_primary: bool,
+    /// The machine.
+    pub machine: String,
+    /// Where others reach the machine.
+    pub host: String,
+    /// The machine's zone.
+    pub zone: String,
+    /// The port.
+    pub port: u16,
+    /// The bytes that it may have.
+    pub memory_bytes: u64,
+    /// Reactor threads.
+    pub threads: usize,
+}
+
+/// Copies, and what the user should know.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Plan {
+    /// By shard, the primary first.
+    pub copies: Vec<Planned>,
+    /// See there.
+    pub warnings: Vec<String>,
+}
+
+/// A machine that can take copies.
+struct Place<'a> {
+    name: &'a str,
+    machine: &'a Machine,
+    free: u64,
+    free_flash: u64,
+    /// The shards of the copies that it has got of this database.
+    shards: Vec<usize>,
+    primaries: usize,
+}
+
+/// Plans a database.
+///
+/// # Errors
+/// Why it cannot be placed.
+pub fn place(site: &Site, settings: &Settings) -> Result<Plan, Wrong> {
+    settings.check()?;
+    let mut places = places(site);
+    if places.is_empty() {
+        return Err(Wrong("no machine of the cluster has a node that is alive".into()));
+    }
+    let mut ports = used_ports(site);
+    refuse_used_port(site, settings, &places)?;
+    let mut plan = Plan::default();
+    for shard in 0..settings.shards {
+        for number in 0..=settings.replicas {
+            let at = choose(&places, settings, shard, number)?;
+            let place = &mut places[at];
+            place.free -= settings.copy_bytes();
+            place.free_flash = place.free_flash.saturating_sub(settings.copy_flash_bytes());
+            place.primaries += usize::from(number == 0);
+            place.shards.push(shard);
+            let machine = place.machine;
+            let port = free_port(ports.entry(machine.host.clone()).or_default(), settings.port)?;
+            plan.copies.push(Planned {
+                shard,
+                is_primary: number == 0,
+                machine: place.name.to_owned(),
+                host: machine.host.clone(),
+                zone: machine.zone.clone(),
+                port,
+                memory_bytes: settings.copy_bytes(),
+                threads: 1,
+            });
+        }
+    }
+    for copy in &mut plan.copies {
+        let place = places.iter().find(|place| place.name == copy.machine);
+        copy.threads = place.map_or(1, |place| threads(place.machine.cores, place.shards.len()));
+    }
+    plan.warnings = warnings(&plan, settings, &places);
+    Ok(plan)
+}
+
+/// Reactor threads of a copy on a machine that has so many of the database.
+pub fn threads(cores: usize, copies: usize) -> usize {
+    (cores / copies.max(1)).clamp(1, 16)
+}
+
+fn places(site: &Site) -> Vec<Place<'_>> {
+    let alive = site.machines.iter().filter(|(_, known)| known.alive.is_some());
+    alive
+        .map(|(name, known)| {
+            let machine = &known.spec.value;
+            let flash = site.placed_on(name).map(|(_, it, _)| it.settings.copy_flash_bytes());
+            Place {
+                name,
+                machine,
+                free: machine.memory_bytes.saturating_sub(site.used_bytes(name)),
+                free_flash: machine.flash_bytes.saturating_sub(flash.sum()),
+                shards: Vec::new(),
+                primaries: 0,
+            }
+        })
+        .collect()
+}
+
+/// Returns the place of the next copy of a shard.
+fn choose(
+    places: &[Place<'_>],
+    settings: &Settings,
+    shard: usize,
+    number: usize,
+) -> Result<usize, Wrong> {
+    let has_room = |place: &&Place<'_>| {
+        place.free >= settings.copy_bytes() && place.free_flash >= settings.copy_flash_bytes()
+    };
+    let zones: BTreeSet<&str> = places
+        .iter()
+        .filter(|place| place.shards.contains(&shard))
+        .map(|place| &*place.machine.zone)
+        .collect();
+    let rank = |place: &Place<'_>| {
+        let here = place.shards.iter().filter(|&&other| other == shard).count();
+        let shares_zone = zones.contains(&*place.machine.zone);
+        let primaries = if number == 0 { place.primaries } else { 0 };
+        (here, shares_zone, primaries, place.shards.len(), Reverse(place.free))
+    };
+    let candidates = places.iter().enumerate().filter(|(_, place)| has_room(place));
+    let best = candidates.min_by_key(|(_, place)| rank(place));
+    let Some((at, best)) = best else { return Err(no_room(places, settings, shard, number)) };
+    let shares_zone = zones.contains(&*best.machine.zone);
+    if settings.zones && number > 0 && shares_zone {
+        let all: BTreeSet<&str> = places.iter().map(|place| &*place.machine.zone).collect();
+        let all: Vec<&str> =
+            all.into_iter().map(|zone| if zone.is_empty() { "(none)" } else { zone }).collect();
+        return Err(Wrong(format!(
+            "the {} copies of shard {} cannot be in different zones: machines with room are in {}. Start a node \
+             with another --zone, or leave out --zones",
+            settings.replicas + 1,
+            shard + 1,
+            all.join(", ")
+        )));
+    }
+    Ok(at)
+}
+
+fn no_room(places: &[Place<'_>], settings: &Settings, shard: usize, number: usize) -> Wrong {
+    let what = if number == 0 { "the primary".to_owned() } else { format!("replica {number}") };
+    let free = |place: &Place<'_>| match settings.flash_bytes {
+        0 => format!("{} has {}", place.name, Bytes(place.free)),
+        _ => format!(
+            "{} has {} and {} of flash",
+            place.name,
+            Bytes(place.free),
+            Bytes(place.free_flash)
+        ),
+    };
+    let free: Vec<String> = places.iter().map(free).collect();
+    let flash = match settings.copy_flash_bytes() {
+        0 => String::new(),
+        bytes => format!(" and {} of flash", Bytes(bytes)),
+    };
+    Wrong(format!(
+        "there is no room for {what} of shard {}: a copy needs {}{flash} of free memory; {}. Add a machine \
+         (dunlin cluster up --join), take less --memory, or start nodes with --memory if copies may have more",
+        shard + 1,
+        Bytes(settings.copy_bytes()),
+        free.join(", ")
+    ))
+}
+
+/// The ports that are given away, by host.
+fn used_ports(site: &Site) -> BTreeMap<String, BTreeSet<u16>> {
+    let mut ports: BTreeMap<String, BTreeSet<u16>> = BTreeMap::new();
+    for known in site.machines.values() {
+        let Machine { host, admin_port, .. } = &known.spec.value;
+        ports.entry(host.clone()).or_default().insert(*admin_port);
+    }
+    for placed in site.databases.values().flat_map(|at| &at.value.copies) {
+        ports.entry(placed.host.clone()).or_default().insert(placed.port);
+    }
+    ports
+}
+
+fn refuse_used_port(site: &Site, settings: &Settings, places: &[Place<'_>]) -> Result<(), Wrong> {
+    let port = settings.port;
+    for (name, at) in &site.databases {
+        let is_used = at.value.settings.port == port
+            || at.value.copies.iter().any(|placed| placed.port == port);
+        if is_used {
+            return Err(Wrong(format!(
+                "port {port} is used by database '{name}': take another --port"
+            )));
+        }
+    }
+    match places.iter().find(|place| place.machine.admin_port == port) {
+        Some(place) => Err(Wrong(format!(
+            "port {port} is the admin port of machine '{}': take another --port",
+            place.name
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn free_port(used: &mut BTreeSet<u16>, wanted: u16) -> Result<u16, Wrong> {
+    let free = (wanted..=u16::MAX).find(|port| !used.contains(port));
+    let free = free.ok_or_else(|| {
+        Wrong(format!("there are not enough ports from {wanted} on: take a smaller --port"))
+    })?;
+    used.insert(free);
+    Ok(free)
+}
+
+fn warnings(plan: &Plan, settings: &Settings, places: &[Place<'_>]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let doubled: Vec<String> = (0..settings.shards)
+        .filter(|&shard| {
+            let of_shard = plan.copies.iter().filter(|copy| copy.shard == shard);
+            let machines: BTreeSet<&str> = of_shard.map(|copy| &*copy.machine).collect();
+            machines.len() <= settings.replicas
+        })
+        .map(|shard| (shard + 1).to_string())
+        .collect();
+    if !doubled.is_empty() {
+        warnings.push(format!(
+            "Copies of shard {} share a machine: it can take all of them with it. The cluster has {} \
+             machine{} for {} copies of a shard.",
+            doubled.join(", "),
+            places.len(),
+            if places.len() == 1 { "" } else { "s" },
+            settings.replicas + 1
+        ));
+    }
+    let is_open = |copy: &Planned| !matches!(&*copy.host, "127.0.0.1" | "::1" | "localhost");
+    if settings.password.is_empty() && plan.copies.iter().any(is_open) {
+        warnings.push(format!(
+            "There is no password: everything that reaches port {} reads and writes.",
+            settings.port
+        ));
+    }
+    warnings
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,225 @@
+//! The admin port of a node: the interface below `/api/v1/cluster`, metrics, probes and the console.
+//!
+//! ```text
+//!   mod        ports, who is let in, errors
+//!   routes     the table of routes, from which requests are answered and the OpenAPI document is made
+//!   wire       what requests and answers carry
+//!   metrics    what Prometheus reads
+//! ```
+
+mod metrics;
+mod routes;
+pub(crate) mod wire;
+
+use crate::shared::Shared;
+use crate::store::Problem;
+use axum::Router;
+use axum::body::to_bytes;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{any, get};
+use console::rest::{ApiError, PREFIX, basic, is_local_name, is_same_origin};
+use process::log;
+use rustls::ServerConfig;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+use subtle::ConstantTimeEq as _;
+
+/// Threads that serve HTTP.
+const THREADS: usize = 2;
+
+/// Bytes of the longest body of a request.
+const MAX_BODY: usize = 1 << 20;
+
+/// How long a wrong password has to wait for its answer.
+const PENALTY: Duration = Duration::from_millis(500);
+
+/// The user of the interface.
+pub const USER: &str = "admin";
+
+/// What all requests share.
+#[derive(Clone)]
+pub struct Call {
+    /// The node.
+    pub shared: Arc<Shared>,
+}
+
+/// The port.
+struct Site {
+    call: Call,
+    password: Option<String>,
+}
+
+impl web::Site for Site {
+    fn tls(&self) -> Option<Arc<ServerConfig>> {
+        None
+    }
+
+    fn log(&self, line: &str) {
+        log!(Notice, "{line}");
+    }
+}
+
+impl From<Problem> for ApiError {
+    fn from(problem: Problem) -> ApiError {
+        let (status, code) = match &problem {
+            Problem::Wrong(_) => (StatusCode::UNPROCESSABLE_ENTITY, "WRONG"),
+            Problem::Missing(_) => (StatusCode::NOT_FOUND, "NOTFOUND"),
+            Problem::Away(_) => (StatusCode::SERVICE_UNAVAILABLE, "AWAY"),
+        };
+        ApiError::new(status, code, problem.to_string())
+    }
+}
+
+/// Serves a node on open ports, until the process ends.
+///
+/// # Errors
+/// The threads cannot be started.
+pub fn start(
+    shared: Arc<Shared>,
+    password: Option<String>,
+    listeners: Vec<TcpListener>,
+) -> Result<(), String> {
+    let site = Arc::new(Site { call: Call { shared }, password });
+    let runtime = web::start(&site, THREADS, listeners, &router(&site))?;
+    // The process ends without waiting for these threads.
+    std::mem::forget(runtime);
+    Ok(())
+}
+
+/// Paths that say nothing but whether the node works, and are there for all.
+const PROBES: [&str; 3] = ["/healthz", "/readyz", "/availability"];
+
+fn router(site: &Arc<Site>) -> Router {
+    Router::new()
+        .route(PROBES[0], get(|| async { "ok\n" }))
+        .route(PROBES[1], get(ready))
+        .route(PROBES[2], get(availability))
+        .route("/metrics", get(expose))
+        .route("/api/v1/{*path}", any(answer))
+        .route("/", get(|request: Request| page(request, "cluster.html")))
+        .route("/assets/{*path}", get(asset))
+        .fallback(|| async { (StatusCode::NOT_FOUND, "Not found\n") })
+        .layer(middleware::from_fn_with_state(Arc::clone(site), guard))
+        .with_state(Arc::clone(site))
+}
+
+/// Lets in who may, and gives every answer its headers.
+async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
+    let is_probe = PROBES.contains(&request.uri().path());
+    let mut response = match if is_probe { Ok(()) } else { admit(&site, &request) } {
+        Ok(()) => next.run(request).await,
+        Err(error) => {
+            if request.headers().contains_key(header::AUTHORIZATION) {
+                tokio::time::sleep(PENALTY).await;
+            }
+            let mut response = error.into_response();
+            if response.status() == StatusCode::UNAUTHORIZED && site.password.is_some() {
+                let scheme = HeaderValue::from_static("Basic realm=\"dunlin node\"");
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+            }
+            response
+        }
+    };
+    web::secure(&mut response);
+    response
+}
+
+fn admit(site: &Site, request: &Request) -> Result<(), ApiError> {
+    let headers = request.headers();
+    match &site.password {
+        Some(password) => {
+            let given = basic(headers).ok_or_else(ApiError::login)?;
+            let is_right = given.user == USER
+                && bool::from(given.password.as_bytes().ct_eq(password.as_bytes()));
+            if !is_right {
+                let text = format!("The user is {USER}, and the password is the node's");
+                return Err(ApiError::new(StatusCode::UNAUTHORIZED, "LOGIN", text));
+            }
+        }
+        // A page elsewhere could have a name of its own lead here.
+        None if !is_local_name(headers) => {
+            let text =
+                "Without a password the node answers only to an address or localhost in the URL";
+            return Err(ApiError::new(StatusCode::UNAUTHORIZED, "LOGIN", text));
+        }
+        None => {}
+    }
+    check_origin(request.method(), headers)
+}
+
+/// Refuses what a page of another origin may have sent.
+fn check_origin(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
+    if method == Method::GET || method == Method::HEAD {
+        return Ok(());
+    }
+    if !is_same_origin(headers) {
+        return Err(ApiError::forged("The request comes from another origin"));
+    }
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    if kind.is_none_or(|kind| !kind.starts_with("application/json")) {
+        return Err(ApiError::forged("The request needs the content type application/json"));
+    }
+    Ok(())
+}
+
+/// Answers a request for anything below the prefix.
+async fn answer(State(site): State<Arc<Site>>, request: Request) -> Response {
+    match find_and_run(&site, request).await {
+        Ok(response) => response,
+        Err(error) => error.into_response(),
+    }
+}
+
+async fn find_and_run(site: &Site, request: Request) -> Result<Response, ApiError> {
+    let (parts, body) = request.into_parts();
+    let path = parts.uri.path().strip_prefix(PREFIX).unwrap_or_default();
+    if path == "/openapi.json" {
+        let kind = [(header::CONTENT_TYPE, "application/json")];
+        return Ok((kind, routes::document()).into_response());
+    }
+    let of_path = || routes::routes().iter().filter(|route| route.path == path);
+    let Some(route) = of_path().find(|route| route.method == parts.method) else {
+        let is_known = of_path().next().is_some();
+        return Err(if is_known { ApiError::method() } else { ApiError::path() });
+    };
+    let body = to_bytes(body, MAX_BODY).await.map_err(|_| ApiError::too_large())?;
+    (route.run)(site.call.clone(), parts.uri.query().unwrap_or_default(), body).await
+}
+
+/// The node has read the site lately.
+async fn ready(State(site): State<Arc<Site>>) -> (StatusCode, &'static str) {
+    match site.call.shared.trouble() {
+        None => (StatusCode::OK, "ok\n"),
+        Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
+    }
+}
+
+/// Whether a load balancer may send clients of a database to this machine.
+async fn availability(State(site): State<Arc<Site>>, request: Request) -> Response {
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    match routes::availability(site.call.clone(), &query).await {
+        Ok(true) => (StatusCode::OK, "ok\n").into_response(),
+        Ok(false) => (StatusCode::SERVICE_UNAVAILABLE, "not available\n").into_response(),
+        Err(error) => error.into_response(),
+    }
+}
+
+async fn expose(State(site): State<Arc<Site>>) -> Response {
+    let kind = [(header::CONTENT_TYPE, ::metrics::text::CONTENT_TYPE)];
+    (kind, metrics::expose(&site.call.shared)).into_response()
+}
+
+async fn asset(
+    axum::extract::Path(path): axum::extract::Path<String>,
+    request: Request,
+) -> Response {
+    console::files::send(&path, request.headers())
+}
+
+async fn page(request: Request, name: &str) -> Response {
+    console::files::send(name, request.headers())
+}

@@ -1,0 +1,349 @@
+//! The routes below `/api/v1/cluster`.
+
+use super::Call;
+use super::wire::{Begun, Creation, Deletion, JobId, Named, Recovery, Status, Switch, Update};
+use crate::change;
+use crate::settings::Settings;
+use crate::shared::Shared;
+use crate::show::{self, DatabaseShown, EventShown, JobShown, MachineShown};
+use crate::site::{Database, Placed};
+use crate::store::{Problem, Store};
+use crate::switch;
+use axum::http::Method;
+use cluster::coordinator::Outcome;
+use cluster::id::Id;
+use cluster::promotion;
+use cluster::view::{At, View};
+use console::rest::{About, ApiError, Done, Nothing, Route, describe};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use std::sync::{Arc, OnceLock};
+
+/// All routes.
+pub fn routes() -> &'static [Route<Call>] {
+    static ROUTES: OnceLock<Vec<Route<Call>>> = OnceLock::new();
+    ROUTES.get_or_init(|| {
+        vec![
+            Route::get("/cluster", "How the cluster is", status),
+            Route::get("/cluster/machines", "All machines", machines),
+            Route::get(
+                "/cluster/databases",
+                "All databases, without asking their copies",
+                databases,
+            ),
+            Route::get("/cluster/database", "A database, its shards and copies", database),
+            Route::post("/cluster/databases", "Create a database, or only plan it", create),
+            Route::post("/cluster/databases", "Change options of a database", update)
+                .by(Method::PATCH),
+            Route::post("/cluster/databases", "Delete a database with its data", delete)
+                .by(Method::DELETE),
+            Route::post(
+                "/cluster/recover",
+                "Let a copy lead a shard that cannot elect one",
+                recover,
+            ),
+            Route::post("/cluster/failover", "Hand a shard over to a replica", failover),
+            Route::get("/cluster/jobs", "Jobs, the newest first", jobs),
+            Route::get("/cluster/job", "A job", job),
+            Route::post("/cluster/jobs/cancel", "Cancel the creation of a database", cancel),
+            Route::get("/cluster/events", "What happened, the newest first", events),
+            Route::post(
+                "/cluster/machines/forget",
+                "Forget a machine that does not come back",
+                forget,
+            ),
+        ]
+    })
+}
+
+/// The OpenAPI document.
+pub fn document() -> &'static str {
+    static DOCUMENT: OnceLock<String> = OnceLock::new();
+    DOCUMENT.get_or_init(|| {
+        let about = About {
+            title: "Dunlin cluster",
+            description: "Machines, databases and jobs of a cluster. Any node answers for all of it.",
+            security: json!({ "basic": { "type": "http", "scheme": "basic" } }),
+        };
+        format!("{:#}\n", describe(about, routes()))
+    })
+}
+
+/// Does work that waits for etcd or copies.
+async fn work<T: Send + 'static>(
+    call: Call,
+    body: impl FnOnce(&Shared, &mut Store) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, ApiError> {
+    let shared: Arc<Shared> = call.shared;
+    let done = tokio::task::spawn_blocking(move || body(&shared, &mut shared.store())).await;
+    let done = done.map_err(|why| ApiError::bad(why.to_string()))?;
+    Ok(done?)
+}
+
+async fn status(call: Call, _: Nothing) -> Result<Status, ApiError> {
+    work(call, |shared, store| {
+        let site = store.read()?;
+        let (health, members) = store.health()?;
+        let mut databases = Vec::new();
+        for (name, at) in &site.databases {
+            let view = store.view(at.value.id)?;
+            databases.push(show::database(&site, name, &at.value, view.as_ref(), false));
+        }
+        let machines = show::machines(&site);
+        let mut problems = site.problems.clone();
+        problems.extend(etcd::version_warning(&health.version));
+        let dead = machines.iter().filter(|machine| !machine.is_alive);
+        problems.extend(dead.map(|it| format!("The node of machine '{}' is down", it.name)));
+        let ill = databases.iter().filter(|it| it.stage == "ready" && it.health != "ok");
+        problems.extend(ill.map(|it| format!("Database '{}': {}", it.name, it.health)));
+        let running = site.jobs.iter().filter(|(_, at)| change::is_running(at));
+        Ok(Status {
+            cluster: shared.cluster.clone(),
+            machine: shared.machine.clone(),
+            etcd_version: health.version,
+            etcd_members: members.into_iter().flat_map(|member| member.client_urls).collect(),
+            etcd_bytes: health.size_bytes,
+            problems,
+            jobs: running.map(|(id, at)| show::job(id, &at.value)).collect(),
+            machines,
+            databases,
+        })
+    })
+    .await
+}
+
+async fn machines(call: Call, _: Nothing) -> Result<Vec<MachineShown>, ApiError> {
+    work(call, |_, store| Ok(show::machines(&store.read()?))).await
+}
+
+async fn databases(call: Call, _: Nothing) -> Result<Vec<DatabaseShown>, ApiError> {
+    work(call, |_, store| {
+        let site = store.read()?;
+        let mut shown = Vec::new();
+        for (name, at) in &site.databases {
+            let view = store.view(at.value.id)?;
+            shown.push(show::database(&site, name, &at.value, view.as_ref(), false));
+        }
+        Ok(shown)
+    })
+    .await
+}
+
+async fn database(call: Call, named: Named) -> Result<DatabaseShown, ApiError> {
+    work(call, move |_, store| {
+        let site = store.read()?;
+        let at = change::database(&site, &named.name)?;
+        let view = store.view(at.value.id)?;
+        Ok(show::database(&site, &named.name, &at.value, view.as_ref(), true))
+    })
+    .await
+}
+
+async fn create(call: Call, asked: Creation) -> Result<Begun, ApiError> {
+    work(call, move |shared, store| {
+        let Creation { name, settings, dry_run } = &asked;
+        let site = store.read()?;
+        let plan = Some(show::plan(&site, name, settings)?);
+        if *dry_run {
+            return Ok(Begun { job: None, plan });
+        }
+        let owner = shared.owner()?;
+        let job = store.change(|site, keys, copies| {
+            change::create(site, (keys, copies), (name, settings), &owner)
+        })?;
+        store.note(&format!("database '{name}' is being created"));
+        Ok(Begun { job: Some(job), plan })
+    })
+    .await
+}
+
+fn updated(at: &At<Database>, update: &Update) -> Settings {
+    let old = at.value.settings.clone();
+    Settings {
+        memory_bytes: update.memory_bytes.unwrap_or(old.memory_bytes),
+        eviction: update.eviction.clone().unwrap_or(old.eviction),
+        persistence: update.persistence.unwrap_or(old.persistence),
+        commit: update.commit.unwrap_or(old.commit),
+        password: update.password.clone().unwrap_or(old.password),
+        ..old
+    }
+}
+
+async fn update(call: Call, asked: Update) -> Result<Begun, ApiError> {
+    work(call, move |shared, store| {
+        let name = &asked.name;
+        let site = store.read()?;
+        let at = change::database(&site, name)?;
+        change::check_update(&site, name, &at.value, &updated(at, &asked))?;
+        if asked.dry_run {
+            return Ok(Begun { job: None, plan: None });
+        }
+        let owner = shared.owner()?;
+        let job = store.change(|site, keys, _| {
+            let at = change::database(site, name)?;
+            change::update(site, keys, (name, &updated(at, &asked)), &owner)
+        })?;
+        store.note(&format!("options of database '{name}' are being changed"));
+        Ok(Begun { job: Some(job), plan: None })
+    })
+    .await
+}
+
+async fn delete(call: Call, asked: Deletion) -> Result<Begun, ApiError> {
+    work(call, move |shared, store| {
+        let name = &asked.name;
+        let site = store.read()?;
+        change::database(&site, name)?;
+        if asked.dry_run {
+            return Ok(Begun { job: None, plan: None });
+        }
+        let owner = shared.owner()?;
+        let job = store.change(|site, keys, _| change::delete(site, keys, name, &owner))?;
+        store.note(&format!("database '{name}' is being deleted"));
+        Ok(Begun { job: Some(job), plan: None })
+    })
+    .await
+}
+
+async fn recover(call: Call, asked: Recovery) -> Result<Done, ApiError> {
+    work(call, move |_, store| {
+        let Recovery { name, copy } = &asked;
+        let wrong = |why: &str| Problem::Wrong(why.into());
+        let copy: Id = copy.parse().map_err(|_| wrong("a copy's id is 40 hexadecimal digits"))?;
+        let site = store.read()?;
+        let at = change::database(&site, name)?;
+        let view = store.view(at.value.id)?.ok_or_else(|| wrong("its topology is gone"))?;
+        let shard = view.topology.value.shard_of(copy);
+        let shard =
+            shard.ok_or_else(|| wrong("it has no such copy: see dunlin cluster databases"))?;
+        let transaction = promotion::recover(&view, shard, copy).ok_or_else(|| {
+            wrong("its primary is there, or the copy is not, so nothing is changed")
+        })?;
+        match store.commit(&transaction)? {
+            Outcome::Done(_) => {
+                store.note(&format!("copy {copy:?} leads a shard of database '{name}' by order"))
+            }
+            Outcome::Conflict => {
+                return Err(Problem::Away("something has changed, try again".into()));
+            }
+        }
+        Ok(Done::new())
+    })
+    .await
+}
+
+async fn failover(call: Call, asked: Switch) -> Result<Done, ApiError> {
+    work(call, move |_, store| {
+        let site = store.read()?;
+        let name = &asked.name;
+        let at = change::database(&site, name)?;
+        let view = store.view(at.value.id)?;
+        let view = view.ok_or_else(|| Problem::Wrong("its topology is gone".into()))?;
+        let placed = successor(&at.value, &view, &asked)?;
+        switch::hand_over(store, &at.value, placed)?;
+        store
+            .note(&format!("copy {:?} of database '{name}' leads its shard by order", placed.copy));
+        Ok(Done::new())
+    })
+    .await
+}
+
+/// The replica that is to lead.
+fn successor<'a>(
+    database: &'a Database,
+    view: &View,
+    asked: &Switch,
+) -> Result<&'a Placed, Problem> {
+    let is_replica = |placed: &&Placed| {
+        let shard = view.topology.value.shard_of(placed.copy);
+        view.alive.contains_key(&placed.copy)
+            && shard.is_some_and(|shard| shard.holder.id != placed.copy)
+    };
+    let mut replicas = database.copies.iter().filter(is_replica);
+    let found = match (&asked.copy, asked.shard) {
+        (Some(copy), _) => replicas.find(|placed| placed.copy.to_string() == *copy),
+        (None, Some(shard)) => replicas.find(|placed| placed.shard + 1 == shard),
+        (None, None) => return Err(Problem::Wrong("name a copy or a shard".into())),
+    };
+    found.ok_or_else(|| {
+        Problem::Wrong(
+            "there is no such replica that is there: see dunlin cluster databases".into(),
+        )
+    })
+}
+
+async fn jobs(call: Call, _: Nothing) -> Result<Vec<JobShown>, ApiError> {
+    work(call, |_, store| {
+        let site = store.read()?;
+        Ok(site.jobs.iter().rev().map(|(id, at)| show::job(id, &at.value)).collect())
+    })
+    .await
+}
+
+async fn job(call: Call, asked: JobId) -> Result<JobShown, ApiError> {
+    work(call, move |_, store| {
+        let site = store.read()?;
+        let at = site.jobs.get(&asked.id);
+        let at = at.ok_or_else(|| Problem::Missing(format!("there is no job '{}'", asked.id)))?;
+        Ok(show::job(&asked.id, &at.value))
+    })
+    .await
+}
+
+async fn cancel(call: Call, asked: JobId) -> Result<Done, ApiError> {
+    work(call, move |_, store| {
+        store.change(|site, keys, _| Ok(((), change::cancel(site, keys, &asked.id)?)))?;
+        Ok(Done::new())
+    })
+    .await
+}
+
+async fn events(call: Call, _: Nothing) -> Result<Vec<EventShown>, ApiError> {
+    work(call, |_, store| Ok(store.read()?.events.iter().rev().map(show::event).collect())).await
+}
+
+async fn forget(call: Call, asked: Named) -> Result<Done, ApiError> {
+    work(call, move |_, store| {
+        store.change(|site, keys, _| Ok(((), change::forget(site, keys, &asked.name)?)))?;
+        store.note(&format!("machine '{}' is forgotten", asked.name));
+        Ok(Done::new())
+    })
+    .await
+}
+
+/// What a load balancer asks.
+#[derive(Deserialize, JsonSchema)]
+struct Question {
+    /// The database
+    database: String,
+    /// The most bytes that a replica may be behind
+    #[serde(default)]
+    max_lag_bytes: Option<u64>,
+}
+
+/// Returns whether clients of a database may be sent to this machine: one of its copies answers, and is a primary or close
+/// enough to one.
+///
+/// # Errors
+/// The query is wrong, or there is no such database.
+pub async fn availability(call: Call, query: &str) -> Result<bool, ApiError> {
+    let uri = format!("/?{query}").parse().map_err(|_| ApiError::bad("The query is not sound"))?;
+    let asked = axum::extract::Query::<Question>::try_from_uri(&uri);
+    let asked = asked.map_err(|why| ApiError::bad(why.body_text()))?.0;
+    let shared = Arc::clone(&call.shared);
+    work(call, move |_, store| {
+        // Also while etcd is away.
+        let site = shared.site();
+        let at = change::database(&site, &asked.database)?;
+        let view = store.view(at.value.id).ok().flatten();
+        let shown = show::database(&site, &asked.database, &at.value, view.as_ref(), true);
+        let limit = asked.max_lag_bytes.unwrap_or(u64::MAX);
+        let mut copies = shown.shards.iter().flat_map(|shard| &shard.copies);
+        Ok(copies.any(|copy| {
+            let is_close = copy.role != "replica" || copy.lag_bytes.is_some_and(|lag| lag <= limit);
+            copy.machine == shared.machine && copy.answers && is_close
+        }))
+    })
+    .await
+}

@@ -1,0 +1,271 @@
+//! The options of a database: what a user asks for, checked.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The most copies of a database: each has keys in one transaction, of which etcd takes 128.
+const MAX_COPIES: usize = 100;
+
+/// The least memory of a shard.
+const MIN_SHARD_BYTES: u64 = 4 << 20;
+
+/// What is written to disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Persistence {
+    /// Nothing.
+    None,
+    /// A snapshot from time to time.
+    Rdb,
+    /// Each write.
+    Aof,
+}
+
+/// When a write is confirmed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Commit {
+    /// When it is in memory.
+    Memory,
+    /// When it is on the primary's disk.
+    Fsync,
+    /// When more than half of the copies have it.
+    Quorum,
+}
+
+/// How clients see the database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Endpoint {
+    /// As one server.
+    Single,
+    /// As a Redis Cluster.
+    Cluster,
+}
+
+/// See the head of this file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// The bytes that the user can store, in all shards together; copies come on top.
+    pub memory_bytes: u64,
+    /// Shards, each with a part of the slots
+    #[serde(default = "one")]
+    pub shards: usize,
+    /// Copies of each shard beside its primary
+    #[serde(default)]
+    pub replicas: usize,
+    /// The port of its clients
+    pub port: u16,
+    /// What is written to disk
+    #[serde(default = "aof")]
+    pub persistence: Persistence,
+    /// What happens when the memory is full: a maxmemory-policy
+    #[serde(default = "noeviction")]
+    pub eviction: String,
+    /// When a write is confirmed
+    #[serde(default = "memory")]
+    pub commit: Commit,
+    /// The bytes of flash for values that have gone cold, in all shards together; 0 is none
+    #[serde(default)]
+    pub flash_bytes: u64,
+    /// How clients see it
+    #[serde(default = "default_endpoint")]
+    pub endpoint: Endpoint,
+    /// The password of the default user; empty is none
+    #[serde(default)]
+    pub password: String,
+    /// The copies of a shard must be in different zones
+    #[serde(default)]
+    pub zones: bool,
+}
+
+/// Why something cannot be: a text for the user, which says what to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wrong(pub String);
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+fn one() -> usize {
+    1
+}
+
+fn aof() -> Persistence {
+    Persistence::Aof
+}
+
+fn noeviction() -> String {
+    "noeviction".into()
+}
+
+fn memory() -> Commit {
+    Commit::Memory
+}
+
+fn default_endpoint() -> Endpoint {
+    Settings::default_endpoint()
+}
+
+impl Settings {
+    /// The endpoint of a database that does not say which: one server, where servers can do that.
+    pub fn default_endpoint() -> Endpoint {
+        match Settings::has_single_endpoint() {
+            true => Endpoint::Single,
+            false => Endpoint::Cluster,
+        }
+    }
+
+    /// Returns whether servers know the option `cluster-endpoint`.
+    pub fn has_single_endpoint() -> bool {
+        config::find(b"cluster-endpoint").is_some()
+    }
+
+    /// The bytes that one copy may have.
+    pub fn copy_bytes(&self) -> u64 {
+        self.memory_bytes.div_ceil(u64::try_from(self.shards.max(1)).unwrap_or(1))
+    }
+
+    /// The bytes of flash that one copy may have.
+    pub fn copy_flash_bytes(&self) -> u64 {
+        self.flash_bytes.div_ceil(u64::try_from(self.shards.max(1)).unwrap_or(1))
+    }
+
+    /// How many copies hold a write before it is confirmed by a quorum; 0 in the other modes.
+    pub fn quorum(&self) -> usize {
+        if self.commit == Commit::Quorum { self.replicas.div_ceil(2) + 1 } else { 0 }
+    }
+
+    /// Checks what does not depend on machines.
+    ///
+    /// # Errors
+    /// What is wrong, and what to do.
+    pub fn check(&self) -> Result<(), Wrong> {
+        let refuse = |is_wrong: bool, why: String| if is_wrong { Err(Wrong(why)) } else { Ok(()) };
+        let copies = self.shards.saturating_mul(self.replicas.saturating_add(1));
+        refuse(self.shards == 0, "a database has at least 1 shard".into())?;
+        refuse(
+            copies > MAX_COPIES,
+            format!("{copies} copies are more than {MAX_COPIES}: take fewer shards or replicas"),
+        )?;
+        refuse(self.port == 0, "the port is a number from 1 to 65535".into())?;
+        refuse(
+            self.copy_bytes() < MIN_SHARD_BYTES,
+            format!(
+                "a shard would have {} bytes of memory: take fewer shards, or more than 4mb for each",
+                self.copy_bytes()
+            ),
+        )?;
+        let policies = || config::MaxmemoryPolicy::CHOICES.iter().map(|(name, _)| *name);
+        refuse(
+            !policies().any(|policy| policy == self.eviction),
+            format!(
+                "eviction '{}' is none: take one of {}",
+                self.eviction,
+                policies().collect::<Vec<_>>().join(", ")
+            ),
+        )?;
+        refuse(
+            self.commit == Commit::Quorum && self.replicas == 0,
+            "the commit mode quorum needs at least 1 replica: add --replicas 1, or take fsync"
+                .into(),
+        )?;
+        refuse(
+            self.commit == Commit::Fsync && self.persistence != Persistence::Aof,
+            "the commit mode fsync needs --persistence aof".into(),
+        )?;
+        refuse(
+            self.endpoint == Endpoint::Single && !Settings::has_single_endpoint(),
+            "servers of this version speak the cluster protocol only: take --endpoint cluster"
+                .into(),
+        )?;
+        refuse(
+            self.password.bytes().any(|byte| byte < 0x20) || self.password.len() > 512,
+            "a password has at most 512 characters, and no control characters".into(),
+        )
+    }
+}
+
+/// Checks the name of a database, machine or cluster.
+///
+/// # Errors
+/// What is wrong.
+pub fn check_name(what: &str, name: &str) -> Result<(), Wrong> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_fine = (1..=63).contains(&name.len())
+        && name.bytes().all(is_plain)
+        && name.as_bytes()[0].is_ascii_alphanumeric();
+    match is_fine {
+        true => Ok(()),
+        false => Err(Wrong(format!(
+            "'{name}' is no name for a {what}: it has 1 to 63 letters, digits, '-', '_' and '.', and begins \
+             with a letter or digit"
+        ))),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Three shards with a replica each, as a user asks for them.
+    pub(crate) fn settings() -> Settings {
+        Settings {
+            memory_bytes: 3 << 30,
+            shards: 3,
+            replicas: 1,
+            port: 12000,
+            persistence: Persistence::Aof,
+            eviction: noeviction(),
+            commit: Commit::Memory,
+            flash_bytes: 0,
+            endpoint: default_endpoint(),
+            password: String::new(),
+            zones: false,
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_what_to_do() {
+        assert_eq!(settings().check(), Ok(()));
+        type Case = (fn(&mut Settings), &'static str);
+        let cases: [Case; 8] = [
+            (|it| it.shards = 0, "at least 1 shard"),
+            (|it| it.shards = 51, "102 copies are more than 100"),
+            (|it| it.shards = usize::MAX, "more than 100"),
+            (|it| it.port = 0, "from 1 to 65535"),
+            (|it| it.memory_bytes = 1 << 20, "take fewer shards"),
+            (|it| it.eviction = "some".into(), "eviction 'some'"),
+            (|it| (it.commit, it.replicas) = (Commit::Quorum, 0), "add --replicas 1"),
+            (|it| it.password = "a\nb".into(), "no control characters"),
+        ];
+        for (change, expected) in cases {
+            let mut settings = settings();
+            change(&mut settings);
+            let why = settings.check().expect_err("it is wrong").0;
+            assert!(why.contains(expected), "{why}: {expected}");
+        }
+    }
+
+    #[test]
+    fn names_are_plain() {
+        assert!(["a", "sessions-1", "A.b_c"].iter().all(|name| check_name("x", name).is_ok()));
+        let long = "a".repeat(64);
+        assert!(
+            ["", "-a", "a/b", "a b", "é", &long].iter().all(|name| check_name("x", name).is_err())
+        );
+    }
+
+    #[test]
+    fn a_quorum_is_more_than_half_of_the_copies() {
+        let quorum =
+            |replicas| Settings { replicas, commit: Commit::Quorum, ..settings() }.quorum();
+        assert_eq!([1, 2, 3, 4].map(quorum), [2, 2, 3, 3]);
+    }
+}

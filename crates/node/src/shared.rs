@@ -1,0 +1,107 @@
+//! What the threads of a node share: the newest site, and whether etcd is there.
+
+use crate::change::Owner;
+use crate::settings::Wrong;
+use crate::site::Site;
+use crate::store::{Problem, Store};
+use cluster::coordinator::LeaseId;
+use etcd::Endpoint;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+use structs::sync::lock;
+
+/// What changes.
+#[derive(Clone, Default)]
+struct State {
+    site: Arc<Site>,
+    lease: Option<LeaseId>,
+    /// Why etcd counts as away.
+    trouble: Option<String>,
+    /// Counts the changes.
+    turns: u64,
+}
+
+/// See the head of this file.
+pub struct Shared {
+    /// The cluster's name.
+    pub cluster: String,
+    /// The machine's name.
+    pub machine: String,
+    /// The servers of etcd.
+    pub endpoints: Vec<Endpoint>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shared {
+    /// Nothing is known yet.
+    pub fn new(cluster: &str, machine: &str, endpoints: Vec<Endpoint>) -> Shared {
+        Shared {
+            cluster: cluster.to_owned(),
+            machine: machine.to_owned(),
+            endpoints,
+            state: Mutex::new(State {
+                trouble: Some("nothing was read yet".into()),
+                ..State::default()
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Returns a way to etcd for one thread.
+    pub fn store(&self) -> Store {
+        Store::new(&self.cluster, self.endpoints.clone(), &self.machine)
+    }
+
+    /// Publishes what was read under a lease.
+    pub fn publish(&self, site: Arc<Site>, lease: Option<LeaseId>) {
+        let mut state = lock(&self.state);
+        *state = State { site, lease, trouble: None, turns: state.turns + 1 };
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// etcd counts as away.
+    pub fn lose(&self, why: String) {
+        let mut state = lock(&self.state);
+        state.trouble = Some(why);
+        state.turns += 1;
+    }
+
+    /// Returns the newest site, which may be old if etcd is away.
+    pub fn site(&self) -> Arc<Site> {
+        Arc::clone(&lock(&self.state).site)
+    }
+
+    /// Returns why etcd counts as away.
+    pub fn trouble(&self) -> Option<String> {
+        lock(&self.state).trouble.clone()
+    }
+
+    /// Returns who makes changes: this machine under its present lease.
+    ///
+    /// # Errors
+    /// etcd is away, so there may be no lease.
+    pub fn owner(&self) -> Result<Owner, Problem> {
+        let state = lock(&self.state);
+        match (state.lease, &state.trouble) {
+            (Some(lease), None) => Ok(Owner { machine: self.machine.clone(), lease }),
+            (_, Some(why)) => Err(Problem::Away(format!("etcd is away: {why}"))),
+            (None, None) => Err(Problem::Away("this node has no lease yet, try again".into())),
+        }
+    }
+
+    /// Waits until something is published after `turns`, at most so long. Returns the new count.
+    pub fn wait(&self, turns: u64, time: Duration) -> u64 {
+        let state = lock(&self.state);
+        let is_old = |state: &mut State| state.turns <= turns;
+        let waited = self.changed.wait_timeout_while(state, time, is_old);
+        waited.map_or(turns, |(state, _)| state.turns)
+    }
+}
+
+impl From<Problem> for Wrong {
+    fn from(problem: Problem) -> Wrong {
+        Wrong(problem.to_string())
+    }
+}

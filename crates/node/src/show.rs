@@ -1,0 +1,367 @@
+//! What the interface says: machines, databases and their copies, jobs, events. Passwords are in none of it.
+
+use crate::settings::{Settings, Wrong};
+use crate::site::{
+    Database, Event, Job, JobKind, JobState, Known, Placed, ProcessState, Site, Stage,
+};
+use crate::talk::{self, Answer};
+use cluster::topology::Holder;
+use cluster::view::View;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// How long copies may take to say how they are.
+const LIMIT: Duration = Duration::from_millis(700);
+
+/// A machine.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct MachineShown {
+    /// Its name.
+    pub name: String,
+    /// Whether its node has a lease.
+    pub is_alive: bool,
+    /// Where others reach it.
+    pub host: String,
+    /// The part of the site that fails together.
+    pub zone: String,
+    /// The bytes that copies may have.
+    pub memory_bytes: u64,
+    /// The bytes of these that are given away.
+    pub used_bytes: u64,
+    /// Processors.
+    pub cores: usize,
+    /// The port of its interface and console.
+    pub admin_port: u16,
+    /// The copies that are placed on it.
+    pub copies: usize,
+    /// The version of its node.
+    pub version: String,
+}
+
+/// Describes all machines.
+pub fn machines(site: &Site) -> Vec<MachineShown> {
+    let shown = |(name, known): (&String, &Known)| {
+        let machine = known.spec.value.clone();
+        MachineShown {
+            name: name.clone(),
+            is_alive: known.alive.is_some(),
+            host: machine.host,
+            zone: machine.zone,
+            memory_bytes: machine.memory_bytes,
+            used_bytes: site.used_bytes(name),
+            cores: machine.cores,
+            admin_port: machine.admin_port,
+            copies: site.placed_on(name).count(),
+            version: machine.version,
+        }
+    };
+    site.machines.iter().map(shown).collect()
+}
+
+/// A copy.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct CopyShown {
+    /// Its name: 40 hexadecimal digits.
+    pub id: String,
+    /// The shard, counted from 1.
+    pub shard: usize,
+    /// primary, replica, or none if it has no lease.
+    pub role: String,
+    /// Whether it can take over: it has been in step with its primary since it started.
+    pub is_member: bool,
+    /// The machine.
+    pub machine: String,
+    /// Where clients reach it.
+    pub host: String,
+    /// Likewise.
+    pub port: u16,
+    /// running, waiting, stopping, or unknown if its machine's node is down.
+    pub process: String,
+    /// How often it was started again.
+    pub restarts: u64,
+    /// Why its process ended the last time.
+    pub note: String,
+    /// Whether it answers.
+    pub answers: bool,
+    /// Bytes in use.
+    pub used_bytes: u64,
+    /// Commands per second.
+    pub commands_per_second: u64,
+    /// Connected clients.
+    pub clients: u64,
+    /// Bytes that a replica is behind its primary.
+    pub lag_bytes: Option<u64>,
+}
+
+/// A shard.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ShardShown {
+    /// Counted from 1.
+    pub number: usize,
+    /// Its ranges of slots: 0-5460.
+    pub slots: String,
+    /// How many leaderships the database has had when this one began.
+    pub epoch: u64,
+    /// Whether its primary is there.
+    pub has_primary: bool,
+    /// Its copies.
+    pub copies: Vec<CopyShown>,
+}
+
+/// A database.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct DatabaseShown {
+    /// Its name.
+    pub name: String,
+    /// creating, ready or deleting.
+    pub stage: String,
+    /// ok, or what is wrong.
+    pub health: String,
+    /// Whether all shards have a primary.
+    pub is_available: bool,
+    /// Its options; the password is left out.
+    pub settings: Settings,
+    /// Whether it has a password.
+    pub has_password: bool,
+    /// Its shards.
+    pub shards: Vec<ShardShown>,
+}
+
+/// Describes a database. Copies are asked how they are only if `asks`.
+pub fn database(
+    site: &Site,
+    name: &str,
+    database: &Database,
+    view: Option<&View>,
+    asks: bool,
+) -> DatabaseShown {
+    let mut copies: Vec<CopyShown> =
+        database.copies.iter().map(|placed| copy(site, placed, view)).collect();
+    if asks {
+        std::thread::scope(|scope| {
+            for copy in &mut copies {
+                scope.spawn(|| ask(copy, &database.settings.password));
+            }
+        });
+    }
+    let shards: Vec<ShardShown> = (0..database.settings.shards)
+        .map(|number| shard(number, &copies, database, view))
+        .collect();
+    let is_available = !shards.is_empty() && shards.iter().all(|shard| shard.has_primary);
+    let (has_password, password) = (!database.settings.password.is_empty(), String::new());
+    DatabaseShown {
+        name: name.to_owned(),
+        stage: word(&database.stage),
+        health: health(database, &shards),
+        is_available,
+        settings: Settings { password, ..database.settings.clone() },
+        has_password,
+        shards,
+    }
+}
+
+fn copy(site: &Site, placed: &Placed, view: Option<&View>) -> CopyShown {
+    let report = site.report(placed);
+    let shard = view.and_then(|view| view.topology.value.shard_of(placed.copy));
+    let has_lease = view.is_some_and(|view| view.alive.contains_key(&placed.copy));
+    let role = match shard.map(|shard| shard.holder.id == placed.copy) {
+        Some(true) if has_lease => "primary",
+        Some(false) if has_lease => "replica",
+        _ => "none",
+    };
+    let is_member = view.zip(shard).is_some_and(|(view, shard)| {
+        let member = shard.copy(placed.copy).and_then(|copy| copy.member);
+        member.is_some_and(|incarnation| view.is_alive(Holder { id: placed.copy, incarnation }))
+    });
+    CopyShown {
+        is_member,
+        id: placed.copy.to_string(),
+        shard: placed.shard + 1,
+        role: role.into(),
+        machine: placed.machine.clone(),
+        host: placed.host.clone(),
+        port: placed.port,
+        process: report.map_or("unknown".into(), |report| word(&report.state)),
+        restarts: report.map_or(0, |report| report.restarts),
+        note: report.map_or(String::new(), |report| report.note.clone()),
+        ..CopyShown::default()
+    }
+}
+
+fn ask(copy: &mut CopyShown, password: &str) {
+    let commands: [&[&str]; 1] = [&["INFO", "everything"]];
+    let Ok(answers) = talk::ask((&*copy.host, copy.port), password, &commands, LIMIT) else {
+        return;
+    };
+    let [Answer::Text(info)] = &answers[..] else { return };
+    let number = |name: &str| talk::field(info, name).and_then(|text| text.parse::<u64>().ok());
+    copy.answers = true;
+    copy.used_bytes = number("used_memory").unwrap_or(0);
+    copy.commands_per_second = number("instantaneous_ops_per_sec").unwrap_or(0);
+    copy.clients = number("connected_clients").unwrap_or(0);
+    if talk::field(info, "role") == Some("slave") {
+        let link = talk::field(info, "master_link_status") == Some("up");
+        let behind = number("slave_read_repl_offset").zip(number("slave_repl_offset"));
+        copy.lag_bytes = behind.filter(|_| link).map(|(read, done)| read.saturating_sub(done));
+    }
+}
+
+fn shard(
+    number: usize,
+    copies: &[CopyShown],
+    database: &Database,
+    view: Option<&View>,
+) -> ShardShown {
+    let first = database.copies.iter().find(|placed| placed.shard == number);
+    let found = view.zip(first).and_then(|(view, placed)| {
+        let shard = view.topology.value.shard_of(placed.copy)?;
+        Some((view, shard))
+    });
+    let slots = found.map_or(String::new(), |(_, shard)| {
+        let ranges = shard.slots.ranges().iter().map(|(first, last)| format!("{first}-{last}"));
+        ranges.collect::<Vec<_>>().join(" ")
+    });
+    ShardShown {
+        number: number + 1,
+        slots,
+        epoch: found.map_or(0, |(_, shard)| shard.epoch.0),
+        has_primary: found.is_some_and(|(view, shard)| view.is_alive(shard.holder)),
+        copies: copies.iter().filter(|copy| copy.shard == number + 1).cloned().collect(),
+    }
+}
+
+fn health(database: &Database, shards: &[ShardShown]) -> String {
+    let unled: Vec<String> = shards
+        .iter()
+        .filter(|shard| !shard.has_primary)
+        .map(|shard| shard.number.to_string())
+        .collect();
+    let copies = || shards.iter().flat_map(|shard| &shard.copies);
+    let absent = copies().filter(|copy| copy.role == "none").count();
+    let behind = copies().filter(|copy| copy.role == "replica" && !copy.is_member).count();
+    match (database.stage, unled.len(), absent) {
+        (Stage::Creating, ..) => "its copies are being started".into(),
+        (Stage::Deleting, ..) => "it is going away".into(),
+        (Stage::Ready, 0, 0) if behind > 0 => {
+            format!("{behind} of its replicas have not synchronised yet")
+        }
+        (Stage::Ready, 0, 0) => "ok".into(),
+        (Stage::Ready, 0, absent) => format!("{absent} of its copies are not there"),
+        (Stage::Ready, ..) => format!("shard {} has no primary", unled.join(", ")),
+    }
+}
+
+/// A job.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct JobShown {
+    /// Its id.
+    pub id: String,
+    /// create, update or delete.
+    pub kind: String,
+    /// The database.
+    pub database: String,
+    /// running, done, failed or cancelled.
+    pub state: String,
+    /// The machine whose node does it.
+    pub machine: String,
+    /// Hundredths that are done.
+    pub percent: u8,
+    /// What it waits for, or why it failed.
+    pub text: String,
+    /// Milliseconds since 1970.
+    pub began_ms: u64,
+    /// Milliseconds since 1970, 0 while it runs.
+    pub ended_ms: u64,
+}
+
+/// Describes a job.
+pub fn job(id: &str, job: &Job) -> JobShown {
+    JobShown {
+        id: id.to_owned(),
+        kind: word::<JobKind>(&job.kind),
+        database: job.database.clone(),
+        state: word::<JobState>(&job.state),
+        machine: job.owner.clone(),
+        percent: job.percent,
+        text: job.text.clone(),
+        began_ms: job.began_ms,
+        ended_ms: job.ended_ms,
+    }
+}
+
+/// An event.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct EventShown {
+    /// Milliseconds since 1970.
+    pub at_ms: u64,
+    /// The machine that says so.
+    pub machine: String,
+    /// What happened.
+    pub text: String,
+}
+
+/// Describes an event.
+pub fn event(event: &Event) -> EventShown {
+    let Event { at_ms, machine, text } = event.clone();
+    EventShown { at_ms, machine, text }
+}
+
+/// A plan.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct PlanShown {
+    /// Where copies go.
+    pub copies: Vec<PlannedShown>,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
+/// A copy that is to be.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct PlannedShown {
+    /// The shard, counted from 1.
+    pub shard: usize,
+    /// primary or replica.
+    pub role: String,
+    /// The machine.
+    pub machine: String,
+    /// Its zone.
+    pub zone: String,
+    /// Where others reach it.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// The bytes that it may have.
+    pub memory_bytes: u64,
+}
+
+/// Plans a database of a new name, and describes the plan.
+///
+/// # Errors
+/// Why it cannot be.
+pub fn plan(site: &Site, name: &str, settings: &Settings) -> Result<PlanShown, Wrong> {
+    let plan = crate::change::plan(site, name, settings)?;
+    let copies = plan.copies.into_iter().map(|copy| PlannedShown {
+        shard: copy.shard + 1,
+        role: if copy.is_primary { "primary".into() } else { "replica".into() },
+        machine: copy.machine,
+        zone: copy.zone,
+        host: copy.host,
+        port: copy.port,
+        memory_bytes: copy.memory_bytes,
+    });
+    Ok(PlanShown { copies: copies.collect(), warnings: plan.warnings })
+}
+
+/// The word that stands for a value at etcd.
+fn word<T: Serialize>(value: &T) -> String {
+    serde_json::to_value(value)
+        .ok()
+        .and_then(|it| Some(it.as_str()?.to_owned()))
+        .unwrap_or_default()
+}
+
+/// The word of a process's state.
+pub fn state_word(state: ProcessState) -> String {
+    word(&state)
+}

@@ -1,0 +1,170 @@
+//! The site at etcd: reads, and changes that rest on what was read.
+
+use crate::keys::SiteKeys;
+use crate::settings::Wrong;
+use crate::site::{Event, Site, encode, now_ms, unchanged};
+use cluster::Moment;
+use cluster::coordinator::{Change, Changes, Coordinator as _, Failure, Health, LeaseCall};
+use cluster::coordinator::{LeaseId, LeaseReply, Member, Outcome, Revision, Transaction};
+use cluster::id::Id;
+use cluster::view::{Keys, View};
+use etcd::{Client, Endpoint};
+use std::fmt;
+
+/// How often a change is made anew because others were faster.
+const ATTEMPTS: usize = 16;
+
+/// Events that are kept.
+const MAX_EVENTS: usize = 200;
+
+/// How long a call may take.
+const CALL: Moment = Moment::from_secs(2);
+
+/// Why something was not done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Problem {
+    /// It cannot be: the text says what to do.
+    Wrong(String),
+    /// There is no such thing.
+    Missing(String),
+    /// etcd is away, or others change the same all the time: it may be tried again.
+    Away(String),
+}
+
+impl From<Wrong> for Problem {
+    fn from(wrong: Wrong) -> Problem {
+        Problem::Wrong(wrong.0)
+    }
+}
+
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Problem {
+        match failure {
+            Failure::Away(why) => Problem::Away(format!("etcd is away: {why}")),
+            Failure::Compacted(_) => Problem::Away("etcd has forgotten that revision".into()),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Problem::Wrong(text) | Problem::Missing(text) | Problem::Away(text)) = self;
+        f.write_str(text)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+/// See the head of this file. One thread uses it.
+pub struct Store {
+    client: Client,
+    /// Keys of nodes and databases.
+    pub keys: SiteKeys,
+    /// Keys of copies.
+    pub copies: Keys,
+    /// The machine that makes the changes, for events.
+    pub machine: String,
+}
+
+impl Store {
+    /// For a cluster of this name at these servers of etcd.
+    pub fn new(cluster: &str, endpoints: Vec<Endpoint>, machine: &str) -> Store {
+        let client = Client::new(endpoints, CALL);
+        let (keys, copies) = (SiteKeys::new(cluster), Keys::new(cluster));
+        Store { client, keys, copies, machine: machine.to_owned() }
+    }
+
+    /// Reads everything.
+    ///
+    /// # Errors
+    /// etcd is away.
+    pub fn read(&mut self) -> Result<Site, Failure> {
+        let range = self.client.range(self.keys.all(), None)?;
+        Ok(Site::decode(&self.keys, &range))
+    }
+
+    /// Waits for a change after a revision, at most so long.
+    ///
+    /// # Errors
+    /// etcd is away.
+    pub fn watch(&mut self, after: Revision, wait: Moment) -> Result<Changes, Failure> {
+        self.client.watch(self.keys.all(), after + 1, wait)
+    }
+
+    /// Asks about a lease.
+    ///
+    /// # Errors
+    /// etcd is away.
+    pub fn lease(&mut self, call: LeaseCall) -> Result<LeaseReply, Failure> {
+        self.client.lease(call)
+    }
+
+    /// Makes a transaction.
+    ///
+    /// # Errors
+    /// etcd is away, perhaps after it was made.
+    pub fn commit(&mut self, transaction: &Transaction) -> Result<Outcome, Failure> {
+        self.client.commit(transaction)
+    }
+
+    /// How etcd is.
+    ///
+    /// # Errors
+    /// It is away.
+    pub fn health(&mut self) -> Result<(Health, Vec<Member>), Failure> {
+        Ok((self.client.health()?, self.client.members()?))
+    }
+
+    /// Reads the topology of a database, and which copies have a lease.
+    ///
+    /// # Errors
+    /// etcd is away, or the values are not readable.
+    pub fn view(&mut self, database: Id) -> Result<Option<View>, Problem> {
+        let range = self.client.range(&self.copies.database(database), None)?;
+        View::decode(&self.copies, database, &range)
+            .map_err(|why| Problem::Wrong(format!("the topology at etcd: {}", why.0)))
+    }
+
+    /// Makes a change: `change` makes the transaction of the newest site, and is asked again after a conflict.
+    ///
+    /// # Errors
+    /// Those of `change`, or etcd is away.
+    pub fn change<T>(
+        &mut self,
+        change: impl Fn(&Site, &SiteKeys, &Keys) -> Result<(T, Transaction), Problem>,
+    ) -> Result<T, Problem> {
+        for _ in 0..ATTEMPTS {
+            let site = self.read()?;
+            let (value, transaction) = change(&site, &self.keys, &self.copies)?;
+            if let Outcome::Done(_) = self.client.commit(&transaction)? {
+                return Ok(value);
+            }
+        }
+        Err(Problem::Away("others change the cluster at the same time, try again".into()))
+    }
+
+    /// Notes that something happened, if etcd is there.
+    pub fn note(&mut self, text: &str) {
+        let event = Event { at_ms: now_ms(), machine: self.machine.clone(), text: text.to_owned() };
+        // An event is no reason to stop; the node's log has it as well.
+        let _ = self.change(|site, keys, _| {
+            let mut events = site.events.clone();
+            events.push(event.clone());
+            let surplus = events.len().saturating_sub(MAX_EVENTS);
+            events.drain(..surplus);
+            let compares = vec![unchanged(keys.events(), site.events_revision)];
+            let changes = vec![put(keys.events(), encode(&events))];
+            Ok(((), Transaction { compares, changes }))
+        });
+    }
+}
+
+/// The change that sets a key which stays.
+pub fn put(key: String, value: Vec<u8>) -> Change {
+    Change::Put { key, value, lease: None }
+}
+
+/// The change that sets a key which goes with a lease.
+pub fn put_with(key: String, value: Vec<u8>, lease: LeaseId) -> Change {
+    Change::Put { key, value, lease: Some(lease) }
+}

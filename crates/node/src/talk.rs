@@ -1,0 +1,159 @@
+//! Requests to copies: a connection for a few commands, with a limit for all of them together.
+
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::time::{Duration, Instant};
+
+/// The longest reply.
+const MAX_BYTES: usize = 16 << 20;
+
+/// A reply as far as it matters here: elements of lists are lines of the text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// A text, number or list.
+    Text(String),
+    /// An error.
+    Error(String),
+}
+
+/// Sends commands to a copy. `password` is that of the default user, empty if it needs none.
+///
+/// # Errors
+/// There is no answer in time.
+pub fn ask(
+    (host, port): (&str, u16),
+    password: &str,
+    commands: &[&[&str]],
+    limit: Duration,
+) -> io::Result<Vec<Answer>> {
+    let deadline = Instant::now() + limit;
+    let mut stream = connect(host, port, deadline)?;
+    let auth = ["AUTH", password];
+    let login: &[&[&str]] = if password.is_empty() { &[] } else { &[&auth] };
+    let mut request = Vec::new();
+    for words in login.iter().chain(commands) {
+        write!(request, "*{}\r\n", words.len())?;
+        for word in *words {
+            write!(request, "${}\r\n{word}\r\n", word.len())?;
+        }
+    }
+    stream.set_write_timeout(Some(limit))?;
+    stream.write_all(&request)?;
+    let mut reader = BufReader::new(stream);
+    let mut answers = Vec::new();
+    for number in 0..login.len() + commands.len() {
+        let answer = read(&mut reader, deadline, 0)?;
+        match (number < login.len(), &answer) {
+            (true, Answer::Error(why)) => return Err(io::Error::other(why.clone())),
+            (true, _) => {}
+            (false, _) => answers.push(answer),
+        }
+    }
+    Ok(answers)
+}
+
+fn connect(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
+    let mut error = io::Error::other("the host has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, left(deadline)?) {
+            Ok(stream) => return Ok(stream),
+            Err(failed) => error = failed,
+        }
+    }
+    Err(error)
+}
+
+fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+fn broken() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the answer is none of a Redis server's")
+}
+
+fn read(reader: &mut BufReader<TcpStream>, deadline: Instant, depth: usize) -> io::Result<Answer> {
+    reader.get_ref().set_read_timeout(Some(left(deadline)?))?;
+    let mut line = String::new();
+    reader.by_ref().take(MAX_BYTES as u64).read_line(&mut line)?;
+    let line = line.strip_suffix("\r\n").ok_or_else(broken)?;
+    let rest = line.get(1..).ok_or_else(broken)?;
+    let number = || rest.parse::<i64>().map_err(|_| broken());
+    Ok(match line.as_bytes()[0] {
+        b'-' => Answer::Error(rest.to_owned()),
+        b'$' => match usize::try_from(number()?) {
+            Err(_) => Answer::Text(String::new()),
+            Ok(len) if len > MAX_BYTES => return Err(broken()),
+            Ok(len) => {
+                let mut bytes = vec![0; len + 2];
+                reader.read_exact(&mut bytes)?;
+                bytes.truncate(len);
+                Answer::Text(String::from_utf8_lossy(&bytes).into_owned())
+            }
+        },
+        b'*' if depth < 4 => {
+            let mut text = String::new();
+            for _ in 0..number()?.max(0) {
+                if let Answer::Text(part) = read(reader, deadline, depth + 1)? {
+                    text.push_str(&part);
+                    text.push('\n');
+                }
+            }
+            Answer::Text(text)
+        }
+        b'+' | b':' => Answer::Text(rest.to_owned()),
+        _ => return Err(broken()),
+    })
+}
+
+/// Returns a field of INFO.
+pub fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix(':');
+    info.lines().find_map(value).map(str::trim_end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// Answers one connection with these bytes.
+    fn serve(bytes: &'static [u8]) -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            // The other side may have gone already.
+            let _ = stream.write_all(bytes);
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        port
+    }
+
+    fn reply(bytes: &'static [u8]) -> io::Result<Vec<Answer>> {
+        ask(("127.0.0.1", serve(bytes)), "", &[&["X"]], Duration::from_secs(30))
+    }
+
+    #[test]
+    fn replies_are_read() {
+        let text = |text: &str| vec![Answer::Text(text.into())];
+        assert_eq!(reply(b"+PONG\r\n").unwrap(), text("PONG"));
+        assert_eq!(reply(b"$4\r\na\r\nb\r\n").unwrap(), text("a\r\nb"));
+        assert_eq!(reply(b"*3\r\n$1\r\na\r\n:7\r\n$-1\r\n").unwrap(), text("a\n7\n\n"));
+        assert_eq!(reply(b"-ERR no\r\n").unwrap(), [Answer::Error("ERR no".into())]);
+    }
+
+    #[test]
+    fn hostile_answers_are_errors() {
+        let hostile: [&[u8]; 5] = [b"", b"HTTP/1.1\r\n", b"$99999999999\r\n", b"$x\r\n", b"\r\n"];
+        for bytes in hostile {
+            assert!(reply(bytes).is_err(), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn fields_of_info_are_found() {
+        let info = "# Server\r\nrole:master\r\nused_memory:7\r\n";
+        assert_eq!((field(info, "role"), field(info, "used")), (Some("master"), None));
+    }
+}

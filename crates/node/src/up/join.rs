@@ -1,0 +1,294 @@
+//! Which etcd a node uses: one of our own, new or joined, or that of the user.
+
+use super::kept::Kept;
+use super::{ADMIN_PORT, PATIENCE, UpOptions};
+use crate::own_etcd::{self, OwnEtcd, Server};
+use crate::settings::{Wrong, check_name};
+use crate::store::put;
+use cluster::Moment;
+use cluster::coordinator::{Compare, Coordinator as _, Transaction};
+use etcd::{Client, Endpoint, Peer, version_warning};
+use process::log;
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The port of etcd's clients.
+const CLIENT_PORT: u16 = 2379;
+
+/// Servers of etcd that are started on their own; more machines are clients.
+const MEMBERS: usize = 3;
+
+/// How many ports are tried from the first one on.
+const PORTS: u16 = 100;
+
+/// How long a call may take.
+const CALL: Moment = Moment::from_secs(5);
+
+/// Where the names of the clusters of an etcd are.
+const CLUSTERS: &str = "/dunlin-clusters/";
+
+/// The etcd of a node.
+pub struct Entered {
+    /// The server that is started here.
+    pub own: Option<OwnEtcd>,
+    /// All servers, the own one first.
+    pub endpoints: Vec<Endpoint>,
+    /// What the user should know.
+    pub summary: Vec<String>,
+}
+
+/// Opens the port of the interface: the one that was asked for, the one of last time, or the first free one.
+///
+/// # Errors
+/// None is free.
+pub fn listen(
+    bind: &[String],
+    kept: u16,
+    asked: Option<u16>,
+) -> Result<(Vec<TcpListener>, u16), Wrong> {
+    let fixed = asked.or((kept > 0).then_some(kept));
+    let port = match fixed {
+        Some(port) => port,
+        None => free_port("127.0.0.1", ADMIN_PORT)?,
+    };
+    Ok((web::bind(bind, port).map_err(Wrong)?, port))
+}
+
+fn free_port(host: &str, first: u16) -> Result<u16, Wrong> {
+    let is_free = |port: &u16| TcpListener::bind((host, *port)).is_ok();
+    (first..first.saturating_add(PORTS)).find(is_free).ok_or_else(|| {
+        Wrong(format!(
+            "no port of {host} from {first} on is free, or {host} is no address of this machine"
+        ))
+    })
+}
+
+/// Finds or starts etcd, and waits until it answers.
+///
+/// # Errors
+/// Why there is none; the text says what to do.
+pub fn enter(options: &UpOptions, kept: &mut Kept, directory: &Path) -> Result<Entered, Wrong> {
+    if let Some(text) = &options.etcd {
+        return use_theirs(text, kept);
+    }
+    if kept.etcd.is_none() {
+        match &options.join {
+            Some(place) => join(options, place, kept)?,
+            None if kept.endpoints.is_empty() => kept.etcd = Some(found(options, kept)?),
+            None => {}
+        }
+        kept.write(directory)?;
+    }
+    let Some(server) = kept.etcd.clone() else {
+        let text = kept.endpoints.join(",");
+        return use_theirs(&text, kept);
+    };
+    let program = own_etcd::find_program()?;
+    let log = directory.join("logs").join("etcd.log");
+    let mut own = OwnEtcd::start(program, &directory.join("etcd"), &log, server.clone())
+        .map_err(|error| Wrong(format!("etcd cannot be started: {error}")))?;
+    let endpoint = server.endpoint();
+    let mut client = Client::new(vec![endpoint.clone()], CALL);
+    let version = wait(&mut client, || match own.runs() {
+        true => Ok(()),
+        false => Err(Wrong(format!("etcd has ended: see {}", log.display()))),
+    })?;
+    let peers = peers(&mut client)?;
+    learn(kept, &peers, Some(&endpoint));
+    enter_name(&mut client, kept)?;
+    let mut summary = vec![format!(
+        "etcd {version} at http://{endpoint}, {} member{}",
+        peers.len(),
+        if peers.len() == 1 { "" } else { "s" }
+    )];
+    if server.host != "127.0.0.1" {
+        summary.push(format!(
+            "Ports {} and {} are open without TLS: let only machines of the cluster reach them",
+            server.client_port, server.peer_port
+        ));
+    }
+    summary.extend(warning(&version));
+    Ok(Entered { own: Some(own), endpoints: endpoints(kept)?, summary })
+}
+
+fn warning(version: &str) -> Option<String> {
+    let warning = version_warning(version)?;
+    log!(Warning, "{warning}");
+    Some(format!("Warning: {warning}"))
+}
+
+/// An etcd that the user has.
+fn use_theirs(text: &str, kept: &mut Kept) -> Result<Entered, Wrong> {
+    let list = Endpoint::list(text).map_err(|why| Wrong(format!("--etcd: {why}")))?;
+    if let Some(endpoint) = list.iter().find(|endpoint| endpoint.is_tls) {
+        return Err(Wrong(format!(
+            "--etcd https://{endpoint}: servers cannot use TLS to etcd yet. Use http:// in a network of its own"
+        )));
+    }
+    let mut client = Client::new(list.clone(), CALL);
+    let version = wait(&mut client, || Ok(()))?;
+    kept.endpoints = list.iter().map(Endpoint::to_string).collect();
+    if kept.cluster.is_empty() {
+        kept.cluster = "dunlin".into();
+    }
+    enter_name(&mut client, kept)?;
+    let mut summary = vec![format!("etcd {version} at {}", kept.endpoints.join(", "))];
+    summary.extend(warning(&version));
+    Ok(Entered { own: None, endpoints: list, summary })
+}
+
+/// Waits until etcd has a leader. Returns its version.
+fn wait(
+    client: &mut Client,
+    mut check: impl FnMut() -> Result<(), Wrong>,
+) -> Result<String, Wrong> {
+    let began = Instant::now();
+    loop {
+        let health = client.health();
+        if let Ok(health) = &health
+            && health.has_leader
+        {
+            return Ok(health.version.clone());
+        }
+        check()?;
+        if began.elapsed() > PATIENCE || super::is_over() {
+            let why = health.err().map_or("it has no leader".into(), |why| format!("{why:?}"));
+            return Err(Wrong(format!("etcd does not answer: {why}")));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The first server of a new etcd.
+fn found(options: &UpOptions, kept: &mut Kept) -> Result<Server, Wrong> {
+    if kept.cluster.is_empty() {
+        kept.cluster = "dunlin".into();
+    }
+    let mut server = server(options, kept)?;
+    server.initial_cluster = format!("{}={}", server.name, server.peer_url());
+    Ok(server)
+}
+
+fn server(options: &UpOptions, kept: &Kept) -> Result<Server, Wrong> {
+    let host = kept.host.clone();
+    let (client_port, peer_port) = match options.etcd_port {
+        Some(port) => {
+            (port, port.checked_add(1).ok_or_else(|| Wrong("--etcd-port is too large".into()))?)
+        }
+        None => {
+            let client = free_port(&host, CLIENT_PORT)?;
+            (client, free_port(&host, client.saturating_add(1))?)
+        }
+    };
+    Ok(Server {
+        name: kept.machine.clone(),
+        host,
+        client_port,
+        peer_port,
+        initial_cluster: String::new(),
+        joins: false,
+        token: kept.cluster.clone(),
+    })
+}
+
+/// Becomes a member of the etcd of another machine, or a client if it has enough members.
+fn join(options: &UpOptions, place: &str, kept: &mut Kept) -> Result<(), Wrong> {
+    let list = Endpoint::list(place).map_err(|why| Wrong(format!("--join: {why}")))?;
+    let mut client = Client::new(list, CALL);
+    let mut known = peers(&mut client).map_err(|why| {
+        Wrong(format!("no etcd answers at {place} ({why}): is the first machine up?"))
+    })?;
+    name_cluster(&mut client, kept, place)?;
+    if known.iter().any(|peer| peer.name == kept.machine) {
+        let name = &kept.machine;
+        return Err(Wrong(format!("there is a machine '{name}' already: take another --machine")));
+    }
+    let mut server = server(options, kept)?;
+    let own_url = server.peer_url();
+    let is_mine = |peer: &Peer| peer.peer_urls.contains(&own_url);
+    if known.len() >= MEMBERS && !known.iter().any(is_mine) {
+        learn(kept, &known, None);
+        return Ok(());
+    }
+    let began = Instant::now();
+    while !known.iter().any(is_mine) {
+        match client.add_peer(&own_url) {
+            Ok(peers) => known = peers,
+            // The members before must have been in touch for some seconds.
+            Err(why) if began.elapsed() > PATIENCE || super::is_over() => {
+                return Err(Wrong(format!("etcd takes no new member: {why:?}")));
+            }
+            Err(_) => {
+                std::thread::sleep(Duration::from_millis(200));
+                known = peers(&mut client)?;
+            }
+        }
+    }
+    let names = known.iter().enumerate().flat_map(|(number, peer)| {
+        let name = match (is_mine(peer), peer.name.is_empty()) {
+            (true, _) => kept.machine.clone(),
+            (false, true) => format!("member-{number}"),
+            (false, false) => peer.name.clone(),
+        };
+        peer.peer_urls.iter().map(move |url| format!("{name}={url}"))
+    });
+    server.initial_cluster = names.collect::<Vec<_>>().join(",");
+    server.joins = true;
+    learn(kept, &known, Some(&server.endpoint()));
+    kept.etcd = Some(server);
+    Ok(())
+}
+
+/// Takes the name of the cluster that is joined, or checks it.
+fn name_cluster(client: &mut Client, kept: &mut Kept, place: &str) -> Result<(), Wrong> {
+    let range = client.range(CLUSTERS, None).map_err(|why| Wrong(format!("{why:?}")))?;
+    let names: Vec<&str> =
+        range.items.iter().filter_map(|item| item.key.strip_prefix(CLUSTERS)).collect();
+    match (&*kept.cluster, &names[..]) {
+        ("", [name]) => kept.cluster = (*name).to_owned(),
+        ("", _) => {
+            return Err(Wrong(format!("name the cluster: --name, one of {}", names.join(", "))));
+        }
+        (name, names) if names.contains(&name) => {}
+        (name, names) => {
+            return Err(Wrong(format!(
+                "the etcd at {place} has no cluster '{name}' (it has {}): is the first machine up, and its --name \
+                 the same?",
+                if names.is_empty() { "none".into() } else { names.join(", ") }
+            )));
+        }
+    }
+    check_name("cluster", &kept.cluster)
+}
+
+/// Writes the cluster's name, for those who join.
+fn enter_name(client: &mut Client, kept: &Kept) -> Result<(), Wrong> {
+    let key = format!("{CLUSTERS}{}", kept.cluster);
+    let compares = vec![Compare { key: key.clone(), revision: 0 }];
+    let transaction = Transaction { compares, changes: vec![put(key, Vec::new())] };
+    // A conflict says that it is there.
+    client.commit(&transaction).map(|_| ()).map_err(|why| Wrong(format!("{why:?}")))
+}
+
+fn peers(client: &mut Client) -> Result<Vec<Peer>, Wrong> {
+    client.peers().map_err(|why| Wrong(format!("{why:?}")))
+}
+
+/// Notes all servers, the own one first.
+fn learn(kept: &mut Kept, peers: &[Peer], own: Option<&Endpoint>) {
+    let mut list: Vec<String> = own.map(Endpoint::to_string).into_iter().collect();
+    for url in peers.iter().flat_map(|peer| &peer.client_urls) {
+        if let Ok(endpoint) = url.parse::<Endpoint>() {
+            let text = endpoint.to_string();
+            if !list.contains(&text) {
+                list.push(text);
+            }
+        }
+    }
+    kept.endpoints = list;
+}
+
+fn endpoints(kept: &Kept) -> Result<Vec<Endpoint>, Wrong> {
+    Endpoint::list(&kept.endpoints.join(",")).map_err(|why| Wrong(why.to_string()))
+}

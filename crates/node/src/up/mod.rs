@@ -1,0 +1,324 @@
+//! `dunlin cluster up` and `dunlin node`: from options to a node that runs.
+//!
+//! ```text
+//!   mod       options, the order of the start, the foreground
+//!   kept      what a node remembers in its directory
+//!   join      which etcd: one of our own, new or joined, or that of the user
+//!   down      ends everything on this machine
+//! ```
+
+mod down;
+mod join;
+mod kept;
+
+pub use down::{DownOptions, down};
+
+use crate::copies::Copies;
+use crate::copies::files::Common;
+use crate::daemon::Daemon;
+use crate::jobs::Jobs;
+use crate::own_etcd::OwnEtcd;
+use crate::rest;
+use crate::settings::{Wrong, check_name};
+use crate::shared::Shared;
+use crate::site::Machine;
+use clap::Args;
+use kept::{Kept, Lock};
+use process::memory::{Bytes, Memory};
+use process::{facts, log, signals, thread};
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::UdpSocket;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// The port of the first node on a machine.
+pub const ADMIN_PORT: u16 = 8380;
+
+/// How long etcd may take to start or to answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What says to a waiting parent that all is well.
+const READY: &str = "Ready.";
+
+/// Set when the node is to end.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
+
+/// Makes this machine part of a cluster, and stays in the foreground. Copies and etcd go on when it ends.
+#[derive(Args, Clone, Debug)]
+pub struct UpOptions {
+    /// The cluster's name [default: that of the cluster that is joined, or dunlin]
+    #[arg(long)]
+    name: Option<String>,
+    /// The directory of this machine: etcd, copies, logs [default: dunlin-NAME]
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Use this etcd, and start none: http://HOST:2379, several with commas
+    #[arg(long, conflicts_with = "join")]
+    etcd: Option<String>,
+    /// Join the cluster of this machine: HOST or HOST:PORT, the port of its etcd
+    #[arg(long)]
+    join: Option<String>,
+    /// This machine's name in the cluster [default: the host name]
+    #[arg(long)]
+    machine: Option<String>,
+    /// Where others reach this machine [default: the address of its route to others]
+    #[arg(long)]
+    host: Option<String>,
+    /// The part of the site that fails together with this machine
+    #[arg(long)]
+    zone: Option<String>,
+    /// Memory for copies, as in 10gb [default: four fifths of what there is]
+    #[arg(long)]
+    memory: Option<String>,
+    /// Flash for copies, as in 100gb [default: none]
+    #[arg(long)]
+    flash: Option<String>,
+    /// Port of the console and of the REST interface [default: the first free one from 8380 on]
+    #[arg(long)]
+    port: Option<u16>,
+    /// Port of etcd's clients; its peers have the next one [default: the first free ones from 2379 on]
+    #[arg(long)]
+    etcd_port: Option<u16>,
+    /// File with a password for the console and REST, whose user is admin. They are then open to other machines
+    #[arg(long)]
+    password_file: Option<PathBuf>,
+    /// Go on in the background
+    #[arg(short, long)]
+    detach: bool,
+}
+
+/// Runs a node until it is told to end.
+///
+/// # Errors
+/// Why it cannot start; the text says what to do.
+pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
+    if options.detach {
+        return detach();
+    }
+    if !is_own_etcd_allowed && options.etcd.is_none() {
+        return Err(Wrong(
+            "dunlin node needs --etcd http://HOST:2379. With an etcd of its own: dunlin cluster up"
+                .into(),
+        ));
+    }
+    let directory = directory(options)?;
+    let lock = Lock::take(&directory)?;
+    process::log::set_logfile(&directory.join("logs").join("node.log"))
+        .map_err(|why| Wrong(why.to_string()))?;
+    let on_signal = || IS_OVER.store(true, Ordering::Relaxed);
+    signals::install(on_signal).map_err(|error| Wrong(error.to_string()))?;
+    let mut kept = prepare(options, &directory)?;
+    let password = password(options)?;
+    let bind = bind(&kept, password.is_some());
+    let (listeners, port) = join::listen(&bind, kept.admin_port, options.port)?;
+    kept.admin_port = port;
+    let etcd = join::enter(options, &mut kept, &directory)?;
+    kept.write(&directory)?;
+    let machine = machine(options, &kept)?;
+    let (common, summary) = (common(&kept), etcd.summary);
+    let copies = Copies::new(&directory, common).map_err(|error| Wrong(error.to_string()))?;
+    let shared = Arc::new(Shared::new(&kept.cluster, &kept.machine, etcd.endpoints));
+    let is_ours = etcd.own.is_some();
+    let mut daemon = Daemon::new(Arc::clone(&shared), machine.clone(), copies, is_ours);
+    daemon.register(PATIENCE)?;
+    rest::start(Arc::clone(&shared), password, listeners).map_err(Wrong)?;
+    let threads = start(daemon, &shared, etcd.own).map_err(|error| Wrong(error.to_string()))?;
+    report(&kept, &machine, &summary, &directory);
+    for thread in threads {
+        // A thread that panics takes the process with it.
+        let _ = thread.join();
+    }
+    log!(Notice, "The node ends; copies and etcd go on");
+    drop(lock);
+    Ok(())
+}
+
+fn start(
+    daemon: Daemon,
+    shared: &Arc<Shared>,
+    etcd: Option<OwnEtcd>,
+) -> std::io::Result<Vec<std::thread::JoinHandle<()>>> {
+    let mut threads = vec![thread::spawn("node", move || daemon.run(&IS_OVER))?];
+    let jobs = Jobs::new(Arc::clone(shared));
+    threads.push(thread::spawn("jobs", move || jobs.run(&IS_OVER))?);
+    if let Some(etcd) = etcd {
+        threads.push(thread::spawn("etcd", move || etcd.watch(&IS_OVER))?);
+    }
+    Ok(threads)
+}
+
+/// The absolute directory, which is made.
+fn directory(options: &UpOptions) -> Result<PathBuf, Wrong> {
+    let name = options.name.as_deref().unwrap_or("dunlin");
+    check_name("cluster", name)?;
+    let directory = options.dir.clone().unwrap_or_else(|| format!("dunlin-{name}").into());
+    let made = fs::create_dir_all(directory.join("logs")).and_then(|()| directory.canonicalize());
+    made.map_err(|error| {
+        Wrong(format!("the directory {} cannot be used: {error}", directory.display()))
+    })
+}
+
+/// What the node was when it was last here, or what the options make of it.
+fn prepare(options: &UpOptions, directory: &Path) -> Result<Kept, Wrong> {
+    let name = options.name.clone();
+    let mut kept = match Kept::read(directory)? {
+        Some(kept) => kept,
+        None => Kept::new(name.clone().unwrap_or_default()),
+    };
+    if let Some(name) = name.filter(|name| *name != kept.cluster) {
+        return Err(Wrong(format!(
+            "{} is the directory of a machine of cluster '{}': for cluster '{name}' take another --dir",
+            directory.display(),
+            kept.cluster
+        )));
+    }
+    if kept.machine.is_empty() {
+        kept.machine = options.machine.clone().unwrap_or_else(host_name);
+    }
+    check_name("machine", &kept.machine)?;
+    if options.machine.as_ref().is_some_and(|name| *name != kept.machine) {
+        let text =
+            format!("this directory belongs to machine '{}': leave out --machine", kept.machine);
+        return Err(Wrong(text));
+    }
+    if let Some(host) = &options.host {
+        kept.host.clone_from(host);
+    }
+    if kept.host.is_empty() {
+        kept.host = own_address();
+    }
+    if let Some(zone) = &options.zone {
+        kept.zone.clone_from(zone);
+    }
+    Ok(kept)
+}
+
+fn host_name() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    if check_name("machine", name).is_ok() { name.to_owned() } else { "machine".into() }
+}
+
+/// The address from which this machine would send to others. Nothing is sent.
+fn own_address() -> String {
+    // An address of the documentation's: the route to it is the default one.
+    let find = || {
+        let socket = UdpSocket::bind(("0.0.0.0", 0))?;
+        socket.connect(("192.0.2.1", 9))?;
+        socket.local_addr()
+    };
+    find().map_or("127.0.0.1".into(), |address: std::net::SocketAddr| address.ip().to_string())
+}
+
+fn password(options: &UpOptions) -> Result<Option<String>, Wrong> {
+    let Some(path) = &options.password_file else { return Ok(None) };
+    let text = fs::read_to_string(path);
+    let text = text.map_err(|error| Wrong(format!("{}: {error}", path.display())))?;
+    match text.trim() {
+        "" => Err(Wrong(format!("{} has no password", path.display()))),
+        password => Ok(Some(password.to_owned())),
+    }
+}
+
+fn bind(kept: &Kept, has_password: bool) -> Vec<String> {
+    let is_elsewhere = has_password && kept.host != "127.0.0.1";
+    let others = is_elsewhere.then(|| format!("-{}", kept.host));
+    ["127.0.0.1".to_owned()].into_iter().chain(others).collect()
+}
+
+fn common(kept: &Kept) -> Common {
+    let coordinator: Vec<String> =
+        kept.endpoints.iter().map(|endpoint| format!("etcd://{endpoint}")).collect();
+    Common { cluster: kept.cluster.clone(), coordinator: coordinator.join(",") }
+}
+
+fn machine(options: &UpOptions, kept: &Kept) -> Result<Machine, Wrong> {
+    let bytes = |name: &str, text: &Option<String>| match text {
+        None => Ok(None),
+        Some(text) => match config::parse_memory(text.as_bytes()) {
+            Some(bytes) if bytes > 0 => Ok(Some(bytes)),
+            _ => Err(Wrong(format!("--{name} {text}: a size is a number with a unit, as in 10gb"))),
+        },
+    };
+    let all = Memory::detect().limit_bytes();
+    Ok(Machine {
+        id: kept.id.clone(),
+        host: kept.host.clone(),
+        zone: kept.zone.clone(),
+        memory_bytes: bytes("memory", &options.memory)?.unwrap_or(all / 5 * 4),
+        cores: process::cpus::Cpus::detect().usable(),
+        flash_bytes: bytes("flash", &options.flash)?.unwrap_or(0),
+        admin_port: kept.admin_port,
+        version: facts::VERSION.to_owned(),
+    })
+}
+
+/// Says what was done, and what comes next.
+fn report(kept: &Kept, machine: &Machine, etcd: &[String], directory: &Path) {
+    let Kept { cluster, machine: name, host, admin_port, .. } = kept;
+    let zone = if kept.zone.is_empty() { String::new() } else { format!(", zone {}", kept.zone) };
+    let mut text = format!(
+        "Cluster {cluster}, machine {name} at {host}{zone}, {} for copies\n",
+        Bytes(machine.memory_bytes)
+    );
+    for line in etcd {
+        text += &format!("{line}\n");
+    }
+    text += &format!("Console and REST: http://127.0.0.1:{admin_port}\n");
+    text += &format!("Log: {}\n", directory.join("logs").join("node.log").display());
+    let join = match &kept.etcd {
+        Some(server) => format!("--join {host}:{}", server.client_port),
+        None => format!("--etcd {}", kept.endpoints.join(",")),
+    };
+    let node = if *admin_port == ADMIN_PORT {
+        String::new()
+    } else {
+        format!(" --node 127.0.0.1:{admin_port}")
+    };
+    text += &format!("Next, on another machine: dunlin cluster up --name {cluster} {join}\n");
+    text += &format!("Next, here: dunlin cluster create-db NAME --memory 1gb --port 12000{node}\n");
+    text += &format!(
+        "Everything on this machine ends with: dunlin cluster down --dir {}\n",
+        directory.display()
+    );
+    text += READY;
+    text.push('\n');
+    // That nothing reads it is no failure.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    let _ = std::io::stdout().flush();
+}
+
+/// Starts the same command in the background, and waits until it is ready.
+fn detach() -> Result<(), Wrong> {
+    let wrong = |error: std::io::Error| Wrong(error.to_string());
+    let program = process::beside::own_program().map_err(wrong)?;
+    let args = std::env::args_os().skip(1).filter(|arg| arg != "-d" && arg != "--detach");
+    let mut child = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .process_group(0)
+        .spawn()
+        .map_err(wrong)?;
+    let out = child.stdout.take().map(BufReader::new);
+    for line in out.into_iter().flat_map(BufReader::lines) {
+        let line = line.map_err(wrong)?;
+        println!("{line}");
+        if line == READY {
+            return Ok(());
+        }
+    }
+    let status = child.wait().map_err(wrong)?;
+    Err(Wrong(format!("the node has ended: {status}")))
+}
+
+/// Returns whether the process was asked to end.
+fn is_over() -> bool {
+    IS_OVER.load(Ordering::Relaxed)
+}
