@@ -49,17 +49,18 @@ fn waits_for(known: &Known<'_>) -> &'static str {
     }
 }
 
-/// How a command that is in the table refuses all it is asked, as a server does that is no node of a
-/// cluster, or has no modules.
+/// Why a command that is in the table refuses all it is asked.
 fn refusal(known: &Known<'_>) -> Option<&'static str> {
     match known.name {
-        "readonly" | "readwrite" | "cluster" | "cluster|keyslot" => None,
         "module|load" | "module|loadex" | "module|unload" => {
             Some("refused: no loadable modules are planned")
         }
-        _ if known.group == "cluster" => {
-            Some("cluster; until then it answers that cluster support is disabled")
-        }
+        "cluster|flushslot"
+        | "cluster|setslot"
+        | "cluster|migrateslots"
+        | "cluster|getslotmigrations"
+        | "cluster|cancelslotmigrations"
+        | "cluster|syncslots" => Some("refused: slots do not move yet"),
         _ => None,
     }
 }
