@@ -210,9 +210,24 @@ pub fn replicate(view: &View, me: Id, primary: Id, has_keys: bool) -> Result<Tra
         return refused("To set a master the node must be empty and without assigned slots.");
     }
     let copy = remove(&mut topology, me).expect("the copy is in its shard");
+    // Acknowledgements name the epoch, and in epoch 0 there is nothing to name.
+    let is_first = topology.shard_of(primary).is_some_and(|shard| shard.epoch == Epoch(0));
+    let epoch = is_first.then(|| topology.take_epoch());
     let shard = topology.shard_of_mut(primary).expect("it was found above");
+    shard.epoch = epoch.unwrap_or(shard.epoch);
     shard.copies.push(Replica { member: None, ..copy });
     Ok(view.replace(&topology))
+}
+
+/// The transaction after which confirmed writes of the commit mode `quorum` are on so many copies. It never lowers that
+/// number: another primary may have been told the greater one.
+pub fn promise_quorum(view: &View, quorum: usize) -> Transaction {
+    let mut topology = view.topology.value.clone();
+    topology.quorum = topology.quorum.max(quorum);
+    for shard in &mut topology.shards {
+        shard.fence = shard.fence.max(shard.wanted_fence(topology.quorum));
+    }
+    view.replace(&topology)
 }
 
 /// CLUSTER FORGET: another copy leaves the database, and is one of its own named `fresh`.

@@ -38,9 +38,19 @@ impl<C: Coordinator> Driver<C> {
     }
 
     /// Does what is due at the coordinator. Returns what the host has to do. `clock` is asked before and after each call.
-    pub fn turn(&mut self, clock: &impl Fn() -> Moment, facts: &Facts) -> Vec<Action> {
+    /// `decided` sees the copy before a transaction is sent that may end its leadership.
+    pub fn turn(
+        &mut self,
+        clock: &impl Fn() -> Moment,
+        facts: &Facts,
+        mut decided: impl FnMut(&Copy),
+    ) -> Vec<Action> {
         let mut left = Vec::new();
-        for action in self.copy.step(clock(), facts) {
+        let actions = self.copy.step(clock(), facts);
+        if actions.iter().any(|action| matches!(action, Action::Commit(_))) {
+            decided(&self.copy);
+        }
+        for action in actions {
             let sent = clock();
             match action {
                 Action::Lease(call) => {

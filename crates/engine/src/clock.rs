@@ -28,6 +28,11 @@ fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
+/// A moment that can only be compared with others; no clock that is set changes it.
+pub fn monotonic() -> Instant {
+    Instant::now()
+}
+
 /// The system's time of day, for code that has no engine. Inside one it is [`Clock::wall`].
 pub fn now() -> Millis {
     Millis(since_epoch().as_millis() as i64)

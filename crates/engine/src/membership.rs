@@ -4,6 +4,7 @@
 //! newest one it has seen, so that a request costs one load of a counter and takes no lock
 //! ([`Membership::current`]). Without a cluster nothing is ever published.
 
+use crate::clock::monotonic;
 use crate::table::CommandTable;
 use cluster::describe::{Asker, Node};
 use cluster::id::{Epoch, Id};
@@ -13,6 +14,7 @@ use cluster::view::View;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
 use structs::sync::lock;
 
 /// The owner of a slot that no shard has.
@@ -194,6 +196,9 @@ pub struct Membership {
     /// Counts the publications.
     version: AtomicU64,
     newest: Mutex<Option<Arc<Published>>>,
+    /// When this server joined, and how many nanoseconds later it may be that another leads.
+    joined: OnceLock<Instant>,
+    alone_for: AtomicU64,
 }
 
 impl Membership {
@@ -202,6 +207,7 @@ impl Membership {
         let scopes = table.all().iter().map(|row| Scope::of(&row.full_name.to_uppercase()));
         assert!(self.scopes.set(scopes.collect()).is_ok(), "a server joins once");
         assert!(self.me.set(me).is_ok(), "a server has one name");
+        self.joined.get_or_init(monotonic);
     }
 
     /// The server's name; `None`: it is in no cluster.
@@ -220,6 +226,19 @@ impl Membership {
     #[inline]
     pub fn scope(&self, command: usize) -> Scope {
         self.scopes.get().map_or(Scope::Keys, |scopes| scopes[command])
+    }
+
+    /// Until then no other copy leads this server's shard.
+    pub fn set_alone_until(&self, until: Instant) {
+        let Some(&joined) = self.joined.get() else { return };
+        let time = until.saturating_duration_since(joined).as_nanos();
+        self.alone_for.store(u64::try_from(time).unwrap_or(u64::MAX), SeqCst);
+    }
+
+    /// Whether this server was the only one to lead its shard until now. What it has done before this call may be told.
+    pub fn is_alone(&self) -> bool {
+        let alone_for = u128::from(self.alone_for.load(SeqCst));
+        self.joined.get().is_some_and(|joined| (monotonic() - *joined).as_nanos() < alone_for)
     }
 
     /// Readers see this from now on.

@@ -66,7 +66,7 @@ impl Engine {
             self.journal.keep();
         }
         let config = &self.config;
-        let replicas = config.commit_quorum() as usize;
+        let replicas = self.votes.quorum(config.commit_quorum() as usize);
         let need = Need {
             disk: config.appendfsync() == AppendFsync::Always && self.safe.holds_at(Gate::Disk),
             replicas,
@@ -83,6 +83,14 @@ impl Engine {
         self.safe.hold_replies(Gate::Quorum, is_wanted.then_some(need), end);
         drop(state);
         self.confirm_writes();
+    }
+
+    /// In a cluster: how many copies, the primary among them, the coordinator knows to hold what a quorum has confirmed;
+    /// 0: it knows of no quorum, so nothing can be confirmed by one. `commit-quorum` may ask for more.
+    pub fn set_quorum(&self, copies: usize) {
+        if self.votes.set_quorum(copies.checked_sub(1).unwrap_or(usize::MAX)) {
+            self.follow_commit_modes();
+        }
     }
 
     /// Whether a reply may wait for a quorum: one that has waited since the mode was another goes on.

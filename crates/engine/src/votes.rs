@@ -8,8 +8,8 @@
 use crate::epochs::{Epochs, Leadership};
 use crate::journal::JournalPos;
 use replication::vote::{Vote, Voter};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Mutex, OnceLock};
 use structs::sync::lock;
 
 /// Which acknowledgements a primary counts.
@@ -46,6 +46,15 @@ pub enum Voice {
     Silent,
 }
 
+/// What the host of a copy does for its data.
+pub trait Keeper: Send + Sync {
+    /// The data are about to be discarded for those of the primary: gives them another name.
+    ///
+    /// # Errors
+    /// They must not be discarded.
+    fn before_discard(&self) -> Result<(), String>;
+}
+
 /// See the module's documentation.
 #[derive(Default)]
 pub struct Votes {
@@ -54,9 +63,35 @@ pub struct Votes {
     /// The greatest epoch that is frozen, plus one; 0: none is.
     frozen: AtomicU64,
     rule: Mutex<Option<Rule>>,
+    /// The least number of replicas that a quorum has, whatever `commit-quorum` says.
+    least: AtomicUsize,
+    keeper: OnceLock<Box<dyn Keeper>>,
 }
 
 impl Votes {
+    /// This server is a copy of a cluster, whose data this looks after. Called once, before it follows a primary.
+    pub fn keep_by(&self, keeper: Box<dyn Keeper>) {
+        assert!(self.keeper.set(keeper).is_ok(), "a copy has one keeper");
+    }
+
+    /// The data are about to be discarded for those of the primary. Nothing happens outside of a cluster.
+    ///
+    /// # Errors
+    /// They must not be discarded.
+    pub fn before_discard(&self) -> Result<(), String> {
+        self.keeper.get().map_or(Ok(()), |keeper| keeper.before_discard())
+    }
+
+    /// How many replicas a quorum has, if `configured` is what `commit-quorum` says.
+    pub(crate) fn quorum(&self, configured: usize) -> usize {
+        configured.max(self.least.load(SeqCst))
+    }
+
+    /// From now on a quorum has so many replicas at least; none is enough for [`usize::MAX`].
+    pub(crate) fn set_quorum(&self, replicas: usize) -> bool {
+        self.least.swap(replicas, SeqCst) != replicas
+    }
+
     /// This server is this copy, and holds these data.
     pub fn identify(&self, me: Voter) {
         *lock(&self.me) = Some(me);

@@ -1,6 +1,9 @@
 //! Servers that form a cluster at a real etcd, made with the stock redis-cli: where requests are answered, and what happens
 //! when a primary is killed.
 
+#[path = "cluster/faults.rs"]
+mod faults;
+
 use harness::client::{Client, ask, ok};
 use harness::cluster::{Etcd, error, list, redis_cli, six, text};
 use harness::reply::{Protocol, Reply};

@@ -409,6 +409,10 @@ impl Hub {
 /// that it was told of.
 #[inline]
 fn hold_back(engine: &Engine, session: &mut Session, io: &mut ConnIo<'_>) {
+    // Another may lead by now, if this process has stood still: what was done is neither confirmed nor told.
+    if std::mem::take(&mut session.answered_by_primary) && !engine.membership.is_alone() {
+        return io.close();
+    }
     if session.told > 0 {
         let told = std::mem::take(&mut session.told);
         if told > engine.told() {

@@ -214,10 +214,7 @@ fn serve(
     engine.set_host(Box::new(host));
     load_users(engine, &loaded.users)?;
     let tier = persistence::tier::start(engine)?;
-    if let Some(primary) = config.replicaof() {
-        engine.follow(&primary.host.to_string_lossy(), primary.port);
-        logging::set_role(logging::Role::Replica);
-    }
+    follow_configured(engine);
 
     // What the server takes without data, before any is loaded.
     engine.startup_bytes();
@@ -229,6 +226,7 @@ fn serve(
     } else {
         load::begin_at_start(engine).map_err(not_loaded)?
     };
+    cluster::await_role(engine, log.is_some() || snapshot.is_some());
     // Whatever is acknowledged behind the gate may be saved by a shutdown.
     if !engine.loading.is_on() {
         persistence::shutdown::data_set_is_complete();
@@ -247,6 +245,7 @@ fn serve(
     } else {
         load::at_start(engine, snapshot).map_err(not_loaded)?
     };
+    let mut copy = None;
     if is_ready == LoadedAtStart::Ready {
         aof.open()?;
         engine.follow_commit_modes();
@@ -256,7 +255,7 @@ fn serve(
             banner::ready(&kinds(&specs));
             supervisor.ready();
         }
-        start_at_work(engine, &aof, node)?;
+        copy = start_at_work(engine, &aof, node)?;
     }
     wait_for_reactors(engine, &net, &reactors);
     for reactor in reactors {
@@ -272,6 +271,7 @@ fn serve(
     }
     supervisor.stopping();
     aof.stop();
+    copy.iter().for_each(|copy| copy.close());
     if let Some(tier) = tier {
         tier.close();
     }
@@ -280,19 +280,28 @@ fn serve(
     Ok(())
 }
 
+/// `replicaof`, before data are loaded.
+fn follow_configured(engine: &Engine) {
+    if let Some(primary) = engine.config.replicaof() {
+        engine.follow(&primary.host.to_string_lossy(), primary.port);
+        logging::set_role(logging::Role::Replica);
+    }
+}
+
 /// Starts what works once all data is loaded.
 fn start_at_work(
     engine: &'static Engine,
     aof: &Arc<Aof>,
     node: Option<cluster::Node>,
-) -> Result<(), Failure> {
+) -> Result<Option<&'static cluster::data::Data>, Failure> {
     save::start(engine).map_err(|e| format!("Can't start the thread that saves: {e}"))?;
+    let failed = |e| format!("Can't start the threads of the cluster: {e}");
+    // Before anything is followed: what this server acknowledges has a name.
+    let copy = node.map(|node| node.start(engine).map_err(failed)).transpose()?;
     crate::replication::start(engine, aof)
         .map_err(|e| format!("Can't start the thread of replication: {e}"))?;
-    if let Some(node) = node {
-        node.start(engine).map_err(|e| format!("Can't start the threads of the cluster: {e}"))?;
-    }
-    save_points::start(engine).map_err(|e| format!("Can't start the save points' thread: {e}"))
+    save_points::start(engine).map_err(|e| format!("Can't start the save points' thread: {e}"))?;
+    Ok(copy)
 }
 
 /// Waits until the reactors have run their last request. One on which a script has no end is left behind: by

@@ -276,3 +276,38 @@ fn a_switch_is_asked_for_by_a_replica_that_is_in_step() {
     let asked = view.switches.get(&shard.id).map(|at| at.value);
     assert_eq!(asked, Some(Switch { epoch: shard.epoch, to: id(4) }));
 }
+
+#[test]
+fn a_quorum_is_only_raised_and_raises_the_fences_with_it() {
+    let mut store = six();
+    for copy in [5, 6] {
+        store.replicate(copy, 1).expect("a replica may change its primary");
+    }
+    for copy in [4, 5, 6] {
+        let view = store.view(id(copy));
+        let shard = view.topology.value.shard_of(id(copy)).expect("it has one");
+        let holder = Holder { id: id(copy), incarnation: Incarnation(copy.into()) };
+        assert!(store.commit(&promotion::enrol(&view, shard, holder)));
+    }
+    let promised = |store: &mut Store, quorum| {
+        let transaction = promise_quorum(&store.view(id(1)), quorum);
+        assert!(store.commit(&transaction));
+        let topology = store.view(id(1)).topology.value;
+        (topology.quorum, topology.shard_of(id(1)).expect("it has one").fence)
+    };
+    let before = store.view(id(1)).topology.value.shard_of(id(1)).expect("it has one").fence;
+    assert_eq!(before, 1);
+    assert_eq!(promised(&mut store, 2), (2, 3), "three of four: one of them has the write");
+    assert_eq!(promised(&mut store, 3), (3, 3), "what two have confirmed stays safe");
+    assert_eq!(promised(&mut store, 2), (3, 3), "another primary may count on three");
+}
+
+#[test]
+fn a_shard_with_replicas_has_an_epoch_that_acknowledgements_can_name() {
+    let mut store = Store::default();
+    (1..=2).for_each(|copy| store.start(copy));
+    store.meet(2, 1).expect("it is alone");
+    store.replicate(2, 1).expect("it is empty");
+    let topology = store.view(id(1)).topology.value;
+    assert_eq!((topology.check(), topology.shards[0].epoch), (Ok(()), Epoch(1)));
+}

@@ -102,9 +102,15 @@ impl Lease {
         self.id
     }
 
+    /// Until when the lease certainly lasts.
+    pub(super) fn until(&self) -> Moment {
+        if self.id.is_some() { self.deadline } else { Moment::ZERO }
+    }
+
     /// Returns whether the lease certainly lasts.
-    pub(super) fn holds(&self, now: Moment) -> bool {
-        self.id.is_some() && now < self.deadline
+    #[cfg(test)]
+    fn holds(&self, now: Moment) -> bool {
+        now < self.until()
     }
 
     /// How long after a renewal the next one is sent.

@@ -18,7 +18,7 @@ mod lease;
 use crate::Moment;
 use crate::coordinator::{LeaseCall, LeaseId, LeaseReply, Outcome, Revision, Transaction};
 use crate::id::{Epoch, Id, Incarnation, Position};
-use crate::topology::{Holder, Shard};
+use crate::topology::{Holder, Replica, Shard};
 use crate::view::{Alive, View};
 use lease::Lease;
 use std::collections::BTreeMap;
@@ -192,16 +192,31 @@ impl Copy {
     /// Returns whether the primary is provably alone: no other can have been promoted. Reads, and confirmations in the
     /// modes `memory` and `fsync`, need it. A confirmation by a quorum does not.
     pub fn is_alone(&self, now: Moment) -> bool {
-        let Role::Leads(epoch) = self.role else { return false };
-        let Some((view, shard)) = self.shard() else { return false };
+        now < self.alone_until()
+    }
+
+    /// Until when [`Copy::is_alone`] holds if nothing else is heard. It may be over.
+    pub fn alone_until(&self) -> Moment {
         // A switch that was sent may have been made.
         let may_be_switched = matches!(self.switch, Some((_, true)));
-        if shard.epoch != epoch || shard.holder.id != self.me || may_be_switched {
-            return false;
+        if may_be_switched { Moment::ZERO } else { self.unchallenged_until() }
+    }
+
+    /// Until when no other can be promoted unless this copy itself hands over. It may be over.
+    pub fn unchallenged_until(&self) -> Moment {
+        let Role::Leads(epoch) = self.role else { return Moment::ZERO };
+        let Some((view, shard)) = self.shard() else { return Moment::ZERO };
+        if shard.epoch != epoch || shard.holder.id != self.me {
+            return Moment::ZERO;
         }
-        let may_fence = |id: Id| self.promises.get(&id).is_none_or(|&until| now >= until);
-        let others = shard.copies.iter().filter(|copy| copy.id != self.me && may_fence(copy.id));
-        self.lease.holds(now) && self.is_registered(view) || others.count() < shard.fence
+        let is_leased = self.is_registered(view);
+        let lease = if is_leased { self.lease.until() } else { Moment::ZERO };
+        let others = shard.copies.iter().filter(|copy| copy.id != self.me);
+        let promised = |copy: &Replica| self.promises.get(&copy.id).copied().unwrap_or_default();
+        let mut promised: Vec<Moment> = others.map(promised).collect();
+        promised.sort_unstable();
+        // As soon as `fence` of the others may fence, another may be promoted; without as many, none ever.
+        lease.max(promised.get(shard.fence - 1).copied().unwrap_or(Moment::MAX))
     }
 
     /// Returns whether a write may be taken and confirmed. With a quorum, `quorum` acknowledgements of this epoch are

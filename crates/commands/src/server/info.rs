@@ -496,6 +496,9 @@ fn replication(cx: &Cx<'_>, out: &mut String) {
     if epoch > 0 {
         line(out, "stream_epoch", epoch);
     }
+    if let Some(shard) = cx.membership().as_deref().and_then(|published| published.own_shard()) {
+        line(out, "cluster_promotion_copies", shard.fence);
+    }
     let kept = journal.kept_from();
     line(out, "repl_backlog_active", i32::from(kept.is_some()));
     line(out, "repl_backlog_size", cx.engine.config.repl_backlog_size());

@@ -143,6 +143,8 @@ pub struct Session {
     pub is_link: bool,
     /// Its requests that other nodes of the cluster answer.
     pub forwarding: Option<Box<Forwarding>>,
+    /// It was answered as by the primary of a cluster's shard: before replies leave, this server has to be that still.
+    pub answered_by_primary: bool,
     /// READONLY: it reads from a replica although it could be sent to the primary.
     pub reads_replica: bool,
     /// What it waits for.
@@ -201,6 +203,7 @@ impl Session {
             may_be_replica: false,
             commit_mode: None,
             write_replies: Vec::new(),
+            answered_by_primary: false,
             unanswered: JournalPos(0),
             no_touch: false,
             is_import_source: false,

@@ -68,7 +68,10 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
         reads_replica: cx.session.reads_replica,
         may_write: may_write(cx, row),
     };
-    served(&cx.engine.config, cx.membership().as_deref(), slot.number(), caller)
+    let published = cx.membership();
+    served(&cx.engine.config, published.as_deref(), slot.number(), caller)?;
+    cx.session.answered_by_primary |= published.is_some_and(|published| published.leads);
+    Ok(())
 }
 
 /// Shard channels belong to slots as keys do. What a primary publishes reaches its replicas, so that clients may subscribe
@@ -222,5 +225,6 @@ pub(super) fn slot_of_script(
             return Err(Error::text(text).into());
         }
     }
+    cx.session.answered_by_primary |= published.is_some_and(|published| published.leads);
     Ok(())
 }

@@ -9,6 +9,7 @@ use journal::JournalPos;
 use keyspace::Millis;
 use replication::failover::{Candidate, Step};
 use replication::primary::Stage as Link;
+use replication::vote::Voter;
 use replication::wire;
 use std::sync::atomic::Ordering::*;
 
@@ -66,15 +67,15 @@ impl Engine {
         recheck_all(&self.mailboxes);
     }
 
-    /// The replicas that have everything, since [`Engine::begin_switch`] returned `request`.
-    pub fn level_replicas(&self, request: (JournalPos, JournalPos)) -> Vec<Address> {
+    /// The copies that have everything in the present epoch, since [`Engine::begin_switch`] returned `request`.
+    pub fn level_voters(&self, request: (JournalPos, JournalPos)) -> Vec<Voter> {
         let (before, behind) = request;
         // An acknowledgement does not count the question that it answers.
         let wanted = match self.journal.position() {
             position if position == behind => before,
             position => position,
         };
-        self.addresses_at(wanted)
+        self.voters_at(wanted)
     }
 
     /// The replicas that get the stream and have acknowledged so much of it.

@@ -105,7 +105,7 @@ impl Host {
         let clock = move || begun.elapsed();
         while !stop.load(Ordering::Acquire) {
             let facts = self.facts();
-            for action in self.driver.turn(&clock, &facts) {
+            for action in self.driver.turn(&clock, &facts, |_| {}) {
                 self.act(action, clock());
             }
             self.exchange(clock());

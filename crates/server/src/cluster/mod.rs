@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   identity   the node's name and address, and the file that keeps the name
-//!   facts      what the decisions know of the data
+//!   data       the data: their name, how far they go, which acknowledgements count
+//!   publish    what reactors are shown
 //!   switch     the pause of a planned switch
 //!   operator   CLUSTER MEET, ADDSLOTS, REPLICATE …: transactions, on a thread of their own
 //! ```
@@ -11,27 +12,31 @@
 //! The decisions are the `cluster` crate's; `docs/internals/cluster.md` has them. Reactors read what is published here and
 //! never wait for it.
 
-mod facts;
+pub mod data;
 mod identity;
 mod operator;
+mod publish;
 mod switch;
 
 use crate::log;
 use cluster::Moment;
-use cluster::coordinator::Revision;
+use cluster::change;
 use cluster::copy::{Action, Copy, Role, Settings};
 use cluster::driver::Driver;
-use cluster::id::{Id, Incarnation};
+use cluster::id::{Epoch, Id};
 use cluster::topology::{Holder, Replica};
 use cluster::view::Keys;
 use config::Config;
+use data::{Data, voter_of};
 use engine::Engine;
+use engine::epochs::Leadership;
 use engine::long::LateReply;
-use engine::membership::{Published, Request};
+use engine::membership::Request;
 use etcd::{Client, Endpoint};
-use facts::Data;
 use identity::Identity;
 use process::thread;
+use publish::Publisher;
+use replication::vote::Voter;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -115,14 +120,25 @@ impl Node {
     /// Starts its threads. What there was to load is loaded.
     ///
     /// # Errors
-    /// The system can start no thread.
-    pub fn start(self, engine: &'static Engine) -> io::Result<()> {
+    /// The system can start no thread, or the name of the data cannot be written.
+    pub fn start(self, engine: &'static Engine) -> io::Result<&'static Data> {
         let Node { identity, endpoints, name, requests: _, asked } = self;
         let keys = Keys::new(&name);
         let client = Client::new(endpoints.clone(), CALL);
         operator::start(engine, client, keys.clone(), name, identity.id, asked)?;
         let client = Client::new(endpoints, CALL);
-        thread::spawn("cluster", move || Host::new(engine, identity, client, keys).run()).map(drop)
+        let data = Data::find(engine, identity.id)?;
+        thread::spawn("cluster", move || Host::new(engine, identity, data, client, keys).run())?;
+        Ok(data)
+    }
+}
+
+/// A node of a cluster that is about to load data waits for its role as a replica of nothing: no key that expires by its
+/// own hand branches the history of the data off. A node without data has no history to protect.
+pub fn await_role(engine: &Engine, has_data: bool) {
+    if has_data && engine.membership.is_on() {
+        let (host, port) = NOWHERE;
+        engine.follow(host, port);
     }
 }
 
@@ -131,43 +147,63 @@ struct Host {
     engine: &'static Engine,
     driver: Driver<Client>,
     identity: Identity,
-    data: Data,
+    data: &'static Data,
     switch: Switch,
+    publisher: Publisher,
+    /// The leadership that this server has begun last.
+    leadership: Leadership,
+    /// What is counted: in which leadership, whose acknowledgements, and how many copies a quorum has.
+    counted: (Leadership, Vec<Voter>, usize),
     began: Instant,
-    /// What is published: the revision, whether this server leads, whether requests wait for a change of roles.
-    published: Option<(Revision, bool, bool)>,
-    /// When the address was last corrected.
+    /// When the topology was last corrected.
     corrected: Option<Instant>,
 }
 
 impl Host {
-    fn new(engine: &'static Engine, identity: Identity, client: Client, keys: Keys) -> Host {
-        let incarnation = draw();
+    fn new(
+        engine: &'static Engine,
+        identity: Identity,
+        data: &'static Data,
+        client: Client,
+        keys: Keys,
+    ) -> Host {
+        let incarnation = data.incarnation();
         let (id, address) = (identity.id, identity.address.clone());
         let myself = Replica { id, address, member: None, is_never_promoted: false };
         let copy = Copy::new(id, incarnation, SETTINGS);
-        let driver = Driver::new(copy, client, keys, myself, incarnation);
-        let (data, switch, began) = (Data::default(), Switch::default(), Instant::now());
-        Host { engine, driver, identity, data, switch, began, published: None, corrected: None }
+        let began = Instant::now();
+        Host {
+            engine,
+            driver: Driver::new(copy, client, keys, myself, incarnation),
+            identity,
+            data,
+            switch: Switch::default(),
+            publisher: Publisher::new(engine, id, began),
+            leadership: Leadership::default(),
+            counted: Default::default(),
+            began,
+            corrected: None,
+        }
     }
 
     fn run(mut self) {
         let began = self.began;
         let clock = move || began.elapsed();
         loop {
-            if self.data.is_about_to_be_replaced(self.engine) {
-                self.driver.copy.reincarnate(draw());
-            }
-            let mut facts = self.data.facts(self.engine, &self.driver.copy);
+            self.driver.copy.reincarnate(self.data.incarnation());
+            let mut facts = self.data.facts(&self.driver.copy);
             facts.linked = switch::linked(self.engine, &self.driver.copy);
-            facts.level = self.switch.level(self.engine, &self.driver.copy);
-            let actions = self.driver.turn(&clock, &facts);
+            facts.level = self.switch.level(self.engine);
+            let (publisher, switch) = (&mut self.publisher, &self.switch);
+            let actions =
+                self.driver.turn(&clock, &facts, |copy| publisher.before_commit(copy, switch));
             // What ends this server's leadership is seen by clients before, what begins it after the fact.
-            self.publish();
+            self.publisher.publish(&self.driver.copy, &self.switch);
             actions.into_iter().for_each(|action| self.act(action));
+            self.count();
             self.switch.follow(self.engine, &self.driver.copy);
-            self.publish();
-            self.correct_address();
+            self.publisher.publish(&self.driver.copy, &self.switch);
+            self.correct();
             let look = if self.switch.is_on() { LOOK_AT_SWITCH } else { LOOK };
             if !self.driver.wait(&clock, look) {
                 std::thread::sleep(Duration::from_millis(20));
@@ -181,11 +217,17 @@ impl Host {
                 log!(Notice, "Cluster: this node leads its shard in epoch {}", epoch.0);
                 let stopped = self.engine.keyspace.world().stop();
                 self.engine.stop_following();
+                // In epoch 0 the shard has no other copy.
+                self.leadership = match epoch.0 {
+                    0 => Leadership::default(),
+                    epoch => self.engine.begin_epoch(epoch),
+                };
                 drop(stopped);
             }
             Action::Follow(holder, epoch) => {
                 log!(Notice, "Cluster: node {} leads the shard in epoch {}", holder.id, epoch.0);
                 let (host, port) = self.address_of(holder).unwrap_or(owned(NOWHERE));
+                self.data.thaw();
                 self.follow(host, port);
             }
             Action::Freeze(epoch) => {
@@ -197,6 +239,29 @@ impl Host {
             // Promises between copies are not there yet; without them a primary of several copies stops with its lease.
             Action::Ask(_) => {}
             Action::Lease(_) | Action::Read | Action::Commit(_) => {}
+        }
+    }
+
+    /// Counts acknowledgements as the newest view says: those of the members of the shard that this server leads.
+    fn count(&mut self) {
+        let copy = &self.driver.copy;
+        let topology = copy.view().map(|view| &view.topology.value);
+        let leads = copy.role() == Role::Leads(Epoch(self.leadership.epoch));
+        let shard = topology.and_then(|topology| topology.shard_of(self.identity.id));
+        let counted = match (topology, shard) {
+            (Some(topology), Some(shard)) if leads => {
+                let members = shard.members().filter_map(|copy| {
+                    Some(voter_of(Holder { id: copy.id, incarnation: copy.member? }))
+                });
+                (self.leadership, members.collect(), topology.quorum)
+            }
+            _ => Default::default(),
+        };
+        if counted != self.counted {
+            let (leadership, members, quorum) = counted.clone();
+            self.data.count(leadership, members);
+            self.engine.set_quorum(quorum);
+            self.counted = counted;
         }
     }
 
@@ -224,39 +289,27 @@ impl Host {
         drop(stopped);
     }
 
-    /// Shows readers the newest view.
-    fn publish(&mut self) {
-        let copy = &self.driver.copy;
-        let Some(view) = copy.view() else { return };
-        let now = self.began.elapsed();
-        let is_leader = matches!(copy.role(), Role::Leads(_)) && !self.engine.upstream.is_replica();
-        // While a switch waits for its successor, writes wait at a gate of their own; when it may have been made, all do.
-        let is_pausing = copy.is_switching() && copy.is_alone(now);
-        let leads = is_leader && (is_pausing || copy.may_confirm(now));
-        let may_be_switched = is_leader && copy.is_switching() && !is_pausing;
-        // The view is ahead of the role for a moment.
-        let will_lead = !is_leader && copy.is_named() && copy.is_coordinator_present();
-        let changes_roles = will_lead || may_be_switched || self.switch.has_handed_over(copy);
-        let newest = Some((view.revision, leads, changes_roles));
-        if newest != self.published {
-            self.published = newest;
-            let published = Published::new(view.clone(), self.identity.id, leads, changes_roles);
-            self.engine.publish_membership(published);
-        }
-    }
-
-    /// Tells the others a new address, if this server was restarted with one.
-    fn correct_address(&mut self) {
-        let (id, address) = (self.identity.id, &self.identity.address);
+    /// Corrects what the topology says of this server: its address, if it was restarted with another one, and the quorum
+    /// that its configuration, or a client, asks for.
+    fn correct(&mut self) {
         let Some(view) = self.driver.copy.view() else { return };
-        let known = view.topology.value.copies().find(|copy| copy.id == id);
         let is_due = self.corrected.is_none_or(|at| at.elapsed() > Duration::from_secs(1));
-        if known.is_none_or(|copy| copy.address == *address) || !is_due {
+        let (id, address) = (self.identity.id, &self.identity.address);
+        let has_moved =
+            view.topology.value.copies().any(|copy| copy.id == id && copy.address != *address);
+        let leads = matches!(self.driver.copy.role(), Role::Leads(_));
+        let quorum = self.engine.config.commit_quorum() as usize + 1;
+        let wants_quorum =
+            leads && self.engine.wants_quorum() && quorum > view.topology.value.quorum;
+        if !is_due || !(has_moved || wants_quorum) {
             return;
         }
         self.corrected = Some(Instant::now());
         let address = address.clone();
         let outcome = self.driver.operate(|view| {
+            if wants_quorum {
+                return Ok(change::promise_quorum(view, quorum));
+            }
             let mut topology = view.topology.value.clone();
             for shard in &mut topology.shards {
                 for copy in shard.copies.iter_mut().filter(|copy| copy.id == id) {
@@ -266,13 +319,10 @@ impl Host {
             Ok(view.replace(&topology))
         });
         if let Err(why) = outcome {
-            log!(Warning, "Cluster: the new address of this node is not written yet: {why}");
+            let what = if wants_quorum { "quorum" } else { "address" };
+            log!(Warning, "Cluster: the new {what} of this node is not written yet: {why}");
         }
     }
-}
-
-fn draw() -> Incarnation {
-    Incarnation(structs::hashing::os_random())
 }
 
 fn owned((host, port): (&str, u16)) -> (String, u16) {

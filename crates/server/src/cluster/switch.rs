@@ -1,6 +1,7 @@
 //! The pause of a planned switch: from when the decisions begin it until they have ended it, writes wait, and replicas
 //! are asked what they have.
 
+use super::data::holder_of;
 use crate::log;
 use cluster::copy::{Copy, Role};
 use cluster::id::Id;
@@ -79,11 +80,10 @@ impl Switch {
         }
     }
 
-    /// The members that have everything. There are none before writes have paused.
-    pub(super) fn level(&self, engine: &Engine, copy: &Copy) -> Vec<Holder> {
+    /// The copies that have acknowledged everything in the present epoch. There are none before writes have paused.
+    pub(super) fn level(&self, engine: &Engine) -> Vec<Holder> {
         let &Switch::Pausing { request, .. } = self else { return Vec::new() };
-        let members = members_of(copy, engine.level_replicas(request));
-        members.filter_map(|copy| Some(Holder { id: copy.id, incarnation: copy.member? })).collect()
+        engine.level_voters(request).iter().filter_map(holder_of).collect()
     }
 }
 

@@ -86,7 +86,7 @@ impl Incarnation {
     ///
     /// # Errors
     /// The file cannot be written. The next start draws a new name.
-    pub fn close(mut self, end: Extent) -> io::Result<()> {
+    pub fn close(&mut self, end: Extent) -> io::Result<()> {
         self.write(self.name, State::Closed(end))
     }
 
@@ -165,7 +165,7 @@ mod tests {
     fn only_an_end_in_order_keeps_the_name() {
         let folder = Folder::new();
         let first = start(&folder, (0, 0)).name();
-        let crashed = start(&folder, (3, 50));
+        let mut crashed = start(&folder, (3, 50));
         assert_ne!(crashed.name(), first, "what it acknowledged last may be missing");
         let name = crashed.name();
         crashed.close((3, 60)).expect("the disk works");
@@ -178,7 +178,7 @@ mod tests {
     fn other_data_than_it_ended_with_get_a_new_name() {
         for found in [(3, 59), (2, 60), (0, 0)] {
             let folder = Folder::new();
-            let incarnation = start(&folder, (0, 0));
+            let mut incarnation = start(&folder, (0, 0));
             let name = incarnation.name();
             incarnation.close((3, 60)).expect("the disk works");
             assert_ne!(start(&folder, found).name(), name, "{found:?}");
@@ -202,12 +202,12 @@ mod tests {
     #[test]
     fn a_crash_between_the_steps_leaves_the_old_line() {
         let folder = Folder::new();
-        let incarnation = start(&folder, (0, 0));
+        let mut incarnation = start(&folder, (0, 0));
         let (name, beside) = (incarnation.name(), incarnation.beside());
         incarnation.close((1, 7)).expect("the disk works");
         for half in ["", "12", "12 clo", "12 closed 1 7"] {
             fs::write(&beside, half).expect("there is room");
-            let again = start(&folder, (1, 7));
+            let mut again = start(&folder, (1, 7));
             assert_eq!(again.name(), name, "{half:?} was never renamed");
             again.close((1, 7)).expect("the disk works");
         }

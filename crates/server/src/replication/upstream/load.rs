@@ -355,6 +355,7 @@ fn install(
     bytes: Option<u64>,
 ) -> Result<Report, Failure> {
     let engine = uplink.engine;
+    before_discard(engine)?;
     log!(Notice, "MASTER <-> REPLICA sync: Flushing old data");
     end_writers(uplink);
     empty(uplink, uplink.term, begun_at(promise), Some(bytes.unwrap_or(0)))?;
@@ -362,6 +363,12 @@ fn install(
     log!(Notice, "MASTER <-> REPLICA sync: Loading DB in memory");
     load_snapshot(engine, input, name, bytes, Target::DataSet)
         .map_err(|why| throw_away(uplink, why))
+}
+
+/// The data set is about to go: in a cluster, what is acknowledged from now on is about other data.
+fn before_discard(engine: &Engine) -> Result<(), Failure> {
+    let refused = |why| Failure::Failed(format!("The data is kept: {why}"));
+    engine.votes.before_discard().map_err(refused)
 }
 
 /// Ends what reads the old data set to write it into a file: the append-only log and a snapshot.

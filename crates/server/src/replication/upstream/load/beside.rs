@@ -5,7 +5,8 @@
 //! served meanwhile. Otherwise clients are told that data is being loaded, as in Redis.
 
 use super::{
-    Failure, Loaded, SnapshotInput, Target, Watcher, begun_at, end_writers, load_snapshot, read_end,
+    Failure, Loaded, SnapshotInput, Target, Watcher, before_discard, begun_at, end_writers,
+    load_snapshot, read_end,
 };
 use crate::log;
 use crate::persistence::load::Report;
@@ -80,6 +81,7 @@ fn install(
     rest: Vec<u8>,
 ) -> Result<Loaded, Failure> {
     let engine = uplink.engine;
+    before_discard(engine)?;
     log!(Notice, "MASTER <-> REPLICA sync: Swapping active DB with loaded DB");
     end_writers(uplink);
     let (history, position) = begun_at(promise);
