@@ -180,6 +180,23 @@ fn split_and_joined(client: &mut Client) {
         crossing.starts_with("CROSSSLOT Keys 'a' and 'b' are on different shards"),
         "{crossing}"
     );
+    for at in 0..100 {
+        ok(client, &format!("SET key{at} {at}"));
+    }
+    let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
+    loop {
+        let Reply::Array(mut page) = ask(client, &format!("SCAN {cursor} COUNT 7")) else {
+            panic!("a page is an array")
+        };
+        found.extend(strings(page.pop().expect("it has two elements")));
+        cursor = text(page.pop().expect("it has two elements"));
+        if cursor == "0" {
+            break;
+        }
+    }
+    found.retain(|key| key.starts_with("key"));
+    found.sort();
+    assert!(found.len() == 100 && found.windows(2).all(|pair| pair[0] != pair[1]), "{found:?}");
 }
 
 fn transactions(client: &mut Client, other: &Server) {

@@ -313,12 +313,25 @@ impl StripeData {
 
     /// One step of a walk over a database; where to go on, unless it is through.
     pub fn walk(&self, db: DbIndex, from: Place, visit: impl FnMut(&Entry)) -> Option<Place> {
+        self.walk_until(db, from, None, visit)
+    }
+
+    /// The same, but in the table of `from` it does not go past `end`.
+    pub fn walk_until(
+        &self,
+        db: DbIndex,
+        from: Place,
+        end: Option<ScanPosition>,
+        visit: impl FnMut(&Entry),
+    ) -> Option<Place> {
         let place = |id: &TableId| id.slot.map_or(0, |slot| usize::from(slot.number()) / STRIPES);
         let mut left = self.ids_of(db).skip_while(|id| place(id) < from.table);
         let id = left.next()?;
         let table = place(&id);
-        let at = if table == from.table { from.at } else { ScanPosition::START };
-        let next = self.scan(id, at, visit).map(|at| Place { table, at });
+        let is_same = table == from.table;
+        let (at, end) = if is_same { (from.at, end) } else { (ScanPosition::START, None) };
+        let next = self.table(id).entries.scan_until(at, end, visit);
+        let next = next.map(|at| Place { table, at });
         next.or_else(|| left.next().map(|id| Place::start_of(place(&id))))
     }
 

@@ -354,6 +354,10 @@ impl ScanPosition {
     pub fn from_bits48(bits: u64) -> ScanPosition {
         ScanPosition(bits << 16)
     }
+    /// The first position from here on of which all but the highest `bits` bits are zero; `None`: the end.
+    pub fn rounded_up(self, bits: u32) -> Option<ScanPosition> {
+        self.0.checked_next_multiple_of(1 << (64 - bits)).map(ScanPosition)
+    }
     /// Whether the walk that stands here has already passed an item with this hash.
     #[inline]
     pub fn is_past(self, hash: u64) -> bool {

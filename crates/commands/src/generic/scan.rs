@@ -12,8 +12,10 @@
 //! ```
 
 use engine::{Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, Outcome};
+use keyspace::Entry;
 use keyspace::keyspace::STRIPES;
 use keyspace::tables::Place;
+use std::cell::Cell;
 use structs::glob::{self, Case};
 use structs::table::ScanPosition;
 
@@ -41,19 +43,22 @@ pub static SCAN: Command = Command {
     ..Command::ROW
 };
 
-const POSITION_BITS: u32 = 48;
+/// Few, because a proxy and a node that forwards put the number of a server into the cursor, too.
+const POSITION_BITS: u32 = 36;
+/// Bits of [`ScanPosition::to_bits48`] that a cursor leaves out. They are zero where a page ends.
+const LEFT_OUT: u32 = 48 - POSITION_BITS;
 const STRIPE_BITS: u32 = STRIPES.trailing_zeros();
 
 /// A cursor that leads to a place.
 fn cursor_of(stripe: usize, place: Place) -> u64 {
     let stripe_and_table = place.table << STRIPE_BITS | stripe;
-    (stripe_and_table as u64) << POSITION_BITS | place.at.to_bits48()
+    (stripe_and_table as u64) << POSITION_BITS | place.at.to_bits48() >> LEFT_OUT
 }
 
 /// The place that a cursor leads to; any number is a cursor.
 fn place_of(cursor: u64) -> (usize, Place) {
     let stripe_and_table = (cursor >> POSITION_BITS) as usize;
-    let at = ScanPosition::from_bits48(cursor);
+    let at = ScanPosition::from_bits48(cursor << LEFT_OUT);
     (stripe_and_table % STRIPES, Place { table: stripe_and_table >> STRIPE_BITS, at })
 }
 
@@ -149,15 +154,24 @@ fn known_type(name: &[u8]) -> Result<&[u8], Error> {
     Err(Error::Bytes([b"ERR unknown type name '", name, b"'"].concat()))
 }
 
+impl Options<'_> {
+    /// Whether a key is of the type and matches the pattern that are asked for.
+    fn wants_key(&self, entry: &Entry) -> bool {
+        let kind = entry.kind().type_name().as_bytes();
+        self.kind.is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind))
+            && self.pattern.is_none_or(|p| glob::matches(p, entry.key(), Case::Sensitive))
+    }
+}
+
 fn scan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let mut cursor = parse_cursor(args[1])?;
     let options = parse(args, 2, Walked::Keys)?;
     let (db, horizon) = (cx.db.index, cx.db.horizon());
     let mut found: Vec<Box<[u8]>> = Vec::new();
     // Work is bounded by what is looked at, not by what matches.
-    let (mut seen, mut steps) = (0, 0);
+    let (seen, mut steps) = (Cell::new(0), 0);
     let most_steps = options.count.saturating_mul(10).max(64);
-    while seen < options.count && steps < most_steps {
+    while seen.get() < options.count && steps < most_steps {
         let (stripe, place) = place_of(cursor);
         if place.table >= cx.engine.keyspace.tables_per_stripe() {
             cursor = 0;
@@ -166,8 +180,16 @@ fn scan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         let mut from = Some(place);
         let mut expired: Vec<Box<[u8]>> = Vec::new();
         let visited = cx.db.visit(stripe, |data| {
+            let mut look = |entry: &Entry| {
+                seen.set(seen.get() + 1);
+                if entry.is_expired(horizon) {
+                    expired.push(Box::from(entry.key()));
+                } else if options.wants_key(entry) {
+                    found.push(Box::from(entry.key()));
+                }
+            };
             while let Some(place) = from
-                && seen < options.count
+                && seen.get() < options.count
                 && steps < most_steps
             {
                 // Empty stripes cost next to nothing, and there is a fixed number of them.
@@ -176,21 +198,17 @@ fn scan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
                     break;
                 }
                 steps += 1;
-                from = data.walk(db, place, |entry| {
-                    seen += 1;
-                    if entry.is_expired(horizon) {
-                        expired.push(Box::from(entry.key()));
-                        return;
-                    }
-                    let wanted = options.kind.is_none_or(|kind| {
-                        kind.eq_ignore_ascii_case(entry.kind().type_name().as_bytes())
-                    }) && options
-                        .pattern
-                        .is_none_or(|p| glob::matches(p, entry.key(), Case::Sensitive));
-                    if wanted {
-                        found.push(Box::from(entry.key()));
-                    }
-                });
+                from = data.walk(db, place, &mut look);
+            }
+            // A little further, to a place that a cursor can say.
+            if let Some(Place { table, at }) = from {
+                let end = at.rounded_up(POSITION_BITS);
+                while let Some(place) = from
+                    && place.table == table
+                    && end.is_none_or(|end| place.at < end)
+                {
+                    from = data.walk_until(db, place, end, &mut look);
+                }
             }
         });
         if visited.is_none() {
