@@ -340,6 +340,14 @@ fn a_primary_that_dies_costs_errors_and_no_wrong_reply() {
     let victim = nodes.iter().position(|node| node.port() == port).expect("it is one");
     let requests: Vec<String> = (0..50).map(|at| format!("GET {{foo}}{at}")).collect();
     let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+    eventually("its replica has the keys", || {
+        let info = text(ask(&mut nodes[victim].client(), "INFO replication"));
+        let value = |name: &str| {
+            let at = info.find(name)? + name.len();
+            info[at..].split([',', '\r']).next()?.parse::<u64>().ok()
+        };
+        value("offset=").is_some_and(|offset| Some(offset) == value("master_repl_offset:"))
+    });
     nodes[victim].kill().expect("it runs");
     let mut has_failed = false;
     eventually("a replica takes over", || {
