@@ -14,6 +14,15 @@ impl Id {
     pub const fn new(bytes: [u8; 20]) -> Id {
         Id(bytes)
     }
+
+    /// Draws a name; `random` gives 64 random bits at each call.
+    pub fn draw(mut random: impl FnMut() -> u64) -> Id {
+        let mut bytes = [0; 20];
+        for chunk in bytes.chunks_mut(8) {
+            chunk.copy_from_slice(&random().to_le_bytes()[..chunk.len()]);
+        }
+        Id(bytes)
+    }
 }
 
 /// A text that is not 40 hexadecimal digits in lower case.

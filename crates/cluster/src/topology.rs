@@ -30,6 +30,13 @@ pub struct Address {
     pub hostname: String,
 }
 
+impl Address {
+    /// Whether it is one of the ports, with or without TLS.
+    pub fn has_port(&self, port: u16) -> bool {
+        [self.port, self.tls_port].contains(&port)
+    }
+}
+
 /// A server with the data of a shard.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::mailbox::{Message, recheck_all};
 use crate::membership::{Place, Published, Scope};
 use crate::request_keys::RequestKeys;
+use crate::roles::ROLE_CHANGED;
 use crate::session::Fate;
 use crate::table::Resolved;
 use cluster::describe::{Asker, Node};
@@ -22,9 +23,6 @@ use structs::crc16::key_slot;
 
 const CROSSING: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 pub(super) const DOWN: &str = "CLUSTERDOWN The cluster is down";
-
-const UNBLOCKED: &str = "UNBLOCKED force unblock from blocking operation, instance state changed \
-    (master -> replica?)";
 
 impl Cx<'_> {
     /// How nodes are named to this client.
@@ -175,7 +173,7 @@ impl Engine {
             let line = match self.config.cluster_endpoint() {
                 ClusterEndpoint::Cluster => line,
                 // Clients know of no other node; a link tries again by itself.
-                ClusterEndpoint::Single => UNBLOCKED.to_owned(),
+                ClusterEndpoint::Single => ROLE_CHANGED.to_owned(),
             };
             let error = Some(Cow::Owned(line));
             let message = Message::Unblock { client: client.id, token, error, fate: Fate::Open };

@@ -4,3 +4,5 @@
 mod failover;
 mod primary;
 mod replica;
+
+pub(crate) use replica::ROLE_CHANGED;

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex};
 
 /// What a client that waits is told when the server becomes a replica.
-const ROLE_CHANGED: &str = "UNBLOCKED force unblock from blocking operation, instance state changed \
+pub(crate) const ROLE_CHANGED: &str = "UNBLOCKED force unblock from blocking operation, instance state changed \
                             (master -> replica?)";
 
 impl Engine {

@@ -320,12 +320,7 @@ fn begin(
 
 /// Draws a name.
 pub fn draw() -> Id {
-    let mut bytes = [0; 20];
-    for chunk in bytes.chunks_mut(8) {
-        let random = structs::hashing::os_random().to_le_bytes();
-        chunk.copy_from_slice(&random[..chunk.len()]);
-    }
-    Id::new(bytes)
+    Id::draw(structs::hashing::os_random)
 }
 
 #[cfg(test)]

@@ -133,7 +133,7 @@ impl Data {
         let address = found.map(|copy| &copy.address);
         self.engine.upstream.is_link_up()
             && address.zip(primary).is_some_and(|(address, (host, port))| {
-                address.host == *host && [address.port, address.tls_port].contains(port)
+                address.host == *host && address.has_port(*port)
             })
     }
 

@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
+use structs::hashing::os_random;
 
 /// See the head of this file.
 pub(super) struct Identity {
@@ -33,7 +34,7 @@ impl Identity {
             format!("Can't use the cluster-config-file '{}': {error}", path.display())
         };
         if !path.exists() {
-            write(&path, draw(), &address).map_err(failed)?;
+            write(&path, Id::draw(os_random), &address).map_err(failed)?;
         }
         let file = File::open(&path).map_err(failed)?;
         if file.try_lock().is_err() {
@@ -62,15 +63,6 @@ fn read(text: &str) -> Option<Id> {
         let (id, flags) = (words.next()?, words.nth(1)?);
         flags.split(',').any(|flag| flag == "myself").then(|| id.parse().ok())?
     })
-}
-
-fn draw() -> Id {
-    let mut bytes = [0; 20];
-    for chunk in bytes.chunks_mut(8) {
-        let random = structs::hashing::os_random().to_le_bytes();
-        chunk.copy_from_slice(&random[..chunk.len()]);
-    }
-    Id::new(bytes)
 }
 
 /// Writes the file so that a crash leaves all of it or nothing.
@@ -150,7 +142,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("dunlin-nodes-{}", std::process::id()));
         let address =
             Address { host: "10.0.0.1".into(), port: 7, tls_port: 0, hostname: String::new() };
-        let id = draw();
+        let id = Id::draw(os_random);
         write(&path, id, &address).expect("it can be written");
         let text = fs::read_to_string(&path).expect("it was written");
         fs::remove_file(&path).expect("it is there");

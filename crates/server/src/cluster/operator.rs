@@ -17,6 +17,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
+use structs::hashing::os_random;
 
 /// How often a transaction is made anew because others were faster.
 const ATTEMPTS: usize = 16;
@@ -116,9 +117,9 @@ impl Operator {
                     return Err(unknown(*copy));
                 }
                 let (_, home) = self.view_of(*copy)?;
-                change::forget(&view, me, *copy, self.fresh(), home)
+                change::forget(&view, me, *copy, Id::draw(os_random), home)
             }
-            Request::Reset { has_keys } => change::reset(&view, me, self.fresh(), home, *has_keys),
+            Request::Reset { has_keys } => change::reset(&view, me, Id::draw(os_random), home, *has_keys),
             Request::Switch => change::ask_switch(&view, me),
             Request::TakeOver => {
                 let shard = view.topology.value.shard_of(me).ok_or_else(|| unknown(me))?;
@@ -131,16 +132,6 @@ impl Operator {
             }
         }
         .map(Some)
-    }
-
-    /// A name for a database of a single node.
-    fn fresh(&self) -> Id {
-        let mut bytes = [0; 20];
-        for chunk in bytes.chunks_mut(8) {
-            let random = structs::hashing::os_random().to_le_bytes();
-            chunk.copy_from_slice(&random[..chunk.len()]);
-        }
-        Id::new(bytes)
     }
 
     /// Asks until there is an answer: a node that was just started is known at the coordinator a moment later.
@@ -198,8 +189,7 @@ impl Operator {
             None => {
                 let address = &copy.address;
                 let is_host = address.host == host || address.hostname == host;
-                (is_host || hosts.contains(&address.host))
-                    && [address.port, address.tls_port].contains(&port)
+                (is_host || hosts.contains(&address.host)) && address.has_port(port)
             }
         });
         let living = found.filter_map(|copy| Some((lease_of(copy.id)?, copy.id)));

@@ -101,7 +101,6 @@ fn members_of(copy: &Copy, found: Vec<Address>) -> impl Iterator<Item = &Replica
     let copies = copy.view().into_iter().flat_map(|view| view.topology.value.copies());
     copies.filter(move |copy| {
         let address = &copy.address;
-        let ports = [address.port, address.tls_port];
-        found.iter().any(|found| found.host == address.host && ports.contains(&found.port))
+        found.iter().any(|found| found.host == address.host && address.has_port(found.port))
     })
 }
