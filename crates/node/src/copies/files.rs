@@ -65,6 +65,8 @@ pub fn configuration(common: &Common, database: &Database, placed: &Placed, log:
     line("cluster-config-file", "nodes.conf");
     line("cluster-announce-ip", &placed.host);
     line("cluster-announce-port", &placed.port.to_string());
+    // A copy takes over only when it has synchronised once; the default waits five seconds for replicas that may follow.
+    line("repl-diskless-sync-delay", "0");
     if Settings::has_single_endpoint() {
         let endpoint = match settings.endpoint {
             Endpoint::Single => "single",
