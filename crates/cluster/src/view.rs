@@ -161,6 +161,13 @@ impl View {
         self.alive.get(&holder.id).is_some_and(|at| at.value.incarnation == holder.incarnation)
     }
 
+    /// Returns whether a copy is a member that has a lease and the data with which it became one.
+    pub fn has_member(&self, copy: Id) -> bool {
+        let shard = self.topology.value.shard_of(copy);
+        let member = shard.and_then(|shard| shard.copy(copy)?.member);
+        member.is_some_and(|incarnation| self.is_alive(Holder { id: copy, incarnation }))
+    }
+
     /// Returns a transaction that replaces the topology if it is still the one that was read.
     pub fn replace(&self, topology: &Topology) -> Transaction {
         let change = Change::Put {

@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 /// How long a lease lasts.
 const TTL: Moment = Moment::from_secs(6);
 
+/// How long a call to etcd may take: a small part of the lease.
+const CALL: Moment = Moment::from_secs(2);
+
 /// How long after a renewal the next one is sent.
 const RENEWAL: Duration = Duration::from_millis(1500);
 
@@ -54,7 +57,7 @@ impl Daemon {
         copies: Copies,
         learns_servers: bool,
     ) -> Daemon {
-        let (store, name) = (shared.store(), shared.machine.clone());
+        let (store, name) = (shared.store(CALL), shared.machine.clone());
         Daemon {
             shared,
             store,

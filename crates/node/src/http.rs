@@ -1,5 +1,6 @@
 //! A request to a node's admin port, for the commands of `dunlin cluster`.
 
+use crate::settings::Wrong;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
@@ -15,6 +16,21 @@ const MAX_BYTES: u64 = 64 << 20;
 /// How long a connection and an answer may take.
 const LIMIT: Duration = Duration::from_secs(30);
 
+/// Why a node did not do something.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// For the user.
+    pub text: String,
+    /// It may be done a little later: etcd is away, or the node is about to start again.
+    pub is_temporary: bool,
+}
+
+impl From<Refusal> for Wrong {
+    fn from(refusal: Refusal) -> Wrong {
+        Wrong(refusal.text)
+    }
+}
+
 /// A node's admin port.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -29,7 +45,7 @@ impl Node {
     ///
     /// # Errors
     /// What the node says, or why it does not answer.
-    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Refusal> {
         self.ask("GET", path, "")
     }
 
@@ -42,31 +58,33 @@ impl Node {
         method: &str,
         path: &str,
         body: &impl Serialize,
-    ) -> Result<T, String> {
-        let body = serde_json::to_string(body).map_err(|error| error.to_string())?;
+    ) -> Result<T, Refusal> {
+        let body = serde_json::to_string(body).map_err(|error| lasting(error.to_string()))?;
         self.ask(method, path, &body)
     }
 
-    fn ask<T: DeserializeOwned>(&self, method: &str, path: &str, body: &str) -> Result<T, String> {
-        let away = |why: String| {
-            format!(
+    fn ask<T: DeserializeOwned>(&self, method: &str, path: &str, body: &str) -> Result<T, Refusal> {
+        let away = |why: String| Refusal {
+            text: format!(
                 "no node answers at {} ({why}). Start one with dunlin cluster up, or name one with --node HOST:PORT",
                 self.address
-            )
+            ),
+            is_temporary: true,
         };
         let bytes = self.exchange(method, path, body).map_err(|error| away(error.to_string()))?;
         let (status, body) = split(&bytes).ok_or_else(|| away("this is not HTTP".into()))?;
         if status == 200 {
             return serde_json::from_slice(&body)
-                .map_err(|error| format!("the node's answer cannot be read: {error}"));
+                .map_err(|error| lasting(format!("the node's answer cannot be read: {error}")));
         }
         let error: Value = serde_json::from_slice(&body).unwrap_or_default();
         let text = error["error"]["message"].as_str().map(str::to_owned);
         let text = text.unwrap_or_else(|| format!("the node answers with status {status}"));
-        Err(match status {
+        let text = match status {
             401 => format!("{text}. Set DUNLIN_ADMIN_PASSWORD"),
             _ => text,
-        })
+        };
+        Err(Refusal { text, is_temporary: status == 503 })
     }
 
     fn exchange(&self, method: &str, path: &str, body: &str) -> std::io::Result<Vec<u8>> {
@@ -100,6 +118,10 @@ impl Node {
             body.len()
         )
     }
+}
+
+fn lasting(text: String) -> Refusal {
+    Refusal { text, is_temporary: false }
 }
 
 /// The status and the body of an answer.

@@ -23,6 +23,9 @@ const IDLE: Duration = Duration::from_secs(1);
 /// How long a copy may take to answer.
 const ANSWER: Duration = Duration::from_secs(1);
 
+/// How long a call to etcd may take.
+const CALL: Duration = Duration::from_secs(5);
+
 /// Keys that are removed at a time.
 const REMOVALS: usize = 64;
 
@@ -47,7 +50,7 @@ enum Step {
 impl Jobs {
     /// For the jobs of this node.
     pub fn new(shared: Arc<Shared>) -> Jobs {
-        let store = shared.store();
+        let store = shared.store(CALL);
         Jobs { shared, store }
     }
 
@@ -148,6 +151,10 @@ impl Jobs {
         }
         if unled > 0 {
             return Step::Waits(99, format!("{unled} shards have no primary yet"));
+        }
+        let behind = database.copies.iter().filter(|placed| !view.has_member(placed.copy)).count();
+        if behind > 0 {
+            return Step::Waits(99, format!("{behind} copies synchronise"));
         }
         let mut transaction = Transaction::default();
         set_stage(&self.store.keys, &job.database, at, Stage::Ready, &mut transaction);

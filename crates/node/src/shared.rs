@@ -48,9 +48,9 @@ impl Shared {
         }
     }
 
-    /// Returns a way to etcd for one thread.
-    pub fn store(&self) -> Store {
-        Store::new(&self.cluster, self.endpoints.clone(), &self.machine)
+    /// Returns a way to etcd for one thread, with a limit for each call.
+    pub fn store(&self, limit: Duration) -> Store {
+        Store::new(&self.cluster, self.endpoints.clone(), &self.machine, limit)
     }
 
     /// Publishes what was read under a lease.

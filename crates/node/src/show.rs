@@ -5,7 +5,6 @@ use crate::site::{
     Database, Event, Job, JobKind, JobState, Known, Placed, ProcessState, Site, Stage,
 };
 use crate::talk::{self, Answer};
-use cluster::topology::Holder;
 use cluster::view::View;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -170,10 +169,7 @@ fn copy(site: &Site, placed: &Placed, view: Option<&View>) -> CopyShown {
         Some(false) if has_lease => "replica",
         _ => "none",
     };
-    let is_member = view.zip(shard).is_some_and(|(view, shard)| {
-        let member = shard.copy(placed.copy).and_then(|copy| copy.member);
-        member.is_some_and(|incarnation| view.is_alive(Holder { id: placed.copy, incarnation }))
-    });
+    let is_member = view.is_some_and(|view| view.has_member(placed.copy));
     CopyShown {
         is_member,
         id: placed.copy.to_string(),

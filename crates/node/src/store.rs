@@ -17,9 +17,6 @@ const ATTEMPTS: usize = 16;
 /// Events that are kept.
 const MAX_EVENTS: usize = 200;
 
-/// How long a call may take.
-const CALL: Moment = Moment::from_secs(2);
-
 /// Why something was not done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Problem {
@@ -67,9 +64,9 @@ pub struct Store {
 }
 
 impl Store {
-    /// For a cluster of this name at these servers of etcd.
-    pub fn new(cluster: &str, endpoints: Vec<Endpoint>, machine: &str) -> Store {
-        let client = Client::new(endpoints, CALL);
+    /// For a cluster of this name at these servers of etcd, with a limit for each call.
+    pub fn new(cluster: &str, endpoints: Vec<Endpoint>, machine: &str, limit: Moment) -> Store {
+        let client = Client::new(endpoints, limit);
         let (keys, copies) = (SiteKeys::new(cluster), Keys::new(cluster));
         Store { client, keys, copies, machine: machine.to_owned() }
     }

@@ -36,6 +36,7 @@ fn a_database_outlives_the_node_that_made_it() {
     assert!(text.contains("create sessions: done in"), "{text}");
     let copies = machine.copies("sessions");
     assert_eq!(copies.len(), 6);
+    assert!(copies.iter().all(|copy| copy["is_member"] == true), "{copies:?}");
     for port in ports(&copies) {
         assert_eq!(ask(&mut client(port), "PING"), Reply::Simple(b"PONG".to_vec()));
     }

@@ -257,13 +257,13 @@ impl Place {
 
     /// Reads something and prints it.
     fn show<T: DeserializeOwned>(&self, path: &str, text: fn(&T) -> String) -> Result<(), Wrong> {
-        let value: Value = self.node().get(path).map_err(Wrong)?;
+        let value: Value = self.node().get(path).map_err(Wrong::from)?;
         print::value(&value, self.json, text)
     }
 
     /// Sends something that is done at once.
     fn order(&self, path: &str, body: &impl serde::Serialize, said: &str) -> Result<(), Wrong> {
-        let value: Value = self.node().send("POST", path, body).map_err(Wrong)?;
+        let value: Value = self.node().send("POST", path, body).map_err(Wrong::from)?;
         if self.json {
             return print::value(&value, true, Value::to_string);
         }
@@ -353,7 +353,7 @@ fn delete(name: String, confirm: Option<String>, change: &Change) -> Result<(), 
 /// Sends a change, and follows its job.
 fn send(method: &str, change: &Change, body: &impl serde::Serialize) -> Result<(), Wrong> {
     let place = &change.place;
-    let value: Value = place.node().send(method, "/databases", body).map_err(Wrong)?;
+    let value: Value = place.node().send(method, "/databases", body).map_err(Wrong::from)?;
     let begun: Begun = serde_json::from_value(value.clone()).map_err(|it| Wrong(it.to_string()))?;
     let job = begun.job.filter(|_| !change.no_wait);
     // With --json there is one document: that of the job when it has ended.
@@ -371,7 +371,14 @@ fn follow(place: &Place, id: &str, limit: Duration) -> Result<(), Wrong> {
     let (began, mut said) = (Instant::now(), String::new());
     let path = format!("/job?id={}", print::encoded(id));
     loop {
-        let value: Value = place.node().get(&path).map_err(Wrong)?;
+        let value: Value = match place.node().get(&path) {
+            // The job goes on meanwhile.
+            Err(refusal) if refusal.is_temporary && began.elapsed() < limit => {
+                std::thread::sleep(Duration::from_millis(200));
+                continue;
+            }
+            answer => answer.map_err(Wrong::from)?,
+        };
         let job: JobShown =
             serde_json::from_value(value.clone()).map_err(|it| Wrong(it.to_string()))?;
         let text = print::progress(&job);

@@ -19,6 +19,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// All routes.
 pub fn routes() -> &'static [Route<Call>] {
@@ -70,13 +71,16 @@ pub fn document() -> &'static str {
     })
 }
 
+/// How long a call to etcd may take: on a busy disk it is slow, and a user rather waits than asks again.
+const CALL: Duration = Duration::from_secs(15);
+
 /// Does work that waits for etcd or copies.
 async fn work<T: Send + 'static>(
     call: Call,
     body: impl FnOnce(&Shared, &mut Store) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, ApiError> {
     let shared: Arc<Shared> = call.shared;
-    let done = tokio::task::spawn_blocking(move || body(&shared, &mut shared.store())).await;
+    let done = tokio::task::spawn_blocking(move || body(&shared, &mut shared.store(CALL))).await;
     let done = done.map_err(|why| ApiError::bad(why.to_string()))?;
     Ok(done?)
 }
