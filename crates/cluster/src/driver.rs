@@ -11,11 +11,13 @@ use crate::copy::{Action, Call, Copy, Facts};
 use crate::id::{Id, Incarnation};
 use crate::topology::Replica;
 use crate::view::{Alive, Keys, View};
+use std::sync::{Arc, Mutex, MutexGuard};
+use structs::sync::lock;
 
 /// See the head of this file.
 pub struct Driver<C> {
-    /// The decisions.
-    pub copy: Copy,
+    /// The decisions. They are not locked while a call is made.
+    copy: Arc<Mutex<Copy>>,
     coordinator: C,
     keys: Keys,
     /// The copy as its own database has it when it starts for the first time.
@@ -34,7 +36,24 @@ impl<C: Coordinator> Driver<C> {
         myself: Replica,
         incarnation: Incarnation,
     ) -> Driver<C> {
-        Driver { copy, coordinator, keys, myself, incarnation, is_homeless: false }
+        Driver {
+            copy: Arc::new(Mutex::new(copy)),
+            coordinator,
+            keys,
+            myself,
+            incarnation,
+            is_homeless: false,
+        }
+    }
+
+    /// Locks the decisions.
+    pub fn copy(&self) -> MutexGuard<'_, Copy> {
+        lock(&self.copy)
+    }
+
+    /// Returns the decisions for other threads.
+    pub fn shared(&self) -> Arc<Mutex<Copy>> {
+        Arc::clone(&self.copy)
     }
 
     /// Does what is due at the coordinator. Returns what the host has to do. `clock` is asked before and after each call.
@@ -43,10 +62,10 @@ impl<C: Coordinator> Driver<C> {
         &mut self,
         clock: &impl Fn() -> Moment,
         facts: &Facts,
-        mut decided: impl FnMut(&Copy),
+        mut decided: impl FnMut(&Mutex<Copy>),
     ) -> Vec<Action> {
         let mut left = Vec::new();
-        let actions = self.copy.step(clock(), facts);
+        let actions = self.copy().step(clock(), facts);
         if actions.iter().any(|action| matches!(action, Action::Commit(_))) {
             decided(&self.copy);
         }
@@ -81,14 +100,14 @@ impl<C: Coordinator> Driver<C> {
     /// Waits until something in the database changes, at most so long. Returns whether it waited: if the coordinator is
     /// away it does not.
     pub fn wait(&mut self, clock: &impl Fn() -> Moment, time: Moment) -> bool {
-        let Some(view) = self.copy.view() else { return false };
-        let prefix = self.keys.database(view.database);
-        let from = view.revision + 1;
+        let place = self.copy().view().map(|view| (view.database, view.revision + 1));
+        let Some((database, from)) = place else { return false };
+        let prefix = self.keys.database(database);
         let changes = self.coordinator.watch(&prefix, from, time);
         match changes {
             Ok(changes) if changes.keys.is_empty() => true,
             Ok(_) | Err(Failure::Compacted(_)) => {
-                self.copy.changed(clock());
+                self.copy().changed(clock());
                 true
             }
             // Other calls find out whether the coordinator is away.
@@ -124,8 +143,8 @@ impl<C: Coordinator> Driver<C> {
         done: impl FnOnce(&mut Copy, Moment, T),
     ) {
         match reply {
-            Ok(reply) => done(&mut self.copy, clock(), reply),
-            Err(_) => self.copy.failed(clock(), call),
+            Ok(reply) => done(&mut self.copy(), clock(), reply),
+            Err(_) => self.copy().failed(clock(), call),
         }
     }
 
@@ -144,7 +163,8 @@ impl<C: Coordinator> Driver<C> {
 
     /// Begins a database of the copy's own, if it is in none.
     fn found(&mut self, clock: &impl Fn() -> Moment) {
-        let Some(lease) = self.copy.lease().filter(|_| self.is_homeless) else { return };
+        let lease = self.copy().lease();
+        let Some(lease) = lease.filter(|_| self.is_homeless) else { return };
         let alive = Alive { incarnation: self.incarnation, lease };
         let database = self.myself.id;
         let transaction = change::found(&self.keys, database, self.myself.clone(), alive);

@@ -12,7 +12,7 @@ use cluster::slots::{COUNT, Slots};
 use cluster::topology::Shard;
 use cluster::view::View;
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 use structs::sync::lock;
@@ -199,6 +199,7 @@ pub struct Membership {
     /// When this server joined, and how many nanoseconds later it may be that another leads.
     joined: OnceLock<Instant>,
     alone_for: AtomicU64,
+    is_coordinator_present: AtomicBool,
 }
 
 impl Membership {
@@ -226,6 +227,16 @@ impl Membership {
     #[inline]
     pub fn scope(&self, command: usize) -> Scope {
         self.scopes.get().map_or(Scope::Keys, |scopes| scopes[command])
+    }
+
+    /// Whether the coordinator answers.
+    pub fn is_coordinator_present(&self) -> bool {
+        self.is_coordinator_present.load(Relaxed)
+    }
+
+    /// Notes whether the coordinator answers.
+    pub fn set_coordinator_present(&self, is_present: bool) {
+        self.is_coordinator_present.store(is_present, Relaxed);
     }
 
     /// Until then no other copy leads this server's shard.

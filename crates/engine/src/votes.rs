@@ -7,6 +7,7 @@
 
 use crate::epochs::{Epochs, Leadership};
 use crate::journal::JournalPos;
+use replication::promise::{Promise, Question};
 use replication::vote::{Vote, Voter};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock};
@@ -53,6 +54,11 @@ pub trait Keeper: Send + Sync {
     /// # Errors
     /// They must not be discarded.
     fn before_discard(&self) -> Result<(), String>;
+    /// The primary of this epoch asks for the promise not to take part in a promotion. Returns for how many
+    /// milliseconds it is given.
+    fn promise(&self, epoch: u64) -> Option<u64>;
+    /// A copy has given this primary such a promise.
+    fn promised(&self, promise: &Promise);
 }
 
 /// See the module's documentation.
@@ -80,6 +86,20 @@ impl Votes {
     /// They must not be discarded.
     pub fn before_discard(&self) -> Result<(), String> {
         self.keeper.get().map_or(Ok(()), |keeper| keeper.before_discard())
+    }
+
+    /// The primary has asked in the stream, which this thread applies. Returns the answer.
+    pub(crate) fn promise(&self, question: Question) -> Option<Promise> {
+        let from = (*lock(&self.me))?.id;
+        let ms = self.keeper.get()?.promise(question.epoch)?;
+        Some(Promise { from, question, ms })
+    }
+
+    /// A copy has answered.
+    pub fn promised(&self, promise: &Promise) {
+        if let Some(keeper) = self.keeper.get() {
+            keeper.promised(promise);
+        }
     }
 
     /// How many replicas a quorum has, if `configured` is what `commit-quorum` says.

@@ -2,16 +2,18 @@
 
 use crate::client::ask;
 use crate::reply::Reply;
-use crate::server::{Options, Program, Server, free_port, repository};
+use crate::server::{Options, Program, Server, free_port, repository, signal};
 use crate::wait::eventually;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// An etcd of a test's own, removed in the end.
 pub struct Etcd {
     process: Child,
+    program: String,
     folder: PathBuf,
     port: u16,
+    peer: u16,
 }
 
 impl Drop for Etcd {
@@ -31,30 +33,36 @@ impl Etcd {
             let folder = format!("dunlin-cluster-{}-{name}-{attempt}", std::process::id());
             let folder = std::env::temp_dir().join(folder);
             let [port, peer] = [(); 2].map(|()| free_port().expect("a port is free"));
-            let (url, peer) =
-                (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer}"));
-            let process = Command::new(program.trim())
-                .args([
-                    "--unsafe-no-fsync",
-                    "--name",
-                    "one",
-                    "--initial-cluster",
-                    &format!("one={peer}"),
-                    "--data-dir",
-                ])
-                .arg(&folder)
-                .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
-                .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("etcd starts");
-            let mut etcd = Etcd { process, folder, port };
+            let program = program.trim().to_owned();
+            let process = spawn(&program, &folder, port, peer);
+            let mut etcd = Etcd { process, program, folder, port, peer };
             if etcd.listens() {
                 return etcd;
             }
         }
         panic!("etcd does not start");
+    }
+
+    /// Stops the process where it is: connections stay, and nothing is answered.
+    pub fn stop(&self) {
+        signal(self.process.id(), "STOP").expect("it runs");
+    }
+
+    /// The process goes on.
+    pub fn go_on(&self) {
+        signal(self.process.id(), "CONT").expect("it is there");
+    }
+
+    /// Kills the process. Its data stay.
+    pub fn kill(&mut self) {
+        self.process.kill().expect("it runs");
+        self.process.wait().expect("it ends");
+    }
+
+    /// Starts the process again, with the same data and ports.
+    pub fn start_again(&mut self) {
+        self.process = spawn(&self.program, &self.folder, self.port, self.peer);
+        assert!(self.listens(), "etcd does not start again");
     }
 
     /// Waits until it listens. Returns false if it ends instead.
@@ -93,6 +101,27 @@ impl Etcd {
         eventually("the node has a view", || !ask(&mut node.client(), "CLUSTER NODES").is_error());
         node
     }
+}
+
+/// Starts an etcd.
+fn spawn(program: &str, folder: &Path, port: u16, peer: u16) -> Child {
+    let (url, peer) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer}"));
+    Command::new(program)
+        .args([
+            "--unsafe-no-fsync",
+            "--name",
+            "one",
+            "--initial-cluster",
+            &format!("one={peer}"),
+            "--data-dir",
+        ])
+        .arg(folder)
+        .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
+        .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("etcd starts")
 }
 
 /// Runs redis-cli.

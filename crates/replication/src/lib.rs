@@ -6,6 +6,7 @@ pub mod failover;
 pub mod manifest;
 pub mod preallocation;
 pub mod primary;
+pub mod promise;
 pub mod replica;
 pub mod rewrite;
 pub mod stream;

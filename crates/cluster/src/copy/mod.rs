@@ -111,6 +111,8 @@ pub struct Copy {
     refused: Option<Epoch>,
     /// Until when a primary was promised that this copy does not fence.
     promise: Moment,
+    /// Whether the coordinator was there at the last step.
+    was_present: bool,
     /// Until when the others have promised it to this one, in its present epoch.
     promises: BTreeMap<Id, Moment>,
     next_ask: Moment,
@@ -141,6 +143,7 @@ impl Copy {
             role: Role::Nothing,
             refused: None,
             promise: Moment::ZERO,
+            was_present: false,
             promises: BTreeMap::new(),
             next_ask: Moment::ZERO,
             is_committing: false,
@@ -206,7 +209,9 @@ impl Copy {
     pub fn unchallenged_until(&self) -> Moment {
         let Role::Leads(epoch) = self.role else { return Moment::ZERO };
         let Some((view, shard)) = self.shard() else { return Moment::ZERO };
-        if shard.epoch != epoch || shard.holder.id != self.me {
+        // A copy that another primary's epoch lies in between has followed that primary before it leads again.
+        let leads_on = shard.holder == self.myself() && shard.epoch > epoch;
+        if shard.holder.id != self.me || (shard.epoch != epoch && !leads_on) {
             return Moment::ZERO;
         }
         let is_leased = self.is_registered(view);
@@ -318,6 +323,7 @@ impl Copy {
             self.is_reading = true;
             actions.push(Action::Read);
         }
+        self.hold_back(now);
         self.follow_view(&mut actions);
         self.begin_switch(now, facts);
         if !self.is_committing
@@ -328,14 +334,32 @@ impl Copy {
             self.is_committing = true;
             actions.push(Action::Commit(transaction));
         }
-        if let Role::Leads(epoch) = self.role
-            && !self.lease.is_present()
-            && now >= self.next_ask
-        {
-            self.next_ask = now + self.settings.promise / 4;
-            actions.push(Action::Ask(epoch));
-        }
+        actions.extend(self.ask(now).map(Action::Ask));
         actions
+    }
+
+    /// Returns the epoch in which the other copies are to be asked for a promise now. [`Copy::step`] asks as well; a host
+    /// whose calls to the coordinator delay the next step asks here meanwhile.
+    pub fn ask(&mut self, now: Moment) -> Option<Epoch> {
+        let Role::Leads(epoch) = self.role else { return None };
+        let (view, shard) = self.shard()?;
+        // A new lease counts only when the view shows it.
+        let is_leased = self.lease.is_present() && self.is_registered(view);
+        if is_leased || shard.copies.len() < 2 || now < self.next_ask {
+            return None;
+        }
+        self.next_ask = now + self.settings.promise / 4;
+        Some(epoch)
+    }
+
+    /// Takes part in no promotion for the time of a promise: the process may have given one before it was restarted, and a
+    /// primary that finds the coordinator again needs as long as this copy did.
+    fn hold_back(&mut self, now: Moment) {
+        let is_present = self.lease.is_present();
+        if is_present && !self.was_present {
+            self.promise = self.promise.max(now + self.settings.promise);
+        }
+        self.was_present = is_present;
     }
 
     /// The view and this copy's shard.

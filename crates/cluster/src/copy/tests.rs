@@ -121,11 +121,15 @@ fn a_fence_outlives_the_process() {
 #[test]
 fn a_copy_without_a_primary_freezes_before_it_fences() {
     let mut copy = started(without_primary());
+    // It may have promised something before it was restarted.
     let actions = copy.step(ms(2), &facts());
+    assert!(!actions.iter().any(is_freeze) && copy.accepts(EPOCH), "{actions:?}");
+    read(&mut copy, ms(2001), without_primary());
+    let actions = copy.step(ms(2002), &facts());
     assert!(actions.contains(&Action::Freeze(EPOCH)) && transaction(&actions).is_none());
     assert!(!copy.accepts(EPOCH));
     let frozen = Facts { frozen: Some(EPOCH), ..facts() };
-    let actions = copy.step(ms(3), &frozen);
+    let actions = copy.step(ms(2003), &frozen);
     let fence = transaction(&actions).expect("it fences");
     let compared: Vec<u64> = fence.compares.iter().map(|compare| compare.revision).collect();
     assert_eq!(compared, [8, 3], "the topology, and its own lease and data");
@@ -178,6 +182,35 @@ fn a_primary_is_alone_by_its_lease_or_by_promises() {
     assert!(!copy.is_alone(ms(4000)), "the promise was about another epoch");
     copy.promised(OTHER, EPOCH, ms(3900), ms(2000));
     assert!(copy.is_alone(ms(5899)) && !copy.is_alone(ms(5900)));
+}
+
+/// A failure ends, and the primary may need longer to find the coordinator than its copy did.
+#[test]
+fn a_copy_that_finds_the_coordinator_again_gives_its_primary_time() {
+    let mut copy = started(view(OTHER));
+    copy.step(ms(2), &facts());
+    copy.failed(ms(5000), Call::Read);
+    copy.step(ms(5001), &facts());
+    copy.lease_replied(ms(5300), ms(5299), LeaseReply::Held { id: LEASE, ttl: ms(4000) });
+    read(&mut copy, ms(5300), without_primary());
+    let actions = copy.step(ms(5302), &facts());
+    assert!(!actions.iter().any(is_freeze), "{actions:?}");
+    read(&mut copy, ms(7301), without_primary());
+    let actions = copy.step(ms(7302), &facts());
+    assert!(actions.iter().any(is_freeze), "{actions:?}");
+}
+
+#[test]
+fn a_primary_that_leads_on_in_a_new_epoch_is_alone_throughout() {
+    let mut copy = started(view(ME));
+    copy.step(ms(2), &facts());
+    let mut retaken = view(ME);
+    retaken.revision = 10;
+    retaken.topology.value.shards[0].epoch = EPOCH.next();
+    read(&mut copy, ms(100), retaken);
+    assert!(copy.is_alone(ms(102)), "the view is ahead of the role");
+    assert!(copy.step(ms(102), &facts()).contains(&Action::Lead(EPOCH.next())));
+    assert!(copy.is_alone(ms(103)));
 }
 
 #[test]

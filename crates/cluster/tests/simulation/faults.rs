@@ -35,6 +35,14 @@ impl Faults {
     }
 }
 
+impl Faults {
+    /// No fault begins any more.
+    pub(crate) fn end(&mut self) {
+        self.is_on = false;
+        self.has_clock_faults = false;
+    }
+}
+
 impl World {
     /// How long something is under way. `None`: it does not arrive.
     pub(crate) fn draw_delay(&mut self, from: usize, to: usize) -> Option<Moment> {

@@ -14,6 +14,7 @@
 //!
 //! `DUNLIN_SEED` runs one seed, `DUNLIN_SEEDS` so many. A failure names its seed.
 
+mod away;
 mod etcd;
 mod faults;
 mod server;
@@ -44,7 +45,7 @@ fn nothing_confirmed_is_lost_on_any_seed() {
         let world::Counts { confirmed, promotions, retakes, switches, resyncs, recoveries, alone } =
             total;
         assert!(confirmed > 5000 && promotions > 100 && retakes > 50 && switches > 20);
-        assert!(resyncs > 30 && recoveries > 0 && alone > 50);
+        assert!(resyncs > 15 && recoveries > 0 && alone > 50);
     }
 }
 

@@ -115,8 +115,14 @@ impl World {
 
     /// Runs for so many seconds with faults.
     pub(crate) fn run(&mut self, seconds: u64) {
-        let until = self.now + Moment::from_secs(seconds);
+        self.run_for(Moment::from_secs(seconds));
+    }
+
+    /// Runs for this time with faults.
+    pub(crate) fn run_for(&mut self, time: Moment) {
+        let until = self.now + time;
         while self.next_event(until) {}
+        self.now = until;
     }
 
     pub(crate) fn trace(&self) -> Vec<String> {

@@ -498,6 +498,8 @@ fn replication(cx: &Cx<'_>, out: &mut String) {
     }
     if let Some(shard) = cx.membership().as_deref().and_then(|published| published.own_shard()) {
         line(out, "cluster_promotion_copies", shard.fence);
+        let is_present = cx.engine.membership.is_coordinator_present();
+        line(out, "cluster_coordinator", if is_present { "up" } else { "away" });
     }
     let kept = journal.kept_from();
     line(out, "repl_backlog_active", i32::from(kept.is_some()));

@@ -1,11 +1,12 @@
 //! `REPLCONF option value …`: what replicas say of themselves, and their acknowledgements
 //!
-//! ACK and GETACK get no reply: on a replica's connection only the stream is sent.
+//! ACK, GETACK and PROMISE get no reply: on a replica's connection only the stream is sent.
 
 use engine::clients::Client;
 use engine::journal::JournalPos;
 use engine::{Args, Command, Cx, Error, Flags, Group, Outcome};
 use replication::primary::{Configured, FilterError};
+use replication::promise::Promise;
 use replication::vote::Vote;
 
 /// `REPLCONF`.
@@ -40,6 +41,12 @@ fn replconf(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     match pairs.first() {
         Some([option, value]) if option.eq_ignore_ascii_case(b"ack") => {
             return acknowledge(cx, value, &pairs[1..]);
+        }
+        Some([option, _]) if option.eq_ignore_ascii_case(b"promise") && cx.session.is_replica => {
+            if let Some(promise) = Promise::parse(pairs) {
+                cx.engine.votes.promised(&promise);
+            }
+            return Ok(());
         }
         // In a stream it is for replicas; here it has been loaded from a file.
         Some([option, _]) if option.eq_ignore_ascii_case(b"getack") => return Ok(()),

@@ -32,6 +32,7 @@ use crate::thread::ThreadContext;
 use crate::tier;
 use config::PropagationErrorBehavior as Behavior;
 use keyspace::DbIndex;
+use replication::promise::{Promise, Question};
 use replication::replica::framing::{Entries, Entry, EntryKind};
 use resp::Output;
 use std::sync::Arc;
@@ -53,6 +54,8 @@ pub struct Follower<'t> {
 pub struct Applied {
     /// The primary asks what the replica has, and this is it.
     pub asked_at: Option<JournalPos>,
+    /// What this copy promises the primary, which has asked for it.
+    pub promise: Option<Promise>,
     /// Nothing more is to be applied: another term has begun, or CLIENT PAUSE holds the stream back.
     pub is_over: bool,
     /// Bytes of the piece that are applied.
@@ -80,6 +83,8 @@ enum Kind {
     GetAck,
     /// A leadership of this epoch begins.
     Epoch(u64),
+    /// The primary asks for a promise.
+    Ask(Question),
     /// Anything else.
     Other,
 }
@@ -88,7 +93,7 @@ impl Kind {
     fn single(&self) -> Option<Job> {
         match *self {
             Kind::Single(job) => Some(job),
-            Kind::Nothing | Kind::GetAck | Kind::Epoch(_) | Kind::Other => None,
+            Kind::Nothing | Kind::GetAck | Kind::Epoch(_) | Kind::Ask(_) | Kind::Other => None,
         }
     }
 }
@@ -103,6 +108,7 @@ impl Piece {
             EntryKind::Nothing => Kind::Nothing,
             EntryKind::GetAck => Kind::GetAck,
             EntryKind::Epoch(epoch) => Kind::Epoch(epoch),
+            EntryKind::Ask(question) => Kind::Ask(question),
             EntryKind::Commands { .. } if entry.commands().len() == 1 => {
                 let command = entry.commands().start;
                 source.words(command, &mut words);
@@ -166,7 +172,7 @@ impl<'t> Follower<'t> {
         let (input, at) = (piece.input(), piece.begin);
         let mut run = Run { cx, term, input, appended: at, at, is_over: false };
         run.check_turn();
-        let mut asked_at = None;
+        let (mut asked_at, mut promise) = (None, None);
         let mut meanwhile = Some(meanwhile);
         let mut rest = piece.entries.as_slice();
         while let Some((entry, kind)) = rest.first()
@@ -188,6 +194,7 @@ impl<'t> Follower<'t> {
                     asked_at = Some(run.cx.engine.journal.position());
                 }
                 Kind::Epoch(epoch) => run.begin_epoch(*epoch, entry),
+                Kind::Ask(question) => promise = engine.votes.promise(*question).or(promise),
                 _ => run.repeat_others(piece, entry),
             }
             if !run.is_over {
@@ -202,7 +209,7 @@ impl<'t> Follower<'t> {
         drop(cx);
         thread.reader.leave();
         tier::make_room_for_load(engine, Some(&thread.reader));
-        Applied { asked_at, is_over, bytes }
+        Applied { asked_at, promise, is_over, bytes }
     }
 }
 

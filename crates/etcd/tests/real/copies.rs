@@ -119,8 +119,8 @@ impl Host {
     fn facts(&mut self) -> Facts {
         let shown = self.shared.lock();
         let mut is_listed = false;
-        if let Role::Follows(holder, epoch) = self.driver.copy.role()
-            && self.driver.copy.accepts(epoch)
+        if let Role::Follows(holder, epoch) = self.driver.copy().role()
+            && self.driver.copy().accepts(epoch)
             && let Some(primary) = shown.get(&holder.id)
             && primary.role == Some(Role::Leads(epoch))
             && primary.position.epoch == epoch
@@ -157,10 +157,10 @@ impl Host {
         let mut shown = self.shared.lock();
         let mine = shown.entry(self.id).or_default();
         let asks = std::mem::take(&mut mine.asks);
+        let mut copy = self.driver.copy();
         for (from, epoch, sent, time) in std::mem::take(&mut mine.promises) {
-            self.driver.copy.promised(from, epoch, sent, time);
+            copy.promised(from, epoch, sent, time);
         }
-        let copy = &self.driver.copy;
         let is_present = copy.is_coordinator_present();
         self.away_since = if is_present { None } else { self.away_since.or(Some(now)) };
         let shard = copy.view().and_then(|view| view.topology.value.shard_of(self.id));
@@ -174,7 +174,7 @@ impl Host {
             .and_then(|shard| shard.copy(self.id)?.member)
             .is_some_and(|member| member == self.incarnation);
         for (from, epoch, sent) in asks {
-            if let Some(time) = self.driver.copy.promise(now, epoch)
+            if let Some(time) = copy.promise(now, epoch)
                 && let Some(primary) = shown.get_mut(&from)
             {
                 primary.promises.push((self.id, epoch, sent, time));

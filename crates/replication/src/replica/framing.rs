@@ -5,6 +5,7 @@
 //! is still to come, it does not parse again. It copies nothing: words are places in the input.
 
 use crate::Commands;
+use crate::promise::Question;
 use crate::stream::{Corrupt, Item, StreamReader};
 use crate::wire::epoch_of;
 use std::ops::Range;
@@ -21,6 +22,8 @@ pub enum EntryKind {
     Nothing,
     /// A leadership of this epoch begins.
     Epoch(u64),
+    /// The primary of a cluster's shard asks its copies for a promise.
+    Ask(Question),
     /// The primary wants to know what the replica has; not counting this.
     GetAck,
 }
@@ -161,8 +164,11 @@ fn kind_of(words: &[Range<usize>], input: &[u8]) -> EntryKind {
         words.get(at).is_some_and(|word| input[word.clone()].eq_ignore_ascii_case(text))
     };
     if is(0, b"ping") {
-        let epoch = words.get(1).and_then(|word| epoch_of(&input[word.clone()]));
-        epoch.map_or(EntryKind::Nothing, EntryKind::Epoch)
+        let Some(message) = words.get(1).map(|word| &input[word.clone()]) else {
+            return EntryKind::Nothing;
+        };
+        let question = || Question::parse(message).map(EntryKind::Ask);
+        epoch_of(message).map(EntryKind::Epoch).or_else(question).unwrap_or(EntryKind::Nothing)
     } else if is(0, b"replconf") {
         if is(1, b"getack") { EntryKind::GetAck } else { EntryKind::Nothing }
     } else {
@@ -211,6 +217,7 @@ mod tests {
                         EntryKind::Nothing => "nothing".into(),
                         EntryKind::GetAck => "getack".into(),
                         EntryKind::Epoch(epoch) => format!("epoch {epoch}"),
+                        EntryKind::Ask(question) => format!("{question:?}"),
                     });
                 }
                 input.drain(..entries.bytes());

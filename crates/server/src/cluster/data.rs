@@ -4,6 +4,7 @@
 //! the freeze of an epoch exclude each other: what a copy has said that it holds, it does not discard until it follows
 //! another primary.
 
+use super::promises::Promises;
 use crate::log;
 use crate::persistence::incarnation;
 use cluster::copy::{Copy, Facts, Role};
@@ -13,10 +14,11 @@ use config::Config;
 use engine::Engine;
 use engine::epochs::Leadership;
 use engine::votes::{Keeper, Rule};
+use replication::promise::Promise;
 use replication::replica::Stage;
 use replication::vote::Voter;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use structs::sync::lock;
 
 /// Above all epochs that there will be.
@@ -27,6 +29,7 @@ pub struct Data {
     engine: &'static Engine,
     me: Id,
     kept: Mutex<Kept>,
+    promises: OnceLock<Promises>,
 }
 
 /// What changes together.
@@ -58,13 +61,19 @@ impl Data {
         let name =
             incarnation::Incarnation::at_start(&path(&engine.config), extent(engine), false)?;
         let kept = Mutex::new(Kept { name, is_frozen: false });
-        let data: &'static Data = Box::leak(Box::new(Data { engine, me, kept }));
+        let data: &'static Data =
+            Box::leak(Box::new(Data { engine, me, kept, promises: OnceLock::new() }));
         data.identify(&data.kept());
         // Nothing counts, and nothing is confirmed by a quorum, before the coordinator says who is a member.
         data.count(Leadership::default(), Vec::new());
         engine.set_quorum(0);
         engine.votes.keep_by(Box::new(data));
         Ok(data)
+    }
+
+    /// These answer when the primary asks, from now on.
+    pub(super) fn promise_by(&self, promises: Promises) {
+        let _ = self.promises.set(promises);
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -162,6 +171,16 @@ impl Keeper for &'static Data {
         kept.name.renew().map_err(|error| format!("its new name cannot be written: {error}"))?;
         self.identify(&kept);
         Ok(())
+    }
+
+    fn promise(&self, epoch: u64) -> Option<u64> {
+        self.promises.get()?.give(epoch)
+    }
+
+    fn promised(&self, promise: &Promise) {
+        if let Some(promises) = self.promises.get() {
+            promises.take(promise);
+        }
     }
 }
 

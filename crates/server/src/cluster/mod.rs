@@ -4,6 +4,7 @@
 //! ```text
 //!   identity   the node's name and address, and the file that keeps the name
 //!   data       the data: their name, how far they go, which acknowledgements count
+//!   promises   between copies, while the coordinator is away
 //!   publish    what reactors are shown
 //!   switch     the pause of a planned switch
 //!   operator   CLUSTER MEET, ADDSLOTS, REPLICATE …: transactions, on a thread of their own
@@ -15,13 +16,14 @@
 pub mod data;
 mod identity;
 mod operator;
+mod promises;
 mod publish;
 mod switch;
 
 use crate::log;
 use cluster::Moment;
 use cluster::change;
-use cluster::copy::{Action, Copy, Role, Settings};
+use cluster::copy::{Action, Copy, Facts, Role, Settings};
 use cluster::driver::Driver;
 use cluster::id::{Epoch, Id};
 use cluster::topology::{Holder, Replica};
@@ -35,6 +37,7 @@ use engine::membership::Request;
 use etcd::{Client, Endpoint};
 use identity::Identity;
 use process::thread;
+use promises::Promises;
 use publish::Publisher;
 use replication::vote::Voter;
 use std::io;
@@ -128,7 +131,10 @@ impl Node {
         operator::start(engine, client, keys.clone(), name, identity.id, asked)?;
         let client = Client::new(endpoints, CALL);
         let data = Data::find(engine, identity.id)?;
-        thread::spawn("cluster", move || Host::new(engine, identity, data, client, keys).run())?;
+        let host = Host::new(engine, identity, data, client, keys);
+        data.promise_by(host.promises.clone());
+        host.promises.start()?;
+        thread::spawn("cluster", move || host.run())?;
         Ok(data)
     }
 }
@@ -148,6 +154,7 @@ struct Host {
     driver: Driver<Client>,
     identity: Identity,
     data: &'static Data,
+    promises: Promises,
     switch: Switch,
     publisher: Publisher,
     /// The leadership that this server has begun last.
@@ -172,9 +179,11 @@ impl Host {
         let myself = Replica { id, address, member: None, is_never_promoted: false };
         let copy = Copy::new(id, incarnation, SETTINGS);
         let began = Instant::now();
+        let driver = Driver::new(copy, client, keys, myself, incarnation);
         Host {
             engine,
-            driver: Driver::new(copy, client, keys, myself, incarnation),
+            promises: Promises::new(engine, driver.shared(), began),
+            driver,
             identity,
             data,
             switch: Switch::default(),
@@ -190,25 +199,35 @@ impl Host {
         let began = self.began;
         let clock = move || began.elapsed();
         loop {
-            self.driver.copy.reincarnate(self.data.incarnation());
-            let mut facts = self.data.facts(&self.driver.copy);
-            facts.linked = switch::linked(self.engine, &self.driver.copy);
-            facts.level = self.switch.level(self.engine);
+            let facts = self.facts();
             let (publisher, switch) = (&mut self.publisher, &self.switch);
             let actions =
                 self.driver.turn(&clock, &facts, |copy| publisher.before_commit(copy, switch));
             // What ends this server's leadership is seen by clients before, what begins it after the fact.
-            self.publisher.publish(&self.driver.copy, &self.switch);
+            self.publisher.publish(&self.driver.copy(), &self.switch);
             actions.into_iter().for_each(|action| self.act(action));
             self.count();
-            self.switch.follow(self.engine, &self.driver.copy);
-            self.publisher.publish(&self.driver.copy, &self.switch);
+            let decided = {
+                let copy = self.driver.copy();
+                (copy.is_switching(), copy.role())
+            };
+            self.switch.follow(self.engine, decided);
+            self.publisher.publish(&self.driver.copy(), &self.switch);
             self.correct();
             let look = if self.switch.is_on() { LOOK_AT_SWITCH } else { LOOK };
             if !self.driver.wait(&clock, look) {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
+    }
+
+    fn facts(&self) -> Facts {
+        let mut copy = self.driver.copy();
+        copy.reincarnate(self.data.incarnation());
+        let mut facts = self.data.facts(&copy);
+        facts.linked = switch::linked(self.engine, &copy);
+        facts.level = self.switch.level(self.engine);
+        facts
     }
 
     fn act(&mut self, action: Action) {
@@ -236,15 +255,14 @@ impl Host {
                 self.follow(host, port);
                 self.data.freeze(epoch);
             }
-            // Promises between copies are not there yet; without them a primary of several copies stops with its lease.
-            Action::Ask(_) => {}
+            Action::Ask(epoch) => self.promises.ask(epoch),
             Action::Lease(_) | Action::Read | Action::Commit(_) => {}
         }
     }
 
     /// Counts acknowledgements as the newest view says: those of the members of the shard that this server leads.
     fn count(&mut self) {
-        let copy = &self.driver.copy;
+        let copy = self.driver.copy();
         let topology = copy.view().map(|view| &view.topology.value);
         let leads = copy.role() == Role::Leads(Epoch(self.leadership.epoch));
         let shard = topology.and_then(|topology| topology.shard_of(self.identity.id));
@@ -257,6 +275,7 @@ impl Host {
             }
             _ => Default::default(),
         };
+        drop(copy);
         if counted != self.counted {
             let (leadership, members, quorum) = counted.clone();
             self.data.count(leadership, members);
@@ -267,7 +286,8 @@ impl Host {
 
     /// Where to follow a primary; `None`: it is this server itself, with data that are gone, or nobody knows.
     fn address_of(&self, holder: Holder) -> Option<(String, u16)> {
-        let view = self.driver.copy.view()?;
+        let decisions = self.driver.copy();
+        let view = decisions.view()?;
         let copy = view.topology.value.copies().find(|copy| copy.id == holder.id)?;
         if copy.id == self.identity.id {
             return None;
@@ -292,18 +312,20 @@ impl Host {
     /// Corrects what the topology says of this server: its address, if it was restarted with another one, and the quorum
     /// that its configuration, or a client, asks for.
     fn correct(&mut self) {
-        let Some(view) = self.driver.copy.view() else { return };
+        let decisions = self.driver.copy();
+        let Some(view) = decisions.view() else { return };
         let is_due = self.corrected.is_none_or(|at| at.elapsed() > Duration::from_secs(1));
         let (id, address) = (self.identity.id, &self.identity.address);
         let has_moved =
             view.topology.value.copies().any(|copy| copy.id == id && copy.address != *address);
-        let leads = matches!(self.driver.copy.role(), Role::Leads(_));
+        let leads = matches!(decisions.role(), Role::Leads(_));
         let quorum = self.engine.config.commit_quorum() as usize + 1;
         let wants_quorum =
             leads && self.engine.wants_quorum() && quorum > view.topology.value.quorum;
         if !is_due || !(has_moved || wants_quorum) {
             return;
         }
+        drop(decisions);
         self.corrected = Some(Instant::now());
         let address = address.clone();
         let outcome = self.driver.operate(|view| {

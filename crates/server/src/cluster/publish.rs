@@ -1,15 +1,26 @@
 //! What reactors are shown: the newest view, whether this server leads, and until when no other can.
 
 use super::switch::Switch;
+use cluster::Moment;
 use cluster::coordinator::Revision;
 use cluster::copy::{Copy, Role};
 use cluster::id::Id;
+use cluster::view::{Alive, At, View};
 use engine::Engine;
 use engine::membership::Published;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
+use structs::sync::lock;
 
 /// Longer than any lease or promise.
 const LONG: Duration = Duration::from_secs(1 << 20);
+
+/// Shows until when no other copy can lead. `copy` stays locked meanwhile, so that a later answer is shown later.
+pub(super) fn show_alone(engine: &Engine, copy: &Copy, began: Instant, now: Moment) {
+    let until = began + copy.unchallenged_until().min(now + LONG);
+    engine.membership.set_alone_until(until);
+}
 
 /// See the head of this file.
 pub(super) struct Publisher {
@@ -17,20 +28,58 @@ pub(super) struct Publisher {
     me: Id,
     /// What the decisions' clock counts from.
     began: Instant,
-    /// The revision, whether this server leads, whether requests wait for a change of roles.
-    shown: Option<(Revision, bool, bool)>,
+    /// The revision, whether this server leads, whether requests wait for a change of roles, whether leases that have
+    /// ended are shown.
+    shown: Option<(Revision, bool, bool, bool)>,
+    known: Known,
+}
+
+/// The leases that were there before the coordinator went away. Many end meanwhile, and their copies need a moment to
+/// find it again.
+#[derive(Default)]
+struct Known {
+    alive: BTreeMap<Id, At<Alive>>,
+    until: Moment,
+}
+
+impl Known {
+    /// Returns whether leases that have ended are shown as if they were there.
+    fn note(&mut self, now: Moment, copy: &Copy, view: &View) -> bool {
+        if !copy.is_coordinator_present() {
+            self.until = now + super::SETTINGS.promise;
+        }
+        let is_on = now < self.until;
+        if !is_on {
+            self.alive.clone_from(&view.alive);
+        }
+        is_on
+    }
+
+    fn complete(&self, mut view: View) -> View {
+        for (id, alive) in &self.alive {
+            view.alive.entry(*id).or_insert_with(|| alive.clone());
+        }
+        view
+    }
 }
 
 impl Publisher {
     pub(super) fn new(engine: &'static Engine, me: Id, began: Instant) -> Publisher {
-        Publisher { engine, me, began, shown: None }
+        Publisher { engine, me, began, shown: None, known: Known::default() }
     }
 
     /// A transaction is about to be sent. If it hands this server's shard over, requests wait from here on, and those
     /// that run have ended: they have seen nothing of another primary.
-    pub(super) fn before_commit(&mut self, copy: &Copy, switch: &Switch) {
-        if copy.is_switching() {
-            self.publish(copy, switch);
+    pub(super) fn before_commit(&mut self, copy: &Mutex<Copy>, switch: &Switch) {
+        let is_switching = {
+            let copy = lock(copy);
+            if copy.is_switching() {
+                self.publish(&copy, switch);
+            }
+            copy.is_switching()
+        };
+        // Threads that run requests may wait for the lock.
+        if is_switching {
             drop(self.engine.keyspace.world().stop());
         }
     }
@@ -39,8 +88,8 @@ impl Publisher {
     pub(super) fn publish(&mut self, copy: &Copy, switch: &Switch) {
         let Some(view) = copy.view() else { return };
         let now = self.began.elapsed();
-        let until = self.began + copy.unchallenged_until().min(now + LONG);
-        self.engine.membership.set_alone_until(until);
+        self.engine.membership.set_coordinator_present(copy.is_coordinator_present());
+        show_alone(self.engine, copy, self.began, now);
         let is_leader = matches!(copy.role(), Role::Leads(_)) && !self.engine.upstream.is_replica();
         // While a switch waits for its successor, writes wait at a gate of their own; when it may have been made, all do.
         let is_pausing = copy.is_switching() && copy.is_alone(now);
@@ -49,10 +98,13 @@ impl Publisher {
         // The view is ahead of the role for a moment.
         let will_lead = !is_leader && copy.is_named() && copy.is_coordinator_present();
         let changes_roles = will_lead || may_be_switched || switch.has_handed_over(copy);
-        let newest = Some((view.revision, leads, changes_roles));
+        let shows_ended = self.known.note(now, copy, view);
+        let newest = Some((view.revision, leads, changes_roles, shows_ended));
         if newest != self.shown {
             self.shown = newest;
-            let published = Published::new(view.clone(), self.me, leads, changes_roles);
+            let view = view.clone();
+            let view = if shows_ended { self.known.complete(view) } else { view };
+            let published = Published::new(view, self.me, leads, changes_roles);
             self.engine.publish_membership(published);
         }
     }

@@ -45,9 +45,8 @@ impl Switch {
         self.is_on() && !copy.is_named()
     }
 
-    /// Goes on, as the decisions say.
-    pub(super) fn follow(&mut self, engine: &Engine, copy: &Copy) {
-        let is_switching = copy.is_switching();
+    /// Goes on, as the decisions say: whether a switch is on its way, and this copy's role.
+    pub(super) fn follow(&mut self, engine: &Engine, (is_switching, role): (bool, Role)) {
         match *self {
             Switch::None if is_switching => {
                 log!(Notice, "Cluster: writes pause for a planned switch");
@@ -59,7 +58,7 @@ impl Switch {
             }
             Switch::Pausing { since, .. } if !is_switching => {
                 engine.end_switch();
-                *self = match copy.role() {
+                *self = match role {
                     Role::Follows(..) => {
                         Switch::HandingOver { since, until: Instant::now() + PATIENCE }
                     }

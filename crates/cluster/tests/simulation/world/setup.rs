@@ -26,6 +26,15 @@ impl World {
             0 => 0,
             _ => 2 + rng.index(copies - 1),
         };
+        World::made(seed, rng, (shards, copies), quorum)
+    }
+
+    /// So many shards of so many copies each.
+    pub(crate) fn with(seed: u64, shards: usize, copies: usize, quorum: usize) -> World {
+        World::made(seed, Rng::seeded(seed), (shards, copies), quorum)
+    }
+
+    fn made(seed: u64, mut rng: Rng, (shards, copies): (usize, usize), quorum: usize) -> World {
         let count = shards * copies;
         let is_synced = rng.below(2) == 0;
         let id = |at: usize| Id::new([at as u8 + 1; 20]);

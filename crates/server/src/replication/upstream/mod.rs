@@ -495,6 +495,9 @@ impl<'t> Uplink<'t> {
         if let Some(position) = applied.asked_at {
             self.acknowledge(position);
         }
+        if let Some(promise) = applied.promise {
+            self.send(Channel::Main, &promise.command());
+        }
         self.engine.append_log.nudge(&self.engine.journal);
         self.engine.nudge_feeds(usize::MAX);
     }

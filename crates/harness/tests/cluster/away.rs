@@ -1,0 +1,106 @@
+//! etcd stands still or is killed for several lease times: a shard whose copies all answer goes on.
+
+use harness::client::{Client, ask, ok};
+use harness::cluster::{Etcd, text};
+use harness::reply::{Protocol, Reply};
+use harness::server::Server;
+use harness::wait::eventually;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+/// Longer than two leases.
+const OUTAGE: Duration = Duration::from_secs(9);
+
+/// Makes a cluster of one shard with two copies. The first leads.
+fn pair(etcd: &Etcd) -> [Server; 2] {
+    let nodes = [etcd.node(), etcd.node()];
+    let [mut first, mut second] = [nodes[0].client(), nodes[1].client()];
+    ok(&mut first, "CLUSTER ADDSLOTSRANGE 0 16383");
+    let id = text(ask(&mut first, "CLUSTER MYID"));
+    ok(&mut second, &format!("CLUSTER MEET 127.0.0.1 {}", nodes[0].port()));
+    ok(&mut second, &format!("CLUSTER REPLICATE {id}"));
+    eventually("the shard takes writes", || {
+        ask(&mut first, "SET a 1") == Reply::Simple(b"OK".to_vec())
+    });
+    eventually("the replica has the data", || ask(&mut first, "WAIT 1 100") == Reply::Integer(1));
+    nodes
+}
+
+fn replication(client: &mut Client) -> String {
+    text(ask(client, "INFO replication"))
+}
+
+fn until_coordinator(nodes: &[Server], is: &str) {
+    for node in nodes {
+        let mut client = node.client();
+        eventually(&format!("the coordinator is {is}"), || {
+            replication(&mut client).contains(&format!("cluster_coordinator:{is}"))
+        });
+    }
+}
+
+/// Writes and reads over one connection until it is over. Each request has to succeed.
+fn use_it(mut client: Client, done: &AtomicUsize, is_over: &AtomicBool) {
+    while !is_over.load(SeqCst) {
+        let number = done.load(SeqCst).to_string();
+        ok(&mut client, &format!("SET number {number}"));
+        assert_eq!(ask(&mut client, "GET number"), Reply::Bulk(number.into_bytes()));
+        done.fetch_add(1, SeqCst);
+    }
+}
+
+#[test]
+fn a_shard_whose_copies_answer_goes_on_without_etcd() {
+    let mut etcd = Etcd::start("away");
+    let mut nodes = pair(&etcd);
+    let (done, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let mut client = nodes[0].client();
+    std::thread::scope(|threads| {
+        let user = nodes[0].client();
+        let user = threads.spawn(|| use_it(user, &done, &is_over));
+        for is_killed in [false, true] {
+            match is_killed {
+                true => etcd.kill(),
+                false => etcd.stop(),
+            }
+            until_coordinator(&nodes, "away");
+            let begun = Instant::now();
+            while begun.elapsed() < OUTAGE {
+                let before = done.load(SeqCst);
+                eventually("requests are answered", || {
+                    done.load(SeqCst) > before + 10 || user.is_finished()
+                });
+                assert!(!user.is_finished(), "a request failed after {:?}", begun.elapsed());
+            }
+            match is_killed {
+                true => etcd.start_again(),
+                false => etcd.go_on(),
+            }
+            until_coordinator(&nodes, "up");
+            assert!(replication(&mut client).contains("role:master"), "another has taken over");
+        }
+        is_over.store(true, SeqCst);
+        user.join().expect("each request succeeds");
+    });
+    ok(&mut client, "SET last 1");
+    eventually("the replica has the data", || ask(&mut client, "WAIT 1 100") == Reply::Integer(1));
+
+    // With etcd back, a replica takes over again.
+    nodes[0].kill().expect("it runs");
+    let mut second = nodes[1].client();
+    eventually("the replica takes over", || {
+        ask(&mut second, "SET last 2") == Reply::Simple(b"OK".to_vec())
+    });
+
+    // The other copy is gone: without etcd this one cannot know that it is alone.
+    // Connections whose requests were under way are closed.
+    let is_taken = |request: &str| {
+        let words: Vec<&str> = request.split(' ').collect();
+        let reply = nodes[1].connect(Protocol::Resp2).and_then(|mut client| client.command(&words));
+        reply.is_ok_and(|reply| reply == Reply::Simple(b"OK".to_vec()))
+    };
+    etcd.stop();
+    eventually("it refuses", || !is_taken("SET last 3"));
+    etcd.go_on();
+    eventually("it leads on", || is_taken("SET last 4"));
+}
