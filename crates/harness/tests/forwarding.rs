@@ -4,7 +4,7 @@
 use harness::client::{Client, ask, ok};
 use harness::cluster::{Etcd, create, error, redis_cli, text};
 use harness::reply::{Protocol, Reply};
-use harness::server::Server;
+use harness::server::{Server, signal};
 use harness::wait::eventually;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -327,6 +327,48 @@ fn messages_caches_and_users_of_one_address() {
     assert!(error(&ask(&mut reader, "SET a 1")).starts_with("NOPERM"));
 }
 
+/// Waits until the first replica of a primary has everything.
+fn until_replicated(primary: &Server) {
+    eventually("its replica has the keys", || {
+        let info = text(ask(&mut primary.client(), "INFO replication"));
+        let value = |name: &str| {
+            let at = info.find(name)? + name.len();
+            info[at..].split([',', '\r']).next()?.parse::<u64>().ok()
+        };
+        value("offset=").is_some_and(|offset| Some(offset) == value("master_repl_offset:"))
+    });
+}
+
+/// A process that stands still keeps its connections.
+#[test]
+fn requests_to_a_primary_that_hangs_end_when_another_takes_over() {
+    let _alone = alone();
+    let etcd = Etcd::start("one-address-hangs");
+    let nodes = one_address(&etcd, &[]);
+    let mut client = nodes[6].client();
+    ok(&mut client, "SET foo 1");
+    let mut waiting = nodes[6].client();
+    waiting.send(&["BLPOP", "{foo}list", "0"]).expect("it is sent");
+    let victim = node_of(&nodes, "foo");
+    eventually("it waits there", || {
+        text(ask(&mut victim.client(), "INFO clients")).contains("blocked_clients:1\r")
+    });
+    until_replicated(victim);
+    signal(victim.process_id(), "STOP").expect("it runs");
+    // Both wait for a process that does not run.
+    let reply = error(&ask(&mut client, "SET foo 2"));
+    assert!(reply.starts_with("ERR cluster: server 127.0.0.1:"), "{reply}");
+    assert!(reply.ends_with("whether it has carried the request out is unknown"), "{reply}");
+    assert!(waiting.reply().map_or(true, |reply| reply.is_error()));
+    eventually("another answers", || ask(&mut client, "GET foo") == bulk("1"));
+    ok(&mut client, "SET foo 3");
+    signal(victim.process_id(), "CONT").expect("it is there");
+    eventually("it follows", || {
+        text(ask(&mut victim.client(), "INFO replication")).contains("master_link_status:up")
+    });
+    assert_eq!(ask(&mut client, "GET foo"), bulk("3"));
+}
+
 #[test]
 fn a_primary_that_dies_costs_errors_and_no_wrong_reply() {
     let _alone = alone();
@@ -340,14 +382,7 @@ fn a_primary_that_dies_costs_errors_and_no_wrong_reply() {
     let victim = nodes.iter().position(|node| node.port() == port).expect("it is one");
     let requests: Vec<String> = (0..50).map(|at| format!("GET {{foo}}{at}")).collect();
     let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
-    eventually("its replica has the keys", || {
-        let info = text(ask(&mut nodes[victim].client(), "INFO replication"));
-        let value = |name: &str| {
-            let at = info.find(name)? + name.len();
-            info[at..].split([',', '\r']).next()?.parse::<u64>().ok()
-        };
-        value("offset=").is_some_and(|offset| Some(offset) == value("master_repl_offset:"))
-    });
+    until_replicated(&nodes[victim]);
     nodes[victim].kill().expect("it runs");
     let mut has_failed = false;
     eventually("a replica takes over", || {

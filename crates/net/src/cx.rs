@@ -188,6 +188,12 @@ impl ConnIo<'_> {
         let _ = super::sys::set_keepalive(self.fd(), 0);
     }
 
+    /// Has the kernel end the connection if the peer's machine is silent for so long.
+    pub fn probe_within(&self, time: std::time::Duration) {
+        // A Unix socket has nothing of that kind.
+        let _ = super::sys::set_deadline(self.fd(), time);
+    }
+
     /// Stops presenting input, until what follows from earlier input has been taken. Unlike with
     /// [`ConnIo::pause`], a peer that hangs up loses nothing: all that it has sent is presented when it goes
     /// on, and the connection ends behind it.

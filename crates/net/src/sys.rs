@@ -182,6 +182,14 @@ pub(super) fn set_keepalive(fd: RawFd, seconds: u32) -> io::Result<()> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 3)
 }
 
+/// Has the kernel end the connection if the peer's machine has acknowledged nothing for so long: neither what was sent
+/// nor, on an idle connection, a probe.
+pub(super) fn set_deadline(fd: RawFd, time: Duration) -> io::Result<()> {
+    let ms = libc::c_int::try_from(time.as_millis()).unwrap_or(libc::c_int::MAX);
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, ms)?;
+    set_keepalive(fd, u32::try_from(time.as_secs() / 2).unwrap_or(u32::MAX).max(1))
+}
+
 /// Sets how much later than asked for the calling thread's waits may end.
 pub(super) fn set_timer_slack(slack: Duration) {
     // SAFETY: takes no pointers. That it cannot fail with these arguments is documented.

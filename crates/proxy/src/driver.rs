@@ -128,6 +128,12 @@ impl<R: Reach> Wire for Net<'_, R> {
         }
     }
 
+    fn probe_within(&mut self, id: Id, time: Duration) {
+        if let Some(io) = self.io(id) {
+            io.probe_within(time);
+        }
+    }
+
     fn resume(&mut self, id: Id) {
         if let Some(mut io) = self.io(id) {
             io.resume();

@@ -15,6 +15,12 @@ use std::time::{Duration, Instant};
 /// Between two attempts to connect to a server that could not be reached.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
+/// How long the machine of a cluster's node may be silent.
+const SILENCE: Duration = Duration::from_secs(6);
+
+/// How long a node that leads no shard any more may take to answer what it was asked before.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
 /// Where a reply goes.
 #[derive(Debug)]
 pub struct Tag {
@@ -99,6 +105,8 @@ pub struct Upstream {
     pub scanner: Scanner,
     /// When it has to be connected.
     pub connect_by: Option<Instant>,
+    /// Since when its server leads no shard of the cluster any more.
+    former_since: Option<Instant>,
     /// Requests up to a number were sent before a time.
     marks: VecDeque<(u64, Instant)>,
     /// What its requests without a reply take.
@@ -218,6 +226,7 @@ impl Hub {
             subscribing: Vec::new(),
             scanner: Scanner::new(ReplyLimits::PEER),
             connect_by: Some(now + timeout),
+            former_since: None,
             marks: VecDeque::new(),
             queued: 0,
             timed: 0,
@@ -271,7 +280,10 @@ impl Hub {
     pub(super) fn upstream_connected<W: Wire>(&mut self, wire: &mut W, up: &mut Upstream) {
         up.connect_by = None;
         let id = up.id;
-        if !self.pools[up.pool].shared.config.keepalive {
+        let config = &self.pools[up.pool].shared.config;
+        if config.is_node {
+            wire.probe_within(id, SILENCE);
+        } else if !config.keepalive {
             wire.do_not_probe(id);
         }
         up.link.opened(&mut |bytes| wire.send(id, bytes));
@@ -389,6 +401,31 @@ impl Hub {
         let stats = self.pools[up.pool].server_stats(up.server);
         stats.server_connections.sub(1);
         stats.lost.add(up.link.pending() as u64);
+    }
+
+    /// Ends the requests to nodes of a cluster that lead no shard any more and do not say so: a process that stands still
+    /// keeps its connections. `leads` has the numbers of the servers that lead.
+    pub fn leave_former_primaries<W: Wire>(&mut self, wire: &mut W, leads: &[u16]) {
+        let now = wire.now();
+        let mut late = Vec::new();
+        for conn in self.conns.iter_mut().flatten() {
+            let Conn::Upstream(up) = conn else { continue };
+            let is_used = up.is_subscribed || up.link.pending() > 0;
+            if leads.iter().any(|&server| usize::from(server) == up.server) || !is_used {
+                up.former_since = None;
+            } else if now >= *up.former_since.get_or_insert(now) + LAST_ANSWERS {
+                late.push(up.id);
+            }
+        }
+        for id in late {
+            if let Some(Conn::Upstream(up)) = self.take_conn(id) {
+                self.pools[up.pool].server_stats(up.server).server_timedout.add(1);
+                wire.close(id);
+                let why = "another node leads its shard, and it did not answer: whether it has carried \
+                           the request out is unknown";
+                self.upstream_lost(wire, up, why);
+            }
+        }
     }
 
     /// Looks for servers that do not answer.

@@ -25,6 +25,8 @@ pub trait Wire {
     fn finish(&mut self, id: Id);
     /// Leaves it to the peer to find out whether the other side is still there.
     fn do_not_probe(&mut self, _id: Id) {}
+    /// Ends a connection if the other side's machine is silent for so long.
+    fn probe_within(&mut self, _id: Id, _time: Duration) {}
     /// Presents what input a connection has again.
     fn resume(&mut self, id: Id);
     /// Begins to connect. `Hub::connected` or `Hub::closed` follows.

@@ -223,7 +223,12 @@ impl Forwarder {
     /// Time has passed. Returns when to call again.
     pub fn tick<R: Reach>(&mut self, reach: &mut R) -> Duration {
         self.shared.follow_login();
-        self.with(reach, |hub, wires| hub.tick(wires))
+        self.shared.follow();
+        let leads = self.shared.leads();
+        self.with(reach, |hub, wires| {
+            hub.leave_former_primaries(wires, &leads);
+            hub.tick(wires)
+        })
     }
 
     /// All events of the turn have been told.

@@ -8,9 +8,10 @@ use engine::membership::Published;
 use proxy::config::{Address, Kind, Limits, Login, Pool};
 use proxy::hub::{Commands, Common, server_at};
 use proxy::pool;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use structs::crc16::SLOTS;
+use structs::sync::lock;
 
 /// See the module.
 pub struct Shared {
@@ -20,6 +21,8 @@ pub struct Shared {
     pool: Arc<pool::Shared>,
     /// The publication whose slots the pool has.
     followed: AtomicU64,
+    /// The servers that lead a shard.
+    leads: Mutex<Arc<[u16]>>,
 }
 
 impl Shared {
@@ -35,7 +38,8 @@ impl Shared {
         config.limits = Limits { exclusive: usize::MAX, ..Limits::default() };
         let pool = pool::Shared::new(config);
         let common = Common::new(&commands, vec![Some(Arc::clone(&pool))], log_line);
-        Arc::new(Shared { engine, common, pool, followed: AtomicU64::new(0) })
+        let leads = Mutex::new(Arc::from([]));
+        Arc::new(Shared { engine, common, pool, followed: AtomicU64::new(0), leads })
     }
 
     /// Takes over what was published last.
@@ -55,6 +59,13 @@ impl Shared {
         let Some(published) = self.engine.membership.newest() else { return };
         let slots = self.slots(&published);
         self.pool.change(|topology| topology.slots = slots);
+        let shards = published.view.topology.value.shards.iter();
+        *lock(&self.leads) = shards.filter_map(|shard| self.server(shard)).collect();
+    }
+
+    /// The numbers of the servers that lead a shard.
+    pub fn leads(&self) -> Arc<[u16]> {
+        Arc::clone(&lock(&self.leads))
     }
 
     /// The number of the server that leads a shard.
