@@ -268,6 +268,11 @@ texts! {
     primaryauth = "primaryauth";
     replica_announce_ip = "replica-announce-ip";
     cluster_coordinator = "cluster-coordinator";
+    cluster_coordinator_ca_cert_file = "cluster-coordinator-ca-cert-file";
+    cluster_coordinator_cert_file = "cluster-coordinator-cert-file";
+    cluster_coordinator_key_file = "cluster-coordinator-key-file";
+    cluster_coordinator_user = "cluster-coordinator-user";
+    cluster_coordinator_password = "cluster-coordinator-password";
     cluster_name = "cluster-name";
     cluster_config_file = "cluster-config-file";
     cluster_announce_ip = "cluster-announce-ip";

@@ -51,6 +51,12 @@ impl FromStr for Endpoint {
         };
         // Addresses are copied from browsers and from the list of members.
         let rest = rest.strip_suffix('/').unwrap_or(rest);
+        if rest.contains('@') {
+            return Err(Unusable(
+                "an address of etcd has no user and password in it: they have options of their own"
+                    .into(),
+            ));
+        }
         let (host, port) = match rest.strip_prefix('[') {
             Some(rest) => rest.split_once(']').ok_or_else(|| wrong("a ] is missing"))?,
             None => rest.split_at(rest.find(':').unwrap_or(rest.len())),
@@ -71,6 +77,11 @@ impl FromStr for Endpoint {
 }
 
 impl Endpoint {
+    /// Its address as etcd writes it: `http://host:port` or `https://host:port`.
+    pub fn url(&self) -> String {
+        format!("{}://{self}", if self.is_tls { "https" } else { "http" })
+    }
+
     /// Reads a list with commas.
     pub fn list(text: &str) -> Result<Vec<Endpoint>, Unusable> {
         text.split(',').map(|part| part.trim().parse()).collect()
@@ -95,6 +106,9 @@ mod tests {
             assert_eq!(read.as_deref(), Ok(expected));
         }
         assert_eq!(Endpoint::list("etcd://a:1, b:2").map(|list| list.len()), Ok(2));
+        let url = |text: &str| text.parse::<Endpoint>().map(|endpoint| endpoint.url());
+        assert_eq!(url("etcds://[::1]"), Ok("https://[::1]:2379".into()));
+        assert_eq!(url("a:1"), Ok("http://a:1".into()));
         let is_tls = |text: &str| text.parse::<Endpoint>().map(|endpoint| endpoint.is_tls);
         assert_eq!(
             [is_tls("https://a"), is_tls("etcds://a"), is_tls("http://a")],
@@ -111,6 +125,7 @@ mod tests {
             ("etcd://a:1/name", "the port"),
             ("etcd://[::1", "a ] is missing"),
             ("a b:1", "the host"),
+            ("etcd://user:word@a:1", "options of their own"),
             ("a:1,", "the host"),
         ] {
             let refusal = Endpoint::list(text).expect_err("it is wrong").to_string();

@@ -16,6 +16,9 @@ const MAX_HEAD_LEN: usize = 16 << 10;
 /// The longest body of an answer. A database's keys are some hundred kilobytes at most.
 pub(crate) const MAX_BODY_LEN: usize = 64 << 20;
 
+/// What is read of a refusal that is no JSON.
+const MAX_WORDS: usize = 300;
+
 /// The shortest limit that a socket takes.
 const SHORTEST: Moment = Moment::from_millis(1);
 
@@ -161,8 +164,14 @@ impl Connection {
                 body
             }
         };
-        let body = serde_json::from_slice(&body);
-        let body = if head.status == 200 { body? } else { body.unwrap_or_default() };
+        let body = match serde_json::from_slice(&body) {
+            // Some refusals are words, and not the gateway's.
+            Err(_) if head.status != 200 => {
+                let text = String::from_utf8_lossy(&body[..body.len().min(MAX_WORDS)]);
+                Value::String(text.trim().to_owned())
+            }
+            body => body?,
+        };
         Ok(Response { status: head.status, body, may_go_on: !head.closes })
     }
 
@@ -304,5 +313,27 @@ impl Connection {
             }
             Err(error) => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[test]
+    fn a_refusal_may_be_words() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("it is asked");
+            let _ = stream.read(&mut [0; 4096]).expect("there is a request");
+            let answer = "HTTP/1.1 400 Bad Request\r\nContent-Length: 12\r\n\r\nCommonName.\n";
+            stream.write_all(answer.as_bytes()).expect("it waits");
+        });
+        let endpoint = address.parse().expect("it is one");
+        let limit = Moment::from_secs(30);
+        let mut connection = Connection::open(&endpoint, None, limit).expect("it listens");
+        let response = connection.post("/v3/x", &Value::Null, None, limit).expect("it answers");
+        assert_eq!((response.status, response.body.as_str()), (400, Some("CommonName.")));
+        server.join().expect("it ends");
     }
 }

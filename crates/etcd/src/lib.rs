@@ -13,11 +13,13 @@ mod http;
 mod maintenance;
 mod version;
 mod watch;
+mod way;
 
 pub use access::Access;
 pub use endpoints::{Endpoint, Unusable};
 pub use maintenance::{Peer, Size};
 pub use version::version_warning;
+pub use way::{Credentials, Way};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -154,7 +156,9 @@ impl Client {
     fn refusal(&mut self, response: &Response) -> Failure {
         self.next += 1;
         self.connection = None;
-        let text = response.body["message"].as_str().or(response.body["error"].as_str());
+        let body = &response.body;
+        let text = body["message"].as_str().or(body["error"].as_str()).or(body.as_str());
+        let text = text.filter(|text| !text.is_empty());
         Failure::Away(format!("status {}: {}", response.status, text.unwrap_or("no reason given")))
     }
 }

@@ -1,7 +1,9 @@
 //! TLS in tests: an authority that makes certificates, and a client that trusts it.
 
 use crate::client::{encode, patience};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, SanType,
+};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -43,9 +45,20 @@ impl Authority {
 
     /// Writes `NAME.crt` and `NAME.key`, and returns the certificate.
     pub fn sign(&self, name: &str) -> CertificateDer<'static> {
+        let mut common_name = DistinguishedName::new();
+        common_name.push(DnType::CommonName, name);
+        self.sign_as(name, common_name)
+    }
+
+    /// The same for a certificate without a common name.
+    pub fn sign_nameless(&self, name: &str) -> CertificateDer<'static> {
+        self.sign_as(name, DistinguishedName::new())
+    }
+
+    fn sign_as(&self, name: &str, subject: DistinguishedName) -> CertificateDer<'static> {
         let mut params =
             CertificateParams::new(vec!["localhost".to_owned()]).expect("a host's name");
-        params.distinguished_name.push(DnType::CommonName, name);
+        params.distinguished_name = subject;
         let uri = format!("urn:{name}").try_into().expect("ASCII");
         params.subject_alt_names.push(SanType::URI(uri));
         let key = KeyPair::generate().expect("a key");

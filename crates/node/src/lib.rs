@@ -6,6 +6,7 @@
 //!   rest      show              the admin port: REST, metrics, probes, console
 //!   daemon    jobs              the threads of a node
 //!   copies    own_etcd          processes that outlive it
+//!   authority                   certificates for an etcd of our own
 //!   switch                      a shard is handed over
 //!   change    plan              what users ask for, as transactions; where copies go
 //!   shared    store             what threads share; the site at etcd
@@ -14,6 +15,7 @@
 //!
 //! `docs/internals/node.md` has the decisions.
 
+mod authority;
 pub mod change;
 mod commands;
 pub mod copies;

@@ -1,10 +1,11 @@
 //! An etcd of our own: the stock program, started and watched like a copy, with its snapshots and defragmentation.
 
+use crate::authority::Files;
 use crate::copies::Restarts;
 use crate::copies::process::Process;
 use crate::settings::Wrong;
 use cluster::Moment;
-use etcd::{Client, Endpoint, Size};
+use etcd::{Client, Endpoint, Size, Way};
 use process::{beside, log};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -44,6 +45,9 @@ pub struct Server {
     pub initial_cluster: String,
     /// It joins members that are there.
     pub joins: bool,
+    /// It speaks TLS, with certificates of the cluster's authority. Servers of earlier versions do not.
+    #[serde(default)]
+    pub is_tls: bool,
     /// The cluster's name, so that two clusters are not mixed up.
     pub token: String,
 }
@@ -54,6 +58,8 @@ pub struct OwnEtcd {
     directory: PathBuf,
     log: PathBuf,
     server: Server,
+    files: Files,
+    way: Way,
     process: Option<Process>,
     restarts: Restarts,
     next_snapshot: Instant,
@@ -83,20 +89,38 @@ pub fn find_program() -> Result<PathBuf, Wrong> {
 impl Server {
     /// Where its peers reach it.
     pub fn peer_url(&self) -> String {
-        url(&self.host, self.peer_port)
+        self.url(&self.host, self.peer_port)
     }
 
     /// Where clients reach it.
     pub fn endpoint(&self) -> Endpoint {
-        Endpoint { host: self.host.clone(), port: self.client_port, is_tls: false }
+        Endpoint { host: self.host.clone(), port: self.client_port, is_tls: self.is_tls }
     }
 
-    fn arguments(&self) -> Vec<String> {
-        let (client, peer) = (url(&self.host, self.client_port), self.peer_url());
-        let local = url("127.0.0.1", self.client_port);
+    /// An address for etcd's options.
+    fn url(&self, host: &str, port: u16) -> String {
+        Endpoint { host: host.to_owned(), port, is_tls: self.is_tls }.url()
+    }
+
+    fn arguments(&self, files: &Files) -> Vec<String> {
+        let (client, peer) = (self.endpoint().url(), self.peer_url());
+        let local = self.url("127.0.0.1", self.client_port);
         let listen =
             if self.host == "127.0.0.1" { client.clone() } else { format!("{client},{local}") };
         let state = if self.joins { "existing" } else { "new" };
+        let path = |path: &Path| path.to_string_lossy().into_owned();
+        let (authority, machine) = (path(&files.authority), path(&files.machine));
+        let tls = [
+            ("--trusted-ca-file", &*authority),
+            ("--cert-file", &*machine),
+            ("--key-file", &*machine),
+            ("--client-cert-auth", "true"),
+            ("--peer-trusted-ca-file", &*authority),
+            ("--peer-cert-file", &*machine),
+            ("--peer-key-file", &*machine),
+            ("--peer-client-cert-auth", "true"),
+        ];
+        let tls = if self.is_tls { &tls[..] } else { &[] };
         [
             ("--name", &*self.name),
             ("--data-dir", "data"),
@@ -113,15 +137,10 @@ impl Server {
             ("--log-level", "warn"),
         ]
         .iter()
-        .flat_map(|(name, value)| [(*name).to_owned(), (*value).to_owned()])
+        .chain(tls)
+        .map(|(name, value)| format!("{name}={value}"))
         .collect()
     }
-}
-
-/// An address for etcd's options.
-pub fn url(host: &str, port: u16) -> String {
-    let endpoint = Endpoint { host: host.to_owned(), port, is_tls: false };
-    format!("http://{endpoint}")
 }
 
 impl OwnEtcd {
@@ -134,6 +153,8 @@ impl OwnEtcd {
         directory: &Path,
         log: &Path,
         server: Server,
+        files: Files,
+        way: Way,
     ) -> io::Result<OwnEtcd> {
         fs::create_dir_all(directory.join("data"))?;
         fs::create_dir_all(directory.join("snapshots"))?;
@@ -146,6 +167,8 @@ impl OwnEtcd {
             directory: directory.to_owned(),
             log: log.to_owned(),
             server,
+            files,
+            way,
             process: running.map(|(id, _)| Process::adopt(id, directory)),
             restarts: Restarts::new(now),
             next_snapshot: now + SNAPSHOT_INTERVAL,
@@ -160,7 +183,7 @@ impl OwnEtcd {
 
     fn spawn(&mut self, now: Instant) -> io::Result<()> {
         let mut command = Command::new(&self.program);
-        command.args(self.server.arguments());
+        command.args(self.server.arguments(&self.files));
         // Options of the environment are meant for another etcd.
         for (name, _) in
             std::env::vars_os().filter(|(it, _)| it.to_string_lossy().starts_with("ETCD_"))
@@ -208,7 +231,7 @@ impl OwnEtcd {
     }
 
     fn client(&self) -> Client {
-        Client::new(vec![self.server.endpoint()], Moment::from_secs(30))
+        self.way.client(Moment::from_secs(30))
     }
 
     fn snapshot(&self) {

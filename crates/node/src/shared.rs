@@ -5,7 +5,7 @@ use crate::settings::Wrong;
 use crate::site::Site;
 use crate::store::{Problem, Store};
 use cluster::coordinator::LeaseId;
-use etcd::Endpoint;
+use etcd::Way;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use structs::sync::lock;
@@ -27,19 +27,19 @@ pub struct Shared {
     pub cluster: String,
     /// The machine's name.
     pub machine: String,
-    /// The servers of etcd.
-    pub endpoints: Vec<Endpoint>,
+    /// The way to etcd.
+    pub way: Way,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 impl Shared {
     /// Nothing is known yet.
-    pub fn new(cluster: &str, machine: &str, endpoints: Vec<Endpoint>) -> Shared {
+    pub fn new(cluster: &str, machine: &str, way: Way) -> Shared {
         Shared {
             cluster: cluster.to_owned(),
             machine: machine.to_owned(),
-            endpoints,
+            way,
             state: Mutex::new(State {
                 trouble: Some("nothing was read yet".into()),
                 ..State::default()
@@ -50,7 +50,7 @@ impl Shared {
 
     /// Returns a way to etcd for one thread, with a limit for each call.
     pub fn store(&self, limit: Duration) -> Store {
-        Store::new(&self.cluster, self.endpoints.clone(), &self.machine, limit)
+        Store::new(&self.cluster, self.way.client(limit), &self.machine)
     }
 
     /// Publishes what was read under a lease.

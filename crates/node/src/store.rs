@@ -8,7 +8,7 @@ use cluster::coordinator::{Change, Changes, Coordinator as _, Failure, Health, L
 use cluster::coordinator::{LeaseId, LeaseReply, Member, Outcome, Revision, Transaction};
 use cluster::id::Id;
 use cluster::view::{Keys, View};
-use etcd::{Client, Endpoint};
+use etcd::Client;
 use std::fmt;
 
 /// How often a change is made anew because others were faster.
@@ -64,9 +64,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// For a cluster of this name at these servers of etcd, with a limit for each call.
-    pub fn new(cluster: &str, endpoints: Vec<Endpoint>, machine: &str, limit: Moment) -> Store {
-        let client = Client::new(endpoints, limit);
+    /// For a cluster of this name at this etcd.
+    pub fn new(cluster: &str, client: Client, machine: &str) -> Store {
         let (keys, copies) = (SiteKeys::new(cluster), Keys::new(cluster));
         Store { client, keys, copies, machine: machine.to_owned() }
     }

@@ -73,7 +73,7 @@ type Renames = Vec<(String, String)>;
 fn configure(arguments: &Arguments) -> Result<(Loaded, Renames), LoadError> {
     let loaded = config::load(arguments, &mut std::io::stdin().lock())?;
     if loaded.config.cluster_enabled() {
-        cluster::endpoints(&loaded.config).map_err(|reason| LoadError::Whole { reason })?;
+        cluster::coordinator(&loaded.config).map_err(|reason| LoadError::Whole { reason })?;
     }
     check_users(&loaded.users)?;
     let renames = renamed(&loaded)?;

@@ -7,9 +7,19 @@ use crate::spec::{Spec, choice, flag, int, memory, optional, text};
 
 pub(super) const OPTIONS: &[Spec] = &[
     flag("cluster-enabled", "no", "be a node of a cluster").immutable(),
-    text("cluster-coordinator", "", "where the cluster's etcd is: etcd://host:port,…")
+    text("cluster-coordinator", "", "where the cluster's etcd is: etcd://host:port,…, or https://")
         .checked(checks::cluster_coordinator)
         .immutable(),
+    optional(
+        "cluster-coordinator-ca-cert-file",
+        "authorities that etcd's certificate must come from (PEM)",
+    )
+    .immutable(),
+    optional("cluster-coordinator-cert-file", "certificate that is shown to etcd (PEM)")
+        .immutable(),
+    optional("cluster-coordinator-key-file", "private key of that certificate (PEM)").immutable(),
+    optional("cluster-coordinator-user", "user of etcd").immutable(),
+    optional("cluster-coordinator-password", "password of that user").sensitive().immutable(),
     text("cluster-name", "dunlin", "name of the cluster at its coordinator")
         .checked(checks::cluster_name)
         .immutable(),

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, OnceLock};
 
 /// The stock etcd.
-fn etcd() -> &'static str {
+pub fn etcd() -> &'static str {
     static PROGRAM: OnceLock<String> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let found = Command::new(repository().join("tests/etcd")).output().expect("it starts");
@@ -89,11 +89,17 @@ impl Machine {
 
     /// Starts another machine, which uses the etcd of the first one.
     pub fn beside(first: &Machine, test: &str, name: &str) -> Machine {
-        let etcd = format!("http://127.0.0.1:{}", first.etcd_port.expect("it has an etcd"));
+        let etcd = format!("https://127.0.0.1:{}", first.etcd_port.expect("it has an etcd"));
         for _ in 0..5 {
             let mut machine = Machine::new(test, name, "");
             let mut words = machine.words();
             words.extend(["--etcd".to_owned(), etcd.clone()]);
+            // As any client of that etcd.
+            for (option, file) in
+                [("--etcd-cacert", "ca"), ("--etcd-cert", "machine"), ("--etcd-key", "machine")]
+            {
+                words.extend([option.to_owned(), first.path(&format!("tls/{file}.pem"))]);
+            }
             if machine.start_with(&words) {
                 return machine;
             }
@@ -108,11 +114,20 @@ impl Machine {
         let mut words = machine.words();
         let port = six_ports().to_string();
         words.extend(["--join".to_owned(), place, "--etcd-port".to_owned(), port]);
+        let (is_ready, text) = machine.try_with(&words);
+        assert!(!is_ready && text.contains("--token-file"), "without a token: {text}");
+        words.extend(["--token-file".to_owned(), first.path("tls/join-token")]);
         assert!(machine.start_with(&words), "machine {name} does not start");
         machine
     }
 
-    fn new(test: &str, name: &str, zone: &str) -> Machine {
+    /// A file in its directory.
+    pub fn path(&self, file: &str) -> String {
+        self.directory.join(file).to_string_lossy().into_owned()
+    }
+
+    /// A machine that is not started yet.
+    pub fn new(test: &str, name: &str, zone: &str) -> Machine {
         let directory = format!("dunlin-node-{}-{test}-{name}", std::process::id());
         Machine {
             name: name.to_owned(),
@@ -124,7 +139,8 @@ impl Machine {
         }
     }
 
-    fn words(&self) -> Vec<String> {
+    /// What it is started with.
+    pub fn words(&self) -> Vec<String> {
         let mut words: Vec<String> =
             ["up", "--name", "t", "--host", "127.0.0.1", "--memory", "8gb"]
                 .iter()
@@ -159,6 +175,12 @@ impl Machine {
         let is_ready = out.lines().map_while(Result::ok).any(|line| line == "Ready.");
         self.node = Some(child);
         is_ready
+    }
+
+    /// Starts the node as a command that is expected to fail; returns whether it got ready, and what it said.
+    pub fn try_with(&self, words: &[String]) -> (bool, String) {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        run(&words)
     }
 
     /// The process of the node.

@@ -40,7 +40,7 @@ struct NodeOnly {
 
 #[derive(Subcommand)]
 enum Verb {
-    Up(UpOptions),
+    Up(Box<UpOptions>),
     Down(DownOptions),
     /// Shows how the cluster is
     Status(Place),

@@ -15,6 +15,8 @@ pub struct Common {
     pub cluster: String,
     /// etcd's addresses, with commas.
     pub coordinator: String,
+    /// Options by which etcd lets a copy in.
+    pub access: Vec<(&'static str, String)>,
 }
 
 /// Returns the options that can be changed while a copy runs, with their values.
@@ -61,6 +63,9 @@ pub fn configuration(common: &Common, database: &Database, placed: &Placed, log:
     line("io-threads", &placed.threads.to_string());
     line("cluster-enabled", "yes");
     line("cluster-coordinator", &common.coordinator);
+    for (name, value) in &common.access {
+        line(name, value);
+    }
     line("cluster-name", &common.cluster);
     line("cluster-config-file", "nodes.conf");
     line("cluster-announce-ip", &placed.host);
@@ -130,7 +135,8 @@ mod tests {
         let (stage, old_password) = (Stage::Creating, String::new());
         let database = Database { id: copy, stage, settings, copies, created_ms: 0, old_password };
         let coordinator = "etcd://10.0.0.1:2379,etcd://10.0.0.2:2379".into();
-        let common = Common { cluster: "prod".into(), coordinator };
+        let access = vec![("cluster-coordinator-password", "a # b".to_owned())];
+        let common = Common { cluster: "prod".into(), coordinator, access };
         let text = configuration(&common, &database, &placed, Path::new("/var/log/a b.log"));
         let read = config::load_text(text.as_bytes()).map_err(|error| error.to_string());
         let read = read.expect("it is sound").config;
@@ -138,6 +144,7 @@ mod tests {
             let values = read.get(&[name.as_bytes()]);
             String::from_utf8(values[0].1.clone()).expect("a value is text")
         };
+        assert_eq!(get("cluster-coordinator-password"), "a # b");
         assert_eq!(get("requirepass"), "a \"b\" # c");
         assert_eq!((get("port"), get("cluster-name")), ("12001".into(), "prod".into()));
         assert_eq!((get("appendonly"), get("bind")), ("no".into(), "* -::*".into()));

@@ -1,5 +1,6 @@
 //! A process that outlives the node: started in a group of its own, or found again.
 
+use crate::up::{PASSWORD, TOKEN};
 use process::beside;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -22,6 +23,8 @@ impl Process {
     /// It cannot be started.
     pub fn start(mut command: Command, directory: &Path, log: &Path) -> io::Result<Process> {
         let log = append(log)?;
+        // They are the node's.
+        command.env_remove(PASSWORD).env_remove(TOKEN);
         command.current_dir(directory).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         // Neither a signal to the node's group nor the end of its terminal reaches it.
         let child = command.process_group(0).spawn()?;

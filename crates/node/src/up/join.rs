@@ -2,12 +2,13 @@
 
 use super::kept::Kept;
 use super::{ADMIN_PORT, PATIENCE, UpOptions};
+use crate::authority::Files;
 use crate::own_etcd::{self, OwnEtcd, Server};
 use crate::settings::{Wrong, check_name};
 use crate::store::put;
 use cluster::Moment;
 use cluster::coordinator::{Compare, Coordinator as _, Transaction};
-use etcd::{Client, Endpoint, Peer, version_warning};
+use etcd::{Client, Endpoint, Peer, Way, version_warning};
 use process::log;
 use std::net::TcpListener;
 use std::path::Path;
@@ -32,8 +33,8 @@ const CLUSTERS: &str = "/dunlin-clusters/";
 pub struct Entered {
     /// The server that is started here.
     pub own: Option<OwnEtcd>,
-    /// All servers, the own one first.
-    pub endpoints: Vec<Endpoint>,
+    /// The way to all servers, the own one first.
+    pub way: Way,
     /// What the user should know.
     pub summary: Vec<String>,
 }
@@ -70,26 +71,42 @@ fn free_port(host: &str, first: u16) -> Result<u16, Wrong> {
 /// Why there is none; the text says what to do.
 pub fn enter(options: &UpOptions, kept: &mut Kept, directory: &Path) -> Result<Entered, Wrong> {
     if let Some(text) = &options.etcd {
+        kept.access.take(&options.access)?;
         return use_theirs(text, kept);
     }
-    if kept.etcd.is_none() {
-        match &options.join {
-            Some(place) => join(options, place, kept)?,
-            None if kept.endpoints.is_empty() => kept.etcd = Some(found(options, kept)?),
-            None => {}
-        }
-        kept.write(directory)?;
+    let is_new = kept.etcd.is_none() && (options.join.is_some() || kept.endpoints.is_empty());
+    match &options.join {
+        Some(_) if is_new => kept.access.join(&options.access, directory)?,
+        None if is_new => kept.access.found(&options.access, directory)?,
+        _ => {}
     }
+    let mut access = kept.access.clone();
+    access.sign(kept, directory)?;
+    kept.access = access;
+    match &options.join {
+        Some(place) if is_new => join(options, place, kept)?,
+        None if is_new => kept.etcd = Some(found(options, kept)?),
+        _ => {}
+    }
+    kept.write(directory)?;
     let Some(server) = kept.etcd.clone() else {
         let text = kept.endpoints.join(",");
         return use_theirs(&text, kept);
     };
+    start(server, kept, directory)
+}
+
+/// Starts our server of etcd, or adopts it, and waits until it answers.
+fn start(server: Server, kept: &mut Kept, directory: &Path) -> Result<Entered, Wrong> {
     let program = own_etcd::find_program()?;
     let log = directory.join("logs").join("etcd.log");
-    let mut own = OwnEtcd::start(program, &directory.join("etcd"), &log, server.clone())
-        .map_err(|error| Wrong(format!("etcd cannot be started: {error}")))?;
     let endpoint = server.endpoint();
-    let mut client = Client::new(vec![endpoint.clone()], CALL);
+    let own_way = kept.access.way(vec![endpoint.clone()])?;
+    let mut client = own_way.client(CALL);
+    let files = Files::of(directory);
+    let mut own =
+        OwnEtcd::start(program, &directory.join("etcd"), &log, server.clone(), files, own_way)
+            .map_err(|error| Wrong(format!("etcd cannot be started: {error}")))?;
     let version = wait(&mut client, || match own.runs() {
         true => Ok(()),
         false => Err(Wrong(format!("etcd has ended: see {}", log.display()))),
@@ -98,18 +115,19 @@ pub fn enter(options: &UpOptions, kept: &mut Kept, directory: &Path) -> Result<E
     learn(kept, &peers, Some(&endpoint));
     enter_name(&mut client, kept)?;
     let mut summary = vec![format!(
-        "etcd {version} at http://{endpoint}, {} member{}",
+        "etcd {version} at {}, {} member{}",
+        endpoint.url(),
         peers.len(),
         if peers.len() == 1 { "" } else { "s" }
     )];
-    if server.host != "127.0.0.1" {
+    if server.host != "127.0.0.1" && !server.is_tls {
         summary.push(format!(
             "Ports {} and {} are open without TLS: let only machines of the cluster reach them",
             server.client_port, server.peer_port
         ));
     }
     summary.extend(warning(&version));
-    Ok(Entered { own: Some(own), endpoints: endpoints(kept)?, summary })
+    Ok(Entered { own: Some(own), way: way(kept)?, summary })
 }
 
 fn warning(version: &str) -> Option<String> {
@@ -121,21 +139,19 @@ fn warning(version: &str) -> Option<String> {
 /// An etcd that the user has.
 fn use_theirs(text: &str, kept: &mut Kept) -> Result<Entered, Wrong> {
     let list = Endpoint::list(text).map_err(|why| Wrong(format!("--etcd: {why}")))?;
-    if let Some(endpoint) = list.iter().find(|endpoint| endpoint.is_tls) {
-        return Err(Wrong(format!(
-            "--etcd https://{endpoint}: servers cannot use TLS to etcd yet. Use http:// in a network of its own"
-        )));
-    }
-    let mut client = Client::new(list.clone(), CALL);
+    let way = kept.access.way(list.clone()).map_err(|why| {
+        Wrong(format!("--etcd: {why}. See --etcd-cacert, --etcd-cert and --etcd-key"))
+    })?;
+    let mut client = way.client(CALL);
     let version = wait(&mut client, || Ok(()))?;
-    kept.endpoints = list.iter().map(Endpoint::to_string).collect();
+    kept.endpoints = list.iter().map(Endpoint::url).collect();
     if kept.cluster.is_empty() {
         kept.cluster = "dunlin".into();
     }
     enter_name(&mut client, kept)?;
     let mut summary = vec![format!("etcd {version} at {}", kept.endpoints.join(", "))];
     summary.extend(warning(&version));
-    Ok(Entered { own: None, endpoints: list, summary })
+    Ok(Entered { own: None, way, summary })
 }
 
 /// Waits until etcd has a leader. Returns its version.
@@ -188,16 +204,28 @@ fn server(options: &UpOptions, kept: &Kept) -> Result<Server, Wrong> {
         peer_port,
         initial_cluster: String::new(),
         joins: false,
+        is_tls: kept.access.is_ours,
         token: kept.cluster.clone(),
     })
 }
 
 /// Becomes a member of the etcd of another machine, or a client if it has enough members.
 fn join(options: &UpOptions, place: &str, kept: &mut Kept) -> Result<(), Wrong> {
-    let list = Endpoint::list(place).map_err(|why| Wrong(format!("--join: {why}")))?;
-    let mut client = Client::new(list, CALL);
+    let mut list = Endpoint::list(place).map_err(|why| Wrong(format!("--join: {why}")))?;
+    let is_ours = kept.access.is_ours;
+    list.iter_mut().for_each(|endpoint| endpoint.is_tls |= is_ours);
+    let mut client = kept
+        .access
+        .way(list)
+        .map_err(|why| Wrong(format!("--join: {why}. See --token-file")))?
+        .client(CALL);
     let mut known = peers(&mut client).map_err(|why| {
-        Wrong(format!("no etcd answers at {place} ({why}): is the first machine up?"))
+        let hint = if is_ours {
+            "the token that of this cluster, and its etcd with TLS"
+        } else {
+            "its etcd without TLS? Otherwise copy its file tls/join-token, and add --token-file"
+        };
+        Wrong(format!("no etcd answers at {place} ({why}): is the first machine up, and {hint}?"))
     })?;
     name_cluster(&mut client, kept, place)?;
     if known.iter().any(|peer| peer.name == kept.machine) {
@@ -277,10 +305,10 @@ fn peers(client: &mut Client) -> Result<Vec<Peer>, Wrong> {
 
 /// Notes all servers, the own one first.
 fn learn(kept: &mut Kept, peers: &[Peer], own: Option<&Endpoint>) {
-    let mut list: Vec<String> = own.map(Endpoint::to_string).into_iter().collect();
+    let mut list: Vec<String> = own.map(Endpoint::url).into_iter().collect();
     for url in peers.iter().flat_map(|peer| &peer.client_urls) {
         if let Ok(endpoint) = url.parse::<Endpoint>() {
-            let text = endpoint.to_string();
+            let text = endpoint.url();
             if !list.contains(&text) {
                 list.push(text);
             }
@@ -289,6 +317,7 @@ fn learn(kept: &mut Kept, peers: &[Peer], own: Option<&Endpoint>) {
     kept.endpoints = list;
 }
 
-fn endpoints(kept: &Kept) -> Result<Vec<Endpoint>, Wrong> {
-    Endpoint::list(&kept.endpoints.join(",")).map_err(|why| Wrong(why.to_string()))
+fn way(kept: &Kept) -> Result<Way, Wrong> {
+    let list = Endpoint::list(&kept.endpoints.join(",")).map_err(|why| Wrong(why.to_string()))?;
+    kept.access.way(list)
 }

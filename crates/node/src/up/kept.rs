@@ -1,5 +1,6 @@
 //! What a node remembers in its directory, and the lock on it.
 
+use super::access::Access;
 use crate::copies::files;
 use crate::own_etcd::Server;
 use crate::settings::Wrong;
@@ -29,8 +30,11 @@ pub struct Kept {
     pub admin_port: u16,
     /// The server of etcd that is started here.
     pub etcd: Option<Server>,
-    /// All servers of etcd: `HOST:PORT`.
+    /// All servers of etcd: `https://HOST:PORT`, or without TLS.
     pub endpoints: Vec<String>,
+    /// How etcd lets this machine in.
+    #[serde(default)]
+    pub access: Access,
 }
 
 impl Kept {

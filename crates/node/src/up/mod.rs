@@ -3,16 +3,20 @@
 //! ```text
 //!   mod       options, the order of the start, the foreground
 //!   kept      what a node remembers in its directory
+//!   access    how etcd lets this machine in
 //!   join      which etcd: one of our own, new or joined, or that of the user
 //!   down      ends everything on this machine
 //! ```
 
+mod access;
 mod down;
 mod join;
 mod kept;
 
+pub use access::{PASSWORD, TOKEN};
 pub use down::{DownOptions, down};
 
+use crate::authority::Files;
 use crate::copies::Copies;
 use crate::copies::files::Common;
 use crate::daemon::Daemon;
@@ -22,6 +26,7 @@ use crate::rest;
 use crate::settings::{Wrong, check_name};
 use crate::shared::Shared;
 use crate::site::Machine;
+use access::AccessOptions;
 use clap::Args;
 use kept::{Kept, Lock};
 use process::memory::{Bytes, Memory};
@@ -57,7 +62,7 @@ pub struct UpOptions {
     /// The directory of this machine: etcd, copies, logs [default: dunlin-NAME]
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Use this etcd, and start none: http://HOST:2379, several with commas
+    /// Use this etcd, and start none: http://HOST:2379 or https://HOST:2379, several with commas
     #[arg(long, conflicts_with = "join")]
     etcd: Option<String>,
     /// Join the cluster of this machine: HOST or HOST:PORT, the port of its etcd
@@ -87,6 +92,8 @@ pub struct UpOptions {
     /// File with a password for the console and REST, whose user is admin. They are then open to other machines
     #[arg(long)]
     password_file: Option<PathBuf>,
+    #[command(flatten)]
+    access: AccessOptions,
     /// Go on in the background
     #[arg(short, long)]
     detach: bool,
@@ -122,7 +129,7 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     let machine = machine(options, &kept)?;
     let (common, summary) = (common(&kept), etcd.summary);
     let copies = Copies::new(&directory, common).map_err(|error| Wrong(error.to_string()))?;
-    let shared = Arc::new(Shared::new(&kept.cluster, &kept.machine, etcd.endpoints));
+    let shared = Arc::new(Shared::new(&kept.cluster, &kept.machine, etcd.way));
     let is_ours = etcd.own.is_some();
     let mut daemon = Daemon::new(Arc::clone(&shared), machine.clone(), copies, is_ours);
     daemon.register(PATIENCE)?;
@@ -232,9 +239,11 @@ fn bind(kept: &Kept, has_password: bool) -> Vec<String> {
 }
 
 fn common(kept: &Kept) -> Common {
-    let coordinator: Vec<String> =
-        kept.endpoints.iter().map(|endpoint| format!("etcd://{endpoint}")).collect();
-    Common { cluster: kept.cluster.clone(), coordinator: coordinator.join(",") }
+    Common {
+        cluster: kept.cluster.clone(),
+        coordinator: kept.endpoints.join(","),
+        access: kept.access.server_options(),
+    }
 }
 
 fn machine(options: &UpOptions, kept: &Kept) -> Result<Machine, Wrong> {
@@ -271,10 +280,20 @@ fn report(kept: &Kept, machine: &Machine, etcd: &[String], directory: &Path) {
     }
     text += &format!("Console and REST: http://127.0.0.1:{admin_port}\n");
     text += &format!("Log: {}\n", directory.join("logs").join("node.log").display());
-    let join = match &kept.etcd {
-        Some(server) => format!("--join {host}:{}", server.client_port),
-        None => format!("--etcd {}", kept.endpoints.join(",")),
+    let is_ours = kept.access.is_ours;
+    let token = if is_ours { " --token-file join-token" } else { "" };
+    let join = match (&kept.etcd, kept.endpoints.first()) {
+        (Some(server), _) => format!("--join {host}:{}{token}", server.client_port),
+        (None, Some(first)) if is_ours => format!("--join {first}{token}"),
+        (None, _) => format!("--etcd {}", kept.endpoints.join(",")),
     };
+    if is_ours {
+        let path = Files::of(directory).token;
+        text += &format!(
+            "Machines join with {}: copy it to them, and keep it secret\n",
+            path.display()
+        );
+    }
     let node = if *admin_port == ADMIN_PORT {
         String::new()
     } else {

@@ -34,7 +34,7 @@ use engine::Engine;
 use engine::epochs::Leadership;
 use engine::long::LateReply;
 use engine::membership::Request;
-use etcd::{Client, Endpoint};
+use etcd::{Client, Credentials, Endpoint, Way};
 use identity::Identity;
 use process::thread;
 use promises::Promises;
@@ -75,7 +75,7 @@ pub type Requests = Sender<Asked>;
 /// A server that is to be a node of a cluster.
 pub struct Node {
     identity: Identity,
-    endpoints: Vec<Endpoint>,
+    coordinator: Way,
     name: String,
     /// Where commands leave operators' requests.
     pub requests: Requests,
@@ -91,18 +91,18 @@ pub fn prepare(config: &Config) -> Result<Option<Node>, String> {
     if !config.cluster_enabled() {
         return Ok(None);
     }
-    let endpoints = endpoints(config)?;
-    let identity = Identity::find(config, &endpoints[0])?;
+    let coordinator = coordinator(config)?;
+    let identity = Identity::find(config, &coordinator.endpoints()[0])?;
     let (requests, asked) = channel();
     let name = config.cluster_name().to_string_lossy().into_owned();
-    Ok(Some(Node { identity, endpoints, name, requests, asked }))
+    Ok(Some(Node { identity, coordinator, name, requests, asked }))
 }
 
-/// Reads where the coordinator is.
+/// Reads where the coordinator is, and the files that show who this server is.
 ///
 /// # Errors
-/// The option is not set, or is no list of addresses.
-pub fn endpoints(config: &Config) -> Result<Vec<Endpoint>, String> {
+/// The option is not set, or is no list of addresses, or a file cannot be used.
+pub fn coordinator(config: &Config) -> Result<Way, String> {
     let text = config.cluster_coordinator();
     let text = text.to_string_lossy();
     if text.is_empty() {
@@ -111,7 +111,17 @@ pub fn endpoints(config: &Config) -> Result<Vec<Endpoint>, String> {
                     cluster-enabled"
             .into());
     }
-    Endpoint::list(&text).map_err(|why| format!("cluster-coordinator: {why}"))
+    let list = Endpoint::list(&text).map_err(|why| format!("cluster-coordinator: {why}"))?;
+    let text = |value: config::Text| value.to_string_lossy().into_owned();
+    let credentials = Credentials {
+        ca_cert_file: text(config.cluster_coordinator_ca_cert_file()),
+        cert_file: text(config.cluster_coordinator_cert_file()),
+        key_file: text(config.cluster_coordinator_key_file()),
+        user: text(config.cluster_coordinator_user()),
+        password: text(config.cluster_coordinator_password()),
+    };
+    Way::new(list, &credentials)
+        .map_err(|why| format!("cluster-coordinator: {why} (cluster-coordinator-ca-cert-file, …)"))
 }
 
 impl Node {
@@ -125,11 +135,11 @@ impl Node {
     /// # Errors
     /// The system can start no thread, or the name of the data cannot be written.
     pub fn start(self, engine: &'static Engine) -> io::Result<&'static Data> {
-        let Node { identity, endpoints, name, requests: _, asked } = self;
+        let Node { identity, coordinator, name, requests: _, asked } = self;
         let keys = Keys::new(&name);
-        let client = Client::new(endpoints.clone(), CALL);
+        let client = coordinator.client(CALL);
         operator::start(engine, client, keys.clone(), name, identity.id, asked)?;
-        let client = Client::new(endpoints, CALL);
+        let client = coordinator.client(CALL);
         let data = Data::find(engine, identity.id)?;
         let host = Host::new(engine, identity, data, client, keys);
         data.promise_by(host.promises.clone());

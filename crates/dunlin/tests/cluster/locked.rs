@@ -1,0 +1,179 @@
+//! An etcd that lets in only those with a certificate and a password, and one of an earlier version.
+
+use crate::support::{Machine, etcd, run, until_ok};
+use harness::tls::Authority;
+use harness::wait::eventually;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+/// An etcd of the user's.
+struct Theirs {
+    process: Child,
+    directory: PathBuf,
+    /// The port with TLS, and one without for the operator.
+    ports: [u16; 2],
+    authority: Authority,
+}
+
+impl Drop for Theirs {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+impl Theirs {
+    fn start() -> Theirs {
+        let authority = Authority::new("their-etcd");
+        authority.sign("etcd");
+        authority.sign_nameless("client");
+        let [tls, plain, peer] = [(); 3].map(|()| crate::support::port());
+        let peer = format!("http://127.0.0.1:{peer}");
+        let directory = std::env::temp_dir().join(format!("dunlin-theirs-{tls}"));
+        let process = Command::new(etcd())
+            .args(["--name=one", &format!("--initial-cluster=one={peer}")])
+            .args([
+                &format!("--listen-peer-urls={peer}"),
+                &format!("--initial-advertise-peer-urls={peer}"),
+            ])
+            .arg(format!("--listen-client-urls=https://127.0.0.1:{tls},http://127.0.0.1:{plain}"))
+            .arg(format!("--advertise-client-urls=https://localhost:{tls}"))
+            .arg(format!("--cert-file={}", authority.path("etcd.crt")))
+            .arg(format!("--key-file={}", authority.path("etcd.key")))
+            .args([
+                &format!("--trusted-ca-file={}", authority.path("ca.crt")),
+                "--client-cert-auth",
+            ])
+            .arg(format!("--data-dir={}", directory.display()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("etcd starts");
+        let theirs = Theirs { process, directory, ports: [tls, plain], authority };
+        let ask = |path: &str, body: &str| theirs.ask(path, body);
+        eventually("etcd is there", || {
+            ask("maintenance/status", "{}").is_some_and(|it| it.contains("\"leader\""))
+        });
+        theirs
+    }
+
+    /// Asks as an operator. `None`: it is not there yet.
+    fn ask(&self, path: &str, body: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.ports[1])).ok()?;
+        let len = body.len();
+        write!(
+            stream,
+            "POST /v3/{path} HTTP/1.1\r\nHost: etcd\r\nConnection: close\r\nContent-Length: {len}\r\n\r\n{body}"
+        )
+        .ok()?;
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).ok()?;
+        reply.starts_with("HTTP/1.1 200").then_some(reply)
+    }
+
+    /// From now on etcd wants a user, who may use Dunlin's keys alone.
+    fn demand_passwords(&self, password: &str) {
+        let administer = |path: &str, body: String| {
+            assert!(self.ask(&format!("auth/{path}"), &body).is_some(), "{path}: {body}");
+        };
+        for name in ["root", "dunlin"] {
+            administer("user/add", format!(r#"{{"name":"{name}","password":"{password}"}}"#));
+            administer("role/add", format!(r#"{{"name":"{name}"}}"#));
+            administer("user/grant", format!(r#"{{"user":"{name}","role":"{name}"}}"#));
+        }
+        // From "/dunlin" to "/dunlio", in base64.
+        let keys = r#"{"permType":"READWRITE","key":"L2R1bmxpbg==","range_end":"L2R1bmxpbw=="}"#;
+        administer("role/grant", format!(r#"{{"name":"dunlin","perm":{keys}}}"#));
+        administer("enable", "{}".into());
+    }
+}
+
+/// What processes were started with, those of one directory.
+fn command_lines(machine: &Machine) -> Vec<String> {
+    let entries = std::fs::read_dir("/proc").expect("there is /proc").flatten();
+    let ours = entries.map(|entry| entry.path()).filter(|path| {
+        std::fs::read_link(path.join("cwd"))
+            .is_ok_and(|there| there.starts_with(&machine.directory))
+    });
+    ours.filter_map(|path| std::fs::read_to_string(path.join("cmdline")).ok()).collect()
+}
+
+#[test]
+fn an_etcd_with_certificates_and_users_serves_nodes_and_copies() {
+    const PASSWORD: &str = "not to be seen in ps";
+    let theirs = Theirs::start();
+    theirs.demand_passwords(PASSWORD);
+    let file = theirs.directory.join("password");
+    std::fs::write(&file, PASSWORD).expect("it is written");
+    let etcd = format!("https://localhost:{}", theirs.ports[0]);
+
+    let mut machine = Machine::new("locked", "a", "");
+    let mut words = machine.words();
+    words.extend(["--etcd".to_owned(), etcd]);
+    let refused = machine.try_with(&words).1;
+    assert!(refused.contains("See --etcd-cacert"), "{refused}");
+    for (option, value) in [
+        ("--etcd-cacert", theirs.authority.path("ca.crt")),
+        ("--etcd-cert", theirs.authority.path("client.crt")),
+        ("--etcd-key", theirs.authority.path("client.key")),
+        ("--etcd-user", "dunlin".to_owned()),
+    ] {
+        words.extend([option.to_owned(), value]);
+    }
+    let refused = machine.try_with(&words).1;
+    assert!(refused.contains("DUNLIN_ETCD_PASSWORD"), "{refused}");
+    words.extend(["--etcd-password-file".to_owned(), file.to_string_lossy().into_owned()]);
+    assert!(machine.start_with(&words), "the machine starts");
+    machine.create("d", "1");
+    until_ok(&machine, "d");
+
+    let lines = command_lines(&machine);
+    assert!(lines.len() >= 6, "there are copies: {lines:?}");
+    assert!(lines.iter().all(|line| !line.contains(PASSWORD)), "{lines:?}");
+    // What it was told once it remembers.
+    machine.kill_node();
+    let words = machine.words();
+    assert!(machine.start_with(&words), "the machine starts again");
+    until_ok(&machine, "d");
+}
+
+#[test]
+fn a_cluster_whose_etcd_has_no_tls_goes_on() {
+    let mut machine = Machine::new("plain", "a", "");
+    let mut words = machine.words();
+    let mut is_there = false;
+    for _ in 0..5 {
+        machine.etcd_port = Some(crate::support::six_ports());
+        words = machine.words();
+        let port = machine.etcd_port.unwrap_or_default().to_string();
+        words.extend(["--etcd-port".to_owned(), port, "--etcd-plain".to_owned()]);
+        is_there = machine.start_with(&words);
+        if is_there {
+            break;
+        }
+    }
+    assert!(is_there, "the machine starts");
+    words.pop();
+    let (directory, file) = (machine.path(""), machine.path("node.json"));
+    let kept = std::fs::read_to_string(&file).expect("it is there");
+    let mut kept: serde_json::Value = serde_json::from_str(&kept).expect("it is JSON");
+    // As earlier versions wrote it.
+    kept.as_object_mut().expect("it is one").remove("access");
+    kept["etcd"].as_object_mut().expect("it has an etcd").remove("is_tls");
+    let place = kept["endpoints"][0].as_str().expect("it is text").replace("http://", "");
+    kept["endpoints"] = serde_json::json!([place]);
+    for is_down in [false, true] {
+        if is_down {
+            let (is_done, text) = run(&["down", "--dir", &directory]);
+            assert!(is_done, "{text}");
+        }
+        machine.kill_node();
+        std::fs::write(&file, kept.to_string()).expect("it is written");
+        assert!(machine.start_with(&words), "the machine starts again");
+        assert_eq!(machine.json(&["status"])["etcd_members"].as_array().map(Vec::len), Some(1));
+    }
+}

@@ -1,0 +1,182 @@
+//! How this machine is let in by etcd: options of the user's etcd, or certificates of the cluster's own authority.
+
+use super::kept::Kept;
+use crate::authority::Files;
+use crate::settings::Wrong;
+use clap::Args;
+use etcd::{Credentials, Endpoint, Way};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The password of etcd's user, if no file has it.
+pub const PASSWORD: &str = "DUNLIN_ETCD_PASSWORD";
+
+/// The token, if no file has it.
+pub const TOKEN: &str = "DUNLIN_JOIN_TOKEN";
+
+/// Options about etcd's certificates and users.
+#[derive(Args, Clone, Debug, Default)]
+pub struct AccessOptions {
+    /// File with the authorities that etcd's certificate must come from
+    #[arg(long, value_name = "FILE", requires = "etcd")]
+    etcd_cacert: Option<PathBuf>,
+    /// File with the certificate that is shown to etcd
+    #[arg(long, value_name = "FILE", requires = "etcd_key")]
+    etcd_cert: Option<PathBuf>,
+    /// File with the key of that certificate
+    #[arg(long, value_name = "FILE", requires = "etcd_cert")]
+    etcd_key: Option<PathBuf>,
+    /// User of etcd, whose password is in --etcd-password-file or in DUNLIN_ETCD_PASSWORD
+    #[arg(long, value_name = "NAME", requires = "etcd")]
+    etcd_user: Option<String>,
+    /// File with the password of that user
+    #[arg(long, value_name = "FILE", requires = "etcd_user")]
+    etcd_password_file: Option<PathBuf>,
+    /// File with the token of the cluster that is joined: tls/join-token of one of its machines [or DUNLIN_JOIN_TOKEN]
+    #[arg(long, value_name = "FILE", requires = "join")]
+    token_file: Option<PathBuf>,
+    /// Start etcd without TLS, for a network of its own
+    #[arg(long)]
+    etcd_plain: bool,
+}
+
+/// How the machine is let in, as it is remembered.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Access {
+    /// etcd's certificates and this machine's come from the cluster's own authority.
+    pub is_ours: bool,
+    /// See [`Credentials`].
+    pub ca_cert_file: String,
+    /// See [`Credentials`].
+    pub cert_file: String,
+    /// See [`Credentials`].
+    pub key_file: String,
+    /// See [`Credentials`].
+    pub user: String,
+    /// See [`Credentials`].
+    pub password: String,
+}
+
+impl std::fmt::Debug for Access {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.credentials().fmt(f)
+    }
+}
+
+impl Access {
+    /// As etcd's clients want it.
+    pub fn credentials(&self) -> Credentials {
+        let Access { is_ours: _, ca_cert_file, cert_file, key_file, user, password } = self.clone();
+        Credentials { ca_cert_file, cert_file, key_file, user, password }
+    }
+
+    /// The way to these servers.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub fn way(&self, endpoints: Vec<Endpoint>) -> Result<Way, Wrong> {
+        Way::new(endpoints, &self.credentials()).map_err(|why| Wrong(why.to_string()))
+    }
+
+    /// The options of a server that is let in in the same way.
+    pub fn server_options(&self) -> Vec<(&'static str, String)> {
+        let all = [
+            ("cluster-coordinator-ca-cert-file", &self.ca_cert_file),
+            ("cluster-coordinator-cert-file", &self.cert_file),
+            ("cluster-coordinator-key-file", &self.key_file),
+            ("cluster-coordinator-user", &self.user),
+            ("cluster-coordinator-password", &self.password),
+        ];
+        let given = all.into_iter().filter(|(_, value)| !value.is_empty());
+        given.map(|(name, value)| (name, value.clone())).collect()
+    }
+
+    /// Takes what the options say of the user's etcd.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn take(&mut self, options: &AccessOptions) -> Result<(), Wrong> {
+        for (place, given) in [
+            (&mut self.ca_cert_file, &options.etcd_cacert),
+            (&mut self.cert_file, &options.etcd_cert),
+            (&mut self.key_file, &options.etcd_key),
+        ] {
+            if let Some(path) = given {
+                let path = path.canonicalize().map_err(|error| unreadable(path, &error))?;
+                *place = path.to_string_lossy().into_owned();
+            }
+        }
+        if let Some(user) = &options.etcd_user {
+            self.user.clone_from(user);
+        }
+        if self.user.is_empty() {
+            return Ok(());
+        }
+        match secret(options.etcd_password_file.as_deref(), PASSWORD)? {
+            Some(password) => self.password = password,
+            None if self.password.is_empty() => {
+                let text = format!(
+                    "--etcd-user {}: put the password into {PASSWORD}, or into a file for --etcd-password-file",
+                    self.user
+                );
+                return Err(Wrong(text));
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Begins a cluster with an authority of its own, unless the user wants none.
+    ///
+    /// # Errors
+    /// The disk refuses it.
+    pub fn found(&mut self, options: &AccessOptions, directory: &Path) -> Result<(), Wrong> {
+        self.is_ours = !options.etcd_plain;
+        if self.is_ours { Files::of(directory).found() } else { Ok(()) }
+    }
+
+    /// Takes the authority of the cluster that is joined, if the user has brought its token.
+    ///
+    /// # Errors
+    /// The token cannot be read, or is none.
+    pub fn join(&mut self, options: &AccessOptions, directory: &Path) -> Result<(), Wrong> {
+        let Some(token) = secret(options.token_file.as_deref(), TOKEN)? else { return Ok(()) };
+        self.is_ours = true;
+        Files::of(directory).take(&token)
+    }
+
+    /// Signs this machine's certificate, if the cluster has an authority of its own.
+    ///
+    /// # Errors
+    /// The authority's key cannot be read, or the disk refuses it.
+    pub fn sign(&mut self, kept: &Kept, directory: &Path) -> Result<(), Wrong> {
+        if !self.is_ours {
+            return Ok(());
+        }
+        let files = Files::of(directory);
+        files.sign(&kept.host)?;
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        self.ca_cert_file = text(&files.authority);
+        self.cert_file = text(&files.machine);
+        self.key_file = text(&files.machine);
+        Ok(())
+    }
+}
+
+/// What is in a file, or in a variable of the environment.
+fn secret(file: Option<&Path>, variable: &str) -> Result<Option<String>, Wrong> {
+    let Some(path) = file else {
+        return Ok(std::env::var(variable).ok().filter(|text| !text.is_empty()));
+    };
+    let text = fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
+    match text.trim() {
+        "" => Err(Wrong(format!("{} is empty", path.display()))),
+        secret => Ok(Some(secret.to_owned())),
+    }
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Wrong {
+    Wrong(format!("{}: {error}", path.display()))
+}
