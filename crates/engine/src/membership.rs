@@ -200,6 +200,9 @@ pub struct Membership {
     joined: OnceLock<Instant>,
     alone_for: AtomicU64,
     is_coordinator_present: AtomicBool,
+    /// Files with what only this server had, and the writes in them.
+    rescues: AtomicU64,
+    rescued: AtomicU64,
 }
 
 impl Membership {
@@ -237,6 +240,17 @@ impl Membership {
     /// Notes whether the coordinator answers.
     pub fn set_coordinator_present(&self, is_present: bool) {
         self.is_coordinator_present.store(is_present, Relaxed);
+    }
+
+    /// A file was written with so many writes that only this server had.
+    pub fn count_rescued(&self, writes: u64) {
+        self.rescues.fetch_add(1, Relaxed);
+        self.rescued.fetch_add(writes, Relaxed);
+    }
+
+    /// How many such files were written, and how many writes they have.
+    pub fn rescued(&self) -> (u64, u64) {
+        (self.rescues.load(Relaxed), self.rescued.load(Relaxed))
     }
 
     /// Until then no other copy leads this server's shard.

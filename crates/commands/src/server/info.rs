@@ -500,6 +500,9 @@ fn replication(cx: &Cx<'_>, out: &mut String) {
         line(out, "cluster_promotion_copies", shard.fence);
         let is_present = cx.engine.membership.is_coordinator_present();
         line(out, "cluster_coordinator", if is_present { "up" } else { "away" });
+        let (files, writes) = cx.engine.membership.rescued();
+        line(out, "cluster_rescue_files", files);
+        line(out, "cluster_rescued_writes", writes);
     }
     let kept = journal.kept_from();
     line(out, "repl_backlog_active", i32::from(kept.is_some()));

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 const OUTAGE: Duration = Duration::from_secs(9);
 
 /// Makes a cluster of one shard with two copies. The first leads.
-fn pair(etcd: &Etcd) -> [Server; 2] {
-    let nodes = [etcd.node(), etcd.node()];
+pub(crate) fn pair(etcd: &Etcd, options: &[&str]) -> [Server; 2] {
+    let nodes = [etcd.node_with(options), etcd.node_with(options)];
     let [mut first, mut second] = [nodes[0].client(), nodes[1].client()];
     ok(&mut first, "CLUSTER ADDSLOTSRANGE 0 16383");
     let id = text(ask(&mut first, "CLUSTER MYID"));
@@ -52,7 +52,7 @@ fn use_it(mut client: Client, done: &AtomicUsize, is_over: &AtomicBool) {
 #[test]
 fn a_shard_whose_copies_answer_goes_on_without_etcd() {
     let mut etcd = Etcd::start("away");
-    let mut nodes = pair(&etcd);
+    let mut nodes = pair(&etcd, &[]);
     let (done, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let mut client = nodes[0].client();
     std::thread::scope(|threads| {

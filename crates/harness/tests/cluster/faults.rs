@@ -7,6 +7,7 @@ use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server, signal};
 use harness::wait::eventually;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -186,6 +187,94 @@ fn a_primary_that_stood_still_tells_nothing_old() {
         assert_eq!(told, Reply::Bulk(format!("after{round}").into_bytes()));
     }
     writers.check(&nodes);
+}
+
+/// A primary whose replica cannot reach it takes some writes.
+fn write_alone(nodes: &[Server]) {
+    let [mut first, mut second] = [nodes[0].client(), nodes[1].client()];
+    ok(&mut first, "SET shared 1");
+    eventually("the replica has it", || ask(&mut first, "WAIT 1 100") == Reply::Integer(1));
+    // The replica does not know the password.
+    ok(&mut first, "CONFIG SET requirepass secret");
+    assert!(!ask(&mut first, "CLIENT KILL TYPE replica").is_error());
+    for request in ["SET alone 1", "MULTI", "SET alone 2", "LPUSH {alone}list x", "EXEC"] {
+        assert!(!ask(&mut first, request).is_error(), "{request}");
+    }
+    // Without a log that is an error.
+    ask(&mut first, "WAITAOF 1 0 0");
+    ok(&mut second, "READONLY");
+    assert_eq!(ask(&mut second, "EXISTS alone"), Reply::Integer(0));
+}
+
+/// Waits until a server follows. Returns its INFO.
+fn until_following(node: &Server) -> String {
+    let mut info = String::new();
+    eventually("it follows", || {
+        let Ok(mut client) = node.connect(Protocol::Resp2) else { return false };
+        let _ = client.command(&["AUTH", "secret"]);
+        let reply = client.command(&["INFO", "replication"]);
+        info = reply.map_or_else(|_| String::new(), text);
+        info.contains("role:slave") && info.contains("link_status:up")
+    });
+    info
+}
+
+/// What a server has rescued, a file or a folder.
+fn rescued(node: &Server) -> PathBuf {
+    let files = std::fs::read_dir(node.directory()).expect("it has a directory").flatten();
+    let is_rescue = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("rescue-"))
+    };
+    files.map(|file| file.path()).find(is_rescue).expect("there is such a file")
+}
+
+#[test]
+fn what_a_former_primary_had_alone_is_kept_in_a_file() {
+    let etcd = Etcd::start("rescue");
+    let nodes = crate::away::pair(&etcd, &[]);
+    write_alone(&nodes);
+    let mut second = nodes[1].client();
+    signal(nodes[0].process_id(), "STOP").expect("it runs");
+    eventually("the replica takes over", || {
+        ask(&mut second, "SET other 1") == Reply::Simple(b"OK".to_vec())
+    });
+    signal(nodes[0].process_id(), "CONT").expect("it is there");
+    let info = until_following(&nodes[0]);
+    assert!(info.contains("cluster_rescue_files:1\r\ncluster_rescued_writes:2\r\n"), "{info}");
+    let file = rescued(&nodes[0]);
+    assert!(file.extension().is_some_and(|kind| kind == "resp"), "{file:?}");
+    let commands = std::fs::read(file).expect("it can be read");
+
+    // As `redis-cli --pipe` does.
+    assert!(!ask(&mut second, "DEL alone {alone}list").is_error());
+    second.send_raw(&commands).expect("it is sent");
+    for _ in 0..String::from_utf8_lossy(&commands).matches('*').count() {
+        assert!(!second.reply().expect("it is answered").is_error());
+    }
+    assert_eq!(ask(&mut second, "GET alone"), Reply::Bulk(b"2".to_vec()));
+    assert_eq!(ask(&mut second, "LLEN {alone}list"), Reply::Integer(1));
+}
+
+/// A process that was killed has its stream no more, but its log.
+#[test]
+fn what_a_former_primary_has_alone_on_its_disk_is_kept() {
+    let etcd = Etcd::start("rescue-files");
+    let mut nodes = crate::away::pair(&etcd, &["--appendonly", "yes"]);
+    write_alone(&nodes);
+    nodes[0].kill().expect("it runs");
+    let mut second = nodes[1].client();
+    eventually("the replica takes over", || {
+        ask(&mut second, "SET other 1") == Reply::Simple(b"OK".to_vec())
+    });
+    nodes[0].start_again().expect("it starts");
+    let info = until_following(&nodes[0]);
+    assert!(info.contains("cluster_rescue_files:1\r\n"), "{info}");
+    let folder = rescued(&nodes[0]);
+    let files = std::fs::read_dir(folder).expect("it is a folder").flatten();
+    let has_write = files
+        .map(|file| std::fs::read(file.path()).expect("it can be read"))
+        .any(|file| String::from_utf8_lossy(&file).contains("{alone}list"));
+    assert!(has_write);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! another primary.
 
 use super::promises::Promises;
+use super::rescue;
 use crate::log;
 use crate::persistence::incarnation;
 use cluster::copy::{Copy, Facts, Role};
@@ -167,6 +168,12 @@ impl Keeper for &'static Data {
         let mut kept = self.kept();
         if kept.is_frozen {
             return Err("this copy has told the cluster what it holds".into());
+        }
+        if let Some(promises) = self.promises.get() {
+            let place = promises.with_copy(|copy| rescue::place(self.engine, copy, self.me));
+            place.map_or(Ok(()), |place| place.rescue(self.engine)).map_err(|error| {
+                format!("what only this copy has cannot be written to a file: {error}")
+            })?;
         }
         kept.name.renew().map_err(|error| format!("its new name cannot be written: {error}"))?;
         self.identify(&kept);

@@ -6,6 +6,7 @@
 //!   data       the data: their name, how far they go, which acknowledgements count
 //!   promises   between copies, while the coordinator is away
 //!   publish    what reactors are shown
+//!   rescue     what only this copy has, before it is discarded
 //!   switch     the pause of a planned switch
 //!   operator   CLUSTER MEET, ADDSLOTS, REPLICATE …: transactions, on a thread of their own
 //! ```
@@ -18,6 +19,7 @@ mod identity;
 mod operator;
 mod promises;
 mod publish;
+mod rescue;
 mod switch;
 
 use crate::log;

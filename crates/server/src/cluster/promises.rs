@@ -63,6 +63,11 @@ impl Promises {
         self.engine.append_to_stream(&Question { epoch: epoch.0, sent }.entry());
     }
 
+    /// Calls with the decisions.
+    pub(super) fn with_copy<T>(&self, call: impl FnOnce(&Copy) -> T) -> T {
+        call(&lock(&self.copy))
+    }
+
     /// The primary of `epoch` asks this copy. Returns for how many milliseconds it promises.
     pub(super) fn give(&self, epoch: u64) -> Option<u64> {
         let time = lock(&self.copy).promise(self.began.elapsed(), Epoch(epoch))?;
