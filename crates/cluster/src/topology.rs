@@ -17,7 +17,7 @@ pub const VERSION: u32 = 1;
 const MAX_HOST_LEN: usize = 253;
 
 /// Where clients and other copies reach a copy.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Address {
     /// A host that others can connect to: never empty, never a wildcard.
@@ -28,6 +28,39 @@ pub struct Address {
     pub tls_port: u16,
     /// The host name that it announces beside its address; perhaps empty.
     pub hostname: String,
+    /// The availability zone that it announces; perhaps empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub zone: String,
+    /// What clients are told instead.
+    #[serde(default, skip_serializing_if = "ForClients::is_empty")]
+    pub for_clients: ForClients,
+    /// The port that CLUSTER NODES shows behind `@`; 0: as Redis derives it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bus_port: u16,
+}
+
+fn is_zero(port: &u16) -> bool {
+    *port == 0
+}
+
+/// Where clients reach a copy, where it is not where copies reach each other. Empty: the same.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ForClients {
+    /// The host for clients that came by IPv4.
+    pub ipv4: String,
+    /// The host for clients that came by IPv6.
+    pub ipv6: String,
+    /// The port.
+    pub port: u16,
+    /// The port with TLS.
+    pub tls_port: u16,
+}
+
+impl ForClients {
+    fn is_empty(&self) -> bool {
+        *self == ForClients::default()
+    }
 }
 
 impl Address {
@@ -176,13 +209,21 @@ impl Shard {
 
 impl Address {
     /// Returns what is wrong with it.
-    fn check(&self) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// Others cannot connect to it, or cannot read it.
+    pub fn check(&self) -> Result<(), String> {
         let is_plain = |host: &str| {
             host.len() <= MAX_HOST_LEN
                 && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte))
         };
-        if !is_plain(&self.host) || !is_plain(&self.hostname) {
+        let ForClients { ipv4, ipv6, .. } = &self.for_clients;
+        if ![&self.host, &self.hostname, ipv4, ipv6].iter().all(|host| is_plain(host)) {
             return Err("a host has characters that are not allowed".into());
+        }
+        if self.zone.len() > MAX_HOST_LEN || !self.zone.bytes().all(|byte| byte.is_ascii_graphic())
+        {
+            return Err("an availability zone has characters that are not allowed".into());
         }
         if matches!(&*self.host, "" | "0.0.0.0" | "::" | "?") {
             return Err(format!("others cannot connect to the host '{}'", self.host));
@@ -281,7 +322,7 @@ mod tests {
     use proptest::prelude::*;
 
     pub(super) fn address(port: u16) -> Address {
-        Address { host: "10.0.0.1".into(), port, tls_port: 0, hostname: String::new() }
+        Address { host: "10.0.0.1".into(), port, ..Address::default() }
     }
 
     fn two_shards() -> Topology {

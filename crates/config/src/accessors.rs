@@ -232,6 +232,9 @@ numbers! {
     cluster_allow_reads_when_down: bool = "cluster-allow-reads-when-down" as yes;
     cluster_announce_port: u16 = "cluster-announce-port" as port;
     cluster_announce_tls_port: u16 = "cluster-announce-tls-port" as port;
+    cluster_announce_bus_port: u16 = "cluster-announce-bus-port" as port;
+    cluster_announce_client_port: u16 = "cluster-announce-client-port" as port;
+    cluster_announce_client_tls_port: u16 = "cluster-announce-client-tls-port" as port;
 }
 
 texts! {
@@ -277,6 +280,8 @@ texts! {
     cluster_config_file = "cluster-config-file";
     cluster_announce_ip = "cluster-announce-ip";
     cluster_announce_hostname = "cluster-announce-hostname";
+    cluster_announce_client_ipv4 = "cluster-announce-client-ipv4";
+    cluster_announce_client_ipv6 = "cluster-announce-client-ipv6";
 }
 
 /// What `maxmemory-clients` allows.

@@ -9,6 +9,9 @@ type Verdict = Result<(), &'static str>;
 /// The longest host name a cluster announces, with the byte that ends it in C.
 const HOSTNAME_LIMIT: usize = 256;
 
+/// The longest host that can be announced: a full name of DNS.
+const ADDRESS_LIMIT: usize = 253;
+
 fn refuse_unless(ok: bool, reason: &'static str) -> Verdict {
     if ok { Ok(()) } else { Err(reason) }
 }
@@ -67,6 +70,7 @@ pub(crate) fn announced_nodename(name: &[u8]) -> Verdict {
 }
 
 pub(crate) fn announced_ip(address: &[u8]) -> Verdict {
+    refuse_unless(address.len() <= ADDRESS_LIMIT, "cluster-announce-ip is too long")?;
     refuse_unless(is_plain(address), "cluster-announce-ip contains invalid character")
 }
 

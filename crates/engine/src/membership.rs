@@ -9,7 +9,7 @@ use crate::table::CommandTable;
 use cluster::describe::{Asker, Node};
 use cluster::id::{Epoch, Id};
 use cluster::slots::{COUNT, Slots};
-use cluster::topology::Shard;
+use cluster::topology::{Address, Shard};
 use cluster::view::View;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -69,7 +69,7 @@ pub struct Published {
     /// Requests are answered, with and without `cluster-require-full-coverage`.
     is_ok: [bool; 2],
     /// Replies to CLUSTER SLOTS, by protocol and asker.
-    slot_replies: [OnceLock<Box<[u8]>>; 8],
+    slot_replies: [OnceLock<Box<[u8]>>; 16],
 }
 
 /// Which nodes a command concerns.
@@ -170,6 +170,14 @@ impl Published {
         self.is_ok[usize::from(requires_full_coverage)]
     }
 
+    /// Takes over where this server announces to be.
+    fn relocate(&mut self, address: &Address) {
+        let copies = self.view.topology.value.shards.iter_mut().flat_map(|shard| &mut shard.copies);
+        for copy in copies.filter(|copy| copy.id == self.me) {
+            copy.address = address.clone();
+        }
+    }
+
     /// The shard that this server belongs to.
     pub fn own_shard(&self) -> Option<&Shard> {
         self.view.topology.value.shard_of(self.me)
@@ -178,7 +186,8 @@ impl Published {
     /// The reply to CLUSTER SLOTS, which `make` writes once for each kind of client.
     pub fn slots_reply(&self, resp3: bool, asker: Asker, make: impl FnOnce() -> Vec<u8>) -> &[u8] {
         let (resp3, is_tls) = (usize::from(resp3), usize::from(asker.is_tls));
-        let kind = resp3 | is_tls << 1 | usize::from(asker.wants_hostname) << 2;
+        let is_ipv6 = usize::from(asker.is_ipv6);
+        let kind = resp3 | is_tls << 1 | usize::from(asker.wants_hostname) << 2 | is_ipv6 << 3;
         self.slot_replies[kind].get_or_init(|| make().into_boxed_slice())
     }
 }
@@ -196,6 +205,8 @@ pub struct Membership {
     /// Counts the publications.
     version: AtomicU64,
     newest: Mutex<Option<Arc<Published>>>,
+    /// Where this server announces to be. What is published says so before the coordinator does.
+    address: Mutex<Option<Address>>,
     /// When this server joined, and how many nanoseconds later it may be that another leads.
     joined: OnceLock<Instant>,
     alone_for: AtomicU64,
@@ -267,8 +278,29 @@ impl Membership {
     }
 
     /// Readers see this from now on.
-    pub(crate) fn publish(&self, published: Published) {
-        *lock(&self.newest) = Some(Arc::new(published));
+    pub(crate) fn publish(&self, mut published: Published) {
+        let mut newest = lock(&self.newest);
+        if let Some(address) = self.address() {
+            published.relocate(&address);
+        }
+        *newest = Some(Arc::new(published));
+        self.version.fetch_add(1, Release);
+    }
+
+    /// Where this server announces to be, if that was said while it runs.
+    pub fn address(&self) -> Option<Address> {
+        lock(&self.address).clone()
+    }
+
+    /// This server announces another address from now on. Its own clients are told so at once.
+    pub fn announce(&self, address: Address) {
+        let mut newest = lock(&self.newest);
+        *lock(&self.address) = Some(address.clone());
+        let Some(published) = newest.as_deref() else { return };
+        let Published { view, me, leads, changes_roles, .. } = published;
+        let mut published = Published::new(view.clone(), *me, *leads, *changes_roles);
+        published.relocate(&address);
+        *newest = Some(Arc::new(published));
         self.version.fetch_add(1, Release);
     }
 

@@ -152,10 +152,68 @@ fn a_lone_node_is_made_a_cluster_and_refuses_what_redis_refuses() {
     eventually("it waits", || {
         text(ask(&mut client, "INFO clients")).contains("blocked_clients:1\r")
     });
+    // FLUSHSLOT takes the keys of one slot, and those that have read one are told.
+    ok(&mut client, "SET bar 1");
+    let mut reader = node.connect(Protocol::Resp3).expect("it listens");
+    ok(&mut reader, "CLIENT TRACKING ON");
+    assert_eq!(text(ok(&mut reader, "GET foo")), "x");
+    ok(&mut client, "CLUSTER FLUSHSLOT 12182 SYNC");
+    let message = reader.message().expect("it is told");
+    assert_eq!(words(&message), "invalidate foo");
+    assert_eq!(ask(&mut client, "CLUSTER COUNTKEYSINSLOT 12182"), Reply::Integer(0));
+    assert_eq!(text(ok(&mut client, "GET bar")), "1");
+    assert_eq!(error(&ask(&mut client, "CLUSTER FLUSHSLOT 12182 LATER")), "ERR syntax error");
     ok(&mut client, "CLUSTER DELSLOTS 12182");
     let reply = waiting.reply().expect("the connection stays");
     assert_eq!(error(&reply), "CLUSTERDOWN Hash slot not served");
     assert_eq!(error(&ask(&mut client, "GET foo")), "CLUSTERDOWN Hash slot not served");
+}
+
+/// The strings and numbers in a reply, with blanks between them.
+fn words(reply: &Reply) -> String {
+    match reply {
+        Reply::Integer(number) => number.to_string(),
+        Reply::Array(elements) | Reply::Push(elements) => {
+            elements.iter().map(words).collect::<Vec<_>>().join(" ")
+        }
+        other => String::from_utf8_lossy(other.text().unwrap_or_default()).into_owned(),
+    }
+}
+
+/// What CLUSTER SLOTS says of the first node of the first range.
+fn first_node(client: &mut Client) -> String {
+    words(&list(&list(&ask(client, "CLUSTER SLOTS"))[0])[2])
+}
+
+#[test]
+fn a_node_announces_other_addresses_while_it_runs() {
+    let etcd = Etcd::start("announcing");
+    let (node, other) = (etcd.node(), etcd.node());
+    let (mut client, mut elsewhere) = (node.client(), other.client());
+    ok(&mut client, "CLUSTER ADDSLOTSRANGE 0 16383");
+    ok(&mut elsewhere, &format!("CLUSTER MEET 127.0.0.1 {}", node.port()));
+    eventually("they meet", || list(&ask(&mut elsewhere, "CLUSTER SLOTS")).len() == 1);
+    // Its own clients are told at once, others when the coordinator has told their node.
+    let announced = [
+        ("cluster-announce-hostname", "one.example", "hostname one.example"),
+        ("availability-zone", "zone-a", "availability-zone zone-a"),
+        ("cluster-announce-client-ipv4", "192.0.2.1", "192.0.2.1"),
+        ("cluster-announce-client-port", "6399", "6399"),
+    ];
+    for (option, value, shown) in announced {
+        ok(&mut client, &format!("CONFIG SET {option} {value}"));
+        let told = first_node(&mut client);
+        assert!(told.contains(shown), "{option}: {told}");
+        eventually("the other node says so, too", || first_node(&mut elsewhere).contains(shown));
+    }
+    assert_eq!(error(&ask(&mut elsewhere, "GET foo")), "MOVED 12182 192.0.2.1:6399");
+    let nodes = text(ask(&mut elsewhere, "CLUSTER NODES"));
+    assert!(nodes.contains(" 192.0.2.1:6399@16399,one.example "), "{nodes}");
+    // What others could not read is refused, and the old value stays.
+    let refused = client.command(&["CONFIG", "SET", "availability-zone", "a zone"]);
+    let refused = error(&refused.expect("it answers"));
+    assert!(refused.contains("availability zone has characters"), "{refused}");
+    assert!(first_node(&mut client).contains("zone-a"));
 }
 
 /// Counts up a key as fast as it can, going where MOVED says, until it is stopped. Returns how often that was

@@ -2,6 +2,7 @@
 //!
 //! Options that the server reads whenever it needs them are not here: their new value is enough.
 
+use crate::cluster::{Node, identity::Announcer};
 use crate::persistence::aof::Aof;
 use crate::title::Variables;
 use crate::{log, tls};
@@ -60,6 +61,8 @@ pub struct Applier {
     title: Title,
     aof: Arc<Aof>,
     oom_score: Mutex<OomScore>,
+    /// Of a node of a cluster.
+    announcer: Option<Announcer>,
 }
 
 /// Options that are applied in one go, however many of them change.
@@ -70,6 +73,7 @@ enum Effect {
     OomScore,
     Clients,
     Commit,
+    Announce,
     Other(&'static str),
 }
 
@@ -79,7 +83,9 @@ impl Effect {
             "port" | "bind" => Effect::Listen,
             "oom-score-adj" | "oom-score-adj-values" => Effect::OomScore,
             "maxmemory" | "maxmemory-clients" => Effect::Clients,
-            "appendfsync" => Effect::Commit,
+            "appendfsync" | "aof-preallocation-size" => Effect::Commit,
+            "availability-zone" => Effect::Announce,
+            name if name.starts_with("cluster-announce-") => Effect::Announce,
             name if name.starts_with("commit-") => Effect::Commit,
             name if name.starts_with("tls-") => Effect::Tls,
             name => Effect::Other(name),
@@ -89,10 +95,17 @@ impl Effect {
 
 impl Applier {
     /// For a server that runs; applies what was not applied on the way.
-    pub fn new(engine: &'static Engine, net: Arc<Net>, title: Title, aof: Arc<Aof>) -> Applier {
+    pub fn new(
+        engine: &'static Engine,
+        net: Arc<Net>,
+        title: Title,
+        aof: Arc<Aof>,
+        node: Option<&Node>,
+    ) -> Applier {
+        let announcer = node.map(Node::announcer);
         title.show(&engine.config);
         let oom_score = Mutex::new(OomScore::new(Path::new("/")));
-        let applier = Applier { engine, net, title, aof, oom_score };
+        let applier = Applier { engine, net, title, aof, oom_score, announcer };
         // It has been logged, and a server that the kernel likes less than it might can serve.
         let _ = applier.apply_oom_score();
         applier
@@ -134,6 +147,7 @@ impl Applier {
         let config = &self.engine.config;
         match effect {
             Effect::Listen => self.listen(change.spec.name()),
+            Effect::Announce => self.announce(),
             Effect::Tls => {
                 tls::apply(config, &self.net).map_err(|error| {
                     log!(Warning, "{error}");
@@ -202,10 +216,6 @@ impl Applier {
                 self.engine.snapshots.follow_limit(config);
                 Ok(())
             }
-            Effect::Other("aof-preallocation-size") => {
-                self.aof.follow_policy();
-                Ok(())
-            }
             Effect::Commit => {
                 self.check_commits()?;
                 self.aof.follow_policy();
@@ -221,6 +231,14 @@ impl Applier {
             }
             Effect::Other(_) => Ok(()),
         }
+    }
+
+    /// Tells the cluster where this server is reached now.
+    fn announce(&self) -> Result<(), String> {
+        let Some(announcer) = &self.announcer else { return Ok(()) };
+        let address = announcer.address(&self.engine.config)?;
+        self.engine.membership.announce(address);
+        Ok(())
     }
 
     /// Refuses to do without the append-only file while replies wait for it.
@@ -244,7 +262,7 @@ impl Applier {
             }
         })?;
         self.title.show(&self.engine.config);
-        Ok(())
+        self.announce()
     }
 
     /// Tells the kernel what to kill first when memory runs out.

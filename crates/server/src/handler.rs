@@ -522,12 +522,13 @@ impl Handler for Hub {
             Kind::Tls => flag::TLS,
             Kind::Unix => flag::UNIX_SOCKET,
         };
+        let is_ipv6 = peer.addr.is_some_and(|addr| addr.ip().to_canonical().is_ipv6());
         let connected = self.worker.connect(Peer {
             addr: if is_insider { inside::NAME.to_owned() } else { peer.addr_text() },
             laddr: peer.local_text(),
             fd: peer.fd,
             is_local: peer.is_local(),
-            transport_flags,
+            transport_flags: transport_flags | if is_ipv6 { flag::IPV6 } else { 0 },
             is_insider,
             certified: self.certified(peer),
         });

@@ -207,7 +207,7 @@ fn serve(
     };
     let title = Title { title: process_title, variables };
     let aof = Aof::new(engine, &net);
-    let applier = Applier::new(engine, Arc::clone(&net), title, Arc::clone(&aof));
+    let applier = Applier::new(engine, Arc::clone(&net), title, Arc::clone(&aof), node.as_ref());
     let mut host =
         ServerHost::new(engine, Arc::clone(&net), process, choice, loaded.file, started, applier);
     host.requests = node.as_ref().map(|node| node.requests.clone());

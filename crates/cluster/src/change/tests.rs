@@ -50,12 +50,8 @@ impl Store {
     }
 
     fn start(&mut self, copy: u8) {
-        let address = Address {
-            host: "10.0.0.1".into(),
-            port: 7000 + u16::from(copy),
-            tls_port: 0,
-            hostname: String::new(),
-        };
+        let address =
+            Address { host: "10.0.0.1".into(), port: 7000 + u16::from(copy), ..Address::default() };
         let replica = Replica { id: id(copy), address, member: None, is_never_promoted: false };
         let alive = Alive { incarnation: Incarnation(copy.into()), lease: copy.into() };
         assert!(self.commit(&found(&keys(), id(copy), replica, alive)));

@@ -24,7 +24,7 @@ fn settings() -> Settings {
 fn view(holder: Id) -> View {
     let copy = |id: Id, incarnation: u64| {
         let (host, hostname) = ("10.0.0.1".to_owned(), String::new());
-        let address = Address { host, port: 7000, tls_port: 0, hostname };
+        let address = Address { host, port: 7000, hostname, ..Address::default() };
         let member = Some(Incarnation(incarnation));
         Replica { id, address, member, is_never_promoted: false }
     };

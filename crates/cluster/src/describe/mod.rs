@@ -9,7 +9,7 @@
 
 use crate::id::Id;
 use crate::slots::COUNT;
-use crate::topology::{Holder, Replica, Shard};
+use crate::topology::{Address, Holder, Replica, Shard};
 use crate::view::View;
 use std::fmt::Write;
 
@@ -21,6 +21,8 @@ const BUS_OFFSET: u16 = 10_000;
 pub struct Asker {
     /// The connection has TLS, so ports with TLS are named.
     pub is_tls: bool,
+    /// The connection is by IPv6.
+    pub is_ipv6: bool,
     /// Host names are preferred to addresses.
     pub wants_hostname: bool,
 }
@@ -34,8 +36,8 @@ pub struct Node {
     pub port: u16,
     /// Its name.
     pub id: Id,
-    /// `ip` or `hostname`, whichever is not the endpoint.
-    pub metadata: Option<(&'static str, String)>,
+    /// `ip` or `hostname`, whichever is not the endpoint, and `availability-zone`.
+    pub metadata: Vec<(&'static str, String)>,
 }
 
 /// An element of the reply to CLUSTER SLOTS.
@@ -139,8 +141,11 @@ impl View {
         for Told { copy, shard, is_primary, is_alive } in told {
             let node = asker.node(copy);
             let Replica { id, address, .. } = copy;
-            let bus = node.port.checked_add(BUS_OFFSET).unwrap_or(0);
-            let _ = write!(text, "{id} {}:{}@{bus}", address.host, node.port);
+            let bus = match address.bus_port {
+                0 => node.port.checked_add(BUS_OFFSET).unwrap_or(0),
+                announced => announced,
+            };
+            let _ = write!(text, "{id} {}:{}@{bus}", asker.host(address), node.port);
             if !address.hostname.is_empty() {
                 let _ = write!(text, ",{}", address.hostname);
             }
@@ -249,22 +254,39 @@ struct SlotCounts {
 }
 
 impl Asker {
+    /// The address that this client is told.
+    pub fn host(self, address: &Address) -> &str {
+        let announced = &address.for_clients;
+        let own = if self.is_ipv6 { &announced.ipv6 } else { &announced.ipv4 };
+        if own.is_empty() { &address.host } else { own }
+    }
+
+    /// The ports that this client is told, without and with TLS; 0: there is none.
+    pub fn ports(self, address: &Address) -> (u16, u16) {
+        let told =
+            |announced: u16, own: u16| if announced > 0 && own > 0 { announced } else { own };
+        let announced = &address.for_clients;
+        (told(announced.port, address.port), told(announced.tls_port, address.tls_port))
+    }
+
     /// How a copy is named to this client.
     pub fn node(self, copy: &Replica) -> Node {
         let address = &copy.address;
-        let is_tls = match (self.is_tls, address.tls_port, address.port) {
-            (true, 0, _) => false,
-            (false, _, 0) => true,
-            (is_tls, ..) => is_tls,
+        let host = self.host(address);
+        let port = match (self.is_tls, self.ports(address)) {
+            (true, (port, 0)) | (false, (port, _)) if port > 0 => port,
+            (_, (_, tls_port)) => tls_port,
         };
-        let port = if is_tls { address.tls_port } else { address.port };
-        let by_name = self.wants_hostname && !address.hostname.is_empty();
-        let (endpoint, metadata) = match by_name {
-            true => (&address.hostname, Some(("ip", address.host.clone()))),
-            false => (&address.host, Some(("hostname", address.hostname.clone()))),
+        let Address { hostname, zone, .. } = address;
+        let by_name = self.wants_hostname && !hostname.is_empty();
+        let (endpoint, other) = match by_name {
+            true => (hostname.as_str(), ("ip", host)),
+            false => (host, ("hostname", hostname.as_str())),
         };
+        let metadata = [other, ("availability-zone", zone)].into_iter();
         let metadata = metadata.filter(|(_, value)| !value.is_empty());
-        Node { endpoint: endpoint.clone(), port, id: copy.id, metadata }
+        let metadata = metadata.map(|(name, value)| (name, value.to_owned())).collect();
+        Node { endpoint: endpoint.to_owned(), port, id: copy.id, metadata }
     }
 }
 

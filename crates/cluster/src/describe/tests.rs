@@ -3,10 +3,10 @@
 use super::*;
 use crate::id::{Epoch, Incarnation};
 use crate::slots::Slots;
-use crate::topology::{Address, Topology};
+use crate::topology::{Address, ForClients, Topology};
 use crate::view::{Alive, At, Keys};
 
-const PLAIN: Asker = Asker { is_tls: false, wants_hostname: false };
+const PLAIN: Asker = Asker { is_tls: false, is_ipv6: false, wants_hostname: false };
 
 fn id(copy: u8) -> Id {
     Id::new([copy; 20])
@@ -16,7 +16,7 @@ fn replica(copy: u8) -> Replica {
     let hostname = if copy == 2 { "two.example".into() } else { String::new() };
     let port = 7000 + u16::from(copy);
     let host = format!("10.0.0.{copy}");
-    let address = Address { host, port, tls_port: port + 100, hostname };
+    let address = Address { host, port, tls_port: port + 100, hostname, ..Address::default() };
     let member = Some(Incarnation(copy.into()));
     Replica { id: id(copy), address, member, is_never_promoted: copy == 4 }
 }
@@ -78,13 +78,23 @@ fn a_node_is_named_as_the_client_reaches_it() {
         let node = asker.node(&replica(copy));
         (node.endpoint, node.port, node.metadata)
     };
-    let hostname = |name: &str| Some(("hostname", name.to_owned()));
-    assert_eq!(named(PLAIN, 1), ("10.0.0.1".into(), 7001, None));
+    let hostname = |name: &str| vec![("hostname", name.to_owned())];
+    assert_eq!(named(PLAIN, 1), ("10.0.0.1".into(), 7001, vec![]));
     assert_eq!(named(PLAIN, 2), ("10.0.0.2".into(), 7002, hostname("two.example")));
-    let tls = Asker { is_tls: true, wants_hostname: true };
-    let ip = Some(("ip", "10.0.0.2".to_owned()));
+    let tls = Asker { is_tls: true, is_ipv6: false, wants_hostname: true };
+    let ip = vec![("ip", "10.0.0.2".to_owned())];
     assert_eq!(named(tls, 2), ("two.example".into(), 7102, ip));
-    assert_eq!(named(tls, 1), ("10.0.0.1".into(), 7101, None), "there is no name");
+    assert_eq!(named(tls, 1), ("10.0.0.1".into(), 7101, vec![]), "there is no name");
+    // Clients are told another address, by the kind of theirs, and the zone.
+    let mut apart = replica(1);
+    apart.address.zone = "a".into();
+    let ipv4 = "192.0.2.1".into();
+    apart.address.for_clients = ForClients { ipv4, port: 80, ..ForClients::default() };
+    let node = PLAIN.node(&apart);
+    assert_eq!((node.endpoint.as_str(), node.port), ("192.0.2.1", 80));
+    assert_eq!(node.metadata, [("availability-zone", "a".to_owned())]);
+    let node = Asker { is_ipv6: true, ..tls }.node(&apart);
+    assert_eq!((node.endpoint.as_str(), node.port), ("10.0.0.1", 7101));
     // A copy with one port has that one for all.
     let mut copy = replica(1);
     copy.address.tls_port = 0;

@@ -6,7 +6,7 @@ use cluster::id::Id;
 use cluster::topology::{Replica, Shard};
 use engine::membership::Published;
 use engine::{Args, Cx, Error, Outcome};
-use keyspace::Slot;
+use keyspace::{Key, Slot};
 use resp::{Output, Reply};
 use std::sync::Arc;
 
@@ -128,8 +128,8 @@ fn write_slots(reply: &mut Reply<'_>, published: &Published, asker: cluster::des
             reply.bulk(node.endpoint.as_bytes());
             reply.integer(i64::from(node.port));
             reply.bulk(node.id.to_string().as_bytes());
-            reply.map(usize::from(node.metadata.is_some()));
-            if let Some((name, value)) = node.metadata {
+            reply.map(node.metadata.len());
+            for (name, value) in node.metadata {
                 reply.bulk(name.as_bytes());
                 reply.bulk(value.as_bytes());
             }
@@ -168,20 +168,20 @@ fn write_node(cx: &mut Cx<'_>, published: &Published, shard: &Shard, copy: &Repl
         true => cx.engine.journal.position().0,
         false => 0,
     };
-    let ports = [("port", address.port), ("tls-port", address.tls_port)];
+    let (port, tls_port) = asker.ports(address);
+    let ports = [("port", port), ("tls-port", tls_port)];
     let ports = ports.into_iter().filter(|(_, port)| *port > 0);
-    let hostname = Some(&address.hostname).filter(|name| !name.is_empty());
-    cx.reply.map(6 + ports.clone().count() + usize::from(hostname.is_some()));
+    let optional = [("hostname", &address.hostname), ("availability-zone", &address.zone)];
+    let optional = optional.into_iter().filter(|(_, value)| !value.is_empty());
+    cx.reply.map(6 + ports.clone().count() + optional.clone().count());
     let mut text = |name: &str, value: &str| {
         cx.reply.bulk(name.as_bytes());
         cx.reply.bulk(value.as_bytes());
     };
     text("id", &copy.id.to_string());
-    text("ip", &address.host);
+    text("ip", asker.host(address));
     text("endpoint", &asker.node(copy).endpoint);
-    if let Some(hostname) = hostname {
-        text("hostname", hostname);
-    }
+    optional.for_each(|(name, value)| text(name, value));
     text("role", if is_primary { "master" } else { "replica" });
     text("health", health.name());
     for (name, port) in ports {
@@ -216,5 +216,25 @@ pub(super) fn get_keys_in_slot(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let keys = keys.ok_or(Error::StripeTaken)?;
     cx.reply.array(keys.len());
     keys.iter().for_each(|key| cx.reply.bulk(key));
+    Ok(())
+}
+
+/// `CLUSTER FLUSHSLOT`. A log and a primary's stream have it, too, so it does not ask who has the slot.
+pub(super) fn flush_slot(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    if !cx.engine.membership.is_on() {
+        return Err(super::DISABLED);
+    }
+    let slot = slot(args)?;
+    match args.len() {
+        3 => {}
+        4 if args.is(3, "async") || args.is(3, "sync") => {}
+        _ => return Err(Error::Syntax),
+    }
+    for db in cx.engine.keyspace.used_databases() {
+        let keys = cx.db.visit(slot.stripe(), |stripe| stripe.slot_keys(db, slot, usize::MAX));
+        let keys = keys.ok_or(Error::StripeTaken)?;
+        cx.db.in_db(db, |db| keys.iter().for_each(|key| _ = db.delete(Key::new(key))));
+    }
+    cx.reply.ok();
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `CLUSTER` subcommands about slots: which node has them, and the keys in them.
 
-use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, Outcome};
+use engine::{Arg, ArgKind, Args, Command, Cx, Databases, Flags, Group, Outcome};
 
 /// `CLUSTER ADDSLOTS`.
 pub static CLUSTER_ADDSLOTS: Command = Command {
@@ -83,7 +83,7 @@ pub static CLUSTER_DELSLOTSRANGE: Command = Command {
 pub static CLUSTER_FLUSHSLOT: Command = Command {
     name: "flushslot",
     arity: -3,
-    flags: Flags::WRITE.with(Flags::ADMIN).with(Flags::NO_ASYNC_LOADING),
+    flags: Flags::WORLD.with(Flags::WRITE).with(Flags::ADMIN).with(Flags::NO_ASYNC_LOADING),
     categories: &["keyspace"],
     group: Group::Cluster,
     since: "9.0.0",
@@ -94,7 +94,8 @@ pub static CLUSTER_FLUSHSLOT: Command = Command {
         Arg::one_of("flush-type", &[Arg::token("async", "ASYNC"), Arg::token("sync", "SYNC")])
             .optional(),
     ],
-    run: super::disabled,
+    databases: Databases::All,
+    run: super::answers::flush_slot,
     ..Command::ROW
 };
 

@@ -83,15 +83,13 @@ pub(super) const OPTIONS: &[Spec] = &[
     optional("cluster-announce-ip", "address told to the cluster").checked(checks::announced_ip),
     int("cluster-announce-port", PORT, "0", "port told to the cluster"),
     int("cluster-announce-tls-port", PORT, "0", "TLS port told to the cluster"),
-    int("cluster-announce-bus-port", PORT, "0", "bus port told to the cluster").not_yet(),
-    optional("cluster-announce-client-ipv4", "IPv4 address told to clients")
-        .checked(checks::ipv4)
-        .not_yet(),
-    optional("cluster-announce-client-ipv6", "IPv6 address told to clients")
-        .checked(checks::ipv6)
-        .not_yet(),
-    int("cluster-announce-client-port", PORT, "0", "port told to clients").not_yet(),
-    int("cluster-announce-client-tls-port", PORT, "0", "TLS port told to clients").not_yet(),
+    int("cluster-announce-bus-port", PORT, "0", "bus port that CLUSTER NODES shows"),
+    optional("cluster-announce-client-ipv4", "host told to clients that came by IPv4")
+        .checked(checks::ipv4),
+    optional("cluster-announce-client-ipv6", "host told to clients that came by IPv6")
+        .checked(checks::ipv6),
+    int("cluster-announce-client-port", PORT, "0", "port told to clients"),
+    int("cluster-announce-client-tls-port", PORT, "0", "TLS port told to clients"),
     optional("cluster-announce-hostname", "host name told to clients")
         .checked(checks::announced_hostname),
     optional("cluster-announce-human-nodename", "name of the node in logs")

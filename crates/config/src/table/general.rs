@@ -157,5 +157,5 @@ pub(super) const OPTIONS: &[Spec] = &[
     special("notify-keyspace-events", Kind::Events, "", "keyspace events to publish; `S`, `T`, `I` and `V` are for events of a hash's fields"),
     flag("extended-redis-compatibility", "no", "claim to be Redis where a client might look")
         .not_yet(),
-    text("availability-zone", "", "zone reported by INFO"),
+    text("availability-zone", "", "zone reported by INFO and to a cluster"),
 ];

@@ -172,6 +172,8 @@ pub mod flag {
     pub const IMPORT_SOURCE: u64 = 1 << 17;
     /// `r`: READONLY.
     pub const READS_REPLICA: u64 = 1 << 18;
+    /// By IPv6; not shown.
+    pub const IPV6: u64 = 1 << 19;
 }
 
 impl Client {

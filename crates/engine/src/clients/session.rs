@@ -153,7 +153,7 @@ pub struct Session {
     pub fate: Fate,
     /// Connected by a Unix socket or from the machine itself.
     pub is_local: bool,
-    /// Transport flags of CLIENT LIST ([`flag::UNIX_SOCKET`], [`flag::TLS`]).
+    /// Transport flags of CLIENT LIST ([`flag::UNIX_SOCKET`], [`flag::TLS`], [`flag::IPV6`]).
     pub transport_flags: u64,
     /// Output the client may have in its buffer before it is closed for reading too slowly.
     pub output_room: usize,

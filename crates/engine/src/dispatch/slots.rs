@@ -186,6 +186,7 @@ impl Engine {
         let by = self.config.cluster_preferred_endpoint_type();
         Asker {
             is_tls: flags & flag::TLS != 0,
+            is_ipv6: flags & flag::IPV6 != 0,
             wants_hostname: by == ClusterEndpointType::Hostname,
         }
     }

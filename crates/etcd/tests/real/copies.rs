@@ -81,7 +81,7 @@ fn id(at: u8) -> Id {
 
 fn replica(id: Id) -> Replica {
     let host = "127.0.0.1".to_owned();
-    let address = Address { host, port: 7000, tls_port: 0, hostname: String::new() };
+    let address = Address { host, port: 7000, ..Address::default() };
     Replica { id, address, member: None, is_never_promoted: false }
 }
 

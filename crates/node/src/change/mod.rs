@@ -77,7 +77,7 @@ fn placed(planned: &plan::Planned) -> Placed {
 /// The address that a copy announces.
 pub fn address(placed: &Placed) -> Address {
     let (host, port) = (placed.host.clone(), placed.port);
-    Address { host, port, tls_port: 0, hostname: String::new() }
+    Address { host, port, ..Address::default() }
 }
 
 fn topology(settings: &Settings, copies: &[Placed]) -> Topology {

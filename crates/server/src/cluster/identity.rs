@@ -2,7 +2,7 @@
 //! form of CLUSTER NODES. So a file of Redis Cluster is read, too; all else is in the coordinator.
 
 use cluster::id::Id;
-use cluster::topology::Address;
+use cluster::topology::{Address, ForClients};
 use config::Config;
 use etcd::Endpoint;
 use std::fs::{self, File};
@@ -15,8 +15,10 @@ use structs::hashing::os_random;
 pub(super) struct Identity {
     /// The name.
     pub(super) id: Id,
-    /// Where others reach this server.
+    /// Where others reach this server, as it said when it started.
     pub(super) address: Address,
+    /// Says so anew when options change.
+    pub(super) announcer: Announcer,
     /// The file, locked: two servers must not have one name.
     _file: File,
 }
@@ -27,7 +29,8 @@ impl Identity {
     /// # Errors
     /// It cannot be used, or another server uses it.
     pub(super) fn find(config: &Config, coordinator: &Endpoint) -> Result<Identity, String> {
-        let address = address(config, coordinator)?;
+        let announcer = Announcer::new(config, coordinator)?;
+        let address = announcer.address(config)?;
         let name = config.cluster_config_file();
         let path = PathBuf::from(name.as_path());
         let failed = |error: io::Error| {
@@ -52,7 +55,7 @@ impl Identity {
                 path.display()
             ));
         };
-        Ok(Identity { id, address, _file: file })
+        Ok(Identity { id, address, announcer, _file: file })
     }
 }
 
@@ -79,29 +82,60 @@ fn write(path: &Path, id: Id, address: &Address) -> io::Result<()> {
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// Returns where others reach this server: as announced, or the address that it is bound to, or the one from which this
+/// Says where others reach this server: as announced, or the address that it is bound to, or the one from which this
 /// machine reaches the coordinator.
-fn address(config: &Config, coordinator: &Endpoint) -> Result<Address, String> {
-    let announced = config.cluster_announce_ip().to_string_lossy().into_owned();
-    let binds = config.bind();
-    let bound = binds.iter().map(|bind| bind.to_string_lossy().into_owned()).find(|bind| {
-        let bind = bind.trim_start_matches('-');
-        !bind.is_empty() && !matches!(bind, "*" | "0.0.0.0" | "::" | "::*")
-    });
-    let host = match (announced, bound) {
-        (announced, _) if !announced.is_empty() => announced,
-        (_, Some(bound)) => bound.trim_start_matches('-').to_owned(),
-        (_, None) => own_address(coordinator).map_err(|error| {
-            format!("Can't tell which address others reach this node at ({error}): set cluster-announce-ip")
-        })?,
-    };
-    let or = |announced: u16, own: u16| if announced > 0 { announced } else { own };
-    Ok(Address {
-        host,
-        port: or(config.cluster_announce_port(), config.port()),
-        tls_port: or(config.cluster_announce_tls_port(), config.tls_port()),
-        hostname: config.cluster_announce_hostname().to_string_lossy().into_owned(),
-    })
+#[derive(Clone)]
+pub struct Announcer {
+    /// The host if none is announced; perhaps empty.
+    host: String,
+}
+
+impl Announcer {
+    fn new(config: &Config, coordinator: &Endpoint) -> Result<Announcer, String> {
+        let binds = config.bind();
+        let bound = binds.iter().map(|bind| bind.to_string_lossy().into_owned()).find(|bind| {
+            let bind = bind.trim_start_matches('-');
+            !bind.is_empty() && !matches!(bind, "*" | "0.0.0.0" | "::" | "::*")
+        });
+        let host = match bound {
+            Some(bound) => bound.trim_start_matches('-').to_owned(),
+            None => match own_address(coordinator) {
+                Ok(host) => host,
+                Err(_) if !config.cluster_announce_ip().is_empty() => String::new(),
+                Err(error) => {
+                    return Err(format!(
+                        "Can't tell which address others reach this node at ({error}): set \
+                         cluster-announce-ip"
+                    ));
+                }
+            },
+        };
+        Ok(Announcer { host })
+    }
+
+    /// The address, as the options say now.
+    ///
+    /// # Errors
+    /// Others could not use it.
+    pub fn address(&self, config: &Config) -> Result<Address, String> {
+        let announced = config.cluster_announce_ip().to_string_lossy().into_owned();
+        let or = |announced: u16, own: u16| if announced > 0 { announced } else { own };
+        let address = Address {
+            host: if announced.is_empty() { self.host.clone() } else { announced },
+            port: or(config.cluster_announce_port(), config.port()),
+            tls_port: or(config.cluster_announce_tls_port(), config.tls_port()),
+            hostname: config.cluster_announce_hostname().to_string_lossy().into_owned(),
+            zone: config.availability_zone().to_string_lossy().into_owned(),
+            for_clients: ForClients {
+                ipv4: config.cluster_announce_client_ipv4().to_string_lossy().into_owned(),
+                ipv6: config.cluster_announce_client_ipv6().to_string_lossy().into_owned(),
+                port: config.cluster_announce_client_port(),
+                tls_port: config.cluster_announce_client_tls_port(),
+            },
+            bus_port: config.cluster_announce_bus_port(),
+        };
+        address.check().map(|()| address)
+    }
 }
 
 /// The address of the interface by which this machine would send to the coordinator. Nothing is sent.
@@ -140,8 +174,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let path = std::env::temp_dir().join(format!("dunlin-nodes-{}", std::process::id()));
-        let address =
-            Address { host: "10.0.0.1".into(), port: 7, tls_port: 0, hostname: String::new() };
+        let address = Address { host: "10.0.0.1".into(), port: 7, ..Address::default() };
         let id = Id::draw(os_random);
         write(&path, id, &address).expect("it can be written");
         let text = fs::read_to_string(&path).expect("it was written");

@@ -15,7 +15,7 @@
 //! never wait for it.
 
 pub mod data;
-mod identity;
+pub mod identity;
 mod operator;
 mod promises;
 mod publish;
@@ -37,7 +37,7 @@ use engine::epochs::Leadership;
 use engine::long::LateReply;
 use engine::membership::Request;
 use etcd::{Client, Credentials, Endpoint, Way};
-use identity::Identity;
+use identity::{Announcer, Identity};
 use process::thread;
 use promises::Promises;
 use publish::Publisher;
@@ -130,6 +130,11 @@ impl Node {
     /// Its name.
     pub fn id(&self) -> Id {
         self.identity.id
+    }
+
+    /// Says where others reach it.
+    pub fn announcer(&self) -> Announcer {
+        self.identity.announcer.clone()
     }
 
     /// Starts its threads. What there was to load is loaded.
@@ -327,9 +332,11 @@ impl Host {
         let decisions = self.driver.copy();
         let Some(view) = decisions.view() else { return };
         let is_due = self.corrected.is_none_or(|at| at.elapsed() > Duration::from_secs(1));
-        let (id, address) = (self.identity.id, &self.identity.address);
+        let id = self.identity.id;
+        let announced = self.engine.membership.address();
+        let address = announced.unwrap_or_else(|| self.identity.address.clone());
         let has_moved =
-            view.topology.value.copies().any(|copy| copy.id == id && copy.address != *address);
+            view.topology.value.copies().any(|copy| copy.id == id && copy.address != address);
         let leads = matches!(decisions.role(), Role::Leads(_));
         let quorum = self.engine.config.commit_quorum() as usize + 1;
         let wants_quorum =
@@ -339,7 +346,6 @@ impl Host {
         }
         drop(decisions);
         self.corrected = Some(Instant::now());
-        let address = address.clone();
         let outcome = self.driver.operate(|view| {
             if wants_quorum {
                 return Ok(change::promise_quorum(view, quorum));

@@ -1,7 +1,6 @@
 //! What the reactors' hubs share: the commands, and where each slot's requests go.
 
 use crate::log;
-use cluster::describe::Asker;
 use cluster::topology::Shard;
 use engine::Engine;
 use engine::membership::Published;
@@ -70,9 +69,10 @@ impl Shared {
 
     /// The number of the server that leads a shard.
     fn server(&self, shard: &Shard) -> Option<u16> {
-        let asker = Asker { is_tls: false, wants_hostname: false };
-        let node = asker.node(shard.copy(shard.holder.id)?);
-        server_at(&self.pool, &Address::Tcp(node.endpoint, node.port))
+        // Not what clients are told.
+        let address = &shard.copy(shard.holder.id)?.address;
+        let port = if address.port > 0 { address.port } else { address.tls_port };
+        server_at(&self.pool, &Address::Tcp(address.host.clone(), port))
     }
 
     /// Takes over how replicas log in.

@@ -77,12 +77,7 @@ impl World {
         for &(id, incarnation) in &ids {
             let reply = self.etcd.lease(LeaseCall::Grant(ms(4000)));
             let Ok(LeaseReply::Held { id: lease, .. }) = reply else { panic!("{reply:?}") };
-            let address = Address {
-                host: "10.0.0.1".into(),
-                port: 7000,
-                tls_port: 0,
-                hostname: String::new(),
-            };
+            let address = Address { host: "10.0.0.1".into(), port: 7000, ..Address::default() };
             let copy = Replica { id, address, member: None, is_never_promoted: false };
             let alive = Alive { incarnation, lease };
             self.commit(change::found(&self.keys, id, copy, alive));
