@@ -11,6 +11,10 @@ use crate::topology::{Holder, Replica, Shard, Topology};
 use crate::view::{Alive, Keys, Switch, View, encode, put_alive};
 use std::fmt;
 
+mod moving;
+
+pub use moving::{Setting, set_slot};
+
 /// Why nothing is changed: the error that the client gets, without `ERR`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused(pub String);

@@ -7,7 +7,7 @@
 use crate::id::{Epoch, Id, Incarnation};
 use crate::slots::{COUNT, Slots};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// The version of the encoding. A reader refuses others.
@@ -113,6 +113,12 @@ pub struct Shard {
     pub fence: usize,
     /// Its slots.
     pub slots: Slots,
+    /// Those of its slots that move key by key, and the shards that they move to (CLUSTER SETSLOT MIGRATING).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub migrating: BTreeMap<u16, Id>,
+    /// Slots that arrive key by key, and the shards that they come from (CLUSTER SETSLOT IMPORTING).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub importing: BTreeMap<u16, Id>,
     /// Its copies, the leader among them.
     pub copies: Vec<Replica>,
 }
@@ -154,6 +160,8 @@ impl Shard {
             holder: Holder { id, incarnation },
             fence: 1,
             slots: Slots::default(),
+            migrating: BTreeMap::new(),
+            importing: BTreeMap::new(),
             copies: vec![Replica { id, address, member, is_never_promoted: false }],
         }
     }
@@ -167,7 +175,10 @@ impl Shard {
         let replica =
             |(id, address)| Replica { id, address, member: None, is_never_promoted: false };
         let copies = copies.into_iter().map(replica).collect();
-        Some(Shard { id, epoch: Epoch(0), holder, fence: 1, slots, copies })
+        let open = BTreeMap::new;
+        let (migrating, importing) = (open(), open());
+        let epoch = Epoch(0);
+        Some(Shard { id, epoch, holder, fence: 1, slots, migrating, importing, copies })
     }
 
     /// Returns whether its leader has never been there.
@@ -202,6 +213,9 @@ impl Shard {
         }
         if self.fence == 0 {
             return Err("a promotion would fence no copy".into());
+        }
+        if self.migrating.keys().chain(self.importing.keys()).any(|&slot| slot >= COUNT) {
+            return Err("a slot that does not exist is open".into());
         }
         self.copies.iter().try_for_each(|copy| copy.address.check())
     }
@@ -284,6 +298,16 @@ impl Topology {
     pub fn take_epoch(&mut self) -> Epoch {
         self.epoch = self.epoch.next();
         self.epoch
+    }
+
+    /// Ends the moves of slots whose shards are not there, or that have arrived.
+    pub fn close_slots(&mut self) {
+        let there: BTreeSet<Id> = self.shards.iter().map(|shard| shard.id).collect();
+        for shard in &mut self.shards {
+            let slots = &shard.slots;
+            shard.migrating.retain(|&slot, to| slots.contains(slot) && there.contains(to));
+            shard.importing.retain(|&slot, from| !slots.contains(slot) && there.contains(from));
+        }
     }
 
     /// Returns what is wrong with it, whatever wrote it.

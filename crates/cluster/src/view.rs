@@ -170,6 +170,8 @@ impl View {
 
     /// Returns a transaction that replaces the topology if it is still the one that was read.
     pub fn replace(&self, topology: &Topology) -> Transaction {
+        let mut topology = topology.clone();
+        topology.close_slots();
         let change = Change::Put {
             key: self.keys.topology(self.database),
             value: topology.encode(),

@@ -56,7 +56,6 @@ fn refusal(known: &Known<'_>) -> Option<&'static str> {
             Some("refused: no loadable modules are planned")
         }
         "cluster|flushslot"
-        | "cluster|setslot"
         | "cluster|migrateslots"
         | "cluster|getslotmigrations"
         | "cluster|cancelslotmigrations"

@@ -9,6 +9,7 @@ mod http;
 mod locking;
 mod logging;
 mod one_address;
+mod open_slots;
 mod permission;
 mod pushes;
 mod replica_link;

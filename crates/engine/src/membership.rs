@@ -6,12 +6,14 @@
 
 use crate::clock::monotonic;
 use crate::table::CommandTable;
+use cluster::change::Setting;
 use cluster::describe::{Asker, Node};
 use cluster::id::{Epoch, Id};
 use cluster::slots::{COUNT, Slots};
 use cluster::topology::{Address, Shard};
 use cluster::view::View;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
@@ -29,6 +31,15 @@ pub enum Request {
     DeleteSlots(Slots),
     /// CLUSTER FLUSHSLOTS.
     FlushSlots,
+    /// CLUSTER SETSLOT.
+    SetSlot {
+        /// The slot.
+        slot: u16,
+        /// What it becomes.
+        setting: Setting,
+        /// This server has keys in it.
+        has_keys: bool,
+    },
     /// CLUSTER SET-CONFIG-EPOCH.
     SetConfigEpoch(Epoch),
     /// CLUSTER MEET, with the other node's host and port.
@@ -66,6 +77,8 @@ pub struct Published {
     pub changes_roles: bool,
     /// The number of each slot's shard.
     owners: Box<[u16]>,
+    /// The slots of this server's shard that move key by key. Mostly there are none.
+    open: BTreeMap<u16, Open>,
     /// Requests are answered, with and without `cluster-require-full-coverage`.
     is_ok: [bool; 2],
     /// Replies to CLUSTER SLOTS, by protocol and asker.
@@ -120,6 +133,15 @@ pub enum Place {
     Unassigned,
 }
 
+/// How a slot moves key by key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Open {
+    /// To the shard with this number. Keys that are not here any more are there.
+    Leaving(u16),
+    /// To this server's shard: those ask for it who were sent by its primary.
+    Arriving,
+}
+
 impl Published {
     /// Prepares a view for readers.
     pub fn new(view: View, me: Id, leads: bool, changes_roles: bool) -> Published {
@@ -130,7 +152,9 @@ impl Published {
             }
         }
         let is_ok = [view.is_ok(false), view.is_ok(true)];
+        let open = open_slots(&view, me);
         Published {
+            open,
             view,
             me,
             leads,
@@ -155,6 +179,24 @@ impl Published {
             Some(node) if shard.copy(self.me).is_some() => Place::Replica(node),
             Some(node) => Place::Moved(node),
         }
+    }
+
+    /// How a slot moves key by key to or from this server's shard. `None`: it does not.
+    #[inline]
+    pub fn open(&self, slot: u16) -> Option<Open> {
+        if self.open.is_empty() { None } else { self.open.get(&slot).copied() }
+    }
+
+    /// Whether any slot moves key by key to or from this server's shard.
+    #[inline]
+    pub fn has_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// The primary of the shard with this number.
+    pub fn primary_of(&self, shard: u16, asker: Asker) -> Option<Node> {
+        let shard = self.view.topology.value.shards.get(usize::from(shard))?;
+        shard.copy(shard.holder.id).map(|primary| asker.node(primary))
     }
 
     /// The number of the shard that has a slot.
@@ -190,6 +232,16 @@ impl Published {
         let kind = resp3 | is_tls << 1 | usize::from(asker.wants_hostname) << 2 | is_ipv6 << 3;
         self.slot_replies[kind].get_or_init(|| make().into_boxed_slice())
     }
+}
+
+fn open_slots(view: &View, me: Id) -> BTreeMap<u16, Open> {
+    let shards = &view.topology.value.shards;
+    let Some(own) = view.topology.value.shard_of(me) else { return BTreeMap::new() };
+    let leaving = own.migrating.iter().filter_map(|(&slot, to)| {
+        let to = shards.iter().position(|shard| shard.id == *to)?;
+        Some((slot, Open::Leaving(u16::try_from(to).ok()?)))
+    });
+    leaving.chain(own.importing.keys().map(|&slot| (slot, Open::Arriving))).collect()
 }
 
 /// What a thread has seen last.

@@ -1,6 +1,9 @@
 //! One address: clients of a cluster with `cluster-endpoint single` see one ordinary server, whichever node they are
 //! connected to.
 
+#[path = "cluster/moving.rs"]
+mod moving;
+
 use harness::client::{Client, ask, ok};
 use harness::cluster::{Etcd, create, error, redis_cli, text};
 use harness::reply::{Protocol, Reply};

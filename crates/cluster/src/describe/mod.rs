@@ -167,9 +167,26 @@ impl View {
                     false => write!(text, " {first}-{last}"),
                 };
             }
+            if copy.id == me && is_primary {
+                self.tell_open_slots(shard, &mut text);
+            }
             text.push('\n');
         }
         text
+    }
+
+    /// The slots that move key by key, with the nodes at the other end.
+    fn tell_open_slots(&self, shard: &Shard, text: &mut String) {
+        let topology = &self.topology.value;
+        let leader = |id: Id| {
+            topology.shards.iter().find(|shard| shard.id == id).map_or(id, |shard| shard.holder.id)
+        };
+        for (slot, &to) in &shard.migrating {
+            let _ = write!(text, " [{slot}->-{}]", leader(to));
+        }
+        for (slot, &from) in &shard.importing {
+            let _ = write!(text, " [{slot}-<-{}]", leader(from));
+        }
     }
 
     /// Returns whether requests are answered: each slot's shard has a living primary, or, without

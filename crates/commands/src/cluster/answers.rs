@@ -192,7 +192,7 @@ fn write_node(cx: &mut Cx<'_>, published: &Published, shard: &Shard, copy: &Repl
     cx.reply.integer(offset as i64);
 }
 
-fn slot(args: Args<'_>) -> Result<Slot, Error> {
+pub(super) fn slot(args: Args<'_>) -> Result<Slot, Error> {
     let number = u16::try_from(args.integer(2)?).ok().and_then(Slot::new);
     number.ok_or(Error::text("ERR Invalid slot"))
 }

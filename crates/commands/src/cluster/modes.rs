@@ -60,7 +60,7 @@ fn asking(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     if !cx.sees_cluster() {
         return Err(super::DISABLED);
     }
-    // No slot arrives, so there is nothing to be asked for here.
+    cx.session.asking = true;
     cx.reply.ok();
     Ok(())
 }

@@ -2,8 +2,8 @@
 //! waits for the reply; the thread that serves it does not.
 
 use super::answers::{me, node};
-use cluster::change;
-use cluster::id::Epoch;
+use cluster::change::{self, Setting};
+use cluster::id::{Epoch, Id};
 use cluster::slots::Slots;
 use engine::membership::Request;
 use engine::{Args, Cx, DbIndex, Error, Outcome};
@@ -76,6 +76,37 @@ pub(super) fn flush_slots(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
         return Err(Error::text("ERR DB must be empty to perform CLUSTER FLUSHSLOTS."));
     }
     operate(cx, Request::FlushSlots)
+}
+
+/// `CLUSTER SETSLOT`.
+pub(super) fn set_slot(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    me(cx)?;
+    let slot = super::answers::slot(args)?;
+    let has_keys = (0..cx.engine.keyspace.databases()).any(|db| {
+        let db = DbIndex(db);
+        cx.db.visit(slot.stripe(), |stripe| stripe.slot_key_count(db, slot)) != Some(0)
+    });
+    let setting = match args.len() {
+        4 | 6 if args.is(3, "stable") => Setting::Stable,
+        5 | 7 if args.is(3, "importing") => {
+            Setting::Importing(named(args, "I don't know about node")?)
+        }
+        5 | 7 if args.is(3, "migrating") => {
+            Setting::Migrating(named(args, "I don't know about node")?)
+        }
+        5 | 7 if args.is(3, "node") => Setting::Node(named(args, "Unknown node")?),
+        _ => {
+            return Err(Error::text(
+                "ERR Invalid CLUSTER SETSLOT action or number of arguments. Try CLUSTER HELP",
+            ));
+        }
+    };
+    operate(cx, Request::SetSlot { slot: slot.number(), setting, has_keys })
+}
+
+fn named(args: Args<'_>, unknown: &str) -> Result<Id, Error> {
+    let text = String::from_utf8_lossy(args[4]);
+    text.parse().map_err(|_| Error::format(format!("ERR {unknown} {text}")))
 }
 
 /// `CLUSTER SET-CONFIG-EPOCH`.

@@ -162,7 +162,7 @@ pub static CLUSTER_SETSLOT: Command = Command {
         ),
         Arg::new("timeout", ArgKind::Integer).after("TIMEOUT").since("8.0.0").optional(),
     ],
-    run: super::disabled,
+    run: super::operate::set_slot,
     ..Command::ROW
 };
 

@@ -38,6 +38,7 @@ fn reset(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     session.is_import_source = false;
     session.no_evict = false;
     session.reads_replica = false;
+    session.asking = false;
     session.client.names().name.clear();
     cx.db.index = DbIndex(0);
     cx.db.touches = true;

@@ -70,6 +70,22 @@ pub static RESTORE: Command = Command {
     ..Command::ROW
 };
 
+/// `RESTORE-ASKING`: RESTORE into a slot that is arriving.
+pub static RESTORE_ASKING: Command = Command {
+    name: "restore-asking",
+    flags: RESTORE.flags.with(Flags::ASKING).with(Flags::SYSCMD),
+    group: Group::Server,
+    categories: &["keyspace", "dangerous"],
+    since: "3.0.0",
+    history: &[
+        ("3.0.0", "Added the `REPLACE` modifier."),
+        ("5.0.0", "Added the `ABSTTL` modifier."),
+        ("5.0.0", "Added the `IDLETIME` and `FREQ` options."),
+    ],
+    summary: "Makes a key in a slot that is arriving from what DUMP gave.",
+    ..RESTORE
+};
+
 fn dump(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     match cx.db.lookup_read(args.key(1)).map(value::view) {
         Some(object) => {

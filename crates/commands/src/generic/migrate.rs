@@ -346,7 +346,9 @@ impl Target<'_> {
             with_value(cx.engine, entry, |entry| rdb::dump(value::view(entry), compression))?;
         let mut request = Vec::with_capacity(payload.len() + key.bytes.len() + 64);
         push_count(&mut request, if self.options.replaces { 5 } else { 4 });
-        push_word(&mut request, b"RESTORE");
+        // A slot that moves is not the other server's yet.
+        let is_node = cx.engine.membership.is_on();
+        push_word(&mut request, if is_node { &b"RESTORE-ASKING"[..] } else { b"RESTORE" });
         push_word(&mut request, key.bytes);
         push_word(&mut request, ttl_ms.to_string().as_bytes());
         push_word(&mut request, &payload);

@@ -29,6 +29,7 @@ pub static COMMANDS: &[&Command] = &[
     &sort::SORT,
     &migrate::MIGRATE,
     &dump::RESTORE,
+    &dump::RESTORE_ASKING,
     &dump::DUMP,
     &element_scan::ZSCAN,
     &element_scan::HSCAN,

@@ -139,6 +139,10 @@ pub struct Session {
     pub can_redirect: bool,
     /// CLIENT CAPA CLUSTER: it understands a cluster's protocol, whatever `cluster-endpoint` says.
     pub speaks_cluster: bool,
+    /// ASKING: its next request, or its transaction, is for a slot that is arriving.
+    pub asking: bool,
+    /// Its request concerns a server of which slots move key by key: what is asked for has to be here.
+    pub(crate) checks_slot: bool,
     /// CLIENT CAPA NODE: another node forwards on it what its clients ask for.
     pub is_link: bool,
     /// Its requests that other nodes of the cluster answer.
@@ -210,6 +214,8 @@ impl Session {
             no_evict: false,
             can_redirect: false,
             speaks_cluster: false,
+            asking: false,
+            checks_slot: false,
             is_link: false,
             forwarding: None,
             reads_replica: false,
@@ -249,6 +255,7 @@ impl Session {
         Session {
             db: self.db,
             speaks_cluster: self.speaks_cluster,
+            checks_slot: self.checks_slot,
             is_link: self.is_link,
             reads_replica: self.reads_replica,
             protocol: self.protocol,

@@ -55,7 +55,10 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
     let before = cx.last_end;
     cx.resolved = row;
     cx.session.last_command = row.index + 1;
-    let mut outcome = run_row(cx, row, args);
+    let mut outcome = match cx.session.checks_slot {
+        false => run_row(cx, row, args),
+        true => run_if_present(cx, row, args),
+    };
     if cx.db.take_missed_stripe() {
         outcome = Err(Error::StripeTaken);
     }
@@ -154,6 +157,21 @@ fn run_with_values(
         outcome = (row.command.run)(cx, args);
     }
     outcome
+}
+
+/// Runs a command whose keys may have moved to another primary. Those of a transaction and of a script were looked for when
+/// it began.
+#[cold]
+fn run_if_present(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Error> {
+    if !cx.in_transaction && cx.script.is_none() {
+        let found = super::open_slots::check(cx, row, args);
+        if found.is_err() && row.command.flags.has(Flags::RUNS_QUEUE) {
+            cx.session.multi = None;
+            crate::watching::unwatch(&mut cx.db, cx.session);
+        }
+        found?;
+    }
+    run_row(cx, row, args)
 }
 
 /// The command has looked at its key and will look again on a background thread, where it counts.

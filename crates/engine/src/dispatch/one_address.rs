@@ -263,7 +263,11 @@ fn find<'k>(cx: &Cx<'_>, slots: &[(u16, &'k [u8])], may_write: bool) -> Result<F
             return Ok(Found::Apart(key, other));
         }
     }
+    // A link from this node to itself knows ASK.
+    let is_open =
+        published.has_open() && slots.iter().any(|&(slot, _)| published.open(slot).is_some());
     match place {
+        Place::Here if is_open => Ok(Found::Elsewhere(first)),
         Place::Here => Ok(Found::Here),
         Place::Replica(_) | Place::Moved(_) => Ok(Found::Elsewhere(first)),
         Place::NotYet | Place::Unassigned => {

@@ -1,7 +1,8 @@
 //! The gate of a cluster's node: whether a request's keys are in one slot, and whether this server answers for it.
+//! [`open_slots`] has what differs for slots that move key by key.
 
-use super::NotNow;
 use super::gates::{Refusal, may_write};
+use super::{NotNow, open_slots};
 use crate::args::Args;
 use crate::clients::{Client, flag};
 use crate::command::Flags;
@@ -41,6 +42,7 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
     if !cx.engine.membership.is_on() || cx.session.is_replica {
         return Ok(());
     }
+    cx.session.checks_slot = false;
     if super::one_address::sees_one_server(cx) {
         return super::one_address::gate(cx, row, args);
     }
@@ -48,6 +50,7 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
         return Ok(());
     }
     let runs_queue = row.command.flags.has(Flags::RUNS_QUEUE);
+    let is_asking = cx.session.asking && open_slots::is_asking(cx, row);
     if row.command.keys.is_empty() && !runs_queue {
         return Ok(());
     }
@@ -67,7 +70,13 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
         may_write: may_write(cx, row),
     };
     let published = cx.membership();
-    served(&cx.engine.config, published.as_deref(), slot.number(), caller)?;
+    let served = served(&cx.engine.config, published.as_deref(), slot.number(), caller);
+    if let Err(refusal) = served
+        && !open_slots::is_arriving(published.as_deref(), slot.number(), is_asking, row)
+    {
+        return Err(refusal);
+    }
+    cx.session.checks_slot = published.as_ref().is_some_and(|published| published.has_open());
     cx.session.answered_by_primary |= published.is_some_and(|published| published.leads);
     Ok(())
 }
@@ -142,7 +151,14 @@ fn served(
 ) -> Result<(), Refusal> {
     match place_of(config, published, slot, caller.asker, caller.may_write)? {
         Place::Here => Ok(()),
-        Place::Replica(_) if caller.reads_replica && !caller.may_write => Ok(()),
+        // A replica cannot tell whether a key that it lacks has moved.
+        Place::Replica(_)
+            if caller.reads_replica
+                && !caller.may_write
+                && published.is_none_or(|published| published.open(slot).is_none()) =>
+        {
+            Ok(())
+        }
         Place::Replica(node) | Place::Moved(node) => Err(moved(slot, &node).into()),
         Place::NotYet | Place::Unassigned => Err(Error::Elsewhere(DOWN.into()).into()),
     }
@@ -219,7 +235,17 @@ pub(super) fn slot_of_script(
             let text = "ERR Script attempted to access keys that do not hash to the same slot";
             return Err(Error::text(text).into());
         }
-        if served(&cx.engine.config, published.as_deref(), slot.number(), caller).is_err() {
+        let is_served =
+            served(&cx.engine.config, published.as_deref(), slot.number(), caller).is_ok();
+        if !is_served
+            && !open_slots::is_arriving(
+                published.as_deref(),
+                slot.number(),
+                cx.session.checks_slot,
+                row,
+            )
+            || open_slots::lacks_any(cx, published.as_deref(), &keys, args)
+        {
             let text = "ERR Script attempted to access a non local key in a cluster node";
             return Err(Error::text(text).into());
         }

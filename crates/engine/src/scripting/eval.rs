@@ -193,6 +193,9 @@ fn run_script<'c>(
     if let Some(attempt) = &mut cx.attempt {
         attempt.kind = kind;
         attempt.shape = shape;
+        if cx.session.checks_slot {
+            attempt.declared_keys = keys.iter().map(|key| keyspace::Key::new(key).hash).collect();
+        }
     }
     cx.script_was_shown = true;
     let is_monitored = cx.engine.monitors.load(Relaxed) > 0;

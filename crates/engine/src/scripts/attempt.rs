@@ -86,6 +86,8 @@ pub(crate) struct Attempt {
     /// The stripes of the keys that it declares.
     pub declared: Locked,
     pub touched_undeclared: bool,
+    /// The hashes of the keys that it declares, if slots move key by key.
+    pub declared_keys: Vec<u64>,
     /// It can no longer be undone, and may wait for stripes.
     pub holds_turn: bool,
     pub verdict: Option<Verdict>,
@@ -115,6 +117,7 @@ impl Attempt {
             place,
             declared: declared.clone(),
             touched_undeclared: false,
+            declared_keys: Vec::new(),
             holds_turn: false,
             verdict: None,
             started: Ticks::default(),

@@ -78,6 +78,10 @@ impl Operator {
             let Some(transaction) = self.transaction(request)? else { return Ok(()) };
             if let Outcome::Done(revision) = self.client.commit(&transaction).map_err(away)? {
                 self.wait_for(revision);
+                if let Request::SetSlot { .. } = request {
+                    // Requests that have begun before do not know that the slot is open.
+                    drop(self.engine.keyspace.world().stop());
+                }
                 return Ok(());
             }
         }
@@ -96,6 +100,9 @@ impl Operator {
                 let slots = slots.filter(|slots| !slots.is_empty());
                 let Some(slots) = slots else { return Ok(None) };
                 change::delete_slots(&view, &slots)
+            }
+            Request::SetSlot { slot, setting, has_keys } => {
+                return change::set_slot(&view, me, *slot, *setting, *has_keys);
             }
             Request::SetConfigEpoch(epoch) => change::set_config_epoch(&view, me, *epoch),
             Request::Meet(host, port) => {
