@@ -7,7 +7,7 @@ use crate::stats::ThreadStats;
 use keyspace::Millis;
 use keyspace::world::Reader;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use structs::random::Rng;
 
 /// What commands may know of their thread.
@@ -29,6 +29,8 @@ pub struct ThreadContext {
     pub(crate) membership: Seen,
     /// Its interpreter.
     pub(crate) scripts: RefCell<crate::scripts::Local>,
+    /// The generation of the scripts, and those that were on their way to other nodes, by hashes of their texts.
+    pub(crate) noted_scripts: RefCell<(u64, HashSet<u64>)>,
     /// Where the thread's random numbers go on.
     pub(crate) seed: Cell<u64>,
 }
@@ -51,6 +53,7 @@ impl ThreadContext {
             keys: Cell::default(),
             membership: Seen::default(),
             scripts: RefCell::default(),
+            noted_scripts: RefCell::default(),
             seed: Cell::new(structs::hashing::os_random()),
         }
     }

@@ -284,7 +284,7 @@ fn messages_caches_and_users_of_one_address() {
     let etcd = Etcd::start("messages");
     let nodes = one_address(&etcd, &[]);
     let mut listeners: Vec<Client> =
-        nodes[..6].iter().map(|node| node.connect(Protocol::Resp3).expect("it listens")).collect();
+        nodes.iter().map(|node| node.connect(Protocol::Resp3).expect("it listens")).collect();
     for listener in &mut listeners {
         listener.send(&["SUBSCRIBE", "news"]).expect("it is sent");
         listener.message().expect("it is confirmed");
@@ -301,6 +301,31 @@ fn messages_caches_and_users_of_one_address() {
                 let message = listener.message().expect("it comes");
                 assert_eq!(message, Reply::Push(vec![bulk(kind), bulk(channel), bulk(word)]));
             }
+        }
+    }
+
+    // A script that one node has run is known to the node that a client is connected to, also in a transaction.
+    for (at, node) in [(0, &nodes[0]), (1, &nodes[3]), (2, &nodes[6])] {
+        let mut client = node.client();
+        let script = format!("return {{KEYS[1], {at}}}");
+        let digest = "return redis.sha1hex(ARGV[1])";
+        let sha = text(client.command(&["EVAL", digest, "0", &script]).expect("it answers"));
+        let result = |key: &str| Reply::Array(vec![bulk(key), Reply::Integer(at)]);
+        let first = KEYS[at as usize];
+        let reply = client.command(&["EVAL", &script, "1", first]).expect("it answers");
+        assert_eq!(reply, result(first));
+        for key in KEYS {
+            assert_eq!(ask(&mut client, &format!("EVALSHA {sha} 1 {key}")), result(key));
+        }
+        ok(&mut client, "SCRIPT FLUSH");
+        let missing = error(&ask(&mut client, &format!("EVALSHA {sha} 1 foo")));
+        assert!(missing.starts_with("NOSCRIPT"), "{missing}");
+        let reply = client.command(&["EVAL", &script, "1", first]).expect("it answers");
+        assert_eq!(reply, result(first));
+        for key in KEYS {
+            let requests = ["MULTI", &format!("EVALSHA {sha} 1 {key}"), "EXEC"];
+            let replies = pipeline(&mut client, &requests);
+            assert_eq!(replies[2], Reply::Array(vec![result(key)]));
         }
     }
 

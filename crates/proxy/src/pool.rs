@@ -12,7 +12,7 @@ use rustls::ClientConfig;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 use structs::sync::lock;
 
@@ -30,6 +30,20 @@ pub struct Topology {
     pub slots: Vec<Option<u16>>,
     /// By the numbers of primaries: their replicas that may be read.
     pub replicas: Vec<Vec<u16>>,
+    /// Servers without a slot that have clients, so messages and scripts concern them, too.
+    pub slotless: Vec<u16>,
+}
+
+/// Finds the texts of scripts by their digests.
+pub struct Texts(pub Box<FindText>);
+
+/// Returns the text of the script that has this digest.
+type FindText = dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync;
+
+impl std::fmt::Debug for Texts {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Texts")
+    }
 }
 
 /// How to ask a server for a command that no table has.
@@ -74,6 +88,8 @@ pub struct Shared {
     login: Mutex<Option<Login>>,
     /// The rules of TLS towards servers, as last read from the files.
     server_rules: Mutex<Option<Arc<ClientConfig>>>,
+    /// Returns the text of a script that has this digest.
+    pub script: OnceLock<Texts>,
 }
 
 impl Shared {
@@ -101,6 +117,7 @@ impl Shared {
             stats: Mutex::default(),
             login: Mutex::new(config.login.clone()),
             server_rules: Mutex::default(),
+            script: OnceLock::new(),
             config,
         })
     }
@@ -258,6 +275,7 @@ pub struct Local {
     /// The servers that have keys of their own.
     primaries: Vec<usize>,
     replicas: Vec<Vec<u16>>,
+    slotless: Vec<u16>,
     chance: Cell<u32>,
 }
 
@@ -280,6 +298,7 @@ impl Local {
             slots: Vec::new(),
             primaries: Vec::new(),
             replicas: Vec::new(),
+            slotless: Vec::new(),
             chance: Cell::new(0x9e37_79b9),
         };
         local.refresh();
@@ -323,6 +342,7 @@ impl Local {
             self.moves += 1;
         }
         self.replicas = topology.replicas;
+        self.slotless = topology.slotless;
         self.primaries = match &self.shared.config.kind {
             Kind::Cluster { .. } => {
                 let mut owners: Vec<usize> =
@@ -387,6 +407,15 @@ impl Local {
     /// The servers that answer what concerns all.
     pub fn every(&self) -> Vec<usize> {
         self.primaries.clone()
+    }
+
+    /// The servers that have clients; none if all of them answer what concerns all.
+    pub fn every_with_clients(&self) -> Vec<usize> {
+        if self.slotless.is_empty() {
+            return Vec::new();
+        }
+        let slotless = self.slotless.iter().map(|&at| usize::from(at));
+        self.primaries.iter().copied().chain(slotless).collect()
     }
 
     /// The server that answers a client's read in place of this one. A client keeps to one of several, so that

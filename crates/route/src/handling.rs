@@ -219,6 +219,34 @@ pub fn concerns_all_nodes(name: &str) -> bool {
     ACROSS.binary_search(&name).is_ok()
 }
 
+/// Whether a request concerns all nodes that have clients, also those without a key: messages.
+pub fn is_for_clients(words: &[&[u8]]) -> bool {
+    words.first().is_some_and(|name| {
+        name.eq_ignore_ascii_case(b"PUBLISH") || name.eq_ignore_ascii_case(b"SPUBLISH")
+    })
+}
+
+/// What a request does to the texts of scripts that servers keep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AboutScripts<'a> {
+    /// This text is kept.
+    Load(&'a [u8]),
+    /// All are forgotten.
+    Forget,
+}
+
+/// What a request does to the texts of scripts, if it is about them.
+pub fn about_scripts<'a>(words: &[&'a [u8]]) -> Option<AboutScripts<'a>> {
+    let [name, what, rest @ ..] = words else { return None };
+    if !name.eq_ignore_ascii_case(b"SCRIPT") {
+        return None;
+    }
+    match rest.first() {
+        Some(text) if what.eq_ignore_ascii_case(b"LOAD") => Some(AboutScripts::Load(text)),
+        _ => what.eq_ignore_ascii_case(b"FLUSH").then_some(AboutScripts::Forget),
+    }
+}
+
 /// How a command travels that a node of a cluster forwards.
 pub fn handling_of_node(name: &str) -> Handling {
     match name {

@@ -5,16 +5,19 @@ use super::gates::{self, Refusal};
 use super::refuse_request;
 use crate::args::Args;
 use crate::clients::forwarding::{Forward, Forwarding, Travel, push_words};
-use crate::command::{Flags, Group};
+use crate::command::{Flags, Group, ScriptName};
 use crate::cx::Cx;
+use crate::engine::Engine;
 use crate::error::{Error, NotNow};
 use crate::membership::{Place, Scope};
 use crate::request_keys::{RequestKey, RequestKeys};
+use crate::scripting::note_script;
 use crate::session::ReplyMode;
 use crate::table::Resolved;
 use crate::transaction::Multi;
 use config::ClusterEndpoint;
 use journal::safe::Gate;
+use route::handling::AboutScripts;
 
 /// Requests of one client that may be under way at other nodes.
 const MAX_AWAITED: usize = 1 << 14;
@@ -276,6 +279,34 @@ fn find<'k>(cx: &Cx<'_>, slots: &[(u16, &'k [u8])], may_write: bool) -> Result<F
     }
 }
 
+/// Keeps the text of a script that is on its way to another node, or forgets all.
+fn note_scripts(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) {
+    let words = args.words();
+    if row.command.script == Some(ScriptName::Source) {
+        note_script(cx, words[1]);
+        return;
+    }
+    match route::handling::about_scripts(words) {
+        Some(AboutScripts::Load(text)) => note_script(cx, text),
+        Some(AboutScripts::Forget) => cx.engine.scripts.cache.flush(),
+        None => {}
+    }
+}
+
+/// Returns the text for EVALSHA in a transaction: nothing can be sent again there.
+fn text_of(engine: &Engine, row: &Resolved, words: &[&[u8]]) -> Option<(Vec<u8>, Vec<u8>)> {
+    if row.command.script != Some(ScriptName::Digest) {
+        return None;
+    }
+    let text = engine.script_text(words.get(1)?)?;
+    let is_read_only = |row: &Resolved| row.command.flags.has(Flags::READONLY);
+    let takes_text = |other: &&Resolved| {
+        other.command.script == Some(ScriptName::Source) && is_read_only(other) == is_read_only(row)
+    };
+    let name = &engine.table.all().iter().find(takes_text)?.full_name;
+    Some((name.as_bytes().to_vec(), text))
+}
+
 /// Sends a request that another node answers, or queues it in a transaction.
 ///
 /// # Errors
@@ -302,9 +333,11 @@ pub(super) fn forward(
         true => cx.session.multi.take(),
         false => None,
     };
+    note_scripts(cx, row, args);
     let skipped = multi.as_ref().map_or(0, |multi| multi.len() as u32 + 1);
     let place = cx.reply.place();
     let one = Forward { place, end: 0, skipped, is_muted, travel };
+    let engine = cx.engine;
     let forwarding = cx.session.forwarding.get_or_insert_default();
     if row.command.flags.has(Flags::WATCHES) {
         forwarding.is_watching = true;
@@ -314,7 +347,16 @@ pub(super) fn forward(
     forwarding.add(one, |out| {
         if let Some(multi) = multi {
             out.extend_from_slice(route::raw::MULTI);
-            multi.queue().iter().for_each(|queued| push_words(out, &queued.words()));
+            for queued in multi.queue() {
+                let words = queued.words();
+                match text_of(engine, queued.row, &words) {
+                    Some((name, text)) => {
+                        let words = [&[&name[..], &text[..]], &words[2..]].concat();
+                        push_words(out, &words);
+                    }
+                    None => push_words(out, &words),
+                }
+            }
         }
         push_words(out, args.words());
     });

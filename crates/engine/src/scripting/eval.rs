@@ -6,6 +6,7 @@ use crate::args::Args;
 use crate::command::{Flags, Outcome, ScriptName};
 use crate::cx::Cx;
 use crate::dispatch;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::locks::Locked;
 use crate::monitor::{self, Source};
@@ -15,6 +16,8 @@ use crate::scripts::{
 use crate::table::Resolved;
 use resp::{Output, Reply};
 use script::shebang::{ScriptFlags, parse_script};
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use structs::crc16::key_slot;
@@ -91,6 +94,33 @@ pub fn add_script(cx: &mut Cx<'_>, source: &[u8], stays: bool) -> Result<Arc<Scr
     let (flags, learned, used) = (parsed.flags, Learned::default(), LastUse::default());
     let script = Script { sha, source, code_at, flags, learned, used };
     Ok(cx.engine.scripts.cache.add(script, stays))
+}
+
+/// Keeps the text of a script that another node runs, so that EVALSHA finds it at each.
+pub(crate) fn note_script(cx: &mut Cx<'_>, source: &[u8]) {
+    let mut seen = cx.thread.noted_scripts.borrow_mut();
+    let generation = cx.engine.scripts.cache.generation();
+    if seen.0 != generation || seen.1.len() >= MAX_NOTED {
+        *seen = (generation, HashSet::new());
+    }
+    let mut hasher = DefaultHasher::new();
+    source.hash(&mut hasher);
+    if seen.1.insert(hasher.finish()) {
+        drop(seen);
+        // The node that runs it says what is wrong with it.
+        let _ = add_script(cx, source, false);
+    }
+}
+
+/// Scripts whose texts a thread has kept lately.
+const MAX_NOTED: usize = 512;
+
+impl Engine {
+    /// Returns the text of a script.
+    pub fn script_text(&self, digest: &[u8]) -> Option<Vec<u8>> {
+        let script = self.scripts.cache.get(&parse_sha(digest)?)?;
+        Some(script.source.to_vec())
+    }
 }
 
 /// What a script may do, or why it may not run at all.

@@ -64,6 +64,15 @@ impl Hub {
         mut kept: Box<Kept>,
         reply: &[u8],
     ) {
+        if reply.starts_with(b"-NOSCRIPT")
+            && let Some(client) = self.client(tag.client)
+        {
+            let pool = client.pool;
+            if let Some(request) = self.with_text(pool, &kept.request) {
+                kept.request = request;
+                return self.postpone(wire, wire.now(), tag, kept, reply);
+            }
+        }
         let is_behind = reply.starts_with(b"-LOADING") || reply.starts_with(b"-MASTERDOWN");
         if kept.is_read && is_behind {
             return self.postpone(wire, wire.now(), tag, kept, reply);
@@ -81,6 +90,23 @@ impl Hub {
         let is_later = onward.is_later || kept.tries > 5;
         let due = if is_later { wire.now() + PAUSE } else { wire.now() };
         self.postpone(wire, due, tag, kept, reply);
+    }
+
+    /// Returns EVAL with the script's text in place of EVALSHA, if this process knows it.
+    fn with_text(&self, pool: usize, request: &[u8]) -> Option<Vec<u8>> {
+        let script = self.pools[pool].shared.script.get()?;
+        let words: Option<Vec<&[u8]>> =
+            raw::elements(request)?.into_iter().map(raw::text).collect();
+        let mut words = words?;
+        let name: &[u8] = match words.first()? {
+            name if name.eq_ignore_ascii_case(b"EVALSHA") => b"EVAL",
+            name if name.eq_ignore_ascii_case(b"EVALSHA_RO") => b"EVAL_RO",
+            _ => return None,
+        };
+        let text = (script.0)(words.get(1)?)?;
+        words[0] = name;
+        words[1] = &text;
+        Some(raw::request(&words))
     }
 
     /// Sends a request that has certainly not been sent, or run, again after a while.

@@ -8,6 +8,7 @@ use crate::config::Reads;
 use crate::pool::{Learned, LinkKey};
 use resp::{Limits, Parsed, Parser};
 use route::handling::Handling;
+use route::join::Merge;
 use route::plan::{Placement, Plan, Request};
 use route::raw;
 use spec::{NotRun, Resolved};
@@ -221,6 +222,13 @@ impl Hub {
                 _ => {}
             }
         }
+        let everyone = match route::handling::is_for_clients(words) {
+            true => local.every_with_clients(),
+            false => Vec::new(),
+        };
+        if !everyone.is_empty() && client.replies == Replies::On {
+            return self.send_to(wire, client, everyone, request, Merge::Sum);
+        }
         if client.replies != Replies::On {
             return self.muted(wire, client, words, request, plan);
         }
@@ -241,12 +249,7 @@ impl Hub {
             }
             Plan::All(merge) => {
                 let servers = self.pools[client.pool].every();
-                let joining = route::Joining::new(merge, servers.len());
-                let seq = client.push(Slot::Joining(Box::new(joining)));
-                for (part, server) in servers.into_iter().enumerate() {
-                    self.send_part(wire, client, server, request, seq, part as u32);
-                }
-                Flow::Done
+                self.send_to(wire, client, servers, request, merge)
             }
             Plan::Scan(piece, following) => {
                 let radix = self.pools[client.pool].radix();
@@ -262,6 +265,23 @@ impl Hub {
                 Flow::Done
             }
         }
+    }
+
+    /// Sends a request to several servers.
+    fn send_to<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        servers: Vec<usize>,
+        request: &[u8],
+        merge: Merge,
+    ) -> Flow {
+        let joining = route::Joining::new(merge, servers.len());
+        let seq = client.push(Slot::Joining(Box::new(joining)));
+        for (part, server) in servers.into_iter().enumerate() {
+            self.send_part(wire, client, server, request, seq, part as u32);
+        }
+        Flow::Done
     }
 
     /// Why a client may not send this.

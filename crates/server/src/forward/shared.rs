@@ -37,6 +37,8 @@ impl Shared {
         config.limits = Limits { exclusive: usize::MAX, ..Limits::default() };
         let pool = pool::Shared::new(config);
         let common = Common::new(&commands, vec![Some(Arc::clone(&pool))], log_line);
+        let text = |digest: &[u8]| engine.script_text(digest);
+        let _ = pool.script.set(pool::Texts(Box::new(text)));
         let leads = Mutex::new(Arc::from([]));
         Arc::new(Shared { engine, common, pool, followed: AtomicU64::new(0), leads })
     }
@@ -57,7 +59,11 @@ impl Shared {
         }
         let Some(published) = self.engine.membership.newest() else { return };
         let slots = self.slots(&published);
-        self.pool.change(|topology| topology.slots = slots);
+        let view = &published.view;
+        let shards = view.topology.value.shards.iter();
+        let slotless = shards.filter(|shard| shard.slots.is_empty() && view.is_alive(shard.holder));
+        let slotless: Vec<u16> = slotless.filter_map(|shard| self.server(shard)).collect();
+        self.pool.change(|topology| (topology.slots, topology.slotless) = (slots, slotless));
         let shards = published.view.topology.value.shards.iter();
         *lock(&self.leads) = shards.filter_map(|shard| self.server(shard)).collect();
     }
