@@ -62,6 +62,8 @@ pub enum Request {
     Switch,
     /// CLUSTER FAILOVER TAKEOVER, FORCE.
     TakeOver,
+    /// This server goes down, and another copy is to lead its shard.
+    HandOver,
 }
 
 /// A database as the coordinator has it, and this server's part in it.

@@ -5,6 +5,8 @@
 mod away;
 #[path = "cluster/faults.rs"]
 mod faults;
+#[path = "cluster/leave.rs"]
+mod leave;
 
 use harness::client::{Client, ask, ok};
 use harness::cluster::{Etcd, error, list, redis_cli, six, text};

@@ -2,9 +2,9 @@
 //! gone.
 
 use crate::change::{Owner, ended, is_running, replace_job, set_stage};
-use crate::copies::files::live_options;
+use crate::copies::files::{Users, live_options, users};
 use crate::shared::Shared;
-use crate::site::{Database, Job, JobKind, JobState, Placed, Site, Stage};
+use crate::site::{Database, INTERNAL, Job, JobKind, JobState, Login, Placed, Site, Stage};
 use crate::store::{Problem, Store};
 use crate::talk::{self, Answer};
 use cluster::coordinator::{Change, Transaction};
@@ -215,9 +215,9 @@ impl Jobs {
 /// Returns whether a copy has a lease and answers.
 fn is_ready(database: &Database, placed: &Placed, view: &View) -> bool {
     let address = (&*placed.host, placed.port);
-    let password = &database.settings.password;
+    let login = database.login();
     view.alive.contains_key(&placed.copy)
-        && talk::ask(address, password, &[&["PING"]], ANSWER)
+        && talk::ask(address, login, &[&["PING"]], ANSWER)
             .is_ok_and(|answers| answers == [Answer::Text("PONG".into())])
 }
 
@@ -233,41 +233,68 @@ fn why(site: &Site, placed: &Placed) -> String {
     }
 }
 
-/// Sets the options that changed on all copies that run. The others get them when they start.
+/// Sets the options that changed on all copies that run. The others get them when they start. All copies know the users by
+/// which they log in before one logs in so.
 fn update(database: &Database, view: &View) -> Step {
+    let Users { logins, rules } = users(database);
+    let rules = |name: &'static str| {
+        let of_user = rules.iter().filter(move |(user, _)| *user == name);
+        of_user.map(|(user, rules)| {
+            let words = ["ACL", "SETUSER", user].into_iter();
+            words.chain(rules.iter().map(String::as_str)).collect::<Vec<&str>>()
+        })
+    };
     let options = live_options(&database.settings);
     let mut words = vec!["CONFIG", "SET"];
-    for (name, value) in &options {
-        words.extend([*name, value]);
-    }
-    let began = Instant::now();
-    for placed in database.copies.iter().filter(|placed| view.alive.contains_key(&placed.copy)) {
-        let address = (&*placed.host, placed.port);
-        // Without a password a long request is refused before its words are read.
-        let commands: [&[&str]; 2] = [&["PING"], &words];
-        let set = |password: &str| {
-            let answers = talk::ask(address, password, &commands, ANSWER)?;
-            match &answers[..] {
-                [Answer::Text(_), answer] => Ok(answer.clone()),
-                _ => Err(std::io::Error::other("the password is another")),
-            }
-        };
-        match set(&database.settings.password).or_else(|_| set(&database.old_password)) {
-            Ok(Answer::Text(_)) => {}
-            Ok(Answer::Error(why)) => {
-                return Step::Fails(format!("machine '{}' refuses it: {why}", placed.machine));
-            }
-            Err(_) => {
-                let Placed { machine, port, .. } = placed;
-                let text = format!("the copy on machine '{machine}', port {port}, does not answer");
-                return Step::Waits(50, text);
-            }
-        }
-        if began.elapsed() > Duration::from_secs(5) {
-            return Step::Waits(50, "copies answer slowly".into());
+    let options = options.iter().map(|(name, value)| (*name, &**value));
+    words.extend(options.chain(logins.iter().copied()).flat_map(|(name, value)| [name, value]));
+    let first: Vec<Vec<&str>> = rules(INTERNAL).collect();
+    let second: Vec<Vec<&str>> = [words].into_iter().chain(rules("default")).collect();
+    for (commands, percent) in [(first, 30), (second, 60)] {
+        if let Some(step) = order(database, view, &commands, percent) {
+            return step;
         }
     }
     Step::Done(Transaction::default())
+}
+
+/// Sends commands to all copies that run. Returns why it is not done.
+fn order(database: &Database, view: &View, commands: &[Vec<&str>], percent: u8) -> Option<Step> {
+    let began = Instant::now();
+    // Without a password a long request is refused before its words are read.
+    let ping: &[&str] = &["PING"];
+    let commands: Vec<&[&str]> =
+        [ping].into_iter().chain(commands.iter().map(Vec::as_slice)).collect();
+    for placed in database.copies.iter().filter(|placed| view.alive.contains_key(&placed.copy)) {
+        let address = (&*placed.host, placed.port);
+        let send = |login: Login<'_>| {
+            let answers = talk::ask(address, login, &commands, ANSWER)?;
+            match &answers[0] {
+                Answer::Text(_) => Ok(answers),
+                Answer::Error(why) => Err(std::io::Error::other(why.clone())),
+            }
+        };
+        let Placed { machine, port, .. } = placed;
+        match send(database.login()).or_else(|_| send(database.old_login())) {
+            Ok(answers) => {
+                let refusal = answers.into_iter().find_map(|answer| match answer {
+                    Answer::Error(why) => Some(why),
+                    Answer::Text(_) => None,
+                });
+                if let Some(why) = refusal {
+                    return Some(Step::Fails(format!("machine '{machine}' refuses it: {why}")));
+                }
+            }
+            Err(_) => {
+                let text = format!("the copy on machine '{machine}', port {port}, does not answer");
+                return Some(Step::Waits(percent, text));
+            }
+        }
+        if began.elapsed() > Duration::from_secs(5) {
+            return Some(Step::Waits(percent, "copies answer slowly".into()));
+        }
+    }
+    None
 }
 
 fn describe(job: &Job) -> String {

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use std::fmt;
 
 /// The most copies of a database: each has keys in one transaction, of which etcd takes 128.
@@ -73,9 +74,12 @@ pub struct Settings {
     /// How clients see it
     #[serde(default = "default_endpoint")]
     pub endpoint: Endpoint,
-    /// The password of the default user; empty is none
-    #[serde(default)]
+    /// The password of the default user; empty is none. Only its hash is kept
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub password: String,
+    /// The SHA-256 of the password in hexadecimal digits, which may be given in its place
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub password_sha256: String,
     /// The copies of a shard must be in different zones
     #[serde(default)]
     pub zones: bool,
@@ -137,6 +141,19 @@ impl Settings {
         self.flash_bytes.div_ceil(u64::try_from(self.shards.max(1)).unwrap_or(1))
     }
 
+    /// Returns whether the default user has a password.
+    pub fn has_password(&self) -> bool {
+        !self.password.is_empty() || !self.password_sha256.is_empty()
+    }
+
+    /// The same with the password's hash in place of the password.
+    pub fn sealed(mut self) -> Settings {
+        if !self.password.is_empty() {
+            self.password_sha256 = sha256(&std::mem::take(&mut self.password));
+        }
+        self
+    }
+
     /// How many copies hold a write before it is confirmed by a quorum; 0 in the other modes.
     pub fn quorum(&self) -> usize {
         if self.commit == Commit::Quorum { self.replicas.div_ceil(2) + 1 } else { 0 }
@@ -188,8 +205,20 @@ impl Settings {
         refuse(
             self.password.bytes().any(|byte| byte < 0x20) || self.password.len() > 512,
             "a password has at most 512 characters, and no control characters".into(),
+        )?;
+        let is_hash = |text: &str| {
+            text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        refuse(
+            !self.password_sha256.is_empty() && !is_hash(&self.password_sha256),
+            "password_sha256 has 64 digits, 0 to 9 and a to f".into(),
         )
     }
+}
+
+/// The SHA-256 of a text in hexadecimal digits, as rules of users have it.
+pub fn sha256(text: &str) -> String {
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Checks the name of a database, machine or cluster.
@@ -227,6 +256,7 @@ pub(crate) mod tests {
             flash_bytes: 0,
             endpoint: default_endpoint(),
             password: String::new(),
+            password_sha256: String::new(),
             zones: false,
         }
     }
@@ -235,7 +265,7 @@ pub(crate) mod tests {
     fn what_cannot_be_is_refused_with_what_to_do() {
         assert_eq!(settings().check(), Ok(()));
         type Case = (fn(&mut Settings), &'static str);
-        let cases: [Case; 8] = [
+        let cases: [Case; 9] = [
             (|it| it.shards = 0, "at least 1 shard"),
             (|it| it.shards = 51, "102 copies are more than 100"),
             (|it| it.shards = usize::MAX, "more than 100"),
@@ -244,6 +274,7 @@ pub(crate) mod tests {
             (|it| it.eviction = "some".into(), "eviction 'some'"),
             (|it| (it.commit, it.replicas) = (Commit::Quorum, 0), "add --replicas 1"),
             (|it| it.password = "a\nb".into(), "no control characters"),
+            (|it| it.password_sha256 = "ab".into(), "64 digits"),
         ];
         for (change, expected) in cases {
             let mut settings = settings();
@@ -251,6 +282,15 @@ pub(crate) mod tests {
             let why = settings.check().expect_err("it is wrong").0;
             assert!(why.contains(expected), "{why}: {expected}");
         }
+    }
+
+    #[test]
+    fn a_sealed_password_is_a_hash() {
+        let sealed = Settings { password: "abc".into(), ..settings() }.sealed();
+        let text = serde_json::to_string(&sealed).unwrap();
+        assert!(!text.contains("abc\"") && sealed.has_password(), "{text}");
+        assert!(sealed.password_sha256.starts_with("ba7816bf8f01cfea414140de5dae2223"));
+        assert_eq!((sealed.check(), sealed.clone().sealed()), (Ok(()), sealed));
     }
 
     #[test]

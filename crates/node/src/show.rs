@@ -2,7 +2,7 @@
 
 use crate::settings::{Settings, Wrong};
 use crate::site::{
-    Database, Event, Job, JobKind, JobState, Known, Placed, ProcessState, Site, Stage,
+    Database, Event, Job, JobKind, JobState, Known, Login, Placed, ProcessState, Site, Stage,
 };
 use crate::talk::{self, Answer};
 use cluster::view::View;
@@ -140,7 +140,7 @@ pub fn database(
     if asks {
         std::thread::scope(|scope| {
             for copy in &mut copies {
-                scope.spawn(|| ask(copy, &database.settings.password));
+                scope.spawn(|| ask(copy, database.login()));
             }
         });
     }
@@ -148,14 +148,14 @@ pub fn database(
         .map(|number| shard(number, &copies, database, view))
         .collect();
     let is_available = !shards.is_empty() && shards.iter().all(|shard| shard.has_primary);
-    let (has_password, password) = (!database.settings.password.is_empty(), String::new());
+    let (password, password_sha256) = (String::new(), String::new());
     DatabaseShown {
         name: name.to_owned(),
         stage: word(&database.stage),
         health: health(database, &shards),
         is_available,
-        settings: Settings { password, ..database.settings.clone() },
-        has_password,
+        settings: Settings { password, password_sha256, ..database.settings.clone() },
+        has_password: database.settings.has_password(),
         shards,
     }
 }
@@ -185,9 +185,9 @@ fn copy(site: &Site, placed: &Placed, view: Option<&View>) -> CopyShown {
     }
 }
 
-fn ask(copy: &mut CopyShown, password: &str) {
+fn ask(copy: &mut CopyShown, login: Login<'_>) {
     let commands: [&[&str]; 1] = [&["INFO", "everything"]];
-    let Ok(answers) = talk::ask((&*copy.host, copy.port), password, &commands, LIMIT) else {
+    let Ok(answers) = talk::ask((&*copy.host, copy.port), login, &commands, LIMIT) else {
         return;
     };
     let [Answer::Text(info)] = &answers[..] else { return };

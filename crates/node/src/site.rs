@@ -116,9 +116,40 @@ pub struct Database {
     pub copies: Vec<Placed>,
     /// When it was asked for, in milliseconds since 1970.
     pub created_ms: u64,
-    /// The password before the last change, which copies may still have.
+    /// The password of [`INTERNAL`], by which copies and nodes log in to copies. Databases of earlier versions have none:
+    /// the password in their settings is that of the default user, in clear.
     #[serde(default)]
+    pub secret: String,
+    /// The password in clear before the last change, which copies may still have.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub old_password: String,
+}
+
+/// The user that copies and nodes are for each other.
+pub const INTERNAL: &str = "dunlin-internal";
+
+/// Who logs in to a copy. Without a password it is the default user, who needs none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Login<'a> {
+    /// The name; empty is the default user.
+    pub user: &'a str,
+    /// The password.
+    pub password: &'a str,
+}
+
+impl Database {
+    /// How nodes log in.
+    pub fn login(&self) -> Login<'_> {
+        match &*self.secret {
+            "" => Login { user: "", password: &self.settings.password },
+            password => Login { user: INTERNAL, password },
+        }
+    }
+
+    /// How nodes log in to a copy that does not know of the last change yet.
+    pub fn old_login(&self) -> Login<'_> {
+        Login { user: "", password: &self.old_password }
+    }
 }
 
 /// What a job does.

@@ -20,7 +20,7 @@ pub fn hand_over(store: &mut Store, database: &Database, to: &Placed) -> Result<
     let address = (&*to.host, to.port);
     // A copy that answers for all keys knows commands of the cluster only on connections that say so.
     let request: [&[&str]; 2] = [&["CLIENT", "CAPA", "cluster"], &["CLUSTER", "FAILOVER"]];
-    let answers = talk::ask(address, &database.settings.password, &request, ANSWER);
+    let answers = talk::ask(address, database.login(), &request, ANSWER);
     match answers.as_deref() {
         Ok([_, Answer::Text(_)]) => {}
         Ok([_, Answer::Error(why)]) => {

@@ -1,5 +1,6 @@
 //! Requests to copies: a connection for a few commands, with a limit for all of them together.
 
+use crate::site::Login;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
@@ -16,20 +17,21 @@ pub enum Answer {
     Error(String),
 }
 
-/// Sends commands to a copy. `password` is that of the default user, empty if it needs none.
+/// Sends commands to a copy.
 ///
 /// # Errors
 /// There is no answer in time.
 pub fn ask(
     (host, port): (&str, u16),
-    password: &str,
+    login: Login<'_>,
     commands: &[&[&str]],
     limit: Duration,
 ) -> io::Result<Vec<Answer>> {
     let deadline = Instant::now() + limit;
     let mut stream = connect(host, port, deadline)?;
-    let auth = ["AUTH", password];
-    let login: &[&[&str]] = if password.is_empty() { &[] } else { &[&auth] };
+    let auth = ["AUTH", login.user, login.password];
+    let words: &[&str] = if login.user.is_empty() { &["AUTH", login.password] } else { &auth };
+    let login: &[&[&str]] = if login.password.is_empty() { &[] } else { &[words] };
     let mut request = Vec::new();
     for words in login.iter().chain(commands) {
         write!(request, "*{}\r\n", words.len())?;
@@ -131,7 +133,8 @@ mod tests {
     }
 
     fn reply(bytes: &'static [u8]) -> io::Result<Vec<Answer>> {
-        ask(("127.0.0.1", serve(bytes)), "", &[&["X"]], Duration::from_secs(30))
+        let login = Login { user: "", password: "" };
+        ask(("127.0.0.1", serve(bytes)), login, &[&["X"]], Duration::from_secs(30))
     }
 
     #[test]

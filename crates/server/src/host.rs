@@ -131,7 +131,7 @@ impl Host for ServerHost {
     fn operate(&self, request: Request, reply: LateReply) {
         match &self.requests {
             // The receiver lives as long as the process does.
-            Some(requests) => drop(requests.send((request, reply))),
+            Some(requests) => drop(requests.send((request, Some(reply)))),
             None => reply.send(|reply| reply.error("ERR This server is no node of a cluster")),
         }
     }

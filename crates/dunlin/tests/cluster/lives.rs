@@ -7,6 +7,7 @@ use harness::server::signal;
 use harness::wait::eventually;
 use serde_json::Value;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 
 fn client(port: u16) -> Client {
     Client::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).expect("a copy listens")
@@ -68,6 +69,21 @@ fn a_database_outlives_the_node_that_made_it() {
     assert_eq!(left, 0, "the files are gone");
 }
 
+/// The files below a folder that have these bytes in them.
+fn files_with(folder: &Path, bytes: &[u8]) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let found = entries.flat_map(|entry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => files_with(&entry.path(), bytes),
+        Ok(kind) if kind.is_file() => {
+            let text = std::fs::read(entry.path()).unwrap_or_default();
+            let has = text.windows(bytes.len()).any(|window| window == bytes);
+            has.then(|| entry.path()).into_iter().collect()
+        }
+        _ => Vec::new(),
+    });
+    found.collect()
+}
+
 #[test]
 fn another_node_takes_up_the_job_of_one_that_was_killed() {
     let mut first = Machine::first("takes", "a");
@@ -127,17 +143,27 @@ fn options_change_and_a_shard_is_handed_over_while_a_database_runs() {
         let (is_done, text) = machine.ask(&[&["update-db", "d"], words].concat());
         assert!(is_done && text.contains("update d: done"), "{text}");
     };
-    update(&["--memory", "192mb", "--eviction", "allkeys-lru", "--password", "x"]);
+    let word = "told-to-nobody";
+    let file = machine.path("word");
+    std::fs::write(&file, format!("{word}\n")).expect("it is written");
+    update(&["--memory", "192mb", "--eviction", "allkeys-lru", "--password-file", &file]);
+    std::fs::remove_file(&file).expect("it is there");
     let mut client = client(port);
     assert!(ask(&mut client, "PING").is_error(), "a password is needed");
-    assert_eq!(ask(&mut client, "AUTH x"), Reply::Simple(b"OK".to_vec()));
+    assert_eq!(ask(&mut client, &format!("AUTH {word}")), Reply::Simple(b"OK".to_vec()));
     for (option, value) in [("maxmemory", "67108864"), ("maxmemory-policy", "allkeys-lru")] {
         let expected = [option, value].map(|text| Reply::Bulk(text.as_bytes().to_vec()));
         let reply = ask(&mut client, &format!("CONFIG GET {option}"));
         assert_eq!(reply, Reply::Array(expected.to_vec()));
     }
     let shown = machine.ask(&["databases", "d", "--json"]).1;
-    assert!(shown.contains("\"has_password\": true") && !shown.contains("\"x\""), "{shown}");
+    assert!(shown.contains("\"has_password\": true") && !shown.contains("sha256"), "{shown}");
+    // Neither etcd nor a file of a copy has the password itself.
+    assert_eq!(files_with(&machine.directory, word.as_bytes()), Vec::<PathBuf>::new());
+    assert!(!files_with(&machine.directory, b"dunlin-internal").is_empty());
+    // Copies log in to each other without it.
+    assert_eq!(ask(&mut client, "SET a b"), Reply::Simple(b"OK".to_vec()));
+    until_ok(&machine, "d");
     update(&["--password", ""]);
     assert_eq!(ask(&mut self::client(port), "PING"), Reply::Simple(b"PONG".to_vec()));
 

@@ -39,9 +39,15 @@ pub fn create(
     let id = draw();
     let topology = topology(settings, &placed);
     let created_ms = now_ms();
-    let (stage, settings) = (Stage::Creating, settings.clone());
-    let old_password = String::new();
-    let database = Database { id, stage, settings, copies: placed, created_ms, old_password };
+    let database = Database {
+        id,
+        stage: Stage::Creating,
+        settings: settings.clone().sealed(),
+        copies: placed,
+        created_ms,
+        secret: draw().to_string(),
+        old_password: String::new(),
+    };
     let mut transaction = view::plan(copies, id, &topology);
     transaction.compares.push(unchanged(keys.database(name), 0));
     transaction.compares.push(unchanged(keys.placement(), site.placement));
@@ -132,8 +138,11 @@ pub fn update(
 ) -> Result<(String, Transaction), Problem> {
     let at = database(site, name)?;
     check_update(site, name, &at.value, settings)?;
-    let old_password = at.value.settings.password.clone();
-    let database = Database { settings: settings.clone(), old_password, ..at.value.clone() };
+    let old = &at.value;
+    // That of an earlier version gets a secret with its first change.
+    let secret = if old.secret.is_empty() { draw().to_string() } else { old.secret.clone() };
+    let (settings, old_password) = (settings.clone().sealed(), old.settings.password.clone());
+    let database = Database { settings, secret, old_password, ..old.clone() };
     let mut transaction = Transaction {
         compares: vec![
             unchanged(keys.database(name), at.revision),

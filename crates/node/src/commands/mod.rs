@@ -13,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -174,6 +175,9 @@ struct CreateOptions {
     /// The password of its default user
     #[arg(long, env = "DUNLIN_DB_PASSWORD", hide_env_values = true, default_value = "")]
     password: String,
+    /// File with that password, which ps does not show
+    #[arg(long, conflicts_with = "password")]
+    password_file: Option<PathBuf>,
     /// Copies of a shard must be in different zones
     #[arg(long)]
     zones: bool,
@@ -200,6 +204,9 @@ struct UpdateOptions {
     /// The password of its default user; empty is none
     #[arg(long)]
     password: Option<String>,
+    /// File with that password, which ps does not show
+    #[arg(long, conflicts_with = "password")]
+    password_file: Option<PathBuf>,
     #[command(flatten)]
     change: Change,
 }
@@ -320,13 +327,22 @@ fn create(options: CreateOptions) -> Result<(), Wrong> {
         commit: options.commit,
         flash_bytes: options.flash.as_deref().map_or(Ok(0), |text| bytes("flash", text))?,
         endpoint: options.endpoint.unwrap_or_else(Settings::default_endpoint),
-        password: options.password,
+        password: in_file(options.password_file.as_deref())?.unwrap_or(options.password),
+        password_sha256: String::new(),
         zones: options.zones,
     };
     settings.check()?;
     let (name, dry_run) = (options.name, options.change.dry_run);
     let creation = Creation { name, settings, dry_run };
     send("POST", &options.change, &creation)
+}
+
+/// The password in a file, if there is a file.
+fn in_file(path: Option<&Path>) -> Result<Option<String>, Wrong> {
+    let Some(path) = path else { return Ok(None) };
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|error| Wrong(format!("{}: {error}", path.display())))?;
+    Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
 fn update(options: UpdateOptions) -> Result<(), Wrong> {
@@ -337,7 +353,7 @@ fn update(options: UpdateOptions) -> Result<(), Wrong> {
         eviction: options.eviction,
         persistence: options.persistence,
         commit: options.commit,
-        password: options.password,
+        password: in_file(options.password_file.as_deref())?.or(options.password),
         dry_run: options.change.dry_run,
     };
     send("PATCH", &options.change, &update)

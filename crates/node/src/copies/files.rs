@@ -1,7 +1,7 @@
 //! The files of a copy: its configuration, and the file with its name.
 
-use crate::settings::{Commit, Endpoint, Persistence, Settings};
-use crate::site::{Database, Placed};
+use crate::settings::{Commit, Endpoint, Persistence, Settings, sha256};
+use crate::site::{Database, INTERNAL, Placed};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -38,10 +38,40 @@ pub fn live_options(settings: &Settings) -> Vec<(&'static str, String)> {
         ("appendonly", log.into()),
         ("commit-quorum", quorum),
         ("commit-mode", commit.into()),
-        // The copies trust each other with the new password before clients need it.
-        ("masterauth", settings.password.clone()),
-        ("requirepass", settings.password.clone()),
     ]
+}
+
+/// Who copies are for each other, and who they let in.
+pub struct Users<'a> {
+    /// Options by which copies log in to each other.
+    pub logins: Vec<(&'static str, &'a str)>,
+    /// Users, each with its rules.
+    pub rules: Vec<(&'static str, Vec<String>)>,
+}
+
+/// Returns the users of a database.
+pub fn users(database: &Database) -> Users<'_> {
+    let Database { settings, secret, .. } = database;
+    if secret.is_empty() {
+        let password = &*settings.password;
+        let logins = vec![("masterauth", password), ("requirepass", password)];
+        return Users { logins, rules: Vec::new() };
+    }
+    let rules = |password: String| ["on".to_owned(), "resetpass".to_owned(), password].to_vec();
+    let internal = [rules(format!("#{}", sha256(secret))), everything()].concat();
+    let of_clients = match &*settings.password_sha256 {
+        "" => "nopass".to_owned(),
+        hash => format!("#{hash}"),
+    };
+    Users {
+        logins: vec![("masteruser", INTERNAL), ("masterauth", secret)],
+        rules: vec![(INTERNAL, internal), ("default", rules(of_clients))],
+    }
+}
+
+/// What a user may do.
+fn everything() -> Vec<String> {
+    ["~*", "&*", "+@all"].map(str::to_owned).to_vec()
 }
 
 /// Returns the text of a copy's configuration file.
@@ -85,6 +115,15 @@ pub fn configuration(common: &Common, database: &Database, placed: &Placed, log:
     }
     for (name, value) in live_options(settings) {
         line(name, &value);
+    }
+    let Users { logins, rules } = users(database);
+    for (name, value) in logins {
+        line(name, value);
+    }
+    // Their words are plain.
+    for (name, rules) in rules {
+        let more = if name == INTERNAL { Vec::new() } else { everything() };
+        text += &format!("user {name} {}\n", [rules, more].concat().join(" "));
     }
     // Its words are values, not one value.
     text + "bind " + bind + "\n"
@@ -132,8 +171,15 @@ mod tests {
         let (machine, host) = ("a".to_owned(), "10.0.0.1".to_owned());
         let placed = Placed { copy, shard: 0, machine, host, port: 12001, threads: 2 };
         let copies = vec![placed.clone()];
-        let (stage, old_password) = (Stage::Creating, String::new());
-        let database = Database { id: copy, stage, settings, copies, created_ms: 0, old_password };
+        let database = Database {
+            id: copy,
+            stage: Stage::Creating,
+            settings: settings.sealed(),
+            copies,
+            created_ms: 0,
+            secret: "s3".into(),
+            old_password: String::new(),
+        };
         let coordinator = "etcd://10.0.0.1:2379,etcd://10.0.0.2:2379".into();
         let access = vec![("cluster-coordinator-password", "a # b".to_owned())];
         let common = Common { cluster: "prod".into(), coordinator, access };
@@ -145,7 +191,10 @@ mod tests {
             String::from_utf8(values[0].1.clone()).expect("a value is text")
         };
         assert_eq!(get("cluster-coordinator-password"), "a # b");
-        assert_eq!(get("requirepass"), "a \"b\" # c");
+        assert_eq!(get("masteruser"), INTERNAL);
+        assert!(!text.contains("requirepass") && text.contains(&sha256("a \"b\" # c")));
+        let loaded = config::load_text(text.as_bytes()).map(|loaded| loaded.users);
+        assert_eq!(loaded.map(|users| users.len()).unwrap_or_default(), 2);
         assert_eq!((get("port"), get("cluster-name")), ("12001".into(), "prod".into()));
         assert_eq!((get("appendonly"), get("bind")), ("no".into(), "* -::*".into()));
         assert_eq!(get("save"), "3600 1 300 100 60 10000");

@@ -244,7 +244,7 @@ fn warnings(plan: &Plan, settings: &Settings, places: &[Place<'_>]) -> Vec<Strin
         ));
     }
     let is_open = |copy: &Planned| !matches!(&*copy.host, "127.0.0.1" | "::1" | "localhost");
-    if settings.password.is_empty() && plan.copies.iter().any(is_open) {
+    if !settings.has_password() && plan.copies.iter().any(is_open) {
         warnings.push(format!(
             "There is no password: everything that reaches port {} reads and writes.",
             settings.port

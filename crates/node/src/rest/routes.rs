@@ -163,7 +163,10 @@ async fn create(call: Call, asked: Creation) -> Result<Begun, ApiError> {
 }
 
 fn updated(at: &At<Database>, update: &Update) -> Settings {
-    let old = at.value.settings.clone();
+    let mut old = at.value.settings.clone();
+    if update.password.is_some() {
+        old.password_sha256.clear();
+    }
     Settings {
         memory_bytes: update.memory_bytes.unwrap_or(old.memory_bytes),
         eviction: update.eviction.clone().unwrap_or(old.eviction),

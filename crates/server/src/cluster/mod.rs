@@ -8,6 +8,7 @@
 //!   publish    what reactors are shown
 //!   rescue     what only this copy has, before it is discarded
 //!   switch     the pause of a planned switch
+//!   leave      the planned switch before this server goes down
 //!   operator   CLUSTER MEET, ADDSLOTS, REPLICATE …: transactions, on a thread of their own
 //! ```
 //!
@@ -16,6 +17,7 @@
 
 pub mod data;
 pub mod identity;
+pub mod leave;
 mod operator;
 mod promises;
 mod publish;
@@ -68,8 +70,8 @@ const LOOK_AT_SWITCH: Moment = Moment::from_millis(5);
 /// The place of a primary that is not to be followed: nothing can listen there.
 const NOWHERE: (&str, u16) = ("127.0.0.1", 0);
 
-/// A request and what answers it.
-type Asked = (Request, LateReply);
+/// A request, and the client that waits for an answer, if one does.
+type Asked = (Request, Option<LateReply>);
 
 /// The way for operators' requests.
 pub type Requests = Sender<Asked>;
@@ -142,7 +144,8 @@ impl Node {
     /// # Errors
     /// The system can start no thread, or the name of the data cannot be written.
     pub fn start(self, engine: &'static Engine) -> io::Result<&'static Data> {
-        let Node { identity, coordinator, name, requests: _, asked } = self;
+        let Node { identity, coordinator, name, requests, asked } = self;
+        leave::prepare(requests);
         let keys = Keys::new(&name);
         let client = coordinator.client(CALL);
         operator::start(engine, client, keys.clone(), name, identity.id, asked)?;

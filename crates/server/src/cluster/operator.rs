@@ -1,7 +1,8 @@
 //! What operators and their tools ask for, as transactions. They run on a thread of their own with a connection of its own,
 //! so that no renewal of a lease waits for them. A reply is sent when this server's clients see the change.
 
-use super::Asked;
+use super::{Asked, leave};
+use crate::log;
 use cluster::change::{self, Refused};
 use cluster::coordinator::{Coordinator, Failure, Item, Outcome, Revision, Transaction};
 use cluster::id::Id;
@@ -52,10 +53,12 @@ pub(super) fn start(
     thread::spawn("cluster-change", move || {
         for (request, reply) in asked {
             let outcome = operator.operate(&request);
-            reply.send(|reply| match outcome {
-                Ok(()) => reply.ok(),
-                Err(why) => reply.error(&format!("ERR {why}")),
-            });
+            match (reply, outcome) {
+                (Some(reply), Ok(())) => reply.send(|reply| reply.ok()),
+                (Some(reply), Err(why)) => reply.send(|reply| reply.error(&format!("ERR {why}"))),
+                (None, Ok(())) => {}
+                (None, Err(why)) => log!(Warning, "Cluster: {why}"),
+            }
         }
     })
     .map(drop)
@@ -128,6 +131,10 @@ impl Operator {
             }
             Request::Reset { has_keys } => change::reset(&view, me, Id::draw(os_random), home, *has_keys),
             Request::Switch => change::ask_switch(&view, me),
+            Request::HandOver => match leave::successor(self.engine, &view, me) {
+                Some(to) => change::ask_switch(&view, to),
+                None => return Ok(None),
+            },
             Request::TakeOver => {
                 let shard = view.topology.value.shard_of(me).ok_or_else(|| unknown(me))?;
                 match view.is_alive(shard.holder) {

@@ -6,6 +6,7 @@ use crate::log;
 use cluster::copy::{Copy, Role};
 use cluster::id::Id;
 use cluster::topology::{Holder, Replica};
+use cluster::view::View;
 use engine::Engine;
 use engine::failover::Address;
 use engine::journal::JournalPos;
@@ -88,17 +89,21 @@ impl Switch {
 
 /// The copies that receive what this server writes, and are at most [`NEAR`] behind, if a switch is asked for.
 pub(super) fn linked(engine: &Engine, copy: &Copy) -> Vec<Id> {
-    if copy.view().is_none_or(|view| view.switches.is_empty()) {
-        return Vec::new();
+    match copy.view() {
+        Some(view) if !view.switches.is_empty() => near(engine, view),
+        _ => Vec::new(),
     }
+}
+
+/// The copies that receive what this server writes, and are at most [`NEAR`] behind.
+pub(super) fn near(engine: &Engine, view: &View) -> Vec<Id> {
     let position = engine.journal.position().0.saturating_sub(NEAR);
-    members_of(copy, engine.addresses_at(JournalPos(position))).map(|copy| copy.id).collect()
+    members_of(view, engine.addresses_at(JournalPos(position))).map(|copy| copy.id).collect()
 }
 
 /// The copies of the database that announce one of these addresses.
-fn members_of(copy: &Copy, found: Vec<Address>) -> impl Iterator<Item = &Replica> {
-    let copies = copy.view().into_iter().flat_map(|view| view.topology.value.copies());
-    copies.filter(move |copy| {
+fn members_of(view: &View, found: Vec<Address>) -> impl Iterator<Item = &Replica> {
+    view.topology.value.copies().filter(move |copy| {
         let address = &copy.address;
         found.iter().any(|found| found.host == address.host && address.has_port(found.port))
     })

@@ -5,6 +5,7 @@
 //! wait until the server is gone or, if it cannot go down, until it is clear that it goes on.
 
 use super::save;
+use crate::cluster::leave;
 use crate::log;
 use crate::replication::catch_up::Target;
 use engine::append_log::LogState;
@@ -148,6 +149,11 @@ pub fn prepare(engine: &'static Engine, net: &Arc<Net>) -> io::Result<()> {
         loop {
             let is_idle = |stage: &mut Stage| matches!(stage, Stage::None);
             drop(CHANGED.wait_while(stage(), is_idle).unwrap_or_else(PoisonError::into_inner));
+            let may_wait =
+                |stage: &Stage| matches!(stage, Stage::Waits(it) if !it.now && !it.force);
+            // A script without an end would have to end first.
+            let is_held_up = engine.scripts.running.is_busy();
+            leave::hand_over(engine, || !is_held_up && may_wait(&self::stage()));
             let target = wait_for_replicas(engine);
             match begin_to_end(engine, target) {
                 Some(request) if is_ended(engine, request) => return stop(engine, &stopping),

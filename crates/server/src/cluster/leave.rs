@@ -1,0 +1,58 @@
+//! A primary that is told to go down hands its shard over first, so that no client waits for a lease to end.
+
+use super::{Requests, switch};
+use crate::log;
+use cluster::id::Id;
+use cluster::view::View;
+use engine::Engine;
+use engine::membership::{Published, Request};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// The way for requests of this process, which is one node at most.
+static REQUESTS: OnceLock<Requests> = OnceLock::new();
+
+/// How long the shutdown waits for another copy to lead. A switch takes some tens of milliseconds, or is given up.
+const PATIENCE: Duration = Duration::from_secs(6);
+
+/// Between two looks at who leads.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Takes the way for requests.
+pub(super) fn prepare(requests: Requests) {
+    // There is one node in a process.
+    let _ = REQUESTS.set(requests);
+}
+
+/// The copy of this server's shard that is to lead it: a member that is close behind.
+pub(super) fn successor(engine: &Engine, view: &View, me: Id) -> Option<Id> {
+    let shard = view.topology.value.shard_of(me)?;
+    let near = switch::near(engine, view);
+    let can_lead = |id: &Id| *id != me && near.contains(id) && view.has_member(*id);
+    let copies = shard.copies.iter().filter(|copy| !copy.is_never_promoted);
+    copies.map(|copy| copy.id).find(can_lead)
+}
+
+/// Hands this server's shard over, if it leads one and a copy can take it. `waits` says whether the shutdown still may
+/// wait. It goes on in any case: an operator who wants it otherwise looks first.
+pub fn hand_over(engine: &Engine, waits: impl Fn() -> bool) {
+    let (Some(requests), Some(published)) = (REQUESTS.get(), engine.membership.newest()) else {
+        return;
+    };
+    let has_successor = successor(engine, &published.view, published.me).is_some();
+    if !published.leads || !has_successor || !waits() {
+        return;
+    }
+    log!(Notice, "Cluster: another copy takes over this server's shard before it goes down");
+    // The receiver lives as long as the process does.
+    drop(requests.send((Request::HandOver, None)));
+    let until = Instant::now() + PATIENCE;
+    let is_over = |now: Arc<Published>| !now.leads && !now.changes_roles;
+    while !engine.membership.newest().is_some_and(is_over) {
+        if !waits() || Instant::now() >= until {
+            log!(Warning, "Cluster: no other copy leads this server's shard yet; it goes down");
+            return;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
