@@ -57,6 +57,37 @@ fn a_server_that_comes_back_has_its_subscribers() {
 }
 
 #[test]
+fn each_subscription_is_confirmed_as_often_as_it_is_asked_for() {
+    let program = Program::under_test();
+    if !program.is_dunlin() {
+        return;
+    }
+    let servers = servers(&program);
+    let proxy = Proxy::start(&program, &servers, "");
+    let mut subscriber = proxy.client(Protocol::Resp2);
+    // Patterns are at all servers, and one of them speaks.
+    let asked = [
+        ("subscribe", vec!["a", "b", "a"], vec!["1", "2", "2"]),
+        ("subscribe", vec!["b"], vec!["2"]),
+        ("psubscribe", vec!["p*", "p*"], vec!["3", "3"]),
+        ("psubscribe", vec!["p*"], vec!["3"]),
+        ("ssubscribe", vec!["a", "a"], vec!["1", "1"]),
+        ("punsubscribe", vec!["p*"], vec!["2"]),
+        ("psubscribe", vec!["q*"], vec!["3"]),
+    ];
+    for (kind, channels, _) in &asked {
+        let words: Vec<&str> = [*kind].into_iter().chain(channels.iter().copied()).collect();
+        subscriber.send(&words).expect("it is sent");
+    }
+    for (kind, channels, counts) in asked {
+        for (channel, count) in channels.into_iter().zip(counts) {
+            let told = parts(subscriber.message().expect("a confirmation"));
+            assert_eq!(told, [kind, channel, count]);
+        }
+    }
+}
+
+#[test]
 fn subscriptions_go_over_to_other_servers() {
     let program = Program::under_test();
     if !program.is_dunlin() {

@@ -1,7 +1,7 @@
 //! Several servers are one: keys, transactions, channels, sizes, a server that stops.
 
 use crate::support::{Proxy, okay, server, servers, stop, text, until};
-use harness::client::{ask, patience};
+use harness::client::{Client, ask, patience};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Program, signal};
 use std::time::Instant;
@@ -59,6 +59,72 @@ fn several_servers_are_one() {
         let mut del = vec!["DEL", "no such key"];
         del.extend(keys.iter().map(String::as_str));
         assert_eq!(ask(&mut client, &del[..]), Reply::Integer(50));
+    }
+}
+
+/// The names of the fields of CLIENT INFO.
+fn client_fields(client: &mut Client) -> Vec<String> {
+    let info = ask(client, &["CLIENT", "INFO"]);
+    let info = String::from_utf8_lossy(info.text().expect("it is text")).into_owned();
+    let names = info.split_whitespace().filter_map(|field| field.split_once('='));
+    names.map(|(name, _)| name.to_owned()).collect()
+}
+
+#[test]
+fn a_client_is_described_as_servers_do() {
+    let program = Program::under_test();
+    if !program.is_dunlin() {
+        return;
+    }
+    let servers = servers(&program);
+    let proxy = Proxy::start(&program, &servers, "");
+    let expected = client_fields(&mut servers[0].client());
+    assert!(expected.contains(&"qbuf-free".to_owned()), "{expected:?}");
+    let told = client_fields(&mut proxy.client(Protocol::Resp2));
+    let missing: Vec<_> = expected.iter().filter(|name| !told.contains(name)).collect();
+    assert!(missing.is_empty(), "libraries look for {missing:?}");
+}
+
+#[test]
+fn clients_choose_what_is_tracked() {
+    let program = Program::under_test();
+    if !program.is_dunlin() {
+        return;
+    }
+    let servers = servers(&program);
+    let proxy = Proxy::start(&program, &servers, "");
+    let mut writer = proxy.client(Protocol::Resp2);
+    let mut reader = proxy.client(Protocol::Resp3);
+    let caching = ["CLIENT", "CACHING", "YES"];
+    assert!(ask(&mut reader, &caching).is_error(), "there is no tracking");
+    assert_eq!(ask(&mut reader, &["CLIENT", "TRACKING", "ON", "OPTIN"]), okay());
+    let get = |reader: &mut Client, key: &str| assert!(!ask(reader, &["GET", key]).is_error());
+    let heard = |reader: &mut Client| match reader.message().expect("a message") {
+        Reply::Push(parts) => match &parts[1] {
+            Reply::Array(keys) => keys.iter().map(text).collect::<Vec<_>>().join(" "),
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    };
+    for round in 0..8 {
+        let [silent, single, within] = ["a", "b", "c"].map(|name| format!("{name}{round}"));
+        // It is for the next request alone.
+        assert_eq!(ask(&mut reader, &caching), okay());
+        get(&mut reader, &single);
+        get(&mut reader, &silent);
+        for key in [&silent, &single] {
+            assert_eq!(ask(&mut writer, &["SET", key, "1"]), okay());
+        }
+        assert_eq!(heard(&mut reader), single);
+        // And for all of a transaction, in one write as libraries send it.
+        for words in [&caching[..], &["MULTI"], &["PTTL", &within], &["GET", &within], &["EXEC"]] {
+            reader.send(words).expect("it is sent");
+        }
+        for _ in 0..5 {
+            assert!(!reader.reply().expect("it answers").is_error());
+        }
+        assert_eq!(ask(&mut writer, &["SET", &within, "1"]), okay());
+        assert_eq!(heard(&mut reader), within);
     }
 }
 

@@ -8,6 +8,7 @@ use resp::Parser;
 use route::Joining;
 use route::raw::Protocol;
 use std::collections::VecDeque;
+use std::time::Instant;
 
 /// A request's place in the order of replies.
 #[derive(Debug)]
@@ -52,6 +53,8 @@ pub struct Client {
     pub pool: usize,
     /// Its address as text.
     pub peer: String,
+    /// When it came.
+    pub since: Instant,
     /// What it speaks.
     pub protocol: Protocol,
     /// The selected database.
@@ -96,6 +99,8 @@ pub struct Client {
     pub executing: Option<Box<Multi>>,
     /// The request that made the servers track its keys.
     pub tracking: Option<Vec<u8>>,
+    /// CLIENT CACHING, for its next request.
+    pub caching: Option<Vec<u8>>,
     /// What it is subscribed to.
     pub subscriptions: Option<Box<Subscriptions>>,
     /// What replies it wants.
@@ -106,12 +111,13 @@ pub struct Client {
 
 impl Client {
     /// A new one.
-    pub fn new(id: Id, number: u64, pool: usize, peer: String) -> Client {
+    pub fn new(id: Id, number: u64, pool: usize, peer: String, since: Instant) -> Client {
         Client {
             id,
             number,
             pool,
             peer,
+            since,
             protocol: Protocol::Resp2,
             db: 0,
             name: Vec::new(),
@@ -134,6 +140,7 @@ impl Client {
             multi: None,
             executing: None,
             tracking: None,
+            caching: None,
             subscriptions: None,
             replies: Replies::On,
             is_leaving: false,

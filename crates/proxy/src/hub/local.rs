@@ -9,6 +9,7 @@ use resp::bulk::{push_bulk, push_header};
 use route::handling::Local;
 use route::raw::{self, Protocol};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Instant;
 use structs::numbers;
 
 /// Databases that can be selected.
@@ -227,7 +228,7 @@ impl Hub {
             }
             ("GETNAME", 2) => push_bulk(&mut out, &client.name),
             ("ID", 2) => raw::push_integer(&mut out, client.number as i64),
-            ("INFO" | "LIST", _) => push_bulk(&mut out, line(client).as_bytes()),
+            ("INFO" | "LIST", _) => push_bulk(&mut out, line(client, wire.now()).as_bytes()),
             ("SETINFO", 4) => set_info(client, argument, words[3], &mut out),
             ("NO-EVICT" | "NO-TOUCH", _) => raw_line(&mut out, "+OK"),
             ("REPLY", 3) => {
@@ -256,6 +257,7 @@ impl Hub {
                 }
             }
             ("TRACKING", 3..) => return self.track(wire, client, argument, request),
+            ("CACHING", 3) => choose_caching(client, argument, request, &mut out),
             ("TRACKINGINFO" | "GETREDIR", 2) => {
                 raw::push_integer(&mut out, if client.tracking.is_some() { 0 } else { -1 });
             }
@@ -293,6 +295,7 @@ impl Hub {
         }
         self.release(wire, client);
         client.tracking = None;
+        client.caching = None;
         if switch.eq_ignore_ascii_case(b"ON") {
             client.tracking = Some(request.to_vec());
             let key = crate::pool::LinkKey::new(client.protocol, client.db);
@@ -305,6 +308,38 @@ impl Hub {
         }
         client.answer(wire, b"+OK\r\n");
         Flow::Done
+    }
+}
+
+/// `CLIENT CACHING YES|NO`
+fn choose_caching(client: &mut Client, answer: &[u8], request: &[u8], out: &mut Vec<u8>) {
+    match caching_error(client, answer) {
+        Some(why) => raw::push_error(out, why),
+        None => {
+            client.caching = Some(request.to_vec());
+            raw_line(out, "+OK");
+        }
+    }
+}
+
+/// Why CLIENT CACHING with this answer is not for this client.
+fn caching_error(client: &Client, answer: &[u8]) -> Option<&'static str> {
+    let tracking = client.tracking.as_deref().unwrap_or_default().to_ascii_uppercase();
+    let has = |mode: &[u8]| tracking.windows(mode.len()).any(|word| word == mode);
+    let (opts_in, opts_out) = (has(b"\r\nOPTIN\r\n"), has(b"\r\nOPTOUT\r\n"));
+    match (opts_in, opts_out, &answer.to_ascii_uppercase()[..]) {
+        (true, _, b"YES") | (_, true, b"NO") => None,
+        (false, false, _) => Some(
+            "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or \
+             OPTOUT mode enabled",
+        ),
+        (_, _, b"YES") => {
+            Some("ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.")
+        }
+        (_, _, b"NO") => {
+            Some("ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.")
+        }
+        _ => Some("ERR syntax error"),
     }
 }
 
@@ -335,22 +370,25 @@ fn is_login(login: &Login, user: Option<&[u8]>, password: &[u8]) -> bool {
     is_user && known.len() == password.len() && differs == 0
 }
 
-fn line(client: &Client) -> String {
-    let name = String::from_utf8_lossy(&client.name);
+/// A client as CLIENT INFO has it, with every field that libraries read. What servers hold for it is not known here: 0.
+fn line(client: &Client, now: Instant) -> String {
     let resp = if client.protocol == Protocol::Resp3 { 3 } else { 2 };
-    let library = |at: usize| {
-        let text = client.library.as_ref().map_or(&[][..], |library| &library[at]);
-        String::from_utf8_lossy(text)
-    };
+    let library = |at: usize| client.library.as_ref().map_or(&[][..], |library| &library[at]);
+    let text = |bytes| String::from_utf8_lossy(bytes);
     let multi = client.multi.as_ref().map_or(-1, |multi| multi.len() as i64);
+    let [channels, patterns, shard_channels] =
+        client.subscriptions.as_ref().map_or([0; 3], |subscriptions| subscriptions.counts());
+    let flags = if channels + patterns + shard_channels > 0 { "P" } else { "N" };
+    let age = now.saturating_duration_since(client.since).as_secs();
+    let Client { number, peer, db, name, .. } = client;
     format!(
-        "id={} addr={} name={name} db={} multi={multi} user=default resp={resp} lib-name={} \
-         lib-ver={}\n",
-        client.number,
-        client.peer,
-        client.db,
-        library(0),
-        library(1)
+        "id={number} addr={peer} laddr=:0 fd=-1 name={} age={age} idle=0 flags={flags} capa= db={db} \
+         sub={channels} psub={patterns} ssub={shard_channels} multi={multi} watch=0 qbuf=0 qbuf-free=0 \
+         argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=client user=default \
+         redir=-1 resp={resp} lib-name={} lib-ver={} tot-net-in=0 tot-net-out=0 tot-cmds=0\n",
+        text(name),
+        text(library(0)),
+        text(library(1))
     )
 }
 

@@ -190,7 +190,7 @@ impl Hub {
         local.stats.client_connections.add(1);
         local.stats.accepted.add(1);
         let number = self.common.last_client.fetch_add(1, SeqCst) + 1;
-        let mut client = Client::new(id, number, pool, peer.to_owned());
+        let mut client = Client::new(id, number, pool, peer.to_owned(), wire.now());
         client.is_authenticated = config.client_login.is_none();
         client.awaits_header = config.proxy_protocol;
         client.db = config.db;

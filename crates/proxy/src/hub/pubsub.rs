@@ -16,7 +16,7 @@ use resp::Scanned;
 use resp::bulk::{push_bulk, push_header};
 use route::plan::Placement;
 use route::raw::{self, Protocol};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 /// What a client is subscribed to.
@@ -32,6 +32,9 @@ pub struct Subscriptions {
     pub lost_since: Option<Instant>,
 }
 
+/// Whether a client has asked for what it has already: it is told so as often as it asks.
+type IsRepeat = bool;
+
 /// A set, and a channel or pattern of it.
 pub type Subscription = (usize, Vec<u8>);
 
@@ -46,8 +49,8 @@ pub struct Subscriber {
     pub channels: BTreeSet<Subscription>,
     /// What the client wants no more, not confirmed.
     pub leaving: BTreeSet<Subscription>,
-    /// Confirmations that the client waits for.
-    pub awaited: usize,
+    /// Confirmations that have not come, and whether each goes to the client although nothing is new.
+    pub awaited: VecDeque<IsRepeat>,
     /// Confirmations of what was subscribed to again. They come first.
     restored: usize,
 }
@@ -90,6 +93,11 @@ impl Subscriptions {
     /// How many of a kind count together.
     fn count(&self, kind: usize) -> usize {
         if kind == 2 { self.sets[2].len() } else { self.sets[0].len() + self.sets[1].len() }
+    }
+
+    /// How many channels, patterns and shard channels there are.
+    pub fn counts(&self) -> [usize; 3] {
+        [0, 1, 2].map(|kind| self.sets[kind].len())
     }
 
     /// Whether there is any.
@@ -162,7 +170,9 @@ impl Hub {
             return Flow::Done;
         }
         for channel in &words[1..] {
-            for server in self.servers_of_channel(client.pool, kind, channel) {
+            let subscription = (kind, channel.to_vec());
+            let servers = self.servers_of_channel(client.pool, kind, channel);
+            for (at, server) in servers.into_iter().enumerate() {
                 let id = match self.subscriber(wire, client, server) {
                     Ok(id) => id,
                     Err(why) => {
@@ -173,9 +183,11 @@ impl Hub {
                 self.say(wire, id, &raw::request(&[SUBSCRIBE[kind], channel]));
                 let subscriptions = client.subscriptions.get_or_insert_default();
                 subscriptions.awaited += 1;
+                let is_there = subscriptions.sets[kind].contains(*channel);
                 if let Some(known) = subscriptions.connection(id) {
-                    known.awaited += 1;
-                    known.channels.insert((kind, channel.to_vec()));
+                    let is_new = known.channels.insert(subscription.clone());
+                    // One server speaks for all.
+                    known.awaited.push_back(at == 0 && (is_there || !is_new));
                 }
             }
         }
@@ -202,7 +214,7 @@ impl Hub {
             id,
             channels: BTreeSet::new(),
             leaving: BTreeSet::new(),
-            awaited: 0,
+            awaited: VecDeque::new(),
             restored: 0,
         });
         Ok(id)
@@ -263,7 +275,7 @@ impl Hub {
             for known in &mut subscriptions.connections {
                 if known.channels.contains(&subscription) {
                     known.leaving.insert(subscription.clone());
-                    known.awaited += 1;
+                    known.awaited.push_back(false);
                     asked.push(known.id);
                 }
             }
@@ -323,6 +335,7 @@ impl Hub {
         let begins = SUBSCRIBE.iter().position(|known| *known == name);
         let ends = UNSUBSCRIBE.iter().position(|known| *known == name);
         let is_restored = subscriptions.connections[at].restored > 0;
+        let is_repeat = subscriptions.connections[at].awaited.front().is_some_and(|repeat| *repeat);
         let mut is_confirmation = true;
         match (begins.or(ends), parts.get(1).and_then(|channel| raw::text(channel))) {
             (Some(kind), Some(channel)) => {
@@ -344,8 +357,9 @@ impl Hub {
                 } else {
                     set.remove(channel)
                 };
-                // That it comes again tells the client that messages may be missing.
-                if is_new || (begins.is_some() && is_restored) {
+                let is_repeat = !is_restored && is_repeat;
+                // That it comes again unasked tells the client that messages may be missing.
+                if is_new || is_repeat || (begins.is_some() && is_restored) {
                     let count = subscriptions.count(kind);
                     wire.send(owner, &confirmation(protocol, name, Some(channel), count));
                 }
@@ -366,8 +380,7 @@ impl Hub {
                 if subscriptions.connections.iter().all(|known| known.restored == 0) {
                     subscriptions.lost_since = None;
                 }
-            } else if known.awaited > 0 {
-                known.awaited -= 1;
+            } else if known.awaited.pop_front().is_some() {
                 subscriptions.awaited -= 1;
                 if subscriptions.awaited == 0 {
                     self.confirmed(wire, owner);

@@ -190,7 +190,14 @@ impl Hub {
             keys_of(row, words, &mut keys);
         }
         let is_read = commands.reads[row.index] && !keys.is_empty();
-        self.planned(wire, client, words, request, &keys, (handling, is_read))
+        let had_caching = client.caching.is_some();
+        let flow = self.planned(wire, client, words, request, &keys, (handling, is_read));
+        // It is for one request, or for one transaction.
+        let is_about_client = words[0].eq_ignore_ascii_case(b"CLIENT");
+        if had_caching && !is_about_client && flow == Flow::Done && client.multi.is_none() {
+            client.caching = None;
+        }
+        flow
     }
 
     fn planned<W: Wire>(
@@ -361,6 +368,7 @@ impl Hub {
                 {
                     return client.take(wire, seq, part, &raw::error(&why));
                 }
+                self.say_caching(wire, client, id);
                 let purpose = self.purpose(client, server, request);
                 let tag = Tag { client: client.id, seq, part, bytes: 0, purpose };
                 self.send_on(wire, id, request, tag);

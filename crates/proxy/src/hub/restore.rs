@@ -24,7 +24,7 @@ impl Hub {
             return wire.finish(owner);
         }
         let waited = subscriptions.awaited > 0;
-        subscriptions.awaited -= lost.awaited;
+        subscriptions.awaited -= lost.awaited.len();
         // What the client wanted to end has ended.
         for (kind, channel) in &lost.leaving {
             if let Some(reply) = subscriptions.end(protocol, *kind, channel) {

@@ -6,7 +6,7 @@
 use super::client::{Client, Slot};
 use super::request::Flow;
 use super::transactions::Multi;
-use super::upstream::Upstream;
+use super::upstream::{Purpose, Tag, Upstream};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
 use crate::pool::LinkKey;
@@ -79,6 +79,15 @@ impl Hub {
         let id = self.acquire(wire, client, server, tracking.as_deref())?;
         client.own.push((server, id));
         Ok(id)
+    }
+
+    /// Sends CLIENT CACHING in front of the request that it is for.
+    pub(super) fn say_caching<W: Wire>(&mut self, wire: &mut W, client: &Client, id: Id) {
+        if let Some(caching) = &client.caching {
+            let purpose = Purpose::Discard;
+            let tag = Tag { client: client.id, seq: 0, part: 0, bytes: 0, purpose };
+            self.send_on(wire, id, caching, tag);
+        }
     }
 
     pub(super) fn exclusive_ended(&self, pool: usize) {

@@ -308,6 +308,7 @@ impl Hub {
         multi.server = Some(server);
         multi.group = group;
         let requests = std::mem::take(&mut multi.requests);
+        self.say_caching(wire, client, id);
         self.begin(wire, client.id, id, &requests, is_asking);
         if let Some(multi) = client.multi.as_mut().filter(|_| is_cluster) {
             multi.requests = requests;
