@@ -11,7 +11,10 @@ use crate::topology::{Holder, Replica, Shard, Topology};
 use crate::view::{Alive, Keys, Switch, View, encode, put_alive};
 use std::fmt;
 
+mod copies;
 mod moving;
+
+pub use copies::{add_copy, remove_copy};
 
 pub use moving::{Setting, set_slot};
 

@@ -3,6 +3,7 @@
 
 use crate::change::{Owner, ended, is_running, replace_job, set_stage};
 use crate::copies::files::{Users, live_options, users};
+use crate::drain;
 use crate::shared::Shared;
 use crate::site::{Database, INTERNAL, Job, JobKind, JobState, Login, Placed, Site, Stage};
 use crate::store::{Problem, Store};
@@ -36,7 +37,7 @@ pub struct Jobs {
 }
 
 /// What a look at a job led to.
-enum Step {
+pub(crate) enum Step {
     /// It waits: hundredths that are done, and for what.
     Waits(u8, String),
     /// It is done, with these changes.
@@ -96,6 +97,7 @@ impl Jobs {
     fn step(&mut self, site: &Site, id: &str, at: &At<Job>) -> Result<(), Problem> {
         let job = &at.value;
         let step = match site.databases.get(&job.database) {
+            _ if !job.machine.is_empty() => drain::look(&mut self.store, site, job)?,
             None => Step::Fails("the database is gone".into()),
             Some(database) => self.look(job, database, site)?,
         };
@@ -298,8 +300,11 @@ fn order(database: &Database, view: &View, commands: &[Vec<&str>], percent: u8) 
 }
 
 fn describe(job: &Job) -> String {
-    let name = &job.database;
+    let (name, machine) = (&job.database, &job.machine);
     let what = match job.kind {
+        JobKind::Switch => format!("the handover of what machine '{machine}' leads"),
+        JobKind::Drain => format!("the move of the copies of machine '{machine}'"),
+        JobKind::Replace => format!("the replacement of machine '{machine}'"),
         JobKind::Create => format!("the creation of database '{name}'"),
         JobKind::Update => format!("the change of database '{name}'"),
         JobKind::Delete => format!("the deletion of database '{name}'"),
@@ -322,6 +327,7 @@ mod tests {
         let job = Job {
             kind: JobKind::Create,
             database: "a".into(),
+            machine: String::new(),
             state: JobState::Running,
             owner: "m".into(),
             lease: 1,

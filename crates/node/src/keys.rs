@@ -27,6 +27,11 @@ impl SiteKeys {
         format!("{}machine/{name}/alive", self.root)
     }
 
+    /// What is there while a machine gives its copies away.
+    pub fn draining(&self, name: &str) -> String {
+        format!("{}machine/{name}/draining", self.root)
+    }
+
     /// A database.
     pub fn database(&self, name: &str) -> String {
         format!("{}database/{name}", self.root)

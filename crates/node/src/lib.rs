@@ -7,7 +7,7 @@
 //!   daemon    jobs              the threads of a node
 //!   copies    own_etcd          processes that outlive it
 //!   authority                   certificates for an etcd of our own
-//!   switch                      a shard is handed over
+//!   switch    drain             a shard is handed over; a machine gives its copies away
 //!   change    plan              what users ask for, as transactions; where copies go
 //!   shared    store             what threads share; the site at etcd
 //!   site  settings  keys  talk  values at etcd; options of a database; requests to copies
@@ -20,6 +20,7 @@ pub mod change;
 mod commands;
 pub mod copies;
 mod daemon;
+mod drain;
 mod http;
 mod jobs;
 pub mod keys;

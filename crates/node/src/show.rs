@@ -20,6 +20,9 @@ pub struct MachineShown {
     pub name: String,
     /// Whether its node has a lease.
     pub is_alive: bool,
+    /// It gets no copies: it was drained.
+    #[serde(default)]
+    pub is_draining: bool,
     /// Where others reach it.
     pub host: String,
     /// The part of the site that fails together.
@@ -45,6 +48,7 @@ pub fn machines(site: &Site) -> Vec<MachineShown> {
         MachineShown {
             name: name.clone(),
             is_alive: known.alive.is_some(),
+            is_draining: known.is_draining,
             host: machine.host,
             zone: machine.zone,
             memory_bytes: machine.memory_bytes,
@@ -253,9 +257,9 @@ fn health(database: &Database, shards: &[ShardShown]) -> String {
 pub struct JobShown {
     /// Its id.
     pub id: String,
-    /// create, update or delete.
+    /// create, update or delete; switch, drain or replace.
     pub kind: String,
-    /// The database.
+    /// The database, or the machine.
     pub database: String,
     /// running, done, failed or cancelled.
     pub state: String,
@@ -276,7 +280,7 @@ pub fn job(id: &str, job: &Job) -> JobShown {
     JobShown {
         id: id.to_owned(),
         kind: word::<JobKind>(&job.kind),
-        database: job.database.clone(),
+        database: if job.database.is_empty() { &job.machine } else { &job.database }.clone(),
         state: word::<JobState>(&job.state),
         machine: job.owner.clone(),
         percent: job.percent,

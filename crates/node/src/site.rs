@@ -101,6 +101,15 @@ pub struct Placed {
     pub port: u16,
     /// Reactor threads.
     pub threads: usize,
+    /// It ends, and its files go: another copy of the shard has taken its place.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_leaving: bool,
+}
+
+/// Tells a field that is left out.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the derived code passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// A database.
@@ -162,6 +171,12 @@ pub enum JobKind {
     Update,
     /// Stops the copies and removes their files.
     Delete,
+    /// Hands over what primaries on a machine lead.
+    Switch,
+    /// The same, and moves the copies of the machine to others.
+    Drain,
+    /// Replaces the copies of a machine that does not come back, and forgets it.
+    Replace,
 }
 
 /// How a job is.
@@ -183,8 +198,11 @@ pub enum JobState {
 pub struct Job {
     /// What it does.
     pub kind: JobKind,
-    /// To which database.
+    /// To which database; empty if it is about a machine.
     pub database: String,
+    /// About which machine; empty if it is about a database.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub machine: String,
     /// How it is.
     pub state: JobState,
     /// The node that does it.
@@ -223,6 +241,8 @@ pub struct Known {
     pub spec: At<Machine>,
     /// Its node has a lease.
     pub alive: Option<At<MachineAlive>>,
+    /// It takes no copies.
+    pub is_draining: bool,
 }
 
 /// Everything, read at one revision.
@@ -250,7 +270,7 @@ impl Site {
     /// Reads the keys. What cannot be read is left out and said in [`Site::problems`].
     pub fn decode(keys: &SiteKeys, range: &Range) -> Site {
         let mut site = Site { revision: range.revision, ..Site::default() };
-        let mut alive = BTreeMap::new();
+        let (mut alive, mut draining) = (BTreeMap::new(), Vec::new());
         for item in &range.items {
             let name = item.key.strip_prefix(keys.all()).unwrap_or_default();
             let parts: Vec<&str> = name.split('/').collect();
@@ -258,7 +278,10 @@ impl Site {
             match parts[..] {
                 ["machine", name, "spec"] => {
                     if let Some(spec) = read(item, problems) {
-                        site.machines.insert(name.to_owned(), Known { spec, alive: None });
+                        site.machines.insert(
+                            name.to_owned(),
+                            Known { spec, alive: None, is_draining: false },
+                        );
                     }
                 }
                 ["machine", name, "alive"] => {
@@ -266,6 +289,7 @@ impl Site {
                         alive.insert(name.to_owned(), value);
                     }
                 }
+                ["machine", name, "draining"] => draining.push(name.to_owned()),
                 ["database", name] => {
                     let value = read(item, problems);
                     site.databases.extend(value.map(|value| (name.to_owned(), value)));
@@ -281,6 +305,11 @@ impl Site {
                 ["placement"] => site.placement = item.revision,
                 // A later version may have more.
                 _ => {}
+            }
+        }
+        for name in draining {
+            if let Some(known) = site.machines.get_mut(&name) {
+                known.is_draining = true;
             }
         }
         for (name, at) in alive {

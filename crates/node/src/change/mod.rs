@@ -53,7 +53,7 @@ pub fn create(
     transaction.compares.push(unchanged(keys.placement(), site.placement));
     transaction.changes.push(put(keys.database(name), encode(&database)));
     transaction.changes.push(put(keys.placement(), name.into()));
-    let job = begin(site, keys, (JobKind::Create, name), owner, &mut transaction);
+    let job = begin(site, keys, (JobKind::Create, name, ""), owner, &mut transaction);
     Ok((job, transaction))
 }
 
@@ -69,7 +69,7 @@ pub fn plan(site: &Site, name: &str, settings: &Settings) -> Result<Plan, Wrong>
     plan::place(site, settings)
 }
 
-fn placed(planned: &plan::Planned) -> Placed {
+pub(crate) fn placed(planned: &plan::Planned) -> Placed {
     Placed {
         copy: draw(),
         shard: planned.shard,
@@ -77,6 +77,7 @@ fn placed(planned: &plan::Planned) -> Placed {
         host: planned.host.clone(),
         port: planned.port,
         threads: planned.threads,
+        is_leaving: false,
     }
 }
 
@@ -122,7 +123,7 @@ pub fn delete(
         transaction.compares.push(unchanged(keys.job(id), job.revision));
         transaction.changes.push(put(keys.job(id), encode(&value)));
     }
-    let job = begin(site, keys, (JobKind::Delete, name), owner, &mut transaction);
+    let job = begin(site, keys, (JobKind::Delete, name, ""), owner, &mut transaction);
     Ok((job, transaction))
 }
 
@@ -153,7 +154,7 @@ pub fn update(
             put(keys.placement(), name.into()),
         ],
     };
-    let job = begin(site, keys, (JobKind::Update, name), owner, &mut transaction);
+    let job = begin(site, keys, (JobKind::Update, name, ""), owner, &mut transaction);
     Ok((job, transaction))
 }
 
@@ -212,8 +213,9 @@ pub fn cancel(site: &Site, keys: &SiteKeys, id: &str) -> Result<Transaction, Pro
     if !is_running(at) {
         return Err(Problem::Wrong(format!("job {id} has ended")));
     }
-    if at.value.kind != JobKind::Create {
-        return Err(Problem::Wrong("only the creation of a database can be cancelled".into()));
+    if matches!(at.value.kind, JobKind::Update | JobKind::Delete) {
+        let why = "only the creation of a database and the drain of a machine can be cancelled";
+        return Err(Problem::Wrong(why.into()));
     }
     let mut transaction = Transaction::default();
     replace_job(keys, id, at, &Job { is_cancelled: true, ..at.value.clone() }, &mut transaction);
@@ -234,11 +236,61 @@ pub fn forget(site: &Site, keys: &SiteKeys, machine: &str) -> Result<Transaction
         return Err(Problem::Wrong(why));
     }
     if let Some((name, ..)) = site.placed_on(machine).next() {
-        let why = format!("copies of database '{name}' are placed on machine '{machine}'");
+        let why = format!(
+            "copies of database '{name}' are placed on machine '{machine}': add --replace, and other machines get \
+             new copies of these shards"
+        );
         return Err(Problem::Wrong(why));
     }
     let compares = vec![unchanged(keys.machine(machine), known.spec.revision)];
-    Ok(Transaction { compares, changes: vec![Change::Delete { key: keys.machine(machine) }] })
+    let gone = [keys.machine(machine), keys.draining(machine)];
+    let changes = gone.into_iter().map(|key| Change::Delete { key }).collect();
+    Ok(Transaction { compares, changes })
+}
+
+/// Makes the transaction that begins to give away what a machine has, and names the job. The machine gets no copies until
+/// [`undo_drain`].
+///
+/// # Errors
+/// There is no such machine, or such a job runs.
+pub fn drain(
+    site: &Site,
+    keys: &SiteKeys,
+    (machine, kind): (&str, JobKind),
+    owner: &Owner,
+) -> Result<(String, Transaction), Problem> {
+    let Some(known) = site.machines.get(machine) else {
+        return Err(Problem::Missing(format!("there is no machine '{machine}'")));
+    };
+    if kind == JobKind::Replace && known.alive.is_some() {
+        let why = format!("machine '{machine}' is alive: use drain-node");
+        return Err(Problem::Wrong(why));
+    }
+    let is_it = |at: &At<Job>| is_running(at) && at.value.machine == machine;
+    if let Some((job, _)) = site.jobs.iter().find(|(_, at)| is_it(at)) {
+        return Err(Problem::Wrong(format!("job {job} is at work on machine '{machine}'")));
+    }
+    let mut transaction = Transaction::default();
+    transaction.compares.push(unchanged(keys.machine(machine), known.spec.revision));
+    transaction.changes.push(put(keys.draining(machine), Vec::new()));
+    let job = begin(site, keys, (kind, "", machine), owner, &mut transaction);
+    Ok((job, transaction))
+}
+
+/// Makes the transaction after which a machine gets copies again.
+///
+/// # Errors
+/// There is no such machine, or a job gives its copies away.
+pub fn undo_drain(site: &Site, keys: &SiteKeys, machine: &str) -> Result<Transaction, Problem> {
+    let Some(known) = site.machines.get(machine) else {
+        return Err(Problem::Missing(format!("there is no machine '{machine}'")));
+    };
+    let is_it = |at: &At<Job>| is_running(at) && at.value.machine == machine;
+    if let Some((job, _)) = site.jobs.iter().find(|(_, at)| is_it(at)) {
+        return Err(Problem::Wrong(format!("cancel job {job} first")));
+    }
+    let compares = vec![unchanged(keys.machine(machine), known.spec.revision)];
+    Ok(Transaction { compares, changes: vec![Change::Delete { key: keys.draining(machine) }] })
 }
 
 /// Returns a database.
@@ -298,7 +350,7 @@ fn running<'a>(site: &'a Site, name: &str, kind: JobKind) -> Option<(&'a String,
 fn begin(
     site: &Site,
     keys: &SiteKeys,
-    (kind, name): (JobKind, &str),
+    (kind, name, machine): (JobKind, &str, &str),
     owner: &Owner,
     transaction: &mut Transaction,
 ) -> String {
@@ -308,6 +360,7 @@ fn begin(
     let job = Job {
         kind,
         database: name.to_owned(),
+        machine: machine.to_owned(),
         state: JobState::Running,
         owner: owner.machine.clone(),
         lease: owner.lease,

@@ -4,7 +4,7 @@ mod print;
 
 use crate::http::Node;
 use crate::rest::wire::{
-    Begun, Creation, Deletion, JobId, Named, Recovery, Status, Switch, Update,
+    Begun, Creation, Deletion, Drain, JobId, Named, Recovery, Status, Switch, Update,
 };
 use crate::settings::{Commit, Endpoint, Persistence, Settings, Wrong};
 use crate::show::{DatabaseShown, EventShown, JobShown, MachineShown};
@@ -109,10 +109,26 @@ enum Verb {
         #[command(flatten)]
         place: Place,
     },
+    /// Hands over what a machine leads, and moves its copies to others; it gets none until --undo
+    DrainNode {
+        /// The machine
+        machine: String,
+        /// Only hand over what it leads: for a short stop
+        #[arg(long)]
+        switch_only: bool,
+        /// Let it have copies again
+        #[arg(long, conflicts_with = "switch_only")]
+        undo: bool,
+        #[command(flatten)]
+        place: Place,
+    },
     /// Forgets a machine that does not come back
     Forget {
         /// The machine
         machine: String,
+        /// Give its shards new copies on other machines first
+        #[arg(long)]
+        replace: bool,
         #[command(flatten)]
         place: Place,
     },
@@ -310,7 +326,16 @@ fn run(verb: Verb) -> Result<(), Wrong> {
         Verb::Recover { name, copy, place } => {
             place.order("/recover", &Recovery { name, copy }, "The copy leads the shard.")
         }
-        Verb::Forget { machine, place } => {
+        Verb::DrainNode { machine: name, undo: true, place, .. } => {
+            place.order("/machines/undo-drain", &Named { name }, "It can have copies again.")
+        }
+        Verb::DrainNode { machine: name, switch_only, place, .. } => {
+            give_away(&place, "/machines/drain", &Drain { name, switch_only })
+        }
+        Verb::Forget { machine: name, replace: true, place } => {
+            give_away(&place, "/machines/replace", &Named { name })
+        }
+        Verb::Forget { machine, place, .. } => {
             place.order("/machines/forget", &Named { name: machine }, "It is forgotten.")
         }
     }
@@ -335,6 +360,15 @@ fn create(options: CreateOptions) -> Result<(), Wrong> {
     let (name, dry_run) = (options.name, options.change.dry_run);
     let creation = Creation { name, settings, dry_run };
     send("POST", &options.change, &creation)
+}
+
+/// Begins a job about a machine, and follows it.
+fn give_away(place: &Place, path: &str, body: &impl serde::Serialize) -> Result<(), Wrong> {
+    let begun: Begun = place.node().send("POST", path, body).map_err(Wrong::from)?;
+    match begun.job {
+        Some(job) => follow(place, &job, Duration::MAX),
+        None => Ok(()),
+    }
 }
 
 /// The password in a file, if there is a file.

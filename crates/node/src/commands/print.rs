@@ -85,7 +85,11 @@ pub fn machines(machines: &[MachineShown]) -> String {
     rows.extend(machines.iter().map(|it| {
         vec![
             it.name.clone(),
-            if it.is_alive { "up".into() } else { "down".into() },
+            match (it.is_alive, it.is_draining) {
+                (false, _) => "down".into(),
+                (true, true) => "draining".into(),
+                (true, false) => "up".into(),
+            },
             it.host.clone(),
             or_dash(&it.zone),
             it.cores.to_string(),

@@ -169,7 +169,8 @@ mod tests {
         settings.persistence = Persistence::Rdb;
         let copy = Id::new([7; 20]);
         let (machine, host) = ("a".to_owned(), "10.0.0.1".to_owned());
-        let placed = Placed { copy, shard: 0, machine, host, port: 12001, threads: 2 };
+        let placed =
+            Placed { copy, shard: 0, machine, host, port: 12001, threads: 2, is_leaving: false };
         let copies = vec![placed.clone()];
         let database = Database {
             id: copy,

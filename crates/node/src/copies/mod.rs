@@ -158,7 +158,7 @@ impl Copies {
                 is_deleted: false,
             }
         });
-        if database.stage == Stage::Deleting {
+        if database.stage == Stage::Deleting || placed.is_leaving {
             copy.is_deleted = true;
             copy.leaving.get_or_insert(None);
         } else if copy.text != text {

@@ -4,7 +4,7 @@
 //! primaries (for a primary) and copies of the database, and the most free memory. What cannot be done says why.
 
 use crate::settings::{Settings, Wrong};
-use crate::site::{Machine, Site};
+use crate::site::{Database, Known, Machine, Site};
 use process::memory::Bytes;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,13 +93,42 @@ pub fn place(site: &Site, settings: &Settings) -> Result<Plan, Wrong> {
     Ok(plan)
 }
 
+/// Plans one more copy of a shard, on a machine that has none of it.
+///
+/// # Errors
+/// Why it cannot be placed.
+pub fn place_another(site: &Site, database: &Database, shard: usize) -> Result<Planned, Wrong> {
+    let settings = &database.settings;
+    let mut places = places(site);
+    for place in &mut places {
+        let copies = database.copies.iter().filter(|it| it.machine == place.name && !it.is_leaving);
+        place.shards = copies.map(|placed| placed.shard).collect();
+    }
+    places.retain(|place| !place.shards.contains(&shard));
+    let at = choose(&places, settings, shard, 1)?;
+    let (name, machine) = (places[at].name, places[at].machine);
+    let mut ports = used_ports(site);
+    let port = free_port(ports.entry(machine.host.clone()).or_default(), settings.port)?;
+    Ok(Planned {
+        shard,
+        is_primary: false,
+        machine: name.to_owned(),
+        host: machine.host.clone(),
+        zone: machine.zone.clone(),
+        port,
+        memory_bytes: settings.copy_bytes(),
+        threads: threads(machine.cores, places[at].shards.len() + 1),
+    })
+}
+
 /// Reactor threads of a copy on a machine that has so many of the database.
 pub fn threads(cores: usize, copies: usize) -> usize {
     (cores / copies.max(1)).clamp(1, 16)
 }
 
 fn places(site: &Site) -> Vec<Place<'_>> {
-    let alive = site.machines.iter().filter(|(_, known)| known.alive.is_some());
+    let is_there = |known: &Known| known.alive.is_some() && !known.is_draining;
+    let alive = site.machines.iter().filter(|(_, known)| is_there(known));
     alive
         .map(|(name, known)| {
             let machine = &known.spec.value;

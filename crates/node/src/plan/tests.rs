@@ -22,7 +22,7 @@ pub(crate) fn site(machines: &[(&str, &str, u64)]) -> Site {
         let alive = MachineAlive { id, lease: 1, copies: Vec::new() };
         let spec = At { value: machine, revision: 1 };
         let alive = Some(At { value: alive, revision: 1 });
-        site.machines.insert(name.into(), Known { spec, alive });
+        site.machines.insert(name.into(), Known { spec, alive, is_draining: false });
     }
     site
 }

@@ -1,12 +1,14 @@
 //! The routes below `/api/v1/cluster`.
 
 use super::Call;
-use super::wire::{Begun, Creation, Deletion, JobId, Named, Recovery, Status, Switch, Update};
+use super::wire::{
+    Begun, Creation, Deletion, Drain, JobId, Named, Recovery, Status, Switch, Update,
+};
 use crate::change;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::show::{self, DatabaseShown, EventShown, JobShown, MachineShown};
-use crate::site::{Database, Placed};
+use crate::site::{Database, JobKind, Placed};
 use crate::store::{Problem, Store};
 use crate::switch;
 use axum::http::Method;
@@ -49,6 +51,21 @@ pub fn routes() -> &'static [Route<Call>] {
             Route::get("/cluster/job", "A job", job),
             Route::post("/cluster/jobs/cancel", "Cancel the creation of a database", cancel),
             Route::get("/cluster/events", "What happened, the newest first", events),
+            Route::post(
+                "/cluster/machines/drain",
+                "Hand over what a machine leads, and move its copies to others",
+                drain,
+            ),
+            Route::post(
+                "/cluster/machines/undo-drain",
+                "Let a machine that was drained have copies again",
+                undo_drain,
+            ),
+            Route::post(
+                "/cluster/machines/replace",
+                "Replace the copies of a machine that does not come back, and forget it",
+                replace,
+            ),
             Route::post(
                 "/cluster/machines/forget",
                 "Forget a machine that does not come back",
@@ -314,6 +331,35 @@ async fn forget(call: Call, asked: Named) -> Result<Done, ApiError> {
     work(call, move |_, store| {
         store.change(|site, keys, _| Ok(((), change::forget(site, keys, &asked.name)?)))?;
         store.note(&format!("machine '{}' is forgotten", asked.name));
+        Ok(Done::new())
+    })
+    .await
+}
+
+async fn give_away(call: Call, machine: String, kind: JobKind) -> Result<Begun, ApiError> {
+    work(call, move |shared, store| {
+        let owner = shared.owner()?;
+        let job =
+            store.change(|site, keys, _| change::drain(site, keys, (&machine, kind), &owner))?;
+        store.note(&format!("machine '{machine}' gives its copies away"));
+        Ok(Begun { job: Some(job), plan: None })
+    })
+    .await
+}
+
+async fn drain(call: Call, asked: Drain) -> Result<Begun, ApiError> {
+    let kind = if asked.switch_only { JobKind::Switch } else { JobKind::Drain };
+    give_away(call, asked.name, kind).await
+}
+
+async fn replace(call: Call, asked: Named) -> Result<Begun, ApiError> {
+    give_away(call, asked.name, JobKind::Replace).await
+}
+
+async fn undo_drain(call: Call, asked: Named) -> Result<Done, ApiError> {
+    work(call, move |_, store| {
+        store.change(|site, keys, _| Ok(((), change::undo_drain(site, keys, &asked.name)?)))?;
+        store.note(&format!("machine '{}' can have copies again", asked.name));
         Ok(Done::new())
     })
     .await

@@ -35,6 +35,17 @@ pub struct Named {
     pub name: String,
 }
 
+/// A machine that gives its copies away.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Drain {
+    /// Its name.
+    pub name: String,
+    /// Only hand over what it leads; its replicas stay.
+    #[serde(default)]
+    pub switch_only: bool,
+}
+
 /// A database that is asked for.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -1,0 +1,183 @@
+//! A machine gives its copies away: one look at a job of the kinds `switch`, `drain` and `replace`.
+//!
+//! Each copy goes the same way: what it leads is handed over to a member elsewhere; if there are not enough copies elsewhere
+//! one is placed; when all of these are members the old one is ended; when it is gone it is taken out of the shard. What is
+//! true says how far it is, so nothing is noted and any node can go on.
+
+use crate::change::{self, address, placed};
+use crate::jobs::Step;
+use crate::plan;
+use crate::site::{Database, Job, JobKind, Placed, Site, Stage, encode, unchanged};
+use crate::store::{Problem, Store, put};
+use crate::switch;
+use cluster::change::{add_copy, remove_copy};
+use cluster::coordinator::{Change, Transaction};
+use cluster::topology::Shard;
+use cluster::view::{At, View};
+
+/// What is known of a copy that is given away.
+struct Case<'a> {
+    name: &'a str,
+    at: &'a At<Database>,
+    old: &'a Placed,
+    view: View,
+}
+
+/// Does what is next.
+///
+/// # Errors
+/// etcd is away.
+pub fn look(store: &mut Store, site: &Site, job: &Job) -> Result<Step, Problem> {
+    if job.is_cancelled {
+        let changes = vec![Change::Delete { key: store.keys.draining(&job.machine) }];
+        return Ok(Step::Done(Transaction { changes, ..Transaction::default() }));
+    }
+    let mut waits = Vec::new();
+    let mut count = 0;
+    for (name, _, old) in site.placed_on(&job.machine) {
+        let at = change::database(site, name)?;
+        if at.value.stage != Stage::Ready {
+            waits.push(format!("database '{name}' is not ready"));
+            continue;
+        }
+        let Some(view) = store.view(at.value.id)? else { continue };
+        count += 1;
+        match give_away(store, site, job.kind, &Case { name, at, old, view })? {
+            Step::Waits(_, text) => waits.push(text),
+            // There is no copy that has to go any further.
+            Step::Done(_) => count -= 1,
+            step => return Ok(step),
+        }
+    }
+    if let Some(first) = waits.first() {
+        return Ok(Step::Waits(0, format!("{count} copies to go: {first}")));
+    }
+    let keys = &store.keys;
+    Ok(match job.kind {
+        JobKind::Replace => match change::forget(site, keys, &job.machine) {
+            Ok(transaction) => Step::Done(transaction),
+            Err(why) => Step::Fails(why.to_string()),
+        },
+        _ => Step::Done(Transaction::default()),
+    })
+}
+
+fn give_away(
+    store: &mut Store,
+    site: &Site,
+    kind: JobKind,
+    case: &Case<'_>,
+) -> Result<Step, Problem> {
+    let Case { name, at, old, view } = case;
+    let what = format!("shard {} of '{name}'", old.shard + 1);
+    let waits = |text: String| Ok(Step::Waits(0, text));
+    // What has just left is not in the topology any more.
+    let Some(shard) = shard_of(case) else { return waits(format!("{what} is not known")) };
+    let leads = shard.holder.id == old.copy;
+    let others: Vec<&Placed> =
+        at.value.copies.iter().filter(|it| is_kept(site, case, it)).collect();
+    let successor = others.iter().find(|it| view.has_member(it.copy));
+    if let (true, Some(to)) = (leads, successor) {
+        if !view.is_alive(shard.holder) {
+            return waits(format!("{what} elects a primary"));
+        }
+        return match switch::hand_over(store, &at.value, to) {
+            Ok(()) => {
+                store.note(&format!("copy {:?} of database '{name}' leads its shard", to.copy));
+                waits(format!("{what} was handed over"))
+            }
+            Err(why) => waits(format!("{what}: {why}")),
+        };
+    }
+    if leads && !view.is_alive(shard.holder) {
+        let text = format!(
+            "{what} has lost its data with this machine: no other copy has synchronised. Start the machine, or delete \
+             the database"
+        );
+        return Ok(Step::Fails(text));
+    }
+    if kind == JobKind::Switch {
+        return Ok(match leads {
+            true => Step::Fails(format!("{what} has no other copy that can lead it")),
+            false => Step::Done(Transaction::default()),
+        });
+    }
+    if others.len() <= at.value.settings.replicas {
+        return match plan::place_another(site, &at.value, old.shard) {
+            Ok(planned) => add(store, site, case, &placed(&planned)),
+            Err(why) => waits(format!("{what}: {}", why.0)),
+        };
+    }
+    if others.iter().any(|it| !view.has_member(it.copy)) {
+        return waits(format!("a new copy of {what} synchronises"));
+    }
+    if !old.is_leaving {
+        return Ok(Step::Changes(end(store, case)));
+    }
+    if site.report(old).is_some() || view.alive.contains_key(&old.copy) {
+        return waits(format!("the old copy of {what} ends"));
+    }
+    Ok(match take_out(store, case) {
+        Some(transaction) => Step::Changes(transaction),
+        None => Step::Waits(0, format!("{what} has no primary")),
+    })
+}
+
+/// The shard of the copy. While the copy leaves it is known by the others.
+fn shard_of<'a>(case: &'a Case<'_>) -> Option<&'a Shard> {
+    let of_number = case.at.value.copies.iter().filter(|it| it.shard == case.old.shard);
+    let mut found = of_number.filter_map(|it| case.view.topology.value.shard_of(it.copy));
+    found.next()
+}
+
+/// Whether a copy of the same shard stays: it is on a machine that keeps its copies.
+fn is_kept(site: &Site, case: &Case<'_>, it: &Placed) -> bool {
+    let machine = site.machines.get(&it.machine);
+    let keeps = machine.is_some_and(|known| !known.is_draining);
+    it.shard == case.old.shard && it.copy != case.old.copy && !it.is_leaving && keeps
+}
+
+/// Places another copy.
+fn add(store: &Store, site: &Site, case: &Case<'_>, new: &Placed) -> Result<Step, Problem> {
+    let shard = shard_of(case).map(|shard| shard.id);
+    let transaction = shard.and_then(|id| add_copy(&case.view, id, new.copy, address(new)));
+    let Some(mut transaction) = transaction else {
+        return Ok(Step::Fails("the topology has no such shard".into()));
+    };
+    let mut copies = case.at.value.copies.clone();
+    copies.push(new.clone());
+    copies.sort_by_key(|placed| placed.shard);
+    replace(store, case, copies, &mut transaction);
+    let keys = &store.keys;
+    transaction.compares.push(unchanged(keys.placement(), site.placement));
+    transaction.changes.push(put(keys.placement(), case.name.into()));
+    Ok(Step::Changes(transaction))
+}
+
+/// Tells the node of the old copy to end it.
+fn end(store: &Store, case: &Case<'_>) -> Transaction {
+    let mut copies = case.at.value.copies.clone();
+    for placed in copies.iter_mut().filter(|placed| placed.copy == case.old.copy) {
+        placed.is_leaving = true;
+    }
+    let mut transaction = Transaction::default();
+    replace(store, case, copies, &mut transaction);
+    transaction
+}
+
+/// Takes the old copy out of everything.
+fn take_out(store: &Store, case: &Case<'_>) -> Option<Transaction> {
+    let old = case.old.copy;
+    let mut transaction = remove_copy(&case.view, old)?;
+    let mut copies = case.at.value.copies.clone();
+    copies.retain(|placed| placed.copy != old);
+    replace(store, case, copies, &mut transaction);
+    Some(transaction)
+}
+
+fn replace(store: &Store, case: &Case<'_>, copies: Vec<Placed>, transaction: &mut Transaction) {
+    let database = Database { copies, ..case.at.value.clone() };
+    let key = store.keys.database(case.name);
+    transaction.compares.push(unchanged(key.clone(), case.at.revision));
+    transaction.changes.push(put(key, encode(&database)));
+}
