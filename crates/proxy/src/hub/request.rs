@@ -368,7 +368,10 @@ impl Hub {
                 {
                     return client.take(wire, seq, part, &raw::error(&why));
                 }
-                self.say_caching(wire, client, id);
+                // Inside a transaction it would be queued.
+                if client.multi.is_none() {
+                    self.say_caching(wire, client, id);
+                }
                 let purpose = self.purpose(client, server, request);
                 let tag = Tag { client: client.id, seq, part, bytes: 0, purpose };
                 self.send_on(wire, id, request, tag);
