@@ -12,6 +12,7 @@ use crate::view::{Alive, Keys, Switch, View, encode, put_alive};
 use std::fmt;
 
 mod copies;
+pub mod moves;
 mod moving;
 
 pub use copies::{add_copy, remove_copy};

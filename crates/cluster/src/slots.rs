@@ -54,6 +54,22 @@ impl Slots {
         Slots::from_fn(|slot| self.contains(slot) && !others.contains(slot))
     }
 
+    /// Returns the slots that both have.
+    pub fn within(&self, others: &Slots) -> Slots {
+        Slots::from_fn(|slot| self.contains(slot) && others.contains(slot))
+    }
+
+    /// Returns the first slots, at most so many.
+    pub fn first(&self, most: usize) -> Slots {
+        let first: std::collections::BTreeSet<u16> = self.iter().take(most).collect();
+        Slots::from_fn(|slot| first.contains(&slot))
+    }
+
+    /// Returns the slots, one after the other.
+    pub fn iter(&self) -> impl Iterator<Item = u16> {
+        self.0.iter().flat_map(|&(first, last)| first..=last)
+    }
+
     /// Returns the first slot that both have.
     pub fn first_common(&self, others: &Slots) -> Option<u16> {
         let mut slots = self.0.iter().flat_map(|&(first, last)| first..=last);

@@ -123,6 +123,27 @@ pub struct Shard {
     pub copies: Vec<Replica>,
 }
 
+/// A job that moves slots from one shard to another, some at a time. The primary of the shard that has them does it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Move {
+    /// Its name.
+    pub id: Id,
+    /// All that was asked for.
+    pub slots: Slots,
+    /// Those that have not moved yet.
+    pub left: Slots,
+    /// The shard that they leave.
+    pub from: Id,
+    /// The shard that they go to.
+    pub to: Id,
+    /// When it was asked for, in seconds since 1970.
+    pub since_s: u64,
+    /// It ends when the slots that are open have moved.
+    #[serde(default)]
+    pub is_cancelled: bool,
+}
+
 /// All shards of a database.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -136,6 +157,9 @@ pub struct Topology {
     pub quorum: usize,
     /// The shards.
     pub shards: Vec<Shard>,
+    /// Slots that are to move.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moves: Vec<Move>,
 }
 
 /// Why a value in etcd cannot be used.
@@ -252,12 +276,18 @@ impl Address {
 impl Topology {
     /// Makes the database of a server that has just been started.
     pub fn new(shard: Shard) -> Topology {
-        Topology { version: VERSION, epoch: shard.epoch, quorum: 0, shards: vec![shard] }
+        Topology {
+            version: VERSION,
+            epoch: shard.epoch,
+            quorum: 0,
+            shards: vec![shard],
+            moves: Vec::new(),
+        }
     }
 
     /// Makes a database of shards that have not been started yet.
     pub fn planned(quorum: usize, shards: Vec<Shard>) -> Topology {
-        Topology { version: VERSION, epoch: Epoch(0), quorum, shards }
+        Topology { version: VERSION, epoch: Epoch(0), quorum, shards, moves: Vec::new() }
     }
 
     /// Reads a value of etcd.
@@ -308,6 +338,12 @@ impl Topology {
             shard.migrating.retain(|&slot, to| slots.contains(slot) && there.contains(to));
             shard.importing.retain(|&slot, from| !slots.contains(slot) && there.contains(from));
         }
+        let shards = &self.shards;
+        self.moves.retain_mut(|job| {
+            let Some(from) = shards.iter().find(|shard| shard.id == job.from) else { return false };
+            job.left = job.left.within(&from.slots);
+            there.contains(&job.to) && !job.left.is_empty()
+        });
     }
 
     /// Returns what is wrong with it, whatever wrote it.

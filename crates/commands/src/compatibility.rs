@@ -55,11 +55,7 @@ fn refusal(known: &Known<'_>) -> Option<&'static str> {
         "module|load" | "module|loadex" | "module|unload" => {
             Some("refused: no loadable modules are planned")
         }
-        "cluster|flushslot"
-        | "cluster|migrateslots"
-        | "cluster|getslotmigrations"
-        | "cluster|cancelslotmigrations"
-        | "cluster|syncslots" => Some("refused: slots do not move yet"),
+        "cluster|syncslots" => Some("refused: slots move by other means"),
         _ => None,
     }
 }

@@ -13,6 +13,7 @@ pub mod background;
 mod batch;
 pub mod blocking;
 pub mod caching;
+pub mod carrying;
 pub mod clients;
 pub mod clock;
 pub mod cold;

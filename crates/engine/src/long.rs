@@ -232,6 +232,14 @@ fn run_to_hold(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Ve
     }
 }
 
+/// Runs a command that asks another server, for this server itself, on this thread. The caller is outside the world.
+pub(crate) fn run_for_server(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
+    cx.resolved = row;
+    cx.find_keys(row, args);
+    let keys = named_keys(row, &cx.keys, args.words());
+    run_to_hold(cx, row, args, keys);
+}
+
 impl Cx<'_> {
     /// Whether this command, which waits for another server, is on a thread where it may. It holds nothing
     /// there until it asks for it.

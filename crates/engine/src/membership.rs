@@ -10,10 +10,10 @@ use cluster::change::Setting;
 use cluster::describe::{Asker, Node};
 use cluster::id::{Epoch, Id};
 use cluster::slots::{COUNT, Slots};
-use cluster::topology::{Address, Shard};
+use cluster::topology::{Address, Move, Shard};
 use cluster::view::View;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
@@ -40,6 +40,10 @@ pub enum Request {
         /// This server has keys in it.
         has_keys: bool,
     },
+    /// CLUSTER MIGRATESLOTS: slots, and the nodes that they go to.
+    MigrateSlots(Vec<(Slots, Id)>),
+    /// CLUSTER CANCELSLOTMIGRATIONS.
+    CancelMoves,
     /// CLUSTER SET-CONFIG-EPOCH.
     SetConfigEpoch(Epoch),
     /// CLUSTER MEET, with the other node's host and port.
@@ -246,6 +250,54 @@ fn open_slots(view: &View, me: Id) -> BTreeMap<u16, Open> {
     leaving.chain(own.importing.keys().map(|&slot| (slot, Open::Arriving))).collect()
 }
 
+/// A job that moved slots, and is over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PastMove {
+    /// What it was.
+    pub job: Move,
+    /// The nodes that led its shards: source and target.
+    pub nodes: (Id, Id),
+    /// When it ended, in seconds since 1970.
+    pub until_s: u64,
+    /// `success`, `cancelled` or `failed`.
+    pub outcome: &'static str,
+}
+
+/// The jobs that move slots, beside what the topology says of them.
+#[derive(Default)]
+pub struct Moves {
+    past: Mutex<VecDeque<PastMove>>,
+    /// Why the present one does not go on.
+    obstacle: Mutex<String>,
+}
+
+/// How many jobs that are over are remembered.
+const MAX_PAST_MOVES: usize = 1000;
+
+impl Moves {
+    /// Remembers a job that is over.
+    pub fn remember(&self, past: PastMove) {
+        let mut all = lock(&self.past);
+        all.push_front(past);
+        all.truncate(MAX_PAST_MOVES);
+    }
+
+    /// The jobs that are over, the last one first.
+    pub fn past(&self) -> Vec<PastMove> {
+        lock(&self.past).iter().cloned().collect()
+    }
+
+    /// Notes why the present job does not go on; nothing, if it does.
+    pub fn set_obstacle(&self, why: String) {
+        *lock(&self.obstacle) = why;
+    }
+
+    /// Why the present job does not go on.
+    pub fn obstacle(&self) -> String {
+        lock(&self.obstacle).clone()
+    }
+}
+
 /// What a thread has seen last.
 #[derive(Default)]
 pub(crate) struct Seen(RefCell<(u64, Option<Arc<Published>>)>);
@@ -259,6 +311,8 @@ pub struct Membership {
     /// Counts the publications.
     version: AtomicU64,
     newest: Mutex<Option<Arc<Published>>>,
+    /// Slots that move.
+    pub moves: Moves,
     /// Where this server announces to be. What is published says so before the coordinator does.
     address: Mutex<Option<Address>>,
     /// When this server joined, and how many nanoseconds later it may be that another leads.

@@ -9,7 +9,7 @@ use engine::membership::Request;
 use engine::{Args, Cx, DbIndex, Error, Outcome};
 
 /// Hands a request to the thread that talks to the coordinator.
-fn operate(cx: &mut Cx<'_>, request: Request) -> Outcome {
+pub(super) fn operate(cx: &mut Cx<'_>, request: Request) -> Outcome {
     me(cx)?;
     if cx.in_transaction || cx.script.is_some() {
         return Err(Error::text("ERR The cluster cannot be changed by a transaction or a script"));

@@ -176,6 +176,10 @@ fn migrate(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         peer = target.reach(cx)?;
         transfer = target.transfer(cx, &mut *peer)?;
     }
+    let copies = cx.session.awaited_copies;
+    if copies > 0 && transfer.failure.is_none() && !transfer.moved.is_empty() {
+        confirm(&mut *peer, copies)?;
+    }
     target.delete(cx, &transfer.moved);
     // The keys that have moved are gone whatever happened to the others.
     match transfer.failure {
@@ -392,6 +396,22 @@ fn push_word(request: &mut Vec<u8>, word: &[u8]) {
 
 fn send(peer: &mut dyn Peer, bytes: &[u8]) -> Result<(), Failure> {
     peer.send(bytes).map_err(|error| Failure::new(true, &error))
+}
+
+/// Waits until so many replicas of the other server have what it was sent. It is a node of this server's cluster.
+///
+/// # Errors
+/// They do not, in time.
+fn confirm(peer: &mut dyn Peer, copies: usize) -> Result<(), Error> {
+    let request = format!("CLIENT CAPA cluster\r\nWAIT {copies} 2000\r\n");
+    send(peer, request.as_bytes()).map_err(|failure| failure.error())?;
+    read_answer(peer).map_err(|failure| failure.error())?;
+    let line = peer.line().map_err(|error| Failure::new(false, &error).error())?;
+    let count = line.strip_prefix(b":").and_then(|count| str::from_utf8(count).ok()?.parse().ok());
+    match count {
+        Some(count) if copies <= count => Ok(()),
+        _ => Err(Error::text("NOREPLICAS The replicas of the target instance lack the keys")),
+    }
 }
 
 /// Reads one answer: an acknowledgement, or the other server's error.

@@ -141,6 +141,8 @@ pub struct Session {
     pub speaks_cluster: bool,
     /// ASKING: its next request, or its transaction, is for a slot that is arriving.
     pub asking: bool,
+    /// How many replicas of another server have to have a key before MIGRATE deletes it here.
+    pub awaited_copies: usize,
     /// Its request concerns a server of which slots move key by key: what is asked for has to be here.
     pub(crate) checks_slot: bool,
     /// CLIENT CAPA NODE: another node forwards on it what its clients ask for.
@@ -215,6 +217,7 @@ impl Session {
             can_redirect: false,
             speaks_cluster: false,
             asking: false,
+            awaited_copies: 0,
             checks_slot: false,
             is_link: false,
             forwarding: None,

@@ -43,7 +43,8 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
         return Ok(());
     }
     cx.session.checks_slot = false;
-    if super::one_address::sees_one_server(cx) {
+    // What is sent to a slot that is arriving is for this node.
+    if super::one_address::sees_one_server(cx) && !row.command.flags.has(Flags::ASKING) {
         return super::one_address::gate(cx, row, args);
     }
     if cx.session.is_link && cx.engine.membership.scope(row.index) == Scope::AllNodes {

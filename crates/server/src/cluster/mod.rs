@@ -9,6 +9,7 @@
 //!   rescue     what only this copy has, before it is discarded
 //!   switch     the pause of a planned switch
 //!   leave      the planned switch before this server goes down
+//!   moves      slots that move: the steps of MIGRATESLOTS
 //!   operator   CLUSTER MEET, ADDSLOTS, REPLICATE …: transactions, on a thread of their own
 //! ```
 //!
@@ -18,6 +19,7 @@
 pub mod data;
 pub mod identity;
 pub mod leave;
+mod moves;
 mod operator;
 mod promises;
 mod publish;
@@ -149,6 +151,7 @@ impl Node {
         let keys = Keys::new(&name);
         let client = coordinator.client(CALL);
         operator::start(engine, client, keys.clone(), name, identity.id, asked)?;
+        moves::start(engine, coordinator.client(CALL), identity.id)?;
         let client = coordinator.client(CALL);
         let data = Data::find(engine, identity.id)?;
         let host = Host::new(engine, identity, data, client, keys);

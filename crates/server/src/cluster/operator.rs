@@ -52,7 +52,7 @@ pub(super) fn start(
     let mut operator = Operator { engine, client, keys, cluster, me };
     thread::spawn("cluster-change", move || {
         for (request, reply) in asked {
-            let outcome = operator.operate(&request);
+            let outcome = operator.operate_patiently(&request);
             match (reply, outcome) {
                 (Some(reply), Ok(())) => reply.send(|reply| reply.ok()),
                 (Some(reply), Err(why)) => reply.send(|reply| reply.error(&format!("ERR {why}"))),
@@ -64,10 +64,12 @@ pub(super) fn start(
     .map(drop)
 }
 
+const AWAY: &str = "The coordinator of the cluster is away";
+
 fn away(failure: Failure) -> Refused {
     match failure {
-        Failure::Away(why) => Refused(format!("The coordinator of the cluster is away: {why}")),
-        Failure::Compacted(_) => Refused("The coordinator of the cluster is away".into()),
+        Failure::Away(why) => Refused(format!("{AWAY}: {why}")),
+        Failure::Compacted(_) => Refused(AWAY.into()),
     }
 }
 
@@ -76,6 +78,28 @@ fn unknown(copy: Id) -> Refused {
 }
 
 impl Operator {
+    /// Tries again what may be done twice: a tool that moves thousands of slots gives up at the first error.
+    fn operate_patiently(&mut self, request: &Request) -> Result<(), Refused> {
+        let began = Instant::now();
+        let may_repeat = matches!(request, Request::SetSlot { .. });
+        let mut outcome = self.operate(request);
+        while let Err(why) = &outcome
+            && may_repeat
+            && why.0.starts_with(AWAY)
+            && began.elapsed() < PATIENCE
+        {
+            std::thread::sleep(Duration::from_millis(20));
+            outcome = self.operate(request);
+            if outcome.is_ok() {
+                // What was answered too late was made all the same, and clients may not see it yet.
+                let (view, _) = self.view_of(self.me)?;
+                self.wait_for(view.topology.revision);
+                drop(self.engine.keyspace.world().stop());
+            }
+        }
+        outcome
+    }
+
     fn operate(&mut self, request: &Request) -> Result<(), Refused> {
         for _ in 0..ATTEMPTS {
             let Some(transaction) = self.transaction(request)? else { return Ok(()) };
@@ -104,6 +128,11 @@ impl Operator {
                 let Some(slots) = slots else { return Ok(None) };
                 change::delete_slots(&view, &slots)
             }
+            Request::MigrateSlots(jobs) => {
+                let now = super::moves::now_s();
+                change::moves::begin(&view, me, jobs, now, || Id::draw(os_random))
+            }
+            Request::CancelMoves => change::moves::cancel(&view, me),
             Request::SetSlot { slot, setting, has_keys } => {
                 return change::set_slot(&view, me, *slot, *setting, *has_keys);
             }
