@@ -331,6 +331,11 @@ impl Site {
         self.machines.get(machine).is_some_and(|known| known.alive.is_some())
     }
 
+    /// Returns whether a machine gives its copies away, or has done so.
+    pub fn is_draining(&self, machine: &str) -> bool {
+        self.machines.get(machine).is_some_and(|known| known.is_draining)
+    }
+
     /// Returns what a machine says of a copy's process.
     pub fn report(&self, placed: &Placed) -> Option<&CopyReport> {
         let alive = self.machines.get(&placed.machine)?.alive.as_ref()?;

@@ -2,6 +2,7 @@
 
 use crate::support::{Machine, run, until_ok};
 use harness::client::{Client, ask};
+use harness::http;
 use harness::reply::Reply;
 use harness::wait::eventually;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -47,6 +48,11 @@ fn copies_move_off_a_machine_that_is_drained_and_off_one_that_is_lost() {
     assert!(!first.copies("d").iter().any(leads), "{:?}", first.copies("d"));
     assert!(homes(&first).iter().any(|home| home == "b"));
 
+    let probe =
+        |path: &str| http::ask(second.admin_port, "GET", path, &[], "").expect("it answers");
+    assert_eq!(probe("/availability?database=d").status, 503, "load balancers send nothing");
+    assert_eq!((probe("/readyz").status, probe("/healthz").status), (503, 200));
+
     let (is_done, text) = first.ask(&["drain-node", "b"]);
     assert!(is_done && text.contains("drain b: done"), "{text}");
     let homes_now = homes(&first);
@@ -59,6 +65,7 @@ fn copies_move_off_a_machine_that_is_drained_and_off_one_that_is_lost() {
     let nodes = first.ask(&["nodes"]).1;
     assert!(nodes.contains("draining"), "{nodes}");
     assert!(first.ask(&["drain-node", "b", "--undo"]).0);
+    eventually("the machine is ready again", || probe("/readyz").status == 200);
 
     // A machine that does not come back.
     let (is_done, text) = run(&["down", "--dir", &third.path("")]);

@@ -32,6 +32,11 @@ fn machines(out: &mut Exposition, site: &Site) {
     for (name, known) in &site.machines {
         up.sample(&[("machine", name)], alive(known));
     }
+    let help = "Whether a machine gives its copies away, or has done so";
+    let mut draining = out.family("dunlin_cluster_machine_draining", Kind::Gauge, help);
+    for (name, known) in &site.machines {
+        draining.sample(&[("machine", name)], if known.is_draining { 1.0 } else { 0.0 });
+    }
     let help = "Bytes that copies on a machine may have";
     let mut limit = out.family("dunlin_cluster_machine_memory_bytes", Kind::Gauge, help);
     for (name, known) in &site.machines {

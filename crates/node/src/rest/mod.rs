@@ -192,7 +192,11 @@ async fn find_and_run(site: &Site, request: Request) -> Result<Response, ApiErro
 
 /// The node has read the site lately.
 async fn ready(State(site): State<Arc<Site>>) -> (StatusCode, &'static str) {
-    match site.call.shared.trouble() {
+    let shared = &site.call.shared;
+    match shared.trouble() {
+        None if shared.site().is_draining(&shared.machine) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "draining\n")
+        }
         None => (StatusCode::OK, "ok\n"),
         Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
     }

@@ -389,6 +389,9 @@ pub async fn availability(call: Call, query: &str) -> Result<bool, ApiError> {
         // Also while etcd is away.
         let site = shared.site();
         let at = change::database(&site, &asked.database)?;
+        if site.is_draining(&shared.machine) {
+            return Ok(false);
+        }
         let view = store.view(at.value.id).ok().flatten();
         let shown = show::database(&site, &asked.database, &at.value, view.as_ref(), true);
         let limit = asked.max_lag_bytes.unwrap_or(u64::MAX);
