@@ -324,6 +324,37 @@ fn a_job_outlives_the_primary_that_does_it() {
 }
 
 #[test]
+fn fix_closes_a_slot_of_which_no_key_has_moved_and_rebalance_moves_slots() {
+    let _alone = super::alone();
+    let etcd = Etcd::start("fix");
+    let nodes = three(&etcd);
+    let [mut source, mut target] = [nodes[0].client(), nodes[1].client()];
+    for key in ["b", "{b}1", "{b}2"] {
+        ok(&mut source, &format!("SET {key} {key}"));
+    }
+    let (from, to) = (id_of(&nodes[0]), id_of(&nodes[1]));
+    change(&mut target, &format!("CLUSTER SETSLOT 3300 IMPORTING {from}"));
+    change(&mut source, &format!("CLUSTER SETSLOT 3300 MIGRATING {to}"));
+    let address = format!("127.0.0.1:{}", nodes[0].port());
+    redis_cli(&["--cluster", "fix", &address]);
+    redis_cli(&[
+        "--cluster",
+        "rebalance",
+        &address,
+        "--cluster-threshold",
+        "1",
+        "--cluster-weight",
+        &format!("{from}=0.98"),
+    ]);
+    let check = redis_cli(&["--cluster", "check", &address]);
+    assert!(check.contains("All 16384 slots covered") && !check.contains("WARNING"), "{check}");
+    let mut client = Routed::new(nodes[0].port());
+    for key in ["b", "{b}1", "{b}2"] {
+        assert_eq!(client.request(&["GET", key]), Reply::Bulk(key.into()));
+    }
+}
+
+#[test]
 fn requests_for_a_slot_that_moves_key_by_key() {
     let _alone = super::alone();
     let etcd = Etcd::start("set-slot");
