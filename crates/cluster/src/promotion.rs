@@ -179,17 +179,20 @@ pub fn enrol(view: &View, shard: &Shard, copy: Holder) -> Transaction {
 /// The transaction by which the primary lowers the number of fences, when `holding` members, itself among them, hold
 /// all that may have been confirmed. `None`: it is low enough.
 pub fn settle(view: &View, shard: &Shard, holding: usize) -> Option<Transaction> {
-    let quorum = view.topology.value.quorum;
-    let enough = (shard.members().count() + 1).saturating_sub(holding.max(1));
-    let fence = enough.max(shard.wanted_fence(quorum));
-    if fence >= shard.fence {
-        return None;
-    }
+    let fence = settled_fence(view, shard, holding)?;
     let mut topology = view.topology.value.clone();
     topology.shard_of_mut(shard.holder.id)?.fence = fence;
     let mut transaction = view.replace(&topology);
     transaction.compares.push(view.alive_unchanged(shard.holder.id));
     Some(transaction)
+}
+
+/// The number of fences that [`settle`] writes.
+pub fn settled_fence(view: &View, shard: &Shard, holding: usize) -> Option<usize> {
+    let quorum = view.topology.value.quorum;
+    let enough = (shard.members().count() + 1).saturating_sub(holding.max(1));
+    let fence = enough.max(shard.wanted_fence(quorum));
+    (fence < shard.fence).then_some(fence)
 }
 
 /// Begins a leadership: a new epoch, this holder, and what else changes in the shard.

@@ -4,6 +4,7 @@
 //! replica a reader of the journal, a socket for its snapshot, and its place among the sources of
 //! [`journal::safe`]. The server's `replication` module does the I/O.
 
+use crate::votes::Votes;
 use journal::{HistoryId, JournalPos, Limit, Reader};
 use keyspace::Millis;
 use keyspace::snapshot::Shared;
@@ -119,11 +120,14 @@ impl Replicas {
         lock(&self.parts)
     }
 
-    /// Counts anew.
-    pub fn count_again(&self, now: Millis, max_lag_s: u32) {
+    /// Counts anew. In a cluster only those are good that a fail-over counts.
+    pub fn count_again(&self, now: Millis, max_lag_s: u32, votes: &Votes) {
         let primary = self.primary();
         self.count.store(primary.replicas().count(), Relaxed);
-        self.good.store(primary.good_replicas(now, i64::from(max_lag_s)), Relaxed);
+        self.good.store(
+            primary.good_replicas(now, i64::from(max_lag_s), |link| votes.counts(link)),
+            Relaxed,
+        );
     }
 
     /// A replica's socket, for its snapshot.

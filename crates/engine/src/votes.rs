@@ -7,6 +7,7 @@
 
 use crate::epochs::{Epochs, Leadership};
 use crate::journal::JournalPos;
+use replication::primary::Link;
 use replication::promise::{Promise, Question};
 use replication::vote::{Vote, Voter};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -54,9 +55,9 @@ pub trait Keeper: Send + Sync {
     /// # Errors
     /// They must not be discarded.
     fn before_discard(&self) -> Result<(), String>;
-    /// The primary of this epoch asks for the promise not to take part in a promotion. Returns for how many
+    /// A primary asks for the promise not to take part in a promotion. Returns for how many
     /// milliseconds it is given.
-    fn promise(&self, epoch: u64) -> Option<u64>;
+    fn promise(&self, question: &Question) -> Option<u64>;
     /// A copy has given this primary such a promise.
     fn promised(&self, promise: &Promise);
 }
@@ -91,8 +92,8 @@ impl Votes {
     /// The primary has asked in the stream, which this thread applies. Returns the answer.
     pub(crate) fn promise(&self, question: Question) -> Option<Promise> {
         let from = (*lock(&self.me))?.id;
-        let ms = self.keeper.get()?.promise(question.epoch)?;
-        Some(Promise { from, question, ms })
+        let ms = self.keeper.get()?.promise(&question)?;
+        Some(Promise { from, epoch: question.epoch, sent: question.sent, ms })
     }
 
     /// A copy has answered.
@@ -139,6 +140,11 @@ impl Votes {
             0 => Voice::Plain,
             epoch => Voice::Vote(Vote { voter, epoch }),
         }
+    }
+
+    /// Whether a fail-over counts this replica. Outside of a cluster each counts.
+    pub fn counts(&self, link: &Link) -> bool {
+        self.rule().as_ref().is_none_or(|rule| rule.counts(link.vote))
     }
 
     /// The rule, held while it is applied.

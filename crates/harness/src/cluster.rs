@@ -4,13 +4,21 @@ use crate::client::ask;
 use crate::reply::Reply;
 use crate::server::{Options, Program, Server, free_port, repository, signal};
 use crate::wait::eventually;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 /// An etcd of a test's own, removed in the end.
 pub struct Etcd {
     process: Child,
+    place: Place,
+}
+
+/// What an etcd is started with.
+struct Place {
     program: String,
+    name: String,
+    /// All members, with their names.
+    members: String,
     folder: PathBuf,
     port: u16,
     peer: u16,
@@ -20,27 +28,56 @@ impl Drop for Etcd {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
+        let _ = std::fs::remove_dir_all(&self.place.folder);
     }
 }
 
 impl Etcd {
     /// Starts one; again on other ports if another process has taken them.
     pub fn start(name: &str) -> Etcd {
+        let mut started = Etcd::start_members(name, 1);
+        started.pop().expect("it was started")
+    }
+
+    /// Starts some that are one cluster.
+    pub fn start_members(name: &str, count: usize) -> Vec<Etcd> {
         let found = Command::new(repository().join("tests/etcd")).output().expect("it starts");
         let program = String::from_utf8(found.stdout).expect("a path is text");
         for attempt in 0..10 {
-            let folder = format!("dunlin-cluster-{}-{name}-{attempt}", std::process::id());
-            let folder = std::env::temp_dir().join(folder);
-            let [port, peer] = [(); 2].map(|()| free_port().expect("a port is free"));
-            let program = program.trim().to_owned();
-            let process = spawn(&program, &folder, port, peer);
-            let mut etcd = Etcd { process, program, folder, port, peer };
-            if etcd.listens() {
-                return etcd;
+            let folder = |member: usize| {
+                let id = std::process::id();
+                std::env::temp_dir().join(format!("dunlin-cluster-{id}-{name}-{attempt}-{member}"))
+            };
+            let ports: Vec<[u16; 2]> = (0..count)
+                .map(|_| [(); 2].map(|()| free_port().expect("a port is free")))
+                .collect();
+            let member =
+                |(at, [_, peer]): (usize, &[u16; 2])| format!("e{at}=http://127.0.0.1:{peer}");
+            let members: Vec<String> = ports.iter().enumerate().map(member).collect();
+            let place = |at: usize| Place {
+                program: program.trim().to_owned(),
+                name: format!("e{at}"),
+                members: members.join(","),
+                folder: folder(at),
+                port: ports[at][0],
+                peer: ports[at][1],
+            };
+            let start = |at| {
+                let place = place(at);
+                Etcd { process: place.spawn(), place }
+            };
+            let mut started: Vec<Etcd> = (0..count).map(start).collect();
+            if started.iter_mut().all(Etcd::listens) {
+                return started;
             }
         }
         panic!("etcd does not start");
+    }
+
+    /// Where nodes find these.
+    pub fn coordinator(members: &[Etcd]) -> String {
+        let address = |etcd: &Etcd| format!("etcd://127.0.0.1:{}", etcd.place.port);
+        members.iter().map(address).collect::<Vec<_>>().join(",")
     }
 
     /// Stops the process where it is: connections stay, and nothing is answered.
@@ -61,7 +98,7 @@ impl Etcd {
 
     /// Starts the process again, with the same data and ports.
     pub fn start_again(&mut self) {
-        self.process = spawn(&self.program, &self.folder, self.port, self.peer);
+        self.process = self.place.spawn();
         assert!(self.listens(), "etcd does not start again");
     }
 
@@ -69,7 +106,7 @@ impl Etcd {
     fn listens(&mut self) -> bool {
         let mut is_there = false;
         eventually("etcd listens or ends", || {
-            is_there = std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok();
+            is_there = std::net::TcpStream::connect(("127.0.0.1", self.place.port)).is_ok();
             is_there || !matches!(self.process.try_wait(), Ok(None))
         });
         is_there && matches!(self.process.try_wait(), Ok(None))
@@ -82,46 +119,46 @@ impl Etcd {
 
     /// The same with more options.
     pub fn node_with(&self, more: &[&str]) -> Server {
-        let coordinator = format!("etcd://127.0.0.1:{}", self.port);
-        let mut arguments = vec![
-            "--bind",
-            "127.0.0.1",
-            "--io-threads",
-            "2",
-            "--save",
-            "",
-            "--cluster-enabled",
-            "yes",
-            "--cluster-coordinator",
-            &coordinator,
-        ];
-        arguments.extend(more);
-        let node = Server::start(&Program::under_test(), Options::arguments(&arguments));
-        let node = node.expect("a node starts");
-        eventually("the node has a view", || !ask(&mut node.client(), "CLUSTER NODES").is_error());
-        node
+        node_at(&Etcd::coordinator(std::slice::from_ref(self)), more)
     }
 }
 
-/// Starts an etcd.
-fn spawn(program: &str, folder: &Path, port: u16, peer: u16) -> Child {
-    let (url, peer) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer}"));
-    Command::new(program)
-        .args([
-            "--unsafe-no-fsync",
-            "--name",
-            "one",
-            "--initial-cluster",
-            &format!("one={peer}"),
-            "--data-dir",
-        ])
-        .arg(folder)
-        .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
-        .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("etcd starts")
+/// A server that is a node of the cluster that a coordinator has.
+pub fn node_at(coordinator: &str, more: &[&str]) -> Server {
+    let mut arguments = vec![
+        "--bind",
+        "127.0.0.1",
+        "--io-threads",
+        "2",
+        "--save",
+        "",
+        "--cluster-enabled",
+        "yes",
+        "--cluster-coordinator",
+        coordinator,
+    ];
+    arguments.extend(more);
+    let node = Server::start(&Program::under_test(), Options::arguments(&arguments));
+    let node = node.expect("a node starts");
+    eventually("the node has a view", || !ask(&mut node.client(), "CLUSTER NODES").is_error());
+    node
+}
+
+impl Place {
+    /// Starts an etcd.
+    fn spawn(&self) -> Child {
+        let [url, peer] = [self.port, self.peer].map(|port| format!("http://127.0.0.1:{port}"));
+        Command::new(&self.program)
+            .args(["--unsafe-no-fsync", "--name", &self.name])
+            .args(["--initial-cluster", &self.members, "--data-dir"])
+            .arg(&self.folder)
+            .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("etcd starts")
+    }
 }
 
 /// Runs redis-cli.

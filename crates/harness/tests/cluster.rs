@@ -5,6 +5,8 @@
 mod away;
 #[path = "cluster/faults.rs"]
 mod faults;
+#[path = "cluster/histories.rs"]
+mod histories;
 #[path = "cluster/leave.rs"]
 mod leave;
 

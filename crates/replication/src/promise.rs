@@ -1,13 +1,14 @@
 //! What the copies of a shard tell each other while the coordinator is away.
 //!
 //! ```text
-//!   in the stream     PING dunlin-ask:<epoch>:<sent>
+//!   in the stream     PING dunlin-ask:<epoch>:<sent>:<primary>:<its data>
 //!   to the primary    REPLCONF PROMISE <copy> EPOCH <epoch> SENT <sent> MS <time>
 //! ```
 //!
 //! The question is a PING with a message, as the entry that begins an epoch is: any server takes it without doing
 //! anything. `sent` is a moment by the primary's clock in milliseconds. A copy repeats it and does not interpret it.
 
+use crate::vote::Voter;
 use structs::numbers::parse_i64;
 
 /// A primary asks its copies for the promise not to take part in a promotion for a time.
@@ -17,6 +18,8 @@ pub struct Question {
     pub epoch: u64,
     /// When it asked, in milliseconds by its own clock.
     pub sent: u64,
+    /// The primary, with the data that it holds.
+    pub from: Voter,
 }
 
 const ASK: &str = "dunlin-ask";
@@ -24,15 +27,19 @@ const ASK: &str = "dunlin-ask";
 impl Question {
     /// Writes the entry of the stream.
     pub fn entry(&self) -> Vec<u8> {
-        let message = format!("{ASK}:{}:{}", self.epoch, self.sent);
+        let Question { epoch, sent, from } = self;
+        let id = String::from_utf8_lossy(&from.id);
+        let message = format!("{ASK}:{epoch}:{sent}:{id}:{}", from.incarnation);
         format!("*2\r\n$4\r\nPING\r\n${}\r\n{message}\r\n", message.len()).into_bytes()
     }
 
     /// Reads the message of a PING; `None` if it is another one.
     pub fn parse(message: &[u8]) -> Option<Question> {
         let parts: Vec<&str> = str::from_utf8(message).ok()?.split(':').collect();
-        let &[ASK, epoch, sent] = parts.as_slice() else { return None };
-        Some(Question { epoch: epoch.parse().ok()?, sent: sent.parse().ok()? })
+        let &[ASK, epoch, sent, id, incarnation] = parts.as_slice() else { return None };
+        let id = id.as_bytes().try_into().ok()?;
+        let from = Voter { id, incarnation: incarnation.parse().ok()? };
+        Some(Question { epoch: epoch.parse().ok()?, sent: sent.parse().ok()?, from })
     }
 }
 
@@ -41,8 +48,10 @@ impl Question {
 pub struct Promise {
     /// The copy: 40 hexadecimal digits.
     pub from: [u8; 40],
-    /// The question that it answers.
-    pub question: Question,
+    /// The epoch in the question that it answers.
+    pub epoch: u64,
+    /// The moment in it.
+    pub sent: u64,
     /// For how many milliseconds it is given.
     pub ms: u64,
 }
@@ -50,8 +59,7 @@ pub struct Promise {
 impl Promise {
     /// Writes the command.
     pub fn command(&self) -> Vec<u8> {
-        let Question { epoch, sent } = self.question;
-        let numbers = [epoch, sent, self.ms].map(|number| number.to_string());
+        let numbers = [self.epoch, self.sent, self.ms].map(|number| number.to_string());
         let [epoch, sent, ms] = numbers.each_ref().map(String::as_bytes);
         let words: [&[u8]; 9] =
             [b"REPLCONF", b"PROMISE", &self.from, b"EPOCH", epoch, b"SENT", sent, b"MS", ms];
@@ -72,8 +80,8 @@ impl Promise {
             return None;
         }
         let number = |text: &[u8]| u64::try_from(parse_i64(text)?).ok();
-        let question = Question { epoch: number(epoch)?, sent: number(sent)? };
-        Some(Promise { from: (*from).try_into().ok()?, question, ms: number(ms)? })
+        let from = (*from).try_into().ok()?;
+        Some(Promise { from, epoch: number(epoch)?, sent: number(sent)?, ms: number(ms)? })
     }
 }
 
@@ -83,7 +91,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let question = Question { epoch: 7, sent: 123 };
+        let from = Voter { id: [b'a'; 40], incarnation: 12 };
+        let question = Question { epoch: 7, sent: 123, from };
         let entry = question.entry();
         let message = entry.split(|&byte| byte == b'\n').nth(4).expect("it has a message");
         assert_eq!(Question::parse(message.trim_ascii_end()), Some(question));
@@ -92,7 +101,7 @@ mod tests {
         {
             assert_eq!(Question::parse(other.as_bytes()), None, "{other}");
         }
-        let promise = Promise { from: [b'b'; 40], question, ms: 2000 };
+        let promise = Promise { from: [b'b'; 40], epoch: 7, sent: 123, ms: 2000 };
         let command = promise.command();
         let words: Vec<&[u8]> = command
             .split(|&byte| byte == b'\n')

@@ -202,8 +202,8 @@ impl Applier {
             }
             Effect::Other("min-replicas-max-lag") => {
                 // The next write is judged by it, not only one after the next count.
-                let now = engine::clock::now();
-                self.engine.replicas.count_again(now, config.min_replicas_max_lag());
+                let (now, most) = (engine::clock::now(), config.min_replicas_max_lag());
+                self.engine.replicas.count_again(now, most, &self.engine.votes);
                 Ok(())
             }
             Effect::Other("tier-max-size") => match self.engine.tier.get() {

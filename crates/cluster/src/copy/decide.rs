@@ -97,7 +97,13 @@ impl Copy {
     fn due_of_primary(&mut self, facts: &Facts) -> Option<Transaction> {
         let (view, shard) = self.shard()?;
         match self.switch {
-            None => promotion::settle(view, shard, facts.holding),
+            None => {
+                let fence = promotion::settled_fence(view, shard, facts.holding)?;
+                let transaction = promotion::settle(view, shard, facts.holding);
+                // It may take effect although its reply is lost, as long as the topology is this one.
+                self.lowering = Some((view.topology.revision, fence));
+                transaction
+            }
             // The transaction may be under way. Only after this one may writes go on.
             Some((_, true)) => Some(promotion::cancel_switch(view, shard)),
             Some((successor, false)) => {

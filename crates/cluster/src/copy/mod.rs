@@ -116,6 +116,8 @@ pub struct Copy {
     /// Until when the others have promised it to this one, in its present epoch.
     promises: BTreeMap<Id, Moment>,
     next_ask: Moment,
+    /// The revision of the topology in which fewer fences may have been written since, and how many.
+    lowering: Option<(Revision, usize)>,
     is_committing: bool,
     is_reading: bool,
     next_read: Moment,
@@ -146,6 +148,7 @@ impl Copy {
             was_present: false,
             promises: BTreeMap::new(),
             next_ask: Moment::ZERO,
+            lowering: None,
             is_committing: false,
             is_reading: false,
             next_read: Moment::ZERO,
@@ -221,7 +224,11 @@ impl Copy {
         let mut promised: Vec<Moment> = others.map(promised).collect();
         promised.sort_unstable();
         // As soon as `fence` of the others may fence, another may be promoted; without as many, none ever.
-        lease.max(promised.get(shard.fence - 1).copied().unwrap_or(Moment::MAX))
+        let fence = match self.lowering {
+            Some((of, lowered)) if of == view.topology.revision => lowered.min(shard.fence),
+            _ => shard.fence,
+        };
+        lease.max(promised.get(fence - 1).copied().unwrap_or(Moment::MAX))
     }
 
     /// Returns whether a write may be taken and confirmed. With a quorum, `quorum` acknowledgements of this epoch are
@@ -243,9 +250,11 @@ impl Copy {
         self.switch.is_some()
     }
 
-    /// A primary of `epoch` asks for a promise not to fence. Returns until when it is given, by this copy's clock.
-    pub fn promise(&mut self, now: Moment, epoch: Epoch) -> Option<Moment> {
-        if !self.accepts(epoch) || !matches!(self.role, Role::Follows(_, known) if known == epoch) {
+    /// A primary of `epoch` asks for a promise not to fence. Returns for how long it is given. The primary may have begun
+    /// a new epoch of which one of the two has not read yet: it has to be the one that this copy follows.
+    pub fn promise(&mut self, now: Moment, epoch: Epoch, from: Holder) -> Option<Moment> {
+        let is_refused = self.refused.is_some_and(|refused| epoch <= refused);
+        if is_refused || !matches!(self.role, Role::Follows(holder, _) if holder == from) {
             return None;
         }
         self.promise = self.promise.max(now + self.settings.promise);
@@ -368,7 +377,8 @@ impl Copy {
         Some((view, view.topology.value.shard_of(self.me)?))
     }
 
-    fn myself(&self) -> Holder {
+    /// This copy, with the data that it holds.
+    pub fn myself(&self) -> Holder {
         Holder { id: self.me, incarnation: self.incarnation }
     }
 

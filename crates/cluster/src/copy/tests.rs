@@ -20,6 +20,9 @@ fn settings() -> Settings {
     Settings { ttl: ms(4000), retry: ms(200), grace: ms(500), promise: ms(2000), switch: ms(300) }
 }
 
+/// The other copy as the primary.
+const PRIMARY: Holder = Holder { id: OTHER, incarnation: Incarnation(1) };
+
 /// A shard with two members, led by `holder`; both have leases.
 fn view(holder: Id) -> View {
     let copy = |id: Id, incarnation: u64| {
@@ -115,7 +118,7 @@ fn a_fence_outlives_the_process() {
     let mut copy = started(fenced);
     assert_eq!(copy.step(ms(2), &facts()), []);
     assert!(!copy.accepts(EPOCH) && copy.accepts(EPOCH.next()));
-    assert_eq!(copy.promise(ms(3), EPOCH), None);
+    assert_eq!(copy.promise(ms(3), EPOCH, PRIMARY), None);
 }
 
 #[test]
@@ -142,13 +145,46 @@ fn a_copy_without_a_primary_freezes_before_it_fences() {
 fn a_promise_is_kept() {
     let mut copy = started(view(OTHER));
     copy.step(ms(2), &facts());
-    assert_eq!(copy.promise(ms(10), EPOCH), Some(ms(2000)));
+    assert_eq!(copy.promise(ms(10), EPOCH, PRIMARY), Some(ms(2000)));
     read(&mut copy, ms(20), without_primary());
     assert_eq!(copy.step(ms(2009), &facts()).iter().filter(|it| is_freeze(it)).count(), 0);
     read(&mut copy, ms(2010), without_primary());
     let actions = copy.step(ms(2013), &facts());
     assert!(actions.iter().any(is_freeze), "{actions:?}");
-    assert_eq!(copy.promise(ms(2014), EPOCH), None, "it has stopped following");
+    assert_eq!(copy.promise(ms(2014), EPOCH, PRIMARY), None, "it has stopped following");
+}
+
+/// The primary leads on in an epoch that one of the two has not read yet.
+#[test]
+fn a_promise_is_to_the_primary_whatever_its_epoch() {
+    let mut copy = started(view(OTHER));
+    copy.step(ms(2), &facts());
+    assert_eq!(copy.promise(ms(10), EPOCH.next(), PRIMARY), Some(ms(2000)));
+    assert_eq!(copy.promise(ms(10), Epoch(EPOCH.0 - 1), PRIMARY), Some(ms(2000)));
+    let others = [Holder { id: ME, ..PRIMARY }, Holder { incarnation: Incarnation(7), ..PRIMARY }];
+    for other in others {
+        assert_eq!(copy.promise(ms(10), EPOCH, other), None);
+    }
+}
+
+/// The reply may be lost, and the transaction made.
+#[test]
+fn a_primary_that_lowers_the_fence_counts_with_the_lower_one() {
+    let mut three = view(ME);
+    let shard = &mut three.topology.value.shards[0];
+    let mut third = shard.copies[0].clone();
+    third.id = Id::new([9; 20]);
+    shard.copies.push(third);
+    shard.fence = 3;
+    three.topology.value.quorum = 2;
+    let mut copy = started(three);
+    // Two others are less than three fences.
+    copy.step(ms(2), &Facts { holding: 1, ..facts() });
+    assert!(copy.is_alone(ms(9000)));
+    let actions = copy.step(ms(3), &Facts { holding: 3, ..facts() });
+    assert!(transaction(&actions).is_some());
+    copy.failed(ms(1000), Call::Commit);
+    assert!(copy.is_alone(ms(3999)) && !copy.is_alone(ms(4000)));
 }
 
 fn is_freeze(action: &Action) -> bool {

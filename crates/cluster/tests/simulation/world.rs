@@ -59,7 +59,7 @@ enum Reply {
 enum Message {
     Stream(Stream),
     Ack { epoch: Epoch, incarnation: Incarnation, len: usize },
-    Ask { epoch: Epoch, sent: Moment },
+    Ask { epoch: Epoch, sent: Moment, from: Holder },
     Promise { epoch: Epoch, sent: Moment, time: Moment },
 }
 
@@ -225,8 +225,9 @@ impl World {
             Action::Follow(holder, epoch) => return server.follow(holder, epoch),
             Action::Ask(epoch) => epoch,
         };
+        let from = self.servers[at].machine.myself();
         for to in (0..self.servers.len()).filter(|&to| to != at) {
-            self.send(at, to, Message::Ask { epoch, sent: clock });
+            self.send(at, to, Message::Ask { epoch, sent: clock, from });
         }
     }
 
@@ -313,8 +314,8 @@ impl World {
                 self.counts.resyncs += usize::from(is_resync);
                 acknowledged.map(|len| Message::Ack { epoch, incarnation, len })
             }
-            Message::Ask { epoch, sent } => {
-                let time = server.machine.promise(clock, epoch);
+            Message::Ask { epoch, sent, from } => {
+                let time = server.machine.promise(clock, epoch, from);
                 time.map(|time| Message::Promise { epoch, sent, time })
             }
             Message::Promise { epoch, sent, time } => {

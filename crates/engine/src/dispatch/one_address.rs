@@ -62,7 +62,14 @@ pub(super) fn gate(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
         return Err(NotNow::Forwarded.into());
     }
     match travel {
-        None => Ok(()),
+        None => {
+            // The reply leaves only if no other node has led meanwhile.
+            let is_about_data =
+                !row.command.keys.is_empty() || row.command.flags.has(Flags::RUNS_QUEUE);
+            cx.session.answered_by_primary |=
+                is_about_data && cx.membership().is_some_and(|published| published.leads);
+            Ok(())
+        }
         Some(travel) => Err(Refusal::Forward(travel)),
     }
 }

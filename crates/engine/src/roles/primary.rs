@@ -143,7 +143,7 @@ impl Engine {
         if let Some(host) = self.host() {
             lines.into_iter().flatten().for_each(|line| host.log(&line));
         }
-        self.replicas.count_again(now, self.config.min_replicas_max_lag());
+        self.replicas.count_again(now, self.config.min_replicas_max_lag(), &self.votes);
         begun
     }
 
@@ -261,7 +261,7 @@ impl Engine {
             self.safe.remove_copy(&copy);
         }
         let max_lag_s = self.config.min_replicas_max_lag();
-        self.replicas.count_again(self.clock.wall(), max_lag_s);
+        self.replicas.count_again(self.clock.wall(), max_lag_s, &self.votes);
     }
 
     /// Puts something into the stream that is no write.

@@ -7,7 +7,7 @@ use cluster::copy::{Action, Copy, Facts, Role, Settings};
 use cluster::driver::Driver;
 use cluster::id::{Epoch, Id, Incarnation, Position};
 use cluster::slots::Slots;
-use cluster::topology::{Address, Replica};
+use cluster::topology::{Address, Holder, Replica};
 use cluster::view::Keys;
 use cluster::{Moment, coordinator::Coordinator};
 use etcd::Client;
@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A question of a primary: who asks, in which epoch, and when it was sent.
-type Ask = (Id, Epoch, Moment);
+type Ask = (Holder, Epoch, Moment);
 
 /// What a copy shows the others and the test.
 #[derive(Clone, Default)]
@@ -144,8 +144,9 @@ impl Host {
                 self.position = Position { epoch, offset: self.position.offset + 1 };
             }
             Action::Ask(epoch) => {
+                let from = Holder { id: self.id, incarnation: self.incarnation };
                 for (_, other) in self.shared.lock().iter_mut().filter(|(id, _)| **id != self.id) {
-                    other.asks.push((self.id, epoch, sent));
+                    other.asks.push((from, epoch, sent));
                 }
             }
             _ => {}
@@ -174,8 +175,8 @@ impl Host {
             .and_then(|shard| shard.copy(self.id)?.member)
             .is_some_and(|member| member == self.incarnation);
         for (from, epoch, sent) in asks {
-            if let Some(time) = copy.promise(now, epoch)
-                && let Some(primary) = shown.get_mut(&from)
+            if let Some(time) = copy.promise(now, epoch, from)
+                && let Some(primary) = shown.get_mut(&from.id)
             {
                 primary.promises.push((self.id, epoch, sent, time));
             }

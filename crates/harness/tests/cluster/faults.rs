@@ -16,11 +16,15 @@ use std::time::Duration;
 /// How long a writer waits for a reply.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-const QUORUM: [&str; 4] = ["--commit-mode", "quorum", "--commit-quorum", "1"];
+pub(crate) const QUORUM: [&str; 4] = ["--commit-mode", "quorum", "--commit-quorum", "1"];
 
 /// Makes a cluster of one shard with three copies, two of which confirm a write. The first leads.
 fn shard(etcd: &Etcd) -> Vec<Server> {
-    let nodes: Vec<Server> = (0..3).map(|_| etcd.node_with(&QUORUM)).collect();
+    shard_of((0..3).map(|_| etcd.node_with(&QUORUM)).collect())
+}
+
+/// Makes a cluster of one shard of these nodes. The first leads.
+pub(crate) fn shard_of(nodes: Vec<Server>) -> Vec<Server> {
     let mut first = nodes[0].client();
     ok(&mut first, "CLUSTER ADDSLOTSRANGE 0 16383");
     let id = text(ask(&mut first, "CLUSTER MYID"));
@@ -277,6 +281,35 @@ fn what_a_former_primary_has_alone_on_its_disk_is_kept() {
     assert!(has_write);
 }
 
+/// The same where clients see one server.
+#[test]
+fn one_address_tells_nothing_old_either() {
+    let etcd = Etcd::start("stopped-single");
+    let nodes = crate::away::pair(&etcd, &[]);
+    for node in &nodes {
+        ok(&mut node.client(), "CONFIG SET cluster-endpoint single");
+    }
+    let mut clients: Vec<Client> = (0..20).map(|_| nodes[0].client()).collect();
+    ok(&mut clients[0], "SET told before");
+    eventually("the replica has it", || {
+        let mut client = nodes[1].client();
+        ask(&mut client, "CLIENT CAPA cluster node");
+        ok(&mut client, "READONLY");
+        ask(&mut client, "GET told") == Reply::Bulk(b"before".to_vec())
+    });
+    signal(nodes[0].process_id(), "STOP").expect("it runs");
+    primary(&nodes, |at| at == 1);
+    ok(&mut nodes[1].client(), "SET told after");
+    for client in &mut clients {
+        client.send(&["GET", "told"]).expect("the socket takes it");
+    }
+    signal(nodes[0].process_id(), "CONT").expect("it is there");
+    for client in &mut clients {
+        let reply = client.reply();
+        assert!(!reply.is_ok_and(|reply| reply == Reply::Bulk(b"before".to_vec())));
+    }
+}
+
 #[test]
 fn a_replica_that_is_no_member_confirms_nothing() {
     let etcd = Etcd::start("outsider");
@@ -296,4 +329,8 @@ fn a_replica_that_is_no_member_confirms_nothing() {
         ask(&mut outsider.client(), "GET a") == Reply::Bulk(b"1".to_vec())
     });
     assert!(error(&ask(&mut client, "SET a 2")).starts_with("NOTCONFIRMED"));
+    ok(&mut client, "CONFIG SET min-replicas-to-write 1");
+    eventually("it is none of the replicas that a write needs", || {
+        error(&ask(&mut client, "SET a 3")).starts_with("NOREPLICAS")
+    });
 }

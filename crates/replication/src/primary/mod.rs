@@ -189,9 +189,16 @@ impl Primary {
     }
 
     /// The replicas that get the stream and were heard of within so many seconds
-    /// (`min-replicas-max-lag`).
-    pub fn good_replicas(&self, now: Millis, max_lag_s: i64) -> usize {
-        let is_good = |link: &&Link| link.stage == Stage::Online && link.lag_s(now) <= max_lag_s;
+    /// (`min-replicas-max-lag`), of those that count.
+    pub fn good_replicas(
+        &self,
+        now: Millis,
+        max_lag_s: i64,
+        counts: impl Fn(&Link) -> bool,
+    ) -> usize {
+        let is_good = |link: &&Link| {
+            link.stage == Stage::Online && link.lag_s(now) <= max_lag_s && counts(link)
+        };
         self.links.values().filter(is_good).count()
     }
 

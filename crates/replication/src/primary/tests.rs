@@ -110,13 +110,13 @@ fn the_stream_begins_with_the_first_acknowledgement() {
     assert_eq!(primary.link(1).unwrap().stage, Stage::Receiving);
     primary.sent(&group, Millis(6000));
     assert_eq!(primary.link(1).unwrap().stage, Stage::Loading);
-    assert_eq!(primary.good_replicas(Millis(6000), 10), 0);
+    assert_eq!(primary.good_replicas(Millis(6000), 10, |_| true), 0);
     let begins = primary.acknowledge(1, JournalPos(7), Some(JournalPos(5)), Millis(8000));
     assert_eq!(begins, Acknowledged::Begins);
     assert_eq!(primary.acknowledge(1, JournalPos(9), None, Millis(9000)), Acknowledged::Noted);
     assert_eq!((safe.count_received(JournalPos(9)), safe.count_synced(JournalPos(6))), (1, 0));
-    assert_eq!(primary.good_replicas(Millis(19_000), 10), 1);
-    assert_eq!(primary.good_replicas(Millis(20_000), 10), 0);
+    assert_eq!(primary.good_replicas(Millis(19_000), 10, |_| true), 1);
+    assert_eq!(primary.good_replicas(Millis(20_000), 10, |_| true), 0);
 }
 
 #[test]
@@ -471,7 +471,7 @@ fn two_channels_of_redis() {
     let link = primary.link(1).expect("it is there");
     assert_eq!((link.state(), link.connection_type()), ("send_bulk_and_stream", "main-channel"));
     assert!(!primary.caught_up(1), "it may still stop to read");
-    assert_eq!(primary.good_replicas(Millis(0), 10), 0);
+    assert_eq!(primary.good_replicas(Millis(0), 10, |_| true), 0);
     let said = primary.acknowledge(1, JournalPos(9), None, Millis(5));
     assert_eq!(said, Acknowledged::Counts);
     assert_eq!(primary.link(1).map(Link::state), Some("online"));

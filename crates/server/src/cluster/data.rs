@@ -15,7 +15,7 @@ use config::Config;
 use engine::Engine;
 use engine::epochs::Leadership;
 use engine::votes::{Keeper, Rule};
-use replication::promise::Promise;
+use replication::promise::{Promise, Question};
 use replication::replica::Stage;
 use replication::vote::Voter;
 use std::path::PathBuf;
@@ -180,8 +180,8 @@ impl Keeper for &'static Data {
         Ok(())
     }
 
-    fn promise(&self, epoch: u64) -> Option<u64> {
-        self.promises.get()?.give(epoch)
+    fn promise(&self, question: &Question) -> Option<u64> {
+        self.promises.get()?.give(question)
     }
 
     fn promised(&self, promise: &Promise) {

@@ -4,6 +4,7 @@
 //! Three threads meet here at the decisions: the one that asks, the one that applies a stream and answers, and the
 //! reactor that takes an answer. None of them waits for a call to the coordinator.
 
+use super::data::{holder_of, voter_of};
 use super::publish;
 use cluster::Moment;
 use cluster::copy::{Copy, Role};
@@ -60,7 +61,8 @@ impl Promises {
         }
         // The moment is rounded down, so a promise ends no later than the copy counts.
         let sent = u64::try_from(self.began.elapsed().as_millis()).unwrap_or_default();
-        self.engine.append_to_stream(&Question { epoch: epoch.0, sent }.entry());
+        let from = voter_of(lock(&self.copy).myself());
+        self.engine.append_to_stream(&Question { epoch: epoch.0, sent, from }.entry());
     }
 
     /// Calls with the decisions.
@@ -68,9 +70,11 @@ impl Promises {
         call(&lock(&self.copy))
     }
 
-    /// The primary of `epoch` asks this copy. Returns for how many milliseconds it promises.
-    pub(super) fn give(&self, epoch: u64) -> Option<u64> {
-        let time = lock(&self.copy).promise(self.began.elapsed(), Epoch(epoch))?;
+    /// A primary asks this copy. Returns for how many milliseconds it promises.
+    pub(super) fn give(&self, question: &Question) -> Option<u64> {
+        let from = holder_of(&question.from)?;
+        let epoch = Epoch(question.epoch);
+        let time = lock(&self.copy).promise(self.began.elapsed(), epoch, from)?;
         u64::try_from(time.as_millis()).ok()
     }
 
@@ -80,12 +84,11 @@ impl Promises {
             return;
         };
         let now = self.began.elapsed();
-        let Question { epoch, sent } = promise.question;
         // No answer is older than its question, whatever it says.
-        let sent = Moment::from_millis(sent).min(now);
+        let sent = Moment::from_millis(promise.sent).min(now);
         let time = Moment::from_millis(promise.ms).min(super::SETTINGS.promise);
         let mut copy = lock(&self.copy);
-        copy.promised(from, Epoch(epoch), sent, time);
+        copy.promised(from, Epoch(promise.epoch), sent, time);
         if matches!(copy.role(), Role::Leads(_)) {
             publish::show_alone(self.engine, &copy, self.began, now);
         }

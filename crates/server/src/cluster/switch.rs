@@ -30,9 +30,9 @@ pub(super) enum Switch {
         /// The stream's end before and behind the question to the replicas.
         request: (JournalPos, JournalPos),
     },
-    /// The coordinator names the successor, which may not have seen it yet: requests wait until it is the source of this
-    /// server's data.
-    HandingOver { since: Instant, until: Instant },
+    /// The coordinator names the successor, which may not have seen it yet: requests wait until its epoch has begun in the
+    /// stream that this server gets.
+    HandingOver { since: Instant, until: Instant, epoch: u64 },
 }
 
 impl Switch {
@@ -60,8 +60,9 @@ impl Switch {
             Switch::Pausing { since, .. } if !is_switching => {
                 engine.end_switch();
                 *self = match role {
-                    Role::Follows(..) => {
-                        Switch::HandingOver { since, until: Instant::now() + PATIENCE }
+                    Role::Follows(_, epoch) => {
+                        let until = Instant::now() + PATIENCE;
+                        Switch::HandingOver { since, until, epoch: epoch.0 }
                     }
                     Role::Leads(_) | Role::Nothing => {
                         log!(Warning, "Cluster: the planned switch was given up");
@@ -69,8 +70,8 @@ impl Switch {
                     }
                 };
             }
-            Switch::HandingOver { since, until }
-                if engine.upstream.is_link_up() || Instant::now() >= until =>
+            Switch::HandingOver { since, until, epoch }
+                if engine.epochs.last().epoch >= epoch || Instant::now() >= until =>
             {
                 let time = since.elapsed().as_millis();
                 log!(Notice, "Cluster: the planned switch is over after {time} ms");

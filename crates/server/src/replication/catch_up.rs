@@ -16,9 +16,9 @@ pub struct Target {
     paused_at: JournalPos,
 }
 
-/// Whether a replica counts: others acknowledge nothing, and only take a snapshot.
-fn acknowledges(link: &Link) -> bool {
-    !link.is_old && !link.facts.rdb_only
+/// Whether a replica counts: others acknowledge nothing, and only take a snapshot, or a fail-over does not count them.
+fn counts(engine: &Engine, link: &Link) -> bool {
+    !link.is_old && !link.facts.rdb_only && engine.votes.counts(link)
 }
 
 impl Target {
@@ -50,7 +50,7 @@ impl Target {
         let primary = engine.replicas.primary();
         primary
             .replicas()
-            .filter(|link| acknowledges(link))
+            .filter(|link| counts(engine, link))
             .all(|link| link.acknowledged() >= wanted)
     }
 
@@ -59,7 +59,7 @@ impl Target {
         let (wanted, now) = (self.position(engine), now());
         let lines: Vec<(u64, Option<String>)> = {
             let primary = engine.replicas.primary();
-            let counted = primary.replicas().filter(|link| acknowledges(link));
+            let counted = primary.replicas().filter(|link| counts(engine, link));
             let line = |link: &Link| {
                 let behind = wanted.0.saturating_sub(link.acknowledged().0);
                 let lag = if link.stage == Stage::Online { link.lag_s(now) } else { 0 };

@@ -72,7 +72,7 @@ fn round(engine: &'static Engine, expiry: &mut BacklogExpiry) {
         engine.journal.stop_keeping();
         log!(Notice, "Replication backlog freed after {ttl_s} seconds without connected replicas.");
     }
-    engine.replicas.count_again(now, engine.config.min_replicas_max_lag());
+    engine.replicas.count_again(now, engine.config.min_replicas_max_lag(), &engine.votes);
     engine.journal.check_limits();
     for client in engine.replicas.cut_off_early() {
         engine.replicas.primary().cut_off(client);
