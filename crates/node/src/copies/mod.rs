@@ -214,6 +214,11 @@ impl Copy {
             }
         }
         match (&mut self.leaving, &self.process) {
+            // Nothing of it is kept: there is nothing to save, and nothing to hand over.
+            (Some(since), Some(process)) if self.is_deleted && since.is_none() => {
+                *since = Some(now);
+                beside::kill(process.id());
+            }
             (Some(since), Some(process)) => leave(since, process, now),
             (Some(_), None) if self.is_deleted => {
                 if let Err(error) = fs::remove_dir_all(&self.directory)
