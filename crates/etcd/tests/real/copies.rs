@@ -119,8 +119,9 @@ impl Host {
     fn facts(&mut self) -> Facts {
         let shown = self.shared.lock();
         let mut is_listed = false;
-        if let Role::Follows(holder, epoch) = self.driver.copy().role()
-            && self.driver.copy().accepts(epoch)
+        let copy = self.driver.copy();
+        if let Role::Follows(holder, epoch) = copy.role()
+            && copy.accepts(epoch)
             && let Some(primary) = shown.get(&holder.id)
             && primary.role == Some(Role::Leads(epoch))
             && primary.position.epoch == epoch
