@@ -7,6 +7,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
 
 /// The stock etcd.
 pub fn etcd() -> &'static str {
@@ -165,7 +166,11 @@ impl Machine {
         if let Some(port) = self.etcd_port {
             words.extend(["--etcd-port".to_owned(), port.to_string()]);
         }
-        self.start_with(&words)
+        // Another test that looks for a free port may have bound its port for a moment.
+        (0..20).any(|attempt| {
+            std::thread::sleep(Duration::from_millis(attempt * 20));
+            self.start_with(&words)
+        })
     }
 
     pub fn start_with(&mut self, words: &[String]) -> bool {
