@@ -166,6 +166,32 @@ impl Cx<'_> {
         count
     }
 
+    /// How many clients listen to a channel here.
+    pub fn receivers(&self, space: Space, channel: &[u8]) -> usize {
+        self.engine.pubsub.receivers(space, channel)
+    }
+
+    /// Sends a client's message to the other nodes of the cluster, if there is one. Returns whether this node gets it from
+    /// its primary, and so does not tell its own clients.
+    pub fn tell_other_nodes(&self, request: Args<'_>) -> bool {
+        self.engine.membership.is_on() && self.tell_nodes(request)
+    }
+
+    #[cold]
+    fn tell_nodes(&self, request: Args<'_>) -> bool {
+        // Not what comes from a stream, nor from a node that tells all others by itself.
+        let is_single = self.script.is_none() && !self.in_transaction;
+        if self.session.client.fd < 0 || self.session.is_link && is_single {
+            return false;
+        }
+        let request = route::raw::request(request.words()).into_boxed_slice();
+        match self.db.effects.is_transaction {
+            true => self.db.outbox.keep(Notification::Elsewhere(request)),
+            false => self.engine.tell_other_nodes(request),
+        }
+        self.engine.upstream.is_replica()
+    }
+
     /// Tells the present listeners what a transaction has done so far; to be called before a client begins
     /// or ceases to listen.
     pub fn tell_listeners(&self) {

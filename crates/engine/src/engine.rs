@@ -30,7 +30,7 @@ use crate::journal::safe::SafePositions;
 use crate::last_wait::LastWait;
 use crate::latency::LatencyMonitor;
 use crate::loading::Loading;
-use crate::mailbox::{self, Mailbox};
+use crate::mailbox::{self, Mailbox, Message};
 use crate::membership::{self, Membership};
 use crate::own_keys::OwnKeys;
 use crate::pause::Pause;
@@ -492,6 +492,14 @@ impl Engine {
             true => mailbox::issued(&self.mailboxes),
             false => mailbox::delivered(&self.mailboxes),
         }
+    }
+
+    /// Sends a message to the other nodes of the cluster that lead a shard. Their replicas get it with the stream. As on one
+    /// server, who does not listen at this moment does not hear it.
+    #[cold]
+    pub(crate) fn tell_other_nodes(&self, request: Box<[u8]>) {
+        // One thread sends them all, so that they keep their order.
+        self.mailboxes[0].post(Message::Spread(request));
     }
 
     /// Tells the caches that want broadcasts which keys have changed since this was last asked.

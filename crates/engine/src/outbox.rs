@@ -24,6 +24,8 @@ pub(crate) struct Outbox<'a> {
 pub(crate) enum Notification {
     /// For the listeners of a channel.
     Message { space: Space, channel: Box<[u8]>, payload: Box<[u8]> },
+    /// A request for the other nodes of a cluster, whose clients listen, too.
+    Elsewhere(Box<[u8]>),
     /// For a cache that has read a key, which a client (0 for none) has changed.
     Change { reader: u64, key: Box<[u8]>, by: u64 },
     /// For the caches that are told by prefixes.
@@ -111,9 +113,8 @@ impl<'a> Outbox<'a> {
 
     /// Forgets messages: what they tell was undone.
     pub fn drop_messages(&mut self) {
-        self.waiting
-            .get_mut()
-            .retain(|notification| !matches!(notification, Notification::Message { .. }));
+        use Notification::{Elsewhere, Message};
+        self.waiting.get_mut().retain(|waiting| !matches!(waiting, Message { .. } | Elsewhere(_)));
     }
 
     /// Lets everything go.
@@ -125,6 +126,7 @@ impl<'a> Outbox<'a> {
                 Notification::Message { space, channel, payload } => {
                     engine.pubsub.publish(&engine.mailboxes, space, &channel, &payload, None);
                 }
+                Notification::Elsewhere(request) => engine.tell_other_nodes(request),
                 Notification::Change { reader, key, by } => {
                     engine.tracking.invalidate(engine.receivers(), reader, key, by);
                 }

@@ -101,6 +101,37 @@ fn six_servers_form_a_cluster_and_a_replica_takes_over() {
     });
 }
 
+/// What is published anywhere is heard everywhere, once: at primaries and at replicas, whoever sends it.
+#[test]
+fn messages_reach_the_clients_of_all_nodes() {
+    let etcd = Etcd::start("messages");
+    let nodes = six(&etcd);
+    let listening = |node: &Server| {
+        let mut subscriber = node.client();
+        ok(&mut subscriber, "SUBSCRIBE news");
+        subscriber
+    };
+    let mut subscribers: Vec<Client> = nodes.iter().map(listening).collect();
+    for (at, node) in nodes.iter().enumerate() {
+        let mut client = node.client();
+        let publish = |name: &str| format!("PUBLISH news {name}-{at}");
+        assert!(!ask(&mut client, &publish("single")).is_error());
+        ok(&mut client, "MULTI");
+        ask(&mut client, &publish("queued"));
+        assert!(!ask(&mut client, "EXEC").is_error());
+        let script = "return redis.call('PUBLISH', 'news', ARGV[1])";
+        let reply = client.command(&["EVAL", script, "0", &format!("script-{at}")]);
+        assert!(!reply.expect("it answers").is_error());
+        for name in ["single", "queued", "script"] {
+            let expected = format!("message news {name}-{at}");
+            for (heard_at, subscriber) in subscribers.iter_mut().enumerate() {
+                let message = words(&subscriber.message().expect("it hears it"));
+                assert_eq!(message, expected, "at node {heard_at}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_node_says_what_it_lacks() {
     let server = |arguments: &[&str]| {

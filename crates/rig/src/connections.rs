@@ -228,7 +228,7 @@ impl Connections {
             }
             Message::Recheck => self.resume_paused(),
             // Replicas get their stream over sockets, of which there are none here.
-            Message::Stream(_) | Message::Feed | Message::Purge => {}
+            Message::Stream(_) | Message::Feed | Message::Purge | Message::Spread(_) => {}
         }
     }
 

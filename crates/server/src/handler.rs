@@ -192,6 +192,7 @@ impl Hub {
             Message::Recheck => return self.resume_paused(cx),
             Message::Feed => return,
             Message::Purge => return memory::purge(),
+            Message::Spread(request) => return self.spread(cx, request),
         };
         let Some((conn, mut io)) = self.by_client.get(&client).and_then(|&id| client_of(cx, id))
         else {
@@ -243,7 +244,8 @@ impl Hub {
             | Message::Arrived(_)
             | Message::Recheck
             | Message::Feed
-            | Message::Purge => {}
+            | Message::Purge
+            | Message::Spread(_) => {}
         }
         let written = io.pending_output().saturating_sub(before) as u64;
         self.worker.context().stats().net_out.add_own(written);

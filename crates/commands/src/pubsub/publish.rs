@@ -45,7 +45,10 @@ pub static SPUBLISH: Command = Command {
 };
 
 fn publish(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let count = cx.publish(Space::Channels, args[1], args[2]);
+    let count = match cx.tell_other_nodes(args) {
+        true => cx.receivers(Space::Channels, args[1]),
+        false => cx.publish(Space::Channels, args[1], args[2]),
+    };
     forward(cx, args);
     cx.reply.integer(count as i64);
     Ok(())

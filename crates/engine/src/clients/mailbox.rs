@@ -59,6 +59,8 @@ pub enum Message {
     Stream(u64),
     /// There may be new entries for the replicas that the thread feeds.
     Feed,
+    /// A request for the other nodes of the cluster that lead a shard. Its replies are of no use.
+    Spread(Box<[u8]>),
     /// The thread's own heap is to give back what it can (MEMORY PURGE).
     Purge,
 }
@@ -124,6 +126,7 @@ impl Message {
                 }
                 Push::TrackingRedirBroken(_) => 0,
             },
+            Message::Spread(request) => request.len(),
             _ => 0,
         };
         carried + MESSAGE_OVERHEAD

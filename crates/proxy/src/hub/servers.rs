@@ -1,11 +1,27 @@
 //! Servers that fail, that are taken out, and that are tried again.
 
 use super::Hub;
-use super::wire::Wire;
+use super::upstream::{Purpose, Tag};
+use super::wire::{Id, Wire};
+use route::raw::Protocol;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
 
+/// A client that there is not.
+const NOBODY: Id = Id { slot: u32::MAX, generation: 0 };
+
 impl Hub {
+    /// Sends a request to a server of the first pool, and drops its reply. If the server cannot be reached or its queue is
+    /// full, the request is lost.
+    pub fn tell<W: Wire>(&mut self, wire: &mut W, server: usize, request: &[u8]) {
+        let key = self.pools[0].link_key(Protocol::Resp2, 0, 0, server);
+        let Ok(id) = self.shared(wire, 0, server, key) else { return };
+        if self.is_full(id).is_none() {
+            let tag = Tag { client: NOBODY, seq: 0, part: 0, bytes: 0, purpose: Purpose::Discard };
+            self.send_on(wire, id, request, tag);
+        }
+    }
+
     /// Counts a server's failure and takes the server out, if that is wanted.
     pub(super) fn note_failure(&mut self, now: Instant, pool: usize, server: usize, why: &str) {
         let local = &self.pools[pool];

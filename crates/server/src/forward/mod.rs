@@ -153,11 +153,7 @@ impl Forwarder {
     /// Sends a client's requests.
     pub fn submit<R: Reach>(&mut self, reach: &mut R, id: ConnId, session: &mut Session) {
         let Some(mut forwarding) = session.forwarding.take() else { return };
-        self.shared.follow();
-        if self.hub.pools[0].shared.generation() != self.hub.pools[0].generation() {
-            // No server's number ever means another address here.
-            let _ = self.hub.pools[0].refresh();
-        }
+        self.follow();
         let id = client_id(id);
         let protocol = match session.protocol {
             Protocol::Resp2 => route::raw::Protocol::Resp2,
@@ -187,6 +183,23 @@ impl Forwarder {
             forwarding.holds_all = true;
         }
         session.forwarding = Some(forwarding);
+    }
+
+    /// Takes over the newest view.
+    fn follow(&mut self) {
+        self.shared.follow();
+        if self.hub.pools[0].shared.generation() != self.hub.pools[0].generation() {
+            // No server's number ever means another address here.
+            let _ = self.hub.pools[0].refresh();
+        }
+    }
+
+    /// Sends a request to the other nodes that lead a shard. Its replies are dropped.
+    pub fn spread<R: Reach>(&mut self, reach: &mut R, request: &[u8]) {
+        self.follow();
+        for &server in &*self.shared.others() {
+            self.with(reach, |hub, wires| hub.tell(wires, usize::from(server), request));
+        }
     }
 
     /// Presents what the hub has not taken of a client's requests.

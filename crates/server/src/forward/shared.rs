@@ -22,6 +22,8 @@ pub struct Shared {
     followed: AtomicU64,
     /// The servers that lead a shard.
     leads: Mutex<Arc<[u16]>>,
+    /// Those of them that are alive, and not this one.
+    others: Mutex<Arc<[u16]>>,
 }
 
 impl Shared {
@@ -39,8 +41,8 @@ impl Shared {
         let common = Common::new(&commands, vec![Some(Arc::clone(&pool))], log_line);
         let text = |digest: &[u8]| engine.script_text(digest);
         let _ = pool.script.set(pool::Texts(Box::new(text)));
-        let leads = Mutex::new(Arc::from([]));
-        Arc::new(Shared { engine, common, pool, followed: AtomicU64::new(0), leads })
+        let [leads, others] = [(); 2].map(|()| Mutex::new(Arc::from([])));
+        Arc::new(Shared { engine, common, pool, followed: AtomicU64::new(0), leads, others })
     }
 
     /// Takes over what was published last.
@@ -66,6 +68,15 @@ impl Shared {
         self.pool.change(|topology| (topology.slots, topology.slotless) = (slots, slotless));
         let shards = published.view.topology.value.shards.iter();
         *lock(&self.leads) = shards.filter_map(|shard| self.server(shard)).collect();
+        let is_other =
+            |shard: &&Shard| shard.holder.id != published.me && view.is_alive(shard.holder);
+        let others = view.topology.value.shards.iter().filter(is_other);
+        *lock(&self.others) = others.filter_map(|shard| self.server(shard)).collect();
+    }
+
+    /// The numbers of the living servers that lead a shard, without this one.
+    pub fn others(&self) -> Arc<[u16]> {
+        Arc::clone(&lock(&self.others))
     }
 
     /// The numbers of the servers that lead a shard.

@@ -77,6 +77,13 @@ impl Hub {
     }
 
     /// Gives clients what other nodes have answered.
+    /// Sends a request to the other nodes that lead a shard.
+    pub(super) fn spread(&mut self, cx: &mut Cx<'_, Conn>, request: &[u8]) {
+        if let Some(forwarder) = &mut self.forwarder {
+            forwarder.spread(cx, request);
+        }
+    }
+
     pub(super) fn end_turn_of_forwarder(&mut self, cx: &mut Cx<'_, Conn>) {
         if let Some(forwarder) = &mut self.forwarder {
             forwarder.end_of_turn(cx);
