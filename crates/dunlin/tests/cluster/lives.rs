@@ -1,6 +1,6 @@
 //! From nothing to a database, and what outlives which process.
 
-use crate::support::{Machine, run, six_ports, until_ok};
+use crate::support::{Machine, row_of_ports, run, until_ok};
 use harness::client::{Client, ask};
 use harness::reply::Reply;
 use harness::server::signal;
@@ -95,7 +95,7 @@ fn another_node_takes_up_the_job_of_one_that_was_killed() {
     });
     // Its copies are not started, so the job waits for them.
     signal(others[0].process_id(), "STOP").expect("it is there");
-    let port = six_ports().to_string();
+    let port = row_of_ports().to_string();
     let words =
         ["create-db", "d", "--memory", "96mb", "--shards", "3", "--port", &port, "--no-wait"];
     let (is_done, text) = first.ask(&words);

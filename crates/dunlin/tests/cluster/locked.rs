@@ -147,7 +147,7 @@ fn a_cluster_whose_etcd_has_no_tls_goes_on() {
     let mut words = machine.words();
     let mut is_there = false;
     for _ in 0..5 {
-        machine.etcd_port = Some(crate::support::six_ports());
+        machine.etcd_port = Some(crate::support::row_of_ports());
         words = machine.words();
         let port = machine.etcd_port.unwrap_or_default().to_string();
         words.extend(["--etcd-port".to_owned(), port, "--etcd-plain".to_owned()]);

@@ -7,7 +7,6 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, OnceLock};
-use std::time::Duration;
 
 /// The stock etcd.
 pub fn etcd() -> &'static str {
@@ -24,13 +23,14 @@ pub fn port() -> u16 {
     free_port().expect("a port is free")
 }
 
-/// The first of six ports in a row that are free at the moment: for the copies of a database on one host, or for an etcd.
-pub fn six_ports() -> u16 {
+/// The first of twelve ports in a row that are free at the moment: for the six copies of a database on one host and those that
+/// take their places elsewhere, or for an etcd.
+pub fn row_of_ports() -> u16 {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock();
     loop {
         let first = port();
-        if (1..6).all(|next| port() == first + next) {
+        if (1..12).all(|next| port() == first + next) {
             return first;
         }
     }
@@ -80,7 +80,7 @@ impl Machine {
         for attempt in 0..5 {
             let mut machine = Machine::new(test, &format!("{name}-{attempt}"), "");
             machine.name = name.to_owned();
-            machine.etcd_port = Some(six_ports());
+            machine.etcd_port = Some(row_of_ports());
             if machine.start() {
                 return machine;
             }
@@ -113,7 +113,7 @@ impl Machine {
         let place = format!("127.0.0.1:{}", first.etcd_port.expect("it has an etcd"));
         let mut machine = Machine::new(test, name, "");
         let mut words = machine.words();
-        let port = six_ports().to_string();
+        let port = row_of_ports().to_string();
         words.extend(["--join".to_owned(), place, "--etcd-port".to_owned(), port]);
         let (is_ready, text) = machine.try_with(&words);
         assert!(!is_ready && text.contains("--token-file"), "without a token: {text}");
@@ -166,11 +166,7 @@ impl Machine {
         if let Some(port) = self.etcd_port {
             words.extend(["--etcd-port".to_owned(), port.to_string()]);
         }
-        // Another test that looks for a free port may have bound its port for a moment.
-        (0..20).any(|attempt| {
-            std::thread::sleep(Duration::from_millis(attempt * 20));
-            self.start_with(&words)
-        })
+        self.start_with(&words)
     }
 
     pub fn start_with(&mut self, words: &[String]) -> bool {
@@ -218,7 +214,7 @@ impl Machine {
     pub fn create(&self, name: &str, replicas: &str) -> (u16, String) {
         let mut text = String::new();
         for _ in 0..5 {
-            let port = six_ports();
+            let port = row_of_ports();
             let number = port.to_string();
             let words = ["create-db", name, "--memory", "96mb", "--shards", "3", "--port", &number];
             let asked = self.ask(&[&words[..], &["--replicas", replicas]].concat());
