@@ -314,6 +314,16 @@ impl Topology {
         self.shards.iter_mut().find(|shard| shard.copy(copy).is_some())
     }
 
+    /// Returns the shard with this name.
+    pub fn shard(&self, id: Id) -> Option<&Shard> {
+        self.shards.iter().find(|shard| shard.id == id)
+    }
+
+    /// Returns the leader of a shard; the shard's own name if it is not there any more.
+    pub fn leader_of(&self, shard: Id) -> Id {
+        self.shard(shard).map_or(shard, |shard| shard.holder.id)
+    }
+
     /// Returns the shard that has a slot.
     pub fn shard_with(&self, slot: u16) -> Option<&Shard> {
         self.shards.iter().find(|shard| shard.slots.contains(slot))

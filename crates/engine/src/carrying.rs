@@ -36,7 +36,7 @@ impl Engine {
                 let (done, outcome) = channel();
                 let to = to.clone();
                 let job = move |thread: &ThreadContext| {
-                    // The one who asks is there.
+                    // The thread that asks waits for it.
                     let _ = done.send(carry(self, thread, db, slot, &to));
                 };
                 self.background.run_waiting(Box::new(job));

@@ -495,7 +495,7 @@ impl Engine {
     }
 
     /// Sends a message to the other nodes of the cluster that lead a shard. Their replicas get it with the stream. As on one
-    /// server, who does not listen at this moment does not hear it.
+    /// server, clients that do not listen at this moment do not hear it.
     #[cold]
     pub(crate) fn tell_other_nodes(&self, request: Box<[u8]>) {
         // One thread sends them all, so that they keep their order.

@@ -144,7 +144,7 @@ pub enum Place {
 pub enum Open {
     /// To the shard with this number. Keys that are not here any more are there.
     Leaving(u16),
-    /// To this server's shard: those ask for it who were sent by its primary.
+    /// To this server's shard: clients ask for it that its primary has sent.
     Arriving,
 }
 
@@ -386,8 +386,11 @@ impl Membership {
     }
 
     /// Readers see this from now on.
-    pub(crate) fn publish(&self, mut published: Published) {
-        let mut newest = lock(&self.newest);
+    pub(crate) fn publish(&self, published: Published) {
+        self.show(&mut lock(&self.newest), published);
+    }
+
+    fn show(&self, newest: &mut Option<Arc<Published>>, mut published: Published) {
         if let Some(address) = self.address() {
             published.relocate(&address);
         }
@@ -403,13 +406,11 @@ impl Membership {
     /// This server announces another address from now on. Its own clients are told so at once.
     pub fn announce(&self, address: Address) {
         let mut newest = lock(&self.newest);
-        *lock(&self.address) = Some(address.clone());
+        *lock(&self.address) = Some(address);
         let Some(published) = newest.as_deref() else { return };
         let Published { view, me, leads, changes_roles, .. } = published;
-        let mut published = Published::new(view.clone(), *me, *leads, *changes_roles);
-        published.relocate(&address);
-        *newest = Some(Arc::new(published));
-        self.version.fetch_add(1, Release);
+        let published = Published::new(view.clone(), *me, *leads, *changes_roles);
+        self.show(&mut newest, published);
     }
 
     /// Counts what was published.

@@ -101,7 +101,7 @@ fn six_servers_form_a_cluster_and_a_replica_takes_over() {
     });
 }
 
-/// What is published anywhere is heard everywhere, once: at primaries and at replicas, whoever sends it.
+/// What is published anywhere is heard everywhere, once: at primaries and at replicas.
 #[test]
 fn messages_reach_the_clients_of_all_nodes() {
     let etcd = Etcd::start("messages");

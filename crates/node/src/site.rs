@@ -137,7 +137,7 @@ pub struct Database {
 /// The user that copies and nodes are for each other.
 pub const INTERNAL: &str = "dunlin-internal";
 
-/// Who logs in to a copy. Without a password it is the default user, who needs none.
+/// The user as which nodes log in to a copy. Without a password it is the default user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Login<'a> {
     /// The name; empty is the default user.

@@ -94,7 +94,7 @@ pub fn next(view: &View, me: Id) -> Option<Step> {
     let topology = &view.topology.value;
     let own = topology.shard_of(me).filter(|shard| shard.holder.id == me)?;
     let job = topology.moves.iter().find(|job| job.from == own.id)?;
-    let target = topology.shards.iter().find(|shard| shard.id == job.to)?;
+    let target = topology.shard(job.to)?;
     let (node, mut after) = (target.holder.id, topology.clone());
     let open = open_of(&own.migrating, job);
     if !open.is_empty() {

@@ -178,14 +178,11 @@ impl View {
     /// The slots that move key by key, with the nodes at the other end.
     fn tell_open_slots(&self, shard: &Shard, text: &mut String) {
         let topology = &self.topology.value;
-        let leader = |id: Id| {
-            topology.shards.iter().find(|shard| shard.id == id).map_or(id, |shard| shard.holder.id)
-        };
         for (slot, &to) in &shard.migrating {
-            let _ = write!(text, " [{slot}->-{}]", leader(to));
+            let _ = write!(text, " [{slot}->-{}]", topology.leader_of(to));
         }
         for (slot, &from) in &shard.importing {
-            let _ = write!(text, " [{slot}-<-{}]", leader(from));
+            let _ = write!(text, " [{slot}-<-{}]", topology.leader_of(from));
         }
     }
 

@@ -219,7 +219,7 @@ pub(super) fn get_keys_in_slot(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// `CLUSTER FLUSHSLOT`. A log and a primary's stream have it, too, so it does not ask who has the slot.
+/// `CLUSTER FLUSHSLOT`. A log and a primary's stream have it, too, so it does not ask which node has the slot.
 pub(super) fn flush_slot(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if !cx.engine.membership.is_on() {
         return Err(super::DISABLED);

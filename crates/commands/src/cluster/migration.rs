@@ -153,17 +153,13 @@ fn list(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     let published = published(cx)?;
     let topology = &published.view.topology.value;
     let own = published.own_shard().map(|shard| shard.id);
-    let leader = |id: Id| {
-        let shard = topology.shards.iter().find(|shard| shard.id == id);
-        shard.map_or(id, |shard| shard.holder.id)
-    };
     let moves = &cx.engine.membership.moves;
     let (past, obstacle) = (moves.past(), moves.obstacle());
     let now_s = u64::try_from(cx.now().0 / 1000).unwrap_or(0);
     let is_own = |job: &&Move| Some(job.from) == own || Some(job.to) == own;
     let present = topology.moves.iter().filter(is_own).map(|job| {
         let is_export = Some(job.from) == own;
-        let nodes = (leader(job.from), leader(job.to));
+        let nodes = (topology.leader_of(job.from), topology.leader_of(job.to));
         let message = if is_export { &*obstacle } else { "" };
         Told { job, nodes, until_s: now_s, state: "streaming", message, is_export }
     });

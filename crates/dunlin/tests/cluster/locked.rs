@@ -75,7 +75,7 @@ impl Theirs {
         reply.starts_with("HTTP/1.1 200").then_some(reply)
     }
 
-    /// From now on etcd wants a user, who may use Dunlin's keys alone.
+    /// From now on etcd wants a user. The one that is made may use Dunlin's keys alone.
     fn demand_passwords(&self, password: &str) {
         let administer = |path: &str, body: String| {
             assert!(self.ask(&format!("auth/{path}"), &body).is_some(), "{path}: {body}");

@@ -144,6 +144,14 @@ fn until_settled(nodes: &[Server]) {
     });
 }
 
+/// A server is killed, and comes back after some work.
+fn kill(node: &mut Server, work: &Work) {
+    node.kill().expect("it runs");
+    work.go_on();
+    node.start_again().expect("it starts");
+    shows_one_server(node);
+}
+
 /// One fault, and its end. Writes go on while it lasts, except where nothing can.
 fn break_something(rng: &mut Rng, nodes: &mut [Server], etcds: &mut [Etcd], work: &Work) {
     let member = rng.below(etcds.len());
@@ -157,18 +165,12 @@ fn break_something(rng: &mut Rng, nodes: &mut [Server], etcds: &mut [Etcd], work
         }
         1 => {
             println!("the primary is killed");
-            nodes[primary].kill().expect("it runs");
-            work.go_on();
-            nodes[primary].start_again().expect("it starts");
-            shows_one_server(&nodes[primary]);
+            kill(&mut nodes[primary], work);
         }
         2 => {
             println!("a replica is killed");
             let replica = (primary + 1) % nodes.len();
-            nodes[replica].kill().expect("it runs");
-            work.go_on();
-            nodes[replica].start_again().expect("it starts");
-            shows_one_server(&nodes[replica]);
+            kill(&mut nodes[replica], work);
         }
         3 => {
             println!("an etcd is killed");

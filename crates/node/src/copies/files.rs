@@ -41,7 +41,7 @@ pub fn live_options(settings: &Settings) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Who copies are for each other, and who they let in.
+/// The user as which copies log in to each other, and all users that they let in.
 pub struct Users<'a> {
     /// Options by which copies log in to each other.
     pub logins: Vec<(&'static str, &'a str)>,

@@ -324,9 +324,11 @@ fn choose_caching(client: &mut Client, answer: &[u8], request: &[u8], out: &mut 
 
 /// Why CLIENT CACHING with this answer is not for this client.
 fn caching_error(client: &Client, answer: &[u8]) -> Option<&'static str> {
-    let tracking = client.tracking.as_deref().unwrap_or_default().to_ascii_uppercase();
-    let has = |mode: &[u8]| tracking.windows(mode.len()).any(|word| word == mode);
-    let (opts_in, opts_out) = (has(b"\r\nOPTIN\r\n"), has(b"\r\nOPTOUT\r\n"));
+    let words = client.tracking.as_deref().and_then(raw::elements).unwrap_or_default();
+    let has = |mode: &[u8]| {
+        words.iter().filter_map(|word| raw::text(word)).any(|word| word.eq_ignore_ascii_case(mode))
+    };
+    let (opts_in, opts_out) = (has(b"OPTIN"), has(b"OPTOUT"));
     match (opts_in, opts_out, &answer.to_ascii_uppercase()[..]) {
         (true, _, b"YES") | (_, true, b"NO") => None,
         (false, false, _) => Some(

@@ -65,7 +65,7 @@ impl Data {
         let data: &'static Data =
             Box::leak(Box::new(Data { engine, me, kept, promises: OnceLock::new() }));
         data.identify(&data.kept());
-        // Nothing counts, and nothing is confirmed by a quorum, before the coordinator says who is a member.
+        // Nothing counts, and nothing is confirmed by a quorum, before the coordinator says which copies are members.
         data.count(Leadership::default(), Vec::new());
         engine.set_quorum(0);
         engine.votes.keep_by(Box::new(data));

@@ -15,7 +15,7 @@ static REQUESTS: OnceLock<Requests> = OnceLock::new();
 /// How long the shutdown waits for another copy to lead. A switch takes some tens of milliseconds, or is given up.
 const PATIENCE: Duration = Duration::from_secs(6);
 
-/// Between two looks at who leads.
+/// Between two looks at which copy leads.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Takes the way for requests.
@@ -34,7 +34,7 @@ pub(super) fn successor(engine: &Engine, view: &View, me: Id) -> Option<Id> {
 }
 
 /// Hands this server's shard over, if it leads one and a copy can take it. `waits` says whether the shutdown still may
-/// wait. It goes on in any case: an operator who wants it otherwise looks first.
+/// wait. It goes on in any case: an operator has to look first if that is not wanted.
 pub fn hand_over(engine: &Engine, waits: impl Fn() -> bool) {
     let (Some(requests), Some(published)) = (REQUESTS.get(), engine.membership.newest()) else {
         return;

@@ -104,7 +104,7 @@ pub fn prepare(config: &Config) -> Result<Option<Node>, String> {
     Ok(Some(Node { identity, coordinator, name, requests, asked }))
 }
 
-/// Reads where the coordinator is, and the files that show who this server is.
+/// Reads where the coordinator is, and the files that prove this server's identity.
 ///
 /// # Errors
 /// The option is not set, or is no list of addresses, or a file cannot be used.

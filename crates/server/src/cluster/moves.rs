@@ -1,9 +1,10 @@
 //! The jobs that move slots away from this server's shard (CLUSTER MIGRATESLOTS), on a thread with a connection of its own
 //! to the coordinator. The topology says what the next step is; so this thread keeps nothing that a fail-over would lose.
 
+use super::publish::wait_until_shown;
 use crate::log;
 use cluster::change::moves::{self, Step};
-use cluster::coordinator::{Coordinator, Outcome, Revision, Transaction};
+use cluster::coordinator::{Coordinator, Outcome, Transaction};
 use cluster::id::Id;
 use cluster::topology::{Holder, Move};
 use cluster::view::View;
@@ -17,7 +18,7 @@ use process::thread;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use structs::crc16::key_slot;
 
 /// How long the thread rests when there is nothing to do.
@@ -25,9 +26,6 @@ const REST: Duration = Duration::from_millis(20);
 
 /// How long it rests when a step has failed.
 const REST_AFTER_FAILURE: Duration = Duration::from_millis(200);
-
-/// How long it waits for this server to see a change, before it looks what the coordinator says.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long the target may take to answer a question.
 const QUESTION: Duration = Duration::from_secs(1);
@@ -145,7 +143,7 @@ impl Mover {
     fn commit(&mut self, transaction: &Transaction) -> Result<(), String> {
         match self.client.commit(transaction) {
             Ok(Outcome::Done(revision)) => {
-                self.wait_for(revision);
+                wait_until_shown(self.engine, revision);
                 Ok(())
             }
             Ok(_) => {
@@ -153,17 +151,6 @@ impl Mover {
                 Ok(())
             }
             Err(_) => Err("the coordinator is away".into()),
-        }
-    }
-
-    fn wait_for(&self, revision: Revision) {
-        let began = Instant::now();
-        let is_seen = || {
-            let newest = self.engine.membership.newest();
-            newest.is_some_and(|published| published.view.revision >= revision)
-        };
-        while !is_seen() && began.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -225,23 +212,19 @@ impl Mover {
         let is_own = |job: &&Move| Some(job.from) == own || Some(job.to) == own;
         let present: BTreeMap<Id, Move> =
             topology.moves.iter().filter(is_own).map(|job| (job.id, job.clone())).collect();
-        let leader = |id: Id| {
-            let shard = topology.shards.iter().find(|shard| shard.id == id);
-            shard.map_or(id, |shard| shard.holder.id)
-        };
         for (_, job) in std::mem::take(&mut self.known) {
             if present.contains_key(&job.id) {
                 continue;
             }
-            let target = topology.shards.iter().find(|shard| shard.id == job.to);
+            let target = topology.shard(job.to);
             let has_all = target.is_some_and(|shard| job.slots.without(&shard.slots).is_empty());
-            let has_source = topology.shards.iter().any(|shard| shard.id == job.from);
+            let has_source = topology.shard(job.from).is_some();
             let outcome = match (has_all, has_source && target.is_some()) {
                 (true, _) => "success",
                 (false, true) => "cancelled",
                 (false, false) => "failed",
             };
-            let nodes = (leader(job.from), leader(job.to));
+            let nodes = (topology.leader_of(job.from), topology.leader_of(job.to));
             let past = PastMove { job, nodes, until_s: now_s(), outcome };
             self.engine.membership.moves.remember(past);
         }

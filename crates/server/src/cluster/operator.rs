@@ -1,6 +1,7 @@
 //! What operators and their tools ask for, as transactions. They run on a thread of their own with a connection of its own,
 //! so that no renewal of a lease waits for them. A reply is sent when this server's clients see the change.
 
+use super::publish::wait_until_shown;
 use super::{Asked, leave};
 use crate::log;
 use cluster::change::{self, Refused};
@@ -93,7 +94,7 @@ impl Operator {
             if outcome.is_ok() {
                 // What was answered too late was made all the same, and clients may not see it yet.
                 let (view, _) = self.view_of(self.me)?;
-                self.wait_for(view.topology.revision);
+                wait_until_shown(self.engine, view.topology.revision);
                 drop(self.engine.keyspace.world().stop());
             }
         }
@@ -104,7 +105,7 @@ impl Operator {
         for _ in 0..ATTEMPTS {
             let Some(transaction) = self.transaction(request)? else { return Ok(()) };
             if let Outcome::Done(revision) = self.client.commit(&transaction).map_err(away)? {
-                self.wait_for(revision);
+                wait_until_shown(self.engine, revision);
                 if let Request::SetSlot { .. } = request {
                     // Requests that have begun before do not know that the slot is open.
                     drop(self.engine.keyspace.world().stop());
@@ -237,18 +238,6 @@ impl Operator {
         });
         let living = found.filter_map(|copy| Some((lease_of(copy.id)?, copy.id)));
         Ok(living.max().map(|(_, id)| id))
-    }
-
-    /// Waits until clients of this server see what was changed at this revision.
-    fn wait_for(&self, revision: Revision) {
-        let began = Instant::now();
-        let is_seen = || {
-            let newest = self.engine.membership.newest();
-            newest.is_some_and(|published| published.view.revision >= revision)
-        };
-        while !is_seen() && began.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(5));
-        }
     }
 }
 

@@ -16,6 +16,21 @@ use structs::sync::lock;
 /// Longer than any lease or promise.
 const LONG: Duration = Duration::from_secs(1 << 20);
 
+/// How long a change may take to be shown. It is made in any case.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Waits until clients of this server see what was changed at this revision. Not for reactors.
+pub(super) fn wait_until_shown(engine: &Engine, revision: Revision) {
+    let began = Instant::now();
+    let is_shown = || {
+        let newest = engine.membership.newest();
+        newest.is_some_and(|published| published.view.revision >= revision)
+    };
+    while !is_shown() && began.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Shows until when no other copy can lead. `copy` stays locked meanwhile, so that a later answer is shown later.
 pub(super) fn show_alone(engine: &Engine, copy: &Copy, began: Instant, now: Moment) {
     let until = began + copy.unchallenged_until().min(now + LONG);
