@@ -14,6 +14,8 @@ use std::time::Instant;
 pub struct Peer {
     /// Its name; empty if it was not started yet.
     pub name: String,
+    /// Its number, in decimal digits.
+    pub id: String,
     /// Where its peers reach it.
     pub peer_urls: Vec<String>,
     /// Where clients reach it.
@@ -45,6 +47,15 @@ impl Client {
     /// etcd is away, or refuses it for now: the members that it has must have been in touch for some seconds.
     pub fn add_peer(&mut self, peer_url: &str) -> Result<Vec<Peer>, Failure> {
         let reply = self.ask("/v3/cluster/member/add", &json!({ "peerURLs": [peer_url] }))?;
+        Ok(list(&reply["members"]).iter().map(peer).collect())
+    }
+
+    /// Removes a server, by its number. Returns those that are left.
+    ///
+    /// # Errors
+    /// etcd is away, or refuses it.
+    pub fn remove_peer(&mut self, id: &str) -> Result<Vec<Peer>, Failure> {
+        let reply = self.ask("/v3/cluster/member/remove", &json!({ "ID": id }))?;
         Ok(list(&reply["members"]).iter().map(peer).collect())
     }
 
@@ -103,6 +114,7 @@ fn peer(member: &Value) -> Peer {
         list(value).iter().filter_map(|url| url.as_str().map(str::to_owned)).collect()
     };
     Peer {
+        id: member["ID"].as_str().unwrap_or_default().to_owned(),
         name: member["name"].as_str().unwrap_or_default().to_owned(),
         peer_urls: texts(&member["peerURLs"]),
         client_urls: texts(&member["clientURLs"]),

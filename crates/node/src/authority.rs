@@ -4,6 +4,10 @@
 //! Each machine has the authority's key, since each may be the one that another machine joins. The key of one machine is
 //! worth no more than its access to etcd, which says where all data are. A token is the certificate and the key in one
 //! word, which a user takes to the machine that joins.
+//!
+//! Machines that start at the same time, as pods do, have no first one. They share a secret, from which each derives the
+//! same key: an Ed25519 key is any 32 bytes. Their certificates of the authority differ, but its name and key do not, and
+//! these are what counts.
 
 use crate::copies::files;
 use crate::settings::Wrong;
@@ -13,11 +17,20 @@ use rcgen::{
     BasicConstraints, Certificate, CertificateParams, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
+use sha2::{Digest as _, Sha256};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What a token begins with.
 const TOKEN: &str = "dunlin1.";
+
+/// The least characters of a shared secret: it is as good as a key.
+const MIN_SECRET: usize = 32;
+
+/// What stands before the 32 bytes of an Ed25519 key in PKCS #8.
+const ED25519: [u8; 16] = [
+    0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
+];
 
 /// The folder in the directory of a machine.
 const FOLDER: &str = "tls";
@@ -60,6 +73,29 @@ impl Files {
         self.keep(&certificate.pem(), &key)
     }
 
+    /// Makes the authority that belongs to a secret, or takes the one of a token.
+    ///
+    /// # Errors
+    /// The secret is too short, or the disk refuses it.
+    pub fn share(&self, secret: &str) -> Result<(), Wrong> {
+        if secret.starts_with(TOKEN) {
+            return self.take(secret);
+        }
+        if secret.len() < MIN_SECRET {
+            let text = format!("a secret that machines share has at least {MIN_SECRET} characters");
+            return Err(Wrong(text));
+        }
+        let seed = Sha256::digest(format!("dunlin authority {secret}"));
+        let der = [&ED25519[..], &seed[..]].concat();
+        let key = KeyPair::try_from(der).map_err(wrong)?;
+        let is_same = |text: String| text == key.serialize_pem();
+        if self.authority.exists() && fs::read_to_string(&self.key).is_ok_and(is_same) {
+            return Ok(());
+        }
+        let certificate = authority().self_signed(&key).map_err(wrong)?;
+        self.keep(&certificate.pem(), &key)
+    }
+
     /// Takes the authority of a token.
     ///
     /// # Errors
@@ -92,17 +128,17 @@ impl Files {
         write(&self.authority, certificate)
     }
 
-    /// Signs a certificate for this machine, by which it is known at `host`.
+    /// Signs a certificate for this machine, by which it is known at `hosts`.
     ///
     /// # Errors
     /// The authority's key cannot be read, or the disk refuses it.
-    pub fn sign(&self, host: &str) -> Result<(), Wrong> {
+    pub fn sign(&self, hosts: &[&str]) -> Result<(), Wrong> {
         let text = fs::read_to_string(&self.key);
         let text = text.map_err(|error| Wrong(format!("{}: {error}", self.key.display())))?;
         let issuer = Issuer::new(authority(), KeyPair::from_pem(&text).map_err(wrong)?);
-        let mut names = vec![host.to_owned()];
-        for name in ["127.0.0.1", "::1", "localhost"] {
-            if name != host {
+        let mut names: Vec<String> = Vec::new();
+        for name in hosts.iter().copied().chain(["127.0.0.1", "::1", "localhost"]) {
+            if !names.iter().any(|known| known == name) {
                 names.push(name.to_owned());
             }
         }
@@ -146,12 +182,12 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("dunlin-authority-{}", std::process::id()));
         let [first, second] = ["a", "b"].map(|name| Files::of(&folder.join(name)));
         first.found().unwrap();
-        first.sign("10.0.0.1").unwrap();
+        first.sign(&["10.0.0.1"]).unwrap();
         let token = fs::read_to_string(&first.token).unwrap();
         assert!(second.take("dunlin1.x").is_err_and(|why| why.0.contains("no token")));
         assert!(second.take(&token[..token.len() / 2]).is_err());
         second.take(&token).unwrap();
-        second.sign("10.0.0.2").unwrap();
+        second.sign(&["10.0.0.2", "b.example"]).unwrap();
         let read = |path: &Path| fs::read_to_string(path).unwrap();
         assert_eq!(read(&first.authority), read(&second.authority));
         assert_eq!(read(&second.token), token, "others can join this machine");
@@ -160,6 +196,26 @@ mod tests {
         // What is there is not made anew.
         first.found().unwrap();
         assert_eq!(read(&first.authority), read(&second.authority));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_secret_makes_the_same_authority_on_each_machine() {
+        let folder = std::env::temp_dir().join(format!("dunlin-secret-{}", std::process::id()));
+        let [first, second] = ["a", "b"].map(|name| Files::of(&folder.join(name)));
+        let secret = "0123456789abcdef0123456789abcdef";
+        assert!(first.share("short").is_err_and(|why| why.0.contains("at least 32")));
+        first.share(secret).unwrap();
+        second.share(secret).unwrap();
+        let read = |path: &Path| fs::read_to_string(path).unwrap();
+        assert_eq!(read(&first.key), read(&second.key));
+        let before = read(&first.authority);
+        first.share(secret).unwrap();
+        assert_eq!(read(&first.authority), before, "what is there is not made anew");
+        second.share(&read(&first.token)).unwrap();
+        assert_eq!(read(&second.authority), before, "a token is taken as well");
+        first.share(&format!("{secret}x")).unwrap();
+        assert_ne!(read(&first.key), read(&second.key));
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -1,5 +1,6 @@
 //! The thread of a node: its lease, what the site says of this machine, and the copies.
 
+use crate::change;
 use crate::copies::Copies;
 use crate::settings::Wrong;
 use crate::shared::Shared;
@@ -117,7 +118,7 @@ impl Daemon {
 
     /// Does the work until `is_over`. Copies go on.
     pub fn run(mut self, is_over: &AtomicBool) {
-        while !is_over.load(Ordering::Relaxed) {
+        while !is_over.load(Ordering::Relaxed) && !self.has_ended_copies() {
             if let Err(failure) = self.turn() {
                 self.lose(&failure);
             }
@@ -127,6 +128,16 @@ impl Daemon {
             // Without it the lease ends by itself, a little later.
             let _ = self.store.lease(LeaseCall::Revoke(lease));
         }
+    }
+
+    /// Ends the copies if the node is to take them with it. Returns whether all have ended.
+    fn has_ended_copies(&mut self) -> bool {
+        if !self.shared.ends_copies() {
+            return false;
+        }
+        self.copies.end_all();
+        self.copies.tend(Instant::now());
+        self.copies.is_empty()
     }
 
     fn turn(&mut self) -> Result<(), Failure> {
@@ -169,14 +180,30 @@ impl Daemon {
 
     /// Reads the site.
     fn look(&mut self) -> Result<(), Failure> {
-        let site = self.store.read()?;
+        let mut site = self.store.read()?;
+        // Before the copies are started: they announce the address.
+        let (name, host) = (&self.name, &self.machine.host);
+        let known = site.machines.get(name);
+        let is_mine = known.is_some_and(|known| known.spec.value.id == self.machine.id);
+        let relocated = change::relocate(&site, &self.store.keys, name, host);
+        if let Some(transaction) = relocated.filter(|_| is_mine) {
+            if let Outcome::Done(_) = self.store.commit(&transaction)? {
+                let text = format!("machine '{name}' is at {host} from now on");
+                log!(Notice, "{text}");
+                self.notes.push(text);
+            }
+            site = self.store.read()?;
+        }
         for problem in site.problems.iter().filter(|it| !self.site.problems.contains(it)) {
             log!(Warning, "{problem}");
         }
         self.read = Some(Instant::now());
         self.site = Arc::new(site);
-        self.copies.want(&self.site, &self.name);
-        self.copies.tend(Instant::now());
+        // From then on a copy that has ended would be started again.
+        if !self.shared.ends_copies() {
+            self.copies.want(&self.site, &self.name);
+            self.copies.tend(Instant::now());
+        }
         self.find_unknown();
         if std::mem::take(&mut self.is_lost) {
             log!(Notice, "etcd is there again");
@@ -189,7 +216,7 @@ impl Daemon {
     fn say(&mut self) -> Result<(), Failure> {
         let Some(lease) = self.lease else { return Ok(()) };
         let (id, copies) = (self.machine.id.clone(), self.copies.reports());
-        let alive = MachineAlive { id, lease, copies };
+        let alive = MachineAlive { id, lease, copies, is_ending: self.shared.is_leaving() };
         let known = self.site.machines.get(&self.name);
         let is_known = known.is_some_and(|known| known.spec.value == self.machine);
         if is_known && self.said.as_ref() == Some(&alive) {

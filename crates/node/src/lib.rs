@@ -7,6 +7,7 @@
 //!   daemon    jobs              the threads of a node
 //!   copies    own_etcd          processes that outlive it
 //!   authority                   certificates for an etcd of our own
+//!   ready                       whether clients may be sent here
 //!   switch    drain             a shard is handed over; a machine gives its copies away
 //!   change    plan              what users ask for, as transactions; where copies go
 //!   shared    store             what threads share; the site at etcd
@@ -26,6 +27,7 @@ mod jobs;
 pub mod keys;
 mod own_etcd;
 pub mod plan;
+mod ready;
 pub mod rest;
 pub mod settings;
 pub mod shared;

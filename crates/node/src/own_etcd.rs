@@ -27,6 +27,9 @@ const SIZE_INTERVAL: Duration = Duration::from_secs(600);
 /// A smaller file is not worth a defragmentation.
 const MIN_DEFRAGMENTATION_BYTES: u64 = 64 << 20;
 
+/// How long it has to end after it was asked.
+const FAREWELL: Duration = Duration::from_secs(20);
+
 /// How long a snapshot may take.
 const SNAPSHOT_LIMIT: Moment = Moment::from_secs(120);
 
@@ -50,13 +53,16 @@ pub struct Server {
     pub is_tls: bool,
     /// The cluster's name, so that two clusters are not mixed up.
     pub token: String,
+    /// Where it listens: empty is its host; a wildcard if that is a name, whose address changes.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub listens_at: String,
 }
 
 /// See the head of this file.
 pub struct OwnEtcd {
     program: PathBuf,
     directory: PathBuf,
-    log: PathBuf,
+    log: Option<PathBuf>,
     server: Server,
     files: Files,
     way: Way,
@@ -105,8 +111,13 @@ impl Server {
     fn arguments(&self, files: &Files) -> Vec<String> {
         let (client, peer) = (self.endpoint().url(), self.peer_url());
         let local = self.url("127.0.0.1", self.client_port);
-        let listen =
-            if self.host == "127.0.0.1" { client.clone() } else { format!("{client},{local}") };
+        let (listen, listen_peers) = match (&*self.listens_at, &*self.host) {
+            ("", "127.0.0.1") => (client.clone(), peer.clone()),
+            ("", _) => (format!("{client},{local}"), peer.clone()),
+            (wildcard, _) => {
+                (self.url(wildcard, self.client_port), self.url(wildcard, self.peer_port))
+            }
+        };
         let state = if self.joins { "existing" } else { "new" };
         let path = |path: &Path| path.to_string_lossy().into_owned();
         let (authority, machine) = (path(&files.authority), path(&files.machine));
@@ -126,7 +137,7 @@ impl Server {
             ("--data-dir", "data"),
             ("--listen-client-urls", &listen),
             ("--advertise-client-urls", &client),
-            ("--listen-peer-urls", &peer),
+            ("--listen-peer-urls", &listen_peers),
             ("--initial-advertise-peer-urls", &peer),
             ("--initial-cluster", &self.initial_cluster),
             ("--initial-cluster-state", state),
@@ -151,7 +162,7 @@ impl OwnEtcd {
     pub fn start(
         program: PathBuf,
         directory: &Path,
-        log: &Path,
+        log: Option<&Path>,
         server: Server,
         files: Files,
         way: Way,
@@ -165,7 +176,7 @@ impl OwnEtcd {
         let mut own = OwnEtcd {
             program,
             directory: directory.to_owned(),
-            log: log.to_owned(),
+            log: log.map(Path::to_owned),
             server,
             files,
             way,
@@ -190,7 +201,7 @@ impl OwnEtcd {
         {
             command.env_remove(name);
         }
-        let process = Process::start(command, &self.directory, &self.log)?;
+        let process = Process::start(command, &self.directory, self.log.as_deref())?;
         log!(Notice, "etcd starts on port {}, process {}", self.server.client_port, process.id());
         self.restarts.started(now);
         self.process = Some(process);
@@ -202,12 +213,13 @@ impl OwnEtcd {
         self.process.as_mut().is_some_and(|process| process.end().is_none())
     }
 
-    /// Starts it again when it ends, and keeps it in order, until `is_over`. It goes on then.
-    pub fn watch(mut self, is_over: &AtomicBool) {
+    /// Starts it again when it ends, and keeps it in order, until `is_over`. It goes on then, unless it `ends_as_well`.
+    pub fn watch(mut self, is_over: &AtomicBool, ends_as_well: bool) {
         while !is_over.load(Ordering::Relaxed) {
             let now = Instant::now();
             if let Some(end) = self.process.as_mut().and_then(Process::end) {
-                log!(Warning, "etcd has ended: {end}; see {}", self.log.display());
+                let log = self.log.as_ref().map(|log| format!("; see {}", log.display()));
+                log!(Warning, "etcd has ended: {end}{}", log.unwrap_or_default());
                 self.process = None;
                 self.restarts.ended(now);
             }
@@ -227,6 +239,23 @@ impl OwnEtcd {
                 self.defragment();
             }
             std::thread::sleep(Duration::from_millis(200));
+        }
+        if ends_as_well {
+            self.end();
+        }
+    }
+
+    /// Ends the process. etcd gives up its leadership first.
+    fn end(&mut self) {
+        let Some(process) = &mut self.process else { return };
+        log!(Notice, "etcd ends, process {}", process.id());
+        beside::terminate(process.id());
+        let began = Instant::now();
+        while process.end().is_none() {
+            if began.elapsed() > FAREWELL {
+                beside::kill(process.id());
+            }
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 

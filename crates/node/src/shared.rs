@@ -6,6 +6,7 @@ use crate::site::Site;
 use crate::store::{Problem, Store};
 use cluster::coordinator::LeaseId;
 use etcd::Way;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use structs::sync::lock;
@@ -15,6 +16,7 @@ use structs::sync::lock;
 struct State {
     site: Arc<Site>,
     lease: Option<LeaseId>,
+    was_read: bool,
     /// Why etcd counts as away.
     trouble: Option<String>,
     /// Counts the changes.
@@ -31,6 +33,8 @@ pub struct Shared {
     pub way: Way,
     state: Mutex<State>,
     changed: Condvar,
+    is_leaving: AtomicBool,
+    ends_copies: AtomicBool,
 }
 
 impl Shared {
@@ -45,6 +49,8 @@ impl Shared {
                 ..State::default()
             }),
             changed: Condvar::new(),
+            is_leaving: AtomicBool::new(false),
+            ends_copies: AtomicBool::new(false),
         }
     }
 
@@ -56,7 +62,7 @@ impl Shared {
     /// Publishes what was read under a lease.
     pub fn publish(&self, site: Arc<Site>, lease: Option<LeaseId>) {
         let mut state = lock(&self.state);
-        *state = State { site, lease, trouble: None, turns: state.turns + 1 };
+        *state = State { site, lease, was_read: true, trouble: None, turns: state.turns + 1 };
         drop(state);
         self.changed.notify_all();
     }
@@ -73,9 +79,34 @@ impl Shared {
         Arc::clone(&lock(&self.state).site)
     }
 
+    /// Returns whether the site was read since the node started.
+    pub fn was_read(&self) -> bool {
+        lock(&self.state).was_read
+    }
+
     /// Returns why etcd counts as away.
     pub fn trouble(&self) -> Option<String> {
         lock(&self.state).trouble.clone()
+    }
+
+    /// The node is about to end with its copies: it counts as not ready, and takes over no shards.
+    pub fn leave(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the node is about to end with its copies.
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Relaxed)
+    }
+
+    /// The copies are to end now.
+    pub fn end_copies(&self) {
+        self.ends_copies.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the copies are to end now.
+    pub fn ends_copies(&self) -> bool {
+        self.ends_copies.load(Ordering::Relaxed)
     }
 
     /// Returns who makes changes: this machine under its present lease.

@@ -42,6 +42,9 @@ pub struct MachineAlive {
     /// The processes of its copies.
     #[serde(default)]
     pub copies: Vec<CopyReport>,
+    /// It hands over what it leads, and ends with its copies.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_ending: bool,
 }
 
 /// What a copy's process does.
@@ -329,6 +332,12 @@ impl Site {
     /// Returns whether a machine's node has a lease.
     pub fn is_alive(&self, machine: &str) -> bool {
         self.machines.get(machine).is_some_and(|known| known.alive.is_some())
+    }
+
+    /// Returns whether a machine's node has said that it ends with its copies.
+    pub fn is_ending(&self, machine: &str) -> bool {
+        let alive = self.machines.get(machine).and_then(|known| known.alive.as_ref());
+        alive.is_some_and(|at| at.value.is_ending)
     }
 
     /// Returns whether a machine gives its copies away, or has done so.

@@ -15,6 +15,9 @@ use cluster::view::{self, At, Keys};
 /// Finished jobs that are kept.
 const MAX_JOBS: usize = 100;
 
+/// Databases whose copies get a new address in one transaction, of which etcd takes 128 changes.
+const MAX_RELOCATED: usize = 50;
+
 /// The node that makes a change and does its job.
 #[derive(Clone, Debug)]
 pub struct Owner {
@@ -291,6 +294,22 @@ pub fn undo_drain(site: &Site, keys: &SiteKeys, machine: &str) -> Result<Transac
     }
     let compares = vec![unchanged(keys.machine(machine), known.spec.revision)];
     Ok(Transaction { compares, changes: vec![Change::Delete { key: keys.draining(machine) }] })
+}
+
+/// Makes the transaction that gives the copies of a machine the address that it has now, if one of them has another.
+pub fn relocate(site: &Site, keys: &SiteKeys, machine: &str, host: &str) -> Option<Transaction> {
+    let is_elsewhere = |placed: &Placed| placed.machine == machine && placed.host != host;
+    let mut transaction = Transaction::default();
+    let moved = site.databases.iter().filter(|(_, at)| at.value.copies.iter().any(is_elsewhere));
+    for (name, at) in moved.take(MAX_RELOCATED) {
+        let mut database = at.value.clone();
+        for placed in database.copies.iter_mut().filter(|placed| is_elsewhere(placed)) {
+            host.clone_into(&mut placed.host);
+        }
+        transaction.compares.push(unchanged(keys.database(name), at.revision));
+        transaction.changes.push(put(keys.database(name), encode(&database)));
+    }
+    (!transaction.changes.is_empty()).then_some(transaction)
 }
 
 /// Returns a database.

@@ -36,6 +36,22 @@ fn with_database(stage: Stage) -> (Site, String) {
 }
 
 #[test]
+fn a_machine_with_another_address_takes_its_copies_along() {
+    let (site, _) = with_database(Stage::Ready);
+    let (keys, _) = keys();
+    let old = &site.machines["a"].spec.value.host;
+    assert_eq!(relocate(&site, &keys, "a", old), None);
+    let transaction = relocate(&site, &keys, "a", "10.9.9.9").expect("it has copies");
+    assert!(transaction.compares.contains(&unchanged(keys.database("d"), 5)));
+    let database = put_at(&transaction, &keys.database("d")).expect("it is written");
+    let database: Database = serde_json::from_slice(database).expect("it is read");
+    assert!(database.copies.iter().any(|placed| placed.machine == "a"));
+    for placed in &database.copies {
+        assert_eq!(placed.host == "10.9.9.9", placed.machine == "a");
+    }
+}
+
+#[test]
 fn a_database_is_made_by_one_transaction() {
     let site = Site { placement: 3, ..site(&[("a", "", 8), ("b", "", 8), ("c", "", 8)]) };
     let (keys, copies) = keys();

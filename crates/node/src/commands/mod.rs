@@ -1,5 +1,6 @@
 //! `dunlin cluster …`: reads the arguments, asks a node, and prints what it says.
 
+mod apply;
 mod print;
 
 use crate::http::Node;
@@ -9,6 +10,7 @@ use crate::rest::wire::{
 use crate::settings::{Commit, Endpoint, Persistence, Settings, Wrong};
 use crate::show::{DatabaseShown, EventShown, JobShown, MachineShown};
 use crate::up::{ADMIN_PORT, DownOptions, UpOptions, down, up};
+use apply::ApplyOptions;
 use clap::{Args, Parser, Subcommand};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -72,6 +74,7 @@ enum Verb {
         #[command(flatten)]
         place: Place,
     },
+    Apply(ApplyOptions),
     /// Creates a database
     CreateDb(CreateOptions),
     /// Changes options of a database while it runs
@@ -317,6 +320,7 @@ fn run(verb: Verb) -> Result<(), Wrong> {
             place.order("/jobs/cancel", &JobId { id: job.clone() }, "It is being cancelled.")?;
             follow(&place, &job, PATIENCE)
         }
+        Verb::Apply(options) => apply::apply(&options),
         Verb::CreateDb(options) => create(options),
         Verb::UpdateDb(options) => update(options),
         Verb::DeleteDb { name, confirm, change } => delete(name, confirm, &change),

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What is the same for all copies of a node.
 #[derive(Clone, Debug)]
@@ -17,6 +17,14 @@ pub struct Common {
     pub coordinator: String,
     /// Options by which etcd lets a copy in.
     pub access: Vec<(&'static str, String)>,
+    /// Options about TLS of clients; none is without TLS.
+    pub tls: Vec<(&'static str, String)>,
+    /// The port with TLS is the plain port and this number.
+    pub tls_port_offset: u16,
+    /// The directory for values on flash; none is that of each copy.
+    pub flash: Option<PathBuf>,
+    /// Copies write their log to the node's output, and have no files for it.
+    pub logs_to_output: bool,
 }
 
 /// Returns the options that can be changed while a copy runs, with their values.
@@ -89,7 +97,17 @@ pub fn configuration(common: &Common, database: &Database, placed: &Placed, log:
     line("port", &placed.port.to_string());
     line("protected-mode", "no");
     line("dir", ".");
-    line("logfile", &log.to_string_lossy());
+    let logfile = if common.logs_to_output { "".into() } else { log.to_string_lossy() };
+    line("logfile", &logfile);
+    if !common.tls.is_empty()
+        && let Some(port) = placed.port.checked_add(common.tls_port_offset)
+    {
+        line("tls-port", &port.to_string());
+        line("cluster-announce-tls-port", &port.to_string());
+        for (name, value) in &common.tls {
+            line(name, value);
+        }
+    }
     line("io-threads", &placed.threads.to_string());
     line("cluster-enabled", "yes");
     line("cluster-coordinator", &common.coordinator);
@@ -110,7 +128,10 @@ pub fn configuration(common: &Common, database: &Database, placed: &Placed, log:
         line("cluster-endpoint", endpoint);
     }
     if settings.flash_bytes > 0 {
-        line("tier-dir", "flash");
+        let own = Path::new("flash").to_owned();
+        let flash =
+            common.flash.as_ref().map_or(own, |folder| folder.join(placed.copy.to_string()));
+        line("tier-dir", &flash.to_string_lossy());
         line("tier-max-size", &settings.copy_flash_bytes().to_string());
     }
     for (name, value) in live_options(settings) {
@@ -133,9 +154,17 @@ pub fn configuration(common: &Common, database: &Database, placed: &Placed, log:
 ///
 /// # Errors
 /// The disk refuses it.
-pub fn prepare(directory: &Path, placed: &Placed, text: &str) -> io::Result<()> {
+pub fn prepare(
+    directory: &Path,
+    flash: Option<&Path>,
+    placed: &Placed,
+    text: &str,
+) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     fs::create_dir_all(directory.join("flash"))?;
+    if let Some(folder) = flash {
+        fs::create_dir_all(folder.join(placed.copy.to_string()))?;
+    }
     write(&directory.join("dunlin.conf"), text)?;
     let name = directory.join("nodes.conf");
     if name.exists() {
@@ -183,7 +212,15 @@ mod tests {
         };
         let coordinator = "etcd://10.0.0.1:2379,etcd://10.0.0.2:2379".into();
         let access = vec![("cluster-coordinator-password", "a # b".to_owned())];
-        let common = Common { cluster: "prod".into(), coordinator, access };
+        let common = Common {
+            cluster: "prod".into(),
+            coordinator,
+            access,
+            tls: vec![("tls-cert-file", "/tls/tls.crt".into())],
+            tls_port_offset: 1000,
+            flash: None,
+            logs_to_output: false,
+        };
         let text = configuration(&common, &database, &placed, Path::new("/var/log/a b.log"));
         let read = config::load_text(text.as_bytes()).map_err(|error| error.to_string());
         let read = read.expect("it is sound").config;
@@ -193,6 +230,10 @@ mod tests {
         };
         assert_eq!(get("cluster-coordinator-password"), "a # b");
         assert_eq!(get("masteruser"), INTERNAL);
+        assert_eq!(
+            (get("tls-port"), get("tls-cert-file")),
+            ("13001".into(), "/tls/tls.crt".into())
+        );
         assert!(!text.contains("requirepass") && text.contains(&sha256("a \"b\" # c")));
         let loaded = config::load_text(text.as_bytes()).map(|loaded| loaded.users);
         assert_eq!(loaded.map(|users| users.len()).unwrap_or_default(), 2);

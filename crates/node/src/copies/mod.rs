@@ -163,16 +163,29 @@ impl Copies {
             copy.leaving.get_or_insert(None);
         } else if copy.text != text {
             copy.text = text;
-            if let Err(error) = files::prepare(&copy.directory, placed, &copy.text) {
+            let flash = self.common.flash.as_deref();
+            if let Err(error) = files::prepare(&copy.directory, flash, placed, &copy.text) {
                 copy.note = format!("its files cannot be written: {error}");
             }
         }
     }
 
+    /// Ends all copies; their files stay, and none is started any more.
+    pub fn end_all(&mut self) {
+        for copy in self.copies.values_mut() {
+            copy.leaving.get_or_insert(None);
+        }
+    }
+
+    /// Returns whether no copy is left.
+    pub fn is_empty(&self) -> bool {
+        self.copies.is_empty()
+    }
+
     /// Starts and ends what is due.
     pub fn tend(&mut self, now: Instant) {
         for copy in self.copies.values_mut() {
-            copy.tend(now, &self.program);
+            copy.tend(now, &self.program, &self.common);
         }
         self.copies.retain(|_, copy| copy.leaving.is_none() || copy.process.is_some());
     }
@@ -203,12 +216,16 @@ impl Copies {
 }
 
 impl Copy {
-    fn tend(&mut self, now: Instant, program: &Path) {
+    fn tend(&mut self, now: Instant, program: &Path, common: &Common) {
         if let Some(end) = self.process.as_mut().and_then(Process::end) {
             self.process = None;
             if self.leaving.is_none() {
                 self.restarts.ended(now);
-                self.note = format!("{end}; {}", last_line(&self.log));
+                let last = match common.logs_to_output {
+                    true => "see the node's log".into(),
+                    false => last_line(&self.log),
+                };
+                self.note = format!("{end}; {last}");
                 let (copy, database) = (self.placed.copy, &self.database);
                 log!(Warning, "Copy {copy:?} of {database} has ended: {}", self.note);
             }
@@ -221,22 +238,28 @@ impl Copy {
             }
             (Some(since), Some(process)) => leave(since, process, now),
             (Some(_), None) if self.is_deleted => {
-                if let Err(error) = fs::remove_dir_all(&self.directory)
-                    && error.kind() != io::ErrorKind::NotFound
-                {
-                    log!(Warning, "{} cannot be removed: {error}", self.directory.display());
+                let id = self.placed.copy.to_string();
+                let flash = common.flash.as_ref().map(|folder| folder.join(id));
+                for folder in [Some(&self.directory), flash.as_ref()].into_iter().flatten() {
+                    if let Err(error) = fs::remove_dir_all(folder)
+                        && error.kind() != io::ErrorKind::NotFound
+                    {
+                        log!(Warning, "{} cannot be removed: {error}", folder.display());
+                    }
                 }
             }
-            (None, None) if self.restarts.is_due(now) => self.start(now, program),
+            (None, None) if self.restarts.is_due(now) => self.start(now, program, common),
             _ => {}
         }
     }
 
-    fn start(&mut self, now: Instant, program: &Path) {
+    fn start(&mut self, now: Instant, program: &Path, common: &Common) {
         let mut command = Command::new(program);
         command.args(["server", "dunlin.conf"]);
-        let prepared = files::prepare(&self.directory, &self.placed, &self.text);
-        let started = prepared.and_then(|()| Process::start(command, &self.directory, &self.log));
+        let flash = common.flash.as_deref();
+        let prepared = files::prepare(&self.directory, flash, &self.placed, &self.text);
+        let log = (!common.logs_to_output).then_some(&*self.log);
+        let started = prepared.and_then(|()| Process::start(command, &self.directory, log));
         match started {
             Ok(process) => {
                 let Placed { copy, port, .. } = &self.placed;

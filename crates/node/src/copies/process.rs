@@ -17,15 +17,22 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program in a directory, with its output appended to a log.
+    /// Starts a program in a directory, with its output appended to a log, or to that of this process.
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn start(mut command: Command, directory: &Path, log: &Path) -> io::Result<Process> {
-        let log = append(log)?;
+    pub fn start(
+        mut command: Command,
+        directory: &Path,
+        log: Option<&Path>,
+    ) -> io::Result<Process> {
+        if let Some(log) = log {
+            let log = append(log)?;
+            command.stdout(log.try_clone()?).stderr(log);
+        }
         // They are the node's.
         command.env_remove(PASSWORD).env_remove(TOKEN);
-        command.current_dir(directory).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        command.current_dir(directory).stdin(Stdio::null());
         // Neither a signal to the node's group nor the end of its terminal reaches it.
         let child = command.process_group(0).spawn()?;
         let directory = directory.to_owned();
@@ -73,7 +80,7 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let mut command = Command::new("sleep");
         command.arg("600");
-        let mut started = Process::start(command, &folder, &folder.join("log")).unwrap();
+        let mut started = Process::start(command, &folder, Some(&*folder.join("log"))).unwrap();
         let mut adopted = Process::adopt(started.id(), &folder);
         let mut foreign = Process::adopt(std::process::id(), &folder);
         assert_eq!((started.end(), adopted.end()), (None, None));

@@ -19,7 +19,7 @@ pub(crate) fn site(machines: &[(&str, &str, u64)]) -> Site {
             admin_port: 8380,
             version: String::new(),
         };
-        let alive = MachineAlive { id, lease: 1, copies: Vec::new() };
+        let alive = MachineAlive { id, lease: 1, copies: Vec::new(), is_ending: false };
         let spec = At { value: machine, revision: 1 };
         let alive = Some(At { value: alive, revision: 1 });
         site.machines.insert(name.into(), Known { spec, alive, is_draining: false });

@@ -190,15 +190,17 @@ async fn find_and_run(site: &Site, request: Request) -> Result<Response, ApiErro
     (route.run)(site.call.clone(), parts.uri.query().unwrap_or_default(), body).await
 }
 
-/// The node has read the site lately.
-async fn ready(State(site): State<Arc<Site>>) -> (StatusCode, &'static str) {
-    let shared = &site.call.shared;
-    match shared.trouble() {
-        None if shared.site().is_draining(&shared.machine) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "draining\n")
-        }
-        None => (StatusCode::OK, "ok\n"),
-        Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
+/// How long etcd may take to answer a probe.
+const PROBE: Duration = Duration::from_secs(1);
+
+/// All copies of the machine are in step.
+async fn ready(State(site): State<Arc<Site>>) -> (StatusCode, String) {
+    let shared = Arc::clone(&site.call.shared);
+    let look = move || crate::ready::trouble(&shared, &mut shared.store(PROBE));
+    match tokio::task::spawn_blocking(look).await {
+        Ok(None) => (StatusCode::OK, "ok\n".into()),
+        Ok(Some(why)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+        Err(why) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{why}\n")),
     }
 }
 

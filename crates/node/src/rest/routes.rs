@@ -200,7 +200,9 @@ async fn update(call: Call, asked: Update) -> Result<Begun, ApiError> {
         let site = store.read()?;
         let at = change::database(&site, name)?;
         change::check_update(&site, name, &at.value, &updated(at, &asked))?;
-        if asked.dry_run {
+        // Without a change there is no job.
+        let is_same = updated(at, &asked).sealed() == at.value.settings;
+        if asked.dry_run || is_same {
             return Ok(Begun { job: None, plan: None });
         }
         let owner = shared.owner()?;

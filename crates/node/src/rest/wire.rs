@@ -69,7 +69,7 @@ pub struct Begun {
 }
 
 /// Options that are to change. Those that are left out stay.
-#[derive(Serialize, Deserialize, JsonSchema)]
+#[derive(PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Update {
     /// The database.

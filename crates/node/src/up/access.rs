@@ -33,8 +33,9 @@ pub struct AccessOptions {
     /// File with the password of that user
     #[arg(long, value_name = "FILE", requires = "etcd_user")]
     etcd_password_file: Option<PathBuf>,
-    /// File with the token of the cluster that is joined: tls/join-token of one of its machines [or DUNLIN_JOIN_TOKEN]
-    #[arg(long, value_name = "FILE", requires = "join")]
+    /// File with the token of the cluster that is joined: tls/join-token of one of its machines [or DUNLIN_JOIN_TOKEN].
+    /// With --etcd-members it may be any secret of 32 characters or more, the same on all machines
+    #[arg(long, value_name = "FILE", conflicts_with = "etcd")]
     token_file: Option<PathBuf>,
     /// Start etcd without TLS, for a network of its own
     #[arg(long)]
@@ -147,6 +148,23 @@ impl Access {
         Files::of(directory).take(&token)
     }
 
+    /// Takes the authority that belongs to the secret which all machines share.
+    ///
+    /// # Errors
+    /// There is no secret, or it is too short.
+    pub fn share(&mut self, options: &AccessOptions, directory: &Path) -> Result<(), Wrong> {
+        self.is_ours = !options.etcd_plain;
+        if !self.is_ours {
+            return Ok(());
+        }
+        match secret(options.token_file.as_deref(), TOKEN)? {
+            Some(secret) => Files::of(directory).share(&secret),
+            None => Err(Wrong(format!(
+                "--etcd-members: put a secret that all machines share into {TOKEN}, or into a file for --token-file"
+            ))),
+        }
+    }
+
     /// Signs this machine's certificate, if the cluster has an authority of its own.
     ///
     /// # Errors
@@ -156,7 +174,8 @@ impl Access {
             return Ok(());
         }
         let files = Files::of(directory);
-        files.sign(&kept.host)?;
+        let etcd = kept.etcd.as_ref().map_or(&*kept.host, |server| &*server.host);
+        files.sign(&[&kept.host, etcd])?;
         let text = |path: &Path| path.to_string_lossy().into_owned();
         self.ca_cert_file = text(&files.authority);
         self.cert_file = text(&files.machine);

@@ -1,7 +1,8 @@
 //! Which etcd a node uses: one of our own, new or joined, or that of the user.
 
+use super::contained::ContainedOptions;
 use super::kept::Kept;
-use super::{ADMIN_PORT, PATIENCE, UpOptions};
+use super::{ADMIN_PORT, PATIENCE, UpOptions, members};
 use crate::authority::Files;
 use crate::own_etcd::{self, OwnEtcd, Server};
 use crate::settings::{Wrong, check_name};
@@ -15,7 +16,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The port of etcd's clients.
-const CLIENT_PORT: u16 = 2379;
+pub const CLIENT_PORT: u16 = 2379;
 
 /// Servers of etcd that are started on their own; more machines are clients.
 const MEMBERS: usize = 3;
@@ -24,7 +25,7 @@ const MEMBERS: usize = 3;
 const PORTS: u16 = 100;
 
 /// How long a call may take.
-const CALL: Moment = Moment::from_secs(5);
+pub const CALL: Moment = Moment::from_secs(5);
 
 /// Where the names of the clusters of an etcd are.
 const CLUSTERS: &str = "/dunlin-clusters/";
@@ -70,9 +71,12 @@ fn free_port(host: &str, first: u16) -> Result<u16, Wrong> {
 /// # Errors
 /// Why there is none; the text says what to do.
 pub fn enter(options: &UpOptions, kept: &mut Kept, directory: &Path) -> Result<Entered, Wrong> {
+    if let Some(text) = &options.contained.etcd_members {
+        return members::enter(text, options, kept, directory);
+    }
     if let Some(text) = &options.etcd {
         kept.access.take(&options.access)?;
-        return use_theirs(text, kept);
+        return use_theirs(text, kept, options.contained.patience());
     }
     let is_new = kept.etcd.is_none() && (options.join.is_some() || kept.endpoints.is_empty());
     match &options.join {
@@ -91,25 +95,37 @@ pub fn enter(options: &UpOptions, kept: &mut Kept, directory: &Path) -> Result<E
     kept.write(directory)?;
     let Some(server) = kept.etcd.clone() else {
         let text = kept.endpoints.join(",");
-        return use_theirs(&text, kept);
+        return use_theirs(&text, kept, options.contained.patience());
     };
-    start(server, kept, directory)
+    start(server, kept, directory, &options.contained)
 }
 
 /// Starts our server of etcd, or adopts it, and waits until it answers.
-fn start(server: Server, kept: &mut Kept, directory: &Path) -> Result<Entered, Wrong> {
+///
+/// # Errors
+/// It does not start, or no other member answers.
+pub fn start(
+    server: Server,
+    kept: &mut Kept,
+    directory: &Path,
+    options: &ContainedOptions,
+) -> Result<Entered, Wrong> {
     let program = own_etcd::find_program()?;
-    let log = directory.join("logs").join("etcd.log");
+    let (log, patience) = (directory.join("logs").join("etcd.log"), options.patience());
+    let file = (!options.is_contained()).then_some(&*log);
     let endpoint = server.endpoint();
     let own_way = kept.access.way(vec![endpoint.clone()])?;
     let mut client = own_way.client(CALL);
     let files = Files::of(directory);
     let mut own =
-        OwnEtcd::start(program, &directory.join("etcd"), &log, server.clone(), files, own_way)
+        OwnEtcd::start(program, &directory.join("etcd"), file, server.clone(), files, own_way)
             .map_err(|error| Wrong(format!("etcd cannot be started: {error}")))?;
-    let version = wait(&mut client, || match own.runs() {
+    let version = wait(&mut client, patience, || match own.runs() {
         true => Ok(()),
-        false => Err(Wrong(format!("etcd has ended: see {}", log.display()))),
+        false => Err(Wrong(match options.is_contained() {
+            true => "etcd has ended: its output is above".into(),
+            false => format!("etcd has ended: see {}", log.display()),
+        })),
     })?;
     let peers = peers(&mut client)?;
     learn(kept, &peers, Some(&endpoint));
@@ -136,14 +152,17 @@ fn warning(version: &str) -> Option<String> {
     Some(format!("Warning: {warning}"))
 }
 
-/// An etcd that the user has.
-fn use_theirs(text: &str, kept: &mut Kept) -> Result<Entered, Wrong> {
+/// An etcd that the user has, or one of other machines of the cluster.
+///
+/// # Errors
+/// It does not answer.
+pub fn use_theirs(text: &str, kept: &mut Kept, patience: Duration) -> Result<Entered, Wrong> {
     let list = Endpoint::list(text).map_err(|why| Wrong(format!("--etcd: {why}")))?;
     let way = kept.access.way(list.clone()).map_err(|why| {
         Wrong(format!("--etcd: {why}. See --etcd-cacert, --etcd-cert and --etcd-key"))
     })?;
     let mut client = way.client(CALL);
-    let version = wait(&mut client, || Ok(()))?;
+    let version = wait(&mut client, patience, || Ok(()))?;
     kept.endpoints = list.iter().map(Endpoint::url).collect();
     if kept.cluster.is_empty() {
         kept.cluster = "dunlin".into();
@@ -157,6 +176,7 @@ fn use_theirs(text: &str, kept: &mut Kept) -> Result<Entered, Wrong> {
 /// Waits until etcd has a leader. Returns its version.
 fn wait(
     client: &mut Client,
+    patience: Duration,
     mut check: impl FnMut() -> Result<(), Wrong>,
 ) -> Result<String, Wrong> {
     let began = Instant::now();
@@ -168,7 +188,7 @@ fn wait(
             return Ok(health.version.clone());
         }
         check()?;
-        if began.elapsed() > PATIENCE || super::is_over() {
+        if began.elapsed() > patience || super::is_over() {
             let why = health.err().map_or("it has no leader".into(), |why| format!("{why:?}"));
             return Err(Wrong(format!("etcd does not answer: {why}")));
         }
@@ -206,6 +226,7 @@ fn server(options: &UpOptions, kept: &Kept) -> Result<Server, Wrong> {
         joins: false,
         is_tls: kept.access.is_ours,
         token: kept.cluster.clone(),
+        listens_at: String::new(),
     })
 }
 
@@ -317,7 +338,11 @@ fn learn(kept: &mut Kept, peers: &[Peer], own: Option<&Endpoint>) {
     kept.endpoints = list;
 }
 
-fn way(kept: &Kept) -> Result<Way, Wrong> {
+/// The way to all servers that are known.
+///
+/// # Errors
+/// A file cannot be used.
+pub fn way(kept: &Kept) -> Result<Way, Wrong> {
     let list = Endpoint::list(&kept.endpoints.join(",")).map_err(|why| Wrong(why.to_string()))?;
     kept.access.way(list)
 }

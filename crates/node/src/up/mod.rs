@@ -5,13 +5,19 @@
 //!   kept      what a node remembers in its directory
 //!   access    how etcd lets this machine in
 //!   join      which etcd: one of our own, new or joined, or that of the user
+//!   members   an etcd of our own on machines that are named beforehand
+//!   contained a node in a container, which ends with all that it has started
+//!   tls       certificates of the databases' clients
 //!   down      ends everything on this machine
 //! ```
 
 mod access;
+mod contained;
 mod down;
 mod join;
 mod kept;
+mod members;
+mod tls;
 
 pub use access::{PASSWORD, TOKEN};
 pub use down::{DownOptions, down};
@@ -28,6 +34,7 @@ use crate::shared::Shared;
 use crate::site::Machine;
 use access::AccessOptions;
 use clap::Args;
+use contained::ContainedOptions;
 use kept::{Kept, Lock};
 use process::memory::{Bytes, Memory};
 use process::{facts, log, signals, thread};
@@ -39,7 +46,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
+use tls::TlsOptions;
 
 /// The port of the first node on a machine.
 pub const ADMIN_PORT: u16 = 8380;
@@ -52,6 +61,15 @@ const READY: &str = "Ready.";
 
 /// Set when the node is to end.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
+
+/// Set when its threads are to end: later if copies end with it.
+static IS_ENDED: AtomicBool = AtomicBool::new(false);
+
+/// Set when etcd is not looked after any more. The node's lease is given back before.
+static IS_ETCD_ENDED: AtomicBool = AtomicBool::new(false);
+
+/// How often the signal is looked for.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Makes this machine part of a cluster, and stays in the foreground. Copies and etcd go on when it ends.
 #[derive(Args, Clone, Debug)]
@@ -94,6 +112,10 @@ pub struct UpOptions {
     password_file: Option<PathBuf>,
     #[command(flatten)]
     access: AccessOptions,
+    #[command(flatten)]
+    contained: ContainedOptions,
+    #[command(flatten)]
+    tls: TlsOptions,
     /// Go on in the background
     #[arg(short, long)]
     detach: bool,
@@ -107,16 +129,20 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     if options.detach {
         return detach();
     }
-    if !is_own_etcd_allowed && options.etcd.is_none() {
+    let has_etcd = options.etcd.is_some() || options.contained.etcd_members.is_some();
+    if !is_own_etcd_allowed && !has_etcd {
         return Err(Wrong(
-            "dunlin node needs --etcd http://HOST:2379. With an etcd of its own: dunlin cluster up"
+            "dunlin node needs --etcd http://HOST:2379, or --etcd-members NAME=HOST,…. With an etcd of its own: \
+             dunlin cluster up"
                 .into(),
         ));
     }
     let directory = directory(options)?;
     let lock = Lock::take(&directory)?;
-    process::log::set_logfile(&directory.join("logs").join("node.log"))
-        .map_err(|why| Wrong(why.to_string()))?;
+    if !options.contained.is_contained() {
+        process::log::set_logfile(&directory.join("logs").join("node.log"))
+            .map_err(|why| Wrong(why.to_string()))?;
+    }
     let on_signal = || IS_OVER.store(true, Ordering::Relaxed);
     signals::install(on_signal).map_err(|error| Wrong(error.to_string()))?;
     let mut kept = prepare(options, &directory)?;
@@ -127,36 +153,66 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     let etcd = join::enter(options, &mut kept, &directory)?;
     kept.write(&directory)?;
     let machine = machine(options, &kept)?;
-    let (common, summary) = (common(&kept), etcd.summary);
+    let (common, summary) = (common(options, &kept)?, etcd.summary);
     let copies = Copies::new(&directory, common).map_err(|error| Wrong(error.to_string()))?;
     let shared = Arc::new(Shared::new(&kept.cluster, &kept.machine, etcd.way));
     let is_ours = etcd.own.is_some();
     let mut daemon = Daemon::new(Arc::clone(&shared), machine.clone(), copies, is_ours);
-    daemon.register(PATIENCE)?;
+    daemon.register(options.contained.patience())?;
     rest::start(Arc::clone(&shared), password, listeners).map_err(Wrong)?;
-    let threads = start(daemon, &shared, etcd.own).map_err(|error| Wrong(error.to_string()))?;
+    let is_contained = options.contained.is_contained();
+    let threads = start(daemon, &shared, etcd.own, is_contained);
+    let threads = threads.map_err(|error| Wrong(error.to_string()))?;
     report(&kept, &machine, &summary, &directory);
-    for thread in threads {
-        // A thread that panics takes the process with it.
-        let _ = thread.join();
+    while !is_over() {
+        std::thread::sleep(LOOK);
     }
-    log!(Notice, "The node ends; copies and etcd go on");
+    if is_contained {
+        options.contained.leave(&shared);
+    }
+    threads.end(is_contained);
+    if !is_contained {
+        log!(Notice, "The node ends; copies and etcd go on");
+    }
     drop(lock);
     Ok(())
+}
+
+/// The threads of a node.
+struct Threads {
+    daemon: JoinHandle<()>,
+    jobs: JoinHandle<()>,
+    etcd: Option<JoinHandle<()>>,
+}
+
+impl Threads {
+    /// Waits until all have ended; first for the copies, if they end with the node.
+    fn end(self, ends_copies: bool) {
+        // A thread that panics takes the process with it.
+        let end = |thread: JoinHandle<()>| drop(thread.join());
+        IS_ENDED.store(!ends_copies, Ordering::Relaxed);
+        end(self.daemon);
+        IS_ENDED.store(true, Ordering::Relaxed);
+        end(self.jobs);
+        IS_ETCD_ENDED.store(true, Ordering::Relaxed);
+        self.etcd.into_iter().for_each(end);
+    }
 }
 
 fn start(
     daemon: Daemon,
     shared: &Arc<Shared>,
     etcd: Option<OwnEtcd>,
-) -> std::io::Result<Vec<std::thread::JoinHandle<()>>> {
-    let mut threads = vec![thread::spawn("node", move || daemon.run(&IS_OVER))?];
+    ends_etcd: bool,
+) -> std::io::Result<Threads> {
     let jobs = Jobs::new(Arc::clone(shared));
-    threads.push(thread::spawn("jobs", move || jobs.run(&IS_OVER))?);
-    if let Some(etcd) = etcd {
-        threads.push(thread::spawn("etcd", move || etcd.watch(&IS_OVER))?);
-    }
-    Ok(threads)
+    let watch =
+        |etcd: OwnEtcd| thread::spawn("etcd", move || etcd.watch(&IS_ETCD_ENDED, ends_etcd));
+    Ok(Threads {
+        daemon: thread::spawn("node", move || daemon.run(&IS_ENDED))?,
+        jobs: thread::spawn("jobs", move || jobs.run(&IS_ENDED))?,
+        etcd: etcd.map(watch).transpose()?,
+    })
 }
 
 /// The absolute directory, which is made.
@@ -238,12 +294,20 @@ fn bind(kept: &Kept, has_password: bool) -> Vec<String> {
     ["127.0.0.1".to_owned()].into_iter().chain(others).collect()
 }
 
-fn common(kept: &Kept) -> Common {
-    Common {
+fn common(options: &UpOptions, kept: &Kept) -> Result<Common, Wrong> {
+    let flash = options.contained.flash_dir.as_deref().map(|folder| {
+        let made = fs::create_dir_all(folder).and_then(|()| folder.canonicalize());
+        made.map_err(|error| Wrong(format!("--flash-dir {}: {error}", folder.display())))
+    });
+    Ok(Common {
         cluster: kept.cluster.clone(),
         coordinator: kept.endpoints.join(","),
         access: kept.access.server_options(),
-    }
+        tls: options.tls.server_options()?,
+        tls_port_offset: options.tls.port_offset(),
+        flash: flash.transpose()?,
+        logs_to_output: options.contained.is_contained(),
+    })
 }
 
 fn machine(options: &UpOptions, kept: &Kept) -> Result<Machine, Wrong> {

@@ -1,0 +1,321 @@
+//! `dunlin cluster apply`: databases as a file has them. Those that are not there are created, those that differ are changed,
+//! and none is ever deleted.
+//!
+//! ```yaml
+//! databases:
+//!   sessions: {memory: 10gb, shards: 3, replicas: 1, port: 12000, passwordFile: /secrets/sessions}
+//! ```
+
+use super::{Change, Place, bytes, follow, in_file, send, word};
+use crate::http::Refusal;
+use crate::rest::wire::{Begun, Creation, Update};
+use crate::settings::{Settings, Wrong};
+use crate::show::DatabaseShown;
+use clap::Args;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use yaml_rust2::{Yaml, YamlLoader};
+
+/// How long is waited before a node is asked again.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Creates and changes databases as a file says. Those that the file does not name stay as they are.
+#[derive(Args)]
+pub struct ApplyOptions {
+    /// A file of YAML or JSON; - is the standard input
+    #[arg(short, long, value_name = "FILE")]
+    file: PathBuf,
+    /// Wait so long until the nodes are there and have room
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    wait: u64,
+    #[command(flatten)]
+    change: Change,
+}
+
+/// A database that the file has.
+#[derive(Debug)]
+struct Wanted {
+    name: String,
+    settings: Settings,
+    /// The options that the file names; the others stay as they are.
+    named: Vec<String>,
+}
+
+/// See the head of this file.
+///
+/// # Errors
+/// The file is wrong, a node refuses something, or none answers in time.
+pub fn apply(options: &ApplyOptions) -> Result<(), Wrong> {
+    let text = text(&options.file)?;
+    let folder = options.file.parent().unwrap_or(Path::new("."));
+    let wanted = read(&text, folder)?;
+    let deadline = Instant::now() + Duration::from_secs(options.wait);
+    for one in &wanted {
+        while let Err(why) = apply_one(one, &options.change) {
+            if !why.may_pass || Instant::now() >= deadline {
+                return Err(why.wrong);
+            }
+            eprintln!("Waiting: {}", why.wrong);
+            std::thread::sleep(AGAIN);
+        }
+    }
+    for known in databases(&options.change.place).map_err(|why| why.wrong)? {
+        if !wanted.iter().any(|one| one.name == known.name) {
+            eprintln!("Database '{}' is not in the file; it stays as it is", known.name);
+        }
+    }
+    Ok(())
+}
+
+/// Why something was not applied.
+struct Delay {
+    wrong: Wrong,
+    /// Time may mend it: nodes are about to start.
+    may_pass: bool,
+}
+
+impl From<Wrong> for Delay {
+    fn from(wrong: Wrong) -> Delay {
+        Delay { wrong, may_pass: false }
+    }
+}
+
+fn databases(place: &Place) -> Result<Vec<DatabaseShown>, Delay> {
+    place.node().get("/databases").map_err(delay)
+}
+
+fn delay(refusal: Refusal) -> Delay {
+    let may_pass = refusal.is_temporary;
+    Delay { wrong: refusal.into(), may_pass }
+}
+
+fn apply_one(one: &Wanted, change: &Change) -> Result<(), Delay> {
+    let name = &one.name;
+    let known = databases(&change.place)?.into_iter().find(|known| known.name == *name);
+    let Some(known) = known else {
+        let (name, settings, dry_run) = (name.clone(), one.settings.clone(), change.dry_run);
+        println!("Database '{name}' is created");
+        // Machines that join are room, and those that are too many are refused by the job.
+        let may_pass = |wrong| Delay { wrong, may_pass: true };
+        return send("POST", change, &Creation { name, settings, dry_run }).map_err(may_pass);
+    };
+    if known.stage == "creating" {
+        let wrong = Wrong(format!("database '{name}' is being created"));
+        return Err(Delay { wrong, may_pass: true });
+    }
+    let update = update(one, &known.settings)?;
+    if update == nothing(name) {
+        println!("Database '{name}' is as the file says");
+        return Ok(());
+    }
+    let place = &change.place;
+    let update = Update { dry_run: change.dry_run, ..update };
+    let begun: Begun = place.node().send("PATCH", "/databases", &update).map_err(delay)?;
+    match begun.job {
+        // A password is known to the node alone: it says whether it is another one.
+        None if change.dry_run => println!("Database '{name}' would be changed"),
+        None => println!("Database '{name}' is as the file says"),
+        Some(job) => {
+            println!("Database '{name}' is changed");
+            if !change.no_wait {
+                follow(place, &job, super::PATIENCE)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn nothing(name: &str) -> Update {
+    Update {
+        name: name.to_owned(),
+        memory_bytes: None,
+        eviction: None,
+        persistence: None,
+        commit: None,
+        password: None,
+        dry_run: false,
+    }
+}
+
+/// Returns what of a database differs from the file.
+fn update(one: &Wanted, known: &Settings) -> Result<Update, Wrong> {
+    let (name, wanted) = (&one.name, &one.settings);
+    let is_named = |option: &str| one.named.iter().any(|named| named == option);
+    let fixed = [
+        ("shards", known.shards == wanted.shards),
+        ("replicas", known.replicas == wanted.replicas),
+        ("port", known.port == wanted.port),
+        ("endpoint", known.endpoint == wanted.endpoint),
+        ("flash", known.flash_bytes == wanted.flash_bytes),
+        ("zones", known.zones == wanted.zones),
+    ];
+    let different = fixed.iter().find(|(option, is_same)| is_named(option) && !is_same);
+    if let Some((option, _)) = different {
+        return Err(Wrong(format!(
+            "database '{name}': {option} cannot be changed by apply; set it back to what dunlin cluster databases \
+             {name} shows"
+        )));
+    }
+    let has_password = is_named("passwordFile") || is_named("password");
+    let differs = |option: &str, is_other: bool| is_named(option) && is_other;
+    Ok(Update {
+        memory_bytes: differs("memory", wanted.memory_bytes != known.memory_bytes)
+            .then_some(wanted.memory_bytes),
+        eviction: differs("eviction", wanted.eviction != known.eviction)
+            .then(|| wanted.eviction.clone()),
+        persistence: differs("persistence", wanted.persistence != known.persistence)
+            .then_some(wanted.persistence),
+        commit: differs("commit", wanted.commit != known.commit).then_some(wanted.commit),
+        password: has_password.then(|| wanted.password.clone()),
+        ..nothing(name)
+    })
+}
+
+fn text(path: &Path) -> Result<String, Wrong> {
+    let mut text = String::new();
+    let read = match path.as_os_str() == "-" {
+        true => std::io::stdin().read_to_string(&mut text).map(|_| text),
+        false => std::fs::read_to_string(path),
+    };
+    read.map_err(|error| Wrong(format!("{}: {error}", path.display())))
+}
+
+fn read(text: &str, folder: &Path) -> Result<Vec<Wanted>, Wrong> {
+    let documents = YamlLoader::load_from_str(text);
+    let documents = documents.map_err(|why| Wrong(format!("the file is not YAML: {why}")))?;
+    let databases = match &documents[..] {
+        [] | [Yaml::Null] => return Ok(Vec::new()),
+        [document] => &document["databases"],
+        _ => return Err(Wrong("the file has more than one document".into())),
+    };
+    let map = match databases {
+        Yaml::Hash(map) => map,
+        Yaml::Null => return Ok(Vec::new()),
+        _ => return Err(Wrong("the file has no map `databases:`".into())),
+    };
+    let each = map.iter().map(|(name, value)| {
+        let name = scalar(name).unwrap_or_default();
+        one(&name, value, folder).map_err(|why| Wrong(format!("database '{name}': {}", why.0)))
+    });
+    each.collect()
+}
+
+fn one(name: &str, value: &Yaml, folder: &Path) -> Result<Wanted, Wrong> {
+    let Yaml::Hash(options) = value else {
+        return Err(Wrong("its options are a map: {memory: 1gb, port: 12000}".into()));
+    };
+    let defaults = serde_json::from_str(r#"{"memory_bytes": 0, "port": 0}"#);
+    let mut settings: Settings = defaults.map_err(|why| Wrong(why.to_string()))?;
+    let mut named = Vec::new();
+    for (option, value) in options {
+        let option = scalar(option).unwrap_or_default();
+        let text = scalar(value).ok_or_else(|| Wrong(format!("{option} is one value")))?;
+        set(&mut settings, &option, &text, folder)?;
+        named.push(option);
+    }
+    for option in ["memory", "port"] {
+        if !named.iter().any(|named| named == option) {
+            return Err(Wrong(format!("{option} is missing")));
+        }
+    }
+    crate::settings::check_name("database", name)?;
+    settings.check()?;
+    Ok(Wanted { name: name.to_owned(), settings, named })
+}
+
+fn set(settings: &mut Settings, option: &str, text: &str, folder: &Path) -> Result<(), Wrong> {
+    fn number<T: std::str::FromStr>(option: &str, text: &str) -> Result<T, Wrong> {
+        text.parse().map_err(|_| Wrong(format!("{option}: {text} is no number that it can be")))
+    }
+    let choice = |why: String| Wrong(format!("{option}: {why}"));
+    match option {
+        "memory" => settings.memory_bytes = bytes(option, text)?,
+        "shards" => settings.shards = number(option, text)?,
+        "replicas" => settings.replicas = number(option, text)?,
+        "port" => settings.port = number(option, text)?,
+        "persistence" => settings.persistence = word(text).map_err(choice)?,
+        "eviction" => text.clone_into(&mut settings.eviction),
+        "commit" => settings.commit = word(text).map_err(choice)?,
+        "flash" => settings.flash_bytes = if text == "0" { 0 } else { bytes(option, text)? },
+        "endpoint" => settings.endpoint = word(text).map_err(choice)?,
+        "password" => text.clone_into(&mut settings.password),
+        "passwordFile" => {
+            settings.password = in_file(Some(&folder.join(text)))?.unwrap_or_default();
+        }
+        "zones" => {
+            settings.zones =
+                text.parse().map_err(|_| Wrong("zones: it is true or false".to_owned()))?;
+        }
+        _ => return Err(Wrong(format!("there is no option '{option}'"))),
+    }
+    Ok(())
+}
+
+fn scalar(value: &Yaml) -> Option<String> {
+    Some(match value {
+        Yaml::String(text) | Yaml::Real(text) => text.clone(),
+        Yaml::Integer(number) => number.to_string(),
+        Yaml::Boolean(value) => value.to_string(),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Commit, Persistence};
+
+    fn read_one(options: &str) -> Result<Wanted, String> {
+        let text = format!("databases:\n  a: {{{options}}}\n");
+        let mut all = read(&text, Path::new("/nowhere")).map_err(|why| why.0)?;
+        all.pop().ok_or_else(|| "there is none".into())
+    }
+
+    #[test]
+    fn databases_are_read() {
+        let one = read_one("memory: 1gb, port: 12000, shards: 2, persistence: rdb, zones: true");
+        let one = one.expect("it is sound");
+        assert_eq!((one.name.as_str(), one.settings.memory_bytes), ("a", 1 << 30));
+        assert_eq!((one.settings.shards, one.settings.replicas), (2, 0));
+        assert_eq!((one.settings.persistence, one.settings.zones), (Persistence::Rdb, true));
+        // JSON is YAML.
+        let json = r#"{"databases": {"a": {"memory": "1gb", "port": 7, "password": "x"}}}"#;
+        let all = read(json, Path::new(".")).expect("it is sound");
+        assert_eq!((all.len(), &*all[0].settings.password), (1, "x"));
+        assert_eq!(read("", Path::new(".")).map(|all| all.len()), Ok(0));
+        assert_eq!(read("databases:\n", Path::new(".")).map(|all| all.len()), Ok(0));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (options, why) in [
+            ("memory: 1gb", "port is missing"),
+            ("memory: much, port: 1", "a size is a number"),
+            ("memory: 1gb, port: 99999", "no number that it can be"),
+            ("memory: 1gb, port: 1, size: 3", "no option 'size'"),
+            ("memory: 1gb, port: 1, commit: some", "`memory`"),
+            ("memory: [1], port: 1", "one value"),
+            ("memory: 1gb, port: 1, passwordFile: x", "/nowhere/x"),
+        ] {
+            let said = read_one(options).expect_err("it is wrong");
+            assert!(said.contains(why), "{said}: {why}");
+        }
+        assert!(read("- a", Path::new(".")).is_err());
+        assert!(read("databases: 3", Path::new(".")).is_err());
+    }
+
+    #[test]
+    fn only_what_the_file_names_is_changed() {
+        let known =
+            Settings { password: "p".into(), ..read_one("memory: 1gb, port: 1").unwrap().settings };
+        let known = known.sealed();
+        let update = |options: &str| update(&read_one(options).unwrap(), &known);
+        assert!(update("memory: 1gb, port: 1").is_ok_and(|it| it == nothing("a")));
+        let changed = update("memory: 2gb, port: 1, commit: fsync, password: q").unwrap();
+        assert_eq!(changed.memory_bytes, Some(2 << 30));
+        assert_eq!(changed.commit, Some(Commit::Fsync));
+        assert_eq!((changed.password.as_deref(), changed.eviction), (Some("q"), None));
+        assert!(update("memory: 1gb, port: 2").is_err_and(|why| why.0.contains("port cannot")));
+    }
+}

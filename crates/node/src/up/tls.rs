@@ -1,0 +1,57 @@
+//! TLS of the databases' clients: each copy has a port with TLS beside its plain one.
+
+use crate::settings::Wrong;
+use clap::Args;
+use std::path::PathBuf;
+
+/// Options about the certificate that copies show to clients.
+#[derive(Args, Clone, Debug, Default)]
+pub struct TlsOptions {
+    /// File with the certificate that copies show to clients; they then have a port with TLS, too
+    #[arg(long, value_name = "FILE", requires = "tls_key_file")]
+    tls_cert_file: Option<PathBuf>,
+    /// File with the key of that certificate
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    tls_key_file: Option<PathBuf>,
+    /// File with the authorities of clients' certificates; without it clients show none
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    tls_ca_cert_file: Option<PathBuf>,
+    /// The port with TLS is the plain port and this number
+    #[arg(long, value_name = "NUMBER", default_value_t = 1000, requires = "tls_cert_file")]
+    tls_port_offset: u16,
+}
+
+impl TlsOptions {
+    /// Returns the options of a copy.
+    ///
+    /// # Errors
+    /// A file is not there.
+    pub fn server_options(&self) -> Result<Vec<(&'static str, String)>, Wrong> {
+        let mut options = Vec::new();
+        for (name, file) in [
+            ("tls-cert-file", &self.tls_cert_file),
+            ("tls-key-file", &self.tls_key_file),
+            ("tls-ca-cert-file", &self.tls_ca_cert_file),
+        ] {
+            if let Some(path) = file {
+                // Not the path behind links: a renewed secret is another one there.
+                let there = std::path::absolute(path).and_then(|path| {
+                    path.metadata()?;
+                    Ok(path)
+                });
+                let there = there.map_err(|error| Wrong(format!("{}: {error}", path.display())))?;
+                options.push((name, there.to_string_lossy().into_owned()));
+            }
+        }
+        if !options.is_empty() {
+            let asks = if self.tls_ca_cert_file.is_some() { "yes" } else { "no" };
+            options.push(("tls-auth-clients", asks.to_owned()));
+        }
+        Ok(options)
+    }
+
+    /// Returns what is added to a plain port.
+    pub fn port_offset(&self) -> u16 {
+        self.tls_port_offset
+    }
+}

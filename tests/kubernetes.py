@@ -1,0 +1,492 @@
+"""The parts of tests/kubernetes, which installs what they need."""
+
+import base64
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import yaml
+
+CACHE = os.environ["CACHE"]
+CHART = "deploy/helm/dunlin"
+NAMESPACE = "db"
+VERSION = "1.34"
+# A container of the test has this much time for anything; the machine may be busy.
+PATIENCE_S = 300
+
+
+def fail(text):
+    print(f"FAILED: {text}", file=sys.stderr)
+    sys.exit(1)
+
+
+def passed(text):
+    print(f"ok: {text}", flush=True)
+
+
+def run(*words, check=True, **options):
+    done = subprocess.run(words, capture_output=True, text=True, **options)
+    if check and done.returncode:
+        fail(f"{' '.join(words[:6])}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done
+
+
+def until(what, condition, patience_s=PATIENCE_S):
+    deadline = time.monotonic() + patience_s
+    while not condition():
+        if time.monotonic() > deadline:
+            fail(f"never came true: {what}")
+        time.sleep(0.2)
+
+
+def values_files():
+    folder = f"{CHART}/ci"
+    return [f"{folder}/{name}" for name in sorted(os.listdir(folder))]
+
+
+def template(file, *more):
+    words = [f"{CACHE}/helm", "template", "t", CHART, "--namespace", NAMESPACE, "--kube-version", f"{VERSION}.0"]
+    done = run(*words, "-f", file, *more)
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+# --- render ----------------------------------------------------------------------------------------------------------
+
+
+def render():
+    for file in values_files():
+        run(f"{CACHE}/helm", "lint", "--strict", CHART, "-f", file, "--kube-version", f"{VERSION}.0")
+        text = yaml.safe_dump_all(template(file))
+        said = run(f"{CACHE}/venv/bin/kubernetes-validate", "-k", VERSION, "--strict", "--quiet", "--no-warn", "-",
+                   input=text, check=False)
+        if said.returncode:
+            fail(f"{file}: {said.stdout}{said.stderr}")
+        passed(f"{os.path.basename(file)}: lint, template, schemas of Kubernetes {VERSION}")
+    for values, why in [
+        ("mode=both", "mode"),
+        ("nodes.count=none", "nodes"),
+        ("databases.a.port=99999", "databases"),
+        ("databases.a.size=1gb", "databases"),
+        ("storage.whenDeleted=Never", "storage"),
+    ]:
+        done = run(f"{CACHE}/helm", "template", "t", CHART, "--kube-version", f"{VERSION}.0", "--set", values,
+                   check=False)
+        if done.returncode == 0 or why not in done.stderr:
+            fail(f"values {values} are not refused: {done.stderr}")
+    passed("values that make no sense are refused")
+    documents = template(f"{CHART}/ci/everything.yaml")
+    kinds = {document["kind"] for document in documents}
+    wanted = {"Certificate", "ConfigMap", "Job", "NetworkPolicy", "PodDisruptionBudget", "PrometheusRule", "Secret",
+              "Service", "ServiceAccount", "ServiceMonitor", "StatefulSet"}
+    if kinds != wanted:
+        fail(f"the kinds are {kinds}")
+    json.loads(named(documents, "ConfigMap", "t-dunlin-dashboards")["data"]["dunlin.json"])
+    if not named(documents, "PrometheusRule", "t-dunlin")["spec"]["groups"]:
+        fail("there are no rules")
+    passed("dashboards and rules are those of the compose files")
+
+
+def named(documents, kind, name):
+    for document in documents:
+        if document["kind"] == kind and document["metadata"]["name"] == name:
+            return document
+    fail(f"there is no {kind} {name}")
+
+
+# --- api -------------------------------------------------------------------------------------------------------------
+
+PLURALS = {
+    "ConfigMap": ("api/v1", "configmaps"),
+    "Job": ("apis/batch/v1", "jobs"),
+    "NetworkPolicy": ("apis/networking.k8s.io/v1", "networkpolicies"),
+    "PodDisruptionBudget": ("apis/policy/v1", "poddisruptionbudgets"),
+    "Secret": ("api/v1", "secrets"),
+    "Service": ("api/v1", "services"),
+    "ServiceAccount": ("api/v1", "serviceaccounts"),
+    "StatefulSet": ("apis/apps/v1", "statefulsets"),
+}
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class ApiServer:
+    """A kube-apiserver with an etcd."""
+
+    def __init__(self, work):
+        client, peer, self.port = free_port(), free_port(), free_port()
+        key, tokens = f"{work}/key", f"{work}/tokens"
+        run("openssl", "genrsa", "-out", key, "2048")
+        with open(tokens, "w") as file:
+            file.write('secret,admin,1,"system:masters"\n')
+        url = f"http://127.0.0.1:{client}"
+        peers = f"http://127.0.0.1:{peer}"
+        self.processes = [
+            self.start(work, "etcd", os.environ["ETCD"], "--data-dir", f"{work}/etcd", "--listen-client-urls", url,
+                       "--advertise-client-urls", url, "--listen-peer-urls", peers, "--initial-advertise-peer-urls",
+                       peers, "--initial-cluster", f"default={peers}"),
+            self.start(work, "api", f"{CACHE}/kube-apiserver", f"--etcd-servers={url}", f"--secure-port={self.port}",
+                       "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", f"--cert-dir={work}/certificates",
+                       "--service-account-issuer=https://test", f"--service-account-key-file={key}",
+                       f"--service-account-signing-key-file={key}", "--service-cluster-ip-range=10.0.0.0/24",
+                       "--authorization-mode=AlwaysAllow", f"--token-auth-file={tokens}"),
+        ]
+
+    @staticmethod
+    def start(work, name, *words):
+        with open(f"{work}/{name}.log", "w") as log:
+            return subprocess.Popen(words, stdout=log, stderr=log)
+
+    def ask(self, method, path, body=None):
+        data = None if body is None else json.dumps(body).encode()
+        kind = "application/apply-patch+yaml" if method == "PATCH" else "application/json"
+        headers = {"Authorization": "Bearer secret", "Content-Type": kind}
+        url = f"https://127.0.0.1:{self.port}/{path}"
+        request = urllib.request.Request(url, data, headers, method=method)
+        with urllib.request.urlopen(request, context=ssl._create_unverified_context(), timeout=30) as answer:
+            return answer.read()
+
+    def is_ready(self):
+        try:
+            return self.ask("GET", "readyz") is not None
+        except OSError:
+            return False
+
+    def stop(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+def api():
+    with tempfile.TemporaryDirectory() as work:
+        server = ApiServer(work)
+        try:
+            until("the API server is ready", server.is_ready)
+            server.ask("POST", "api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+            for file in values_files():
+                for document in template(file):
+                    apply(server, file, document)
+                passed(f"{os.path.basename(file)}: applied by a real API server, as a dry run with strict fields")
+        finally:
+            server.stop()
+
+
+def apply(server, file, document):
+    kind, name = document["kind"], document["metadata"]["name"]
+    if kind not in PLURALS:
+        return  # Of other projects: the server has no definitions of it.
+    group, plural = PLURALS[kind]
+    query = "dryRun=All&fieldManager=test&fieldValidation=Strict"
+    try:
+        server.ask("PATCH", f"{group}/namespaces/{NAMESPACE}/{plural}/{name}?{query}", document)
+    except urllib.error.HTTPError as error:
+        fail(f"{file}: {kind} {name}: {error.read().decode()[:1000]}")
+
+
+# --- pods ------------------------------------------------------------------------------------------------------------
+
+
+class Docker:
+    """A dockerd with a network, whose host is the network's first address."""
+
+    def __init__(self, work):
+        self.work = work
+        os.environ["DOCKER_HOST"] = f"unix://{work}/docker.sock"
+        words = ["dockerd", "--host", os.environ["DOCKER_HOST"], "--data-root", f"{work}/docker", "--exec-root",
+                 f"{work}/exec", "--pidfile", f"{work}/docker.pid", "--bridge", "none", "--iptables=false",
+                 "--ip6tables=false"]
+        with open(f"{work}/dockerd.log", "w") as log:
+            self.daemon = subprocess.Popen(words, stdout=log, stderr=log)
+        until("dockerd answers", lambda: run("docker", "info", check=False).returncode == 0)
+        # Addresses for documentation: nothing of the machine's has them.
+        run("docker", "network", "create", "--internal", "--subnet", "198.51.100.0/24", "pods")
+        self.host = "198.51.100.1"
+
+    def stop(self):
+        ids = run("docker", "ps", "-aq", check=False).stdout.split()
+        if ids:
+            run("docker", "rm", "-fv", *ids, check=False)
+        self.daemon.terminate()
+        self.daemon.wait()
+
+
+class Service:
+    """What kube-proxy does for a service: each connection leads to a pod that is ready."""
+
+    def __init__(self, host, port, target_port, ready):
+        self.target_port, self.ready = target_port, ready
+        for address in ("127.0.0.1", host):
+            listener = socket.create_server((address, port), backlog=512)
+            threading.Thread(target=self.accept, args=(listener,), daemon=True).start()
+
+    def accept(self, listener):
+        while True:
+            client, _ = listener.accept()
+            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def serve(self, client):
+        addresses = self.ready()
+        try:
+            pod = socket.create_connection((random.choice(addresses), self.target_port), timeout=10)
+        except (OSError, IndexError):
+            client.close()
+            return
+        pod.settimeout(None)
+        for connection in (client, pod):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for source, target in ((client, pod), (pod, client)):
+            threading.Thread(target=pump, args=(source, target), daemon=True).start()
+
+
+def pump(source, target):
+    try:
+        while data := source.recv(65536):
+            target.sendall(data)
+    except OSError:
+        pass
+    for connection in (source, target):
+        try:
+            connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+
+class Kubelet:
+    """Runs the pods of a rendered chart: what Kubernetes would do with them, as far as the chart uses it."""
+
+    def __init__(self, docker, documents):
+        self.docker, self.documents = docker, documents
+        self.secrets = {document["metadata"]["name"]: {key: base64.b64decode(value) for key, value in
+                                                       document["data"].items()}
+                        for document in documents if document["kind"] == "Secret"}
+        self.maps = {document["metadata"]["name"]: {key: value.encode() for key, value in document["data"].items()}
+                     for document in documents if document["kind"] == "ConfigMap"}
+        self.hosts = {}
+        self.addresses = {}
+        self.ready = set()
+        self.next_address = 10
+        self.is_over = False
+
+    def alias(self, name, address):
+        self.hosts[name] = address
+
+    def pod(self, template, name, aliases, labels=()):
+        """Starts the container of a pod under a new address, as a pod gets one whenever it is made."""
+        address = f"198.51.100.{self.next_address}"
+        self.next_address += 1
+        spec, container = template["spec"], template["spec"]["containers"][0]
+        fields = {"metadata.name": name, "status.podIP": address}
+        fields.update({f"metadata.labels['{key}']": value for key, value in labels})
+        environment = {}
+        for variable in container.get("env", []):
+            source = variable.get("valueFrom", {})
+            if "fieldRef" in source:
+                value = fields.get(source["fieldRef"]["fieldPath"], "")
+            elif "secretKeyRef" in source:
+                reference = source["secretKeyRef"]
+                value = self.secrets[reference["name"]][reference["key"]].decode()
+            else:
+                value = variable["value"]
+            environment[variable["name"]] = value
+        words = ["docker", "run", "-d", "--name", name, "--network", "pods", "--ip", address]
+        for alias in aliases:
+            words += ["--network-alias", alias]
+        for host, there in self.hosts.items():
+            words += ["--add-host", f"{host}:{there}"]
+        pod_security, security = spec["securityContext"], container["securityContext"]
+        words += ["--user", f"{pod_security['runAsUser']}:{pod_security['runAsGroup']}"]
+        words += ["--read-only"] if security["readOnlyRootFilesystem"] else []
+        words += [word for drop in security["capabilities"]["drop"] for word in ("--cap-drop", drop)]
+        words += [] if security["allowPrivilegeEscalation"] else ["--security-opt", "no-new-privileges"]
+        for key, value in environment.items():
+            words += ["-e", f"{key}={value}"]
+        for mount in container["volumeMounts"]:
+            words += ["-v", self.mount(spec, name, mount, pod_security["fsGroup"])]
+        entry = container.get("command")
+        words += ["--entrypoint", entry[0]] if entry else []
+        words += [container["image"], *(entry or [""])[1:]]
+        for arg in container.get("args", []):
+            for key, value in environment.items():
+                arg = arg.replace(f"$({key})", value)
+            words.append(arg)
+        run("docker", "rm", "-fv", name, check=False)
+        run(*words)
+        self.addresses[name] = address
+
+    def mount(self, spec, pod, mount, group):
+        name = mount["name"]
+        volume = next((volume for volume in spec.get("volumes", []) if volume["name"] == name), None)
+        if volume is None or "emptyDir" in volume:
+            # A claim stays with the name of the pod.
+            folder = f"{self.docker.work}/volumes/{pod}-{name}"
+            if volume is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+            os.makedirs(folder, exist_ok=True)
+            os.chown(folder, 0, group)
+            os.chmod(folder, 0o2775)
+            return f"{folder}:{mount['mountPath']}"
+        folder = tempfile.mkdtemp(dir=self.docker.work)
+        os.chmod(folder, 0o755)
+        if "secret" in volume:
+            files = self.secrets[volume["secret"]["secretName"]]
+            mode = volume["secret"].get("defaultMode", 0o644)
+            items = volume["secret"].get("items")
+            if items:
+                files = {item["path"]: files[item["key"]] for item in items}
+        else:
+            files, mode = self.maps[volume["configMap"]["name"]], 0o644
+        for key, value in files.items():
+            with open(f"{folder}/{key}", "wb") as file:
+                file.write(value)
+            os.chown(f"{folder}/{key}", 0, group)
+            os.chmod(f"{folder}/{key}", mode)
+        return f"{folder}:{mount['mountPath']}:ro"
+
+    def probe(self, container, name, kind):
+        action = container[kind]["httpGet"]
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        url = f"http://{self.addresses[name]}:{ports[action['port']]}{action['path']}"
+        try:
+            with urllib.request.urlopen(url, timeout=container[kind].get("timeoutSeconds", 1)) as answer:
+                return answer.status == 200
+        except OSError:
+            return False
+
+    def is_running(self, name):
+        done = run("docker", "inspect", "-f", "{{.State.Running}}", name, check=False)
+        return done.stdout.strip() == "true"
+
+    def watch(self, container, names):
+        """Keeps the list of pods that are ready, as endpoints have it."""
+        while not self.is_over:
+            for name in list(names):
+                is_ready = name in self.addresses and self.probe(container, name, "readinessProbe")
+                (self.ready.add if is_ready else self.ready.discard)(name)
+            time.sleep(0.5)
+
+    def ready_addresses(self):
+        return [self.addresses[name] for name in sorted(self.ready) if name in self.addresses]
+
+    def wait_ready(self, container, name):
+        def is_ready():
+            if not self.is_running(name):
+                fail(f"pod {name} has ended:\n{run('docker', 'logs', '--tail', '40', name, check=False)}")
+            return self.probe(container, name, "readinessProbe")
+        until(f"pod {name} is ready", is_ready)
+
+    def end(self, name, grace_s):
+        """Deletes a pod: its endpoints go, and it gets SIGTERM."""
+        self.ready.discard(name)
+        run("docker", "stop", "-t", str(grace_s), name)
+        status = run("docker", "inspect", "-f", "{{.State.ExitCode}}", name).stdout.strip()
+        if status != "0":
+            fail(f"pod {name} ended with {status}:\n{run('docker', 'logs', '--tail', '40', name).stdout}")
+        run("docker", "rm", "-v", name)
+        del self.addresses[name]
+
+
+def pods():
+    with tempfile.TemporaryDirectory() as work:
+        os.chmod(work, 0o755)
+        image = f"{work}/image.tar.gz"
+        run("deploy/image/build", "--etcd", image)
+        size = os.path.getsize(image)
+        if size > 45_000_000 and "release" in os.environ["PROGRAM"]:
+            fail(f"the image with etcd has {size} bytes")
+        docker = Docker(work)
+        try:
+            run("docker", "load", "-q", "-i", image)
+            cluster(docker)
+        finally:
+            docker.stop()
+
+
+def cluster(docker):
+    documents = template(f"{CHART}/ci/cluster.yaml")
+    kubelet = Kubelet(docker, documents)
+    kubelet.secrets["sessions"] = {"password": b"not a secret"}
+    nodes = named(documents, "StatefulSet", "t-dunlin")["spec"]
+    node, container = nodes["template"], nodes["template"]["spec"]["containers"][0]
+    names = [f"t-dunlin-{number}" for number in range(nodes["replicas"])]
+
+    def start(name):
+        aliases = [f"{name}.{nodes['serviceName']}.{NAMESPACE}.svc.cluster.local"]
+        zone = f"zone-{name[-1]}"
+        kubelet.pod(node, name, aliases, labels=[("topology.kubernetes.io/zone", zone)])
+
+    for service in ("t-dunlin", "t-dunlin-sessions"):
+        kubelet.alias(service, docker.host)
+    Service(docker.host, 8380, 8380, kubelet.ready_addresses)
+    port = free_port()
+    Service(docker.host, port, 12000, kubelet.ready_addresses)
+    for name in names:
+        start(name)
+    for name in names:
+        kubelet.wait_ready(container, name)
+    threading.Thread(target=kubelet.watch, args=(container, names), daemon=True).start()
+    passed("three nodes with an etcd each are ready: read-only, not root, without capabilities, no shell")
+
+    job = named(documents, "Job", "t-dunlin-databases")["spec"]["template"]
+    for round_ in ("created", "as the file says"):
+        kubelet.pod(job, "apply", [])
+        until("the job has ended", lambda: not kubelet.is_running("apply"))
+        said = run("docker", "logs", "apply")
+        status = run("docker", "inspect", "-f", "{{.State.ExitCode}}", "apply").stdout.strip()
+        if status != "0" or said.stdout.count(round_) < 2:
+            fail(f"the job: {status} {said.stdout}{said.stderr}")
+    passed("the job has created two databases, and the second time changed nothing")
+
+    until("all pods are ready", lambda: len(kubelet.ready) == 3)
+    roll(docker, kubelet, start, container, names, port, nodes["template"]["spec"]["terminationGracePeriodSeconds"])
+    kubelet.is_over = True
+
+
+def roll(docker, kubelet, start, container, names, port, grace_s):
+    program = os.environ["PROGRAM"]
+    ledger = f"{docker.work}/ledger"
+    login = {"REDISCLI_AUTH": "not a secret", **os.environ}
+    target = ["-h", "127.0.0.1", "-p", str(port), "-a", "not a secret"]
+    bench = subprocess.Popen([program, "bench", *target, "--ledger", ledger, "--key-maximum", "5000", "-c", "8",
+                              "--duration", "3600", "--json-out-file", f"{docker.work}/bench.json"],
+                             stdout=open(f"{docker.work}/bench.log", "w"), stderr=subprocess.STDOUT, env=login)
+    until("writes are acknowledged", lambda: os.path.exists(ledger) and os.path.getsize(ledger) > 0)
+    for name in reversed(names):
+        before, began = kubelet.addresses[name], time.monotonic()
+        kubelet.end(name, grace_s)
+        ended = time.monotonic()
+        start(name)
+        kubelet.wait_ready(container, name)
+        until("the service has it again", lambda: name in kubelet.ready)
+        if kubelet.addresses[name] == before:
+            fail("the pod has its old address")
+        print(f"    {name}: ended in {ended - began:.1f} s, in step again after {time.monotonic() - ended:.1f} s")
+        if bench.poll() is not None:
+            fail(f"the writers have ended: {open(f'{docker.work}/bench.log').read()[-2000:]}")
+    bench.send_signal(signal.SIGINT)
+    bench.wait()
+    log = open(f"{docker.work}/bench.log").read()
+    print("   ", "\n    ".join(log.strip().splitlines()[-12:]))
+    audit = run(program, "bench", "audit", *target, ledger, check=False, env=login)
+    print("   ", "\n    ".join((audit.stdout + audit.stderr).strip().splitlines()[-6:]))
+    if audit.returncode:
+        fail("acknowledged writes are lost")
+    passed("a roll under writes: each pod has come back with another address, and no acknowledged write is lost")
+
+
+for part in sys.argv[1:]:
+    {"render": render, "pods": pods, "api": api}[part]()
