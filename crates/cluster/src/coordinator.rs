@@ -33,7 +33,7 @@ pub struct Range {
 }
 
 /// A condition of a transaction: the key's last change has this revision. 0: the key does not exist.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Compare {
     /// The key.
     pub key: String,
@@ -42,7 +42,7 @@ pub struct Compare {
 }
 
 /// What a transaction does to a key.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Change {
     /// Sets it.
     Put {
@@ -61,7 +61,7 @@ pub enum Change {
 }
 
 /// Changes that are made all at once if all conditions hold, and otherwise not at all.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Transaction {
     /// The conditions.
     pub compares: Vec<Compare>,

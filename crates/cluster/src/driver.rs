@@ -148,15 +148,27 @@ impl<C: Coordinator> Driver<C> {
         }
     }
 
-    /// Reads the copy's database. A value that cannot be read counts as a coordinator that is away: it may be that
+    /// Reads the copy's database: the one in which it was, if that has it still, since a copy leaves one database in the
+    /// transaction that brings it into another. A value that cannot be read counts as a coordinator that is away: it may be that
     /// another version's transaction is half way through an upgrade, and acting on a guess is worse than waiting.
     fn read(&mut self) -> Result<Option<View>, Failure> {
+        let known = self.copy().view().map(|view| view.database);
+        if let Some(view) = known.map_or(Ok(None), |database| self.read_database(database))?
+            && view.topology.value.copies().any(|copy| copy.id == self.myself.id)
+        {
+            return Ok(Some(view));
+        }
         let home = self.coordinator.range(&self.keys.home(self.myself.id), None)?;
         self.is_homeless = home.items.is_empty();
         let Some(home) = home.items.first() else { return Ok(None) };
         let unreadable = |error: String| Failure::Away(error);
         let database: Id =
             serde_json::from_slice(&home.value).map_err(|error| unreadable(error.to_string()))?;
+        self.read_database(database)
+    }
+
+    fn read_database(&mut self, database: Id) -> Result<Option<View>, Failure> {
+        let unreadable = |error: String| Failure::Away(error);
         let range = self.coordinator.range(&self.keys.database(database), None)?;
         View::decode(&self.keys, database, &range).map_err(|error| unreadable(error.0))
     }

@@ -86,7 +86,7 @@ impl fmt::Debug for Id {
 
 /// Names the data that a copy holds. A copy draws a new one whenever it may have lost something that it had
 /// acknowledged: a restart that does not find all of it on disk, the beginning of a full synchronisation.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Incarnation(pub u64);
 
 /// Counts the leaderships of a database's shards. Each is used once in a database, and the greater one is the later.

@@ -13,6 +13,7 @@ use crate::id::{Epoch, Id, Incarnation, Position};
 use crate::topology::{Holder, Invalid, Topology};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 
 /// Where a cluster's keys are.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -112,6 +113,13 @@ pub struct View {
     pub fences: BTreeMap<(Id, Id), At<Fence>>,
     /// The switches that operators have asked for, by shard.
     pub switches: BTreeMap<Id, At<Switch>>,
+}
+
+/// A database has one content at a revision.
+impl Hash for View {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.database, self.revision).hash(state);
+    }
 }
 
 impl View {

@@ -228,6 +228,7 @@ numbers! {
     cluster_config_save_behavior: ClusterConfigSaveBehavior = "cluster-config-save-behavior" as ClusterConfigSaveBehavior::from_number;
     cluster_enabled: bool = "cluster-enabled" as yes;
     cluster_databases: usize = "cluster-databases" as count;
+    cluster_lease: u32 = "cluster-lease" as small;
     cluster_require_full_coverage: bool = "cluster-require-full-coverage" as yes;
     cluster_allow_reads_when_down: bool = "cluster-allow-reads-when-down" as yes;
     cluster_announce_port: u16 = "cluster-announce-port" as port;

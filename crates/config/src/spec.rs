@@ -297,6 +297,7 @@ pub(crate) mod range {
     pub(crate) const PORT: (i64, i64) = (0, 65535);
     pub(crate) const COUNT: (i64, i64) = (0, i32::MAX as i64);
     pub(crate) const POSITIVE: (i64, i64) = (1, i32::MAX as i64);
+    pub(crate) const LEASE: (i64, i64) = (1, 60);
     pub(crate) const ANY_INT: (i64, i64) = (i32::MIN as i64, i32::MAX as i64);
     pub(crate) const LONG: (i64, i64) = (0, i64::MAX);
     pub(crate) const ANY_SIZE: (i64, u64) = (0, u64::MAX);

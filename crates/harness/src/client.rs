@@ -55,7 +55,12 @@ pub struct Client {
 impl Client {
     /// Connects; the connection speaks RESP2 until [`Client::set_protocol`] or a `HELLO`.
     pub fn connect(address: SocketAddr) -> io::Result<Client> {
-        let stream = TcpStream::connect_timeout(&address, patience())?;
+        Client::connect_within(address, patience())
+    }
+
+    /// The same, with a limit of its own for the connection to be made.
+    pub fn connect_within(address: SocketAddr, patience: Duration) -> io::Result<Client> {
+        let stream = TcpStream::connect_timeout(&address, patience)?;
         stream.set_nodelay(true)?;
         Ok(Client::over(Wire::Socket(stream)))
     }

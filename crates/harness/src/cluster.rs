@@ -1,9 +1,12 @@
 //! Servers that form a cluster at a real etcd, made with the stock redis-cli.
 
 use crate::client::ask;
+use crate::network::Network;
 use crate::reply::Reply;
 use crate::server::{Options, Program, Server, free_port, repository, signal};
 use crate::wait::eventually;
+use std::net::Ipv4Addr;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -20,6 +23,7 @@ struct Place {
     /// All members, with their names.
     members: String,
     folder: PathBuf,
+    host: Ipv4Addr,
     port: u16,
     peer: u16,
 }
@@ -41,8 +45,7 @@ impl Etcd {
 
     /// Starts some that are one cluster.
     pub fn start_members(name: &str, count: usize) -> Vec<Etcd> {
-        let found = Command::new(repository().join("tests/etcd")).output().expect("it starts");
-        let program = String::from_utf8(found.stdout).expect("a path is text");
+        let program = Etcd::program();
         for attempt in 0..10 {
             let folder = |member: usize| {
                 let id = std::process::id();
@@ -55,10 +58,11 @@ impl Etcd {
                 |(at, [_, peer]): (usize, &[u16; 2])| format!("e{at}=http://127.0.0.1:{peer}");
             let members: Vec<String> = ports.iter().enumerate().map(member).collect();
             let place = |at: usize| Place {
-                program: program.trim().to_owned(),
+                program: program.clone(),
                 name: format!("e{at}"),
                 members: members.join(","),
                 folder: folder(at),
+                host: Ipv4Addr::LOCALHOST,
                 port: ports[at][0],
                 peer: ports[at][1],
             };
@@ -74,9 +78,43 @@ impl Etcd {
         panic!("etcd does not start");
     }
 
+    /// Starts one on each of some machines, that are one cluster. It can be asked when most of them listen.
+    pub fn start_on(network: &Network, machines: Range<usize>) -> Vec<Etcd> {
+        const CLIENTS: u16 = 2379;
+        const PEERS: u16 = 2380;
+        let program = Etcd::program();
+        let member = |at: usize| format!("e{at}=http://{}:{PEERS}", network.address(at));
+        let members: Vec<String> = machines.clone().map(member).collect();
+        let start = |at: usize| {
+            let id = std::process::id();
+            let host = network.address(at);
+            let place = Place {
+                program: program.clone(),
+                name: format!("e{at}"),
+                members: members.join(","),
+                folder: std::env::temp_dir().join(format!("dunlin-network-{id}-{host}")),
+                host,
+                port: CLIENTS,
+                peer: PEERS,
+            };
+            network.at(at, || Etcd { process: place.spawn(), place })
+        };
+        let mut started: Vec<Etcd> = machines.clone().map(start).collect();
+        for (etcd, at) in started.iter_mut().zip(machines) {
+            assert!(network.at(at, || etcd.listens()), "etcd does not start");
+        }
+        started
+    }
+
+    /// Where etcd is.
+    fn program() -> String {
+        let found = Command::new(repository().join("tests/etcd")).output().expect("it starts");
+        String::from_utf8(found.stdout).expect("a path is text").trim().to_owned()
+    }
+
     /// Where nodes find these.
     pub fn coordinator(members: &[Etcd]) -> String {
-        let address = |etcd: &Etcd| format!("etcd://127.0.0.1:{}", etcd.place.port);
+        let address = |etcd: &Etcd| format!("etcd://{}:{}", etcd.place.host, etcd.place.port);
         members.iter().map(address).collect::<Vec<_>>().join(",")
     }
 
@@ -106,7 +144,7 @@ impl Etcd {
     fn listens(&mut self) -> bool {
         let mut is_there = false;
         eventually("etcd listens or ends", || {
-            is_there = std::net::TcpStream::connect(("127.0.0.1", self.place.port)).is_ok();
+            is_there = std::net::TcpStream::connect((self.place.host, self.place.port)).is_ok();
             is_there || !matches!(self.process.try_wait(), Ok(None))
         });
         is_there && matches!(self.process.try_wait(), Ok(None))
@@ -125,6 +163,11 @@ impl Etcd {
 
 /// A server that is a node of the cluster that a coordinator has.
 pub fn node_at(coordinator: &str, more: &[&str]) -> Server {
+    node_of(&Program::under_test(), coordinator, more)
+}
+
+/// The same of a program.
+pub fn node_of(program: &Program, coordinator: &str, more: &[&str]) -> Server {
     let mut arguments = vec![
         "--bind",
         "127.0.0.1",
@@ -138,7 +181,7 @@ pub fn node_at(coordinator: &str, more: &[&str]) -> Server {
         coordinator,
     ];
     arguments.extend(more);
-    let node = Server::start(&Program::under_test(), Options::arguments(&arguments));
+    let node = Server::start(program, Options::arguments(&arguments));
     let node = node.expect("a node starts");
     eventually("the node has a view", || !ask(&mut node.client(), "CLUSTER NODES").is_error());
     node
@@ -147,7 +190,8 @@ pub fn node_at(coordinator: &str, more: &[&str]) -> Server {
 impl Place {
     /// Starts an etcd.
     fn spawn(&self) -> Child {
-        let [url, peer] = [self.port, self.peer].map(|port| format!("http://127.0.0.1:{port}"));
+        let host = self.host;
+        let [url, peer] = [self.port, self.peer].map(|port| format!("http://{host}:{port}"));
         Command::new(&self.program)
             .args(["--unsafe-no-fsync", "--name", &self.name])
             .args(["--initial-cluster", &self.members, "--data-dir"])

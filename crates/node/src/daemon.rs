@@ -122,7 +122,7 @@ impl Daemon {
             if let Err(failure) = self.turn() {
                 self.lose(&failure);
             }
-            self.copies.tend(Instant::now());
+            self.tend();
         }
         if let Some(lease) = self.lease {
             // Without it the lease ends by itself, a little later.
@@ -136,8 +136,23 @@ impl Daemon {
             return false;
         }
         self.copies.end_all();
-        self.copies.tend(Instant::now());
+        self.tend();
         self.copies.is_empty()
+    }
+
+    /// Looks after the processes. A process that has ended confirms nothing any more, so its shard need not wait until
+    /// its lease ends.
+    fn tend(&mut self) {
+        self.copies.tend(Instant::now());
+        for copy in self.copies.take_ended() {
+            let released = if self.is_lost { Ok(false) } else { self.store.release(copy) };
+            match released {
+                Ok(true) => log!(Notice, "Copy {copy:?} gives its lease up"),
+                // Its lease ends by itself.
+                Ok(false) => {}
+                Err(why) => log!(Warning, "Copy {copy:?} keeps its lease until it ends: {why}"),
+            }
+        }
     }
 
     fn turn(&mut self) -> Result<(), Failure> {
@@ -202,7 +217,7 @@ impl Daemon {
         // From then on a copy that has ended would be started again.
         if !self.shared.ends_copies() {
             self.copies.want(&self.site, &self.name);
-            self.copies.tend(Instant::now());
+            self.tend();
         }
         self.find_unknown();
         if std::mem::take(&mut self.is_lost) {

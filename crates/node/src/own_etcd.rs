@@ -51,6 +51,9 @@ pub struct Server {
     /// It speaks TLS, with certificates of the cluster's authority. Servers of earlier versions do not.
     #[serde(default)]
     pub is_tls: bool,
+    /// It finds a new leader sooner, and grants leases of a second.
+    #[serde(default)]
+    pub is_fast: bool,
     /// The cluster's name, so that two clusters are not mixed up.
     pub token: String,
     /// Where it listens: empty is its host; a wildcard if that is a name, whose address changes.
@@ -132,6 +135,9 @@ impl Server {
             ("--peer-client-cert-auth", "true"),
         ];
         let tls = if self.is_tls { &tls[..] } else { &[] };
+        // The shortest lease is one and a half times the election's, in whole seconds.
+        let fast = [("--heartbeat-interval", "50"), ("--election-timeout", "500")];
+        let fast = if self.is_fast { &fast[..] } else { &[] };
         [
             ("--name", &*self.name),
             ("--data-dir", "data"),
@@ -149,6 +155,7 @@ impl Server {
         ]
         .iter()
         .chain(tls)
+        .chain(fast)
         .map(|(name, value)| format!("{name}={value}"))
         .collect()
     }
@@ -201,6 +208,8 @@ impl OwnEtcd {
         {
             command.env_remove(name);
         }
+        // Its heap is small: collecting it more often costs less than the memory.
+        command.env("GOGC", "40");
         let process = Process::start(command, &self.directory, self.log.as_deref())?;
         log!(Notice, "etcd starts on port {}, process {}", self.server.client_port, process.id());
         self.restarts.started(now);

@@ -70,6 +70,24 @@ impl Store {
         Store { client, keys, copies, machine: machine.to_owned() }
     }
 
+    /// Removes the sign of life of a copy whose process has ended and was not started again. Returns whether there was
+    /// one.
+    ///
+    /// # Errors
+    /// etcd is away, or another version wrote what is there.
+    pub fn release(&mut self, copy: Id) -> Result<bool, Problem> {
+        let home = self.client.range(&self.copies.home(copy), None)?;
+        let Some(home) = home.items.first() else { return Ok(false) };
+        let database: Id = serde_json::from_slice(&home.value)
+            .map_err(|error| Problem::Wrong(error.to_string()))?;
+        let key = self.copies.alive(database, copy);
+        let alive = self.client.range(&key, None)?;
+        let Some(alive) = alive.items.first() else { return Ok(false) };
+        let compares = vec![unchanged(key.clone(), alive.revision)];
+        let transaction = Transaction { compares, changes: vec![Change::Delete { key }] };
+        Ok(matches!(self.client.commit(&transaction)?, Outcome::Done(_)))
+    }
+
     /// Reads everything.
     ///
     /// # Errors

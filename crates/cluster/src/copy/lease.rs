@@ -8,7 +8,7 @@ use crate::Moment;
 use crate::coordinator::{LeaseCall, LeaseId, LeaseReply};
 
 /// The lease.
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 pub(super) struct Lease {
     ttl: Moment,
     id: Option<LeaseId>,

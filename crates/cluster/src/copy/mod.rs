@@ -23,8 +23,12 @@ use crate::view::{Alive, View};
 use lease::Lease;
 use std::collections::BTreeMap;
 
+/// The longest promise that a copy gives, whatever its settings are: what it promised before it was restarted is over
+/// when so much time has passed.
+pub const LONGEST_PROMISE: Moment = Moment::from_secs(2);
+
 /// The times.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Settings {
     /// How long a lease lasts.
     pub ttl: Moment,
@@ -78,7 +82,7 @@ pub enum Action {
 }
 
 /// What a copy does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
     /// It does not know yet.
     Nothing,
@@ -100,6 +104,7 @@ pub enum Call {
 }
 
 /// See the head of this file.
+#[derive(Clone, Hash, Debug)]
 pub struct Copy {
     me: Id,
     incarnation: Incarnation,
@@ -111,8 +116,8 @@ pub struct Copy {
     refused: Option<Epoch>,
     /// Until when a primary was promised that this copy does not fence.
     promise: Moment,
-    /// Whether the coordinator was there at the last step.
-    was_present: bool,
+    /// Whether the coordinator was there at the last step. `None`: it was not yet.
+    was_present: Option<bool>,
     /// Until when the others have promised it to this one, in its present epoch.
     promises: BTreeMap<Id, Moment>,
     next_ask: Moment,
@@ -133,9 +138,23 @@ pub struct Copy {
     asked: (Revision, Moment, bool),
 }
 
+impl Settings {
+    /// The times for a lease that lasts so long.
+    pub fn of_lease(ttl: Moment) -> Settings {
+        Settings {
+            ttl,
+            retry: (ttl / 8).min(Moment::from_millis(200)),
+            grace: (ttl / 8).min(Moment::from_millis(500)),
+            promise: (ttl / 2).min(LONGEST_PROMISE),
+            switch: Moment::from_secs(5),
+        }
+    }
+}
+
 impl Copy {
     /// A copy whose process has just been started.
     pub fn new(me: Id, incarnation: Incarnation, settings: Settings) -> Copy {
+        assert!(settings.promise <= LONGEST_PROMISE, "promises outlast a restart");
         Copy {
             me,
             incarnation,
@@ -145,7 +164,7 @@ impl Copy {
             role: Role::Nothing,
             refused: None,
             promise: Moment::ZERO,
-            was_present: false,
+            was_present: None,
             promises: BTreeMap::new(),
             next_ask: Moment::ZERO,
             lowering: None,
@@ -287,7 +306,8 @@ impl Copy {
         self.is_reading = false;
         self.lease.read(sent);
         if self.changed.is_none_or(|changed| sent > changed) {
-            self.next_read = now + self.lease.interval();
+            // The watch says what changes. This is for what it may have lost.
+            self.next_read = now + 2 * self.lease.interval();
         }
         let is_older =
             |new: &View| self.view.as_ref().is_some_and(|old| new.revision < old.revision);
@@ -365,10 +385,13 @@ impl Copy {
     /// primary that finds the coordinator again needs as long as this copy did.
     fn hold_back(&mut self, now: Moment) {
         let is_present = self.lease.is_present();
-        if is_present && !self.was_present {
-            self.promise = self.promise.max(now + self.settings.promise);
-        }
-        self.was_present = is_present;
+        let time = match (is_present, self.was_present) {
+            (true, None) => LONGEST_PROMISE,
+            (true, Some(false)) => self.settings.promise,
+            _ => Moment::ZERO,
+        };
+        self.promise = self.promise.max(now + time);
+        self.was_present = if is_present { Some(true) } else { self.was_present.map(|_| false) };
     }
 
     /// The view and this copy's shard.

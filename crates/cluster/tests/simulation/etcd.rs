@@ -7,18 +7,21 @@ use cluster::coordinator::{
 };
 use std::collections::BTreeMap;
 
+#[derive(Clone, Hash, Debug)]
 struct Value {
     bytes: Vec<u8>,
     revision: Revision,
     lease: Option<LeaseId>,
 }
 
+#[derive(Clone, Hash, Debug)]
 struct Lease {
     ttl: Moment,
     deadline: Moment,
 }
 
 /// See the head of this file.
+#[derive(Clone, Hash, Debug)]
 pub(crate) struct Etcd {
     pub(crate) is_down: bool,
     pub(crate) revision: Revision,

@@ -5,7 +5,7 @@ use cluster::copy::{Copy, Facts, Role, Settings};
 use cluster::id::{Epoch, Id, Incarnation, Position};
 use cluster::topology::Holder;
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 pub(crate) const SETTINGS: Settings = Settings {
     ttl: Moment::from_secs(4),
@@ -22,11 +22,12 @@ pub(crate) type Entry = (Epoch, u64);
 #[derive(Clone)]
 pub(crate) struct Stream {
     pub(crate) epoch: Epoch,
-    pub(crate) log: Rc<Vec<Entry>>,
+    pub(crate) log: Arc<Vec<Entry>>,
     pub(crate) is_listed: bool,
 }
 
 /// See the head of this file.
+#[derive(Clone, Hash, Debug)]
 pub(crate) struct Server {
     pub(crate) id: Id,
     /// Which of the world's shards it is a copy of.
@@ -43,7 +44,7 @@ pub(crate) struct Server {
     pub(crate) stopped: Option<Moment>,
     pub(crate) machine: Copy,
     pub(crate) incarnation: Incarnation,
-    pub(crate) log: Rc<Vec<Entry>>,
+    pub(crate) log: Arc<Vec<Entry>>,
     pub(crate) on_disk: usize,
     pub(crate) is_whole: bool,
     /// When the full synchronisation is through.
@@ -75,7 +76,7 @@ impl Server {
             stopped: None,
             machine: Copy::new(id, incarnation, SETTINGS),
             incarnation,
-            log: Rc::new(Vec::new()),
+            log: Arc::new(Vec::new()),
             on_disk: 0,
             is_whole: true,
             whole_at: Moment::ZERO,
@@ -111,7 +112,7 @@ impl Server {
     }
 
     pub(crate) fn append(&mut self, entry: Entry) {
-        Rc::make_mut(&mut self.log).push(entry);
+        Arc::make_mut(&mut self.log).push(entry);
         if self.is_synced {
             self.on_disk = self.log.len();
         }
@@ -127,6 +128,21 @@ impl Server {
             }),
         };
         shard.map_or(0, |shard| shard.members().filter(|copy| has(copy)).count())
+    }
+
+    /// Confirms what `quorum` members hold in the present leadership. Returns what is new of it.
+    pub(crate) fn confirm(&mut self, quorum: usize) -> Vec<Entry> {
+        let mut len = self.confirmed.max(self.led_from);
+        while len <= self.log.len() && self.holders(len) >= quorum {
+            len += 1;
+        }
+        let len = len - 1;
+        if len < self.led_from || len <= self.confirmed {
+            return Vec::new();
+        }
+        let new = self.log[self.confirmed..len].to_vec();
+        self.confirmed = len;
+        new
     }
 
     pub(crate) fn facts(&self) -> Facts {
@@ -181,7 +197,7 @@ impl Server {
         } else if !is_prefix(&self.log, &stream.log) {
             self.incarnation = Incarnation(fresh);
             self.machine.reincarnate(self.incarnation);
-            (self.log, self.on_disk) = (Rc::new(Vec::new()), 0);
+            (self.log, self.on_disk) = (Arc::new(Vec::new()), 0);
             (self.is_whole, self.whole_at) = (false, now + Moment::from_millis(fresh % 3000));
             return (None, true);
         }
@@ -200,7 +216,7 @@ impl Server {
         let me = (self.id, self.shard);
         let mut again = Server::new(me, self.incarnation, self.ahead_ms, self.is_synced);
         again.run = self.run + 1;
-        again.log = Rc::new(self.log[..self.on_disk].to_vec());
+        again.log = Arc::new(self.log[..self.on_disk].to_vec());
         again.on_disk = self.on_disk;
         *self = again;
     }

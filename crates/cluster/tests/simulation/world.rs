@@ -5,7 +5,7 @@ mod setup;
 
 use crate::etcd::Etcd;
 use crate::faults::Faults;
-use crate::server::{Entry, Server, Stream};
+use crate::server::{Server, Stream};
 use cluster::Moment;
 use cluster::coordinator::{Coordinator, Failure, LeaseCall, LeaseReply, Outcome, Transaction};
 use cluster::copy::{Action, Call};
@@ -13,7 +13,7 @@ use cluster::id::{Epoch, Id, Incarnation};
 use cluster::topology::{Holder, Shard};
 use cluster::view::{Keys, View};
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::sync::Arc;
 use structs::random::Rng;
 
 /// How often things happened.
@@ -352,7 +352,7 @@ impl World {
             }
             let id = self.servers[to].id;
             let is_listed = shard.as_ref().is_some_and(|shard: &Shard| shard.copy(id).is_some());
-            let stream = Stream { epoch, log: Rc::clone(&log), is_listed };
+            let stream = Stream { epoch, log: Arc::clone(&log), is_listed };
             self.send(at, to, Message::Stream(stream));
         }
     }
@@ -373,22 +373,15 @@ impl World {
 
     /// Confirms what a quorum holds.
     fn confirm(&mut self, at: usize) {
-        let server = &mut self.servers[at];
         if self.quorum == 0 {
             return;
         }
-        let mut len = server.confirmed.max(server.led_from);
-        while len <= server.log.len() && server.holders(len) >= self.quorum {
-            len += 1;
-        }
-        let len = len - 1;
-        if len < server.led_from || len <= server.confirmed {
+        let new = self.servers[at].confirm(self.quorum);
+        if new.is_empty() {
             return;
         }
-        let new: Vec<Entry> = server.log[server.confirmed..len].to_vec();
-        server.confirmed = len;
         self.counts.confirmed += new.len();
-        let shard = server.shard;
+        let shard = self.servers[at].shard;
         self.confirmed[shard].extend(new.iter().map(|&(_, number)| number));
         self.check_confirmed(shard, "a write is confirmed");
     }

@@ -2,7 +2,7 @@
 
 use crate::checks;
 use crate::choices::{ClusterConfigSaveBehavior, ClusterEndpoint, ClusterEndpointType};
-use crate::spec::range::{COUNT, LONG, PORT, POSITIVE};
+use crate::spec::range::{COUNT, LEASE, LONG, PORT, POSITIVE};
 use crate::spec::{Spec, choice, flag, int, memory, optional, text};
 
 pub(super) const OPTIONS: &[Spec] = &[
@@ -23,6 +23,13 @@ pub(super) const OPTIONS: &[Spec] = &[
     text("cluster-name", "dunlin", "name of the cluster at its coordinator")
         .checked(checks::cluster_name)
         .immutable(),
+    int(
+        "cluster-lease",
+        LEASE,
+        "4",
+        "seconds after which another copy takes the place of a primary that is gone",
+    )
+    .immutable(),
     choice(
         "cluster-endpoint",
         ClusterEndpoint::CHOICES,

@@ -3,6 +3,7 @@
 
 use harness::client::{Client, ask, ok};
 use harness::cluster::{Etcd, error, text};
+use harness::registers::make_shard;
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server, signal};
 use harness::wait::eventually;
@@ -25,14 +26,7 @@ fn shard(etcd: &Etcd) -> Vec<Server> {
 
 /// Makes a cluster of one shard of these nodes. The first leads.
 pub(crate) fn shard_of(nodes: Vec<Server>) -> Vec<Server> {
-    let mut first = nodes[0].client();
-    ok(&mut first, "CLUSTER ADDSLOTSRANGE 0 16383");
-    let id = text(ask(&mut first, "CLUSTER MYID"));
-    for node in &nodes[1..] {
-        let mut client = node.client();
-        ok(&mut client, &format!("CLUSTER MEET 127.0.0.1 {}", nodes[0].port()));
-        ok(&mut client, &format!("CLUSTER REPLICATE {id}"));
-    }
+    make_shard(&nodes.iter().map(Server::address).collect::<Vec<_>>());
     until_settled(&nodes);
     nodes
 }

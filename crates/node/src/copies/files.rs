@@ -15,6 +15,8 @@ pub struct Common {
     pub cluster: String,
     /// etcd's addresses, with commas.
     pub coordinator: String,
+    /// The seconds that a copy's lease lasts, if it is not the default.
+    pub lease_seconds: Option<u32>,
     /// Options by which etcd lets a copy in.
     pub access: Vec<(&'static str, String)>,
     /// Options about TLS of clients; none is without TLS.
@@ -115,6 +117,9 @@ pub fn configuration(common: &Common, database: &Database, placed: &Placed, log:
         line(name, value);
     }
     line("cluster-name", &common.cluster);
+    if let Some(seconds) = common.lease_seconds {
+        line("cluster-lease", &seconds.to_string());
+    }
     line("cluster-config-file", "nodes.conf");
     line("cluster-announce-ip", &placed.host);
     line("cluster-announce-port", &placed.port.to_string());
@@ -215,6 +220,7 @@ mod tests {
         let common = Common {
             cluster: "prod".into(),
             coordinator,
+            lease_seconds: None,
             access,
             tls: vec![("tls-cert-file", "/tls/tls.crt".into())],
             tls_port_offset: 1000,

@@ -80,6 +80,8 @@ struct Copy {
     process: Option<Process>,
     restarts: Restarts,
     note: String,
+    /// Its process has ended, and the node has not said so at etcd yet.
+    is_to_be_released: bool,
     /// It is to end: since when it knows.
     leaving: Option<Option<Instant>>,
     /// Its files go with it.
@@ -154,6 +156,7 @@ impl Copies {
                 process,
                 restarts: Restarts::new(Instant::now()),
                 note: String::new(),
+                is_to_be_released: false,
                 leaving: None,
                 is_deleted: false,
             }
@@ -190,6 +193,15 @@ impl Copies {
         self.copies.retain(|_, copy| copy.leaving.is_none() || copy.process.is_some());
     }
 
+    /// Returns the copies whose processes have ended since it was asked last. Until then none of them is started again.
+    pub fn take_ended(&mut self) -> Vec<Id> {
+        let ended = self
+            .copies
+            .iter_mut()
+            .filter_map(|(id, copy)| std::mem::take(&mut copy.is_to_be_released).then_some(*id));
+        ended.collect()
+    }
+
     /// Returns what there is to say of each.
     pub fn reports(&self) -> Vec<CopyReport> {
         let report = |(id, copy): (&Id, &Copy)| CopyReport {
@@ -219,6 +231,7 @@ impl Copy {
     fn tend(&mut self, now: Instant, program: &Path, common: &Common) {
         if let Some(end) = self.process.as_mut().and_then(Process::end) {
             self.process = None;
+            self.is_to_be_released = true;
             if self.leaving.is_none() {
                 self.restarts.ended(now);
                 let last = match common.logs_to_output {
@@ -248,7 +261,9 @@ impl Copy {
                     }
                 }
             }
-            (None, None) if self.restarts.is_due(now) => self.start(now, program, common),
+            (None, None) if !self.is_to_be_released && self.restarts.is_due(now) => {
+                self.start(now, program, common);
+            }
             _ => {}
         }
     }

@@ -92,6 +92,9 @@ pub fn enter(options: &UpOptions, kept: &mut Kept, directory: &Path) -> Result<E
         None if is_new => kept.etcd = Some(found(options, kept)?),
         _ => {}
     }
+    if let Some(server) = &mut kept.etcd {
+        server.is_fast = kept.is_fast;
+    }
     kept.write(directory)?;
     let Some(server) = kept.etcd.clone() else {
         let text = kept.endpoints.join(",");
@@ -225,6 +228,7 @@ fn server(options: &UpOptions, kept: &Kept) -> Result<Server, Wrong> {
         initial_cluster: String::new(),
         joins: false,
         is_tls: kept.access.is_ours,
+        is_fast: kept.is_fast,
         token: kept.cluster.clone(),
         listens_at: String::new(),
     })

@@ -35,6 +35,9 @@ pub struct Kept {
     /// How etcd lets this machine in.
     #[serde(default)]
     pub access: Access,
+    /// See [`super::UpOptions`].
+    #[serde(default)]
+    pub is_fast: bool,
 }
 
 impl Kept {

@@ -96,6 +96,7 @@ fn server(kept: &Kept, name: &str, host: &str, (client_port, peer_port): (u16, u
         initial_cluster: String::new(),
         joins: false,
         is_tls: kept.access.is_ours,
+        is_fast: kept.is_fast,
         token: kept.cluster.clone(),
         listens_at: wildcard.to_owned(),
     }

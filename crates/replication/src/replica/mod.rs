@@ -38,6 +38,9 @@ use crate::wire::{Answer, DualChannel, DualChannels, SnapshotEnd};
 use journal::{HistoryId, JournalPos};
 use keyspace::Millis;
 
+/// The wait when a stream has ended as soon as it came: a primary that takes over ends the streams of its replicas, and
+/// one may have come a moment before.
+const HANDOVER_WAIT_MS: i64 = 10;
 /// The first wait after a link was lost.
 const FIRST_WAIT_MS: i64 = 100;
 /// The longest wait where no connection can be had, so that a primary that is back is found soon.
@@ -334,6 +337,8 @@ impl Replica {
             let lasted = now.0 - self.follows_since.0;
             if lasted >= FIRST_WAIT_MS {
                 (wait, self.failures) = (0, 0);
+            } else if self.failures == 1 {
+                wait = HANDOVER_WAIT_MS;
             }
             wait = wait.max(self.wait_behind_snapshot(lasted));
         }

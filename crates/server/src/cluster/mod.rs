@@ -29,6 +29,7 @@ mod switch;
 use crate::log;
 use cluster::Moment;
 use cluster::change;
+use cluster::coordinator::Revision;
 use cluster::copy::{Action, Copy, Facts, Role, Settings};
 use cluster::driver::Driver;
 use cluster::id::{Epoch, Id};
@@ -51,17 +52,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use switch::Switch;
 
-/// The times: a lease of four seconds.
-const SETTINGS: Settings = Settings {
-    ttl: Moment::from_secs(4),
-    retry: Moment::from_millis(200),
-    grace: Moment::from_millis(500),
-    promise: Moment::from_secs(2),
-    switch: Moment::from_secs(5),
-};
-
-/// How long a call may take.
-const CALL: Moment = Moment::from_secs(1);
+/// How long a call of an operator's transaction may take: no lease depends on it.
+const OPERATION: Moment = Moment::from_secs(1);
 
 /// How long the thread waits for a change before it looks at the time and the data again.
 const LOOK: Moment = Moment::from_millis(50);
@@ -149,12 +141,15 @@ impl Node {
         let Node { identity, coordinator, name, requests, asked } = self;
         leave::prepare(requests);
         let keys = Keys::new(&name);
-        let client = coordinator.client(CALL);
+        let settings = Settings::of_lease(Moment::from_secs(engine.config.cluster_lease().into()));
+        // How long a call may take: so long that several servers of etcd can be asked while the lease lasts.
+        let limit = settings.ttl / 4;
+        let client = coordinator.client(limit.max(OPERATION));
         operator::start(engine, client, keys.clone(), name, identity.id, asked)?;
-        moves::start(engine, coordinator.client(CALL), identity.id)?;
-        let client = coordinator.client(CALL);
+        moves::start(engine, coordinator.client(limit.max(OPERATION)), identity.id)?;
+        let client = coordinator.client(limit);
         let data = Data::find(engine, identity.id)?;
-        let host = Host::new(engine, identity, data, client, keys);
+        let host = Host::new(engine, identity, data, client, keys, settings);
         data.promise_by(host.promises.clone());
         host.promises.start()?;
         thread::spawn("cluster", move || host.run())?;
@@ -196,11 +191,12 @@ impl Host {
         data: &'static Data,
         client: Client,
         keys: Keys,
+        settings: Settings,
     ) -> Host {
         let incarnation = data.incarnation();
         let (id, address) = (identity.id, identity.address.clone());
         let myself = Replica { id, address, member: None, is_never_promoted: false };
-        let copy = Copy::new(id, incarnation, SETTINGS);
+        let copy = Copy::new(id, incarnation, settings);
         let began = Instant::now();
         let driver = Driver::new(copy, client, keys, myself, incarnation);
         Host {
@@ -223,6 +219,7 @@ impl Host {
         let clock = move || began.elapsed();
         loop {
             let facts = self.facts();
+            let seen = self.revision();
             let (publisher, switch) = (&mut self.publisher, &self.switch);
             let actions =
                 self.driver.turn(&clock, &facts, |copy| publisher.before_commit(copy, switch));
@@ -237,11 +234,20 @@ impl Host {
             self.switch.follow(self.engine, decided);
             self.publisher.publish(&self.driver.copy(), &self.switch);
             self.correct();
+            // A new view may change the role, or let this copy take over: that is the next turn's.
+            if self.revision() != seen {
+                continue;
+            }
             let look = if self.switch.is_on() { LOOK_AT_SWITCH } else { LOOK };
             if !self.driver.wait(&clock, look) {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
+    }
+
+    /// The revision of the newest view.
+    fn revision(&self) -> Option<Revision> {
+        self.driver.copy().view().map(|view| view.revision)
     }
 
     fn facts(&self) -> Facts {

@@ -7,7 +7,7 @@
 use super::data::{holder_of, voter_of};
 use super::publish;
 use cluster::Moment;
-use cluster::copy::{Copy, Role};
+use cluster::copy::{Copy, LONGEST_PROMISE, Role};
 use cluster::id::Epoch;
 use engine::Engine;
 use process::thread;
@@ -86,7 +86,7 @@ impl Promises {
         let now = self.began.elapsed();
         // No answer is older than its question, whatever it says.
         let sent = Moment::from_millis(promise.sent).min(now);
-        let time = Moment::from_millis(promise.ms).min(super::SETTINGS.promise);
+        let time = Moment::from_millis(promise.ms).min(LONGEST_PROMISE);
         let mut copy = lock(&self.copy);
         copy.promised(from, Epoch(promise.epoch), sent, time);
         if matches!(copy.role(), Role::Leads(_)) {

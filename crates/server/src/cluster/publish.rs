@@ -3,7 +3,7 @@
 use super::switch::Switch;
 use cluster::Moment;
 use cluster::coordinator::Revision;
-use cluster::copy::{Copy, Role};
+use cluster::copy::{Copy, LONGEST_PROMISE, Role};
 use cluster::id::Id;
 use cluster::view::{Alive, At, View};
 use engine::Engine;
@@ -61,7 +61,7 @@ impl Known {
     /// Returns whether leases that have ended are shown as if they were there.
     fn note(&mut self, now: Moment, copy: &Copy, view: &View) -> bool {
         if !copy.is_coordinator_present() {
-            self.until = now + super::SETTINGS.promise;
+            self.until = now + LONGEST_PROMISE;
         }
         let is_on = now < self.until;
         if !is_on {

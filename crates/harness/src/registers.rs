@@ -1,0 +1,259 @@
+//! Clients that write and read registers of a cluster through any of its nodes, whatever fails meanwhile. What they saw
+//! is a history, which one order of all operations has to explain: then no confirmed write is lost, no read is stale, and
+//! no two primaries confirm.
+
+use crate::client::Client;
+use crate::history::{Action, Recorder, State};
+use crate::reply::{Protocol, Reply};
+use crate::rng::Rng;
+use crate::wait::eventually;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const WORKERS: usize = 6;
+
+/// How many registers are in use at a time.
+const REGISTERS: usize = 4;
+
+/// How long a worker waits for a reply.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What the clients share.
+pub struct Registers {
+    addresses: Vec<SocketAddr>,
+    recorder: Recorder,
+    began: Instant,
+    next: AtomicU64,
+    confirmed: AtomicU64,
+    /// Requests that were not served, and what was said about the first of them.
+    failures: AtomicU64,
+    first_failure: Mutex<Option<String>>,
+    is_over: AtomicBool,
+}
+
+/// Sets it when it goes, so that threads end also when something fails.
+pub struct SetAtEnd<'a>(pub &'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+impl Registers {
+    /// Registers of a cluster whose nodes have these addresses.
+    pub fn new(addresses: Vec<SocketAddr>) -> Registers {
+        Registers {
+            addresses,
+            recorder: Recorder::new(),
+            began: Instant::now(),
+            next: AtomicU64::new(1),
+            confirmed: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            first_failure: Mutex::default(),
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    /// Runs clients as long as `meanwhile` does.
+    pub fn during(&self, seed: u64, meanwhile: impl FnOnce()) {
+        thread::scope(|threads| {
+            for worker in 0..WORKERS {
+                let rng = Rng::new(seed ^ (worker as u64 + 1) << 32);
+                threads.spawn(move || self.run(worker, rng));
+            }
+            let _over = SetAtEnd(&self.is_over);
+            meanwhile();
+        });
+    }
+
+    /// How long the clients have been there.
+    pub fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// The writes that were confirmed.
+    pub fn confirmed(&self) -> u64 {
+        self.confirmed.load(SeqCst)
+    }
+
+    /// The requests that were not served so far, and the reason of the first of them.
+    pub fn failures(&self) -> (u64, Option<String>) {
+        let first = self.first_failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        (self.failures.load(SeqCst), first)
+    }
+
+    /// Waits until more writes are confirmed.
+    #[track_caller]
+    pub fn go_on(&self) {
+        let before = self.confirmed();
+        eventually("writes are confirmed", || self.confirmed() > before + 20);
+    }
+
+    /// Reads all registers once more, since what is there in the end belongs to the history, and checks it. Returns how
+    /// many operations it has.
+    ///
+    /// # Errors
+    /// What no order explains.
+    pub fn verdict(&self) -> Result<usize, String> {
+        let mut client = None;
+        for register in self.recorder.objects() {
+            eventually("registers are read", || {
+                let address = self.addresses[leader(&self.addresses)];
+                let mut connection = client.take().or_else(|| connect(address));
+                let is_read =
+                    connection.as_mut().is_some_and(|it| self.read(WORKERS, it, &register));
+                client = connection.filter(|_| is_read);
+                is_read
+            });
+        }
+        self.recorder.verdict()
+    }
+
+    /// Registers are left after some seconds, so that a history stays short.
+    fn register(&self, rng: &mut Rng) -> String {
+        let round = self.began.elapsed().as_secs() / 3;
+        format!("r{round}:{}", rng.below(REGISTERS))
+    }
+
+    fn run(&self, worker: usize, mut rng: Rng) {
+        let mut client = None;
+        while !self.is_over.load(SeqCst) {
+            let Some(connection) = client.as_mut() else {
+                let address = self.addresses[rng.below(self.addresses.len())];
+                client = connect(address);
+                if client.is_none() {
+                    self.failed(|| format!("no connection to {address}"));
+                    thread::sleep(Duration::from_millis(5));
+                }
+                continue;
+            };
+            let register = self.register(&mut rng);
+            let is_well = match rng.below(2) {
+                0 => self.write(worker, connection, &register),
+                _ => self.read(worker, connection, &register),
+            };
+            if !is_well {
+                client = None;
+            }
+        }
+    }
+
+    fn failed(&self, why: impl FnOnce() -> String) {
+        self.failures.fetch_add(1, SeqCst);
+        let mut first = self.first_failure.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert_with(why);
+    }
+
+    /// Returns whether the connection can be used on.
+    fn write(&self, worker: usize, client: &mut Client, register: &str) -> bool {
+        let value = self.next.fetch_add(1, SeqCst);
+        let called = self.recorder.now();
+        let reply = client.command(&["SET", register, &value.to_string()]);
+        let operation = (register.to_owned(), State::String(None), Action::Set(value));
+        if matches!(reply, Ok(Reply::Simple(_))) {
+            self.recorder.record(worker, called, [operation]);
+            self.confirmed.fetch_add(1, SeqCst);
+            return true;
+        }
+        self.failed(|| format!("SET: {reply:?}"));
+        // Anything else may have run, whatever the error is.
+        if !matches!(&reply, Ok(Reply::Error(text)) if text.starts_with(b"CLUSTERDOWN")) {
+            self.recorder.record_unknown(worker, called, operation);
+        }
+        reply.is_ok()
+    }
+
+    /// Returns whether the connection can be used on.
+    fn read(&self, worker: usize, client: &mut Client, register: &str) -> bool {
+        let called = self.recorder.now();
+        let reply = client.command(&["GET", register]);
+        let value = match &reply {
+            Ok(Reply::Bulk(text)) => String::from_utf8_lossy(text).parse().ok(),
+            Ok(Reply::Nil) => None,
+            _ => {
+                self.failed(|| format!("GET: {reply:?}"));
+                return reply.is_ok();
+            }
+        };
+        let operation = (register.to_owned(), State::String(None), Action::Get(value));
+        self.recorder.record(worker, called, [operation]);
+        true
+    }
+}
+
+fn connect(address: SocketAddr) -> Option<Client> {
+    let client = Client::connect_within(address, PATIENCE).ok()?;
+    client.stream().set_read_timeout(Some(PATIENCE)).ok()?;
+    Some(client)
+}
+
+/// What a node says about replication; empty if it says nothing.
+pub fn replication(address: SocketAddr) -> String {
+    let ask = |mut client: Client| {
+        let _ = client.command(&["CLIENT", "CAPA", "cluster", "node"]).ok()?;
+        let reply = client.command(&["INFO", "replication"]).ok()?;
+        reply.text().map(|text| String::from_utf8_lossy(text).into_owned())
+    };
+    connect(address).and_then(ask).unwrap_or_default()
+}
+
+/// The node that leads, as it says itself.
+#[track_caller]
+pub fn leader(addresses: &[SocketAddr]) -> usize {
+    let mut found = None;
+    // One that was cut off may not know yet that another leads in a later epoch.
+    let leads = |address: SocketAddr| {
+        let info = replication(address);
+        let epoch = info.lines().find_map(|line| line.strip_prefix("stream_epoch:"));
+        let epoch = epoch.and_then(|text| text.trim().parse::<u64>().ok());
+        epoch.filter(|_| info.contains("role:master"))
+    };
+    eventually("a node leads", || {
+        let epochs = addresses.iter().enumerate().filter_map(|(at, &it)| Some((leads(it)?, at)));
+        found = epochs.max().map(|(_, at)| at);
+        found.is_some()
+    });
+    found.unwrap_or_default()
+}
+
+/// Waits until all of three copies are members that have everything, so that two of them are enough for a promotion.
+#[track_caller]
+pub fn until_settled(addresses: &[SocketAddr]) {
+    until_settled_with(addresses, 2);
+}
+
+/// The same where `fence` of them are enough.
+#[track_caller]
+pub fn until_settled_with(addresses: &[SocketAddr], fence: usize) {
+    let wanted = format!("cluster_promotion_copies:{fence}\r");
+    eventually("all copies are members", || {
+        let address = addresses[leader(addresses)];
+        let Some(mut client) = connect(address) else { return false };
+        let mut ask = |words: &[&str]| client.command(words).ok();
+        // Another node of the cluster may wait.
+        ask(&["CLIENT", "CAPA", "cluster", "node"]);
+        let is_written = matches!(ask(&["SET", "probe", "1"]), Some(Reply::Simple(_)));
+        is_written
+            && ask(&["WAIT", "2", "100"]) == Some(Reply::Integer(2))
+            && replication(address).contains(&wanted)
+    });
+}
+
+/// Makes a shard with all slots of these nodes. The first leads.
+pub fn make_shard(addresses: &[SocketAddr]) {
+    let ask = |at: usize, request: &str| {
+        let mut client = Client::connect_with(addresses[at], Protocol::Resp2);
+        crate::client::ok(client.as_mut().expect("it listens"), request)
+    };
+    ask(0, "CLUSTER ADDSLOTSRANGE 0 16383");
+    let id = crate::cluster::text(ask(0, "CLUSTER MYID"));
+    let (host, port) = (addresses[0].ip(), addresses[0].port());
+    for at in 1..addresses.len() {
+        ask(at, &format!("CLUSTER MEET {host} {port}"));
+        ask(at, &format!("CLUSTER REPLICATE {id}"));
+    }
+}

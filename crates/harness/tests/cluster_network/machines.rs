@@ -1,0 +1,148 @@
+//! The machines: three etcds, three servers with a disk and a wall clock of their own, and the clients.
+
+use harness::cluster::{Etcd, node_of};
+use harness::network::Network;
+use harness::preload::Preload;
+use harness::registers::{make_shard, replication};
+use harness::server::{Program, Server, signal};
+use harness::wait::eventually;
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::thread;
+
+/// The machines of etcd.
+pub(crate) const ETCDS: Range<usize> = 0..3;
+
+/// Those of servers.
+pub(crate) const NODES: Range<usize> = 3..6;
+
+/// That of clients.
+pub(crate) const CLIENT: usize = 6;
+
+/// What makes a server wait for one other, and longer than a primary's lease lasts: a read may tell of a write that was
+/// given up.
+pub(crate) const QUORUM: [&str; 6] =
+    ["--commit-mode", "quorum", "--commit-quorum", "1", "--commit-timeout-ms", "10000"];
+
+/// See the head of this file.
+pub(crate) struct Machines<'n> {
+    pub(crate) network: &'n Network,
+    pub(crate) etcds: Vec<Etcd>,
+    pub(crate) nodes: Vec<Server>,
+    /// The library under each server.
+    libraries: Vec<Preload>,
+}
+
+/// Makes the network, or says why the test is skipped.
+pub(crate) fn network() -> Option<Network> {
+    let network = Network::new(CLIENT + 1);
+    network.inspect_err(|why| println!("SKIPPED: no network namespaces: {why}")).ok()
+}
+
+impl<'n> Machines<'n> {
+    /// Starts all, and makes the three servers one shard, the first of them its primary. Clients see one server.
+    pub(crate) fn start(network: &'n Network, options: &[&str]) -> Machines<'n> {
+        let options = [options, &["--cluster-endpoint", "cluster"]].concat();
+        let mut machines = Machines::made(network, &options);
+        make_shard(&machines.addresses());
+        let fence = if options.contains(&"quorum") { 2 } else { 1 };
+        machines.until_settled(fence);
+        machines.show_one_server();
+        machines
+    }
+
+    fn made(network: &'n Network, options: &[&str]) -> Machines<'n> {
+        let etcds = Etcd::start_on(network, ETCDS);
+        let coordinator = Etcd::coordinator(&etcds);
+        let source =
+            concat!(include_str!("../disk_faults/faults.c"), "\n", include_str!("clock.c"));
+        let mut libraries = Vec::new();
+        let start = |at: usize| {
+            let host = network.address(at).to_string();
+            let library = Preload::build(&format!("machine-{host}"), source);
+            let [list, ahead] = ["list", "ahead"].map(|name| library.folder().join(name));
+            fs::write(&ahead, [0; 8]).expect("the clock's file is written");
+            let set = [("DISK_FAULTS", list.as_path()), ("CLOCK_AHEAD", ahead.as_path())];
+            let program = library.under(&Program::under_test(), &set);
+            let mut words = vec!["--bind", &host, "127.0.0.1", "--protected-mode", "no"];
+            words.extend(["--appendonly", "yes"]);
+            words.extend(options);
+            let node = network.at(at, || node_of(&program, &coordinator, &words));
+            libraries.push(library);
+            node
+        };
+        let nodes = NODES.map(start).collect();
+        Machines { network, etcds, nodes, libraries }
+    }
+
+    /// The servers, as clients reach them.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        let address = |(at, node): (usize, &Server)| (self.network.address(at), node.port()).into();
+        NODES.zip(&self.nodes).map(address).collect()
+    }
+
+    /// Waits until all copies are members that have everything, so that `fence` of them are enough for a promotion.
+    pub(crate) fn until_settled(&self, fence: usize) {
+        harness::registers::until_settled_with(&self.addresses(), fence);
+    }
+
+    fn show_one_server(&mut self) {
+        (0..self.nodes.len()).for_each(|node| self.shows_one_server(node));
+    }
+
+    fn shows_one_server(&self, node: usize) {
+        self.network.at(NODES.start + node, || {
+            let mut client = self.nodes[node].client();
+            harness::client::ok(&mut client, "CONFIG SET cluster-endpoint single");
+        });
+    }
+
+    /// The server's process stands still.
+    pub(crate) fn stop(&self, node: usize) {
+        signal(self.nodes[node].process_id(), "STOP").expect("it runs");
+    }
+
+    /// Starts a server that was killed.
+    pub(crate) fn start_again(&mut self, node: usize) {
+        let network = self.network;
+        let server = &mut self.nodes[node];
+        network.at(NODES.start + node, || server.start_again().expect("it starts"));
+        self.shows_one_server(node);
+    }
+
+    /// Starts all etcds, which were killed. Most of them have to be there before the first one answers.
+    pub(crate) fn start_etcds(&mut self) {
+        let network = self.network;
+        thread::scope(|threads| {
+            for (at, etcd) in ETCDS.zip(&mut self.etcds) {
+                threads.spawn(move || network.at(at, || etcd.start_again()));
+            }
+        });
+    }
+
+    /// A server's wall clock is ahead by so many seconds.
+    pub(crate) fn jump(&self, node: usize, seconds: i64) {
+        let path = self.libraries[node].folder().join("ahead");
+        // The server has mapped the file, so it is not cut off.
+        let file = File::options().write(true).open(path).expect("it is there");
+        file.write_all_at(&seconds.to_ne_bytes(), 0).expect("it is written");
+    }
+
+    /// What fails on a server's disk, in the form of `faults.c`.
+    pub(crate) fn set_disk(&self, node: usize, list: &str) {
+        let folder = self.libraries[node].folder();
+        let new = folder.join("new");
+        fs::write(&new, list).expect("the list is written");
+        fs::rename(new, folder.join("list")).expect("the list is there");
+    }
+
+    /// Waits until all servers say of the coordinator that it is so.
+    pub(crate) fn until_coordinator(&self, is: &str) {
+        let wanted = format!("cluster_coordinator:{is}");
+        eventually(&format!("the coordinator is {is}"), || {
+            self.addresses().into_iter().all(|it| replication(it).contains(&wanted))
+        });
+    }
+}
