@@ -4,7 +4,7 @@ use crate::access::Access;
 use crate::auth::{Limiter, Session, Sessions};
 use crate::events::Events;
 use crate::history::History;
-use crate::host::Host;
+use crate::host::{Host, Peer};
 use crate::jobs::Jobs;
 use crate::sampler::Seen;
 use crate::{api, assets, health, metrics};
@@ -19,7 +19,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use structs::sync::lock;
 use tokio::sync::{Semaphore, watch};
-pub use web::Peer;
 
 /// What all requests share.
 pub struct App {
@@ -113,13 +112,14 @@ pub fn router(app: &Arc<App>) -> Router {
 
 /// Why protected mode refuses a request.
 const PROTECTED: &str = "Dunlin is in protected mode: the default user has no password, and this address \
-is not of the same machine. Set a password (requirepass) or turn protected-mode off.\n";
+is not of the same machine. Set a password (requirepass), let private networks in \
+(protected-mode-private-networks), or turn protected-mode off.\n";
 
 /// Applies protected mode, and gives every answer its headers.
 async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let peer = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
+    let peer = request.extensions().get::<Peer>().copied();
     let is_probe = PROBES.contains(&request.uri().path());
-    let is_refused = !is_probe && peer.is_none_or(|address| app.host.refuses(address));
+    let is_refused = !is_probe && peer.is_none_or(|peer| app.host.refuses(peer));
     let mut response = if is_refused {
         (StatusCode::FORBIDDEN, PROTECTED).into_response()
     } else {

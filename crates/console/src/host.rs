@@ -3,10 +3,11 @@
 use rustls::ServerConfig;
 use std::future::Future;
 use std::io;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
+
+pub use web::Peer;
 
 /// A connection to the server, on which RESP is spoken.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -42,8 +43,8 @@ pub trait Host: Send + Sync + 'static {
     /// Whether the server can do its work: the reason why not, for the log of a probe.
     fn readiness(&self) -> Boxed<Result<(), String>>;
 
-    /// Whether protected mode refuses requests from this address.
-    fn refuses(&self, address: IpAddr) -> bool;
+    /// Whether protected mode refuses requests that come by this connection.
+    fn refuses(&self, peer: Peer) -> bool;
 
     /// The certificates of the port, if it speaks TLS; asked for each connection.
     fn tls(&self) -> Option<Arc<ServerConfig>>;

@@ -1,13 +1,12 @@
 //! `dunlin console --url …`: the console of a server elsewhere, whichever it is.
 
-use crate::host::{Boxed, Host, Purpose, Stream, ThreadTime};
+use crate::host::{Boxed, Host, Peer, Purpose, Stream, ThreadTime};
 use clap::Parser;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::ffi::OsString;
 use std::io;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -155,7 +154,7 @@ impl Host for Remote {
         Box::pin(async move { opening.await.map(drop).map_err(|error| error.to_string()) })
     }
 
-    fn refuses(&self, _: IpAddr) -> bool {
+    fn refuses(&self, _: Peer) -> bool {
         false
     }
 

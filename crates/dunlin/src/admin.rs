@@ -1,12 +1,11 @@
 //! Joins the server and the console: `admin-port` inside the server.
 
-use console::host::{Boxed, Host, Purpose, Stream, ThreadTime};
+use console::host::{Boxed, Host, Peer, Purpose, Stream, ThreadTime};
 use process::log;
 use process::threads;
 use rustls::ServerConfig;
 use server::inside::Inside;
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The server of this process, for the console.
@@ -41,8 +40,8 @@ impl Host for OwnServer {
         Box::pin(async move { readiness })
     }
 
-    fn refuses(&self, address: IpAddr) -> bool {
-        self.0.refuses(address)
+    fn refuses(&self, peer: Peer) -> bool {
+        self.0.refuses(peer.address, peer.local)
     }
 
     fn tls(&self) -> Option<Arc<ServerConfig>> {

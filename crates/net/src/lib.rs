@@ -58,7 +58,7 @@ pub use cx::{ConnIo, Cx, OutputSize};
 pub use held::{Gate, Passed};
 pub use listen::{Address, BindError, ListenSpec};
 pub use outgoing::{ConnectError, Outgoing, Target};
-pub use peer::{Kind, PeerInfo, Tag};
+pub use peer::{Kind, PeerInfo, Tag, share_private_range};
 pub use probe::{Backend, Choice};
 pub use reactor::Reactor;
 pub use shared::{MAX_THREADS, Net, NetOptions};

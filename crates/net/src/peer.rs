@@ -100,7 +100,8 @@ fn private_range(address: IpAddr) -> Option<usize> {
     })
 }
 
-fn share_private_range(peer: Option<SocketAddr>, local: Option<SocketAddr>) -> bool {
+/// Returns whether both addresses are in the same private range.
+pub fn share_private_range(peer: Option<SocketAddr>, local: Option<SocketAddr>) -> bool {
     let range = |addr: SocketAddr| private_range(addr.ip().to_canonical());
     let peer = peer.and_then(range);
     peer.is_some() && peer == local.and_then(range)

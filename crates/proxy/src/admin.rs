@@ -66,7 +66,8 @@ const CLOSED: &str =
 
 /// Refuses others than the same machine what is not a probe, and gives every answer its headers.
 async fn guard(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
-    let is_local = request.extensions().get::<Peer>().is_some_and(|peer| peer.0.ip().is_loopback());
+    let is_local =
+        request.extensions().get::<Peer>().is_some_and(|peer| peer.address.ip().is_loopback());
     let is_probe = ["/healthz", "/readyz"].contains(&request.uri().path());
     let mut response = if is_probe || is_local || admin.is_open {
         next.run(request).await

@@ -10,7 +10,7 @@ use net::{Kind, Net, Tag};
 use process::{priority, signals};
 use rustls::ServerConfig;
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
@@ -123,11 +123,13 @@ impl Inside {
         Ok(())
     }
 
-    /// Whether protected mode refuses clients from this address.
-    pub fn refuses(&self, address: IpAddr) -> bool {
-        self.config().protected_mode()
-            && self.engine.acl.needs_no_password()
-            && !address.to_canonical().is_loopback()
+    /// Whether protected mode refuses clients from this address, who reach the server at `local`.
+    pub fn refuses(&self, address: SocketAddr, local: Option<SocketAddr>) -> bool {
+        let config = self.config();
+        let is_near = address.ip().to_canonical().is_loopback()
+            || config.protected_mode_private_networks()
+                && net::share_private_range(Some(address), local);
+        config.protected_mode() && self.engine.acl.needs_no_password() && !is_near
     }
 
     /// The rules and certificates of TLS, if the server has a port for it; as they are now.

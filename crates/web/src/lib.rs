@@ -14,9 +14,14 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use tokio::runtime::Runtime;
 
-/// The address that a request comes from: an extension of each.
+/// The connection that a request comes by: an extension of each.
 #[derive(Clone, Copy, Debug)]
-pub struct Peer(pub SocketAddr);
+pub struct Peer {
+    /// The address of the other side.
+    pub address: SocketAddr,
+    /// The address of this side.
+    pub local: Option<SocketAddr>,
+}
 
 /// What a port needs of its owner.
 pub trait Site: Send + Sync + 'static {

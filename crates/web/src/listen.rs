@@ -92,12 +92,13 @@ pub async fn serve<S: Site>(listener: TcpListener, site: Arc<S>, router: Router)
 
 async fn serve_one<S: Site>(
     socket: tokio::net::TcpStream,
-    peer: SocketAddr,
+    address: SocketAddr,
     site: &S,
     router: Router,
 ) {
     // A wish: a socket that has died already will say so when it is read.
     let _ = socket.set_nodelay(true);
+    let peer = Peer { address, local: socket.local_addr().ok() };
     match site.tls() {
         None => speak(socket, peer, router).await,
         Some(rules) => {
@@ -109,11 +110,11 @@ async fn serve_one<S: Site>(
     }
 }
 
-async fn speak<S>(stream: S, peer: SocketAddr, router: Router)
+async fn speak<S>(stream: S, peer: Peer, router: Router)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
-    let service = TowerToHyperService::new(router.layer(axum::Extension(Peer(peer))));
+    let service = TowerToHyperService::new(router.layer(axum::Extension(peer)));
     // What goes wrong on a connection is the client's to notice.
     let _ = http1::Builder::new()
         .timer(TokioTimer::new())

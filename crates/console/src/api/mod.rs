@@ -20,8 +20,9 @@ mod users;
 pub use error::{ApiError, check};
 pub use keys::prefix_pattern;
 
-use crate::app::{App, Peer};
+use crate::app::App;
 use crate::auth::Session;
+use crate::host::Peer;
 use axum::extract::{Request, State};
 use axum::http::Method;
 use axum::response::{IntoResponse as _, Response};
@@ -92,7 +93,7 @@ async fn find_and_run(app: Arc<App>, request: Request) -> Result<Response, ApiEr
         let is_known = routes().iter().any(|route| route.path == path);
         return Err(if is_known { ApiError::method() } else { ApiError::path() });
     };
-    let peer = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
+    let peer = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
     let peer = peer.ok_or_else(ApiError::path)?;
     session::check_origin(&request)?;
     let (parts, body) = request.into_parts();
@@ -114,6 +115,7 @@ async fn find_and_run(app: Arc<App>, request: Request) -> Result<Response, ApiEr
 /// It is not.
 pub async fn session_of(app: &Arc<App>, request: Request) -> Result<Arc<Session>, ApiError> {
     let (parts, _) = request.into_parts();
-    let peer = parts.extensions.get::<Peer>().map(|peer| peer.0.ip()).ok_or_else(ApiError::path)?;
+    let peer =
+        parts.extensions.get::<Peer>().map(|peer| peer.address.ip()).ok_or_else(ApiError::path)?;
     session::of_request(app, peer, &parts).await
 }
