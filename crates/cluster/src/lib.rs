@@ -8,6 +8,8 @@
 //!   describe       what clients are told: CLUSTER SLOTS, NODES, INFO, MOVED
 //!   change         what operators ask for (MEET, ADDSLOTS, REPLICATE, FORGET …), as transactions
 //!   view           all keys of one database, read at one revision
+//!   notices        what changes for clients between two views
+//!   shared         what all copies of a database have alike: users, libraries of functions
 //!   topology       shards, slots, copies, epochs, and their JSON
 //!   coordinator    the six calls that etcd and the simulator answer
 //!   id  slots      node ids and incarnations; sets of hash slots
@@ -22,7 +24,9 @@ pub mod copy;
 pub mod describe;
 pub mod driver;
 pub mod id;
+pub mod notices;
 pub mod promotion;
+pub mod shared;
 pub mod slots;
 pub mod topology;
 pub mod view;

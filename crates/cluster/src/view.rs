@@ -52,6 +52,11 @@ impl Keys {
         format!("{}switch/{shard}", self.database(database))
     }
 
+    /// The beginning of the keys of what all copies of a database have alike: see [`crate::shared`].
+    pub fn shared(&self, database: Id) -> String {
+        format!("{}shared/{database}/", self.root)
+    }
+
     /// The key that says that a copy refuses an epoch.
     pub fn fence(&self, database: Id, shard: Id, copy: Id) -> String {
         format!("{}fence/{shard}/{copy}", self.database(database))

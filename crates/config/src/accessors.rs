@@ -226,6 +226,7 @@ numbers! {
     cluster_preferred_endpoint_type: ClusterEndpointType = "cluster-preferred-endpoint-type" as ClusterEndpointType::from_number;
     cluster_endpoint: ClusterEndpoint = "cluster-endpoint" as ClusterEndpoint::from_number;
     cluster_config_save_behavior: ClusterConfigSaveBehavior = "cluster-config-save-behavior" as ClusterConfigSaveBehavior::from_number;
+    cluster_share_users: bool = "cluster-share-users" as yes;
     cluster_enabled: bool = "cluster-enabled" as yes;
     cluster_databases: usize = "cluster-databases" as count;
     cluster_lease: u32 = "cluster-lease" as small;

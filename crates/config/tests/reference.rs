@@ -44,6 +44,7 @@ const NOT_IN_VALKEY: &[(&str, &str)] = &[
     ("cluster-coordinator-password", "Dunlin's own"),
     ("cluster-endpoint", "Dunlin's own"),
     ("cluster-lease", "Dunlin's own"),
+    ("cluster-share-users", "Dunlin's own"),
     ("cluster-name", "Dunlin's own"),
     ("cluster-compatibility-sample-ratio", "Redis 8"),
     ("dynamic-hz", "Redis"),

@@ -61,7 +61,12 @@ impl Cx<'_> {
     /// # Errors
     /// It never will be: there is no append-only file.
     pub fn wait_for_acks(&mut self, wanted: Wanted, deadline: Option<Millis>) -> Result<(), Error> {
-        let acks = Acks { position: self.session.written, wanted };
+        // Another node asks for what its client has written here before, by whichever of its links.
+        let position = match self.session.is_link {
+            true => self.engine.journal.position(),
+            false => self.session.written,
+        };
+        let acks = Acks { position, wanted };
         if acks.is_met(self.engine)? || self.in_transaction {
             acks.write(self.engine, &mut self.reply);
         } else {

@@ -8,6 +8,7 @@ mod gates;
 mod http;
 mod locking;
 mod logging;
+pub mod notices;
 mod one_address;
 mod open_slots;
 mod permission;

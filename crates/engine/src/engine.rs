@@ -38,7 +38,7 @@ use crate::peer::Peer;
 use crate::persistence::Persistence;
 use crate::persistence::snapshots::Snapshots;
 use crate::pressure::{InVain, OverLimit};
-use crate::pubsub::PubSub;
+use crate::pubsub::{PubSub, Space};
 use crate::rates::{Rates, StaleShare};
 use crate::scripts::Scripts;
 use crate::session::Session;
@@ -385,6 +385,26 @@ impl Engine {
         let client = host.map_or_else(String::new, |host| host.client_line(self, client, now));
         let refused = Refused { client: client.trim_end().to_owned(), ..refused };
         self.acl.log.add(refused, self.config.acllog_max_len());
+    }
+
+    /// Closes a client's connection, which the calling thread does not serve.
+    pub fn close_client(&self, client: &Client) {
+        client.kill(&self.stats);
+        self.clients.remove(client.id);
+        self.mailboxes[client.thread].post(Message::Kill(client.id));
+    }
+
+    /// Returns the clients that are subscribed to channels which their users may not use any more.
+    pub fn denied_subscribers(&self) -> Vec<Arc<Client>> {
+        let mut denied = Vec::new();
+        self.pubsub.for_each_listener(|space, name, client| {
+            let user = self.acl.user(client.names().user.as_bytes());
+            let is_pattern = space == Space::Patterns;
+            if user.is_some_and(|user| !user.allows_subscription(name, is_pattern)) {
+                denied.push(Arc::clone(client));
+            }
+        });
+        denied
     }
 
     /// Connects the I/O side; once.

@@ -9,6 +9,7 @@ use crate::table::CommandTable;
 use cluster::change::Setting;
 use cluster::describe::{Asker, Node};
 use cluster::id::{Epoch, Id};
+use cluster::shared::{Library, Policy};
 use cluster::slots::{COUNT, Slots};
 use cluster::topology::{Address, Move, Shard};
 use cluster::view::View;
@@ -66,8 +67,27 @@ pub enum Request {
     Switch,
     /// CLUSTER FAILOVER TAKEOVER, FORCE.
     TakeOver,
+    /// A change of what all nodes have alike.
+    Define(Definition),
     /// This server goes down, and another copy is to lead its shard.
     HandOver,
+}
+
+/// A change of what all nodes have alike. Its words are read already.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Definition {
+    /// ACL SETUSER: a name and rules.
+    SetUser(Vec<u8>, Vec<Vec<u8>>),
+    /// ACL DELUSER.
+    DeleteUsers(Vec<Vec<u8>>),
+    /// FUNCTION LOAD.
+    LoadLibrary(Library, Policy),
+    /// FUNCTION RESTORE.
+    RestoreLibraries(Vec<Library>, Policy),
+    /// FUNCTION DELETE.
+    DeleteLibrary(String),
+    /// FUNCTION FLUSH.
+    FlushLibraries,
 }
 
 /// A database as the coordinator has it, and this server's part in it.
@@ -102,22 +122,30 @@ pub enum Scope {
     Blocks,
     /// All.
     AllNodes,
+    /// All: it changes what all nodes have alike, by way of the coordinator.
+    Defines,
     /// The client's own: it is about the connection.
     Own,
-    /// It is about the connection's own writes, which may be at several nodes.
-    Refused,
+    /// Those that the connection has written to.
+    Written,
 }
 
 impl Scope {
     fn of(name: &str) -> Scope {
         use route::handling::{Handling, Session, WAITS, concerns_all_nodes, handling};
+        if matches!(
+            name,
+            "FUNCTION|LOAD" | "FUNCTION|DELETE" | "FUNCTION|FLUSH" | "FUNCTION|RESTORE"
+        ) {
+            return Scope::Defines;
+        }
         if concerns_all_nodes(name) {
             return Scope::AllNodes;
         }
         match handling(name) {
             Handling::Split { .. } => Scope::Splits,
             Handling::Blocking => Scope::Blocks,
-            Handling::Refuse(why) if why == WAITS => Scope::Refused,
+            Handling::Refuse(why) if why == WAITS => Scope::Written,
             Handling::Session(Session::Subscribe | Session::Unsubscribe) => Scope::Own,
             _ => Scope::Keys,
         }

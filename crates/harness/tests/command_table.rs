@@ -23,8 +23,14 @@ fn servers() -> Option<[Server; 2]> {
 }
 
 /// What only Dunlin has: subcommands, and the lines of HELP about them.
-const OUR_OWN: &[&str] =
-    &["client|commit-mode", "COMMIT-MODE (", "    Set which copies of a write"];
+const OUR_OWN: &[&str] = &[
+    "client|commit-mode",
+    "COMMIT-MODE (",
+    "    Set which copies of a write",
+    "client|maint_notifications",
+    "MAINT_NOTIFICATIONS (",
+    "    Tell this connection of fail-overs",
+];
 
 /// Commands with options of later Redises, which their documentation has and the reference's has not.
 const EXTENDED: &[&str] =

@@ -431,3 +431,53 @@ fn a_primary_that_dies_costs_errors_and_no_wrong_reply() {
     });
     assert!(has_failed, "the primary was killed");
 }
+
+#[test]
+fn wait_concerns_the_shards_that_were_written_to() {
+    let _alone = alone();
+    let etcd = Etcd::start("one-address-wait");
+    let nodes = one_address(&etcd, &[]);
+    let idle = &nodes[6];
+    let mut client = idle.client();
+    // Without a write, all shards; each has one replica.
+    eventually("all replicas acknowledge", || ask(&mut client, "WAIT 1 500") == Reply::Integer(1));
+    let [a, b, foo] = KEYS.map(|key| node_of(&nodes, key));
+    // The keys `a` and `foo` are on one shard.
+    ok(&mut client, "SET a 1");
+    ok(&mut client, "SET b 1");
+    assert_eq!(ask(&mut client, "WAIT 1 5000"), Reply::Integer(1));
+    // At the primary of a key itself, and for a disk that there is not.
+    for node in [a, b] {
+        let mut client = node.client();
+        ok(&mut client, "SET a 2");
+        assert_eq!(ask(&mut client, "WAIT 1 5000"), Reply::Integer(1));
+    }
+    assert!(error(&ask(&mut client, "WAITAOF 1 0 100")).contains("appendonly is disabled"));
+    let none = Reply::Array(vec![Reply::Integer(0), Reply::Integer(0)]);
+    assert_eq!(ask(&mut client, "WAITAOF 0 1 50"), none);
+    assert_eq!(ask(&mut client, "WAIT 1"), ask(&mut a.client(), "WAIT 1"));
+
+    // The replica of one shard stands still: that matters to who wrote there, and to nobody else.
+    let primary = foo.port().to_string();
+    let is_of = |node: &&Server| {
+        let info = text(ask(&mut node.client(), "INFO replication"));
+        info.contains(&format!("master_port:{primary}\r\n"))
+    };
+    let replica = nodes[3..6].iter().find(is_of).expect("it has a replica");
+    signal(replica.process_id(), "STOP").expect("it runs");
+    ok(&mut client, "SET b 3");
+    assert_eq!(ask(&mut client, "WAIT 1 5000"), Reply::Integer(1));
+    let requests = ["SET b 4", "SET foo 1", "WAIT 1 100", "GET foo", "WAIT 0 0"];
+    let replies = pipeline(&mut client, &requests);
+    assert_eq!(replies[2..], [Reply::Integer(0), bulk("1"), Reply::Integer(0)]);
+    // Inside a transaction nothing waits.
+    for request in ["MULTI", "SET foo 2", "WAIT 1 0"] {
+        assert!(!ask(&mut client, request).is_error(), "{request}");
+    }
+    let executed = Reply::Array(vec![Reply::Simple(b"OK".to_vec()), Reply::Integer(0)]);
+    assert_eq!(ask(&mut client, "EXEC"), executed);
+    // It ends when the replica goes on.
+    client.send_raw(b"WAIT 1 0\r\n").expect("it is sent");
+    signal(replica.process_id(), "CONT").expect("it is there");
+    assert_eq!(client.reply().expect("it comes"), Reply::Integer(1));
+}

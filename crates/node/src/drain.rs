@@ -140,7 +140,9 @@ fn is_kept(site: &Site, case: &Case<'_>, it: &Placed) -> bool {
 /// Places another copy.
 fn add(store: &Store, site: &Site, case: &Case<'_>, new: &Placed) -> Result<Step, Problem> {
     let shard = shard_of(case).map(|shard| shard.id);
-    let transaction = shard.and_then(|id| add_copy(&case.view, id, new.copy, address(new)));
+    let settings = &case.at.value.settings;
+    let transaction =
+        shard.and_then(|id| add_copy(&case.view, id, new.copy, address(settings, new)));
     let Some(mut transaction) = transaction else {
         return Ok(Step::Fails("the topology has no such shard".into()));
     };

@@ -203,6 +203,7 @@ impl Jobs {
         let mut removals: Vec<String> = fences.collect();
         if removals.is_empty() {
             removals.extend(homes);
+            removals.extend(cluster::shared::keys(copies, at.value.id));
             removals.push(copies.topology(at.value.id));
             removals.push(keys.database(&job.database));
             let changes = removals.into_iter().map(|key| Change::Delete { key }).collect();

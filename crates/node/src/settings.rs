@@ -80,6 +80,12 @@ pub struct Settings {
     /// The SHA-256 of the password in hexadecimal digits, which may be given in its place
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub password_sha256: String,
+    /// Users that it begins with, each a name and rules: `app on >secret ~app:* +@all`. Only hashes of passwords are kept
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<String>,
+    /// Clients and copies speak TLS, with certificates of the machines
+    #[serde(default)]
+    pub tls: bool,
     /// The copies of a shard must be in different zones
     #[serde(default)]
     pub zones: bool,
@@ -151,7 +157,20 @@ impl Settings {
         if !self.password.is_empty() {
             self.password_sha256 = sha256(&std::mem::take(&mut self.password));
         }
+        let hashed = |word: &str| match word.strip_prefix('>') {
+            Some(password) => format!("#{}", sha256(password)),
+            None => word.to_owned(),
+        };
+        for user in &mut self.users {
+            *user = user.split_whitespace().map(hashed).collect::<Vec<_>>().join(" ");
+        }
         self
+    }
+
+    /// The names of its users, without their rules.
+    pub fn user_names(&self) -> Vec<String> {
+        let name = |user: &String| user.split_whitespace().next().unwrap_or_default().to_owned();
+        self.users.iter().map(name).collect()
     }
 
     /// How many copies hold a write before it is confirmed by a quorum; 0 in the other modes.
@@ -206,6 +225,22 @@ impl Settings {
             self.password.bytes().any(|byte| byte < 0x20) || self.password.len() > 512,
             "a password has at most 512 characters, and no control characters".into(),
         )?;
+        let names = self.user_names();
+        for (at, (user, name)) in self.users.iter().zip(&names).enumerate() {
+            refuse(
+                user.bytes().any(|byte| byte < 0x20 || b"\"'\\".contains(&byte)),
+                format!(
+                    "the rules of user '{name}' have quotes, backslashes or control characters"
+                ),
+            )?;
+            refuse(
+                name.is_empty() || name == "default" || name.starts_with("dunlin-"),
+                format!(
+                    "'{name}' is no name for a user of --user: the default user has --password"
+                ),
+            )?;
+            refuse(names[..at].contains(name), format!("user '{name}' is there twice"))?;
+        }
         let is_hash = |text: &str| {
             text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
         };
@@ -257,6 +292,8 @@ pub(crate) mod tests {
             endpoint: default_endpoint(),
             password: String::new(),
             password_sha256: String::new(),
+            users: Vec::new(),
+            tls: false,
             zones: false,
         }
     }

@@ -158,7 +158,12 @@ pub fn database(
         stage: word(&database.stage),
         health: health(database, &shards),
         is_available,
-        settings: Settings { password, password_sha256, ..database.settings.clone() },
+        settings: Settings {
+            password,
+            password_sha256,
+            users: database.settings.user_names(),
+            ..database.settings.clone()
+        },
         has_password: database.settings.has_password(),
         shards,
     }

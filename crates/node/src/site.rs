@@ -147,20 +147,22 @@ pub struct Login<'a> {
     pub user: &'a str,
     /// The password.
     pub password: &'a str,
+    /// The copies speak TLS.
+    pub is_tls: bool,
 }
 
 impl Database {
     /// How nodes log in.
     pub fn login(&self) -> Login<'_> {
         match &*self.secret {
-            "" => Login { user: "", password: &self.settings.password },
-            password => Login { user: INTERNAL, password },
+            "" => Login { user: "", password: &self.settings.password, is_tls: self.settings.tls },
+            password => Login { user: INTERNAL, password, is_tls: self.settings.tls },
         }
     }
 
     /// How nodes log in to a copy that does not know of the last change yet.
     pub fn old_login(&self) -> Login<'_> {
-        Login { user: "", password: &self.old_password }
+        Login { user: "", password: &self.old_password, is_tls: self.settings.tls }
     }
 }
 

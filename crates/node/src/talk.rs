@@ -1,8 +1,13 @@
 //! Requests to copies: a connection for a few commands, with a limit for all of them together.
 
+use crate::copies::files::{Certificates, NO_CERTIFICATES};
+use crate::settings::Wrong;
 use crate::site::Login;
+use net::{NameCheck, TlsSettings, client_rules, shake_hands};
+use rustls::ClientConfig;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The longest reply.
@@ -28,7 +33,9 @@ pub fn ask(
     limit: Duration,
 ) -> io::Result<Vec<Answer>> {
     let deadline = Instant::now() + limit;
-    let mut stream = connect(host, port, deadline)?;
+    let socket = connect(host, port, deadline)?;
+    let control = socket.try_clone()?;
+    let mut stream = open(host, socket, login.is_tls, deadline)?;
     let auth = ["AUTH", login.user, login.password];
     let words: &[&str] = if login.user.is_empty() { &["AUTH", login.password] } else { &auth };
     let login: &[&[&str]] = if login.password.is_empty() { &[] } else { &[words] };
@@ -39,12 +46,12 @@ pub fn ask(
             write!(request, "${}\r\n{word}\r\n", word.len())?;
         }
     }
-    stream.set_write_timeout(Some(limit))?;
+    control.set_write_timeout(Some(limit))?;
     stream.write_all(&request)?;
     let mut reader = BufReader::new(stream);
     let mut answers = Vec::new();
     for number in 0..login.len() + commands.len() {
-        let answer = read(&mut reader, deadline, 0)?;
+        let answer = read(&mut reader, &control, deadline, 0)?;
         match (number < login.len(), &answer) {
             (true, Answer::Error(why)) => return Err(io::Error::other(why.clone())),
             (true, _) => {}
@@ -65,6 +72,50 @@ fn connect(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
     Err(error)
 }
 
+/// A connection, with or without TLS.
+trait Stream: io::Read + io::Write {}
+
+impl<S: io::Read + io::Write> Stream for S {}
+
+/// The rules of TLS towards copies; one machine is one process.
+static RULES: OnceLock<Arc<ClientConfig>> = OnceLock::new();
+
+/// From now on copies that speak TLS are known by these certificates.
+///
+/// # Errors
+/// A file cannot be used.
+pub fn trust(certificates: &Certificates) -> Result<(), Wrong> {
+    let settings = TlsSettings {
+        ca_cert_file: certificates.ca_cert_file.clone(),
+        cert_file: certificates.cert_file.clone(),
+        key_file: certificates.key_file.clone(),
+        ..TlsSettings::default()
+    };
+    let rules = client_rules(&settings, NameCheck::Any).map_err(|why| Wrong(why.to_string()))?;
+    RULES.get_or_init(|| rules);
+    Ok(())
+}
+
+/// Returns whether this machine has certificates.
+pub fn has_certificates() -> bool {
+    RULES.get().is_some()
+}
+
+fn open(
+    host: &str,
+    socket: TcpStream,
+    is_tls: bool,
+    deadline: Instant,
+) -> io::Result<Box<dyn Stream>> {
+    if !is_tls {
+        return Ok(Box::new(socket));
+    }
+    let rules = RULES.get().ok_or_else(|| io::Error::other(NO_CERTIFICATES))?;
+    socket.set_read_timeout(Some(left(deadline)?))?;
+    let stream = shake_hands(Arc::clone(rules), host, socket, || Instant::now() < deadline)?;
+    Ok(Box::new(stream))
+}
+
 fn left(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
@@ -74,8 +125,13 @@ fn broken() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the answer is none of a Redis server's")
 }
 
-fn read(reader: &mut BufReader<TcpStream>, deadline: Instant, depth: usize) -> io::Result<Answer> {
-    reader.get_ref().set_read_timeout(Some(left(deadline)?))?;
+fn read(
+    reader: &mut BufReader<Box<dyn Stream>>,
+    control: &TcpStream,
+    deadline: Instant,
+    depth: usize,
+) -> io::Result<Answer> {
+    control.set_read_timeout(Some(left(deadline)?))?;
     let mut line = String::new();
     reader.by_ref().take(MAX_BYTES as u64).read_line(&mut line)?;
     let line = line.strip_suffix("\r\n").ok_or_else(broken)?;
@@ -96,7 +152,7 @@ fn read(reader: &mut BufReader<TcpStream>, deadline: Instant, depth: usize) -> i
         b'*' if depth < 4 => {
             let mut text = String::new();
             for _ in 0..number()?.max(0) {
-                if let Answer::Text(part) = read(reader, deadline, depth + 1)? {
+                if let Answer::Text(part) = read(reader, control, deadline, depth + 1)? {
                     text.push_str(&part);
                     text.push('\n');
                 }
@@ -133,7 +189,7 @@ mod tests {
     }
 
     fn reply(bytes: &'static [u8]) -> io::Result<Vec<Answer>> {
-        let login = Login { user: "", password: "" };
+        let login = Login { user: "", password: "", is_tls: false };
         ask(("127.0.0.1", serve(bytes)), login, &[&["X"]], Duration::from_secs(30))
     }
 

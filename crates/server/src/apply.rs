@@ -121,6 +121,10 @@ impl Applier {
         let mut done: Vec<Effect> = Vec::new();
         for change in changed {
             let option = change.spec.name();
+            if option == "requirepass" && self.engine.shares_users() {
+                let reason = "The cluster's nodes share their users: use ACL SETUSER default";
+                return Err(ApplyError { option, reason: reason.into() });
+            }
             let effect = Effect::of(option);
             if done.contains(&effect) {
                 continue;

@@ -255,7 +255,7 @@ fn serve(
             banner::ready(&kinds(&specs));
             supervisor.ready();
         }
-        copy = start_at_work(engine, &aof, node)?;
+        copy = start_at_work(engine, &net, &aof, node)?;
     }
     wait_for_reactors(engine, &net, &reactors);
     for reactor in reactors {
@@ -291,13 +291,16 @@ fn follow_configured(engine: &Engine) {
 /// Starts what works once all data is loaded.
 fn start_at_work(
     engine: &'static Engine,
+    net: &Arc<Net>,
     aof: &Arc<Aof>,
     node: Option<cluster::Node>,
 ) -> Result<Option<&'static cluster::data::Data>, Failure> {
     save::start(engine).map_err(|e| format!("Can't start the thread that saves: {e}"))?;
     let failed = |e| format!("Can't start the threads of the cluster: {e}");
     // Before anything is followed: what this server acknowledges has a name.
-    let copy = node.map(|node| node.start(engine).map_err(failed)).transpose()?;
+    let copy = node
+        .map(|node| node.start(engine, Inside::new(engine, net)).map_err(failed))
+        .transpose()?;
     crate::replication::start(engine, aof)
         .map_err(|e| format!("Can't start the thread of replication: {e}"))?;
     save_points::start(engine).map_err(|e| format!("Can't start the save points' thread: {e}"))?;
@@ -514,6 +517,13 @@ fn choose_backend(config: &Config) -> Result<Choice, Failure> {
 fn load_users(engine: &Engine, users: &[Directive]) -> Result<(), Failure> {
     let acl_file = engine.config.aclfile();
     if !acl_file.is_empty() {
+        if engine.shares_users() {
+            return Err(
+                "aclfile and cluster-share-users are both set: the cluster's users are at its \
+                        coordinator. Remove aclfile, and add its users by ACL SETUSER"
+                    .into(),
+            );
+        }
         if let Some(directive) = users.first() {
             return Err(directive
                 .error("there are users both here and in an ACL file: use one or the other")

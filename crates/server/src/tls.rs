@@ -33,6 +33,14 @@ fn settings(config: &Config) -> TlsSettings {
     }
 }
 
+/// The options that connections to other nodes of a cluster depend on.
+pub type OutgoingOptions = (bool, TlsSettings);
+
+/// Returns those options as they are now.
+pub fn outgoing_options(config: &Config) -> OutgoingOptions {
+    (config.tls_cluster(), settings(config))
+}
+
 /// The rules of connections that this server makes, read from the files as they are now.
 ///
 /// # Errors

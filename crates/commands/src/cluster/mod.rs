@@ -11,6 +11,8 @@ mod operate;
 mod slot_stats;
 mod slots;
 
+pub(crate) use operate::define;
+
 use engine::{Args, Command, Cx, Error, Flags, Group, Outcome};
 
 /// The rows of this group.

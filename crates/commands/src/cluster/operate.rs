@@ -5,8 +5,18 @@ use super::answers::{me, node};
 use cluster::change::{self, Setting};
 use cluster::id::{Epoch, Id};
 use cluster::slots::Slots;
-use engine::membership::Request;
+use engine::membership::{Definition, Request};
 use engine::{Args, Cx, DbIndex, Error, Outcome};
+
+/// Hands a change of what all nodes have alike to the thread that talks to the coordinator.
+pub(crate) fn define(cx: &mut Cx<'_>, definition: Definition) -> Outcome {
+    if cx.in_transaction || cx.script.is_some() {
+        return Err(Error::text(
+            "ERR Users and functions of a cluster cannot be changed by a transaction or a script",
+        ));
+    }
+    operate(cx, Request::Define(definition))
+}
 
 /// Hands a request to the thread that talks to the coordinator.
 pub(super) fn operate(cx: &mut Cx<'_>, request: Request) -> Outcome {

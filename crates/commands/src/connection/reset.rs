@@ -3,6 +3,7 @@
 use engine::dispatch;
 use engine::session::ReplyMode;
 use engine::{Args, Command, Cx, DbIndex, Flags, Group, Outcome, Protocol};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// `RESET`.
 pub static RESET: Command = Command {
@@ -39,6 +40,7 @@ fn reset(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     session.no_evict = false;
     session.reads_replica = false;
     session.asking = false;
+    session.client.live.notices.store(0, Relaxed);
     session.client.names().name.clear();
     cx.db.index = DbIndex(0);
     cx.db.touches = true;

@@ -2,7 +2,10 @@
 
 use super::function_payload;
 use super::script::kill_running;
+use crate::cluster::define;
 use crate::table::wrong_subcommand;
+use cluster::shared::Policy as Share;
+use engine::membership::Definition;
 use engine::scripts::{Kind, Libraries, Library, LoadError};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 use std::sync::Arc;
@@ -190,6 +193,11 @@ fn load(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     let replaces = !options.is_empty();
     let made = Arc::new(Library::make(cx, args[args.len() - 1], replaces)?);
+    if cx.shares_functions() {
+        let policy = if replaces { Share::Replace } else { Share::Add };
+        let library = shared(&made)?;
+        return define(cx, Definition::LoadLibrary(library, policy));
+    }
     let functions = &cx.engine.scripts.functions;
     functions.change(|all| all.add(Arc::clone(&made), replaces))?;
     cx.db.add_dirty(1);
@@ -197,8 +205,16 @@ fn load(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
+/// A library as all nodes of a cluster have it.
+fn shared(library: &Library) -> Result<cluster::shared::Library, Error> {
+    library.to_shared().ok_or(Error::text("ERR A library of a cluster has to be UTF-8 text"))
+}
+
 fn delete(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let name = String::from_utf8_lossy(args[2]).into_owned();
+    if cx.shares_functions() {
+        return define(cx, Definition::DeleteLibrary(name));
+    }
     let missing = Error::text("ERR Library not found");
     let functions = &cx.engine.scripts.functions;
     functions.change(|all| if all.remove(&name) { Ok(()) } else { Err(missing) })?;
@@ -214,6 +230,9 @@ fn flush(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     if args.len() == 3 && !is_mode {
         return Err(Error::text("ERR FUNCTION FLUSH only supports SYNC|ASYNC option"));
+    }
+    if cx.shares_functions() {
+        return define(cx, Definition::FlushLibraries);
     }
     cx.engine.scripts.functions.flush();
     cx.db.add_dirty(1);
@@ -339,6 +358,15 @@ fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let mut made = Vec::new();
     for source in &sources {
         made.push(Arc::new(Library::make(cx, source, true)?));
+    }
+    if cx.shares_functions() {
+        let libraries: Result<Vec<_>, Error> = made.iter().map(|made| shared(made)).collect();
+        let policy = match policy {
+            Policy::Flush => Share::ReplaceAll,
+            Policy::Append => Share::Add,
+            Policy::Replace => Share::Replace,
+        };
+        return define(cx, Definition::RestoreLibraries(libraries?, policy));
     }
     let functions = &cx.engine.scripts.functions;
     // In other words than FUNCTION LOAD, as in the reference.

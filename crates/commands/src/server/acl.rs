@@ -2,14 +2,14 @@
 //!
 //! Users, their rules and what they allow are the engine's ([`engine::acl`]).
 
+use crate::cluster::define;
 use engine::acl::category::{CATEGORIES, Category};
 use engine::acl::log::Refused;
 use engine::acl::selector::Selector;
 use engine::acl::{DEFAULT_USER, Denial, Request};
-use engine::pubsub::Space;
+use engine::membership::Definition;
 use engine::request_keys::RequestKeys;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
-use std::sync::Arc;
 
 /// The most bits that GENPASS makes up.
 const MAX_BITS: i64 = 4096;
@@ -349,6 +349,10 @@ fn acl_setuser(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if engine::acl::has_blanks(args[2]) {
         return Err(Error::text("ERR Usernames can't contain spaces or null characters"));
     }
+    if cx.shares_user(args[2]) {
+        let rules = args.from(3).iter().map(|rule| rule.to_vec()).collect();
+        return define(cx, Definition::SetUser(args[2].to_vec(), rules));
+    }
     let changed = cx.engine.acl.change(args[2], args.from(3));
     changed.map_err(|why| Error::format(format!("ERR {why}")))?;
     close_denied_subscribers(cx);
@@ -359,6 +363,10 @@ fn acl_setuser(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn acl_deluser(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if args.from(2).iter().any(|name| *name == DEFAULT_USER.as_bytes()) {
         return Err(Error::text("ERR The 'default' user cannot be removed"));
+    }
+    if args.from(2).iter().all(|name| cx.shares_user(name)) {
+        let names = args.from(2).iter().map(|name| name.to_vec()).collect();
+        return define(cx, Definition::DeleteUsers(names));
     }
     let mut removed = 0;
     for name in args.from(2) {
@@ -382,14 +390,7 @@ fn close_clients_of(cx: &mut Cx<'_>, name: &str) {
 
 /// Closes clients that are subscribed to channels which their users may not use any more.
 fn close_denied_subscribers(cx: &mut Cx<'_>) {
-    let mut denied = Vec::new();
-    cx.engine.pubsub.for_each_listener(|space, name, client| {
-        let user = cx.engine.acl.user(client.names().user.as_bytes());
-        let is_pattern = space == Space::Patterns;
-        if user.is_some_and(|user| !user.allows_subscription(name, is_pattern)) {
-            denied.push(Arc::clone(client));
-        }
-    });
+    let denied = cx.engine.denied_subscribers();
     denied.iter().for_each(|client| crate::connection::close(cx, client));
 }
 

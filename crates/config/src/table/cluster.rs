@@ -36,6 +36,12 @@ pub(super) const OPTIONS: &[Spec] = &[
         "cluster",
         "what clients see: a cluster, or single: one server that forwards",
     ),
+    flag(
+        "cluster-share-users",
+        "no",
+        "keep users at the coordinator: ACL SETUSER and DELUSER on one node are for all",
+    )
+    .immutable(),
     text("cluster-config-file", "nodes.conf", "file the node keeps its view of the cluster in")
         .checked(checks::cluster_config_file)
         .immutable(),

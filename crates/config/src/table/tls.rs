@@ -47,5 +47,9 @@ pub(super) const OPTIONS: &[Spec] = &[
     )
     .not_yet(),
     flag("tls-replication", "no", "follow a primary by TLS"),
-    flag("tls-cluster", "no", "move keys to other servers (MIGRATE) by TLS"),
+    flag(
+        "tls-cluster",
+        "no",
+        "move keys to other servers (MIGRATE), and forward to other nodes of a cluster, by TLS",
+    ),
 ];

@@ -1,6 +1,7 @@
 //! `dunlin cluster`: machines and databases, with real processes and a real etcd.
 
 mod drain;
+mod encrypted;
 mod lives;
 mod locked;
 mod support;

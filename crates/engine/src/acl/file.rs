@@ -10,6 +10,12 @@ impl Acl {
     /// # Errors
     /// What is wrong with each line.
     pub fn load(&self, text: &[u8], file: &str) -> Result<Vec<String>, String> {
+        let loaded = self.read(text, file)?;
+        Ok(self.take(loaded))
+    }
+
+    /// Reads the text of an ACL file.
+    pub(super) fn read(&self, text: &[u8], file: &str) -> Result<Users, String> {
         let mut errors = String::new();
         let mut loaded = Users::new();
         for (number, line) in (1..).zip(text.split(|&byte| byte == b'\n')) {
@@ -34,6 +40,11 @@ impl Acl {
         loaded
             .entry(DEFAULT_USER.to_owned())
             .or_insert_with(|| Arc::new(User::everything(self.table, DEFAULT_USER)));
+        Ok(loaded)
+    }
+
+    /// Puts these users into force. Returns the names of those that are not as they were.
+    pub(super) fn take(&self, loaded: Users) -> Vec<String> {
         let users = self.locked();
         let is_changed = |name: &&String| {
             let describe = |of: &Users| of.get(*name).map(|user| user.describe());
@@ -41,7 +52,7 @@ impl Acl {
         };
         let changed = users.keys().filter(is_changed).cloned().collect();
         self.publish(users, loaded);
-        Ok(changed)
+        changed
     }
 
     fn read_line(&self, line: &[u8], loaded: &Users) -> Result<Option<User>, Fault> {

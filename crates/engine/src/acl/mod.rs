@@ -16,6 +16,7 @@ pub mod log;
 pub mod password;
 pub mod rules;
 pub mod selector;
+mod shared;
 
 use crate::table::CommandTable;
 use config::{AclPubsubDefault, Config};

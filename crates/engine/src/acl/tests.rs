@@ -253,3 +253,25 @@ fn bytes_that_are_no_text_name_no_user() {
     }
     assert!(acl.authenticate("\u{fffd}".as_bytes(), b"secret").is_some());
 }
+
+#[test]
+fn users_of_all_nodes_change_by_their_text() {
+    let acl = acl(b"");
+    let words =
+        |rules: &[&str]| rules.iter().map(|rule| rule.as_bytes().to_vec()).collect::<Vec<_>>();
+    acl.change(b"node", &[b"on", b"nopass", b"~*", b"+@all"]).expect("the rules are in order");
+    let text = acl.shared_text(b"node");
+    assert!(!String::from_utf8_lossy(&text).contains("user node"));
+    let text = acl.set_in_text(&text, b"app", &words(&["on", ">p", "~app:*", "+get"]));
+    let text = text.expect("the rules are in order");
+    let wrong = acl.set_in_text(&text, b"app", &words(&["+nothing"]));
+    assert!(wrong.is_err_and(|why| why.contains("+nothing")));
+    assert!(acl.user(b"app").is_none(), "a text changes nothing by itself");
+    assert_eq!(acl.load_shared(&text, b"node"), Ok(Vec::new()));
+    assert!(acl.authenticate(b"app", b"p").is_some() && acl.user(b"node").is_some());
+    let (text, removed) =
+        acl.remove_from_text(&text, &words(&["app", "default", "other"])).expect("it can be read");
+    assert_eq!(removed, 1);
+    assert_eq!(acl.load_shared(&text, b"node"), Ok(vec!["app".to_owned()]));
+    assert!(acl.user(b"app").is_none() && acl.user(b"default").is_some());
+}

@@ -3,6 +3,7 @@
 //! The gate of a node adds them here. The client's thread takes them when the input has been looked at, gives
 //! them to its hub, and says when they have been answered.
 
+use cluster::id::Id;
 use resp::bulk::{push_bulk, push_header};
 
 /// How a request travels.
@@ -16,6 +17,39 @@ pub enum Travel {
     Alone,
     /// It may wait there without end. Nothing else of the client is under way.
     Waits,
+    /// To the shards that the client has written to, where it waits for their replicas. Nothing else is under way.
+    Acks,
+}
+
+/// The shards that a client has written to, for WAIT.
+#[derive(Default, Debug)]
+pub struct WrittenShards {
+    /// Since the last WAIT.
+    since: Vec<Id>,
+    /// Those that the last WAIT was about.
+    before: Vec<Id>,
+}
+
+impl WrittenShards {
+    /// The client writes to a shard.
+    #[inline]
+    pub fn note(&mut self, shard: Id) {
+        if self.since.last() != Some(&shard) && !self.since.contains(&shard) {
+            self.since.push(shard);
+        }
+    }
+
+    /// A WAIT begins. Without a write since the last one it is about the same shards again.
+    pub fn begin_wait(&mut self) {
+        if !self.since.is_empty() {
+            self.before = std::mem::take(&mut self.since);
+        }
+    }
+
+    /// The shards that the last WAIT is about; none: the client has written nothing.
+    pub fn awaited(&self) -> &[Id] {
+        &self.before
+    }
 }
 
 /// A request to forward.
@@ -61,7 +95,7 @@ impl Forwarding {
             Travel::Slot(_) => {}
             Travel::Several => self.holds_local = true,
             Travel::Alone => self.holds_all = true,
-            Travel::Waits => (self.holds_all, self.is_blocked) = (true, true),
+            Travel::Waits | Travel::Acks => (self.holds_all, self.is_blocked) = (true, true),
         }
         self.requests.push(Forward { end: self.bytes.len(), ..forward });
     }

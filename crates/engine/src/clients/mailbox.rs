@@ -100,6 +100,8 @@ pub enum Push {
     },
     /// The client that tracking redirects to is gone.
     TrackingRedirBroken(u64),
+    /// A maintenance notice, in RESP3.
+    Notice(Box<[u8]>),
     /// A line for MONITOR, without `+` and line end.
     Monitor(Box<[u8]>),
 }
@@ -120,7 +122,7 @@ impl Message {
                 Push::PatternMessage { pattern, channel, payload } => {
                     pattern.len() + channel.len() + payload.len()
                 }
-                Push::Monitor(line) => line.len(),
+                Push::Monitor(line) | Push::Notice(line) => line.len(),
                 Push::Invalidate { keys, .. } => {
                     keys.iter().flatten().map(|key| key.len() + 16).sum()
                 }

@@ -124,6 +124,8 @@ pub struct Live {
     pub redirect: AtomicI64,
     /// 2 or 3.
     pub protocol: AtomicU32,
+    /// The kind of addresses in maintenance notices; 0: it wants none.
+    pub notices: AtomicU8,
     /// Bytes received.
     pub net_in: AtomicU64,
     /// Bytes sent.

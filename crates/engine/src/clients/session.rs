@@ -1,6 +1,6 @@
 //! A connection's state, as far as commands know it. Only its own thread touches it.
 
-use super::forwarding::Forwarding;
+use super::forwarding::{Forwarding, WrittenShards};
 use super::prefix_list::PrefixList;
 use super::suspension::Suspension;
 use super::watching::Watching;
@@ -149,6 +149,8 @@ pub struct Session {
     pub is_link: bool,
     /// Its requests that other nodes of the cluster answer.
     pub forwarding: Option<Box<Forwarding>>,
+    /// The shards that it has written to, where it sees one server.
+    pub written_shards: Option<Box<WrittenShards>>,
     /// It was answered as by the primary of a cluster's shard: before replies leave, this server has to be that still.
     pub answered_by_primary: bool,
     /// READONLY: it reads from a replica although it could be sent to the primary.
@@ -221,6 +223,7 @@ impl Session {
             checks_slot: false,
             is_link: false,
             forwarding: None,
+            written_shards: None,
             reads_replica: false,
             suspension: None,
             fate: Fate::Open,

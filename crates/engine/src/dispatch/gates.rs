@@ -278,7 +278,8 @@ fn read_only_replica(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(),
     if !refuses_writes_of_clients(cx.engine) {
         return Ok(());
     }
-    if row.command.flags.has(Flags::WRITE) || queue_has(cx, row, Flags::WRITE) {
+    let writes = row.command.flags.has(Flags::WRITE) || queue_has(cx, row, Flags::WRITE);
+    if writes && !super::one_address::is_definition(cx, row) {
         return Err(Error::ReadOnlyReplica.into());
     }
     Ok(())

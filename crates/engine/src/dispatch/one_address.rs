@@ -28,10 +28,32 @@ pub(super) fn sees_one_server(cx: &Cx<'_>) -> bool {
     cx.engine.config.cluster_endpoint() == ClusterEndpoint::Single && !cx.session.speaks_cluster
 }
 
+impl Engine {
+    /// Whether users are kept at the coordinator (`cluster-share-users`).
+    pub fn shares_users(&self) -> bool {
+        self.membership.is_on() && self.config.cluster_share_users()
+    }
+}
+
 impl Cx<'_> {
     /// Whether the client sees one server in place of a cluster's node.
     pub fn sees_one_server(&self) -> bool {
         self.engine.membership.is_on() && sees_one_server(self)
+    }
+
+    /// Whether a library of functions that this client loads or deletes is one of all nodes.
+    pub fn shares_functions(&self) -> bool {
+        let single = self.engine.config.cluster_endpoint() == ClusterEndpoint::Single;
+        // What a stream or a file repeats has been shared before.
+        single
+            && self.engine.membership.is_on()
+            && !self.session.is_link
+            && !self.db.repeats_history()
+    }
+
+    /// Whether a user of this name is one of all nodes. The one by which nodes log in to each other is each node's own.
+    pub fn shares_user(&self, name: &[u8]) -> bool {
+        self.engine.shares_users() && *self.engine.config.primaryuser() != *name
     }
 
     /// Tells the hub of a request that is carried out here, too. Its reply there is dropped.
@@ -48,6 +70,11 @@ impl Cx<'_> {
     pub fn sees_cluster(&self) -> bool {
         self.engine.membership.is_on() && !sees_one_server(self)
     }
+}
+
+/// Whether a request changes what all nodes have alike, and nothing here.
+pub(super) fn is_definition(cx: &Cx<'_>, row: &Resolved) -> bool {
+    cx.shares_functions() && cx.engine.membership.scope(row.index) == Scope::Defines
 }
 
 /// Which node answers a request: this one, or the refusal says.
@@ -92,7 +119,8 @@ fn has_to_wait(
     }
     match travel {
         Some(travel) => {
-            matches!(travel, Travel::Alone | Travel::Waits) || forwarding.awaited >= MAX_AWAITED
+            matches!(travel, Travel::Alone | Travel::Waits | Travel::Acks)
+                || forwarding.awaited >= MAX_AWAITED
         }
         None => {
             let safe = &cx.engine.safe;
@@ -138,8 +166,11 @@ fn travel(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<Option<Trav
     let scope = cx.engine.membership.scope(row.index);
     match scope {
         Scope::AllNodes => return everywhere(cx, row).map(Some),
+        Scope::Defines => return everywhere(cx, row).map(|_| None),
         Scope::Own => return Ok(None),
-        Scope::Refused => return Err(waits_for_replicas(row)),
+        // A transaction waits for nothing.
+        Scope::Written if is_queued(cx, row) => return Ok(None),
+        Scope::Written => return Ok(travel_to_written(cx)),
         _ => {}
     }
     if row.command.group == Group::Cluster && row.parent.is_some() {
@@ -153,17 +184,25 @@ fn travel(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<Option<Trav
         return Ok(None);
     }
     let may_write = flags.any(Flags::WRITE.with(Flags::MAY_REPLICATE));
+    let is_queued = is_queued(cx, row);
     let keyspace = &cx.engine.keyspace;
     let at = row.single_key;
     let words = args.words();
     let found = if at > 0 {
         let Some(slot) = keyspace.slot_of(args.key(at).hash) else { return Ok(None) };
-        find(cx, &[(slot.number(), words[at])], may_write)?
+        let slots = [(slot.number(), words[at])];
+        if may_write && !is_queued {
+            note_written(cx, &slots);
+        }
+        find(cx, &slots, may_write)?
     } else {
         cx.find_keys(row, args);
-        find(cx, &slots_of(cx, &cx.keys, words), may_write)?
+        let slots = slots_of(cx, &cx.keys, words);
+        if may_write && !is_queued {
+            note_written(cx, &slots);
+        }
+        find(cx, &slots, may_write)?
     };
-    let is_queued = is_queued(cx, row);
     match found {
         Found::NoKeys => Ok(None),
         Found::Apart(..) if scope == Scope::Splits && !is_queued => Ok(Some(Travel::Several)),
@@ -198,21 +237,43 @@ fn apart(one: &[u8], other: &[u8]) -> Error {
     ))
 }
 
-fn waits_for_replicas(row: &Resolved) -> Refusal {
-    let name = &row.full_name;
-    Refusal::Error(Error::format(format!(
-        "ERR '{name}' does not work with cluster-endpoint single, because your writes may be at several \
-         nodes; set commit-mode or min-replicas-to-write on the nodes"
-    )))
+/// WAIT and WAITAOF, outside a transaction: the shards that the client has written to since the last one; without such writes
+/// the same again, or all if it has never written. They run here if these are this node's shard alone.
+fn travel_to_written(cx: &mut Cx<'_>) -> Option<Travel> {
+    let written = cx.session.written_shards.get_or_insert_default();
+    written.begin_wait();
+    let published = cx.membership();
+    let own = published.filter(|published| published.leads);
+    let own = own.as_ref().and_then(|published| published.own_shard());
+    let written = cx.session.written_shards.as_ref().map(|written| written.awaited());
+    let is_own = matches!((written, own), (Some([shard]), Some(own)) if *shard == own.id);
+    (!is_own).then_some(Travel::Acks)
+}
+
+/// Notes which shards a client's write concerns.
+fn note_written(cx: &mut Cx<'_>, slots: &[(u16, &[u8])]) {
+    let Some(published) = cx.membership() else { return };
+    let shards = &published.view.topology.value.shards;
+    for &(slot, _) in slots {
+        if let Some(shard) = published.shard_of(slot).and_then(|at| shards.get(usize::from(at))) {
+            cx.session.written_shards.get_or_insert_default().note(shard.id);
+        }
+    }
 }
 
 /// A request that concerns all shards.
-fn everywhere(cx: &Cx<'_>, row: &Resolved) -> Result<Travel, Refusal> {
+fn everywhere(cx: &mut Cx<'_>, row: &Resolved) -> Result<Travel, Refusal> {
     if is_queued(cx, row) {
         let name = &row.full_name;
         let text =
             format!("ERR '{name}' concerns all shards of the cluster, a transaction only one");
         return Err(Error::format(text).into());
+    }
+    if row.command.flags.has(Flags::WRITE)
+        && let Some(published) = cx.membership()
+    {
+        let written = cx.session.written_shards.get_or_insert_default();
+        published.view.topology.value.shards.iter().for_each(|shard| written.note(shard.id));
     }
     Ok(Travel::Several)
 }
@@ -225,7 +286,7 @@ fn travel_of_queue(cx: &mut Cx<'_>) -> Result<Option<Travel>, Refusal> {
     result
 }
 
-fn travel_of(cx: &Cx<'_>, multi: &Multi) -> Result<Option<Travel>, Refusal> {
+fn travel_of(cx: &mut Cx<'_>, multi: &Multi) -> Result<Option<Travel>, Refusal> {
     if multi.is_broken {
         return Ok(None);
     }
@@ -240,6 +301,9 @@ fn travel_of(cx: &Cx<'_>, multi: &Multi) -> Result<Option<Travel>, Refusal> {
         slots.extend(slots_of(cx, &keys, words));
     }
     let may_write = multi.has_any(Flags::WRITE.with(Flags::MAY_REPLICATE));
+    if may_write {
+        note_written(cx, &slots);
+    }
     let is_watching_elsewhere = is_watching_elsewhere(cx);
     match find(cx, &slots, may_write)? {
         Found::Apart(one, other) => Err(apart(one, other).into()),

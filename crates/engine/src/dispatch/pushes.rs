@@ -54,13 +54,13 @@ pub(crate) fn write_push(
         Push::Invalidate { is_redirected, .. } => {
             reply.is_resp3() || (*is_redirected && session.is_subscribed())
         }
-        Push::TrackingRedirBroken(_) => reply.is_resp3(),
+        Push::TrackingRedirBroken(_) | Push::Notice(_) => reply.is_resp3(),
     };
     if !is_taken {
         return;
     }
     // MONITOR tells what was asked, not what was done: it goes on beside a stuck disk.
-    if engine.safe.holds_replies() && !matches!(push, Push::Monitor(_)) {
+    if engine.safe.holds_replies() && !matches!(push, Push::Monitor(_) | Push::Notice(_)) {
         session.seen = session.seen.max(engine.journal.position());
     }
     match push {
@@ -89,6 +89,7 @@ pub(crate) fn write_push(
             reply.bulk(b"tracking-redir-broken");
             reply.integer(*client as i64);
         }
+        Push::Notice(notice) => reply.raw(notice),
         Push::Monitor(line) => {
             reply.raw(b"+");
             reply.raw(line);

@@ -169,8 +169,12 @@ impl Engine {
     /// Shows readers the newest view. Clients that wait for keys which are served elsewhere now are sent there, and what
     /// has waited for this view is tried again.
     pub fn publish_membership(&self, published: Published) {
+        let before = self.membership.newest();
         self.membership.publish(published);
         if let Some(published) = self.membership.newest() {
+            if let Some(before) = before {
+                self.send_notices(&before, &published);
+            }
             self.clients.all().iter().for_each(|client| self.send_away(client, &published));
         }
         recheck_all(&self.mailboxes);
@@ -199,7 +203,7 @@ impl Engine {
     }
 
     /// How nodes are named to a client with these flags.
-    fn asker(&self, flags: u64) -> Asker {
+    pub(super) fn asker(&self, flags: u64) -> Asker {
         let by = self.config.cluster_preferred_endpoint_type();
         Asker {
             is_tls: flags & flag::TLS != 0,

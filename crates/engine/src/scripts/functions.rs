@@ -36,6 +36,14 @@ impl Library {
     pub fn code(&self) -> &[u8] {
         &self.source[self.code_at..]
     }
+
+    /// Returns it as all nodes of a cluster have it. `None`: its text is not UTF-8.
+    pub fn to_shared(&self) -> Option<cluster::shared::Library> {
+        let source = str::from_utf8(&self.source).ok()?.to_owned();
+        let name = |function: &Arc<Function>| function.spec.name.to_ascii_lowercase();
+        let functions = self.functions.iter().map(name).collect();
+        Some(cluster::shared::Library { name: self.name.clone(), functions, source })
+    }
 }
 
 /// Why a library cannot be added.

@@ -1,9 +1,10 @@
 //! A primary that is told to go down hands its shard over first.
 
 use crate::away::pair;
-use harness::client::{Client, ask};
-use harness::cluster::{Etcd, text};
-use harness::reply::Reply;
+use harness::client::{Client, ask, ok};
+use harness::cluster::{Etcd, error, text};
+use harness::reply::{Protocol, Reply};
+use harness::server::{Server, signal};
 use harness::wait::eventually;
 
 fn role(client: &mut Client) -> String {
@@ -35,4 +36,86 @@ fn a_primary_hands_its_shard_over_before_it_goes_down() {
     // One that has no other copy to hand over to goes down as before.
     assert!(nodes[0].terminate().expect("it ends").success());
     assert!(!nodes[0].log().contains("another copy takes over"));
+}
+
+/// The next notice of a client, which asked for them: its name, and the rest.
+fn notice(client: &mut Client) -> (String, Vec<Reply>) {
+    let Reply::Push(mut words) = client.message().expect("it comes") else { panic!("no push") };
+    let name = words.remove(0);
+    (text(name), words)
+}
+
+fn told(node: &Server, kind: &str) -> Client {
+    let mut client = node.connect(Protocol::Resp3).expect("it listens");
+    ok(&mut client, &format!("CLIENT MAINT_NOTIFICATIONS ON moving-endpoint-type {kind}"));
+    client
+}
+
+#[test]
+fn clients_that_ask_are_told_of_switches_beforehand() {
+    let etcd = Etcd::start("notices");
+    let nodes = pair(&etcd, &[]);
+    let refused = ask(&mut nodes[0].client(), "CLIENT MAINT_NOTIFICATIONS ON");
+    assert!(error(&refused).contains("HELLO 3"));
+    let ports = [nodes[0].port(), nodes[1].port()];
+    let mut second = nodes[1].client();
+
+    // Who speaks the cluster's protocol learns which slots go, and where.
+    let mut clients = [told(&nodes[0], "internal-ip"), told(&nodes[1], "none")];
+    let mut silent = told(&nodes[0], "none");
+    ok(&mut silent, "CLIENT MAINT_NOTIFICATIONS OFF");
+    eventually("the replica can lead", || !ask(&mut second, "CLUSTER FAILOVER").is_error());
+    let triplet = Reply::Array(vec![
+        Reply::Bulk(format!("127.0.0.1:{}", ports[0]).into()),
+        Reply::Bulk(format!("127.0.0.1:{}", ports[1]).into()),
+        Reply::Bulk(b"0-16383".to_vec()),
+    ]);
+    // The primary knows of the switch before it is made; another node may see it when it is over.
+    let (name, words) = notice(&mut clients[0]);
+    assert_eq!((&*name, &words[1]), ("SMIGRATING", &Reply::Bulk(b"0-16383".to_vec())));
+    let ends = clients.each_mut().map(|client| {
+        let (mut name, mut words) = notice(client);
+        if name == "SMIGRATING" {
+            (name, words) = notice(client);
+        }
+        assert_eq!((&*name, &words[1]), ("SMIGRATED", &Reply::Array(vec![triplet.clone()])));
+        words[0].clone()
+    });
+    assert_eq!(ends[0], ends[1], "a client that hears it twice acts once");
+
+    // Who sees one server learns that it takes longer, and then that it does not.
+    for node in &nodes {
+        ok(&mut node.client(), "CONFIG SET cluster-endpoint single");
+    }
+    eventually("the first is a replica in step", || {
+        role(&mut nodes[0].client()) == "slave"
+            && ask(&mut second, "WAIT 1 100") == Reply::Integer(1)
+    });
+    let mut first = nodes[0].client();
+    ok(&mut first, "CLIENT CAPA cluster");
+    ok(&mut first, "CLUSTER FAILOVER");
+    let (name, words) = notice(&mut clients[1]);
+    assert_eq!((&*name, &words[1]), ("FAILING_OVER", &Reply::Integer(10)));
+    assert_eq!(notice(&mut clients[1]).0, "FAILED_OVER");
+
+    // A node that goes down says where to go, and waits until its clients are there.
+    eventually("it leads", || role(&mut nodes[0].client()) == "master");
+    let [mut stays, mut leaves] = clients;
+    ok(&mut stays, "SET key 1");
+    let process = nodes[0].process_id();
+    signal(process, "TERM").expect("it runs");
+    let (name, words) = loop {
+        match notice(&mut stays) {
+            (name, _) if name.starts_with("FAIL") => {}
+            moving => break moving,
+        }
+    };
+    assert_eq!((&*name, &words[1]), ("MOVING", &Reply::Integer(4)));
+    assert_eq!(words[2], Reply::Bulk(format!("127.0.0.1:{}", ports[1]).into()));
+    // It still answers, by way of the node that leads now.
+    assert_eq!(ask(&mut stays, "INCR key"), Reply::Integer(2));
+    assert_eq!(ask(&mut leaves, "INCR key"), Reply::Integer(3));
+    drop(stays);
+    drop(silent);
+    eventually("it ends", || nodes[0].connect(Protocol::Resp2).is_err());
 }

@@ -23,7 +23,7 @@ pub enum ClientAuth {
 }
 
 /// The `tls-*` directives, as they are in the configuration.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TlsSettings {
     /// `tls-cert-file`.
     pub cert_file: String,

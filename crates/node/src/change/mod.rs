@@ -85,9 +85,10 @@ pub(crate) fn placed(planned: &plan::Planned) -> Placed {
 }
 
 /// The address that a copy announces.
-pub fn address(placed: &Placed) -> Address {
-    let (host, port) = (placed.host.clone(), placed.port);
-    Address { host, port, ..Address::default() }
+pub fn address(settings: &Settings, placed: &Placed) -> Address {
+    let host = placed.host.clone();
+    let (port, tls_port) = if settings.tls { (0, placed.port) } else { (placed.port, 0) };
+    Address { host, port, tls_port, ..Address::default() }
 }
 
 fn topology(settings: &Settings, copies: &[Placed]) -> Topology {
@@ -97,7 +98,11 @@ fn topology(settings: &Settings, copies: &[Placed]) -> Topology {
         let slots =
             Slots::from_fn(|slot| (begin(number)..begin(number + 1)).contains(&usize::from(slot)));
         let copies = copies.iter().filter(|placed| placed.shard == number);
-        Shard::planned(draw(), slots, copies.map(|placed| (placed.copy, address(placed))).collect())
+        Shard::planned(
+            draw(),
+            slots,
+            copies.map(|placed| (placed.copy, address(settings, placed))).collect(),
+        )
     };
     Topology::planned(settings.quorum(), (0..shards).filter_map(shard).collect())
 }

@@ -197,6 +197,12 @@ struct CreateOptions {
     /// File with that password, which ps does not show
     #[arg(long, conflicts_with = "password")]
     password_file: Option<PathBuf>,
+    /// A user with its rules, as in ACL SETUSER: 'app on >secret ~app:* +@all'; several times for more
+    #[arg(long = "user")]
+    users: Vec<String>,
+    /// Clients and copies speak TLS, with the certificates of the machines: tls/ca.pem of a machine is the authority
+    #[arg(long)]
+    tls: bool,
     /// Copies of a shard must be in different zones
     #[arg(long)]
     zones: bool,
@@ -358,6 +364,8 @@ fn create(options: CreateOptions) -> Result<(), Wrong> {
         endpoint: options.endpoint.unwrap_or_else(Settings::default_endpoint),
         password: in_file(options.password_file.as_deref())?.unwrap_or(options.password),
         password_sha256: String::new(),
+        users: options.users,
+        tls: options.tls,
         zones: options.zones,
     };
     settings.check()?;

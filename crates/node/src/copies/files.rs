@@ -1,6 +1,6 @@
 //! The files of a copy: its configuration, and the file with its name.
 
-use crate::settings::{Commit, Endpoint, Persistence, Settings, sha256};
+use crate::settings::{Commit, Endpoint, Persistence, Settings, Wrong, sha256};
 use crate::site::{Database, INTERNAL, Placed};
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -27,6 +27,39 @@ pub struct Common {
     pub flash: Option<PathBuf>,
     /// Copies write their log to the node's output, and have no files for it.
     pub logs_to_output: bool,
+    /// The certificates of this machine, if it has some.
+    pub certificates: Option<Certificates>,
+}
+
+/// Files with certificates.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Certificates {
+    /// The authorities that others' certificates must come from.
+    pub ca_cert_file: String,
+    /// What is shown.
+    pub cert_file: String,
+    /// Its key.
+    pub key_file: String,
+}
+
+impl Certificates {
+    /// The options of a copy that speaks TLS alone, with clients and with other copies.
+    fn options(&self, port: u16) -> [(&'static str, String); 9] {
+        let Certificates { ca_cert_file, cert_file, key_file } = self;
+        let yes = || "yes".to_owned();
+        [
+            ("port", "0".into()),
+            ("tls-port", port.to_string()),
+            ("cluster-announce-tls-port", port.to_string()),
+            ("tls-cert-file", cert_file.clone()),
+            ("tls-key-file", key_file.clone()),
+            ("tls-ca-cert-file", ca_cert_file.clone()),
+            // Clients have passwords.
+            ("tls-auth-clients", "optional".into()),
+            ("tls-replication", yes()),
+            ("tls-cluster", yes()),
+        ]
+    }
 }
 
 /// Returns the options that can be changed while a copy runs, with their values.
@@ -85,7 +118,15 @@ fn everything() -> Vec<String> {
 }
 
 /// Returns the text of a copy's configuration file.
-pub fn configuration(common: &Common, database: &Database, placed: &Placed, log: &Path) -> String {
+///
+/// # Errors
+/// The machine lacks what the database needs.
+pub fn configuration(
+    common: &Common,
+    database: &Database,
+    placed: &Placed,
+    log: &Path,
+) -> Result<String, Wrong> {
     let settings = &database.settings;
     let is_local = matches!(&*placed.host, "127.0.0.1" | "::1" | "localhost");
     let bind = if is_local { "127.0.0.1 -::1" } else { "* -::*" };
@@ -96,12 +137,16 @@ pub fn configuration(common: &Common, database: &Database, placed: &Placed, log:
         let value = structs::words::quote_word(value.as_bytes());
         writeln!(text, "{name} {}", String::from_utf8_lossy(&value)).expect("memory takes all");
     };
-    line("port", &placed.port.to_string());
+    for (name, value) in ports(common, settings, placed.port)? {
+        line(name, &value);
+    }
     line("protected-mode", "no");
     line("dir", ".");
     let logfile = if common.logs_to_output { "".into() } else { log.to_string_lossy() };
     line("logfile", &logfile);
-    if !common.tls.is_empty()
+    // A database with TLS has one port.
+    if !settings.tls
+        && !common.tls.is_empty()
         && let Some(port) = placed.port.checked_add(common.tls_port_offset)
     {
         line("tls-port", &port.to_string());
@@ -122,7 +167,6 @@ pub fn configuration(common: &Common, database: &Database, placed: &Placed, log:
     }
     line("cluster-config-file", "nodes.conf");
     line("cluster-announce-ip", &placed.host);
-    line("cluster-announce-port", &placed.port.to_string());
     // A copy takes over only when it has synchronised once; the default waits five seconds for replicas that may follow.
     line("repl-diskless-sync-delay", "0");
     if Settings::has_single_endpoint() {
@@ -132,6 +176,7 @@ pub fn configuration(common: &Common, database: &Database, placed: &Placed, log:
         };
         line("cluster-endpoint", endpoint);
     }
+    line("cluster-share-users", "yes");
     if settings.flash_bytes > 0 {
         let own = Path::new("flash").to_owned();
         let flash =
@@ -146,14 +191,38 @@ pub fn configuration(common: &Common, database: &Database, placed: &Placed, log:
     for (name, value) in logins {
         line(name, value);
     }
-    // Their words are plain.
-    for (name, rules) in rules {
-        let more = if name == INTERNAL { Vec::new() } else { everything() };
-        text += &format!("user {name} {}\n", [rules, more].concat().join(" "));
-    }
+    text += &user_lines(rules, settings);
     // Its words are values, not one value.
-    text + "bind " + bind + "\n"
+    Ok(text + "bind " + bind + "\n")
 }
+
+/// The options about the port of a copy, which has TLS if the database has it.
+fn ports(
+    common: &Common,
+    settings: &Settings,
+    port: u16,
+) -> Result<Vec<(&'static str, String)>, Wrong> {
+    let plain = ["port", "cluster-announce-port"].map(|name| (name, port.to_string()));
+    match &common.certificates {
+        _ if !settings.tls => Ok(plain.into()),
+        Some(certificates) => Ok(certificates.options(port).into()),
+        None => Err(Wrong(NO_CERTIFICATES.into())),
+    }
+}
+
+/// The lines of users. Their words are plain.
+fn user_lines(rules: Vec<(&str, Vec<String>)>, settings: &Settings) -> String {
+    let own = rules.into_iter().map(|(name, rules)| {
+        let more = if name == INTERNAL { Vec::new() } else { everything() };
+        format!("user {name} {}\n", [rules, more].concat().join(" "))
+    });
+    // The first copy writes them at the coordinator. Later starts have those that are there.
+    own.chain(settings.users.iter().map(|user| format!("user {user}\n"))).collect()
+}
+
+/// Why a database with TLS cannot be on a machine.
+pub const NO_CERTIFICATES: &str = "this machine has no certificates for a database with TLS: they come with an etcd of \
+    `dunlin cluster up` that has TLS, or with --etcd-cacert, --etcd-cert and --etcd-key";
 
 /// Writes what a copy needs to start.
 ///
@@ -217,6 +286,12 @@ mod tests {
         };
         let coordinator = "etcd://10.0.0.1:2379,etcd://10.0.0.2:2379".into();
         let access = vec![("cluster-coordinator-password", "a # b".to_owned())];
+        let file = |name: &str| format!("/tls/{name}.pem");
+        let certificates = Certificates {
+            ca_cert_file: file("ca"),
+            cert_file: file("machine"),
+            key_file: file("machine"),
+        };
         let common = Common {
             cluster: "prod".into(),
             coordinator,
@@ -226,8 +301,10 @@ mod tests {
             tls_port_offset: 1000,
             flash: None,
             logs_to_output: false,
+            certificates: Some(certificates),
         };
         let text = configuration(&common, &database, &placed, Path::new("/var/log/a b.log"));
+        let text = text.expect("nothing is lacking");
         let read = config::load_text(text.as_bytes()).map_err(|error| error.to_string());
         let read = read.expect("it is sound").config;
         let get = |name: &str| {
@@ -247,5 +324,16 @@ mod tests {
         assert_eq!((get("appendonly"), get("bind")), ("no".into(), "* -::*".into()));
         assert_eq!(get("save"), "3600 1 300 100 60 10000");
         assert_eq!(get("maxmemory"), (1u64 << 30).to_string());
+
+        // With TLS there is no port without.
+        let mut encrypted = database.clone();
+        encrypted.settings.tls = true;
+        let text = configuration(&common, &encrypted, &placed, Path::new("log"));
+        let text = text.expect("the machine has certificates");
+        for line in ["port 0\n", "tls-port 12001\n", "tls-replication yes\n", "tls-cluster yes\n"] {
+            assert!(text.contains(line), "{text}");
+        }
+        let common = Common { certificates: None, ..common };
+        assert!(configuration(&common, &encrypted, &placed, Path::new("log")).is_err());
     }
 }

@@ -164,11 +164,17 @@ impl Copies {
         if database.stage == Stage::Deleting || placed.is_leaving {
             copy.is_deleted = true;
             copy.leaving.get_or_insert(None);
-        } else if copy.text != text {
-            copy.text = text;
-            let flash = self.common.flash.as_deref();
-            if let Err(error) = files::prepare(&copy.directory, flash, placed, &copy.text) {
-                copy.note = format!("its files cannot be written: {error}");
+            return;
+        }
+        match text {
+            Err(why) => copy.note = why.to_string(),
+            Ok(text) if copy.text == text => {}
+            Ok(text) => {
+                copy.text = text;
+                let flash = self.common.flash.as_deref();
+                if let Err(error) = files::prepare(&copy.directory, flash, placed, &copy.text) {
+                    copy.note = format!("its files cannot be written: {error}");
+                }
             }
         }
     }
@@ -261,7 +267,12 @@ impl Copy {
                     }
                 }
             }
-            (None, None) if !self.is_to_be_released && self.restarts.is_due(now) => {
+            // Without a text the machine lacks something.
+            (None, None)
+                if !self.is_to_be_released
+                    && !self.text.is_empty()
+                    && self.restarts.is_due(now) =>
+            {
                 self.start(now, program, common);
             }
             _ => {}

@@ -5,12 +5,14 @@ use super::wire::{
     Begun, Creation, Deletion, Drain, JobId, Named, Recovery, Status, Switch, Update,
 };
 use crate::change;
+use crate::copies::files::NO_CERTIFICATES;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::show::{self, DatabaseShown, EventShown, JobShown, MachineShown};
 use crate::site::{Database, JobKind, Placed};
 use crate::store::{Problem, Store};
 use crate::switch;
+use crate::talk;
 use axum::http::Method;
 use cluster::coordinator::Outcome;
 use cluster::id::Id;
@@ -164,6 +166,9 @@ async fn database(call: Call, named: Named) -> Result<DatabaseShown, ApiError> {
 async fn create(call: Call, asked: Creation) -> Result<Begun, ApiError> {
     work(call, move |shared, store| {
         let Creation { name, settings, dry_run } = &asked;
+        if settings.tls && !talk::has_certificates() {
+            return Err(Problem::Wrong(NO_CERTIFICATES.into()));
+        }
         let site = store.read()?;
         let plan = Some(show::plan(&site, name, settings)?);
         if *dry_run {

@@ -2,6 +2,7 @@
 
 use super::kept::Kept;
 use crate::authority::Files;
+use crate::copies::files::Certificates;
 use crate::settings::Wrong;
 use clap::Args;
 use etcd::{Credentials, Endpoint, Way};
@@ -92,6 +93,13 @@ impl Access {
         ];
         let given = all.into_iter().filter(|(_, value)| !value.is_empty());
         given.map(|(name, value)| (name, value.clone())).collect()
+    }
+
+    /// The certificates of this machine, if it has some.
+    pub fn certificates(&self) -> Option<Certificates> {
+        let Access { ca_cert_file, cert_file, key_file, .. } = self.clone();
+        let has_all = ![&ca_cert_file, &cert_file, &key_file].iter().any(|file| file.is_empty());
+        has_all.then_some(Certificates { ca_cert_file, cert_file, key_file })
     }
 
     /// Takes what the options say of the user's etcd.

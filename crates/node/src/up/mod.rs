@@ -32,6 +32,7 @@ use crate::rest;
 use crate::settings::{Wrong, check_name};
 use crate::shared::Shared;
 use crate::site::Machine;
+use crate::talk;
 use access::AccessOptions;
 use clap::Args;
 use contained::ContainedOptions;
@@ -161,6 +162,7 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     kept.write(&directory)?;
     let machine = machine(options, &kept)?;
     let (common, summary) = (common(options, &kept)?, etcd.summary);
+    common.certificates.as_ref().map_or(Ok(()), talk::trust)?;
     let copies = Copies::new(&directory, common).map_err(|error| Wrong(error.to_string()))?;
     let shared = Arc::new(Shared::new(&kept.cluster, &kept.machine, etcd.way));
     let is_ours = etcd.own.is_some();
@@ -316,6 +318,7 @@ fn common(options: &UpOptions, kept: &Kept) -> Result<Common, Wrong> {
         tls_port_offset: options.tls.port_offset(),
         flash: flash.transpose()?,
         logs_to_output: options.contained.is_contained(),
+        certificates: kept.access.certificates(),
     })
 }
 

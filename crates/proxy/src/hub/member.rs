@@ -3,6 +3,7 @@
 use super::client::Slot;
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
+use route::join::Merge;
 use route::plan::NO_SERVER;
 use route::raw::{self, Protocol};
 
@@ -22,6 +23,35 @@ impl Hub {
         if let Some(client) = self.client(id) {
             (client.protocol, client.db) = (protocol, db);
         }
+    }
+
+    /// A request that waits at several servers side by side, by connections of the client's own. Returns whether it was taken;
+    /// if not it is to be presented again when the client resumes.
+    pub fn wait_at<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        id: Id,
+        servers: &[u16],
+        request: &[u8],
+        merge: Merge,
+    ) -> bool {
+        let Some(Conn::Client(mut client)) = self.take_conn(id) else { return true };
+        let is_taken = !client.is_stalled() && client.is_idle();
+        if is_taken {
+            let servers: Vec<usize> = servers.iter().map(|&server| usize::from(server)).collect();
+            let own = |&server: &usize| self.acquire_own(wire, &mut client, server);
+            match servers.iter().try_for_each(own) {
+                Ok(()) if servers.is_empty() => client.answer(wire, &raw::error(NO_SERVER)),
+                Ok(()) => {
+                    client.is_blocked = true;
+                    self.send_to(wire, &mut client, servers, request, merge);
+                }
+                Err(why) => client.answer(wire, &raw::error(&why)),
+            }
+            self.settle_soon(&mut client);
+        }
+        self.put(id, Conn::Client(client));
+        is_taken
     }
 
     /// A request whose keys are all at the server of a slot. Returns whether it was taken; if not it is to be

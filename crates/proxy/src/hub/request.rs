@@ -275,7 +275,7 @@ impl Hub {
     }
 
     /// Sends a request to several servers.
-    fn send_to<W: Wire>(
+    pub(super) fn send_to<W: Wire>(
         &mut self,
         wire: &mut W,
         client: &mut Client,

@@ -4,7 +4,9 @@ use super::{Requests, switch};
 use crate::log;
 use cluster::id::Id;
 use cluster::view::View;
+use config::ClusterEndpoint;
 use engine::Engine;
+use engine::clients::Client;
 use engine::membership::{Published, Request};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -14,6 +16,9 @@ static REQUESTS: OnceLock<Requests> = OnceLock::new();
 
 /// How long the shutdown waits for another copy to lead. A switch takes some tens of milliseconds, or is given up.
 const PATIENCE: Duration = Duration::from_secs(6);
+
+/// How long clients may take to connect to another node.
+const GRACE: Duration = Duration::from_secs(4);
 
 /// Between two looks at which copy leads.
 const LOOK: Duration = Duration::from_millis(5);
@@ -53,6 +58,22 @@ pub fn hand_over(engine: &Engine, waits: impl Fn() -> bool) {
             log!(Warning, "Cluster: no other copy leads this server's shard yet; it goes down");
             return;
         }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Tells clients that have asked for notices where to go, and waits until they have gone. A client that does not go is closed
+/// when the server ends.
+pub fn send_clients_away(engine: &Engine, waits: impl Fn() -> bool) {
+    let Some(published) = engine.membership.newest() else { return };
+    // Clients of a cluster are told where slots are.
+    if engine.config.cluster_endpoint() != ClusterEndpoint::Single || !waits() {
+        return;
+    }
+    let told = engine.send_away_from(&published, GRACE.as_secs() as i64);
+    let until = Instant::now() + GRACE;
+    let is_there = |client: &Arc<Client>| engine.clients.get(client.id).is_some();
+    while told.iter().any(is_there) && waits() && Instant::now() < until {
         std::thread::sleep(LOOK);
     }
 }

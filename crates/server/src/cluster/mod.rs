@@ -10,6 +10,7 @@
 //!   switch     the pause of a planned switch
 //!   leave      the planned switch before this server goes down
 //!   moves      slots that move: the steps of MIGRATESLOTS
+//!   shared     users and functions that all nodes have alike
 //!   operator   CLUSTER MEET, ADDSLOTS, REPLICATE …: transactions, on a thread of their own
 //! ```
 //!
@@ -24,8 +25,10 @@ mod operator;
 mod promises;
 mod publish;
 mod rescue;
+mod shared;
 mod switch;
 
+use crate::inside::Inside;
 use crate::log;
 use cluster::Moment;
 use cluster::change;
@@ -137,22 +140,26 @@ impl Node {
     ///
     /// # Errors
     /// The system can start no thread, or the name of the data cannot be written.
-    pub fn start(self, engine: &'static Engine) -> io::Result<&'static Data> {
+    pub fn start(self, engine: &'static Engine, inside: Inside) -> io::Result<&'static Data> {
         let Node { identity, coordinator, name, requests, asked } = self;
         leave::prepare(requests);
         let keys = Keys::new(&name);
         let settings = Settings::of_lease(Moment::from_secs(engine.config.cluster_lease().into()));
         // How long a call may take: so long that several servers of etcd can be asked while the lease lasts.
         let limit = settings.ttl / 4;
-        let client = coordinator.client(limit.max(OPERATION));
-        operator::start(engine, client, keys.clone(), name, identity.id, asked)?;
-        moves::start(engine, coordinator.client(limit.max(OPERATION)), identity.id)?;
+        let clients = || coordinator.client(limit.max(OPERATION));
+        let (changes, ready) = shared::start(engine, clients, &keys, identity.id, inside)?;
+        operator::start(engine, clients(), keys.clone(), name, identity.id, (asked, changes))?;
+        moves::start(engine, clients(), identity.id)?;
         let client = coordinator.client(limit);
         let data = Data::find(engine, identity.id)?;
         let host = Host::new(engine, identity, data, client, keys, settings);
         data.promise_by(host.promises.clone());
         host.promises.start()?;
-        thread::spawn("cluster", move || host.run())?;
+        thread::spawn("cluster", move || {
+            ready.wait();
+            host.run();
+        })?;
         Ok(data)
     }
 }

@@ -2,6 +2,7 @@
 //! so that no renewal of a lease waits for them. A reply is sent when this server's clients see the change.
 
 use super::publish::wait_until_shown;
+use super::shared::Changes;
 use super::{Asked, leave};
 use crate::log;
 use cluster::change::{self, Refused};
@@ -48,11 +49,16 @@ pub(super) fn start(
     keys: Keys,
     cluster: String,
     me: Id,
-    asked: Receiver<Asked>,
+    (asked, changes): (Receiver<Asked>, Changes),
 ) -> io::Result<()> {
     let mut operator = Operator { engine, client, keys, cluster, me };
     thread::spawn("cluster-change", move || {
         for (request, reply) in asked {
+            if let Request::Define(definition) = request {
+                // The receiver lives as long as the process does.
+                drop(changes.send((definition, reply)));
+                continue;
+            }
             let outcome = operator.operate_patiently(&request);
             match (reply, outcome) {
                 (Some(reply), Ok(())) => reply.send(|reply| reply.ok()),
@@ -165,6 +171,7 @@ impl Operator {
                 Some(to) => change::ask_switch(&view, to),
                 None => return Ok(None),
             },
+            Request::Define(_) => return Ok(None),
             Request::TakeOver => {
                 let shard = view.topology.value.shard_of(me).ok_or_else(|| unknown(me))?;
                 match view.is_alive(shard.holder) {

@@ -17,6 +17,7 @@ use proxy::driver::{Net, Reach, conn_id, hub_id};
 use proxy::hub::Hub;
 use proxy::hub::wire::{Id, Wire};
 use resp::Protocol;
+use route::join::Merge;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -123,13 +124,28 @@ impl<R: Reach> Wire for Wires<'_, R> {
     }
 }
 
+/// How the replies to WAIT and WAITAOF become one: what holds at each shard.
+fn merge_of(request: &[u8]) -> Merge {
+    let words = route::raw::elements(request).unwrap_or_default();
+    let name = words.first().and_then(|word| route::raw::text(word)).unwrap_or_default();
+    if name.eq_ignore_ascii_case(b"WAITAOF") { Merge::MinEach } else { Merge::Min }
+}
+
+/// What the hub has not taken of a client's requests.
+#[derive(Default)]
+struct Left {
+    bytes: Vec<u8>,
+    /// They are one request that waits at these servers.
+    waits_at: Option<Vec<u16>>,
+}
+
 /// A reactor's hub.
 pub struct Forwarder {
     hub: Hub,
     shared: Arc<Shared>,
     inbox: Inbox,
     /// Requests of clients that the hub has not taken.
-    left: HashMap<Id, Vec<u8>>,
+    left: HashMap<Id, Left>,
 }
 
 impl Forwarder {
@@ -166,7 +182,15 @@ impl Forwarder {
             let bytes = &forwarding.bytes[start..request.end];
             start = request.end;
             if let Some(left) = self.left.get_mut(&id) {
-                left.extend_from_slice(bytes);
+                left.bytes.extend_from_slice(bytes);
+                continue;
+            }
+            if request.travel == Travel::Acks {
+                let written = session.written_shards.as_deref();
+                let shards = written.map_or(&[][..], |written| written.awaited());
+                let waits_at = Some(self.shared.leaders_of(shards));
+                self.left.insert(id, Left { bytes: bytes.to_vec(), waits_at });
+                self.present_again(reach, id);
                 continue;
             }
             let taken = self.with(reach, |hub, wires| match request.travel {
@@ -175,7 +199,7 @@ impl Forwarder {
                 _ => hub.data(wires, id, bytes).bytes,
             });
             if taken < bytes.len() {
-                self.left.insert(id, bytes[taken..].to_vec());
+                self.left.insert(id, Left { bytes: bytes[taken..].to_vec(), waits_at: None });
             }
         }
         forwarding.bytes.clear();
@@ -204,10 +228,21 @@ impl Forwarder {
 
     /// Presents what the hub has not taken of a client's requests.
     pub fn present_again<R: Reach>(&mut self, reach: &mut R, id: Id) {
-        let Some(left) = self.left.remove(&id) else { return };
-        let taken = self.with(reach, |hub, wires| hub.data(wires, id, &left).bytes);
-        if taken < left.len() {
-            self.left.insert(id, left[taken..].to_vec());
+        let Some(mut left) = self.left.remove(&id) else { return };
+        let taken = self.with(reach, |hub, wires| match &left.waits_at {
+            None => hub.data(wires, id, &left.bytes).bytes,
+            Some(servers) => {
+                let merge = merge_of(&left.bytes);
+                if hub.wait_at(wires, id, servers, &left.bytes, merge) {
+                    left.bytes.len()
+                } else {
+                    0
+                }
+            }
+        });
+        if taken < left.bytes.len() {
+            left.bytes.drain(..taken);
+            self.left.insert(id, left);
         }
     }
 

@@ -1,10 +1,12 @@
 //! What the reactors' hubs share: the commands, and where each slot's requests go.
 
 use crate::log;
+use crate::tls::{self, OutgoingOptions};
+use cluster::id::Id;
 use cluster::topology::Shard;
 use engine::Engine;
 use engine::membership::Published;
-use proxy::config::{Address, Kind, Limits, Login, Pool};
+use proxy::config::{Address, Kind, Limits, Login, Pool, ServerTls};
 use proxy::hub::{Commands, Common, server_at};
 use proxy::pool;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -24,6 +26,8 @@ pub struct Shared {
     leads: Mutex<Arc<[u16]>>,
     /// Those of them that are alive, and not this one.
     others: Mutex<Arc<[u16]>>,
+    /// The options about TLS that links follow.
+    tls: Mutex<Option<OutgoingOptions>>,
 }
 
 impl Shared {
@@ -35,6 +39,8 @@ impl Shared {
         config.is_node = true;
         config.keepalive = true;
         config.login = login(engine);
+        // Whether links use TLS is a matter of the rules, which CONFIG SET may bring later.
+        config.server_tls = Some(ServerTls::default());
         // A client has one such connection to a shard at most, so clients are the limit.
         config.limits = Limits { exclusive: usize::MAX, ..Limits::default() };
         let pool = pool::Shared::new(config);
@@ -42,7 +48,10 @@ impl Shared {
         let text = |digest: &[u8]| engine.script_text(digest);
         let _ = pool.script.set(pool::Texts(Box::new(text)));
         let [leads, others] = [(); 2].map(|()| Mutex::new(Arc::from([])));
-        Arc::new(Shared { engine, common, pool, followed: AtomicU64::new(0), leads, others })
+        let (followed, tls) = (AtomicU64::new(0), Mutex::default());
+        let shared = Shared { engine, common, pool, followed, leads, others, tls };
+        shared.follow_tls();
+        Arc::new(shared)
     }
 
     /// Takes over what was published last.
@@ -79,6 +88,17 @@ impl Shared {
         Arc::clone(&lock(&self.others))
     }
 
+    /// The numbers of the servers that lead these shards; no shards: all that there are with slots.
+    pub fn leaders_of(&self, shards: &[Id]) -> Vec<u16> {
+        let Some(published) = self.engine.membership.newest() else { return Vec::new() };
+        let is_meant = |shard: &&Shard| match shards {
+            [] => !shard.slots.is_empty(),
+            shards => shards.contains(&shard.id),
+        };
+        let shards = published.view.topology.value.shards.iter().filter(is_meant);
+        shards.filter_map(|shard| self.server(shard)).collect()
+    }
+
     /// The numbers of the servers that lead a shard.
     pub fn leads(&self) -> Arc<[u16]> {
         Arc::clone(&lock(&self.leads))
@@ -88,7 +108,13 @@ impl Shared {
     fn server(&self, shard: &Shard) -> Option<u16> {
         // Not what clients are told.
         let address = &shard.copy(shard.holder.id)?.address;
-        let port = if address.port > 0 { address.port } else { address.tls_port };
+        let port = match self.engine.config.tls_cluster() {
+            true => address.tls_port,
+            false => address.port,
+        };
+        if port == 0 {
+            return None;
+        }
         server_at(&self.pool, &Address::Tcp(address.host.clone(), port))
     }
 
@@ -98,6 +124,26 @@ impl Shared {
         if self.pool.login() != login {
             self.pool.set_login(login);
         }
+        self.follow_tls();
+    }
+
+    /// Takes over the rules of TLS for links, if the options about it have changed.
+    fn follow_tls(&self) {
+        let config = &self.engine.config;
+        let options = tls::outgoing_options(config);
+        let mut known = lock(&self.tls);
+        if known.as_ref() == Some(&options) {
+            return;
+        }
+        let rules = config.tls_cluster().then(|| tls::outgoing(config)).transpose();
+        match rules {
+            Ok(rules) => self.pool.set_server_rules(rules),
+            Err(why) => log!(Warning, "Cluster: links to other nodes: {why}"),
+        }
+        *known = Some(options);
+        drop(known);
+        // Another port of each node may count now.
+        self.followed.store(0, SeqCst);
     }
 
     /// The number of each slot's server.

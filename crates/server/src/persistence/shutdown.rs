@@ -153,7 +153,9 @@ pub fn prepare(engine: &'static Engine, net: &Arc<Net>) -> io::Result<()> {
                 |stage: &Stage| matches!(stage, Stage::Waits(it) if !it.now && !it.force);
             // A script without an end would have to end first.
             let is_held_up = engine.scripts.running.is_busy();
-            leave::hand_over(engine, || !is_held_up && may_wait(&self::stage()));
+            let waits = || !is_held_up && may_wait(&self::stage());
+            leave::hand_over(engine, waits);
+            leave::send_clients_away(engine, waits);
             let target = wait_for_replicas(engine);
             match begin_to_end(engine, target) {
                 Some(request) if is_ended(engine, request) => return stop(engine, &stopping),

@@ -5,7 +5,6 @@
 
 use super::filters::{self, Filters};
 use engine::clients::Client;
-use engine::mailbox::Message;
 use engine::session::Fate;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 
@@ -144,8 +143,6 @@ pub(crate) fn close(cx: &mut Cx<'_>, client: &Client) {
     if client.id == cx.session.id() {
         cx.session.fate = Fate::CloseAfterReplies;
     } else {
-        client.kill(&cx.engine.stats);
-        cx.engine.clients.remove(client.id);
-        cx.engine.mailboxes[client.thread].post(Message::Kill(client.id));
+        cx.engine.close_client(client);
     }
 }

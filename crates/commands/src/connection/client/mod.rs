@@ -7,6 +7,7 @@ mod identity;
 mod kill;
 mod list;
 mod modes;
+mod notices;
 mod pause;
 mod tracking;
 mod unblock;
@@ -46,6 +47,7 @@ pub static CLIENT: Command = Command {
         &tracking::CLIENT_CACHING,
         &identity::CLIENT_CAPA,
         &modes::CLIENT_COMMIT_MODE,
+        &notices::CLIENT_MAINT_NOTIFICATIONS,
         &identity::CLIENT_GETNAME,
         &tracking::CLIENT_GETREDIR,
         &list::CLIENT_LIST,
@@ -167,6 +169,8 @@ pub static CLIENT: Command = Command {
         "    Mark this connection as an import source if import-mode is enabled.",
         "    Sync tools can set their connections into 'import-source' state to visit",
         "    expired keys.",
+        "MAINT_NOTIFICATIONS (ON|OFF) [MOVING-ENDPOINT-TYPE <type>]",
+        "    Tell this connection of fail-overs and moves of slots in its cluster, before and after.",
         "COMMIT-MODE (MEMORY|FSYNC|QUORUM|DEFAULT)",
         "    Set which copies of a write must exist before its reply leaves.",
     ],
