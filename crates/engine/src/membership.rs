@@ -132,11 +132,8 @@ pub enum Scope {
 
 impl Scope {
     fn of(name: &str) -> Scope {
-        use route::handling::{Handling, Session, WAITS, concerns_all_nodes, handling};
-        if matches!(
-            name,
-            "FUNCTION|LOAD" | "FUNCTION|DELETE" | "FUNCTION|FLUSH" | "FUNCTION|RESTORE"
-        ) {
+        use route::handling::{Handling, Session, WAITS, concerns_all_nodes, defines, handling};
+        if defines(name) {
             return Scope::Defines;
         }
         if concerns_all_nodes(name) {

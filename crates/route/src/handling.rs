@@ -215,6 +215,11 @@ pub fn concerns_all_nodes(name: &str) -> bool {
     ACROSS.binary_search(&name).is_ok()
 }
 
+/// Whether a command changes what all nodes of a cluster have alike: libraries of functions.
+pub fn defines(name: &str) -> bool {
+    ["FUNCTION|DELETE", "FUNCTION|FLUSH", "FUNCTION|LOAD", "FUNCTION|RESTORE"].contains(&name)
+}
+
 /// Whether a request concerns all nodes that have clients, also those without a key: messages.
 pub fn is_for_clients(words: &[&[u8]]) -> bool {
     words.first().is_some_and(|name| {
