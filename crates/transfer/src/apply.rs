@@ -1,0 +1,330 @@
+//! Requests of a stream at a target that has several shards.
+//!
+//! A request goes out as it came if its keys are on one shard. DEL, UNLINK and MSET are cut. Anything else whose keys are on
+//! several shards is carried out with copies of its keys on one of them, whose results are brought back: the target has no
+//! other writer, so nobody can come between. A transaction whose keys are on one shard stays one; another is cut into its
+//! requests.
+
+use crate::link::Reply;
+use crate::source::Problem;
+use crate::target::{SLOTS, Target};
+use route::slots;
+use spec::keys::for_each_key;
+use spec::{CommandTable, KeyFlags, NotRun};
+
+/// Keys that SCAN is asked for at a time.
+const SCAN_COUNT: &[u8] = b"1000";
+
+/// Slots as ranges, both ends included.
+pub type Ranges = Vec<(u16, u16)>;
+
+/// A request, owned.
+type Words = Vec<Vec<u8>>;
+
+/// See the head of this file.
+pub struct Applier<'a> {
+    /// Where requests go.
+    pub target: Target,
+    table: &'a CommandTable<NotRun>,
+    db: u32,
+    transaction: Option<Vec<(u32, Words)>>,
+    /// The source's slots, if there are other sources: FLUSHALL concerns these only.
+    slots: Option<Ranges>,
+    /// Requests of the stream that were applied.
+    pub count: u64,
+}
+
+/// A key of a request: the place of its word, and whether it is written.
+type Key = (usize, bool);
+
+fn refs(words: &Words) -> Vec<&[u8]> {
+    words.iter().map(Vec::as_slice).collect()
+}
+
+/// Returns a text whose slot is that of the key.
+fn tag(key: &[u8]) -> String {
+    let slot = slots::of(key);
+    let texts = (0..1_000_000_u32).map(|number| number.to_string());
+    texts.into_iter().find(|text| slots::of(text.as_bytes()) == slot).unwrap_or_default()
+}
+
+impl<'a> Applier<'a> {
+    /// For the stream of a source that has these slots, if there are others.
+    pub fn new(
+        target: Target,
+        table: &'a CommandTable<NotRun>,
+        slots: Option<Ranges>,
+    ) -> Applier<'a> {
+        Applier { target, table, db: 0, transaction: None, slots, count: 0 }
+    }
+
+    /// Whether a transaction has begun in the stream and not ended.
+    pub fn is_in_transaction(&self) -> bool {
+        self.transaction.is_some()
+    }
+
+    /// Applies a request of the stream.
+    ///
+    /// # Errors
+    /// The target refuses something, or the request cannot be carried out there.
+    pub fn apply(&mut self, words: &[&[u8]]) -> Result<(), Problem> {
+        let Some(name) = words.first() else { return Ok(()) };
+        match &*name.to_ascii_uppercase() {
+            b"SELECT" => {
+                let text = words.get(1).and_then(|text| std::str::from_utf8(text).ok());
+                let db = text.and_then(|text| text.parse().ok());
+                self.db = db.ok_or_else(|| Problem::Again("SELECT without a number".into()))?;
+                Ok(())
+            }
+            b"PING" | b"REPLCONF" | b"PUBLISH" | b"SPUBLISH" | b"CLUSTER" => Ok(()),
+            b"MULTI" => {
+                self.transaction = Some(Vec::new());
+                Ok(())
+            }
+            b"EXEC" => match self.transaction.take() {
+                Some(requests) => self.execute(&requests),
+                None => Ok(()),
+            },
+            _ => {
+                self.count += 1;
+                match &mut self.transaction {
+                    Some(requests) => {
+                        requests.push((self.db, words.iter().map(|word| word.to_vec()).collect()));
+                        Ok(())
+                    }
+                    None => self.single(self.db, words),
+                }
+            }
+        }
+    }
+
+    /// Carries out a request outside of transactions.
+    fn single(&mut self, db: u32, words: &[&[u8]]) -> Result<(), Problem> {
+        if let Some(done) = self.for_all(db, words) {
+            return done;
+        }
+        let keys = self.keys(words)?;
+        let texts: Vec<&[u8]> = keys.iter().map(|(at, _)| words[*at]).collect();
+        let Some(first) = texts.first() else {
+            return match self.target.pipes() {
+                1 => self.target.send(0, db, words),
+                _ => Err(Problem::Final(format!(
+                    "{} without keys cannot be sent to a cluster",
+                    words[0].escape_ascii()
+                ))),
+            };
+        };
+        if self.target.are_together(&texts) {
+            let pipe = self.target.pipe_of(first);
+            return self.target.send(pipe, db, words);
+        }
+        match &*words[0].to_ascii_uppercase() {
+            b"DEL" | b"UNLINK" => texts.iter().try_for_each(|key| {
+                let pipe = self.target.pipe_of(key);
+                self.target.send(pipe, db, &[words[0], key])
+            }),
+            b"MSET" => words[1..].chunks_exact(2).try_for_each(|pair| {
+                let pipe = self.target.pipe_of(pair[0]);
+                self.target.send(pipe, db, &[b"SET", pair[0], pair[1]])
+            }),
+            _ => self.across(db, words, &keys),
+        }
+    }
+
+    /// Carries out what concerns all shards. Returns `None` if it is something else.
+    fn for_all(&mut self, db: u32, words: &[&[u8]]) -> Option<Result<(), Problem>> {
+        let second = words.get(1).map(|word| word.to_ascii_uppercase()).unwrap_or_default();
+        Some(match (&*words[0].to_ascii_uppercase(), &*second) {
+            (b"FLUSHALL", _) => self.flush(None),
+            (b"FLUSHDB", _) => self.flush(Some(db)),
+            (b"FUNCTION", b"LOAD") => {
+                let source = words.last().copied().unwrap_or_default();
+                self.target.send_all(db, &[b"FUNCTION", b"LOAD", b"REPLACE", source])
+            }
+            // Each source of a cluster says so, and the second time there is nothing left.
+            (b"FUNCTION", b"DELETE") if self.slots.is_some() => self.settle_and(|target| {
+                for pipe in 0..target.pipes() {
+                    target.ask_all(pipe, db, &[words.to_vec()])?;
+                }
+                Ok(())
+            }),
+            (b"FUNCTION" | b"SCRIPT", _) => self.target.send_all(db, words),
+            (b"SWAPDB", _) if self.slots.is_some() || self.target.pipes() > 1 => Err(
+                Problem::Final("the source has swapped databases, which a cluster cannot".into()),
+            ),
+            (b"SWAPDB", _) => self.target.send_all(db, words),
+            _ => return None,
+        })
+    }
+
+    fn settle_and(
+        &mut self,
+        work: impl FnOnce(&mut Target) -> Result<(), Problem>,
+    ) -> Result<(), Problem> {
+        self.target.settle()?;
+        work(&mut self.target)
+    }
+
+    /// Removes all keys of the source, of one database or of all.
+    fn flush(&mut self, db: Option<u32>) -> Result<(), Problem> {
+        let Some(slots) = self.slots.clone() else {
+            let command: &[u8] = if db.is_some() { b"FLUSHDB" } else { b"FLUSHALL" };
+            return self.target.send_all(db.unwrap_or(0), &[command]);
+        };
+        // Clusters with several databases are rare; all sources then have the same.
+        let db = db.unwrap_or(0);
+        self.target.settle()?;
+        for pipe in 0..self.target.pipes() {
+            let mut cursor = b"0".to_vec();
+            loop {
+                let reply = self.target.ask(pipe, db, &[b"SCAN", &cursor, b"COUNT", SCAN_COUNT])?;
+                let Reply::List(parts) = reply else { break };
+                let [Reply::Text(next), Reply::List(keys)] = &parts[..] else { break };
+                for key in keys {
+                    let Reply::Text(key) = key else { continue };
+                    let slot = slots::of(key);
+                    if slots.iter().any(|(first, last)| (*first..=*last).contains(&slot)) {
+                        self.target.send(pipe, db, &[b"UNLINK", key])?;
+                    }
+                }
+                cursor.clone_from(next);
+                if cursor == b"0" {
+                    break;
+                }
+            }
+        }
+        self.target.settle()
+    }
+
+    fn keys(&self, words: &[&[u8]]) -> Result<Vec<Key>, Problem> {
+        let row = self.table.resolve_logged(words).map_err(|why| {
+            let text = String::from_utf8_lossy(&why.line()).into_owned();
+            Problem::Final(format!("the source sends a command that is not known here: {text}"))
+        })?;
+        let mut keys: Vec<Key> = Vec::new();
+        // Keys that only a script knows are on the shard of those that it names.
+        let _ = for_each_key(row.command, words, |at, flags| {
+            keys.push((at, !flags.has(KeyFlags::RO)));
+        });
+        Ok(keys)
+    }
+
+    /// Carries out a transaction.
+    fn execute(&mut self, requests: &[(u32, Words)]) -> Result<(), Problem> {
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        let mut is_plain = true;
+        for (_, words) in requests {
+            let words = refs(words);
+            let for_all: [&[u8]; 5] = [b"FLUSHALL", b"FLUSHDB", b"FUNCTION", b"SCRIPT", b"SWAPDB"];
+            is_plain &= !for_all.iter().any(|name| words[0].eq_ignore_ascii_case(name));
+            keys.extend(self.keys(&words)?.into_iter().map(|(at, _)| words[at].to_vec()));
+        }
+        let dbs_differ = requests.iter().any(|(db, _)| *db != requests[0].0);
+        let texts = refs(&keys);
+        let one_by_one = |it: &mut Self| {
+            requests.iter().try_for_each(|(db, words)| it.single(*db, &refs(words)))
+        };
+        let ([(db, _), _, ..], Some(first), true, false) =
+            (requests, texts.first(), is_plain, dbs_differ)
+        else {
+            return one_by_one(self);
+        };
+        let pipe = self.target.pipe_of(first);
+        if self.target.are_together(&texts) {
+            self.target.send(pipe, *db, &[b"MULTI"])?;
+            for (_, words) in requests {
+                self.target.send(pipe, *db, &refs(words))?;
+            }
+            return self.target.send(pipe, *db, &[b"EXEC"]);
+        }
+        if !self.target.may_be_together() {
+            return one_by_one(self);
+        }
+        let mut all: Vec<Vec<&[u8]>> = vec![vec![b"MULTI"]];
+        all.extend(requests.iter().map(|(_, words)| refs(words)));
+        all.push(vec![b"EXEC"]);
+        self.target.settle()?;
+        let replies = self.target.ask_all(pipe, *db, &all)?;
+        match replies.iter().find_map(Reply::error) {
+            None => Ok(()),
+            Some(text) if text.starts_with("CROSSSLOT") => one_by_one(self),
+            Some(text) => Err(Problem::Final(format!("the target refuses a transaction: {text}"))),
+        }
+    }
+
+    /// Carries out a request whose keys are on several shards. See the head of this file.
+    fn across(&mut self, db: u32, words: &[&[u8]], keys: &[Key]) -> Result<(), Problem> {
+        self.target.settle()?;
+        if self.target.may_be_together() {
+            let reply = self.target.ask_all(0, db, &[words.to_vec()])?;
+            match reply.iter().find_map(Reply::error) {
+                None => return Ok(()),
+                Some(text) if text.starts_with("CROSSSLOT") => {}
+                Some(text) => {
+                    let name = words[0].escape_ascii();
+                    return Err(Problem::Final(format!("the target refuses {name}: {text}")));
+                }
+            }
+        }
+        let base = keys.iter().find(|(_, writes)| *writes).unwrap_or(&keys[0]);
+        let tag = tag(words[base.0]);
+        // A key that comes twice is one copy.
+        let number = |key: &[u8]| keys.iter().position(|(at, _)| words[*at] == key).unwrap_or(0);
+        let copy = |key: &[u8]| format!("{{{tag}}}:dunlin-transfer:{}", number(key)).into_bytes();
+        let mut changed = words.iter().map(|word| word.to_vec()).collect::<Words>();
+        for (at, _) in keys {
+            changed[*at] = copy(words[*at]);
+            self.copy_key(db, words[*at], &changed[*at])?;
+        }
+        let home = self.target.pipe_of(&changed[base.0]);
+        self.target.ask(home, db, &refs(&changed))?;
+        for (at, writes) in keys {
+            if *writes {
+                self.copy_key(db, &changed[*at], words[*at])?;
+            }
+        }
+        for (at, _) in keys {
+            self.target.ask(home, db, &[b"UNLINK", &changed[*at]])?;
+        }
+        Ok(())
+    }
+
+    /// Makes `to` what `from` is.
+    fn copy_key(&mut self, db: u32, from: &[u8], to: &[u8]) -> Result<(), Problem> {
+        let (source, home) = (self.target.pipe_of(from), self.target.pipe_of(to));
+        let asked: [Vec<&[u8]>; 2] = [vec![b"DUMP", from], vec![b"PEXPIRETIME", from]];
+        let replies = self.target.ask_all(source, db, &asked)?;
+        match &replies[..] {
+            [Reply::Null, _] => self.target.ask(home, db, &[b"UNLINK", to])?,
+            [Reply::Text(payload), Reply::Integer(expiry)] => {
+                let expiry = (*expiry).max(0).to_string();
+                let mut words: Vec<&[u8]> = vec![b"RESTORE", to, expiry.as_bytes(), payload];
+                words.push(b"REPLACE");
+                if expiry != "0" {
+                    words.push(b"ABSTTL");
+                }
+                self.target.ask(home, db, &words)?
+            }
+            replies => {
+                let why = replies.iter().find_map(Reply::error).unwrap_or("no reason is given");
+                return Err(Problem::Final(format!("the target refuses DUMP: {why}")));
+            }
+        };
+        Ok(())
+    }
+}
+
+/// Returns the number of the connection for each slot.
+///
+/// # Errors
+/// Slots are of no connection.
+pub fn slot_map(parts: &[Ranges]) -> Result<Vec<u16>, String> {
+    let mut map: Vec<Option<u16>> = vec![None; SLOTS];
+    for (number, ranges) in (0..).zip(parts) {
+        for (first, last) in ranges {
+            map[usize::from(*first)..=usize::from(*last)].fill(Some(number));
+        }
+    }
+    let map: Option<Vec<u16>> = map.into_iter().collect();
+    map.ok_or_else(|| "some slots of the cluster have no primary".into())
+}
