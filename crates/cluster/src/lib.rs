@@ -24,6 +24,7 @@ pub mod copy;
 pub mod describe;
 pub mod driver;
 pub mod id;
+pub mod nodes_conf;
 pub mod notices;
 pub mod promotion;
 pub mod shared;

@@ -3,6 +3,7 @@
 //! | key, behind `/dunlin/<cluster>/` | value | ends |
 //! |---|---|---|
 //! | `node/<copy>` | the id of the database that the copy belongs to | by RESET |
+//! | `claim/<copy>` | [`crate::nodes_conf::Claim`] | when all have a home |
 //! | `db/<database>/topology` | [`Topology`] | with its last copy |
 //! | `db/<database>/alive/<copy>` | [`Alive`] | with the copy's lease |
 //! | `db/<database>/fence/<shard>/<copy>` | [`Fence`] | is overwritten |
@@ -30,6 +31,16 @@ impl Keys {
     /// The key that says which database a copy belongs to.
     pub fn home(&self, copy: Id) -> String {
         format!("{}node/{copy}", self.root)
+    }
+
+    /// The beginning of the keys of servers that start from files.
+    pub fn claims(&self) -> String {
+        format!("{}claim/", self.root)
+    }
+
+    /// What the file of a server says that starts from one.
+    pub fn claim(&self, copy: Id) -> String {
+        format!("{}{copy}", self.claims())
     }
 
     /// The beginning of all keys of a database.

@@ -1,6 +1,8 @@
 //! Servers that form a cluster at a real etcd, made with the stock redis-cli: where requests are answered, and what happens
 //! when a primary is killed.
 
+#[path = "cluster/adopting.rs"]
+mod adopting;
 #[path = "cluster/away.rs"]
 mod away;
 #[path = "cluster/faults.rs"]

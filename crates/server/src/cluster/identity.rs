@@ -2,6 +2,7 @@
 //! form of CLUSTER NODES. So a file of Redis Cluster is read, too; all else is in the coordinator.
 
 use cluster::id::Id;
+use cluster::nodes_conf::Layout;
 use cluster::topology::{Address, ForClients};
 use config::Config;
 use etcd::Endpoint;
@@ -17,6 +18,8 @@ pub(super) struct Identity {
     pub(super) id: Id,
     /// Where others reach this server, as it said when it started.
     pub(super) address: Address,
+    /// What the file says of other nodes, if it is one of Redis Cluster.
+    pub(super) layout: Option<Layout>,
     /// Says so anew when options change.
     pub(super) announcer: Announcer,
     /// The file, locked: two servers must not have one name.
@@ -55,7 +58,11 @@ impl Identity {
                 path.display()
             ));
         };
-        Ok(Identity { id, address, announcer, _file: file })
+        let layout = Layout::parse(&text);
+        let layout = layout.map_err(|why| {
+            format!("The cluster-config-file '{}' cannot be used: {why}", path.display())
+        })?;
+        Ok(Identity { id, address, layout, announcer, _file: file })
     }
 }
 

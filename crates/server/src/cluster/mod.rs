@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   identity   the node's name and address, and the file that keeps the name
+//!   adopt      a start from the files of a Redis Cluster
 //!   data       the data: their name, how far they go, which acknowledgements count
 //!   promises   between copies, while the coordinator is away
 //!   publish    what reactors are shown
@@ -17,6 +18,7 @@
 //! The decisions are the `cluster` crate's; `docs/internals/cluster.md` has them. Reactors read what is published here and
 //! never wait for it.
 
+mod adopt;
 pub mod data;
 pub mod identity;
 pub mod leave;
@@ -30,6 +32,7 @@ mod switch;
 
 use crate::inside::Inside;
 use crate::log;
+use adopt::Adoption;
 use cluster::Moment;
 use cluster::change;
 use cluster::coordinator::Revision;
@@ -152,11 +155,18 @@ impl Node {
         operator::start(engine, clients(), keys.clone(), name, identity.id, (asked, changes))?;
         moves::start(engine, clients(), identity.id)?;
         let client = coordinator.client(limit);
+        let adoption = identity.layout.clone().map(|layout| {
+            let (id, address) = (identity.id, identity.address.clone());
+            (Adoption { layout, id, address }, coordinator.client(OPERATION), keys.clone())
+        });
         let data = Data::find(engine, identity.id)?;
         let host = Host::new(engine, identity, data, client, keys, settings);
         data.promise_by(host.promises.clone());
         host.promises.start()?;
         thread::spawn("cluster", move || {
+            if let Some((adoption, client, keys)) = adoption {
+                adoption.run(client, &keys);
+            }
             ready.wait();
             host.run();
         })?;
