@@ -50,8 +50,14 @@ fn run(request: Request) -> ExitCode {
         Request::Bench(args) => bench::run(args),
         Request::Proxy(args) => proxy::run(args, proxied_commands),
         Request::Console(args) => console::run(args),
-        Request::Node(args) => node::run_node(args),
-        Request::Cluster(args) => node::run_cluster(args),
+        Request::Node(args) => {
+            node::set_commands(described_commands());
+            node::run_node(args)
+        }
+        Request::Cluster(args) => {
+            node::set_commands(described_commands());
+            node::run_cluster(args)
+        }
         Request::Cli { program, args } => cli::run(&program, args),
         Request::Print(text) => print(&text),
         Request::Refuse(text) => {
@@ -194,6 +200,12 @@ fn is_named(program: &OsStr, names: &[&str]) -> bool {
 }
 
 /// Prints to standard output; a reader that has gone away (`dunlin help | head -1`) is no failure.
+/// The commands that nodes know when they copy data: those of ours, without what runs them.
+fn described_commands() -> spec::CommandTable<spec::NotRun> {
+    let rows: Vec<_> = commands::rows().iter().map(|row| row.described()).collect();
+    spec::CommandTable::build(&rows, &[])
+}
+
 /// The commands that the proxy knows without asking servers: those of ours, without what runs them.
 fn proxied_commands() -> Arc<proxy::hub::Commands> {
     let rows: Vec<_> = commands::rows().iter().map(|row| row.described()).collect();

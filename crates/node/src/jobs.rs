@@ -8,6 +8,7 @@ use crate::shared::Shared;
 use crate::site::{Database, INTERNAL, Job, JobKind, JobState, Login, Placed, Site, Stage};
 use crate::store::{Problem, Store};
 use crate::talk::{self, Answer};
+use crate::tasks::{Task, Tasks, schedule};
 use cluster::coordinator::{Change, Transaction};
 use cluster::view::{At, View};
 use process::log;
@@ -34,6 +35,7 @@ const REMOVALS: usize = 64;
 pub struct Jobs {
     shared: Arc<Shared>,
     store: Store,
+    tasks: Tasks,
 }
 
 /// What a look at a job led to.
@@ -52,7 +54,7 @@ impl Jobs {
     /// For the jobs of this node.
     pub fn new(shared: Arc<Shared>) -> Jobs {
         let store = shared.store(CALL);
-        Jobs { shared, store }
+        Jobs { shared, store, tasks: Tasks::default() }
     }
 
     /// Does jobs until `is_over`.
@@ -61,8 +63,12 @@ impl Jobs {
         while !is_over.load(Ordering::Relaxed) {
             let site = self.shared.site();
             let has_work = site.jobs.values().any(is_running);
-            if has_work && let Ok(owner) = self.shared.owner() {
-                self.turn(&site, &owner);
+            if let Ok(owner) = self.shared.owner() {
+                self.tasks.keep_own(&site, &owner);
+                schedule::look(&mut self.store, &site, &owner);
+                if has_work {
+                    self.turn(&site, &owner);
+                }
             }
             turns = self.shared.wait(turns, if has_work { LOOK } else { IDLE });
         }
@@ -97,6 +103,10 @@ impl Jobs {
     fn step(&mut self, site: &Site, id: &str, at: &At<Job>) -> Result<(), Problem> {
         let job = &at.value;
         let step = match site.databases.get(&job.database) {
+            _ if let Some(Task::Restart(restart)) = &job.task => {
+                restart.look(&mut self.store, site, job)?
+            }
+            _ if let Some(task) = &job.task => self.tasks.look(&self.shared, id, job, task),
             _ if !job.machine.is_empty() => drain::look(&mut self.store, site, job)?,
             None => Step::Fails("the database is gone".into()),
             Some(database) => self.look(job, database, site)?,
@@ -309,6 +319,12 @@ fn describe(job: &Job) -> String {
         JobKind::Create => format!("the creation of database '{name}'"),
         JobKind::Update => format!("the change of database '{name}'"),
         JobKind::Delete => format!("the deletion of database '{name}'"),
+        JobKind::Import => format!("the import into database '{name}'"),
+        JobKind::Export => format!("the export of database '{name}'"),
+        JobKind::Backup => format!("the backup of database '{name}'"),
+        JobKind::Verify => format!("the check of a backup of '{name}'"),
+        JobKind::Restore => format!("the restore of database '{name}'"),
+        JobKind::Restart => format!("the restart of the copies of database '{name}'"),
     };
     let time = job.ended_ms.saturating_sub(job.began_ms);
     match job.state {
@@ -335,6 +351,7 @@ mod tests {
             percent: 50,
             text: String::new(),
             is_cancelled: false,
+            task: None,
             began_ms: 0,
             ended_ms: 0,
         };

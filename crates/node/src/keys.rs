@@ -42,6 +42,11 @@ impl SiteKeys {
         format!("{}job/{id}", self.root)
     }
 
+    /// The backups of a database that come round.
+    pub fn schedule(&self, database: &str) -> String {
+        format!("{}backup/{database}", self.root)
+    }
+
     /// What every placement writes.
     pub fn placement(&self) -> String {
         format!("{}placement", self.root)

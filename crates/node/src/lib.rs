@@ -5,6 +5,7 @@
 //!   up                          from options to a node that runs
 //!   rest      show              the admin port: REST, metrics, probes, console
 //!   daemon    jobs              the threads of a node
+//!   tasks                       jobs that move data: import, export, backup, restore, restart
 //!   copies    own_etcd          processes that outlive it
 //!   authority                   certificates for an etcd of our own
 //!   ready                       whether clients may be sent here
@@ -36,6 +37,8 @@ pub mod site;
 pub mod store;
 mod switch;
 mod talk;
+mod tasks;
 mod up;
 
 pub use commands::{run_cluster, run_node};
+pub use tasks::set_commands;

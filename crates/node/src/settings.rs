@@ -2,7 +2,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// The most copies of a database: each has keys in one transaction, of which etcd takes 128.
@@ -47,7 +49,6 @@ pub enum Endpoint {
 
 /// See the head of this file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct Settings {
     /// The bytes that the user can store, in all shards together; copies come on top.
     pub memory_bytes: u64,
@@ -89,6 +90,10 @@ pub struct Settings {
     /// The copies of a shard must be in different zones
     #[serde(default)]
     pub zones: bool,
+    /// Options that a later version has written. They stay as they are; users cannot give them.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub later: BTreeMap<String, Value>,
 }
 
 /// Why something cannot be: a text for the user, which says what to do.
@@ -185,6 +190,9 @@ impl Settings {
     pub fn check(&self) -> Result<(), Wrong> {
         let refuse = |is_wrong: bool, why: String| if is_wrong { Err(Wrong(why)) } else { Ok(()) };
         let copies = self.shards.saturating_mul(self.replicas.saturating_add(1));
+        if let Some(name) = self.later.keys().next() {
+            return Err(Wrong(format!("'{name}' is no option of a database in this version")));
+        }
         refuse(self.shards == 0, "a database has at least 1 shard".into())?;
         refuse(
             copies > MAX_COPIES,
@@ -295,6 +303,7 @@ pub(crate) mod tests {
             users: Vec::new(),
             tls: false,
             zones: false,
+            later: BTreeMap::new(),
         }
     }
 
@@ -319,6 +328,15 @@ pub(crate) mod tests {
             let why = settings.check().expect_err("it is wrong").0;
             assert!(why.contains(expected), "{why}: {expected}");
         }
+    }
+
+    #[test]
+    fn what_a_later_version_wrote_is_kept() {
+        let mut value = serde_json::to_value(settings()).unwrap();
+        value["colour"] = "red".into();
+        let read: Settings = serde_json::from_value(value.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap(), value);
+        assert!(read.check().expect_err("it is unknown").0.contains("'colour'"));
     }
 
     #[test]

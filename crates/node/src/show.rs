@@ -359,7 +359,7 @@ pub fn plan(site: &Site, name: &str, settings: &Settings) -> Result<PlanShown, W
 }
 
 /// The word that stands for a value at etcd.
-fn word<T: Serialize>(value: &T) -> String {
+pub(crate) fn word<T: Serialize>(value: &T) -> String {
     serde_json::to_value(value)
         .ok()
         .and_then(|it| Some(it.as_str()?.to_owned()))

@@ -2,10 +2,13 @@
 
 use crate::keys::SiteKeys;
 use crate::settings::Settings;
+use crate::tasks::Task;
+use crate::tasks::schedule::Schedule;
 use cluster::coordinator::{Compare, Item, LeaseId, Range, Revision};
 use cluster::id::Id;
 use cluster::view::At;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -30,7 +33,16 @@ pub struct Machine {
     pub admin_port: u16,
     /// The version of its node.
     pub version: String,
+    /// What its node can read at etcd: see [`FORMAT`].
+    #[serde(default)]
+    pub format: u32,
 }
+
+/// What this version can read at etcd, which rises when something is written that earlier versions
+/// do not understand. It is written only when all nodes that are alive can read it.
+///
+/// 1: jobs that move data, and backups that come round.
+pub const FORMAT: u32 = 1;
 
 /// A machine whose node has a lease.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -107,6 +119,9 @@ pub struct Placed {
     /// It ends, and its files go: another copy of the shard has taken its place.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_leaving: bool,
+    /// What a later version has written, which stays.
+    #[serde(flatten)]
+    pub later: BTreeMap<String, Value>,
 }
 
 /// Tells a field that is left out.
@@ -135,6 +150,9 @@ pub struct Database {
     /// The password in clear before the last change, which copies may still have.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub old_password: String,
+    /// What a later version has written, which stays.
+    #[serde(flatten)]
+    pub later: BTreeMap<String, Value>,
 }
 
 /// The user that copies and nodes are for each other.
@@ -182,6 +200,18 @@ pub enum JobKind {
     Drain,
     /// Replaces the copies of a machine that does not come back, and forgets it.
     Replace,
+    /// Lets a database follow servers elsewhere.
+    Import,
+    /// Keeps servers elsewhere as a database is.
+    Export,
+    /// Writes a backup.
+    Backup,
+    /// Reads and checks a backup.
+    Verify,
+    /// Makes a new database from a backup.
+    Restore,
+    /// Restarts the copies of a database one after the other.
+    Restart,
 }
 
 /// How a job is.
@@ -221,6 +251,9 @@ pub struct Job {
     /// It is to be undone.
     #[serde(default)]
     pub is_cancelled: bool,
+    /// What else was asked for, of the jobs that move data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Task>,
     /// In milliseconds since 1970.
     pub began_ms: u64,
     /// In milliseconds since 1970, 0 while it runs.
@@ -259,6 +292,8 @@ pub struct Site {
     pub machines: BTreeMap<String, Known>,
     /// By name.
     pub databases: BTreeMap<String, At<Database>>,
+    /// Backups that come round, by database.
+    pub schedules: BTreeMap<String, At<Schedule>>,
     /// By id, which begins with the time.
     pub jobs: BTreeMap<String, At<Job>>,
     /// The oldest first.
@@ -303,6 +338,10 @@ impl Site {
                     let value = read(item, problems);
                     site.jobs.extend(value.map(|value| (id.to_owned(), value)));
                 }
+                ["backup", database] => {
+                    let value = read(item, problems);
+                    site.schedules.extend(value.map(|value| (database.to_owned(), value)));
+                }
                 ["events"] => {
                     site.events_revision = item.revision;
                     site.events = read(item, problems).map(|at| at.value).unwrap_or_default();
@@ -329,6 +368,12 @@ impl Site {
     pub fn has_node_with(&self, lease: LeaseId) -> bool {
         let mut alive = self.machines.values().filter_map(|known| known.alive.as_ref());
         alive.any(|at| at.value.lease == lease)
+    }
+
+    /// Returns a machine whose node is alive and cannot read what this version writes.
+    pub fn older_machine(&self) -> Option<&str> {
+        let is_old = |known: &Known| known.alive.is_some() && known.spec.value.format < FORMAT;
+        self.machines.iter().find(|(_, known)| is_old(known)).map(|(name, _)| &**name)
     }
 
     /// Returns whether a machine's node has a lease.

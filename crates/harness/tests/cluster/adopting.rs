@@ -32,23 +32,23 @@ fn keys(nodes: &[Server]) -> BTreeMap<Vec<u8>, Vec<u8>> {
     all
 }
 
+/// A node of a Valkey Cluster. Some have a snapshot and some a log.
+fn theirs(program: &Program, number: usize) -> Server {
+    let bus = free_port().expect("a port is free").to_string();
+    let log = if number % 2 == 0 { "yes" } else { "no" };
+    let options = ["--cluster-enabled", "yes", "--cluster-port", &bus, "--appendonly", log];
+    let more = ["--cluster-node-timeout", "2000", "--save", "3600 1"];
+    let options = Options::arguments(&[&options[..], &more].concat());
+    Server::start(program, options).expect("it starts")
+}
+
 #[test]
 fn servers_start_from_the_files_of_a_valkey_cluster() {
     let program = match Program::reference() {
         Ok(program) => program,
         Err(why) => return eprintln!("there is no Valkey to write the files: {why}"),
     };
-    let mut theirs: Vec<Server> = (0..6)
-        .map(|number| {
-            let bus = free_port().expect("a port is free").to_string();
-            // Some have a snapshot and some a log.
-            let log = if number % 2 == 0 { "yes" } else { "no" };
-            let options = ["--cluster-enabled", "yes", "--cluster-port", &bus, "--appendonly", log];
-            let more = ["--cluster-node-timeout", "2000", "--save", "3600 1"];
-            let options = Options::arguments(&[&options[..], &more].concat());
-            Server::start(&program, options).expect("it starts")
-        })
-        .collect();
+    let mut theirs: Vec<Server> = (0..6).map(|number| theirs(&program, number)).collect();
     create(&theirs);
     let port = theirs[0].port().to_string();
     for number in 0..30 {

@@ -6,11 +6,13 @@ use crate::settings::{Settings, Wrong, check_name};
 use crate::site::{Database, Job, JobKind, JobState, Placed, Site, Stage};
 use crate::site::{encode, now_ms, unchanged};
 use crate::store::{Problem, put};
+use crate::tasks::Task;
 use cluster::coordinator::{Change, LeaseId, Transaction};
 use cluster::id::Id;
 use cluster::slots::{COUNT, Slots};
 use cluster::topology::{Address, Shard, Topology};
 use cluster::view::{self, At, Keys};
+use std::collections::BTreeMap;
 
 /// Finished jobs that are kept.
 const MAX_JOBS: usize = 100;
@@ -50,6 +52,7 @@ pub fn create(
         created_ms,
         secret: draw().to_string(),
         old_password: String::new(),
+        later: BTreeMap::new(),
     };
     let mut transaction = view::plan(copies, id, &topology);
     transaction.compares.push(unchanged(keys.database(name), 0));
@@ -81,6 +84,7 @@ pub(crate) fn placed(planned: &plan::Planned) -> Placed {
         port: planned.port,
         threads: planned.threads,
         is_leaving: false,
+        later: BTreeMap::new(),
     }
 }
 
@@ -130,6 +134,10 @@ pub fn delete(
         let value = ended(&job.value, JobState::Cancelled, text);
         transaction.compares.push(unchanged(keys.job(id), job.revision));
         transaction.changes.push(put(keys.job(id), encode(&value)));
+    }
+    if let Some(at) = site.schedules.get(name) {
+        transaction.compares.push(unchanged(keys.schedule(name), at.revision));
+        transaction.changes.push(Change::Delete { key: keys.schedule(name) });
     }
     let job = begin(site, keys, (JobKind::Delete, name, ""), owner, &mut transaction);
     Ok((job, transaction))
@@ -222,7 +230,7 @@ pub fn cancel(site: &Site, keys: &SiteKeys, id: &str) -> Result<Transaction, Pro
         return Err(Problem::Wrong(format!("job {id} has ended")));
     }
     if matches!(at.value.kind, JobKind::Update | JobKind::Delete) {
-        let why = "only the creation of a database and the drain of a machine can be cancelled";
+        let why = "the change and the deletion of a database cannot be cancelled";
         return Err(Problem::Wrong(why.into()));
     }
     let mut transaction = Transaction::default();
@@ -378,6 +386,18 @@ fn begin(
     owner: &Owner,
     transaction: &mut Transaction,
 ) -> String {
+    begin_with(site, keys, (kind, name, machine), None, owner, transaction)
+}
+
+/// The same for a job with a task.
+pub(crate) fn begin_with(
+    site: &Site,
+    keys: &SiteKeys,
+    (kind, name, machine): (JobKind, &str, &str),
+    task: Option<Task>,
+    owner: &Owner,
+    transaction: &mut Transaction,
+) -> String {
     let began_ms = now_ms();
     // Ids in the order of time.
     let id = format!("{began_ms:x}{}", &draw().to_string()[..4]);
@@ -391,6 +411,7 @@ fn begin(
         percent: 0,
         text: String::new(),
         is_cancelled: false,
+        task,
         began_ms,
         ended_ms: 0,
     };

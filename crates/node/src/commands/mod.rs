@@ -1,7 +1,7 @@
 //! `dunlin cluster …`: reads the arguments, asks a node, and prints what it says.
 
 mod apply;
-mod print;
+pub(crate) mod print;
 
 use crate::http::Node;
 use crate::rest::wire::{
@@ -9,11 +9,13 @@ use crate::rest::wire::{
 };
 use crate::settings::{Commit, Endpoint, Persistence, Settings, Wrong};
 use crate::show::{DatabaseShown, EventShown, JobShown, MachineShown};
+use crate::tasks::verbs::{self, DataVerb};
 use crate::up::{ADMIN_PORT, DownOptions, UpOptions, down, up};
 use apply::ApplyOptions;
 use clap::{Args, Parser, Subcommand};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -125,6 +127,8 @@ enum Verb {
         #[command(flatten)]
         place: Place,
     },
+    #[command(flatten)]
+    Data(DataVerb),
     /// Forgets a machine that does not come back
     Forget {
         /// The machine
@@ -139,25 +143,25 @@ enum Verb {
 
 /// Which node is asked, and how the answer looks.
 #[derive(Args)]
-struct Place {
+pub(crate) struct Place {
     /// The admin port of a node: HOST:PORT
     #[arg(long, env = "DUNLIN_NODE", default_value_t = format!("127.0.0.1:{ADMIN_PORT}"))]
     node: String,
     /// Print JSON
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 #[derive(Args)]
-struct Change {
+pub(crate) struct Change {
     /// Only say what would be done
     #[arg(long)]
-    dry_run: bool,
+    pub(crate) dry_run: bool,
     /// Do not wait until it is done
     #[arg(long)]
-    no_wait: bool,
+    pub(crate) no_wait: bool,
     #[command(flatten)]
-    place: Place,
+    pub(crate) place: Place,
 }
 
 #[derive(Args)]
@@ -242,7 +246,7 @@ fn word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_value(Value::String(text.to_owned())).map_err(|error| error.to_string())
 }
 
-fn bytes(option: &str, text: &str) -> Result<u64, Wrong> {
+pub(crate) fn bytes(option: &str, text: &str) -> Result<u64, Wrong> {
     let why = || Wrong(format!("--{option} {text}: a size is a number with a unit, as in 10gb"));
     config::parse_memory(text.as_bytes()).filter(|bytes| *bytes > 0).ok_or_else(why)
 }
@@ -282,20 +286,40 @@ fn end(name: &str, outcome: Result<(), Wrong>) -> ExitCode {
 }
 
 impl Place {
-    fn node(&self) -> Node {
+    pub(crate) fn node(&self) -> Node {
         let password = std::env::var("DUNLIN_ADMIN_PASSWORD").ok();
         Node { address: self.node.clone(), password: password.filter(|text| !text.is_empty()) }
     }
 
     /// Reads something and prints it.
-    fn show<T: DeserializeOwned>(&self, path: &str, text: fn(&T) -> String) -> Result<(), Wrong> {
+    pub(crate) fn show<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        text: fn(&T) -> String,
+    ) -> Result<(), Wrong> {
         let value: Value = self.node().get(path).map_err(Wrong::from)?;
         print::value(&value, self.json, text)
     }
 
     /// Sends something that is done at once.
-    fn order(&self, path: &str, body: &impl serde::Serialize, said: &str) -> Result<(), Wrong> {
-        let value: Value = self.node().send("POST", path, body).map_err(Wrong::from)?;
+    pub(crate) fn order(
+        &self,
+        path: &str,
+        body: &impl serde::Serialize,
+        said: &str,
+    ) -> Result<(), Wrong> {
+        self.order_by("POST", path, body, said)
+    }
+
+    /// The same by another method.
+    pub(crate) fn order_by(
+        &self,
+        method: &str,
+        path: &str,
+        body: &impl serde::Serialize,
+        said: &str,
+    ) -> Result<(), Wrong> {
+        let value: Value = self.node().send(method, path, body).map_err(Wrong::from)?;
         if self.json {
             return print::value(&value, true, Value::to_string);
         }
@@ -342,6 +366,7 @@ fn run(verb: Verb) -> Result<(), Wrong> {
         Verb::DrainNode { machine: name, switch_only, place, .. } => {
             give_away(&place, "/machines/drain", &Drain { name, switch_only })
         }
+        Verb::Data(verb) => verbs::run(verb),
         Verb::Forget { machine: name, replace: true, place } => {
             give_away(&place, "/machines/replace", &Named { name })
         }
@@ -367,6 +392,7 @@ fn create(options: CreateOptions) -> Result<(), Wrong> {
         users: options.users,
         tls: options.tls,
         zones: options.zones,
+        later: BTreeMap::new(),
     };
     settings.check()?;
     let (name, dry_run) = (options.name, options.change.dry_run);
@@ -429,7 +455,7 @@ fn send(method: &str, change: &Change, body: &impl serde::Serialize) -> Result<(
 }
 
 /// Waits until a job ends, and prints what it waits for.
-fn follow(place: &Place, id: &str, limit: Duration) -> Result<(), Wrong> {
+pub(crate) fn follow(place: &Place, id: &str, limit: Duration) -> Result<(), Wrong> {
     let (began, mut said) = (Instant::now(), String::new());
     let path = format!("/job?id={}", print::encoded(id));
     loop {

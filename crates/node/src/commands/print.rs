@@ -3,6 +3,7 @@
 use crate::rest::wire::{Begun, Status};
 use crate::settings::Wrong;
 use crate::show::{CopyShown, DatabaseShown, EventShown, JobShown, MachineShown, PlanShown};
+use crate::tasks::manifest::date;
 use process::memory::Bytes;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -30,7 +31,7 @@ pub fn value<T: DeserializeOwned>(
 }
 
 /// Rows in columns, the first row being their titles.
-fn table(rows: &[Vec<String>]) -> String {
+pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width =
         |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -42,7 +43,7 @@ fn table(rows: &[Vec<String>]) -> String {
     rows.iter().map(line).collect()
 }
 
-fn titles(words: &[&str]) -> Vec<String> {
+pub fn titles(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
@@ -203,18 +204,6 @@ fn time(ms: u64) -> String {
     let (days, rest) = (seconds / 86400, seconds % 86400);
     let (year, month, day) = date(days);
     format!("{year}-{month:02}-{day:02} {:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60)
-}
-
-/// The date of a day since 1970, by the calendar of 400 years that begins in March.
-fn date(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let part = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * part + 2) / 5 + 1;
-    let month = if part < 10 { part + 3 } else { part - 9 };
-    (year + era * 400 + u64::from(month <= 2), month, day)
 }
 
 /// What was begun, or would be.

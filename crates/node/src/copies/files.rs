@@ -264,6 +264,7 @@ mod tests {
     use crate::settings::tests::settings;
     use crate::site::Stage;
     use cluster::id::Id;
+    use std::collections::BTreeMap;
 
     #[test]
     fn the_configuration_can_be_read() {
@@ -272,8 +273,9 @@ mod tests {
         settings.persistence = Persistence::Rdb;
         let copy = Id::new([7; 20]);
         let (machine, host) = ("a".to_owned(), "10.0.0.1".to_owned());
-        let placed =
-            Placed { copy, shard: 0, machine, host, port: 12001, threads: 2, is_leaving: false };
+        let (later, is_leaving) = (BTreeMap::new(), false);
+        let (shard, port, threads) = (0, 12001, 2);
+        let placed = Placed { copy, shard, machine, host, port, threads, is_leaving, later };
         let copies = vec![placed.clone()];
         let database = Database {
             id: copy,
@@ -283,6 +285,7 @@ mod tests {
             created_ms: 0,
             secret: "s3".into(),
             old_password: String::new(),
+            later: BTreeMap::new(),
         };
         let coordinator = "etcd://10.0.0.1:2379,etcd://10.0.0.2:2379".into();
         let access = vec![("cluster-coordinator-password", "a # b".to_owned())];

@@ -18,6 +18,7 @@ pub(crate) fn site(machines: &[(&str, &str, u64)]) -> Site {
             flash_bytes: 0,
             admin_port: 8380,
             version: String::new(),
+            format: crate::site::FORMAT,
         };
         let alive = MachineAlive { id, lease: 1, copies: Vec::new(), is_ending: false };
         let spec = At { value: machine, revision: 1 };

@@ -8,7 +8,7 @@
 //! ```
 
 mod metrics;
-mod routes;
+pub(crate) mod routes;
 pub(crate) mod wire;
 
 use crate::shared::Shared;

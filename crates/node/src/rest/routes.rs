@@ -29,7 +29,8 @@ use std::time::Duration;
 pub fn routes() -> &'static [Route<Call>] {
     static ROUTES: OnceLock<Vec<Route<Call>>> = OnceLock::new();
     ROUTES.get_or_init(|| {
-        vec![
+        let mut routes = crate::tasks::routes::routes();
+        routes.extend([
             Route::get("/cluster", "How the cluster is", status),
             Route::get("/cluster/machines", "All machines", machines),
             Route::get(
@@ -73,7 +74,8 @@ pub fn routes() -> &'static [Route<Call>] {
                 "Forget a machine that does not come back",
                 forget,
             ),
-        ]
+        ]);
+        routes
     })
 }
 
@@ -94,7 +96,7 @@ pub fn document() -> &'static str {
 const CALL: Duration = Duration::from_secs(15);
 
 /// Does work that waits for etcd or copies.
-async fn work<T: Send + 'static>(
+pub(crate) async fn work<T: Send + 'static>(
     call: Call,
     body: impl FnOnce(&Shared, &mut Store) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, ApiError> {

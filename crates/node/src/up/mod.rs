@@ -31,7 +31,7 @@ use crate::own_etcd::OwnEtcd;
 use crate::rest;
 use crate::settings::{Wrong, check_name};
 use crate::shared::Shared;
-use crate::site::Machine;
+use crate::site::{FORMAT, Machine};
 use crate::talk;
 use access::AccessOptions;
 use clap::Args;
@@ -340,6 +340,7 @@ fn machine(options: &UpOptions, kept: &Kept) -> Result<Machine, Wrong> {
         flash_bytes: bytes("flash", &options.flash)?.unwrap_or(0),
         admin_port: kept.admin_port,
         version: facts::VERSION.to_owned(),
+        format: FORMAT,
     })
 }
 

@@ -1,0 +1,342 @@
+//! Jobs that move data: import, export, backup and restore. Each is a thread of the node that has the job.
+//!
+//! ```text
+//!   verbs  routes           dunlin cluster import …, and the same as REST
+//!   schedule                backups that come round
+//!   import  backup  restore the work of a thread
+//!   places                  a database as a source or target of the crate transfer
+//!   manifest  storage       what a backup consists of, and where it is kept
+//! ```
+//!
+//! A job says what was asked for ([`Task`]), not how far it is: a node that takes one up begins it again. Two nodes never
+//! write at once: a writer opens its connections first and then reads at etcd that the job is its own, and a node that
+//! takes a job up closes the connections of the one before. `docs/internals/transfer.md` has the rest.
+
+mod backup;
+mod import;
+pub(crate) mod manifest;
+mod places;
+pub mod restart;
+mod restore;
+pub(crate) mod routes;
+pub mod schedule;
+mod storage;
+pub(crate) mod verbs;
+
+use crate::change::{self, Owner, is_running};
+use crate::jobs::Step;
+use crate::shared::Shared;
+use crate::site::{Job, Site};
+use crate::store::{Problem, Store};
+use cluster::coordinator::{LeaseId, Transaction};
+use serde::{Deserialize, Serialize};
+use spec::{CommandTable, NotRun};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use structs::sync::lock;
+use transfer::follow::Control;
+
+/// How often progress is written to etcd.
+const REPORT: Duration = Duration::from_millis(500);
+
+/// How long a call to etcd may take.
+const CALL: Duration = Duration::from_secs(5);
+
+/// What a job that moves data was asked for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Task {
+    /// See there.
+    Import(import::Import),
+    /// See there.
+    Export(import::Export),
+    /// See there.
+    Backup(backup::Backup),
+    /// See there.
+    Verify(backup::Verify),
+    /// See there.
+    Restore(restore::Restore),
+    /// See there.
+    Restart(restart::Restart),
+}
+
+/// The commands of servers, which the program hands over when it starts.
+static TABLE: OnceLock<CommandTable<NotRun>> = OnceLock::new();
+
+/// Sets the commands of servers, once.
+pub fn set_commands(table: CommandTable<NotRun>) {
+    // The second call of a test is the same table.
+    let _ = TABLE.set(table);
+}
+
+fn table() -> Result<&'static CommandTable<NotRun>, End> {
+    TABLE.get().ok_or_else(|| End::Failed("this program has no table of commands".into()))
+}
+
+/// Why a thread ends before its work is done.
+#[derive(Debug)]
+pub enum End {
+    /// It cannot be done.
+    Failed(String),
+    /// It was told to.
+    Stopped,
+}
+
+impl From<Problem> for End {
+    fn from(problem: Problem) -> End {
+        End::Failed(problem.to_string())
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Failed(text) => f.write_str(text),
+            End::Stopped => f.write_str("it was stopped"),
+        }
+    }
+}
+
+/// What a thread and the job's keeper share.
+#[derive(Default)]
+pub struct Desk {
+    /// The transfer's.
+    pub control: Control,
+    /// Hundredths that are done, and what it waits for.
+    progress: Mutex<(u8, String)>,
+    has_ended: AtomicBool,
+}
+
+impl Desk {
+    /// Says how far it is.
+    pub fn say(&self, percent: u8, text: String) {
+        *lock(&self.progress) = (percent.min(99), text);
+    }
+
+    /// Whether it is to be given up.
+    pub fn is_stopped(&self) -> bool {
+        self.control.is_stopped.load(SeqCst)
+    }
+
+    /// Waits a moment.
+    ///
+    /// # Errors
+    /// It is to be given up.
+    pub fn pause(&self, time: Duration) -> Result<(), End> {
+        let began = Instant::now();
+        while began.elapsed() < time {
+            if self.is_stopped() {
+                return Err(End::Stopped);
+            }
+            std::thread::sleep(Duration::from_millis(20).min(time));
+        }
+        if self.is_stopped() { Err(End::Stopped) } else { Ok(()) }
+    }
+}
+
+/// What a thread works with.
+pub struct Work {
+    /// The node.
+    pub shared: Arc<Shared>,
+    /// The job.
+    pub id: String,
+    /// Its database.
+    pub database: String,
+    /// The lease under which it is this node's.
+    pub lease: LeaseId,
+    /// See there.
+    pub desk: Arc<Desk>,
+}
+
+impl Work {
+    /// A way to etcd.
+    pub fn store(&self) -> Store {
+        self.shared.store(CALL)
+    }
+
+    /// The name of connections that write, by which another node finds and closes them.
+    pub fn connection_name(&self) -> String {
+        format!("dunlin-job:{}", self.id)
+    }
+
+    /// Reads that the job is still this node's.
+    ///
+    /// # Errors
+    /// It is not, or etcd is away.
+    pub fn check_owner(&self) -> Result<(), Problem> {
+        let site = self.store().read()?;
+        let is_mine =
+            site.jobs.get(&self.id).is_some_and(|at| self.owns(at.value.lease) && is_running(at));
+        match is_mine {
+            true => Ok(()),
+            false => Err(Problem::Away("another node has the job".into())),
+        }
+    }
+
+    fn owns(&self, lease: LeaseId) -> bool {
+        lease == self.lease
+    }
+}
+
+struct Running {
+    lease: LeaseId,
+    desk: Arc<Desk>,
+    thread: JoinHandle<Result<(), End>>,
+    said: Instant,
+}
+
+/// The threads of this node.
+#[derive(Default)]
+pub struct Tasks {
+    running: BTreeMap<String, Running>,
+}
+
+impl Tasks {
+    /// Tells threads to end whose jobs are not this node's any more, and forgets those that have ended so.
+    pub fn keep_own(&mut self, site: &Site, owner: &Owner) {
+        let mine: BTreeSet<&String> = site
+            .jobs
+            .iter()
+            .filter(|(_, at)| is_running(at) && at.value.lease == owner.lease)
+            .map(|(id, _)| id)
+            .collect();
+        self.running.retain(|id, running| {
+            let is_mine = mine.contains(id) && running.lease == owner.lease;
+            if !is_mine {
+                running.desk.control.is_stopped.store(true, SeqCst);
+            }
+            is_mine || !running.desk.has_ended.load(SeqCst)
+        });
+    }
+
+    /// One look at a job: its thread is started, asked how far it is, or told to end.
+    pub(crate) fn look(&mut self, shared: &Arc<Shared>, id: &str, job: &Job, task: &Task) -> Step {
+        let Some(running) = self.running.get_mut(id) else {
+            if job.is_cancelled {
+                return Step::Done(Transaction::default());
+            }
+            return self.start(shared, id, job, task);
+        };
+        let control = &running.desk.control;
+        control.is_finishing.store(task.is_finishing(), SeqCst);
+        if job.is_cancelled {
+            control.is_stopped.store(true, SeqCst);
+        }
+        if !running.desk.has_ended.load(SeqCst) {
+            if running.said.elapsed() < REPORT {
+                return Step::Waits(job.percent, job.text.clone());
+            }
+            running.said = Instant::now();
+            let (percent, text) = lock(&running.desk.progress).clone();
+            return Step::Waits(percent, if job.is_cancelled { "it ends".into() } else { text });
+        }
+        let running = self.running.remove(id).expect("it was just found");
+        match running.thread.join().expect("a panic ends the process") {
+            Ok(()) => Step::Done(Transaction::default()),
+            Err(End::Stopped) if job.is_cancelled => Step::Done(Transaction::default()),
+            // It begins again with the next look.
+            Err(End::Stopped) => Step::Waits(0, "it begins again".into()),
+            Err(End::Failed(_)) if job.is_cancelled => Step::Done(Transaction::default()),
+            Err(End::Failed(why)) => Step::Fails(why),
+        }
+    }
+
+    fn start(&mut self, shared: &Arc<Shared>, id: &str, job: &Job, task: &Task) -> Step {
+        let desk = Arc::new(Desk::default());
+        desk.control.is_finishing.store(task.is_finishing(), SeqCst);
+        desk.say(0, "it begins".into());
+        let work = Work {
+            shared: Arc::clone(shared),
+            id: id.to_owned(),
+            database: job.database.clone(),
+            lease: job.lease,
+            desk: Arc::clone(&desk),
+        };
+        let task = task.clone();
+        let run = move || {
+            let outcome = task.run(&work);
+            work.desk.has_ended.store(true, SeqCst);
+            outcome
+        };
+        match std::thread::Builder::new().name("job".into()).spawn(run) {
+            Ok(thread) => {
+                let running = Running { lease: job.lease, desk, thread, said: Instant::now() };
+                self.running.insert(id.to_owned(), running);
+                Step::Waits(0, "it begins".into())
+            }
+            Err(error) => Step::Waits(0, format!("there is no thread for it: {error}")),
+        }
+    }
+}
+
+impl Task {
+    fn run(&self, work: &Work) -> Result<(), End> {
+        match self {
+            Task::Import(import) => import.run(work),
+            Task::Export(export) => export.run(work),
+            Task::Backup(backup) => backup.run(work),
+            Task::Verify(verify) => verify.run(work),
+            Task::Restore(restore) => restore.run(work),
+            Task::Restart(_) => Ok(()),
+        }
+    }
+
+    /// Whether it is to end as soon as the target is in step.
+    fn is_finishing(&self) -> bool {
+        match self {
+            Task::Import(import) => import.is_finishing,
+            Task::Export(export) => export.is_finishing,
+            _ => false,
+        }
+    }
+
+    /// The same, to end as soon as the target is in step; `None` if it is not such a task.
+    pub fn finishing(&self) -> Option<Task> {
+        match self.clone() {
+            Task::Import(import) => {
+                Some(Task::Import(import::Import { is_finishing: true, ..import }))
+            }
+            Task::Export(export) => {
+                Some(Task::Export(import::Export { is_finishing: true, ..export }))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Returns the words for a time.
+pub(crate) fn duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..100 => format!("{seconds} s"),
+        100..6000 => format!("{} min", seconds / 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// Returns how far so many of all are, and how long the rest takes at the same rate.
+pub(crate) fn estimate(done: u64, all: u64, since: Instant) -> (u8, String) {
+    if done == 0 || all == 0 {
+        return (0, String::new());
+    }
+    let done = done.min(all);
+    let percent = u8::try_from(u128::from(done) * 100 / u128::from(all)).unwrap_or(99);
+    let left = since.elapsed().mul_f64((all - done) as f64 / done as f64);
+    (percent, format!(", {} left", duration(left)))
+}
+
+/// Returns the database of a job that is ready.
+pub(crate) fn ready(store: &mut Store, name: &str) -> Result<crate::site::Database, Problem> {
+    let site = store.read()?;
+    let database = change::database(&site, name)?.value.clone();
+    match database.stage {
+        crate::site::Stage::Ready => Ok(database),
+        _ => Err(Problem::Wrong(format!(
+            "the database '{name}' is not ready: see dunlin cluster jobs"
+        ))),
+    }
+}

@@ -1,0 +1,149 @@
+//! A rolling restart: one copy after the other ends and is started again, replicas first; a primary hands its shard over
+//! before. So a database gets a new version of the program, or options that need a start, while it serves.
+
+use crate::change;
+use crate::jobs::Step;
+use crate::site::{Database, Job, Placed, ProcessState, Site};
+use crate::store::{Problem, Store};
+use crate::{switch, talk};
+use cluster::coordinator::Transaction;
+use cluster::id::Id;
+use cluster::view::View;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// How long a copy may take to end.
+const ANSWER: Duration = Duration::from_secs(8);
+
+/// What a restart was asked for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Restart {
+    /// The copies, and their processes at that time. A copy with another process was restarted.
+    pub copies: Vec<(Id, u32)>,
+}
+
+impl Restart {
+    /// Of all copies of a database.
+    ///
+    /// # Errors
+    /// It would cost data, or a copy is not there.
+    pub fn plan(site: &Site, name: &str) -> Result<Restart, Problem> {
+        let database = &change::database(site, name)?.value;
+        let settings = &database.settings;
+        if settings.replicas == 0 && settings.persistence == crate::settings::Persistence::None {
+            return Err(Problem::Wrong(
+                "the data are in memory only, without a replica: a restart would lose them".into(),
+            ));
+        }
+        let mut copies = Vec::new();
+        for placed in &database.copies {
+            let report = site.report(placed).filter(|it| it.state == ProcessState::Running);
+            let Some(report) = report else {
+                let Placed { copy, machine, .. } = placed;
+                return Err(Problem::Wrong(format!(
+                    "copy {copy:?} on machine '{machine}' does not run: see dunlin cluster status"
+                )));
+            };
+            copies.push((placed.copy, report.process_id));
+        }
+        Ok(Restart { copies })
+    }
+
+    /// Whether the process of a copy is still that of the beginning.
+    fn is_old(&self, site: &Site, placed: &Placed) -> bool {
+        let old = self.copies.iter().find(|(copy, _)| *copy == placed.copy);
+        let report = site.report(placed).map(|report| report.process_id);
+        // A copy that was placed later is new.
+        old.is_some_and(|(_, process)| report == Some(*process))
+    }
+
+    /// Does what is next.
+    ///
+    /// # Errors
+    /// etcd is away.
+    pub(crate) fn look(&self, store: &mut Store, site: &Site, job: &Job) -> Result<Step, Problem> {
+        if job.is_cancelled {
+            return Ok(Step::Done(Transaction::default()));
+        }
+        let database = &change::database(site, &job.database)?.value;
+        let Some(view) = store.view(database.id)? else {
+            return Ok(Step::Fails("its topology is gone".into()));
+        };
+        let old: Vec<&Placed> =
+            database.copies.iter().filter(|placed| self.is_old(site, placed)).collect();
+        let all = database.copies.len().max(1);
+        let percent = u8::try_from((all - old.len()) * 100 / all).unwrap_or(0);
+        let waits = |text: String| Ok(Step::Waits(percent.min(99), text));
+        let serves = |placed: &Placed| self.is_old(site, placed) || serves(database, placed, &view);
+        let is_well = |placed: &&Placed| is_well(site, placed, &view) && serves(placed);
+        if let Some(placed) = database.copies.iter().find(|it| !is_well(it)) {
+            let Placed { copy, machine, .. } = placed;
+            return waits(format!("copy {copy:?} on machine '{machine}' gets in step"));
+        }
+        let leads = |placed: &&Placed| {
+            let shard = view.topology.value.shard_of(placed.copy);
+            shard.is_some_and(|shard| shard.holder.id == placed.copy)
+        };
+        let next = old.iter().find(|it| !leads(it)).or(old.first());
+        let Some(next) = next.copied() else { return Ok(Step::Done(Transaction::default())) };
+        if leads(&next)
+            && let Some(to) = successor(database, next)
+        {
+            return match switch::hand_over(store, database, to) {
+                Ok(()) => waits(format!("shard {} was handed over", next.shard + 1)),
+                Err(why) => waits(format!("shard {}: {why}", next.shard + 1)),
+            };
+        }
+        let address = (&*next.host, next.port);
+        let Placed { copy, machine, .. } = next;
+        // The site may be older than the process.
+        let info: &[&[&str]] = &[&["INFO", "server"]];
+        let process = match talk::ask(address, database.login(), info, ANSWER).as_deref() {
+            Ok([talk::Answer::Text(info)]) => {
+                talk::field(info, "process_id").and_then(|text| text.parse::<u32>().ok())
+            }
+            _ => None,
+        };
+        if process.is_none_or(|process| !self.copies.contains(&(*copy, process))) {
+            return waits(format!("copy {copy:?} on machine '{machine}' is started again"));
+        }
+        let words: &[&[&str]] = &[&["SHUTDOWN"]];
+        // A copy that ends does not answer.
+        match talk::ask(address, database.login(), words, ANSWER).as_deref() {
+            Ok([talk::Answer::Error(why)]) => {
+                waits(format!("copy {copy:?} on machine '{machine}' refuses to end: {why}"))
+            }
+            _ => waits(format!("copy {copy:?} on machine '{machine}' is started again")),
+        }
+    }
+}
+
+/// Whether a copy runs, and has all that it should.
+fn is_well(site: &Site, placed: &Placed, view: &View) -> bool {
+    let runs = site.report(placed).is_some_and(|it| it.state == ProcessState::Running);
+    runs && view.alive.contains_key(&placed.copy)
+        && view.topology.value.shard_of(placed.copy).is_some_and(|shard| {
+            view.is_alive(shard.holder)
+                && (shard.holder.id == placed.copy || view.has_member(placed.copy))
+        })
+}
+
+/// Whether a copy that was restarted knows its role again. Its lease may still be that of the
+/// process before.
+fn serves(database: &Database, placed: &Placed, view: &View) -> bool {
+    let info: &[&[&str]] = &[&["INFO", "replication"]];
+    let address = (&*placed.host, placed.port);
+    let answers = talk::ask(address, database.login(), info, ANSWER);
+    let Ok([talk::Answer::Text(info)]) = answers.as_deref() else { return false };
+    let shard = view.topology.value.shard_of(placed.copy);
+    match shard.is_some_and(|shard| shard.holder.id == placed.copy) {
+        true => talk::field(info, "role") == Some("master"),
+        false => talk::field(info, "master_link_status") == Some("up"),
+    }
+}
+
+/// A copy of the same shard, if there is one. All are in step.
+fn successor<'a>(database: &'a Database, old: &Placed) -> Option<&'a Placed> {
+    let is_other = |it: &&Placed| it.shard == old.shard && it.copy != old.copy && !it.is_leaving;
+    database.copies.iter().find(is_other)
+}
