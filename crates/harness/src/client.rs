@@ -50,6 +50,8 @@ pub struct Client {
     consumed: usize,
     pushes: VecDeque<Reply>,
     protocol: Protocol,
+    /// How long a reply may take.
+    patience: Duration,
 }
 
 impl Client {
@@ -62,7 +64,9 @@ impl Client {
     pub fn connect_within(address: SocketAddr, patience: Duration) -> io::Result<Client> {
         let stream = TcpStream::connect_timeout(&address, patience)?;
         stream.set_nodelay(true)?;
-        Ok(Client::over(Wire::Socket(stream)))
+        let client = Client::over(Wire::Socket(stream));
+        // Long commands have a low priority: on a busy machine they get a small part of a core.
+        Ok(Client { patience: 3 * patience, ..client })
     }
 
     /// A client of a server in this process.
@@ -77,7 +81,13 @@ impl Client {
             consumed: 0,
             pushes: VecDeque::new(),
             protocol: Protocol::Resp2,
+            patience: 3 * patience(),
         }
+    }
+
+    /// Waits so long for each reply.
+    pub fn with_patience(self, patience: Duration) -> Client {
+        Client { patience, ..self }
     }
 
     /// Connects and switches to `protocol` by `HELLO`.
@@ -127,8 +137,7 @@ impl Client {
 
     /// The next reply that is not a push; pushes before it are kept aside.
     pub fn reply(&mut self) -> io::Result<Reply> {
-        // Long commands have a low priority: on a busy machine they get a small part of a core.
-        let deadline = Instant::now() + 3 * patience();
+        let deadline = Instant::now() + self.patience;
         loop {
             match self.wire(deadline)? {
                 push @ Reply::Push(_) => self.pushes.push_back(push),

@@ -186,9 +186,7 @@ impl Registers {
 }
 
 fn connect(address: SocketAddr) -> Option<Client> {
-    let client = Client::connect_within(address, PATIENCE).ok()?;
-    client.stream().set_read_timeout(Some(PATIENCE)).ok()?;
-    Some(client)
+    Client::connect_within(address, PATIENCE).ok().map(|client| client.with_patience(PATIENCE))
 }
 
 /// What a node says about replication; empty if it says nothing.

@@ -149,21 +149,26 @@ impl Ledger {
         command.args(["-p", &machines.addresses()[0].port().to_string()]);
         command.args(["-c", "2", "--ratio", "1:0", "--key-maximum", "2000", "--rps", "200"]);
         command.args(["--duration", &time.as_secs().to_string(), "--ledger"]).arg(&file);
-        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let log = std::fs::File::create(file.with_extension("log")).expect("a file for its words");
+        command.stdout(Stdio::null()).stderr(log);
         Ledger { bench: command.spawn().expect("it starts"), file }
     }
 
     /// What the audit says, and whether it finds nothing lost.
     fn audit(mut self, machines: &Machines) -> (bool, String) {
         // The load ends by itself.
-        self.bench.wait().expect("it ran");
+        let status = self.bench.wait().expect("it ran");
+        let said = std::fs::read_to_string(self.file.with_extension("log")).unwrap_or_default();
+        println!("the load ends with {status}: {said}");
         let address = machines.addresses()[leader(&machines.addresses())];
         let mut command = Program::under_test().subcommand("bench");
         command.arg("audit").args(["-h", &address.ip().to_string()]);
         let output = command.args(["-p", &address.port().to_string()]).arg(&self.file).output();
         let output = output.expect("it starts");
         let text = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+        let text = String::from_utf8_lossy(&text).into_owned();
+        assert!(!text.contains(" 0 acknowledged"), "the load has written nothing: {said}");
+        (output.status.success(), text)
     }
 }
 
@@ -172,6 +177,7 @@ impl Drop for Ledger {
         let _ = self.bench.kill();
         let _ = self.bench.wait();
         let _ = std::fs::remove_file(&self.file);
+        let _ = std::fs::remove_file(self.file.with_extension("log"));
     }
 }
 

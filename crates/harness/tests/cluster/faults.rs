@@ -32,8 +32,7 @@ pub(crate) fn shard_of(nodes: Vec<Server>) -> Vec<Server> {
 }
 
 fn replication(node: &Server) -> Option<String> {
-    let mut client = node.connect(Protocol::Resp2).ok()?;
-    client.stream().set_read_timeout(Some(PATIENCE)).ok()?;
+    let mut client = node.connect(Protocol::Resp2).ok()?.with_patience(PATIENCE);
     let info = client.command(&["INFO", "replication"]).ok()?;
     Some(String::from_utf8_lossy(info.text()?).into_owned())
 }
@@ -41,8 +40,8 @@ fn replication(node: &Server) -> Option<String> {
 /// The copy that takes writes, among those that `counts` names.
 fn primary(nodes: &[Server], counts: impl Fn(usize) -> bool) -> usize {
     let takes_writes = |at: usize| {
-        let Ok(mut client) = nodes[at].connect(Protocol::Resp2) else { return false };
-        let _ = client.stream().set_read_timeout(Some(PATIENCE));
+        let Ok(client) = nodes[at].connect(Protocol::Resp2) else { return false };
+        let mut client = client.with_patience(PATIENCE);
         let reply = client.command(&["SET", "probe", "1"]);
         reply.is_ok_and(|reply| reply == Reply::Simple(b"OK".to_vec()))
     };
@@ -87,8 +86,8 @@ impl Writers {
                 let (mut number, mut at) = (0, 0);
                 while !is_over.load(SeqCst) {
                     at = (at + 1) % addresses.len();
-                    let Ok(mut client) = Client::connect(addresses[at]) else { continue };
-                    let _ = client.stream().set_read_timeout(Some(PATIENCE));
+                    let Ok(client) = Client::connect(addresses[at]) else { continue };
+                    let mut client = client.with_patience(PATIENCE);
                     while !is_over.load(SeqCst) {
                         number += 1;
                         let key = format!("{writer}:{number}");

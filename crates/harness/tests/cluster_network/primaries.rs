@@ -69,8 +69,8 @@ fn write(
 ) {
     let mut number = 0;
     while !is_over.load(SeqCst) {
-        let Ok(mut client) = Client::connect_within(address, PATIENCE) else { continue };
-        let _ = client.stream().set_read_timeout(Some(PATIENCE));
+        let Ok(client) = Client::connect_within(address, PATIENCE) else { continue };
+        let mut client = client.with_patience(PATIENCE);
         // A replica answers MOVED instead of forwarding.
         let _ = client.command(&["CLIENT", "CAPA", "cluster", "node"]);
         while !is_over.load(SeqCst) {
