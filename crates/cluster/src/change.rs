@@ -14,6 +14,7 @@ use std::fmt;
 mod copies;
 pub mod moves;
 mod moving;
+pub mod rehash;
 
 pub use copies::{add_copy, remove_copy};
 

@@ -12,6 +12,7 @@
 //!   shared         what all copies of a database have alike: users, libraries of functions
 //!   topology       shards, slots, copies, epochs, and their JSON
 //!   coordinator    the six calls that etcd and the simulator answer
+//!   hashing        from a key to its slot: the standard rule, or rules of the database's own
 //!   id  slots      node ids and incarnations; sets of hash slots
 //! ```
 //!
@@ -23,6 +24,7 @@ pub mod coordinator;
 pub mod copy;
 pub mod describe;
 pub mod driver;
+pub mod hashing;
 pub mod id;
 pub mod nodes_conf;
 pub mod notices;

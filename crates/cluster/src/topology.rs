@@ -144,6 +144,60 @@ pub struct Move {
     pub is_cancelled: bool,
 }
 
+/// How far the change of a database's rule is. Each primary says in the topology when it has got there; the last one to
+/// do so takes all of them to the next phase.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// Primaries learn to take keys that are theirs by the new rule.
+    Opening,
+    /// Keys move. One that is not where it was is where the new rule has it.
+    Moving,
+    /// As `Moving`, but what is on its way arrives and nothing else is sent: the change is about to go back.
+    Turning,
+    /// All keys are where the new rule has them, and primaries learn to answer for them unasked.
+    Settling,
+}
+
+impl Phase {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Opening => "opening",
+            Phase::Moving => "moving",
+            Phase::Turning => "turning",
+            Phase::Settling => "settling",
+        }
+    }
+}
+
+/// Another rule that takes the place of a database's, while it serves. `docs/internals/hashing.md` has the protocol.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rehash {
+    /// The rules that it is to have; none is the standard rule.
+    pub rules: Vec<String>,
+    /// The slots that shards are to have; none is those that they have.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub slots: BTreeMap<Id, Slots>,
+    /// How far the change is.
+    pub phase: Phase,
+    /// The shards whose primaries are through with this phase, and the epochs in which they were.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reached: BTreeMap<Id, Epoch>,
+    /// When it was asked for, in seconds since 1970.
+    pub since_s: u64,
+    /// It goes back to the rules of before.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_cancelled: bool,
+}
+
+/// Tells a field that is left out.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the derived code passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 /// All shards of a database.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -160,6 +214,12 @@ pub struct Topology {
     /// Slots that are to move.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<Move>,
+    /// The rules by which keys get their slots; none is the standard rule.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hashing: Vec<String>,
+    /// The change to other rules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rehash: Option<Rehash>,
 }
 
 /// Why a value in etcd cannot be used.
@@ -282,12 +342,15 @@ impl Topology {
             quorum: 0,
             shards: vec![shard],
             moves: Vec::new(),
+            hashing: Vec::new(),
+            rehash: None,
         }
     }
 
     /// Makes a database of shards that have not been started yet.
     pub fn planned(quorum: usize, shards: Vec<Shard>) -> Topology {
-        Topology { version: VERSION, epoch: Epoch(0), quorum, shards, moves: Vec::new() }
+        let (moves, hashing) = (Vec::new(), Vec::new());
+        Topology { version: VERSION, epoch: Epoch(0), quorum, shards, moves, hashing, rehash: None }
     }
 
     /// Reads a value of etcd.

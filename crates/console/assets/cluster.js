@@ -3,9 +3,10 @@
 import { bytes, number, time, visible } from "./format.js";
 import { ask, button, failure, fill, h, meter, notice, panel, raw, table } from "./ui.js";
 import { create } from "./pages/cluster-create.js";
+import { hashing } from "./pages/cluster-hashing.js";
 import { send } from "./cluster-api.js";
 
-const pages = [["overview", "Overview"], ["databases", "Databases"], ["machines", "Machines"], ["jobs", "Jobs"], ["events", "Events"]];
+const pages = [["overview", "Overview"], ["databases", "Databases"], ["machines", "Machines"], ["jobs", "Jobs"], ["hashing", "Hashing rules"], ["events", "Events"]];
 const badge = (text, level) => h("span", { class: "badge " + level }, text);
 const when = (ms) => time(ms / 1000);
 
@@ -32,6 +33,10 @@ function open() {
     else link.removeAttribute("aria-current");
   });
   if (name === "create") return fill(frame.main, create());
+  if (name === "hashing") {
+    const mine = turn;
+    return hashing().catch(failure).then((parts) => mine === turn && fill(frame.main, parts));
+  }
   return again(turn, name, of);
 }
 
@@ -101,7 +106,7 @@ function machines(list) {
 function database(it) {
   const copies = it.shards.flatMap((shard) => shard.copies.map((copy) => ({ ...copy, epoch: shard.epoch, slots: shard.slots, hasPrimary: shard.has_primary })));
   const { settings } = it;
-  const facts = [["Port", settings.port], ["Memory", bytes(settings.memory_bytes)], ["Endpoint", settings.endpoint], ["Persistence", settings.persistence], ["Eviction", settings.eviction], ["Commit", settings.commit], ["Flash", settings.flash_bytes ? bytes(settings.flash_bytes) : "none"], ["Password", it.has_password ? "yes" : "none"]];
+  const facts = [["Port", settings.port], ["Memory", bytes(settings.memory_bytes)], ["Endpoint", settings.endpoint], ["Persistence", settings.persistence], ["Eviction", settings.eviction], ["Commit", settings.commit], ["Hashing", settings.hashing && settings.hashing.length ? raw(visible(settings.hashing.join("  "))) : "standard"], ["Flash", settings.flash_bytes ? bytes(settings.flash_bytes) : "none"], ["Password", it.has_password ? "yes" : "none"]];
   return [
     h("div", { class: "title" }, h("h1", {}, visible(it.name)), badge(visible(it.health), it.health === "ok" ? "good" : it.is_available ? "warning" : "alarm"), h("span", { class: "space" }),
       button("Delete", () => remove(it.name), { kind: "danger" })),

@@ -32,6 +32,7 @@ static FILES: &[File] = files![
     "cluster.js",
     "cluster-api.js",
     "pages/cluster-create.js",
+    "pages/cluster-hashing.js",
     "pages/login.js",
     "pages/now.js",
     "pages/keys.js",

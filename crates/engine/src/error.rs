@@ -64,6 +64,12 @@ pub enum Error {
     Bytes(Vec<u8>),
 }
 
+/// A key as messages show it.
+pub(crate) fn shown(key: &[u8]) -> String {
+    let text: String = String::from_utf8_lossy(key).chars().take(64).collect();
+    text.escape_default().to_string()
+}
+
 impl Error {
     /// `ERR ` and a fixed text.
     pub const fn text(text: &'static str) -> Error {
@@ -73,6 +79,14 @@ impl Error {
     /// A formatted text with its code.
     pub fn format(text: String) -> Error {
         Error::Text(Cow::Owned(text))
+    }
+
+    /// No hashing rule of the database matches a key, so no shard has it.
+    pub fn unmatched(key: &[u8]) -> Error {
+        Error::Elsewhere(format!(
+            "ERR Key '{}' matches no hashing rule of the database",
+            shown(key)
+        ))
     }
 
     /// The error's line, without the leading `-`.

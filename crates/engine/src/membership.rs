@@ -5,16 +5,19 @@
 //! ([`Membership::current`]). Without a cluster nothing is ever published.
 
 use crate::clock::monotonic;
+use crate::journal::JournalPos;
 use crate::table::CommandTable;
 use cluster::change::Setting;
 use cluster::describe::{Asker, Node};
+use cluster::hashing::Hashing;
 use cluster::id::{Epoch, Id};
 use cluster::shared::{Library, Policy};
 use cluster::slots::{COUNT, Slots};
-use cluster::topology::{Address, Move, Shard};
+use cluster::topology::{Address, Move, Phase, Shard};
 use cluster::view::View;
+use keyspace::{DbIndex, Key, Slot};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
@@ -101,14 +104,30 @@ pub struct Published {
     /// This server's shard has another primary from this moment, and one of the two is this server: requests wait until
     /// the other has seen that, too.
     pub changes_roles: bool,
+    /// The database's rule.
+    hashing: Arc<Hashing>,
+    /// The rule that takes its place.
+    next: Option<Next>,
     /// The number of each slot's shard.
     owners: Box<[u16]>,
+    /// The number of this server's shard.
+    own: u16,
     /// The slots of this server's shard that move key by key. Mostly there are none.
     open: BTreeMap<u16, Open>,
     /// Requests are answered, with and without `cluster-require-full-coverage`.
     is_ok: [bool; 2],
     /// Replies to CLUSTER SLOTS, by protocol and asker.
     slot_replies: [OnceLock<Box<[u8]>>; 16],
+}
+
+/// The rule that takes the place of the database's.
+pub struct Next {
+    /// The rule.
+    pub hashing: Arc<Hashing>,
+    /// How far the change is.
+    pub phase: Phase,
+    /// The number of each slot's shard then. `None`: as now.
+    owners: Option<Box<[u16]>>,
 }
 
 /// Which nodes a command concerns.
@@ -164,27 +183,42 @@ pub enum Place {
     Unassigned,
 }
 
-/// How a slot moves key by key.
+/// How a slot, or by a change of the rule one key, moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Open {
     /// To the shard with this number. Keys that are not here any more are there.
     Leaving(u16),
+    /// It has left: all keys are at the shard with this number.
+    Left(u16),
     /// To this server's shard: clients ask for it that its primary has sent.
     Arriving,
+    /// It has arrived at this server's shard, which does not have it by name yet.
+    Arrived,
+    /// Nowhere: the rule that comes has no slot for the key.
+    Homeless,
 }
 
 impl Published {
     /// Prepares a view for readers.
-    pub fn new(view: View, me: Id, leads: bool, changes_roles: bool) -> Published {
-        let mut owners = vec![UNASSIGNED; usize::from(COUNT)].into_boxed_slice();
-        for (at, shard) in view.topology.value.shards.iter().enumerate() {
-            for &(first, last) in shard.slots.ranges() {
-                owners[usize::from(first)..=usize::from(last)].fill(at as u16);
-            }
-        }
+    ///
+    /// Rules that the publication `before` has, too, are taken from there, ready for use.
+    pub fn new(
+        view: View,
+        me: Id,
+        leads: bool,
+        changes_roles: bool,
+        before: Option<&Published>,
+    ) -> Published {
+        let (hashing, next) = rules(&view, before);
+        let shards = view.topology.value.shards.iter();
+        let owners = owners(shards.map(|shard| Some(&shard.slots)));
         let is_ok = [view.is_ok(false), view.is_ok(true)];
         let open = open_slots(&view, me);
+        let own = view.topology.value.shards.iter().position(|shard| shard.copy(me).is_some());
         Published {
+            hashing,
+            next,
+            own: own.and_then(|at| u16::try_from(at).ok()).unwrap_or(UNASSIGNED),
             open,
             view,
             me,
@@ -212,16 +246,90 @@ impl Published {
         }
     }
 
+    /// The slot of a key by the database's rule. `None`: no rule matches.
+    #[inline]
+    pub fn slot_of(&self, key: Key<'_>) -> Option<u16> {
+        match &*self.hashing {
+            // The only rule that a cluster of servers started by hand has. The hash has it.
+            Hashing::Standard => Some(Slot::in_hash(key.hash).number()),
+            rules => rules.slot(key.bytes),
+        }
+    }
+
+    /// The database's rule.
+    pub fn hashing(&self) -> &Arc<Hashing> {
+        &self.hashing
+    }
+
+    /// The rule that takes its place.
+    pub fn next(&self) -> Option<&Next> {
+        self.next.as_ref()
+    }
+
     /// How a slot moves key by key to or from this server's shard. `None`: it does not.
     #[inline]
     pub fn open(&self, slot: u16) -> Option<Open> {
         if self.open.is_empty() { None } else { self.open.get(&slot).copied() }
     }
 
-    /// Whether any slot moves key by key to or from this server's shard.
+    /// How a key, which has this slot, moves to or from this server's shard. `None`: it does not.
+    #[inline]
+    pub fn open_key(&self, slot: u16, key: &[u8]) -> Option<Open> {
+        match &self.next {
+            None => self.open(slot),
+            Some(next) => self.open(slot).or_else(|| self.rehashed(slot, key, next)),
+        }
+    }
+
+    #[cold]
+    fn rehashed(&self, slot: u16, key: &[u8], next: &Next) -> Option<Open> {
+        let (from, phase) = (self.shard_of(slot)?, next.phase);
+        let Some(to) = self.future_shard_of(slot, key) else {
+            return (from == self.own && phase >= Phase::Moving).then_some(Open::Homeless);
+        };
+        match (from == self.own, to == self.own) {
+            (true, false) if matches!(phase, Phase::Moving | Phase::Turning) => {
+                Some(Open::Leaving(to))
+            }
+            (true, false) if phase == Phase::Settling => Some(Open::Left(to)),
+            (false, true) if phase == Phase::Settling => Some(Open::Arrived),
+            (false, true) => Some(Open::Arriving),
+            _ => None,
+        }
+    }
+
+    /// Whether a key of this slot may be missing here, although the slot is this server's shard's.
+    pub fn may_lack(&self, slot: u16) -> bool {
+        self.open(slot).is_some() || self.next.is_some()
+    }
+
+    /// Whether clients that wait here for this key are to ask again: it comes to be elsewhere by the rule that comes, which
+    /// may take long. A slot that moves is handed over soon, so they wait for that.
+    pub fn sends_waiters_on(&self, slot: u16, key: &[u8]) -> bool {
+        self.next.is_some()
+            && matches!(self.open_key(slot, key), Some(Open::Leaving(_) | Open::Left(_)))
+    }
+
+    /// The number of the shard that has a key by the rule that comes; by the present one, if none comes.
+    pub fn future_shard_of(&self, slot: u16, key: &[u8]) -> Option<u16> {
+        match &self.next {
+            None => self.shard_of(slot),
+            Some(next) => next.hashing.slot(key).and_then(|slot| self.future_owner(slot)),
+        }
+    }
+
+    /// The number of the shard that has a slot when the rule has changed.
+    pub fn future_owner(&self, slot: u16) -> Option<u16> {
+        let owners = self.next.as_ref().and_then(|next| next.owners.as_ref());
+        let owner = owners.unwrap_or(&self.owners).get(usize::from(slot)).copied();
+        let shards = self.view.topology.value.shards.len();
+        owner.filter(|owner| usize::from(*owner) < shards)
+    }
+
+    /// Whether any slot or key moves to or from this server's shard.
     #[inline]
     pub fn has_open(&self) -> bool {
-        !self.open.is_empty()
+        !self.open.is_empty() || self.next.is_some()
     }
 
     /// The primary of the shard with this number.
@@ -265,6 +373,39 @@ impl Published {
     }
 }
 
+/// The number of each slot's shard, from the slots of all shards.
+fn owners<'a>(slots: impl Iterator<Item = Option<&'a Slots>>) -> Box<[u16]> {
+    let mut owners = vec![UNASSIGNED; usize::from(COUNT)].into_boxed_slice();
+    for (at, slots) in slots.enumerate() {
+        for &(first, last) in slots.into_iter().flat_map(|slots| slots.ranges()) {
+            owners[usize::from(first)..=usize::from(last)].fill(at as u16);
+        }
+    }
+    owners
+}
+
+/// The rules of a database, ready for use.
+fn rules(view: &View, before: Option<&Published>) -> (Arc<Hashing>, Option<Next>) {
+    let topology = &view.topology.value;
+    let known = before.map(|before| (&before.view.topology.value, before));
+    let make = |rules: &Vec<String>| match known {
+        Some((old, before)) if old.hashing == *rules => Arc::clone(&before.hashing),
+        Some((old, Published { next: Some(next), .. }))
+            if old.rehash.as_ref().is_some_and(|rehash| rehash.rules == *rules) =>
+        {
+            Arc::clone(&next.hashing)
+        }
+        _ => Arc::new(Hashing::of_checked(rules)),
+    };
+    let next = topology.rehash.as_ref().map(|rehash| Next {
+        hashing: make(&rehash.rules),
+        phase: rehash.phase,
+        owners: (!rehash.slots.is_empty())
+            .then(|| owners(topology.shards.iter().map(|shard| rehash.slots.get(&shard.id)))),
+    });
+    (make(&topology.hashing), next)
+}
+
 fn open_slots(view: &View, me: Id) -> BTreeMap<u16, Open> {
     let shards = &view.topology.value.shards;
     let Some(own) = view.topology.value.shard_of(me) else { return BTreeMap::new() };
@@ -296,6 +437,17 @@ pub struct Moves {
     obstacle: Mutex<String>,
 }
 
+/// Keys that were sent away and deleted here, but may come back with a fail-over: replicas may not know of that yet.
+#[derive(Default)]
+struct Unsure {
+    hashes: HashSet<u64>,
+    /// The same, with the position behind their deletion; `None`: they are being sent.
+    groups: VecDeque<(Option<JournalPos>, Vec<u64>)>,
+}
+
+/// How many keys wait to be sent before others. Requests for more of them try again all the same.
+const MAX_FIRST: usize = 1 << 16;
+
 /// How many jobs that are over are remembered.
 const MAX_PAST_MOVES: usize = 1000;
 
@@ -323,6 +475,92 @@ impl Moves {
     }
 }
 
+/// What this server does for a change of the hashing rules, beside what the topology says of it.
+#[derive(Default)]
+pub struct Rehashing {
+    /// Why it does not go on.
+    obstacle: Mutex<String>,
+    /// Keys that were sent away since the server began.
+    moved: AtomicU64,
+    /// Keys that requests wait for, which are sent before others.
+    first: Mutex<VecDeque<(DbIndex, Box<[u8]>)>>,
+    unsure: Mutex<Unsure>,
+}
+
+impl Rehashing {
+    /// Keys that were sent away since the server began.
+    pub fn moved(&self) -> u64 {
+        self.moved.load(Relaxed)
+    }
+
+    /// Keys were sent away.
+    pub(crate) fn count_moved(&self, keys: usize) {
+        self.moved.fetch_add(keys as u64, Relaxed);
+    }
+
+    /// Has keys that leave sent before others: a request waits for them, whose other keys have left.
+    pub(crate) fn send_first(&self, db: DbIndex, keys: Vec<Box<[u8]>>) {
+        if keys.is_empty() {
+            return;
+        }
+        let mut first = lock(&self.first);
+        let more = MAX_FIRST.saturating_sub(first.len());
+        first.extend(keys.into_iter().take(more).map(|key| (db, key)));
+    }
+
+    /// Takes some keys of one database that are to be sent before others.
+    pub(crate) fn take_first(&self, most: usize) -> Option<(DbIndex, Vec<Box<[u8]>>)> {
+        let mut first = lock(&self.first);
+        let db = first.front()?.0;
+        let together = first.iter().take(most).take_while(|(other, _)| *other == db).count();
+        let mut keys: Vec<Box<[u8]>> = first.drain(..together).map(|(_, key)| key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        Some((db, keys))
+    }
+
+    /// Whether it cannot be said where a key is, which is not here.
+    pub(crate) fn is_unsure(&self, hash: u64) -> bool {
+        lock(&self.unsure).hashes.contains(&hash)
+    }
+
+    /// Keys are about to be sent away.
+    pub(crate) fn begin_sending(&self, hashes: Vec<u64>) {
+        let mut unsure = lock(&self.unsure);
+        unsure.hashes.extend(&hashes);
+        unsure.groups.push_back((None, hashes));
+    }
+
+    /// The keys that were sent last are deleted here before this position.
+    pub(crate) fn end_sending(&self, position: JournalPos) {
+        if let Some(last) = lock(&self.unsure).groups.back_mut() {
+            last.0 = Some(position);
+        }
+    }
+
+    /// Forgets keys of whose deletion all that need to know do. Returns whether there are none left.
+    pub(crate) fn settle(&self, is_known: impl Fn(JournalPos) -> bool) -> bool {
+        let mut unsure = lock(&self.unsure);
+        while let Some((Some(position), _)) = unsure.groups.front()
+            && is_known(*position)
+        {
+            let Some((_, hashes)) = unsure.groups.pop_front() else { break };
+            hashes.iter().for_each(|hash| _ = unsure.hashes.remove(hash));
+        }
+        unsure.groups.is_empty()
+    }
+
+    /// Notes why it does not go on; nothing, if it does.
+    pub fn set_obstacle(&self, why: String) {
+        *lock(&self.obstacle) = why;
+    }
+
+    /// Why it does not go on.
+    pub fn obstacle(&self) -> String {
+        lock(&self.obstacle).clone()
+    }
+}
+
 /// What a thread has seen last.
 #[derive(Default)]
 pub(crate) struct Seen(RefCell<(u64, Option<Arc<Published>>)>);
@@ -338,12 +576,16 @@ pub struct Membership {
     newest: Mutex<Option<Arc<Published>>>,
     /// Slots that move.
     pub moves: Moves,
+    /// The change of the hashing rules.
+    pub rehash: Rehashing,
     /// Where this server announces to be. What is published says so before the coordinator does.
     address: Mutex<Option<Address>>,
     /// When this server joined, and how many nanoseconds later it may be that another leads.
     joined: OnceLock<Instant>,
     alone_for: AtomicU64,
     is_coordinator_present: AtomicBool,
+    /// The database has hashing rules of its own, or is about to.
+    has_rules: AtomicBool,
     /// Files with what only this server had, and the writes in them.
     rescues: AtomicU64,
     rescued: AtomicU64,
@@ -374,6 +616,12 @@ impl Membership {
     #[inline]
     pub fn scope(&self, command: usize) -> Scope {
         self.scopes.get().map_or(Scope::Keys, |scopes| scopes[command])
+    }
+
+    /// Whether the database has hashing rules of its own, or changes its rule.
+    #[inline]
+    pub fn has_rules(&self) -> bool {
+        self.has_rules.load(Relaxed)
     }
 
     /// Whether the coordinator answers.
@@ -419,6 +667,8 @@ impl Membership {
         if let Some(address) = self.address() {
             published.relocate(&address);
         }
+        let has_rules = !published.hashing.is_standard() || published.next.is_some();
+        self.has_rules.store(has_rules, Relaxed);
         *newest = Some(Arc::new(published));
         self.version.fetch_add(1, Release);
     }
@@ -434,7 +684,8 @@ impl Membership {
         *lock(&self.address) = Some(address);
         let Some(published) = newest.as_deref() else { return };
         let Published { view, me, leads, changes_roles, .. } = published;
-        let published = Published::new(view.clone(), *me, *leads, *changes_roles);
+        let (leads, changes_roles) = (*leads, *changes_roles);
+        let published = Published::new(view.clone(), *me, leads, changes_roles, newest.as_deref());
         self.show(&mut newest, published);
     }
 

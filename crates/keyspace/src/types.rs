@@ -44,9 +44,10 @@ impl Slot {
         Slot(crc16::key_slot(key))
     }
 
-    /// The slot that a key's hash carries, where hashes carry slots.
+    /// The slot that a key's hash carries, where hashes carry slots. It is that of the standard rule, whatever rule the
+    /// database has: it says where in this process the key is.
     #[inline]
-    pub(crate) fn in_hash(hash: u64) -> Slot {
+    pub fn in_hash(hash: u64) -> Slot {
         Slot((hash & SLOT_BITS) as u16)
     }
 

@@ -4,6 +4,7 @@
 use crate::change::{Owner, ended, is_running, replace_job, set_stage};
 use crate::copies::files::{Users, live_options, users};
 use crate::drain;
+use crate::rehash;
 use crate::shared::Shared;
 use crate::site::{Database, INTERNAL, Job, JobKind, JobState, Login, Placed, Site, Stage};
 use crate::store::{Problem, Store};
@@ -145,7 +146,9 @@ impl Jobs {
         }
         let Some(view) = view else { return Ok(Step::Fails("its topology is gone".into())) };
         match job.kind {
-            JobKind::Update => Ok(update(&at.value, &view)),
+            JobKind::Update => {
+                Ok(rehash::next(&at.value, &view).unwrap_or_else(|| update(&at.value, &view)))
+            }
             _ => Ok(self.create(job, at, site, &view)),
         }
     }

@@ -11,6 +11,7 @@
 //!   ready                       whether clients may be sent here
 //!   switch    drain             a shard is handed over; a machine gives its copies away
 //!   change    plan              what users ask for, as transactions; where copies go
+//!   hashing   rehash            rules from keys to slots: tried on keys; changed
 //!   shared    store             what threads share; the site at etcd
 //!   site  settings  keys  talk  values at etcd; options of a database; requests to copies
 //! ```
@@ -23,12 +24,14 @@ mod commands;
 pub mod copies;
 mod daemon;
 mod drain;
+mod hashing;
 mod http;
 mod jobs;
 pub mod keys;
 mod own_etcd;
 pub mod plan;
 mod ready;
+mod rehash;
 pub mod rest;
 pub mod settings;
 pub mod shared;

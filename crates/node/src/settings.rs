@@ -1,5 +1,6 @@
 //! The options of a database: what a user asks for, checked.
 
+use cluster::hashing::Hashing;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -90,6 +91,9 @@ pub struct Settings {
     /// The copies of a shard must be in different zones
     #[serde(default)]
     pub zones: bool,
+    /// The rules by which keys get their slots, as regular expressions with a group 'tag'; none is the standard rule
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hashing: Vec<String>,
     /// Options that a later version has written. They stay as they are; users cannot give them.
     #[serde(flatten)]
     #[schemars(skip)]
@@ -255,6 +259,12 @@ impl Settings {
         refuse(
             !self.password_sha256.is_empty() && !is_hash(&self.password_sha256),
             "password_sha256 has 64 digits, 0 to 9 and a to f".into(),
+        )?;
+        Hashing::new(&self.hashing).map_err(|flaw| Wrong(flaw.to_string()))?;
+        refuse(
+            !self.hashing.is_empty() && self.endpoint == Endpoint::Cluster,
+            "clients of --endpoint cluster compute slots by the standard rule: take --endpoint single, or              --hashing standard"
+                .into(),
         )
     }
 }
@@ -303,6 +313,7 @@ pub(crate) mod tests {
             users: Vec::new(),
             tls: false,
             zones: false,
+            hashing: Vec::new(),
             later: BTreeMap::new(),
         }
     }
@@ -311,7 +322,7 @@ pub(crate) mod tests {
     fn what_cannot_be_is_refused_with_what_to_do() {
         assert_eq!(settings().check(), Ok(()));
         type Case = (fn(&mut Settings), &'static str);
-        let cases: [Case; 9] = [
+        let cases: [Case; 11] = [
             (|it| it.shards = 0, "at least 1 shard"),
             (|it| it.shards = 51, "102 copies are more than 100"),
             (|it| it.shards = usize::MAX, "more than 100"),
@@ -321,6 +332,13 @@ pub(crate) mod tests {
             (|it| (it.commit, it.replicas) = (Commit::Quorum, 0), "add --replicas 1"),
             (|it| it.password = "a\nb".into(), "no control characters"),
             (|it| it.password_sha256 = "ab".into(), "64 digits"),
+            (|it| it.hashing = vec!["(.*)".into()], "no group 'tag'"),
+            (
+                |it| {
+                    (it.hashing, it.endpoint) = (vec!["(?<tag>.*)".into()], Endpoint::Cluster);
+                },
+                "compute slots by the standard rule",
+            ),
         ];
         for (change, expected) in cases {
             let mut settings = settings();

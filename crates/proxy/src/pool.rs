@@ -4,10 +4,10 @@ use crate::config::{Address, Invalid, Kind, Login, Pool, Reads, Server};
 use crate::hub::wire::Id;
 use crate::placement::Continuum;
 use crate::stats::{PoolStats, ServerStats};
+use cluster::hashing::Hashing;
 use net::TlsClient;
 use route::plan::{Place, Placement};
 use route::raw::Protocol;
-use route::slots;
 use rustls::ClientConfig;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -32,6 +32,17 @@ pub struct Topology {
     pub replicas: Vec<Vec<u16>>,
     /// Servers without a slot that have clients, so messages and scripts concern them, too.
     pub slotless: Vec<u16>,
+    /// Of a node's hub: how keys get their slots.
+    pub rule: SlotRule,
+}
+
+/// How keys get their slots.
+#[derive(Clone, Debug, Default)]
+pub struct SlotRule {
+    /// By which rule.
+    pub hashing: Arc<Hashing>,
+    /// The rule that takes its place, and the server of each slot then. Keys that it parts are sent in different requests.
+    pub next: Option<(Arc<Hashing>, Arc<[Option<u16>]>)>,
 }
 
 /// Finds the texts of scripts by their digests.
@@ -276,6 +287,7 @@ pub struct Local {
     primaries: Vec<usize>,
     replicas: Vec<Vec<u16>>,
     slotless: Vec<u16>,
+    rule: SlotRule,
     chance: Cell<u32>,
 }
 
@@ -299,6 +311,7 @@ impl Local {
             primaries: Vec::new(),
             replicas: Vec::new(),
             slotless: Vec::new(),
+            rule: SlotRule::default(),
             chance: Cell::new(0x9e37_79b9),
         };
         local.refresh();
@@ -337,12 +350,14 @@ impl Local {
             let distribution = self.shared.config.distribution;
             self.continuum = Some(Continuum::new(distribution, &members, is_live));
         }
-        if self.slots != topology.slots {
+        let is_same_rule = Arc::ptr_eq(&self.rule.hashing, &topology.rule.hashing);
+        if self.slots != topology.slots || !is_same_rule {
             self.slots = topology.slots;
             self.moves += 1;
         }
         self.replicas = topology.replicas;
         self.slotless = topology.slotless;
+        self.rule = topology.rule;
         self.primaries = match &self.shared.config.kind {
             Kind::Cluster { .. } => {
                 let mut owners: Vec<usize> =
@@ -378,7 +393,7 @@ impl Local {
     /// What a key has in common with those that stay with it: a slot, or the server.
     pub fn group_of(&self, key: &[u8]) -> Option<usize> {
         match self.is_cluster() {
-            true => Some(usize::from(slots::of(key))),
+            true => self.rule.hashing.slot(key).map(usize::from),
             false => self.place(key).map(|place| place.group),
         }
     }
@@ -486,9 +501,16 @@ impl Placement for Local {
             return Some(Place { server, group: server });
         }
         if !self.slots.is_empty() {
-            let slot = usize::from(slots::of(key));
+            let slot = usize::from(self.rule.hashing.slot(key)?);
             let server = usize::from(self.slots[slot]?);
-            let group = if self.shared.config.is_node { server } else { slot };
+            let group = match &self.rule.next {
+                _ if !self.shared.config.is_node => slot,
+                None => server,
+                Some((next, servers)) => {
+                    let future = next.slot(key).and_then(|slot| servers[usize::from(slot)]);
+                    server + MAX_SERVERS * future.map_or(MAX_SERVERS, usize::from)
+                }
+            };
             return Some(Place { server, group });
         }
         (!self.targets.is_empty()).then_some(Place { server: 0, group: 0 })

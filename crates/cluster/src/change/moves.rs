@@ -37,6 +37,7 @@ pub fn begin(
     let own = led_by(&mut topology, me)
         .map_err(|_| Refused("Slot migration can only be used on primary nodes.".into()))?
         .clone();
+    super::rehash::allows_moves(&topology)?;
     for (slots, node) in jobs {
         let Some(target) = topology.shard_of(*node).filter(|shard| shard.holder.id == *node) else {
             return refused(format!("Unknown node name: {node}"));

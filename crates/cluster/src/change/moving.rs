@@ -44,6 +44,9 @@ pub fn set_slot(
         Some(shard) if shard.holder.id != id => refused("Target node is not a master"),
         Some(shard) => Ok(shard.id),
     };
+    if matches!(setting, Setting::Migrating(_) | Setting::Importing(_)) {
+        super::rehash::allows_moves(&topology)?;
+    }
     match setting {
         Setting::Migrating(_) if !is_mine => {
             return refused(format!("I'm not the owner of hash slot {slot}"));

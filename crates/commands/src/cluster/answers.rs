@@ -200,6 +200,7 @@ pub(super) fn slot(args: Args<'_>) -> Result<Slot, Error> {
 /// `CLUSTER COUNTKEYSINSLOT`.
 pub(super) fn count_keys_in_slot(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     me(cx)?;
+    has_slots_of_keys(cx)?;
     let (slot, db) = (slot(args)?, cx.db.index);
     let count = cx.db.visit(slot.stripe(), |stripe| stripe.slot_key_count(db, slot));
     cx.reply.integer(count.ok_or(Error::StripeTaken)? as i64);
@@ -209,6 +210,7 @@ pub(super) fn count_keys_in_slot(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 /// `CLUSTER GETKEYSINSLOT`.
 pub(super) fn get_keys_in_slot(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     me(cx)?;
+    has_slots_of_keys(cx)?;
     let (slot, db) = (slot(args)?, cx.db.index);
     let most =
         usize::try_from(args.integer(3)?).map_err(|_| Error::text("ERR Invalid number of keys"))?;
@@ -219,10 +221,24 @@ pub(super) fn get_keys_in_slot(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
+/// With rules of its own a database has no list of a slot's keys.
+pub(super) fn has_slots_of_keys(cx: &Cx<'_>) -> Result<(), Error> {
+    match cx.engine.membership.has_rules() {
+        false => Ok(()),
+        true => Err(Error::text(
+            "ERR The keys of a slot are not listed in a database with hashing rules",
+        )),
+    }
+}
+
 /// `CLUSTER FLUSHSLOT`. A log and a primary's stream have it, too, so it does not ask which node has the slot.
 pub(super) fn flush_slot(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if !cx.engine.membership.is_on() {
         return Err(super::DISABLED);
+    }
+    // What is in a log or a stream was allowed.
+    if cx.session.speaks_cluster {
+        has_slots_of_keys(cx)?;
     }
     let slot = slot(args)?;
     match args.len() {

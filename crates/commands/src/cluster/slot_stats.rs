@@ -1,6 +1,6 @@
 //! `CLUSTER SLOT-STATS`: how many keys each slot of this server's shard has. CPU and traffic are not counted by slot.
 
-use super::answers::published;
+use super::answers::{has_slots_of_keys, published};
 use cluster::slots::COUNT;
 use engine::{Args, Cx, DbIndex, Error, Outcome};
 use keyspace::Slot;
@@ -13,6 +13,7 @@ const LIMIT: Error =
 pub(super) fn slot_stats(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let own: Vec<u16> = {
         let published = published(cx)?;
+        has_slots_of_keys(cx)?;
         let shard = published.own_shard();
         let ranges = shard.iter().flat_map(|shard| shard.slots.ranges());
         ranges.flat_map(|&(first, last)| first..=last).collect()

@@ -1,6 +1,6 @@
 //! `CLUSTER` subcommands about slots: which node has them, and the keys in them.
 
-use engine::{Arg, ArgKind, Args, Command, Cx, Databases, Flags, Group, Outcome};
+use engine::{Arg, ArgKind, Args, Command, Cx, Databases, Error, Flags, Group, Outcome};
 
 /// `CLUSTER ADDSLOTS`.
 pub static CLUSTER_ADDSLOTS: Command = Command {
@@ -220,6 +220,12 @@ pub static CLUSTER_SLOT_STATS: Command = Command {
 };
 
 fn keyslot(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    cx.reply.integer(i64::from(structs::crc16::key_slot(args[2])));
+    let slot = match cx.membership() {
+        Some(published) => {
+            published.slot_of(args.key(2)).ok_or_else(|| Error::unmatched(args[2]))?
+        }
+        None => structs::crc16::key_slot(args[2]),
+    };
+    cx.reply.integer(i64::from(slot));
     Ok(())
 }

@@ -503,12 +503,25 @@ fn replication(cx: &Cx<'_>, out: &mut String) {
         let (files, writes) = cx.engine.membership.rescued();
         line(out, "cluster_rescue_files", files);
         line(out, "cluster_rescued_writes", writes);
+        hashing(cx, out);
     }
     let kept = journal.kept_from();
     line(out, "repl_backlog_active", i32::from(kept.is_some()));
     line(out, "repl_backlog_size", cx.engine.config.repl_backlog_size());
     line(out, "repl_backlog_first_byte_offset", kept.map_or(0, |first| first.0 + 1));
     line(out, "repl_backlog_histlen", kept.map_or(0, |first| position.saturating_sub(first.0)));
+}
+
+/// The rules from keys to slots, if they are the database's own or change.
+fn hashing(cx: &Cx<'_>, out: &mut String) {
+    let membership = &cx.engine.membership;
+    let Some(published) = cx.membership().filter(|_| membership.has_rules()) else { return };
+    line(out, "cluster_hashing_rules", published.view.topology.value.hashing.len());
+    if let Some(next) = published.next() {
+        line(out, "cluster_hashing_change", next.phase.name());
+        line(out, "cluster_hashing_keys_moved", membership.rehash.moved());
+        line(out, "cluster_hashing_obstacle", membership.rehash.obstacle());
+    }
 }
 
 /// The primary, if there is one.

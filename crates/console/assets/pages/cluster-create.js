@@ -3,6 +3,7 @@
 import { bytes, visible } from "../format.js";
 import { button, failure, fill, h, panel, raw, table } from "../ui.js";
 import { send } from "../cluster-api.js";
+import { lines, rulesField } from "./cluster-hashing.js";
 
 const units = { kb: 1024, mb: 1024 ** 2, gb: 1024 ** 3, tb: 1024 ** 4, "": 1 };
 
@@ -20,21 +21,21 @@ export function create() {
     name: input(""), memory: input("1gb"), shards: input("3", "number"), replicas: input("1", "number"), port: input("12000", "number"),
     persistence: choice(["aof", "rdb", "none"]),
     eviction: choice(["noeviction", "allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"]),
-    commit: choice(["memory", "fsync", "quorum"]), endpoint: choice(["", "single", "cluster"]), password: input("", "password"), zones: h("input", { type: "checkbox" }),
+    commit: choice(["memory", "fsync", "quorum"]), endpoint: choice(["", "single", "cluster"]), hashing: rulesField(), password: input("", "password"), zones: h("input", { type: "checkbox" }),
   };
   fields.endpoint.options[0].textContent = "as servers can";
   const label = (text, name) => h("label", {}, text, fields[name]);
   const out = h("div", {});
   const form = h("form", { class: "panel" },
     h("div", { class: "facts" }, label("Name", "name"), label("Memory, in all shards together", "memory"), label("Shards", "shards"), label("Replicas of each shard", "replicas"), label("Port", "port"),
-      label("Persistence", "persistence"), label("When the memory is full", "eviction"), label("A write is confirmed by", "commit"), label("Clients see", "endpoint"), label("Password", "password"),
+      label("Persistence", "persistence"), label("When the memory is full", "eviction"), label("A write is confirmed by", "commit"), label("Clients see", "endpoint"), label("Password", "password"), label("Hashing rules, one a line; none is the standard rule", "hashing"),
       h("label", { class: "check" }, fields.zones, "Copies of a shard in different zones")),
     h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Show the plan")));
 
   function asked() {
     const settings = {
       memory_bytes: size(fields.memory.value), shards: Number(fields.shards.value), replicas: Number(fields.replicas.value), port: Number(fields.port.value),
-      persistence: fields.persistence.value, eviction: fields.eviction.value, commit: fields.commit.value, password: fields.password.value, zones: fields.zones.checked,
+      persistence: fields.persistence.value, eviction: fields.eviction.value, commit: fields.commit.value, password: fields.password.value, zones: fields.zones.checked, hashing: lines(fields.hashing.value),
     };
     if (fields.endpoint.value) settings.endpoint = fields.endpoint.value;
     return { name: fields.name.value, settings };

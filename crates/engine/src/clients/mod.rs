@@ -24,7 +24,6 @@ use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*,
 };
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use structs::crc16::key_slot;
 use structs::sync::lock;
 use waiter::Waiter;
 
@@ -236,9 +235,9 @@ impl Client {
         self.waiter().is_some_and(|waiter| !waiter.keys().is_empty())
     }
 
-    /// The slot of the keys that it waits for.
-    pub(crate) fn waits_for_slot(&self) -> Option<u16> {
-        self.waiter()?.keys().first().map(|key| key_slot(key))
+    /// The first of the keys that it waits for.
+    pub(crate) fn waits_for_key(&self) -> Option<Box<[u8]>> {
+        self.waiter()?.keys().first().map(|key| Box::from(&**key))
     }
 
     /// Calls off what it waits for in a blocked command; its thread is to be told to end the wait with

@@ -8,8 +8,8 @@ use crate::clients::forwarding::{Forward, Forwarding, Travel, push_words};
 use crate::command::{Flags, Group, ScriptName};
 use crate::cx::Cx;
 use crate::engine::Engine;
-use crate::error::{Error, NotNow};
-use crate::membership::{Place, Scope};
+use crate::error::{Error, NotNow, shown};
+use crate::membership::{Place, Published, Scope};
 use crate::request_keys::{RequestKey, RequestKeys};
 use crate::scripting::note_script;
 use crate::session::ReplyMode;
@@ -22,10 +22,13 @@ use route::handling::AboutScripts;
 /// Requests of one client that may be under way at other nodes.
 const MAX_AWAITED: usize = 1 << 14;
 
-/// Whether the client sees one server in place of a cluster's node.
+/// Whether the client sees one server in place of a cluster's node. With rules of its own a database is always one:
+/// clients compute slots by the standard rule.
 #[inline]
 pub(super) fn sees_one_server(cx: &Cx<'_>) -> bool {
-    cx.engine.config.cluster_endpoint() == ClusterEndpoint::Single && !cx.session.speaks_cluster
+    let is_single = cx.engine.config.cluster_endpoint() == ClusterEndpoint::Single
+        || cx.engine.membership.has_rules();
+    is_single && !cx.session.speaks_cluster
 }
 
 impl Engine {
@@ -184,29 +187,37 @@ fn travel(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<Option<Trav
         return Ok(None);
     }
     let may_write = flags.any(Flags::WRITE.with(Flags::MAY_REPLICATE));
-    let is_queued = is_queued(cx, row);
-    let keyspace = &cx.engine.keyspace;
     let at = row.single_key;
     let words = args.words();
+    let published = cx.membership();
+    let Some(published) = published.as_deref() else {
+        return Err(Error::Elsewhere(super::slots::DOWN.into()).into());
+    };
+    let is_queued = is_queued(cx, row);
+    let may_split = scope == Scope::Splits && !is_queued;
     let found = if at > 0 {
-        let Some(slot) = keyspace.slot_of(args.key(at).hash) else { return Ok(None) };
-        let slots = [(slot.number(), words[at])];
+        let key = args.key(at);
+        let slot = published.slot_of(key).ok_or_else(|| Error::unmatched(key.bytes))?;
+        let slots = [(slot, words[at])];
         if may_write && !is_queued {
             note_written(cx, &slots);
         }
-        find(cx, &slots, may_write)?
+        find(cx, published, &slots, may_write)?
     } else {
         cx.find_keys(row, args);
-        let slots = slots_of(cx, &cx.keys, words);
+        let slots = slots_of(published, &cx.keys, words)?;
         if may_write && !is_queued {
             note_written(cx, &slots);
         }
-        find(cx, &slots, may_write)?
+        if may_split && is_parted(published, &slots) {
+            return Ok(Some(Travel::Several));
+        }
+        find(cx, published, &slots, may_write)?
     };
     match found {
         Found::NoKeys => Ok(None),
-        Found::Apart(..) if scope == Scope::Splits && !is_queued => Ok(Some(Travel::Several)),
-        Found::Apart(one, other) => Err(apart(one, other).into()),
+        Found::Apart(..) if may_split => Ok(Some(Travel::Several)),
+        Found::Apart(one, other) => Err(apart(published, one, other).into()),
         Found::Here if flags.has(Flags::WATCHES) && is_watching_elsewhere(cx) => {
             Err(Error::Elsewhere(WATCHED_APART.into()).into())
         }
@@ -224,16 +235,20 @@ fn is_watching_elsewhere(cx: &Cx<'_>) -> bool {
     cx.session.forwarding.as_ref().is_some_and(|forwarding| forwarding.is_watching)
 }
 
-fn apart(one: &[u8], other: &[u8]) -> Error {
-    let shown = |key: &[u8]| {
-        let text: String = String::from_utf8_lossy(key).chars().take(64).collect();
-        text.escape_default().to_string()
+/// The error about two keys on different shards.
+pub(super) fn apart(published: &Published, one: &[u8], other: &[u8]) -> Error {
+    let (first, second) = (shown(one), shown(other));
+    let advice = match published.hashing().is_standard() && published.next().is_none() {
+        true => "; give them a common hash tag, as in {tag}key".to_owned(),
+        false => {
+            let rule = published.next().map_or(published.hashing(), |next| &next.hashing);
+            let tag = |key| rule.tag(key).map_or("none".into(), |tag| format!("'{}'", shown(tag)));
+            let tags = (tag(one), tag(other));
+            format!(": their tags by the database's hashing rules are {} and {}", tags.0, tags.1)
+        }
     };
     Error::Elsewhere(format!(
-        "CROSSSLOT Keys '{}' and '{}' are on different shards of the cluster; give them a common hash \
-         tag, as in {{tag}}key",
-        shown(one),
-        shown(other)
+        "CROSSSLOT Keys '{first}' and '{second}' are on different shards of the cluster{advice}"
     ))
 }
 
@@ -291,6 +306,10 @@ fn travel_of(cx: &mut Cx<'_>, multi: &Multi) -> Result<Option<Travel>, Refusal> 
         return Ok(None);
     }
     let keyspace = &cx.engine.keyspace;
+    let published = cx.membership();
+    let Some(published) = published.as_deref() else {
+        return Err(Error::Elsewhere(super::slots::DOWN.into()).into());
+    };
     let queue: Vec<Vec<&[u8]>> = multi.queue().iter().map(|queued| queued.words()).collect();
     let mut slots = Vec::new();
     for (queued, words) in multi.queue().iter().zip(&queue) {
@@ -298,15 +317,15 @@ fn travel_of(cx: &mut Cx<'_>, multi: &Multi) -> Result<Option<Travel>, Refusal> 
             continue;
         }
         let keys = RequestKeys::of(keyspace, queued.row.command, words);
-        slots.extend(slots_of(cx, &keys, words));
+        slots.extend(slots_of(published, &keys, words)?);
     }
     let may_write = multi.has_any(Flags::WRITE.with(Flags::MAY_REPLICATE));
     if may_write {
         note_written(cx, &slots);
     }
     let is_watching_elsewhere = is_watching_elsewhere(cx);
-    match find(cx, &slots, may_write)? {
-        Found::Apart(one, other) => Err(apart(one, other).into()),
+    match find(cx, published, &slots, may_write)? {
+        Found::Apart(one, other) => Err(apart(published, one, other).into()),
         Found::Here if is_watching_elsewhere => Err(Error::Elsewhere(WATCHED_APART.into()).into()),
         Found::Elsewhere(_) if cx.session.watching.is_some() => {
             Err(Error::Elsewhere(WATCHED_APART.into()).into())
@@ -319,27 +338,49 @@ fn travel_of(cx: &mut Cx<'_>, multi: &Multi) -> Result<Option<Travel>, Refusal> 
 }
 
 /// The slots of keys, and the keys.
-fn slots_of<'k>(cx: &Cx<'_>, keys: &RequestKeys, words: &[&'k [u8]]) -> Vec<(u16, &'k [u8])> {
-    let keyspace = &cx.engine.keyspace;
-    let slot = |key: &RequestKey| key.slot(keyspace).map(|slot| (slot.number(), words[key.word()]));
-    keys.iter().filter_map(slot).collect()
+///
+/// # Errors
+/// A key has none.
+fn slots_of<'k>(
+    published: &Published,
+    keys: &RequestKeys,
+    words: &[&'k [u8]],
+) -> Result<Vec<(u16, &'k [u8])>, Error> {
+    let slot = |key: &RequestKey| {
+        let key = key.key(words);
+        let slot = published.slot_of(key).ok_or_else(|| Error::unmatched(key.bytes))?;
+        Ok((slot, key.bytes))
+    };
+    keys.iter().map(slot).collect()
+}
+
+/// Whether the rule that comes puts keys on several shards. Each of its pieces is answered as a whole by one server.
+fn is_parted(published: &Published, slots: &[(u16, &[u8])]) -> bool {
+    published.next().is_some() && {
+        let mut shards = slots.iter().map(|&(slot, key)| published.future_shard_of(slot, key));
+        let first = shards.next();
+        shards.any(|shard| Some(shard) != first)
+    }
 }
 
 /// Where these keys are, of which the slots are known.
-fn find<'k>(cx: &Cx<'_>, slots: &[(u16, &'k [u8])], may_write: bool) -> Result<Found<'k>, Refusal> {
+fn find<'k>(
+    cx: &Cx<'_>,
+    published: &Published,
+    slots: &[(u16, &'k [u8])],
+    may_write: bool,
+) -> Result<Found<'k>, Refusal> {
     let Some(&(first, key)) = slots.first() else { return Ok(Found::NoKeys) };
     let (config, asker) = (&cx.engine.config, cx.asker());
-    let published = cx.membership();
-    let place = super::slots::place_of(config, published.as_deref(), first, asker, may_write)?;
-    let Some(published) = published else { return Ok(Found::NoKeys) };
+    let place = super::slots::place_of(config, Some(published), first, asker, may_write)?;
     for &(slot, other) in &slots[1..] {
         if slot != first && published.shard_of(slot) != published.shard_of(first) {
             return Ok(Found::Apart(key, other));
         }
     }
     // A link from this node to itself knows ASK.
-    let is_open =
-        published.has_open() && slots.iter().any(|&(slot, _)| published.open(slot).is_some());
+    let is_open = published.has_open()
+        && slots.iter().any(|&(slot, key)| published.open_key(slot, key).is_some());
     match place {
         Place::Here if is_open => Ok(Found::Elsewhere(first)),
         Place::Here => Ok(Found::Here),

@@ -28,17 +28,14 @@ pub(super) fn is_asking(cx: &mut Cx<'_>, row: &Resolved) -> bool {
     true
 }
 
-/// Whether a request for a slot of another primary is answered here, because its keys arrive here and it knows that.
-#[cold]
-pub(super) fn is_arriving(
-    published: Option<&Published>,
-    slot: u16,
-    is_asking: bool,
-    row: &Resolved,
-) -> bool {
-    let is_open = published
-        .is_some_and(|published| published.leads && published.open(slot) == Some(Open::Arriving));
-    is_open && (is_asking || row.command.flags.has(Flags::ASKING))
+/// Whether a request for a key of another primary is answered here: the key has arrived, or arrives and the sender knows
+/// that.
+pub(super) fn is_arriving(open: Option<Open>, is_asking: bool) -> bool {
+    match open {
+        Some(Open::Arriving) => is_asking,
+        Some(Open::Arrived) => true,
+        _ => false,
+    }
 }
 
 /// Looks whether a request's keys are here. Its locks, or holds, are taken.
@@ -75,21 +72,10 @@ pub(super) fn check(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(
         .into_iter()
         .flatten()
         .fold(keys, |found, key| found.with(look_at(cx, &published, key)));
-    match (found.leaving, found.arriving) {
-        (Some((slot, to)), _) if found.absent > 0 => {
-            if found.present > 0 {
-                return Err(Error::Elsewhere(TRY_AGAIN.into()));
-            }
-            let node =
-                published.primary_of(to, cx.asker()).ok_or(Error::text(super::slots::DOWN))?;
-            Err(Error::Elsewhere(format!("ASK {slot} {}:{}", node.endpoint, node.port)))
-        }
-        (_, true) if found.absent > 0 && found.distinct > 1 => {
-            Err(Error::Elsewhere(TRY_AGAIN.into()))
-        }
-        _ => Ok(()),
-    }
+    found.outcome(cx, &published)
 }
+
+type TwoKeys = (Box<[u8]>, Box<[u8]>);
 
 /// What was found of a request's keys.
 #[derive(Default)]
@@ -103,11 +89,25 @@ struct Found {
     /// How many keys are named; one that is named again counts once more only if another is between.
     distinct: usize,
     last: Option<u64>,
+    /// The rule that comes has no slot for this key, which is not here.
+    homeless: Option<Box<[u8]>>,
+    /// While the rule changes: a key, and the shard that has it then.
+    future: Option<(Box<[u8]>, Option<u16>)>,
+    /// Two keys that the rule that comes puts on two shards.
+    parted: Option<TwoKeys>,
+    /// While the rule changes: keys that leave and are here.
+    to_send: Vec<Box<[u8]>>,
 }
 
 impl Found {
-    fn with(self, other: Found) -> Found {
+    fn with(mut self, other: Found) -> Found {
         let is_same = self.last.is_some() && self.last == other.last;
+        if let (Some((one, here)), Some((two, there))) = (&self.future, &other.future)
+            && here != there
+        {
+            self.parted = self.parted.or(Some((one.clone(), two.clone())));
+        }
+        self.to_send.extend(other.to_send);
         Found {
             leaving: self.leaving.or(other.leaving),
             arriving: self.arriving || other.arriving,
@@ -115,6 +115,36 @@ impl Found {
             absent: self.absent + other.absent,
             distinct: self.distinct + other.distinct - usize::from(is_same),
             last: other.last.or(self.last),
+            homeless: self.homeless.or(other.homeless),
+            future: self.future.or(other.future),
+            parted: self.parted.or(other.parted),
+            to_send: self.to_send,
+        }
+    }
+
+    /// Whether the request runs here, and where it is sent otherwise.
+    fn outcome(self, cx: &Cx<'_>, published: &Published) -> Result<(), Error> {
+        if let Some(key) = &self.homeless {
+            return Err(Error::unmatched(key));
+        }
+        match (self.leaving, self.arriving) {
+            (Some(_), _) if self.absent > 0 && self.parted.is_some() => {
+                let (one, other) = self.parted.unwrap_or_default();
+                Err(super::one_address::apart(published, &one, &other))
+            }
+            (Some((slot, to)), _) if self.absent > 0 => {
+                if self.present > 0 {
+                    cx.engine.membership.rehash.send_first(cx.db.index, self.to_send);
+                    return Err(Error::Elsewhere(TRY_AGAIN.into()));
+                }
+                let node =
+                    published.primary_of(to, cx.asker()).ok_or(Error::text(super::slots::DOWN))?;
+                Err(Error::Elsewhere(format!("ASK {slot} {}:{}", node.endpoint, node.port)))
+            }
+            (_, true) if self.absent > 0 && self.distinct > 1 => {
+                Err(Error::Elsewhere(TRY_AGAIN.into()))
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -125,17 +155,51 @@ fn look(cx: &Cx<'_>, published: &Published, keys: &RequestKeys, words: &[&[u8]])
 }
 
 fn look_at(cx: &Cx<'_>, published: &Published, key: Key<'_>) -> Found {
-    let slot = cx.engine.keyspace.slot_of(key.hash).map(|slot| slot.number());
-    let open = slot.and_then(|slot| Some((slot, published.open(slot)?)));
-    let (leaving, arriving) = match open {
-        // A key of another slot is as good as one that is here.
-        None => (None, false),
-        Some((slot, Open::Leaving(to))) => (Some((slot, to)), false),
-        Some((_, Open::Arriving)) => (None, true),
+    let mut found = Found { distinct: 1, last: Some(key.hash), ..Found::default() };
+    let Some(slot) = published.slot_of(key) else {
+        found.homeless = Some(key.bytes.into());
+        return found;
     };
-    let is_present = open.is_none() || cx.db.lookup_no_effects(key).is_some();
-    let (present, absent) = (usize::from(is_present), usize::from(!is_present));
-    Found { leaving, arriving, present, absent, distinct: 1, last: Some(key.hash) }
+    let changes_rule = published.next().is_some();
+    if changes_rule {
+        found.future = Some((key.bytes.into(), published.future_shard_of(slot, key.bytes)));
+    }
+    let open = published.open_key(slot, key.bytes);
+    let is_here = || cx.db.lookup_no_effects(key).is_some();
+    let is_present = match open {
+        // A key of another slot is as good as one that is here.
+        None | Some(Open::Arrived) => true,
+        Some(Open::Leaving(to)) => {
+            found.leaving = Some((slot, to));
+            is_here()
+        }
+        Some(Open::Left(to)) => {
+            found.leaving = Some((slot, to));
+            false
+        }
+        // By a change of the rule all that is absent here is nowhere: the sender was there.
+        Some(Open::Arriving) if changes_rule => true,
+        Some(Open::Arriving) => {
+            found.arriving = true;
+            is_here()
+        }
+        Some(Open::Homeless) => {
+            let is_here = is_here();
+            found.homeless = (!is_here).then(|| key.bytes.into());
+            is_here
+        }
+    };
+    let is_unsure = !is_present && cx.engine.membership.rehash.is_unsure(key.hash);
+    if changes_rule && is_present && found.leaving.is_some() {
+        found.to_send.push(key.bytes.into());
+    }
+    // Until this server's replicas know that the key has gone, nobody changes it elsewhere.
+    let is_present = is_present || is_unsure;
+    (found.present, found.absent) = (usize::from(is_present), usize::from(!is_present));
+    if is_unsure {
+        found.absent += 1;
+    }
+    found
 }
 
 /// Whether a key that a script asks for may be at another primary: it is not here, its slot leaves, and the script has
@@ -149,13 +213,13 @@ pub(super) fn lacks_any(
     let Some(published) = published.filter(|published| published.has_open()) else { return false };
     let declared = cx.attempt.as_ref().map_or(&[][..], |attempt| &attempt.declared_keys);
     keys.iter().any(|key| {
-        let leaves = key
-            .slot(&cx.engine.keyspace)
-            .is_some_and(|slot| matches!(published.open(slot.number()), Some(Open::Leaving(_))));
+        let name = key.key(args.words());
+        let open = published.slot_of(name).and_then(|slot| published.open_key(slot, name.bytes));
+        let leaves = matches!(open, Some(Open::Leaving(_) | Open::Left(_)));
         // Without the lock the script is about to begin again with it.
         leaves
             && cx.db.locks.held().covers(key.stripe())
             && !declared.contains(&key.hash)
-            && cx.db.lookup_no_effects(key.key(args.words())).is_none()
+            && (matches!(open, Some(Open::Left(_))) || cx.db.lookup_no_effects(name).is_none())
     })
 }

@@ -17,6 +17,7 @@ use crate::session::Fate;
 use crate::table::Resolved;
 use cluster::describe::{Asker, Node};
 use config::{ClusterEndpoint, ClusterEndpointType, Config};
+use keyspace::Key;
 use spec::keys::for_each_shard_channel;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -29,6 +30,14 @@ impl Cx<'_> {
     /// How nodes are named to this client.
     pub fn asker(&self) -> Asker {
         self.engine.asker(self.session.transport_flags)
+    }
+
+    /// The slot of a key by the database's rule. `None`: no rule matches, or there are no slots.
+    pub fn slot_of(&self, key: Key<'_>) -> Option<u16> {
+        match self.membership() {
+            Some(published) => published.slot_of(key),
+            None => self.engine.keyspace.slot_of(key.hash).map(|slot| slot.number()),
+        }
     }
 
     /// What the coordinator said last.
@@ -56,12 +65,13 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
         return Ok(());
     }
     cx.find_keys(row, args);
-    let Some(first) = cx.keys.first() else { return slot_of_channels(cx, row, args) };
-    let slot = first.slot(&cx.engine.keyspace);
-    let is_one = cx.keys.iter().all(|key| key.slot(&cx.engine.keyspace) == slot);
-    let Some(slot) = slot else { return Ok(()) };
+    let published = cx.membership();
+    let Some(slots) = slots_of(cx, published.as_deref(), row, args)? else {
+        return slot_of_channels(cx, row, args);
+    };
+    let slot = slots.first;
     // Links between nodes bring what is for one shard.
-    let is_together = is_one || cx.session.is_link && is_one_shard(cx);
+    let is_together = slots.are_one || cx.session.is_link && slots.are_together;
     if !is_together {
         return Err(Error::Elsewhere(CROSSING.into()).into());
     }
@@ -70,12 +80,13 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
         reads_replica: cx.session.reads_replica,
         may_write: may_write(cx, row),
     };
-    let published = cx.membership();
-    let served = served(&cx.engine.config, published.as_deref(), slot.number(), caller);
-    if let Err(refusal) = served
-        && !open_slots::is_arriving(published.as_deref(), slot.number(), is_asking, row)
-    {
-        return Err(refusal);
+    let served = served(&cx.engine.config, published.as_deref(), slot, caller);
+    if let Err(refusal) = served {
+        let is_asking = is_asking || row.command.flags.has(Flags::ASKING);
+        let arrive = published.as_deref().filter(|published| published.leads);
+        if !arrive.is_some_and(|published| all_arrive(cx, published, row, args, is_asking)) {
+            return Err(refusal);
+        }
     }
     cx.session.checks_slot = published.as_ref().is_some_and(|published| published.has_open());
     cx.session.answered_by_primary |= published.is_some_and(|published| published.leads);
@@ -105,13 +116,90 @@ struct Caller {
     may_write: bool,
 }
 
-/// Whether all keys of the request are on one shard.
-fn is_one_shard(cx: &Cx<'_>) -> bool {
-    let Some(published) = cx.membership() else { return false };
-    let slots = cx.keys.iter().filter_map(|key| key.slot(&cx.engine.keyspace));
-    let mut shards = slots.map(|slot| published.shard_of(slot.number()));
-    let first = shards.next();
-    shards.all(|shard| Some(shard) == first)
+/// The slots of a request's keys.
+struct SlotsOf {
+    first: u16,
+    /// All are the first.
+    are_one: bool,
+    /// All are on one shard.
+    are_together: bool,
+}
+
+/// The slots of the keys of a request, for EXEC of its queue. `None`: there are no keys, or no slots.
+fn slots_of(
+    cx: &Cx<'_>,
+    published: Option<&Published>,
+    row: &Resolved,
+    args: Args<'_>,
+) -> Result<Option<SlotsOf>, Refusal> {
+    let mut found: Option<SlotsOf> = None;
+    let mut add = |slot: u16| match &mut found {
+        None => found = Some(SlotsOf { first: slot, are_one: true, are_together: true }),
+        Some(slots) if slots.first == slot => {}
+        Some(slots) => {
+            slots.are_one = false;
+            let shard = |slot| published.map(|published| published.shard_of(slot));
+            slots.are_together &= published.is_some() && shard(slot) == shard(slots.first);
+        }
+    };
+    let keyspace = &cx.engine.keyspace;
+    match published.filter(|published| !published.hashing().is_standard()) {
+        None => {
+            let slots = cx.keys.iter().filter_map(|key| key.slot(keyspace));
+            slots.for_each(|slot| add(slot.number()));
+        }
+        Some(published) => {
+            let mut unmatched = None;
+            for_each_key(cx, row, args, &mut |key| match published.slot_of(key) {
+                Some(slot) => add(slot),
+                None => unmatched = Some(Error::unmatched(key.bytes)),
+            });
+            if let Some(error) = unmatched {
+                return Err(error.into());
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Visits the keys of a request, or of the queue that it runs.
+pub(super) fn for_each_key(
+    cx: &Cx<'_>,
+    row: &Resolved,
+    args: Args<'_>,
+    visit: &mut dyn FnMut(Key<'_>),
+) {
+    let keyspace = &cx.engine.keyspace;
+    let mut of_request = |row: &Resolved, words: &[&[u8]]| {
+        let keys = RequestKeys::of(keyspace, row.command, words);
+        keys.iter().for_each(|key| visit(key.key(words)));
+    };
+    match &cx.session.multi {
+        Some(multi) if row.command.flags.has(Flags::RUNS_QUEUE) => {
+            multi.queue().iter().for_each(|queued| of_request(queued.row, &queued.words()));
+        }
+        _ => of_request(row, args.words()),
+    }
+}
+
+/// Whether a request for slots of another primary is answered here, because all its keys arrive here: those that have
+/// come by themselves, and others if the sender knows that.
+#[cold]
+fn all_arrive(
+    cx: &Cx<'_>,
+    published: &Published,
+    row: &Resolved,
+    args: Args<'_>,
+    is_asking: bool,
+) -> bool {
+    let mut all = published.has_open();
+    if all {
+        for_each_key(cx, row, args, &mut |key| {
+            let open = published.slot_of(key).and_then(|slot| published.open_key(slot, key.bytes));
+            all &= open_slots::is_arriving(open, is_asking);
+        });
+    }
+    all
 }
 
 /// Where requests for this slot are answered, if they are answered at all.
@@ -156,7 +244,7 @@ fn served(
         Place::Replica(_)
             if caller.reads_replica
                 && !caller.may_write
-                && published.is_none_or(|published| published.open(slot).is_none()) =>
+                && published.is_none_or(|published| !published.may_lack(slot)) =>
         {
             Ok(())
         }
@@ -171,17 +259,23 @@ impl Engine {
     pub fn publish_membership(&self, published: Published) {
         let before = self.membership.newest();
         self.membership.publish(published);
-        if let Some(published) = self.membership.newest() {
-            if let Some(before) = before {
-                self.send_notices(&before, &published);
-            }
-            self.clients.all().iter().for_each(|client| self.send_away(client, &published));
+        if let (Some(before), Some(published)) = (before, self.membership.newest()) {
+            self.send_notices(&before, &published);
         }
+        self.send_waiters_on();
         recheck_all(&self.mailboxes);
     }
 
+    /// Sends clients that wait for keys to where these are served now.
+    pub fn send_waiters_on(&self) {
+        if let Some(published) = self.membership.newest() {
+            self.clients.all().iter().for_each(|client| self.send_away(client, &published));
+        }
+    }
+
     fn send_away(&self, client: &Client, published: &Published) {
-        let Some(slot) = client.waits_for_slot() else { return };
+        let Some(key) = client.waits_for_key() else { return };
+        let Some(slot) = published.slot_of(Key::new(&key)) else { return };
         let flags = client.flags();
         let caller = Caller {
             asker: self.asker(flags),
@@ -189,7 +283,12 @@ impl Engine {
             may_write: self.last_writes(client),
         };
         let served = served(&self.config, Some(published), slot, caller);
-        let Err(Refusal::Error(Error::Elsewhere(line))) = served else { return };
+        let line = match served {
+            Err(Refusal::Error(Error::Elsewhere(line))) => line,
+            // What it waits for comes to be elsewhere by the rule that comes.
+            Ok(()) if published.sends_waiters_on(slot, &key) => ROLE_CHANGED.to_owned(),
+            _ => return,
+        };
         if let Some(token) = client.call_off_wait(&self.stats) {
             let line = match self.config.cluster_endpoint() {
                 ClusterEndpoint::Cluster => line,
@@ -234,21 +333,19 @@ pub(super) fn slot_of_script(
         may_write: row.command.flags.has(Flags::WRITE),
     };
     let published = cx.membership();
-    for slot in keys.iter().filter_map(|key| key.slot(keyspace)) {
+    for key in keys.iter() {
+        let key = key.key(args.words());
+        let Some(slot) = cx.slot_of(key) else { return Err(Error::unmatched(key.bytes).into()) };
         let script = cx.script.as_mut().filter(|script| script.keeps_to_slot);
-        if script.is_some_and(|script| *script.slot.get_or_insert(slot.number()) != slot.number()) {
+        if script.is_some_and(|script| *script.slot.get_or_insert(slot) != slot) {
             let text = "ERR Script attempted to access keys that do not hash to the same slot";
             return Err(Error::text(text).into());
         }
-        let is_served =
-            served(&cx.engine.config, published.as_deref(), slot.number(), caller).is_ok();
-        if !is_served
-            && !open_slots::is_arriving(
-                published.as_deref(),
-                slot.number(),
-                cx.session.checks_slot,
-                row,
-            )
+        let is_served = served(&cx.engine.config, published.as_deref(), slot, caller).is_ok();
+        let open = published.as_deref().filter(|published| published.leads);
+        let open = open.and_then(|published| published.open_key(slot, key.bytes));
+        let is_asking = cx.session.checks_slot || row.command.flags.has(Flags::ASKING);
+        if !is_served && !open_slots::is_arriving(open, is_asking)
             || open_slots::lacks_any(cx, published.as_deref(), &keys, args)
         {
             let text = "ERR Script attempted to access a non local key in a cluster node";

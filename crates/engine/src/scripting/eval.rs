@@ -20,7 +20,6 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use structs::crc16::key_slot;
 
 /// Keys and arguments.
 type Halves<'a> = (&'a [&'a [u8]], &'a [&'a [u8]]);
@@ -213,7 +212,7 @@ fn run_script<'c>(
     let row = cx.resolved;
     let (keys, rest) = split(args).unwrap_or_default();
     let shape = Shape::new(keys.len(), rest.len());
-    let slot = keys.first().map(|key| key_slot(key));
+    let slot = keys.first().and_then(|key| cx.slot_of(keyspace::Key::new(key)));
     let is_own_attempt = cx.attempt.is_none();
     if is_own_attempt {
         let mut attempt = Attempt::new(None, Place::Queue, &Locked::World, false);

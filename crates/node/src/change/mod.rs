@@ -108,7 +108,8 @@ fn topology(settings: &Settings, copies: &[Placed]) -> Topology {
             copies.map(|placed| (placed.copy, address(settings, placed))).collect(),
         )
     };
-    Topology::planned(settings.quorum(), (0..shards).filter_map(shard).collect())
+    let planned = Topology::planned(settings.quorum(), (0..shards).filter_map(shard).collect());
+    Topology { hashing: settings.hashing.clone(), ..planned }
 }
 
 /// Makes the transaction that begins to delete a database, and names the job.

@@ -134,6 +134,7 @@ fn nothing(name: &str) -> Update {
         persistence: None,
         commit: None,
         password: None,
+        hashing: None,
         dry_run: false,
     }
 }

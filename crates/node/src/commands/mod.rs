@@ -3,6 +3,7 @@
 mod apply;
 pub(crate) mod print;
 
+use crate::hashing::{self, Trial};
 use crate::http::Node;
 use crate::rest::wire::{
     Begun, Creation, Deletion, Drain, JobId, Named, Recovery, Status, Switch, Update,
@@ -90,6 +91,11 @@ enum Verb {
         confirm: Option<String>,
         #[command(flatten)]
         change: Change,
+    },
+    /// Rules by which keys get their slots
+    Hashing {
+        #[command(subcommand)]
+        verb: HashingVerb,
     },
     /// Hands a shard over to a replica
     Failover {
@@ -211,7 +217,50 @@ struct CreateOptions {
     #[arg(long)]
     zones: bool,
     #[command(flatten)]
+    hashing: HashingOptions,
+    #[command(flatten)]
     change: Change,
+}
+
+/// By which rule keys get their slots.
+#[derive(Args)]
+struct HashingOptions {
+    /// standard: what is in the first braces of a key, or the whole key [default]
+    #[arg(long, value_parser = ["standard"], conflicts_with = "rules")]
+    hashing: Option<String>,
+    /// A regular expression with a group 'tag', as in 'user:(?<tag>[0-9]+)'; up to 32, the first that matches wins
+    #[arg(long = "hashing-rule", value_name = "REGEX", id = "rules")]
+    rules: Vec<String>,
+}
+
+impl HashingOptions {
+    /// The rules, if any were given; none of them is the standard rule.
+    fn rules(self) -> Option<Vec<String>> {
+        (self.hashing.is_some() || !self.rules.is_empty()).then_some(self.rules)
+    }
+}
+
+#[derive(Subcommand)]
+enum HashingVerb {
+    /// Shows the tag, slot and shard that rules give to keys, and how the keys spread
+    Try {
+        /// Keys
+        keys: Vec<String>,
+        /// A rule; several are tried in this order, none is the standard rule
+        #[arg(long = "rule", value_name = "REGEX")]
+        rules: Vec<String>,
+        /// A file with a key on each line
+        #[arg(long)]
+        file: Option<PathBuf>,
+        /// A database, of which a thousand keys are taken, and whose shards are meant
+        #[arg(long)]
+        database: Option<String>,
+        /// Without a database: how many shards there would be
+        #[arg(long, default_value_t = 3)]
+        shards: usize,
+        #[command(flatten)]
+        place: Place,
+    },
 }
 
 #[derive(Args)]
@@ -236,6 +285,8 @@ struct UpdateOptions {
     /// File with that password, which ps does not show
     #[arg(long, conflicts_with = "password")]
     password_file: Option<PathBuf>,
+    #[command(flatten)]
+    hashing: HashingOptions,
     #[command(flatten)]
     change: Change,
 }
@@ -354,6 +405,7 @@ fn run(verb: Verb) -> Result<(), Wrong> {
         Verb::CreateDb(options) => create(options),
         Verb::UpdateDb(options) => update(options),
         Verb::DeleteDb { name, confirm, change } => delete(name, confirm, &change),
+        Verb::Hashing { verb } => try_rules(verb),
         Verb::Failover { name, shard, copy, place } => {
             place.order("/failover", &Switch { name, copy, shard }, "The replica leads the shard.")
         }
@@ -393,11 +445,33 @@ fn create(options: CreateOptions) -> Result<(), Wrong> {
         tls: options.tls,
         zones: options.zones,
         later: BTreeMap::new(),
+        hashing: options.hashing.rules().unwrap_or_default(),
     };
     settings.check()?;
     let (name, dry_run) = (options.name, options.change.dry_run);
     let creation = Creation { name, settings, dry_run };
     send("POST", &options.change, &creation)
+}
+
+/// Tries rules on keys. Without a database it needs no node.
+fn try_rules(verb: HashingVerb) -> Result<(), Wrong> {
+    let HashingVerb::Try { mut keys, rules, file, database, shards, place } = verb;
+    if let Some(path) = file {
+        let text = std::fs::read(&path);
+        let text = text.map_err(|error| Wrong(format!("{}: {error}", path.display())))?;
+        let lines = text.split(|&byte| byte == b'\n').map(|line| line.trim_ascii_end());
+        let lines = lines.filter(|line| !line.is_empty());
+        keys.extend(lines.map(|line| String::from_utf8_lossy(line).into_owned()));
+    }
+    let trial = Trial { rules, keys, shards: Some(shards), database };
+    let value: Value = match trial.database {
+        Some(_) => place.node().send("POST", "/hashing/try", &trial).map_err(Wrong::from)?,
+        None => {
+            let tried = hashing::attempt(&trial, &[], None)?;
+            serde_json::to_value(tried).map_err(|error| Wrong(error.to_string()))?
+        }
+    };
+    print::value(&value, place.json, print::tried)
 }
 
 /// Begins a job about a machine, and follows it.
@@ -426,6 +500,7 @@ fn update(options: UpdateOptions) -> Result<(), Wrong> {
         persistence: options.persistence,
         commit: options.commit,
         password: in_file(options.password_file.as_deref())?.or(options.password),
+        hashing: options.hashing.rules(),
         dry_run: options.change.dry_run,
     };
     send("PATCH", &options.change, &update)

@@ -1,5 +1,6 @@
 //! Answers of a node as text: tables, and lines for what needs an operator.
 
+use crate::hashing::Tried;
 use crate::rest::wire::{Begun, Status};
 use crate::settings::Wrong;
 use crate::show::{CopyShown, DatabaseShown, EventShown, JobShown, MachineShown, PlanShown};
@@ -151,6 +152,41 @@ pub fn database(database: &DatabaseShown) -> String {
         if !copy.note.is_empty() {
             text += &format!("! copy {} on {}: {}\n", copy.id, copy.machine, copy.note);
         }
+    }
+    text
+}
+
+/// Keys with their tags, slots and shards, and how they spread.
+pub fn tried(tried: &Tried) -> String {
+    let mut rows = vec![titles(&["KEY", "RULE", "TAG", "SLOT", "SHARD"])];
+    let dash = || "-".to_owned();
+    rows.extend(tried.keys.iter().map(|it| {
+        vec![
+            it.key.escape_debug().to_string(),
+            match it.rule {
+                None => "none: refused".into(),
+                Some(0) => "standard".into(),
+                Some(number) => number.to_string(),
+            },
+            it.tag.as_ref().map_or_else(dash, |tag| tag.escape_debug().to_string()),
+            it.slot.map_or_else(dash, |slot| slot.to_string()),
+            it.shard.map_or_else(dash, |shard| shard.to_string()),
+        ]
+    }));
+    let mut parts = vec![titles(&["SHARD", "KEYS", "SHARE"])];
+    parts.extend(tried.parts.iter().map(|part| {
+        vec![part.shard.to_string(), part.keys.to_string(), format!("{:.1} %", part.percent)]
+    }));
+    let mut text = format!("{}\n{}", table(&rows), table(&parts));
+    text += &format!(
+        "\n{} keys, {} different tags; the largest shard has {:.2} of the mean\n",
+        tried.keys.len(),
+        tried.tags,
+        tried.skew
+    );
+    if tried.unmatched > 0 {
+        let many = tried.unmatched;
+        text += &format!("! {many} keys match no rule: requests for them would get an error\n");
     }
     text
 }

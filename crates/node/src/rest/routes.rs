@@ -6,6 +6,7 @@ use super::wire::{
 };
 use crate::change;
 use crate::copies::files::NO_CERTIFICATES;
+use crate::hashing::{self, Trial, Tried};
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::show::{self, DatabaseShown, EventShown, JobShown, MachineShown};
@@ -50,6 +51,11 @@ pub fn routes() -> &'static [Route<Call>] {
                 recover,
             ),
             Route::post("/cluster/failover", "Hand a shard over to a replica", failover),
+            Route::post(
+                "/cluster/hashing/try",
+                "Try hashing rules on keys, or on some keys of a database",
+                try_rules,
+            ),
             Route::get("/cluster/jobs", "Jobs, the newest first", jobs),
             Route::get("/cluster/job", "A job", job),
             Route::post("/cluster/jobs/cancel", "Cancel the creation of a database", cancel),
@@ -186,6 +192,21 @@ async fn create(call: Call, asked: Creation) -> Result<Begun, ApiError> {
     .await
 }
 
+async fn try_rules(call: Call, asked: Trial) -> Result<Tried, ApiError> {
+    work(call, move |_, store| {
+        let Some(name) = &asked.database else { return Ok(hashing::attempt(&asked, &[], None)?) };
+        let site = store.read()?;
+        let database = &change::database(&site, name)?.value;
+        let view = store.view(database.id)?;
+        // Wrong rules are said before a database is asked.
+        let topology = view.as_ref().map(|view| &view.topology.value);
+        hashing::attempt(&asked, &[], topology)?;
+        let sample = hashing::sample(database, view.as_ref())?;
+        Ok(hashing::attempt(&asked, &sample, topology)?)
+    })
+    .await
+}
+
 fn updated(at: &At<Database>, update: &Update) -> Settings {
     let mut old = at.value.settings.clone();
     if update.password.is_some() {
@@ -197,6 +218,7 @@ fn updated(at: &At<Database>, update: &Update) -> Settings {
         persistence: update.persistence.unwrap_or(old.persistence),
         commit: update.commit.unwrap_or(old.commit),
         password: update.password.clone().unwrap_or(old.password),
+        hashing: update.hashing.clone().unwrap_or(old.hashing),
         ..old
     }
 }

@@ -89,6 +89,9 @@ pub struct Update {
     /// The password of the default user; empty is none.
     #[serde(default)]
     pub password: Option<String>,
+    /// The rules by which keys get their slots; none is the standard rule. Keys move while the database serves.
+    #[serde(default)]
+    pub hashing: Option<Vec<String>>,
     /// Only check it.
     #[serde(default)]
     pub dry_run: bool,

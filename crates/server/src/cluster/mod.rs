@@ -11,6 +11,8 @@
 //!   switch     the pause of a planned switch
 //!   leave      the planned switch before this server goes down
 //!   moves      slots that move: the steps of MIGRATESLOTS
+//!   rehash     keys that move, when the rule from keys to slots changes
+//!   target     where keys are sent
 //!   shared     users and functions that all nodes have alike
 //!   operator   CLUSTER MEET, ADDSLOTS, REPLICATE …: transactions, on a thread of their own
 //! ```
@@ -26,9 +28,11 @@ mod moves;
 mod operator;
 mod promises;
 mod publish;
+mod rehash;
 mod rescue;
 mod shared;
 mod switch;
+mod target;
 
 use crate::inside::Inside;
 use crate::log;
@@ -154,6 +158,7 @@ impl Node {
         let (changes, ready) = shared::start(engine, clients, &keys, identity.id, inside)?;
         operator::start(engine, clients(), keys.clone(), name, identity.id, (asked, changes))?;
         moves::start(engine, clients(), identity.id)?;
+        rehash::start(engine, clients(), identity.id)?;
         let client = coordinator.client(limit);
         let adoption = identity.layout.clone().map(|layout| {
             let (id, address) = (identity.id, identity.address.clone());

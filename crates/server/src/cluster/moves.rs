@@ -2,15 +2,13 @@
 //! to the coordinator. The topology says what the next step is; so this thread keeps nothing that a fail-over would lose.
 
 use super::publish::wait_until_shown;
+use super::target::Target;
 use crate::log;
 use cluster::change::moves::{self, Step};
 use cluster::coordinator::{Coordinator, Outcome, Transaction};
 use cluster::id::Id;
-use cluster::topology::{Holder, Move};
-use cluster::view::View;
-use engine::DbIndex;
+use cluster::topology::Move;
 use engine::Engine;
-use engine::carrying::Carrier;
 use engine::membership::{PastMove, Published};
 use etcd::Client;
 use keyspace::Slot;
@@ -33,37 +31,6 @@ const QUESTION: Duration = Duration::from_secs(1);
 /// Seconds since 1970.
 pub(super) fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
-}
-
-/// For how long the target may take for a piece of what it is sent.
-const TIMEOUT_MS: &str = "5000";
-
-/// The node that slots go to.
-#[derive(Clone)]
-struct Target {
-    host: String,
-    port: String,
-    /// How many of its replicas are there.
-    copies: usize,
-    /// Empty, or the words of MIGRATE about users and passwords.
-    login: Vec<Vec<u8>>,
-}
-
-impl Target {
-    /// How keys get there.
-    fn carrier(&self) -> Carrier {
-        let target = self.clone();
-        let request = move |db: DbIndex, keys: &[Box<[u8]>]| {
-            let (host, port, db) = (&*target.host, &*target.port, db.0.to_string());
-            let words = ["MIGRATE", host, port, "", &db, TIMEOUT_MS, "REPLACE"];
-            let mut words: Vec<Vec<u8>> = words.map(|word| word.as_bytes().to_vec()).into();
-            words.extend(target.login.iter().cloned());
-            words.push(b"KEYS".to_vec());
-            words.extend(keys.iter().map(|key| key.to_vec()));
-            words
-        };
-        Carrier { copies: self.copies, request: Arc::new(request) }
-    }
 }
 
 struct Mover {
@@ -121,7 +88,7 @@ impl Mover {
         match step {
             Step::Import(transaction) => self.commit(&transaction),
             Step::Leave(node, slot, transaction) => {
-                let target = self.target(&published.view, node)?;
+                let target = Target::find(self.engine, &published.view, node)?;
                 self.ask(&target, slot)?;
                 self.commit(&transaction)?;
                 // Requests that have begun before do not know that the slots are open.
@@ -129,7 +96,7 @@ impl Mover {
                 Ok(())
             }
             Step::Carry(node, slots, transaction) => {
-                let carrier = self.target(&published.view, node)?.carrier();
+                let carrier = Target::find(self.engine, &published.view, node)?.carrier();
                 for slot in slots.iter().filter_map(Slot::new) {
                     self.engine.carry_slot(slot, &carrier)?;
                 }
@@ -152,28 +119,6 @@ impl Mover {
             }
             Err(_) => Err("the coordinator is away".into()),
         }
-    }
-
-    /// Where a node takes keys, and how this server logs in there: as a replica does.
-    fn target(&self, view: &View, node: Id) -> Result<Target, String> {
-        let copy = view.topology.value.copies().find(|copy| copy.id == node);
-        let address = &copy.ok_or("the target has gone")?.address;
-        let shard = view.topology.value.shard_of(node);
-        let replicas = shard.into_iter().flat_map(|shard| shard.members()).filter(|copy| {
-            let there = copy.member.map(|incarnation| Holder { id: copy.id, incarnation });
-            copy.id != node && there.is_some_and(|there| view.is_alive(there))
-        });
-        let copies = replicas.count();
-        let config = &self.engine.config;
-        let port = if config.tls_cluster() { address.tls_port } else { address.port };
-        let (user, password) = (config.primaryuser(), config.primaryauth());
-        let (user, password): (&[u8], &[u8]) = (&user, &password);
-        let login = match (user.is_empty(), password.is_empty()) {
-            (_, true) => Vec::new(),
-            (true, false) => vec![b"AUTH".to_vec(), password.to_vec()],
-            (false, false) => vec![b"AUTH2".to_vec(), user.to_vec(), password.to_vec()],
-        };
-        Ok(Target { host: address.host.clone(), port: port.to_string(), copies, login })
     }
 
     /// Asks the target whether it takes keys of a slot: clients are sent there only when it knows that.

@@ -119,7 +119,8 @@ impl Publisher {
             self.shown = newest;
             let view = view.clone();
             let view = if shows_ended { self.known.complete(view) } else { view };
-            let published = Published::new(view, self.me, leads, changes_roles);
+            let before = self.engine.membership.newest();
+            let published = Published::new(view, self.me, leads, changes_roles, before.as_deref());
             self.engine.publish_membership(published);
         }
     }

@@ -8,7 +8,7 @@ use engine::Engine;
 use engine::membership::Published;
 use proxy::config::{Address, Kind, Limits, Login, Pool, ServerTls};
 use proxy::hub::{Commands, Common, server_at};
-use proxy::pool;
+use proxy::pool::{self, SlotRule};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use structs::crc16::SLOTS;
@@ -74,7 +74,19 @@ impl Shared {
         let shards = view.topology.value.shards.iter();
         let slotless = shards.filter(|shard| shard.slots.is_empty() && view.is_alive(shard.holder));
         let slotless: Vec<u16> = slotless.filter_map(|shard| self.server(shard)).collect();
-        self.pool.change(|topology| (topology.slots, topology.slotless) = (slots, slotless));
+        let next = published.next().map(|next| {
+            let owner = |slot| {
+                published
+                    .future_owner(slot)
+                    .and_then(|at| view.topology.value.shards.get(usize::from(at)))
+            };
+            let servers = (0..SLOTS).map(|slot| owner(slot).and_then(|shard| self.server(shard)));
+            (Arc::clone(&next.hashing), servers.collect())
+        });
+        let rule = SlotRule { hashing: Arc::clone(published.hashing()), next };
+        self.pool.change(|topology| {
+            (topology.slots, topology.slotless, topology.rule) = (slots, slotless, rule);
+        });
         let shards = published.view.topology.value.shards.iter();
         *lock(&self.leads) = shards.filter_map(|shard| self.server(shard)).collect();
         let is_other =

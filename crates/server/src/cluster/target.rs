@@ -1,0 +1,67 @@
+//! A node that keys are sent to by this server itself, as MIGRATE sends them.
+
+use cluster::id::Id;
+use cluster::topology::{Holder, Shard};
+use cluster::view::View;
+use engine::DbIndex;
+use engine::Engine;
+use engine::carrying::Carrier;
+use std::sync::Arc;
+
+/// For how long the target may take for a piece of what it is sent.
+const TIMEOUT_MS: &str = "5000";
+
+/// The node that keys go to.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub host: String,
+    pub port: String,
+    /// How many of its replicas are there.
+    copies: usize,
+    /// Empty, or the words of MIGRATE about users and passwords.
+    pub login: Vec<Vec<u8>>,
+}
+
+impl Target {
+    /// Where a node takes keys, and how this server logs in there: as a replica does.
+    pub(super) fn find(engine: &Engine, view: &View, node: Id) -> Result<Target, String> {
+        let copy = view.topology.value.copies().find(|copy| copy.id == node);
+        let address = &copy.ok_or("the target has gone")?.address;
+        let copies = view.topology.value.shard_of(node).map_or(0, |shard| replicas(view, shard));
+        let config = &engine.config;
+        let port = if config.tls_cluster() { address.tls_port } else { address.port };
+        let (user, password) = (config.primaryuser(), config.primaryauth());
+        let (user, password): (&[u8], &[u8]) = (&user, &password);
+        let login = match (user.is_empty(), password.is_empty()) {
+            (_, true) => Vec::new(),
+            (true, false) => vec![b"AUTH".to_vec(), password.to_vec()],
+            (false, false) => vec![b"AUTH2".to_vec(), user.to_vec(), password.to_vec()],
+        };
+        Ok(Target { host: address.host.clone(), port: port.to_string(), copies, login })
+    }
+
+    /// How keys get there.
+    pub(super) fn carrier(&self) -> Carrier {
+        let target = self.clone();
+        let request = move |db: DbIndex, keys: &[Box<[u8]>]| {
+            let (host, port, db) = (&*target.host, &*target.port, db.0.to_string());
+            let words = ["MIGRATE", host, port, "", &db, TIMEOUT_MS, "REPLACE"];
+            let mut words: Vec<Vec<u8>> = words.map(|word| word.as_bytes().to_vec()).into();
+            words.extend(target.login.iter().cloned());
+            words.push(b"KEYS".to_vec());
+            words.extend(keys.iter().map(|key| key.to_vec()));
+            words
+        };
+        Carrier { copies: self.copies, request: Arc::new(request) }
+    }
+}
+
+/// How many replicas of a shard are in step and alive.
+pub(super) fn replicas(view: &View, shard: &Shard) -> usize {
+    let replicas = shard.members().filter(|copy| copy.id != shard.holder.id);
+    let is_there = |copy: &&cluster::topology::Replica| {
+        let there = copy.member.map(|incarnation| Holder { id: copy.id, incarnation });
+        there.is_some_and(|there| view.is_alive(there))
+    };
+    replicas.filter(is_there).count()
+}
