@@ -174,7 +174,7 @@ impl Engine {
                 return Err("the change has taken another way".to_owned());
             }
             self.ask_for_acks();
-            std::thread::sleep(Duration::from_millis(1));
+            self.clock.rest(Duration::from_millis(1));
         }
         Ok(homeless)
     }
