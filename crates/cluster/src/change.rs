@@ -16,7 +16,7 @@ pub mod moves;
 mod moving;
 pub mod rehash;
 
-pub use copies::{add_copy, remove_copy};
+pub use copies::{add_copy, add_shard, remove_copy, remove_shard};
 
 pub use moving::{Setting, set_slot};
 

@@ -43,6 +43,16 @@ impl Keys {
         format!("{}{copy}", self.claims())
     }
 
+    /// The beginning of all keys of all databases.
+    pub fn databases(&self) -> String {
+        format!("{}db/", self.root)
+    }
+
+    /// The database that one of these keys is of.
+    pub fn database_of(&self, key: &str) -> Option<Id> {
+        key.strip_prefix(&self.databases())?.split('/').next()?.parse().ok()
+    }
+
     /// The beginning of all keys of a database.
     pub fn database(&self, database: Id) -> String {
         format!("{}db/{database}/", self.root)

@@ -1,7 +1,11 @@
 // Requests to a node's interface.
 
-export async function send(method, path, body) {
+// A name for a request that is to be made once, however often it is sent.
+export const requestId = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+export async function send(method, path, body, id) {
   const options = { method, headers: {}, cache: "no-store" };
+  if (id) options.headers["idempotency-key"] = id;
   if (body) {
     options.headers["content-type"] = "application/json";
     options.body = JSON.stringify(body);

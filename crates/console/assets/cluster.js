@@ -2,8 +2,12 @@
 
 import { bytes, number, time, visible } from "./format.js";
 import { ask, button, failure, fill, h, meter, notice, panel, raw, table } from "./ui.js";
+import { change } from "./pages/cluster-change.js";
 import { create } from "./pages/cluster-create.js";
 import { hashing } from "./pages/cluster-hashing.js";
+import { machines } from "./pages/cluster-machines.js";
+import { slots } from "./pages/cluster-slots.js";
+import { users } from "./pages/cluster-users.js";
 import { send } from "./cluster-api.js";
 
 const pages = [["overview", "Overview"], ["databases", "Databases"], ["machines", "Machines"], ["jobs", "Jobs"], ["hashing", "Hashing rules"], ["events", "Events"]];
@@ -28,16 +32,29 @@ function open() {
   turn += 1;
   const [name, of] = decodeURIComponent(location.hash.slice(1) || "overview").split("/");
   frame.links.forEach((link, at) => {
-    const isHere = pages[at][0] === name || (name === "create" && pages[at][0] === "databases");
+    const isHere = pages[at][0] === name || (name in forms && pages[at][0] === "databases");
     if (isHere) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   });
-  if (name === "create") return fill(frame.main, create());
   if (name === "hashing") {
     const mine = turn;
     return hashing().catch(failure).then((parts) => mine === turn && fill(frame.main, parts));
   }
+  if (name in forms) return form(turn, forms[name], of);
   return again(turn, name, of);
+}
+
+// Pages that stay as they are while they are filled in.
+const forms = { create, change, slots };
+
+async function form(mine, page, of) {
+  let parts;
+  try {
+    parts = await page(of);
+  } catch (error) {
+    parts = failure(error);
+  }
+  if (mine === turn) fill(frame.main, parts);
 }
 
 async function again(mine, name, of) {
@@ -53,9 +70,9 @@ async function again(mine, name, of) {
 }
 
 async function draw(name, of) {
-  if (name === "databases" && of) return database(await send("GET", "/database?name=" + encodeURIComponent(of)));
+  if (name === "databases" && of) return database(await send("GET", "/database?name=" + encodeURIComponent(of)), await send("GET", "/jobs"));
   if (name === "databases") return databases(await send("GET", "/databases"));
-  if (name === "machines") return [h("h1", {}, "Machines"), machines(await send("GET", "/machines"))];
+  if (name === "machines") return [h("h1", {}, "Machines"), machines(await send("GET", "/machines"), true)];
   if (name === "jobs") return [h("h1", {}, "Jobs"), jobs(await send("GET", "/jobs"))];
   if (name === "events") return [h("h1", {}, "Events"), events(await send("GET", "/events"))];
   return overview(await send("GET", ""));
@@ -69,7 +86,7 @@ function overview(status) {
     h("div", { class: "title" }, h("h1", {}, "Overview"), badge(status.problems.length ? `${status.problems.length} to look at` : "all well", status.problems.length ? "warning" : "good"), creator()),
     status.problems.map((problem) => h("p", { class: "warning-text" }, visible(problem))),
     panel("Cluster", h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))))),
-    panel("Databases", databaseTable(status.databases)), panel("Machines", machines(status.machines)),
+    panel("Databases", databaseTable(status.databases)), panel("Machines", machines(status.machines, false)),
     status.jobs.length ? panel("Jobs that run", jobs(status.jobs)) : null];
 }
 
@@ -90,26 +107,16 @@ function databaseTable(list) {
   ], list, { label: "Databases", empty: "There is no database yet." });
 }
 
-function machines(list) {
-  return table([
-    { name: "name", title: "Machine", cell: (it) => visible(it.name), sort: (it) => it.name },
-    { name: "state", title: "State", cell: (it) => badge(it.is_alive ? "up" : "down", it.is_alive ? "good" : "alarm"), sort: (it) => String(it.is_alive) },
-    { name: "host", title: "Host", cell: (it) => raw(visible(it.host)), sort: (it) => it.host },
-    { name: "zone", title: "Zone", cell: (it) => visible(it.zone || "–"), sort: (it) => it.zone },
-    { name: "cores", title: "Cores", number: true, cell: (it) => it.cores, sort: (it) => it.cores },
-    { name: "given", title: "Memory given", number: true, cell: (it) => [bytes(it.used_bytes), " of ", bytes(it.memory_bytes), h("br"), meter(it.used_bytes / Math.max(1, it.memory_bytes), "memory given to copies")], sort: (it) => it.used_bytes },
-    { name: "copies", title: "Copies", number: true, cell: (it) => it.copies, sort: (it) => it.copies },
-    { name: "version", title: "Version", cell: (it) => raw(visible(it.version)), sort: (it) => it.version },
-  ], list, { label: "Machines", empty: "There is no machine." });
-}
-
-function database(it) {
+function database(it, all) {
+  const running = all.filter((job) => job.state === "running" && job.database === it.name);
   const copies = it.shards.flatMap((shard) => shard.copies.map((copy) => ({ ...copy, epoch: shard.epoch, slots: shard.slots, hasPrimary: shard.has_primary })));
   const { settings } = it;
   const facts = [["Port", settings.port], ["Memory", bytes(settings.memory_bytes)], ["Endpoint", settings.endpoint], ["Persistence", settings.persistence], ["Eviction", settings.eviction], ["Commit", settings.commit], ["Hashing", settings.hashing && settings.hashing.length ? raw(visible(settings.hashing.join("  "))) : "standard"], ["Flash", settings.flash_bytes ? bytes(settings.flash_bytes) : "none"], ["Password", it.has_password ? "yes" : "none"]];
   return [
     h("div", { class: "title" }, h("h1", {}, visible(it.name)), badge(visible(it.health), it.health === "ok" ? "good" : it.is_available ? "warning" : "alarm"), h("span", { class: "space" }),
+      button("Change", () => { location.hash = "change/" + encodeURIComponent(it.name); }, { kind: "primary" }), button("Slots", () => { location.hash = "slots/" + encodeURIComponent(it.name); }),
       button("Delete", () => remove(it.name), { kind: "danger" })),
+    running.length ? panel("Under way", jobs(running)) : null,
     panel("Options", h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))))),
     panel("Shards and copies", table([
       { name: "shard", title: "Shard", number: true, cell: (copy) => copy.shard, sort: (copy) => copy.shard },
@@ -123,7 +130,8 @@ function database(it) {
       { name: "lag", title: "Behind", number: true, cell: (copy) => copy.lag_bytes === null ? "–" : bytes(copy.lag_bytes), sort: (copy) => copy.lag_bytes || 0 },
       { name: "process", title: "Process", cell: (copy) => h("span", { title: visible(copy.note) }, copy.process + (copy.restarts ? `, ${copy.restarts} restarts` : "")), sort: (copy) => copy.process },
       { name: "does", title: "", cell: (copy) => actions(it.name, copy) },
-    ], copies, { label: "Copies" }))];
+    ], copies, { label: "Copies" })),
+    users(it.name, it.users)];
 }
 
 function actions(name, copy) {
@@ -157,8 +165,15 @@ function jobs(list) {
     { name: "percent", title: "Done", cell: (it) => [`${it.percent} %`, h("br"), meter(it.percent / 100, `${it.percent} %`)] },
     { name: "machine", title: "Machine", cell: (it) => visible(it.machine), sort: (it) => it.machine },
     { name: "text", title: "", cell: (it) => visible(it.text || (it.ended_ms ? `${((it.ended_ms - it.began_ms) / 1000).toFixed(2)} s` : "")) },
-    { name: "cancel", title: "", cell: (it) => it.state === "running" && it.kind === "create" ? button("Cancel", () => send("POST", "/jobs/cancel", { id: it.id })) : null },
+    { name: "cancel", title: "", cell: (it) => it.state === "running" && it.kind !== "delete" ? button(it.is_cancelled ? "Going back" : "Cancel", () => cancel(it), { disabled: it.is_cancelled }) : null },
   ], list, { label: "Jobs", empty: "There was no job yet." });
+}
+
+async function cancel(job) {
+  const text = "It goes back to what was before, as far as it has come.";
+  if (!await ask({ title: "Cancel the job", text, action: "Cancel the job" })) return;
+  await send("POST", "/jobs/cancel", { id: job.id });
+  notice("The job goes back.");
 }
 
 function events(list) {

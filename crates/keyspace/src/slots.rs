@@ -45,6 +45,19 @@ impl StripeData {
         entries.iter().take(most).map(|entry| Box::from(entry.key())).collect()
     }
 
+    /// Bytes of the keys of a slot in a database with their values, by the mean of the first `most` keys: exact if it has no
+    /// more. Tables are in the order of hashes, so the first keys are any keys.
+    pub fn slot_bytes(&self, db: DbIndex, slot: Slot, most: usize) -> u64 {
+        let entries = self.table(TableId { db, slot: Some(slot) }).entries();
+        let (mut bytes, mut seen) = (0, 0);
+        for entry in entries.iter().take(most.max(1)) {
+            bytes += (entry.memory_usage() + size_of::<usize>()) as u64;
+            seen += 1;
+        }
+        let scaled = u128::from(bytes) * entries.len() as u128 / u128::from(seen.max(1u64));
+        u64::try_from(scaled).unwrap_or(u64::MAX)
+    }
+
     /// Takes the keys of a slot away, of all databases; freeing them is the caller's. A snapshot that
     /// still needs them keeps them. The world must stand still, and clients must have been told.
     pub fn flush_slot(&mut self, slot: Slot) -> Taken {
@@ -156,6 +169,18 @@ mod tests {
         );
         drop(data);
         assert_eq!(keyspace.used_databases().collect::<Vec<_>>(), [DB]);
+    }
+
+    #[test]
+    fn bytes_of_a_slot_are_those_of_its_keys() {
+        let keyspace = Keyspace::new(1, Assignment::BySlot);
+        let slot = Slot::of(b"a");
+        let bytes = |most| keyspace.stripe(slot.stripe()).lock().slot_bytes(DB, slot, most);
+        assert_eq!(bytes(8), 0);
+        (0..50).for_each(|number| put(&keyspace, DB, format!("{{a}}{number}").as_bytes(), None));
+        let all = bytes(1000);
+        assert!(all >= 50 * 16, "{all}");
+        assert!(bytes(10).abs_diff(all) <= all / 4, "a sample is close: {} {all}", bytes(10));
     }
 
     #[test]

@@ -119,6 +119,11 @@ impl Daemon {
     /// Does the work until `is_over`. Copies go on.
     pub fn run(mut self, is_over: &AtomicBool) {
         while !is_over.load(Ordering::Relaxed) && !self.has_ended_copies() {
+            let known = self.site.machines.get(&self.name);
+            if known.is_some_and(|known| known.is_removed && known.spec.value.id == self.machine.id)
+            {
+                crate::up::end("This machine was removed from the cluster");
+            }
             if let Err(failure) = self.turn() {
                 self.lose(&failure);
             }

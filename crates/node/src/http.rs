@@ -38,6 +38,8 @@ pub struct Node {
     pub address: String,
     /// The password of its interface.
     pub password: Option<String>,
+    /// The name of a request that is to be made once; empty is none.
+    pub request_id: String,
 }
 
 impl Node {
@@ -110,9 +112,13 @@ impl Node {
             let pair = STANDARD.encode(format!("{}:{password}", crate::rest::USER));
             format!("Authorization: Basic {pair}\r\n")
         });
+        let request_id = match &*self.request_id {
+            "" => String::new(),
+            name => format!("Idempotency-Key: {}\r\n", name.replace(['\r', '\n'], " ")),
+        };
         // A name may be an alias of the machine; an address is always let in.
         format!(
-            "{method} /api/v1/cluster{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{}\
+            "{method} /api/v1/cluster{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{}{request_id}\
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             login.unwrap_or_default(),
             body.len()

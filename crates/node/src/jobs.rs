@@ -4,7 +4,7 @@
 use crate::change::{Owner, ended, is_running, replace_job, set_stage};
 use crate::copies::files::{Users, live_options, users};
 use crate::drain;
-use crate::rehash;
+use crate::reshape;
 use crate::shared::Shared;
 use crate::site::{Database, INTERNAL, Job, JobKind, JobState, Login, Placed, Site, Stage};
 use crate::store::{Problem, Store};
@@ -13,6 +13,7 @@ use crate::tasks::{Task, Tasks, schedule};
 use cluster::coordinator::{Change, Transaction};
 use cluster::view::{At, View};
 use process::log;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -47,6 +48,8 @@ pub(crate) enum Step {
     Done(Transaction),
     /// Something is to be changed, and then it goes on.
     Changes(Transaction),
+    /// The same, with this job in place of the old one.
+    Goes(Transaction, Box<Job>),
     /// It cannot be done.
     Fails(String),
 }
@@ -122,6 +125,10 @@ impl Jobs {
                 transaction = changes;
                 job.clone()
             }
+            Step::Goes(changes, job) => {
+                transaction = changes;
+                *job
+            }
             Step::Done(changes) => {
                 transaction = changes;
                 let state = if job.is_cancelled { JobState::Cancelled } else { JobState::Done };
@@ -131,6 +138,10 @@ impl Jobs {
         };
         replace_job(&self.store.keys, id, at, &changed, &mut transaction);
         self.store.commit(&transaction)?;
+        let is_forgotten = matches!(changed.kind, JobKind::Replace | JobKind::Remove);
+        if changed.state == JobState::Done && is_forgotten {
+            self.store.remove_member(&changed.machine);
+        }
         if changed.state != JobState::Running {
             let text = describe(&changed);
             log!(Notice, "{text}");
@@ -141,15 +152,14 @@ impl Jobs {
 
     fn look(&mut self, job: &Job, at: &At<Database>, site: &Site) -> Result<Step, Problem> {
         let view = self.store.view(at.value.id)?;
-        if job.kind == JobKind::Delete || job.is_cancelled {
+        let is_undone = job.is_cancelled && job.kind == JobKind::Create;
+        if job.kind == JobKind::Delete || is_undone {
             return self.delete(job, at, site, view.as_ref());
         }
         let Some(view) = view else { return Ok(Step::Fails("its topology is gone".into())) };
         match job.kind {
-            JobKind::Update => {
-                Ok(rehash::next(&at.value, &view).unwrap_or_else(|| update(&at.value, &view)))
-            }
-            _ => Ok(self.create(job, at, site, &view)),
+            JobKind::Create => Ok(self.create(job, at, site, &view)),
+            _ => reshape::look(&mut self.store, site, job, at, &view),
         }
     }
 
@@ -249,39 +259,51 @@ fn why(site: &Site, placed: &Placed) -> String {
     }
 }
 
-/// Sets the options that changed on all copies that run. The others get them when they start. All copies know the users by
-/// which they log in before one logs in so.
-fn update(database: &Database, view: &View) -> Step {
+/// Sets options and users on all copies that run; the others get them when they start. All copies know the users by
+/// which they log in before one logs in so. `None`: it is done.
+pub(crate) fn apply(database: &Database, view: &View) -> Option<Step> {
     let Users { logins, rules } = users(database);
-    let rules = |name: &'static str| {
-        let of_user = rules.iter().filter(move |(user, _)| *user == name);
+    let rules = |is_first: bool| {
+        let of_user = rules.iter().filter(move |(user, _)| (*user == INTERNAL) == is_first);
         of_user.map(|(user, rules)| {
             let words = ["ACL", "SETUSER", user].into_iter();
             words.chain(rules.iter().map(String::as_str)).collect::<Vec<&str>>()
         })
     };
-    let options = live_options(&database.settings);
-    let mut words = vec!["CONFIG", "SET"];
-    let options = options.iter().map(|(name, value)| (*name, &**value));
-    words.extend(options.chain(logins.iter().copied()).flat_map(|(name, value)| [name, value]));
-    let first: Vec<Vec<&str>> = rules(INTERNAL).collect();
-    let second: Vec<Vec<&str>> = [words].into_iter().chain(rules("default")).collect();
-    for (commands, percent) in [(first, 30), (second, 60)] {
-        if let Some(step) = order(database, view, &commands, percent) {
-            return step;
-        }
+    let former = database.former_users.iter().filter(|name| !database.users.contains_key(*name));
+    let former: Vec<&str> = former.map(String::as_str).collect();
+    let first: Vec<Vec<&str>> = rules(true).collect();
+    if let Some(step) = order(database, view, 30, |_| first.clone()) {
+        return Some(step);
     }
-    Step::Done(Transaction::default())
+    let shards = database.shards();
+    let options: BTreeMap<usize, Vec<(&'static str, String)>> =
+        shards.into_iter().map(|shard| (shard, live_options(database, shard))).collect();
+    order(database, view, 60, |placed| {
+        let mut words = vec!["CONFIG", "SET"];
+        let options = options.get(&placed.shard).into_iter().flatten();
+        let options = options.map(|(name, value)| (*name, &**value));
+        words.extend(options.chain(logins.iter().copied()).flat_map(|(name, value)| [name, value]));
+        let gone = (!former.is_empty()).then(|| [&["ACL", "DELUSER"], &former[..]].concat());
+        [words].into_iter().chain(rules(false)).chain(gone).collect()
+    })
 }
 
 /// Sends commands to all copies that run. Returns why it is not done.
-fn order(database: &Database, view: &View, commands: &[Vec<&str>], percent: u8) -> Option<Step> {
+fn order<'a>(
+    database: &Database,
+    view: &View,
+    percent: u8,
+    commands: impl Fn(&Placed) -> Vec<Vec<&'a str>>,
+) -> Option<Step> {
     let began = Instant::now();
     // Without a password a long request is refused before its words are read.
     let ping: &[&str] = &["PING"];
-    let commands: Vec<&[&str]> =
-        [ping].into_iter().chain(commands.iter().map(Vec::as_slice)).collect();
-    for placed in database.copies.iter().filter(|placed| view.alive.contains_key(&placed.copy)) {
+    let runs = |placed: &&Placed| !placed.is_leaving && view.alive.contains_key(&placed.copy);
+    for placed in database.copies.iter().filter(runs) {
+        let commands = commands(placed);
+        let commands: Vec<&[&str]> =
+            [ping].into_iter().chain(commands.iter().map(Vec::as_slice)).collect();
         let address = (&*placed.host, placed.port);
         let send = |login: Login<'_>| {
             let answers = talk::ask(address, login, &commands, ANSWER)?;
@@ -328,6 +350,10 @@ fn describe(job: &Job) -> String {
         JobKind::Verify => format!("the check of a backup of '{name}'"),
         JobKind::Restore => format!("the restore of database '{name}'"),
         JobKind::Restart => format!("the restart of the copies of database '{name}'"),
+        JobKind::Rebalance => format!("the rebalance of database '{name}'"),
+        JobKind::Move => format!("the move of slots of database '{name}'"),
+        JobKind::Remove => format!("the removal of machine '{machine}'"),
+        JobKind::Fill => format!("the move of copies to machine '{machine}'"),
     };
     let time = job.ended_ms.saturating_sub(job.began_ms);
     match job.state {
@@ -355,6 +381,8 @@ mod tests {
             text: String::new(),
             is_cancelled: false,
             task: None,
+            aim: crate::site::Aim::default(),
+            request_id: String::new(),
             began_ms: 0,
             ended_ms: 0,
         };

@@ -32,6 +32,16 @@ impl SiteKeys {
         format!("{}machine/{name}/draining", self.root)
     }
 
+    /// What is there when a machine's node is to end itself.
+    pub fn removed(&self, name: &str) -> String {
+        format!("{}machine/{name}/removed", self.root)
+    }
+
+    /// The zone that an operator has given a machine.
+    pub fn zone(&self, name: &str) -> String {
+        format!("{}machine/{name}/zone", self.root)
+    }
+
     /// A database.
     pub fn database(&self, name: &str) -> String {
         format!("{}database/{name}", self.root)

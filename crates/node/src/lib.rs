@@ -10,6 +10,7 @@
 //!   authority                   certificates for an etcd of our own
 //!   ready                       whether clients may be sent here
 //!   switch    drain             a shard is handed over; a machine gives its copies away
+//!   reshape   members           a database becomes what its options say; copies that come and go
 //!   change    plan              what users ask for, as transactions; where copies go
 //!   hashing   rehash            rules from keys to slots: tried on keys; changed
 //!   shared    store             what threads share; the site at etcd
@@ -28,10 +29,12 @@ mod hashing;
 mod http;
 mod jobs;
 pub mod keys;
+mod members;
 mod own_etcd;
 pub mod plan;
 mod ready;
 mod rehash;
+mod reshape;
 pub mod rest;
 pub mod settings;
 pub mod shared;

@@ -48,6 +48,21 @@ pub enum Endpoint {
     Cluster,
 }
 
+/// What shards are to carry the same of.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Measure {
+    /// Bytes in memory.
+    #[default]
+    Bytes,
+    /// Time of processors.
+    Cpu,
+    /// Bytes from and to clients.
+    Network,
+    /// Keys.
+    Keys,
+}
+
 /// See the head of this file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Settings {
@@ -133,6 +148,27 @@ fn default_endpoint() -> Endpoint {
 }
 
 impl Settings {
+    /// The options of a database that says only its port; it has no memory yet.
+    pub fn plain(port: u16) -> Settings {
+        Settings {
+            memory_bytes: 0,
+            shards: one(),
+            replicas: 0,
+            port,
+            persistence: aof(),
+            eviction: noeviction(),
+            commit: memory(),
+            flash_bytes: 0,
+            endpoint: default_endpoint(),
+            password: String::new(),
+            password_sha256: String::new(),
+            hashing: Vec::new(),
+            users: Vec::new(),
+            tls: false,
+            zones: false,
+        }
+    }
+
     /// The endpoint of a database that does not say which: one server, where servers can do that.
     pub fn default_endpoint() -> Endpoint {
         match Settings::has_single_endpoint() {

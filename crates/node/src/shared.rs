@@ -116,7 +116,10 @@ impl Shared {
     pub fn owner(&self) -> Result<Owner, Problem> {
         let state = lock(&self.state);
         match (state.lease, &state.trouble) {
-            (Some(lease), None) => Ok(Owner { machine: self.machine.clone(), lease }),
+            (Some(lease), None) => {
+                let machine = self.machine.clone();
+                Ok(Owner { machine, lease, request_id: String::new() })
+            }
             (_, Some(why)) => Err(Problem::Away(format!("etcd is away: {why}"))),
             (None, None) => Err(Problem::Away("this node has no lease yet, try again".into())),
         }

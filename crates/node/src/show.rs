@@ -1,13 +1,16 @@
 //! What the interface says: machines, databases and their copies, jobs, events. Passwords are in none of it.
 
+use crate::plan::Planned;
 use crate::settings::{Settings, Wrong};
 use crate::site::{
     Database, Event, Job, JobKind, JobState, Known, Login, Placed, ProcessState, Site, Stage,
 };
 use crate::talk::{self, Answer};
+use cluster::slots::Slots;
 use cluster::view::View;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How long copies may take to say how they are.
@@ -50,7 +53,7 @@ pub fn machines(site: &Site) -> Vec<MachineShown> {
             is_alive: known.alive.is_some(),
             is_draining: known.is_draining,
             host: machine.host,
-            zone: machine.zone,
+            zone: known.zone().to_owned(),
             memory_bytes: machine.memory_bytes,
             used_bytes: site.used_bytes(name),
             cores: machine.cores,
@@ -127,6 +130,9 @@ pub struct DatabaseShown {
     pub settings: Settings,
     /// Whether it has a password.
     pub has_password: bool,
+    /// Users beside the default one, with their rules.
+    #[serde(default)]
+    pub users: BTreeMap<String, Vec<String>>,
     /// Its shards.
     pub shards: Vec<ShardShown>,
 }
@@ -148,9 +154,10 @@ pub fn database(
             }
         });
     }
-    let shards: Vec<ShardShown> = (0..database.settings.shards)
-        .map(|number| shard(number, &copies, database, view))
-        .collect();
+    let mut numbers = database.shards();
+    numbers.extend(0..database.settings.shards);
+    let shards: Vec<ShardShown> =
+        numbers.into_iter().map(|number| shard(number, &copies, database, view)).collect();
     let is_available = !shards.is_empty() && shards.iter().all(|shard| shard.has_primary);
     let (password, password_sha256) = (String::new(), String::new());
     DatabaseShown {
@@ -165,6 +172,7 @@ pub fn database(
             ..database.settings.clone()
         },
         has_password: database.settings.has_password(),
+        users: database.users.iter().map(|(name, it)| (name.clone(), it.rules.clone())).collect(),
         shards,
     }
 }
@@ -223,10 +231,7 @@ fn shard(
         let shard = view.topology.value.shard_of(placed.copy)?;
         Some((view, shard))
     });
-    let slots = found.map_or(String::new(), |(_, shard)| {
-        let ranges = shard.slots.ranges().iter().map(|(first, last)| format!("{first}-{last}"));
-        ranges.collect::<Vec<_>>().join(" ")
-    });
+    let slots = found.map_or(String::new(), |(_, shard)| ranges(&shard.slots));
     ShardShown {
         number: number + 1,
         slots,
@@ -262,7 +267,7 @@ fn health(database: &Database, shards: &[ShardShown]) -> String {
 pub struct JobShown {
     /// Its id.
     pub id: String,
-    /// create, update or delete; switch, drain or replace.
+    /// create, update, delete, rebalance or move; switch, drain, replace, remove or fill.
     pub kind: String,
     /// The database, or the machine.
     pub database: String,
@@ -274,6 +279,9 @@ pub struct JobShown {
     pub percent: u8,
     /// What it waits for, or why it failed.
     pub text: String,
+    /// It goes back to what was before.
+    #[serde(default)]
+    pub is_cancelled: bool,
     /// Milliseconds since 1970.
     pub began_ms: u64,
     /// Milliseconds since 1970, 0 while it runs.
@@ -290,6 +298,7 @@ pub fn job(id: &str, job: &Job) -> JobShown {
         machine: job.owner.clone(),
         percent: job.percent,
         text: job.text.clone(),
+        is_cancelled: job.is_cancelled,
         began_ms: job.began_ms,
         ended_ms: job.ended_ms,
     }
@@ -313,10 +322,22 @@ pub fn event(event: &Event) -> EventShown {
 }
 
 /// A plan.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PlanShown {
-    /// Where copies go.
+    /// Where new copies go.
     pub copies: Vec<PlannedShown>,
+    /// Copies that go away.
+    #[serde(default)]
+    pub removed: Vec<RemovedShown>,
+    /// Slots that move.
+    #[serde(default)]
+    pub moves: Vec<MoveShown>,
+    /// The bytes that are sent from machine to machine, estimated.
+    #[serde(default)]
+    pub bytes: u64,
+    /// How long that takes, estimated at 50 MiB a second for each primary.
+    #[serde(default)]
+    pub minutes: f64,
     /// What the user should know.
     pub warnings: Vec<String>,
 }
@@ -340,22 +361,62 @@ pub struct PlannedShown {
     pub memory_bytes: u64,
 }
 
+/// A copy that goes away.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct RemovedShown {
+    /// The shard, counted from 1.
+    pub shard: usize,
+    /// Its name: 40 hexadecimal digits.
+    pub copy: String,
+    /// The machine.
+    pub machine: String,
+    /// Where clients reach it.
+    pub host: String,
+    /// Likewise.
+    pub port: u16,
+}
+
+/// Slots that move from one shard to another.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct MoveShown {
+    /// The shard that has them, counted from 1.
+    pub from: usize,
+    /// The shard that gets them, counted from 1.
+    pub to: usize,
+    /// How many.
+    pub slots: usize,
+    /// Which: 0-99 200.
+    pub ranges: String,
+    /// Their keys.
+    pub keys: u64,
+    /// The bytes of their keys and values, estimated.
+    pub bytes: u64,
+}
+
+/// Slots as text.
+pub fn ranges(slots: &Slots) -> String {
+    let range = |&(first, last): &(u16, u16)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    slots.ranges().iter().map(range).collect::<Vec<_>>().join(" ")
+}
+
 /// Plans a database of a new name, and describes the plan.
 ///
 /// # Errors
 /// Why it cannot be.
 pub fn plan(site: &Site, name: &str, settings: &Settings) -> Result<PlanShown, Wrong> {
     let plan = crate::change::plan(site, name, settings)?;
-    let copies = plan.copies.into_iter().map(|copy| PlannedShown {
-        shard: copy.shard + 1,
-        role: if copy.is_primary { "primary".into() } else { "replica".into() },
-        machine: copy.machine,
-        zone: copy.zone,
-        host: copy.host,
-        port: copy.port,
-        memory_bytes: copy.memory_bytes,
-    });
-    Ok(PlanShown { copies: copies.collect(), warnings: plan.warnings })
+    let copies = plan.copies.iter().map(copy_planned).collect();
+    Ok(PlanShown { copies, warnings: plan.warnings, ..PlanShown::default() })
+}
+
+/// Describes a copy that is to be.
+pub fn copy_planned(copy: &Planned) -> PlannedShown {
+    let Planned { shard, is_primary, machine, host, zone, port, memory_bytes, .. } = copy.clone();
+    let role = if is_primary { "primary".into() } else { "replica".into() };
+    PlannedShown { shard: shard + 1, role, machine, zone, host, port, memory_bytes }
 }
 
 /// The word that stands for a value at etcd.

@@ -1,15 +1,16 @@
 //! Machines, databases, jobs and events, as they are at etcd.
 
 use crate::keys::SiteKeys;
-use crate::settings::Settings;
+use crate::settings::{Measure, Settings};
 use crate::tasks::Task;
 use crate::tasks::schedule::Schedule;
 use cluster::coordinator::{Compare, Item, LeaseId, Range, Revision};
 use cluster::id::Id;
+use cluster::slots::Slots;
 use cluster::view::At;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What a machine is.
@@ -119,6 +120,9 @@ pub struct Placed {
     /// It ends, and its files go: another copy of the shard has taken its place.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_leaving: bool,
+    /// The [`Database::layout`] that it was placed with.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub layout: u32,
     /// What a later version has written, which stays.
     #[serde(flatten)]
     pub later: BTreeMap<String, Value>,
@@ -128,6 +132,32 @@ pub struct Placed {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the derived code passes a reference")]
 fn is_false(flag: &bool) -> bool {
     !flag
+}
+
+/// Tells a field that is left out.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the derived code passes a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// What a copy may have at least while slots move: what it had before a change.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct Floor {
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// Bytes of flash.
+    pub flash_bytes: u64,
+    /// It holds for the shards below this number.
+    pub shards: usize,
+}
+
+/// A user of a database beside the default one.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DatabaseUser {
+    /// The rules, as ACL SETUSER takes them: categories, commands, keys, channels.
+    pub rules: Vec<String>,
+    /// The SHA-256 of the password in hexadecimal digits.
+    pub password_sha256: String,
 }
 
 /// A database.
@@ -150,6 +180,18 @@ pub struct Database {
     /// The password in clear before the last change, which copies may still have.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub old_password: String,
+    /// What copies may have at least: a change of the number of shards is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor: Option<Floor>,
+    /// Counts the changes that a process takes only when it starts with empty files; copies of older layouts are replaced.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub layout: u32,
+    /// Users beside the default one, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub users: BTreeMap<String, DatabaseUser>,
+    /// Users that copies may still have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_users: Vec<String>,
     /// What a later version has written, which stays.
     #[serde(flatten)]
     pub later: BTreeMap<String, Value>,
@@ -178,6 +220,31 @@ impl Database {
         }
     }
 
+    /// The bytes that a copy of a shard may have.
+    pub fn copy_bytes(&self, shard: usize) -> u64 {
+        let floor = self.floor.filter(|floor| shard < floor.shards).unwrap_or_default();
+        self.settings.copy_bytes().max(floor.memory_bytes)
+    }
+
+    /// The bytes of flash that a copy of a shard may have; 0 if it has none.
+    pub fn copy_flash_bytes(&self, shard: usize) -> u64 {
+        let floor = self.floor.filter(|floor| shard < floor.shards).unwrap_or_default();
+        match self.settings.flash_bytes {
+            0 => 0,
+            _ => self.settings.copy_flash_bytes().max(floor.flash_bytes),
+        }
+    }
+
+    /// The copies of a shard that stay.
+    pub fn kept(&self, shard: usize) -> impl Iterator<Item = &Placed> {
+        self.copies.iter().filter(move |placed| placed.shard == shard && !placed.is_leaving)
+    }
+
+    /// The numbers of the shards that have copies, in ascending order.
+    pub fn shards(&self) -> BTreeSet<usize> {
+        self.copies.iter().map(|placed| placed.shard).collect()
+    }
+
     /// How nodes log in to a copy that does not know of the last change yet.
     pub fn old_login(&self) -> Login<'_> {
         Login { user: "", password: &self.old_password, is_tls: self.settings.tls }
@@ -190,8 +257,12 @@ impl Database {
 pub enum JobKind {
     /// Starts the copies of a new database.
     Create,
-    /// Applies changed options to copies that run.
+    /// Makes a database as its options say: copies, shards, slots, what copies are told.
     Update,
+    /// Moves slots until shards carry the same.
+    Rebalance,
+    /// Moves certain slots to a shard.
+    Move,
     /// Stops the copies and removes their files.
     Delete,
     /// Hands over what primaries on a machine lead.
@@ -212,6 +283,10 @@ pub enum JobKind {
     Restore,
     /// Restarts the copies of a database one after the other.
     Restart,
+    /// Gives the copies of a machine away, ends its node, and forgets it.
+    Remove,
+    /// Moves copies of other machines to one that has fewer.
+    Fill,
 }
 
 /// How a job is.
@@ -226,6 +301,30 @@ pub enum JobState {
     Failed,
     /// It was cancelled.
     Cancelled,
+}
+
+/// What a job about a database is to reach, beyond what the database says.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Aim {
+    /// The options before the change, to which a cancelled job goes back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<Settings>,
+    /// What shards are to carry the same of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<Measure>,
+    /// The slots that are to move.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots: Option<Slots>,
+    /// The shard that they go to, counted from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<usize>,
+    /// How many slots were to move when that was planned last.
+    pub planned_slots: usize,
+    /// How often slots were planned to move.
+    pub rounds: u32,
+    /// It is going back: see `before`.
+    pub is_undone: bool,
 }
 
 /// A change that takes time.
@@ -254,6 +353,12 @@ pub struct Job {
     /// What else was asked for, of the jobs that move data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<Task>,
+    /// See there.
+    #[serde(default)]
+    pub aim: Aim,
+    /// What the request was named by its sender: the same request again finds this job.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub request_id: String,
     /// In milliseconds since 1970.
     pub began_ms: u64,
     /// In milliseconds since 1970, 0 while it runs.
@@ -281,6 +386,19 @@ pub struct Known {
     pub alive: Option<At<MachineAlive>>,
     /// It takes no copies.
     pub is_draining: bool,
+    /// Its node ends itself.
+    pub is_removed: bool,
+    /// The zone that an operator has given it since its node started.
+    pub zone: Option<String>,
+    /// Ports that are given away to copies that are planned.
+    pub ports: BTreeSet<u16>,
+}
+
+impl Known {
+    /// The part of the site that fails together with it, perhaps empty.
+    pub fn zone(&self) -> &str {
+        self.zone.as_deref().unwrap_or(&self.spec.value.zone)
+    }
 }
 
 /// Everything, read at one revision.
@@ -311,6 +429,7 @@ impl Site {
     pub fn decode(keys: &SiteKeys, range: &Range) -> Site {
         let mut site = Site { revision: range.revision, ..Site::default() };
         let (mut alive, mut draining) = (BTreeMap::new(), Vec::new());
+        let (mut removed, mut zones) = (Vec::new(), Vec::new());
         for item in &range.items {
             let name = item.key.strip_prefix(keys.all()).unwrap_or_default();
             let parts: Vec<&str> = name.split('/').collect();
@@ -320,7 +439,14 @@ impl Site {
                     if let Some(spec) = read(item, problems) {
                         site.machines.insert(
                             name.to_owned(),
-                            Known { spec, alive: None, is_draining: false },
+                            Known {
+                                spec,
+                                alive: None,
+                                is_draining: false,
+                                is_removed: false,
+                                zone: None,
+                                ports: BTreeSet::new(),
+                            },
                         );
                     }
                 }
@@ -329,7 +455,11 @@ impl Site {
                         alive.insert(name.to_owned(), value);
                     }
                 }
-                ["machine", name, "draining"] => draining.push(name.to_owned()),
+                ["machine", name, "draining"] => draining.push(name),
+                ["machine", name, "removed"] => removed.push(name),
+                ["machine", name, "zone"] => {
+                    zones.push((name, String::from_utf8_lossy(&item.value).into_owned()));
+                }
                 ["database", name] => {
                     let value = read(item, problems);
                     site.databases.extend(value.map(|value| (name.to_owned(), value)));
@@ -351,10 +481,11 @@ impl Site {
                 _ => {}
             }
         }
-        for name in draining {
-            if let Some(known) = site.machines.get_mut(&name) {
-                known.is_draining = true;
-            }
+        for (name, known) in &mut site.machines {
+            known.is_draining = draining.contains(&&**name);
+            known.is_removed = removed.contains(&&**name);
+            let zone = zones.iter().find(|(machine, _)| machine == name);
+            known.zone = zone.map(|(_, zone)| zone.clone());
         }
         for (name, at) in alive {
             if let Some(known) = site.machines.get_mut(&name) {
@@ -411,7 +542,7 @@ impl Site {
 
     /// Returns the bytes that copies on a machine may have.
     pub fn used_bytes(&self, machine: &str) -> u64 {
-        let bytes = self.placed_on(machine).map(|(_, database, _)| database.settings.copy_bytes());
+        let bytes = self.placed_on(machine).map(|(_, it, placed)| it.copy_bytes(placed.shard));
         bytes.fold(0, u64::saturating_add)
     }
 }

@@ -4,11 +4,12 @@ use crate::keys::SiteKeys;
 use crate::settings::Wrong;
 use crate::site::{Event, Site, encode, now_ms, unchanged};
 use cluster::Moment;
-use cluster::coordinator::{Change, Changes, Coordinator as _, Failure, Health, LeaseCall};
-use cluster::coordinator::{LeaseId, LeaseReply, Member, Outcome, Revision, Transaction};
+use cluster::coordinator::{Change, Changes, Coordinator as _, Failure, Health, Item, LeaseCall};
+use cluster::coordinator::{LeaseId, LeaseReply, Member, Outcome, Range, Revision, Transaction};
 use cluster::id::Id;
 use cluster::view::{Keys, View};
 use etcd::Client;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// How often a change is made anew because others were faster.
@@ -129,6 +130,25 @@ impl Store {
         Ok((self.client.health()?, self.client.members()?))
     }
 
+    /// Takes a machine that was forgotten out of the members of etcd, if it is one. A machine without a server takes its place.
+    pub fn remove_member(&mut self, machine: &str) {
+        let found = self.client.peers().and_then(|peers| {
+            let peer = peers.iter().find(|peer| peer.name == machine);
+            match peer.filter(|_| peers.len() > 1) {
+                Some(peer) => self.client.remove_peer(&peer.id).map(|_| true),
+                None => Ok(false),
+            }
+        });
+        match found {
+            Ok(false) => {}
+            Ok(true) => self.note(&format!("machine '{machine}' is no member of etcd any more")),
+            Err(failure) => {
+                let why = Problem::from(failure);
+                self.note(&format!("machine '{machine}' is still a member of etcd: {why}"));
+            }
+        }
+    }
+
     /// Reads the topology of a database, and which copies have a lease.
     ///
     /// # Errors
@@ -137,6 +157,26 @@ impl Store {
         let range = self.client.range(&self.copies.database(database), None)?;
         View::decode(&self.copies, database, &range)
             .map_err(|why| Problem::Wrong(format!("the topology at etcd: {}", why.0)))
+    }
+
+    /// Reads the topologies of all databases of the cluster, at one revision. What cannot be read is left out.
+    ///
+    /// # Errors
+    /// etcd is away.
+    pub fn views(&mut self) -> Result<BTreeMap<Id, View>, Problem> {
+        let range = self.client.range(&self.copies.databases(), None)?;
+        let mut by_database: BTreeMap<Id, Vec<Item>> = BTreeMap::new();
+        for item in range.items {
+            if let Some(database) = self.copies.database_of(&item.key) {
+                by_database.entry(database).or_default().push(item);
+            }
+        }
+        let revision = range.revision;
+        let views = by_database.into_iter().filter_map(|(database, items)| {
+            let view = View::decode(&self.copies, database, &Range { items, revision });
+            Some((database, view.ok().flatten()?))
+        });
+        Ok(views.collect())
     }
 
     /// Makes a change: `change` makes the transaction of the newest site, and is asked again after a conflict.

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // fork(2), setsid(2) and dup2(2) have no safe equivalent
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::AsRawFd as _;
 
 /// Continues in a child process with a session of its own and standard input, output and error on
@@ -29,12 +29,28 @@ pub fn daemonize() -> io::Result<()> {
     // SAFETY: setsid takes no arguments; a forked child is never a group leader, so it succeeds.
     unsafe { libc::setsid() };
     if let Ok(null) = null {
-        for standard in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
-            // SAFETY: `null` is open; the standard descriptors belong to no Rust owner.
-            unsafe { libc::dup2(null.as_raw_fd(), standard) };
-        }
+        replace_standard(&null);
     }
     Ok(())
+}
+
+/// Opens `/dev/null` as standard input, output and error. A process that goes on in the background calls it when it has said
+/// all: a reader of its output then sees the end.
+///
+/// # Errors
+/// There is no `/dev/null`.
+pub fn close_output() -> io::Result<()> {
+    io::stdout().flush()?;
+    let null = fs::File::options().read(true).write(true).open("/dev/null")?;
+    replace_standard(&null);
+    Ok(())
+}
+
+fn replace_standard(null: &fs::File) {
+    for standard in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
+        // SAFETY: `null` is open; the standard descriptors belong to no Rust owner.
+        unsafe { libc::dup2(null.as_raw_fd(), standard) };
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,7 @@
 //! `CLUSTER SLOT-STATS`: how many keys each slot of this server's shard has. CPU and traffic are not counted by slot.
+//!
+//! `SLOTSRANGE first last MEMORY-BYTES` adds the bytes of keys and values, estimated from [`SAMPLES`] keys of a slot. It is
+//! asked for by ranges, so that no request takes long.
 
 use super::answers::{has_slots_of_keys, published};
 use cluster::slots::COUNT;
@@ -9,6 +12,17 @@ use std::cmp::Reverse;
 const LIMIT: Error =
     Error::text("ERR Limit has to lie in between 1 and 16384 (maximum number of slots).");
 
+/// The keys of a slot whose bytes are looked at.
+const SAMPLES: usize = 64;
+
+/// What is said of a slot.
+struct Figures {
+    slot: u16,
+    keys: usize,
+    /// None: it was not asked for.
+    bytes: Option<u64>,
+}
+
 /// `CLUSTER SLOT-STATS`.
 pub(super) fn slot_stats(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let own: Vec<u16> = {
@@ -18,7 +32,8 @@ pub(super) fn slot_stats(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         let ranges = shard.iter().flat_map(|shard| shard.slots.ranges());
         ranges.flat_map(|&(first, last)| first..=last).collect()
     };
-    if args.is(2, "slotsrange") && args.len() == 5 {
+    let has_bytes = args.len() == 6 && args.is(5, "memory-bytes");
+    if args.is(2, "slotsrange") && (args.len() == 5 || has_bytes) {
         let (first, last) = (slot(args[3])?, slot(args[4])?);
         if first > last {
             return Err(Error::format(format!(
@@ -26,21 +41,25 @@ pub(super) fn slot_stats(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
             )));
         }
         let asked = own.into_iter().filter(|slot| (first..=last).contains(slot));
-        let counts = asked.map(|slot| Ok((slot, count(cx, slot)?)));
-        let counts: Vec<_> = counts.collect::<Result<_, Error>>()?;
-        write(cx, &counts);
+        let figures = asked.map(|slot| {
+            let bytes = if has_bytes { Some(bytes(cx, slot)?) } else { None };
+            Ok(Figures { slot, keys: count(cx, slot)?, bytes })
+        });
+        let figures: Vec<Figures> = figures.collect::<Result<_, Error>>()?;
+        write(cx, &figures);
         return Ok(());
     }
     if args.is(2, "orderby") {
         let Order { limit, is_ascending } = order(args)?;
-        let counts = own.into_iter().map(|slot| Ok((slot, count(cx, slot)?)));
-        let mut counts: Vec<(u16, usize)> = counts.collect::<Result<_, Error>>()?;
+        let figures =
+            own.into_iter().map(|slot| Ok(Figures { slot, keys: count(cx, slot)?, bytes: None }));
+        let mut figures: Vec<Figures> = figures.collect::<Result<_, Error>>()?;
         match is_ascending {
-            true => counts.sort_by_key(|&(slot, count)| (count, slot)),
-            false => counts.sort_by_key(|&(slot, count)| (Reverse(count), slot)),
+            true => figures.sort_by_key(|it| (it.keys, it.slot)),
+            false => figures.sort_by_key(|it| (Reverse(it.keys), it.slot)),
         }
-        counts.truncate(limit);
-        write(cx, &counts);
+        figures.truncate(limit);
+        write(cx, &figures);
         return Ok(());
     }
     Err(Error::Syntax)
@@ -94,13 +113,27 @@ fn count(cx: &mut Cx<'_>, slot: u16) -> Result<usize, Error> {
     count.ok_or(Error::StripeTaken)
 }
 
-fn write(cx: &mut Cx<'_>, counts: &[(u16, usize)]) {
-    cx.reply.array(counts.len());
-    for &(slot, count) in counts {
+/// About how many bytes the keys of a slot have, in all databases.
+fn bytes(cx: &mut Cx<'_>, slot: u16) -> Result<u64, Error> {
+    let databases = cx.engine.keyspace.databases();
+    let slot = Slot::new(slot).expect("slots of a shard are slots");
+    let bytes = cx.db.visit(slot.stripe(), |stripe| {
+        (0..databases).map(|db| stripe.slot_bytes(DbIndex(db), slot, SAMPLES)).sum()
+    });
+    bytes.ok_or(Error::StripeTaken)
+}
+
+fn write(cx: &mut Cx<'_>, figures: &[Figures]) {
+    cx.reply.array(figures.len());
+    for figures in figures {
         cx.reply.array(2);
-        cx.reply.integer(i64::from(slot));
-        cx.reply.map(1);
+        cx.reply.integer(i64::from(figures.slot));
+        cx.reply.map(1 + usize::from(figures.bytes.is_some()));
         cx.reply.bulk(b"key-count");
-        cx.reply.integer(count as i64);
+        cx.reply.integer(figures.keys as i64);
+        if let Some(bytes) = figures.bytes {
+            cx.reply.bulk(b"memory-bytes");
+            cx.reply.integer(i64::try_from(bytes).unwrap_or(i64::MAX));
+        }
     }
 }

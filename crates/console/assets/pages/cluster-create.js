@@ -1,26 +1,16 @@
 // The form that creates a database: it shows the plan first.
 
-import { bytes, visible } from "../format.js";
-import { button, failure, fill, h, panel, raw, table } from "../ui.js";
-import { send } from "../cluster-api.js";
+import { button, failure, fill, h, panel } from "../ui.js";
+import { requestId, send } from "../cluster-api.js";
+import { choice, input, policies, size } from "./cluster-fields.js";
+import { drawPlan } from "./cluster-plan.js";
 import { lines, rulesField } from "./cluster-hashing.js";
-
-const units = { kb: 1024, mb: 1024 ** 2, gb: 1024 ** 3, tb: 1024 ** 4, "": 1 };
-
-function size(text) {
-  const match = /^\s*(\d+(?:\.\d+)?)\s*(kb|mb|gb|tb|)\s*$/i.exec(text);
-  if (!match) throw new Error(`"${text}" is no size: write a number with a unit, as in 10gb.`);
-  return Math.round(Number(match[1]) * units[match[2].toLowerCase()]);
-}
-
-const input = (value, type = "text") => h("input", { type, value, spellcheck: "false", autocomplete: "off" });
-const choice = (words) => h("select", {}, words.map((word) => h("option", { value: word }, word)));
 
 export function create() {
   const fields = {
     name: input(""), memory: input("1gb"), shards: input("3", "number"), replicas: input("1", "number"), port: input("12000", "number"),
     persistence: choice(["aof", "rdb", "none"]),
-    eviction: choice(["noeviction", "allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"]),
+    eviction: choice(policies),
     commit: choice(["memory", "fsync", "quorum"]), endpoint: choice(["", "single", "cluster"]), hashing: rulesField(), password: input("", "password"), zones: h("input", { type: "checkbox" }),
   };
   fields.endpoint.options[0].textContent = "as servers can";
@@ -55,18 +45,10 @@ export function create() {
 }
 
 function draw(plan, creation) {
-  const columns = [
-    { name: "shard", title: "Shard", number: true, cell: (it) => it.shard },
-    { name: "role", title: "Role", cell: (it) => it.role },
-    { name: "machine", title: "Machine", cell: (it) => visible(it.machine) },
-    { name: "zone", title: "Zone", cell: (it) => visible(it.zone || "–") },
-    { name: "address", title: "Address", cell: (it) => raw(visible(`${it.host}:${it.port}`)) },
-    { name: "memory", title: "Memory", number: true, cell: (it) => bytes(it.memory_bytes) },
-  ];
-  return panel("The plan", plan.warnings.map((warning) => h("p", { class: "warning-text" }, visible(warning))),
-    table(columns, plan.copies, { label: "The plan" }),
+  const id = requestId();
+  return panel("The plan", drawPlan(plan),
     h("div", { class: "actions" }, button("Create the database", async () => {
-      await send("POST", "/databases", creation);
+      await send("POST", "/databases", creation, id);
       location.hash = "databases/" + encodeURIComponent(creation.name);
     }, { kind: "primary" })));
 }

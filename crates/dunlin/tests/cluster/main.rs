@@ -6,5 +6,6 @@ mod encrypted;
 mod hashing;
 mod lives;
 mod locked;
+mod reshape;
 mod support;
 mod words;

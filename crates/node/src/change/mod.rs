@@ -2,8 +2,9 @@
 
 use crate::keys::SiteKeys;
 use crate::plan::{self, Plan};
+use crate::reshape;
 use crate::settings::{Settings, Wrong, check_name};
-use crate::site::{Database, Job, JobKind, JobState, Placed, Site, Stage};
+use crate::site::{Aim, Database, Job, JobKind, JobState, Known, Placed, Site, Stage};
 use crate::site::{encode, now_ms, unchanged};
 use crate::store::{Problem, put};
 use crate::tasks::Task;
@@ -27,6 +28,31 @@ pub struct Owner {
     pub machine: String,
     /// The node's lease.
     pub lease: LeaseId,
+    /// What the request was named by its sender, perhaps nothing.
+    pub request_id: String,
+}
+
+/// Returns the job that a request with this name has begun before.
+///
+/// # Errors
+/// It was another request.
+pub fn begun_before(
+    site: &Site,
+    owner: &Owner,
+    kind: JobKind,
+    (database, machine): (&str, &str),
+) -> Result<Option<String>, Problem> {
+    if owner.request_id.is_empty() {
+        return Ok(None);
+    }
+    let found = site.jobs.iter().find(|(_, at)| at.value.request_id == owner.request_id);
+    let Some((id, at)) = found else { return Ok(None) };
+    let job = &at.value;
+    if (job.kind, &*job.database, &*job.machine) != (kind, database, machine) {
+        let why = format!("the request id '{}' was used for job {id} already", owner.request_id);
+        return Err(Problem::Wrong(why));
+    }
+    Ok(Some(id.clone()))
 }
 
 /// Makes the transaction that creates a database, and names its job.
@@ -40,7 +66,7 @@ pub fn create(
     owner: &Owner,
 ) -> Result<(String, Transaction), Problem> {
     let plan = plan(site, name, settings)?;
-    let placed: Vec<Placed> = plan.copies.iter().map(placed).collect();
+    let placed: Vec<Placed> = plan.copies.iter().map(|copy| placed(copy, 0)).collect();
     let id = draw();
     let topology = topology(settings, &placed);
     let created_ms = now_ms();
@@ -53,13 +79,18 @@ pub fn create(
         secret: draw().to_string(),
         old_password: String::new(),
         later: BTreeMap::new(),
+        floor: None,
+        layout: 0,
+        users: BTreeMap::new(),
+        former_users: Vec::new(),
     };
     let mut transaction = view::plan(copies, id, &topology);
     transaction.compares.push(unchanged(keys.database(name), 0));
     transaction.compares.push(unchanged(keys.placement(), site.placement));
     transaction.changes.push(put(keys.database(name), encode(&database)));
     transaction.changes.push(put(keys.placement(), name.into()));
-    let job = begin(site, keys, (JobKind::Create, name, ""), owner, &mut transaction);
+    let job =
+        begin(site, keys, (JobKind::Create, name, "", Aim::default()), owner, &mut transaction);
     Ok((job, transaction))
 }
 
@@ -75,7 +106,8 @@ pub fn plan(site: &Site, name: &str, settings: &Settings) -> Result<Plan, Wrong>
     plan::place(site, settings)
 }
 
-pub(crate) fn placed(planned: &plan::Planned) -> Placed {
+/// The copy of a plan, with a name, for a database of this layout.
+pub(crate) fn placed(planned: &plan::Planned, layout: u32) -> Placed {
     Placed {
         copy: draw(),
         shard: planned.shard,
@@ -85,6 +117,7 @@ pub(crate) fn placed(planned: &plan::Planned) -> Placed {
         threads: planned.threads,
         is_leaving: false,
         later: BTreeMap::new(),
+        layout,
     }
 }
 
@@ -140,42 +173,56 @@ pub fn delete(
         transaction.compares.push(unchanged(keys.schedule(name), at.revision));
         transaction.changes.push(Change::Delete { key: keys.schedule(name) });
     }
-    let job = begin(site, keys, (JobKind::Delete, name, ""), owner, &mut transaction);
+    let job =
+        begin(site, keys, (JobKind::Delete, name, "", Aim::default()), owner, &mut transaction);
     Ok((job, transaction))
 }
 
-/// Makes the transaction that changes options of a database, and names the job.
+/// Returns a database with other options: what its copies have now is kept until slots have moved.
+pub fn with_settings(old: &Database, settings: &Settings) -> Database {
+    // That of an earlier version gets a secret with its first change.
+    let secret = if old.secret.is_empty() { draw().to_string() } else { old.secret.clone() };
+    let (settings, old_password) = (settings.clone().sealed(), old.settings.password.clone());
+    let takes_flash = (old.settings.flash_bytes == 0) != (settings.flash_bytes == 0);
+    let is_reshaped = old.settings.shards != settings.shards;
+    Database {
+        floor: is_reshaped.then(|| reshape::floor(old)),
+        layout: old.layout + u32::from(takes_flash),
+        settings,
+        secret,
+        old_password,
+        ..old.clone()
+    }
+}
+
+/// Makes the transaction that changes a database, and names the job.
 ///
 /// # Errors
 /// Why it cannot be.
 pub fn update(
     site: &Site,
     keys: &SiteKeys,
-    (name, settings): (&str, &Settings),
+    (name, changed): (&str, &Database),
     owner: &Owner,
 ) -> Result<(String, Transaction), Problem> {
     let at = database(site, name)?;
-    check_update(site, name, &at.value, settings)?;
-    let old = &at.value;
-    // That of an earlier version gets a secret with its first change.
-    let secret = if old.secret.is_empty() { draw().to_string() } else { old.secret.clone() };
-    let (settings, old_password) = (settings.clone().sealed(), old.settings.password.clone());
-    let database = Database { settings, secret, old_password, ..old.clone() };
+    check_update(site, name, &at.value, changed)?;
     let mut transaction = Transaction {
         compares: vec![
             unchanged(keys.database(name), at.revision),
             unchanged(keys.placement(), site.placement),
         ],
         changes: vec![
-            put(keys.database(name), encode(&database)),
+            put(keys.database(name), encode(changed)),
             put(keys.placement(), name.into()),
         ],
     };
-    let job = begin(site, keys, (JobKind::Update, name, ""), owner, &mut transaction);
+    let aim = Aim { before: Some(at.value.settings.clone()), ..Aim::default() };
+    let job = begin(site, keys, (JobKind::Update, name, "", aim), owner, &mut transaction);
     Ok((job, transaction))
 }
 
-/// Checks that options can be changed, and that machines have the memory.
+/// Checks that a database can be changed: its options, and that nothing else changes it.
 ///
 /// # Errors
 /// Why not.
@@ -183,40 +230,58 @@ pub fn check_update(
     site: &Site,
     name: &str,
     database: &Database,
-    settings: &Settings,
+    changed: &Database,
 ) -> Result<(), Problem> {
-    settings.check()?;
+    changed.settings.check()?;
+    check_free(site, name, database)?;
+    if database.settings.port != changed.settings.port {
+        let why = "the port cannot be changed while the database runs".into();
+        return Err(Problem::Wrong(why));
+    }
+    Ok(())
+}
+
+/// Checks that a database is ready, and that no job changes it.
+///
+/// # Errors
+/// Which job does.
+pub fn check_free(site: &Site, name: &str, database: &Database) -> Result<(), Problem> {
     if database.stage != Stage::Ready {
         let why = format!("the database '{name}' is not ready: see dunlin cluster jobs");
         return Err(Problem::Wrong(why));
     }
-    let old = &database.settings;
-    let fixed = [
-        ("shards", old.shards == settings.shards),
-        ("replicas", old.replicas == settings.replicas),
-        ("port", old.port == settings.port),
-        ("endpoint", old.endpoint == settings.endpoint),
-        ("flash", old.flash_bytes == settings.flash_bytes),
-        ("commit", (old.quorum() == 0) == (settings.quorum() == 0)),
-    ];
-    if let Some((option, _)) = fixed.iter().find(|(_, is_same)| !is_same) {
-        let why = format!("{option} cannot be changed while the database runs");
+    let changes = |at: &At<Job>| is_running(at) && at.value.database == name;
+    match site.jobs.iter().find(|(_, at)| changes(at)) {
+        None => Ok(()),
+        Some((job, _)) => Err(Problem::Wrong(format!(
+            "job {job} changes the database '{name}': wait for it, or cancel it (dunlin cluster cancel {job})"
+        ))),
+    }
+}
+
+/// Makes the transaction that begins to move slots, and names the job.
+///
+/// # Errors
+/// Why it cannot be.
+pub fn move_slots(
+    site: &Site,
+    keys: &SiteKeys,
+    (name, kind, aim): (&str, JobKind, Aim),
+    owner: &Owner,
+) -> Result<(String, Transaction), Problem> {
+    let at = database(site, name)?;
+    check_free(site, name, &at.value)?;
+    if let Some(to) = aim.to
+        && to >= at.value.settings.shards
+    {
+        let why = format!("the database '{name}' has {} shards", at.value.settings.shards);
         return Err(Problem::Wrong(why));
     }
-    let more = settings.copy_bytes().saturating_sub(old.copy_bytes());
-    for (machine, known) in &site.machines {
-        let copies = database.copies.iter().filter(|placed| placed.machine == *machine).count();
-        let needed = more.saturating_mul(u64::try_from(copies).unwrap_or(u64::MAX));
-        let free = known.spec.value.memory_bytes.saturating_sub(site.used_bytes(machine));
-        if copies > 0 && needed > free {
-            return Err(Problem::Wrong(format!(
-                "machine '{machine}' has {} free, and its {copies} copies need {} more",
-                process::memory::Bytes(free),
-                process::memory::Bytes(needed)
-            )));
-        }
-    }
-    Ok(())
+    // Two such jobs of a database do not begin at the same time.
+    let mut transaction = Transaction::default();
+    set_stage(keys, name, at, Stage::Ready, &mut transaction);
+    let job = begin(site, keys, (kind, name, "", aim), owner, &mut transaction);
+    Ok((job, transaction))
 }
 
 /// Makes the transaction that asks to cancel a job.
@@ -230,8 +295,8 @@ pub fn cancel(site: &Site, keys: &SiteKeys, id: &str) -> Result<Transaction, Pro
     if !is_running(at) {
         return Err(Problem::Wrong(format!("job {id} has ended")));
     }
-    if matches!(at.value.kind, JobKind::Update | JobKind::Delete) {
-        let why = "the change and the deletion of a database cannot be cancelled";
+    if at.value.kind == JobKind::Delete {
+        let why = "the deletion of a database cannot be cancelled: data are gone already";
         return Err(Problem::Wrong(why.into()));
     }
     let mut transaction = Transaction::default();
@@ -260,37 +325,67 @@ pub fn forget(site: &Site, keys: &SiteKeys, machine: &str) -> Result<Transaction
         return Err(Problem::Wrong(why));
     }
     let compares = vec![unchanged(keys.machine(machine), known.spec.revision)];
-    let gone = [keys.machine(machine), keys.draining(machine)];
+    let gone =
+        [keys.machine(machine), keys.draining(machine), keys.removed(machine), keys.zone(machine)];
     let changes = gone.into_iter().map(|key| Change::Delete { key }).collect();
     Ok(Transaction { compares, changes })
 }
 
-/// Makes the transaction that begins to give away what a machine has, and names the job. The machine gets no copies until
-/// [`undo_drain`].
+/// Returns a machine.
 ///
 /// # Errors
-/// There is no such machine, or such a job runs.
+/// There is none of this name.
+pub fn machine<'a>(site: &'a Site, name: &str) -> Result<&'a Known, Problem> {
+    site.machines.get(name).ok_or_else(|| {
+        let names: Vec<&str> = site.machines.keys().map(String::as_str).collect();
+        Problem::Missing(format!("there is no machine '{name}' ({})", names.join(", ")))
+    })
+}
+
+/// Checks that a job about a machine can begin.
+///
+/// # Errors
+/// There is no such machine, it is not as it has to be, or such a job runs.
+pub fn check_machine(site: &Site, name: &str, kind: JobKind) -> Result<(), Problem> {
+    let known = machine(site, name)?;
+    if kind == JobKind::Replace && known.alive.is_some() {
+        let why = format!("machine '{name}' is alive: use drain-node");
+        return Err(Problem::Wrong(why));
+    }
+    if kind == JobKind::Remove && known.alive.is_none() {
+        let why = format!("machine '{name}' is not there: use forget --replace");
+        return Err(Problem::Wrong(why));
+    }
+    if kind == JobKind::Fill && (known.alive.is_none() || known.is_draining) {
+        let why = format!("machine '{name}' takes no copies: it is down or draining");
+        return Err(Problem::Wrong(why));
+    }
+    let is_it = |at: &At<Job>| is_running(at) && at.value.machine == name;
+    match site.jobs.iter().find(|(_, at)| is_it(at)) {
+        Some((job, _)) => Err(Problem::Wrong(format!("job {job} is at work on machine '{name}'"))),
+        None => Ok(()),
+    }
+}
+
+/// Makes the transaction that begins a job about a machine, and names it. A machine that gives its copies away gets none
+/// until [`undo_drain`].
+///
+/// # Errors
+/// Those of [`check_machine`].
 pub fn drain(
     site: &Site,
     keys: &SiteKeys,
-    (machine, kind): (&str, JobKind),
+    (name, kind): (&str, JobKind),
     owner: &Owner,
 ) -> Result<(String, Transaction), Problem> {
-    let Some(known) = site.machines.get(machine) else {
-        return Err(Problem::Missing(format!("there is no machine '{machine}'")));
-    };
-    if kind == JobKind::Replace && known.alive.is_some() {
-        let why = format!("machine '{machine}' is alive: use drain-node");
-        return Err(Problem::Wrong(why));
-    }
-    let is_it = |at: &At<Job>| is_running(at) && at.value.machine == machine;
-    if let Some((job, _)) = site.jobs.iter().find(|(_, at)| is_it(at)) {
-        return Err(Problem::Wrong(format!("job {job} is at work on machine '{machine}'")));
-    }
+    check_machine(site, name, kind)?;
+    let known = machine(site, name)?;
     let mut transaction = Transaction::default();
-    transaction.compares.push(unchanged(keys.machine(machine), known.spec.revision));
-    transaction.changes.push(put(keys.draining(machine), Vec::new()));
-    let job = begin(site, keys, (kind, "", machine), owner, &mut transaction);
+    transaction.compares.push(unchanged(keys.machine(name), known.spec.revision));
+    if kind != JobKind::Fill {
+        transaction.changes.push(put(keys.draining(name), Vec::new()));
+    }
+    let job = begin(site, keys, (kind, "", name, Aim::default()), owner, &mut transaction);
     Ok((job, transaction))
 }
 
@@ -383,11 +478,11 @@ fn running<'a>(site: &'a Site, name: &str, kind: JobKind) -> Option<(&'a String,
 fn begin(
     site: &Site,
     keys: &SiteKeys,
-    (kind, name, machine): (JobKind, &str, &str),
+    (kind, name, machine, aim): (JobKind, &str, &str, Aim),
     owner: &Owner,
     transaction: &mut Transaction,
 ) -> String {
-    begin_with(site, keys, (kind, name, machine), None, owner, transaction)
+    begin_with(site, keys, (kind, name, machine), (None, aim), owner, transaction)
 }
 
 /// The same for a job with a task.
@@ -395,7 +490,7 @@ pub(crate) fn begin_with(
     site: &Site,
     keys: &SiteKeys,
     (kind, name, machine): (JobKind, &str, &str),
-    task: Option<Task>,
+    (task, aim): (Option<Task>, Aim),
     owner: &Owner,
     transaction: &mut Transaction,
 ) -> String {
@@ -413,6 +508,8 @@ pub(crate) fn begin_with(
         text: String::new(),
         is_cancelled: false,
         task,
+        aim,
+        request_id: owner.request_id.clone(),
         began_ms,
         ended_ms: 0,
     };

@@ -6,7 +6,7 @@ use crate::settings::tests::settings;
 use crate::site::JobKind;
 
 fn owner() -> Owner {
-    Owner { machine: "a".into(), lease: 7 }
+    Owner { machine: "a".into(), lease: 7, request_id: String::new() }
 }
 
 fn keys() -> (SiteKeys, Keys) {
@@ -96,24 +96,58 @@ fn a_deletion_ends_other_jobs_of_the_database() {
 }
 
 #[test]
-fn options_that_copies_cannot_change_are_refused() {
-    let (site, _) = with_database(Stage::Ready);
-    let database = &site.databases["d"].value;
-    let why = |settings: &Settings| {
-        check_update(&site, "d", database, settings).err().map(|why| why.to_string())
+fn a_database_is_changed_by_one_job_at_a_time() {
+    let (mut site, job) = with_database(Stage::Ready);
+    let database = site.databases["d"].value.clone();
+    let why = |site: &Site, settings: &Settings| {
+        let changed = with_settings(&database, settings);
+        check_update(site, "d", &database, &changed).err().map(|why| why.to_string())
     };
-    assert_eq!(why(&Settings { eviction: "allkeys-lru".into(), ..settings() }), None);
-    let text = why(&Settings { shards: 4, ..settings() }).expect("it is refused");
-    assert!(text.contains("shards cannot be changed"), "{text}");
-    let text = why(&Settings { memory_bytes: 90 << 30, ..settings() }).expect("it is refused");
-    assert!(text.contains("need 87.0 GiB more"), "{text}");
-    let (creating, _) = with_database(Stage::Creating);
-    let database = &creating.databases["d"].value;
-    assert!(check_update(&creating, "d", database, &settings()).is_err());
+    let text = why(&site, &settings()).expect("the job of its creation runs");
+    assert!(text.contains(&format!("job {job} changes the database")), "{text}");
+    site.jobs.clear();
+    assert_eq!(why(&site, &Settings { eviction: "allkeys-lru".into(), ..settings() }), None);
+    assert_eq!(why(&site, &Settings { shards: 4, replicas: 0, ..settings() }), None);
+    let text = why(&site, &Settings { port: 4, ..settings() }).expect("it is refused");
+    assert!(text.contains("port cannot be changed"), "{text}");
+    let (mut creating, _) = with_database(Stage::Creating);
+    creating.jobs.clear();
+    let old = &creating.databases["d"].value;
+    assert!(check_update(&creating, "d", old, &with_settings(old, &settings())).is_err());
 }
 
 #[test]
-fn only_a_creation_that_runs_can_be_cancelled() {
+fn copies_keep_their_memory_until_slots_have_moved() {
+    let (mut site, _) = with_database(Stage::Ready);
+    site.jobs.clear();
+    let old = &site.databases["d"].value;
+    let changed = with_settings(old, &Settings { shards: 6, ..settings() });
+    assert_eq!([0, 2, 3].map(|shard| changed.copy_bytes(shard) >> 20), [1024, 1024, 512]);
+    assert_eq!(with_settings(old, &settings()).floor, None);
+    let flash = with_settings(old, &Settings { flash_bytes: 1 << 30, ..settings() });
+    assert_eq!((old.layout, flash.layout), (0, 1), "copies are replaced");
+}
+
+#[test]
+fn a_request_that_is_sent_again_finds_its_job() {
+    let (mut site, _) = with_database(Stage::Ready);
+    site.jobs.clear();
+    let (keys, _) = keys();
+    let owner = Owner { request_id: "r1".into(), ..owner() };
+    let changed = with_settings(&site.databases["d"].value, &settings());
+    let find = |site: &Site, kind| begun_before(site, &owner, kind, ("d", ""));
+    assert_eq!(find(&site, JobKind::Update), Ok(None));
+    let (job, transaction) = update(&site, &keys, ("d", &changed), &owner).expect("it can be");
+    let value = put_at(&transaction, &keys.job(&job)).expect("it is written");
+    let value: Job = serde_json::from_slice(value).expect("it is read");
+    assert_eq!(value.aim.before, Some(settings().sealed()));
+    site.jobs.insert(job.clone(), At { value, revision: 6 });
+    assert_eq!(find(&site, JobKind::Update), Ok(Some(job)));
+    assert!(find(&site, JobKind::Rebalance).is_err(), "it was another request");
+}
+
+#[test]
+fn a_job_can_be_cancelled_but_not_a_deletion() {
     let (mut site, job) = with_database(Stage::Creating);
     let (keys, _) = keys();
     assert!(cancel(&site, &keys, &job).is_ok());

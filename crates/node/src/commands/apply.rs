@@ -98,7 +98,8 @@ fn apply_one(one: &Wanted, change: &Change) -> Result<(), Delay> {
         println!("Database '{name}' is created");
         // Machines that join are room, and those that are too many are refused by the job.
         let may_pass = |wrong| Delay { wrong, may_pass: true };
-        return send("POST", change, &Creation { name, settings, dry_run }).map_err(may_pass);
+        return send(("POST", "/databases"), change, &Creation { name, settings, dry_run })
+            .map_err(may_pass);
     };
     if known.stage == "creating" {
         let wrong = Wrong(format!("database '{name}' is being created"));
@@ -119,7 +120,7 @@ fn apply_one(one: &Wanted, change: &Change) -> Result<(), Delay> {
         Some(job) => {
             println!("Database '{name}' is changed");
             if !change.no_wait {
-                follow(place, &job, super::PATIENCE)?;
+                follow(place, &job, Duration::MAX)?;
             }
         }
     }
@@ -127,35 +128,17 @@ fn apply_one(one: &Wanted, change: &Change) -> Result<(), Delay> {
 }
 
 fn nothing(name: &str) -> Update {
-    Update {
-        name: name.to_owned(),
-        memory_bytes: None,
-        eviction: None,
-        persistence: None,
-        commit: None,
-        password: None,
-        hashing: None,
-        dry_run: false,
-    }
+    Update { name: name.to_owned(), ..Update::default() }
 }
 
 /// Returns what of a database differs from the file.
 fn update(one: &Wanted, known: &Settings) -> Result<Update, Wrong> {
     let (name, wanted) = (&one.name, &one.settings);
     let is_named = |option: &str| one.named.iter().any(|named| named == option);
-    let fixed = [
-        ("shards", known.shards == wanted.shards),
-        ("replicas", known.replicas == wanted.replicas),
-        ("port", known.port == wanted.port),
-        ("endpoint", known.endpoint == wanted.endpoint),
-        ("flash", known.flash_bytes == wanted.flash_bytes),
-        ("zones", known.zones == wanted.zones),
-    ];
-    let different = fixed.iter().find(|(option, is_same)| is_named(option) && !is_same);
-    if let Some((option, _)) = different {
+    if is_named("port") && known.port != wanted.port {
         return Err(Wrong(format!(
-            "database '{name}': {option} cannot be changed by apply; set it back to what dunlin cluster databases \
-             {name} shows"
+            "database '{name}': the port cannot be changed by apply; set it back to {}",
+            known.port
         )));
     }
     let has_password = is_named("passwordFile") || is_named("password");
@@ -168,6 +151,12 @@ fn update(one: &Wanted, known: &Settings) -> Result<Update, Wrong> {
         persistence: differs("persistence", wanted.persistence != known.persistence)
             .then_some(wanted.persistence),
         commit: differs("commit", wanted.commit != known.commit).then_some(wanted.commit),
+        shards: differs("shards", wanted.shards != known.shards).then_some(wanted.shards),
+        replicas: differs("replicas", wanted.replicas != known.replicas).then_some(wanted.replicas),
+        flash_bytes: differs("flash", wanted.flash_bytes != known.flash_bytes)
+            .then_some(wanted.flash_bytes),
+        endpoint: differs("endpoint", wanted.endpoint != known.endpoint).then_some(wanted.endpoint),
+        zones: differs("zones", wanted.zones != known.zones).then_some(wanted.zones),
         password: has_password.then(|| wanted.password.clone()),
         ..nothing(name)
     })

@@ -6,9 +6,10 @@ pub(crate) mod print;
 use crate::hashing::{self, Trial};
 use crate::http::Node;
 use crate::rest::wire::{
-    Begun, Creation, Deletion, Drain, JobId, Named, Recovery, Status, Switch, Update,
+    Begun, Creation, Deletion, Drain, JobId, MachineChange, MoveSlots, Named, Rebalance, Recovery,
+    Status, Switch, Update, UserChange, UserRemoval, Zone,
 };
-use crate::settings::{Commit, Endpoint, Persistence, Settings, Wrong};
+use crate::settings::{Commit, Endpoint, Measure, Persistence, Settings, Wrong};
 use crate::show::{DatabaseShown, EventShown, JobShown, MachineShown};
 use crate::tasks::verbs::{self, DataVerb};
 use crate::up::{ADMIN_PORT, DownOptions, UpOptions, down, up};
@@ -70,7 +71,7 @@ enum Verb {
         #[command(flatten)]
         place: Place,
     },
-    /// Cancels the creation of a database
+    /// Cancels a job, which goes back to what was before
     Cancel {
         /// The job
         job: String,
@@ -80,8 +81,31 @@ enum Verb {
     Apply(ApplyOptions),
     /// Creates a database
     CreateDb(CreateOptions),
-    /// Changes options of a database while it runs
+    /// Changes a database while it runs: memory, shards up and down, replicas, options
     UpdateDb(UpdateOptions),
+    /// Moves slots until the shards of a database carry the same
+    Rebalance {
+        /// The database
+        name: String,
+        /// What they are to carry the same of: bytes, cpu, network or keys
+        #[arg(long, default_value = "bytes", value_parser = word::<Measure>)]
+        by: Measure,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Moves slots to a shard
+    Move {
+        /// The database
+        name: String,
+        /// The slots: 0-99,200
+        slots: String,
+        /// The shard that they go to, counted from 1
+        shard: usize,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Lists the users of a database beside the default one, or changes one
+    User(UserOptions),
     /// Deletes a database with its data
     DeleteDb {
         /// The database
@@ -130,6 +154,32 @@ enum Verb {
         /// Let it have copies again
         #[arg(long, conflicts_with = "switch_only")]
         undo: bool,
+        /// Begin although copies have no place elsewhere yet, and wait until there is one
+        #[arg(long)]
+        wait_for_room: bool,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Moves copies from machines that have more to one that has fewer, as one that has just joined
+    AddNode {
+        /// The machine
+        machine: String,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Gives the copies of a machine away, ends its node, and forgets it
+    RemoveNode {
+        /// The machine
+        machine: String,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Says what fails together with a machine
+    SetZone {
+        /// The machine
+        machine: String,
+        /// The zone; empty is none
+        zone: String,
         #[command(flatten)]
         place: Place,
     },
@@ -166,6 +216,9 @@ pub(crate) struct Change {
     /// Do not wait until it is done
     #[arg(long)]
     pub(crate) no_wait: bool,
+    /// A name for this request: the same again, after a lost answer, begins nothing new
+    #[arg(long, default_value = "")]
+    pub(crate) request_id: String,
     #[command(flatten)]
     pub(crate) place: Place,
 }
@@ -276,9 +329,24 @@ struct UpdateOptions {
     /// What happens when the memory is full: a maxmemory-policy
     #[arg(long)]
     eviction: Option<String>,
-    /// When a write is confirmed: memory or fsync
+    /// When a write is confirmed: memory, fsync or quorum
     #[arg(long, value_parser = word::<Commit>)]
     commit: Option<Commit>,
+    /// Shards, each with a part of the keys: any number, more or fewer
+    #[arg(long)]
+    shards: Option<usize>,
+    /// Copies of each shard beside its primary
+    #[arg(long)]
+    replicas: Option<usize>,
+    /// Flash for values that have gone cold, in all shards together: 100gb, or none
+    #[arg(long)]
+    flash: Option<String>,
+    /// How clients see it: single or cluster
+    #[arg(long, value_parser = word::<Endpoint>)]
+    endpoint: Option<Endpoint>,
+    /// Copies of a shard must be in different zones: yes or no
+    #[arg(long, value_parser = yes_or_no)]
+    zones: Option<bool>,
     /// The password of its default user; empty is none
     #[arg(long)]
     password: Option<String>,
@@ -289,6 +357,33 @@ struct UpdateOptions {
     hashing: HashingOptions,
     #[command(flatten)]
     change: Change,
+}
+
+#[derive(Args)]
+struct UserOptions {
+    /// The database's name
+    name: String,
+    /// The user; without one all are listed
+    user: Option<String>,
+    /// What it may do, as ACL SETUSER takes it: "+@read ~cache:*"
+    #[arg(long, requires = "user")]
+    rules: Option<String>,
+    /// File with its password
+    #[arg(long, requires = "user")]
+    password_file: Option<PathBuf>,
+    /// Delete it
+    #[arg(long, requires = "user", conflicts_with_all = ["rules", "password_file"])]
+    delete: bool,
+    #[command(flatten)]
+    change: Change,
+}
+
+fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("yes or no".into()),
+    }
 }
 
 /// Reads a word that stands for a value.
@@ -339,7 +434,11 @@ fn end(name: &str, outcome: Result<(), Wrong>) -> ExitCode {
 impl Place {
     pub(crate) fn node(&self) -> Node {
         let password = std::env::var("DUNLIN_ADMIN_PASSWORD").ok();
-        Node { address: self.node.clone(), password: password.filter(|text| !text.is_empty()) }
+        Node {
+            address: self.node.clone(),
+            password: password.filter(|text| !text.is_empty()),
+            request_id: String::new(),
+        }
     }
 
     /// Reads something and prints it.
@@ -412,11 +511,33 @@ fn run(verb: Verb) -> Result<(), Wrong> {
         Verb::Recover { name, copy, place } => {
             place.order("/recover", &Recovery { name, copy }, "The copy leads the shard.")
         }
-        Verb::DrainNode { machine: name, undo: true, place, .. } => {
-            place.order("/machines/undo-drain", &Named { name }, "It can have copies again.")
+        Verb::Rebalance { name, by, change } => {
+            let dry_run = change.dry_run;
+            send(("POST", "/databases/rebalance"), &change, &Rebalance { name, by, dry_run })
         }
-        Verb::DrainNode { machine: name, switch_only, place, .. } => {
-            give_away(&place, "/machines/drain", &Drain { name, switch_only })
+        Verb::Move { name, slots, shard, change } => {
+            let body = MoveSlots { name, slots, shard, dry_run: change.dry_run };
+            send(("POST", "/databases/move"), &change, &body)
+        }
+        Verb::User(options) => user(options),
+        Verb::DrainNode { machine: name, undo: true, change, .. } => {
+            let said = "It can have copies again.";
+            change.place.order("/machines/undo-drain", &Named { name }, said)
+        }
+        Verb::DrainNode { machine: name, switch_only, wait_for_room, change, .. } => {
+            let body = Drain { name, switch_only, waits: wait_for_room, dry_run: change.dry_run };
+            send(("POST", "/machines/drain"), &change, &body)
+        }
+        Verb::AddNode { machine: name, change } => {
+            let body = MachineChange { name, dry_run: change.dry_run };
+            send(("POST", "/machines/add"), &change, &body)
+        }
+        Verb::RemoveNode { machine: name, change } => {
+            let body = MachineChange { name, dry_run: change.dry_run };
+            send(("POST", "/machines/remove"), &change, &body)
+        }
+        Verb::SetZone { machine: name, zone, place } => {
+            place.order("/machines/zone", &Zone { name, zone }, "The zone is set.")
         }
         Verb::Data(verb) => verbs::run(verb),
         Verb::Forget { machine: name, replace: true, place } => {
@@ -450,7 +571,7 @@ fn create(options: CreateOptions) -> Result<(), Wrong> {
     settings.check()?;
     let (name, dry_run) = (options.name, options.change.dry_run);
     let creation = Creation { name, settings, dry_run };
-    send("POST", &options.change, &creation)
+    send(("POST", "/databases"), &options.change, &creation)
 }
 
 /// Tries rules on keys. Without a database it needs no node.
@@ -499,24 +620,53 @@ fn update(options: UpdateOptions) -> Result<(), Wrong> {
         eviction: options.eviction,
         persistence: options.persistence,
         commit: options.commit,
+        shards: options.shards,
+        replicas: options.replicas,
+        flash_bytes: match options.flash.as_deref() {
+            Some("none" | "0") => Some(0),
+            text => text.map(|text| bytes("flash", text)).transpose()?,
+        },
+        endpoint: options.endpoint,
+        zones: options.zones,
         password: in_file(options.password_file.as_deref())?.or(options.password),
         hashing: options.hashing.rules(),
         dry_run: options.change.dry_run,
     };
-    send("PATCH", &options.change, &update)
+    send(("PATCH", "/databases"), &options.change, &update)
+}
+
+fn user(options: UserOptions) -> Result<(), Wrong> {
+    let UserOptions { name, user, rules, password_file, delete, change } = options;
+    let Some(user) = user else {
+        let path = format!("/database?name={}", print::encoded(&name));
+        return change.place.show::<DatabaseShown>(&path, print::users);
+    };
+    let dry_run = change.dry_run;
+    if delete {
+        return send(("DELETE", "/databases/users"), &change, &UserRemoval { name, user, dry_run });
+    }
+    let password = in_file(password_file.as_deref())?;
+    let body = UserChange { name, user, rules, password, dry_run };
+    send(("POST", "/databases/users"), &change, &body)
 }
 
 fn delete(name: String, confirm: Option<String>, change: &Change) -> Result<(), Wrong> {
     if !change.dry_run && confirm.as_ref() != Some(&name) {
         return Err(Wrong(format!("all data of '{name}' would be gone: add --confirm {name}")));
     }
-    send("DELETE", change, &Deletion { name, dry_run: change.dry_run })
+    let body = Deletion { name, dry_run: change.dry_run };
+    send(("DELETE", "/databases"), change, &body)
 }
 
 /// Sends a change, and follows its job.
-fn send(method: &str, change: &Change, body: &impl serde::Serialize) -> Result<(), Wrong> {
+fn send(
+    (method, path): (&str, &str),
+    change: &Change,
+    body: &impl serde::Serialize,
+) -> Result<(), Wrong> {
     let place = &change.place;
-    let value: Value = place.node().send(method, "/databases", body).map_err(Wrong::from)?;
+    let node = Node { request_id: change.request_id.clone(), ..place.node() };
+    let value: Value = node.send(method, path, body).map_err(Wrong::from)?;
     let begun: Begun = serde_json::from_value(value.clone()).map_err(|it| Wrong(it.to_string()))?;
     let job = begun.job.filter(|_| !change.no_wait);
     // With --json there is one document: that of the job when it has ended.
@@ -524,7 +674,8 @@ fn send(method: &str, change: &Change, body: &impl serde::Serialize) -> Result<(
         print::value(&value, place.json, print::begun)?;
     }
     match job {
-        Some(job) => follow(place, &job, PATIENCE),
+        // What moves data takes as long as there are data.
+        Some(job) => follow(place, &job, Duration::MAX),
         None => Ok(()),
     }
 }

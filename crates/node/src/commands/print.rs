@@ -3,7 +3,9 @@
 use crate::hashing::Tried;
 use crate::rest::wire::{Begun, Status};
 use crate::settings::Wrong;
-use crate::show::{CopyShown, DatabaseShown, EventShown, JobShown, MachineShown, PlanShown};
+use crate::show::{
+    CopyShown, DatabaseShown, EventShown, JobShown, MachineShown, PlanShown, RemovedShown,
+};
 use crate::tasks::manifest::date;
 use process::memory::Bytes;
 use serde::de::DeserializeOwned;
@@ -253,19 +255,47 @@ pub fn begun(begun: &Begun) -> String {
 }
 
 fn plan(plan: &PlanShown) -> String {
-    let mut rows = vec![titles(&["SHARD", "ROLE", "MACHINE", "ZONE", "ADDRESS", "MEMORY"])];
-    rows.extend(plan.copies.iter().map(|it| {
-        vec![
-            it.shard.to_string(),
-            it.role.clone(),
-            it.machine.clone(),
-            or_dash(&it.zone),
-            format!("{}:{}", it.host, it.port),
-            Bytes(it.memory_bytes).to_string(),
-        ]
-    }));
-    let warnings: String = plan.warnings.iter().map(|warning| format!("! {warning}\n")).collect();
-    table(&rows) + &warnings
+    let mut text = String::new();
+    if !plan.copies.is_empty() {
+        let mut rows = vec![titles(&["SHARD", "ROLE", "MACHINE", "ZONE", "ADDRESS", "MEMORY"])];
+        rows.extend(plan.copies.iter().map(|it| {
+            vec![
+                it.shard.to_string(),
+                it.role.clone(),
+                it.machine.clone(),
+                or_dash(&it.zone),
+                format!("{}:{}", it.host, it.port),
+                Bytes(it.memory_bytes).to_string(),
+            ]
+        }));
+        text += &table(&rows);
+    }
+    for copy in &plan.removed {
+        let RemovedShown { shard, machine, host, port, .. } = copy;
+        text += &format!("A copy of shard {shard} goes from machine {machine} ({host}:{port})\n");
+    }
+    for it in &plan.moves {
+        text += &format!(
+            "{} slots with {} keys, about {}, move from shard {} to shard {}\n",
+            it.slots,
+            it.keys,
+            Bytes(it.bytes),
+            it.from,
+            it.to
+        );
+    }
+    if plan.bytes > 0 {
+        let bytes = Bytes(plan.bytes);
+        text += &format!("In all about {bytes} are sent; about {} minutes\n", plan.minutes);
+    }
+    text + &plan.warnings.iter().map(|warning| format!("! {warning}\n")).collect::<String>()
+}
+
+/// The users of a database.
+pub fn users(database: &DatabaseShown) -> String {
+    let mut rows = vec![titles(&["USER", "RULES"])];
+    rows.extend(database.users.iter().map(|(name, rules)| vec![name.clone(), rules.join(" ")]));
+    table(&rows)
 }
 
 /// A text for a URL's query.

@@ -62,9 +62,10 @@ impl Certificates {
     }
 }
 
-/// Returns the options that can be changed while a copy runs, with their values.
-pub fn live_options(settings: &Settings) -> Vec<(&'static str, String)> {
-    let bytes = settings.copy_bytes().to_string();
+/// Returns the options that can be changed while a copy of a shard runs, with their values.
+pub fn live_options(database: &Database, shard: usize) -> Vec<(&'static str, String)> {
+    let settings = &database.settings;
+    let bytes = database.copy_bytes(shard).to_string();
     let save =
         if settings.persistence == Persistence::Rdb { "3600 1 300 100 60 10000" } else { "" };
     let log = if settings.persistence == Persistence::Aof { "yes" } else { "no" };
@@ -74,14 +75,25 @@ pub fn live_options(settings: &Settings) -> Vec<(&'static str, String)> {
         Commit::Quorum => "quorum",
     };
     let quorum = settings.quorum().saturating_sub(1).max(1).to_string();
-    vec![
+    let mut options = vec![
         ("maxmemory", bytes),
         ("maxmemory-policy", settings.eviction.clone()),
         ("save", save.into()),
         ("appendonly", log.into()),
         ("commit-quorum", quorum),
         ("commit-mode", commit.into()),
-    ]
+    ];
+    if Settings::has_single_endpoint() {
+        let endpoint = match settings.endpoint {
+            Endpoint::Single => "single",
+            Endpoint::Cluster => "cluster",
+        };
+        options.push(("cluster-endpoint", endpoint.into()));
+    }
+    if settings.flash_bytes > 0 {
+        options.push(("tier-max-size", database.copy_flash_bytes(shard).to_string()));
+    }
+    options
 }
 
 /// The user as which copies log in to each other, and all users that they let in.
@@ -89,7 +101,7 @@ pub struct Users<'a> {
     /// Options by which copies log in to each other.
     pub logins: Vec<(&'static str, &'a str)>,
     /// Users, each with its rules.
-    pub rules: Vec<(&'static str, Vec<String>)>,
+    pub rules: Vec<(&'a str, Vec<String>)>,
 }
 
 /// Returns the users of a database.
@@ -100,6 +112,11 @@ pub fn users(database: &Database) -> Users<'_> {
         let logins = vec![("masterauth", password), ("requirepass", password)];
         return Users { logins, rules: Vec::new() };
     }
+    let more = database.users.iter().map(|(name, user)| {
+        let hash = format!("#{}", user.password_sha256);
+        let reset = ["reset", "on", &hash].map(str::to_owned).to_vec();
+        (&**name, [reset, user.rules.clone()].concat())
+    });
     let rules = |password: String| ["on".to_owned(), "resetpass".to_owned(), password].to_vec();
     let internal = [rules(format!("#{}", sha256(secret))), everything()].concat();
     let of_clients = match &*settings.password_sha256 {
@@ -108,7 +125,10 @@ pub fn users(database: &Database) -> Users<'_> {
     };
     Users {
         logins: vec![("masteruser", INTERNAL), ("masterauth", secret)],
-        rules: vec![(INTERNAL, internal), ("default", rules(of_clients))],
+        rules: [(INTERNAL, internal), ("default", rules(of_clients))]
+            .into_iter()
+            .chain(more)
+            .collect(),
     }
 }
 
@@ -169,22 +189,14 @@ pub fn configuration(
     line("cluster-announce-ip", &placed.host);
     // A copy takes over only when it has synchronised once; the default waits five seconds for replicas that may follow.
     line("repl-diskless-sync-delay", "0");
-    if Settings::has_single_endpoint() {
-        let endpoint = match settings.endpoint {
-            Endpoint::Single => "single",
-            Endpoint::Cluster => "cluster",
-        };
-        line("cluster-endpoint", endpoint);
-    }
     line("cluster-share-users", "yes");
     if settings.flash_bytes > 0 {
         let own = Path::new("flash").to_owned();
         let flash =
             common.flash.as_ref().map_or(own, |folder| folder.join(placed.copy.to_string()));
         line("tier-dir", &flash.to_string_lossy());
-        line("tier-max-size", &settings.copy_flash_bytes().to_string());
     }
-    for (name, value) in live_options(settings) {
+    for (name, value) in live_options(database, placed.shard) {
         line(name, &value);
     }
     let Users { logins, rules } = users(database);
@@ -213,7 +225,7 @@ fn ports(
 /// The lines of users. Their words are plain.
 fn user_lines(rules: Vec<(&str, Vec<String>)>, settings: &Settings) -> String {
     let own = rules.into_iter().map(|(name, rules)| {
-        let more = if name == INTERNAL { Vec::new() } else { everything() };
+        let more = if name == "default" { everything() } else { Vec::new() };
         format!("user {name} {}\n", [rules, more].concat().join(" "))
     });
     // The first copy writes them at the coordinator. Later starts have those that are there.
@@ -262,9 +274,28 @@ pub fn write(path: &Path, text: &str) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::settings::tests::settings;
-    use crate::site::Stage;
+    use crate::site::{DatabaseUser, Stage};
     use cluster::id::Id;
     use std::collections::BTreeMap;
+
+    fn database(settings: Settings, placed: Placed) -> Database {
+        let rules = ["+@read", "~a:*"].map(str::to_owned).to_vec();
+        let user = DatabaseUser { rules, password_sha256: sha256("x") };
+        Database {
+            id: placed.copy,
+            stage: Stage::Creating,
+            settings: settings.sealed(),
+            copies: vec![placed],
+            created_ms: 0,
+            secret: "s3".into(),
+            old_password: String::new(),
+            floor: None,
+            layout: 0,
+            users: [("app".to_owned(), user)].into(),
+            former_users: Vec::new(),
+            later: BTreeMap::new(),
+        }
+    }
 
     #[test]
     fn the_configuration_can_be_read() {
@@ -273,20 +304,18 @@ mod tests {
         settings.persistence = Persistence::Rdb;
         let copy = Id::new([7; 20]);
         let (machine, host) = ("a".to_owned(), "10.0.0.1".to_owned());
-        let (later, is_leaving) = (BTreeMap::new(), false);
-        let (shard, port, threads) = (0, 12001, 2);
-        let placed = Placed { copy, shard, machine, host, port, threads, is_leaving, later };
-        let copies = vec![placed.clone()];
-        let database = Database {
-            id: copy,
-            stage: Stage::Creating,
-            settings: settings.sealed(),
-            copies,
-            created_ms: 0,
-            secret: "s3".into(),
-            old_password: String::new(),
+        let placed = Placed {
+            copy,
+            shard: 0,
+            machine,
+            host,
+            port: 12001,
+            threads: 2,
+            is_leaving: false,
+            layout: 0,
             later: BTreeMap::new(),
         };
+        let database = database(settings, placed.clone());
         let coordinator = "etcd://10.0.0.1:2379,etcd://10.0.0.2:2379".into();
         let access = vec![("cluster-coordinator-password", "a # b".to_owned())];
         let file = |name: &str| format!("/tls/{name}.pem");
@@ -322,7 +351,7 @@ mod tests {
         );
         assert!(!text.contains("requirepass") && text.contains(&sha256("a \"b\" # c")));
         let loaded = config::load_text(text.as_bytes()).map(|loaded| loaded.users);
-        assert_eq!(loaded.map(|users| users.len()).unwrap_or_default(), 2);
+        assert_eq!(loaded.map(|users| users.len()).unwrap_or_default(), 3);
         assert_eq!((get("port"), get("cluster-name")), ("12001".into(), "prod".into()));
         assert_eq!((get("appendonly"), get("bind")), ("no".into(), "* -::*".into()));
         assert_eq!(get("save"), "3600 1 300 100 60 10000");

@@ -5,6 +5,7 @@
 
 use crate::settings::{Settings, Wrong};
 use crate::site::{Database, Known, Machine, Site};
+use cluster::id::Id;
 use process::memory::Bytes;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,6 +44,7 @@ pub struct Plan {
 struct Place<'a> {
     name: &'a str,
     machine: &'a Machine,
+    zone: &'a str,
     free: u64,
     free_flash: u64,
     /// The shards of the copies that it has got of this database.
@@ -63,9 +65,15 @@ pub fn place(site: &Site, settings: &Settings) -> Result<Plan, Wrong> {
     let mut ports = used_ports(site);
     refuse_used_port(site, settings, &places)?;
     let mut plan = Plan::default();
+    let need = Need {
+        memory_bytes: settings.copy_bytes(),
+        flash_bytes: settings.copy_flash_bytes(),
+        zones: settings.zones,
+        replicas: settings.replicas,
+    };
     for shard in 0..settings.shards {
         for number in 0..=settings.replicas {
-            let at = choose(&places, settings, shard, number)?;
+            let at = choose(&places, &need, shard, number)?;
             let place = &mut places[at];
             place.free -= settings.copy_bytes();
             place.free_flash = place.free_flash.saturating_sub(settings.copy_flash_bytes());
@@ -78,7 +86,7 @@ pub fn place(site: &Site, settings: &Settings) -> Result<Plan, Wrong> {
                 is_primary: number == 0,
                 machine: place.name.to_owned(),
                 host: machine.host.clone(),
-                zone: machine.zone.clone(),
+                zone: place.zone.to_owned(),
                 port,
                 memory_bytes: settings.copy_bytes(),
                 threads: 1,
@@ -98,26 +106,100 @@ pub fn place(site: &Site, settings: &Settings) -> Result<Plan, Wrong> {
 /// # Errors
 /// Why it cannot be placed.
 pub fn place_another(site: &Site, database: &Database, shard: usize) -> Result<Planned, Wrong> {
-    let settings = &database.settings;
+    let mut places = places_beside(site, database, &BTreeSet::new());
+    places.retain(|place| !place.shards.contains(&shard));
+    take(site, database, &mut places, (shard, 1))
+}
+
+/// Plans one more copy of a shard on a certain machine.
+///
+/// # Errors
+/// Why it cannot be placed there.
+pub fn place_on(
+    site: &Site,
+    database: &Database,
+    shard: usize,
+    machine: &str,
+) -> Result<Planned, Wrong> {
+    let mut places = places_beside(site, database, &BTreeSet::new());
+    places.retain(|place| place.name == machine && !place.shards.contains(&shard));
+    take(site, database, &mut places, (shard, 1))
+}
+
+/// Plans copies of shards of a database that is there, each by its shard and 0 for the shard's first primary. `leaders` are
+/// the copies that lead. Copies of a shard share a machine only if there are too few.
+///
+/// # Errors
+/// Why they cannot be placed.
+pub fn extend(
+    site: &Site,
+    database: &Database,
+    leaders: &BTreeSet<Id>,
+    wanted: &[(usize, usize)],
+) -> Result<Vec<Planned>, Wrong> {
+    let mut places = places_beside(site, database, leaders);
+    let mut site = site.clone();
+    let mut planned = Vec::new();
+    for &copy in wanted {
+        let taken = take(&site, database, &mut places, copy)?;
+        // Its port is taken.
+        for known in site.machines.values_mut().filter(|it| it.spec.value.host == taken.host) {
+            known.ports.insert(taken.port);
+        }
+        planned.push(taken);
+    }
+    Ok(planned)
+}
+
+/// The machines that can take copies, with what they have of a database.
+fn places_beside<'a>(
+    site: &'a Site,
+    database: &Database,
+    leaders: &BTreeSet<Id>,
+) -> Vec<Place<'a>> {
     let mut places = places(site);
     for place in &mut places {
-        let copies = database.copies.iter().filter(|it| it.machine == place.name && !it.is_leaving);
-        place.shards = copies.map(|placed| placed.shard).collect();
+        let here =
+            || database.copies.iter().filter(|it| it.machine == place.name && !it.is_leaving);
+        (place.shards, place.primaries) = (
+            here().map(|placed| placed.shard).collect(),
+            here().filter(|placed| leaders.contains(&placed.copy)).count(),
+        );
     }
-    places.retain(|place| !place.shards.contains(&shard));
-    let at = choose(&places, settings, shard, 1)?;
-    let (name, machine) = (places[at].name, places[at].machine);
+    places
+}
+
+fn take(
+    site: &Site,
+    database: &Database,
+    places: &mut [Place<'_>],
+    (shard, number): (usize, usize),
+) -> Result<Planned, Wrong> {
+    let settings = &database.settings;
+    let need = Need {
+        memory_bytes: database.copy_bytes(shard),
+        flash_bytes: database.copy_flash_bytes(shard),
+        zones: settings.zones,
+        replicas: settings.replicas,
+    };
+    let at = choose(places, &need, shard, number)?;
+    let place = &mut places[at];
+    let machine = place.machine;
     let mut ports = used_ports(site);
     let port = free_port(ports.entry(machine.host.clone()).or_default(), settings.port)?;
+    place.free = place.free.saturating_sub(need.memory_bytes);
+    place.free_flash = place.free_flash.saturating_sub(need.flash_bytes);
+    place.primaries += usize::from(number == 0);
+    place.shards.push(shard);
     Ok(Planned {
         shard,
-        is_primary: false,
-        machine: name.to_owned(),
+        is_primary: number == 0,
+        machine: place.name.to_owned(),
         host: machine.host.clone(),
-        zone: machine.zone.clone(),
+        zone: place.zone.to_owned(),
         port,
-        memory_bytes: settings.copy_bytes(),
-        threads: threads(machine.cores, places[at].shards.len() + 1),
+        memory_bytes: need.memory_bytes,
+        threads: threads(machine.cores, place.shards.len()),
     })
 }
 
@@ -132,10 +214,11 @@ fn places(site: &Site) -> Vec<Place<'_>> {
     alive
         .map(|(name, known)| {
             let machine = &known.spec.value;
-            let flash = site.placed_on(name).map(|(_, it, _)| it.settings.copy_flash_bytes());
+            let flash = site.placed_on(name).map(|(_, it, here)| it.copy_flash_bytes(here.shard));
             Place {
                 name,
                 machine,
+                zone: known.zone(),
                 free: machine.memory_bytes.saturating_sub(site.used_bytes(name)),
                 free_flash: machine.flash_bytes.saturating_sub(flash.sum()),
                 shards: Vec::new(),
@@ -145,39 +228,41 @@ fn places(site: &Site) -> Vec<Place<'_>> {
         .collect()
 }
 
+/// What a copy needs.
+struct Need {
+    memory_bytes: u64,
+    flash_bytes: u64,
+    /// In a zone without a copy of the shard.
+    zones: bool,
+    /// How many copies a shard has beside its primary.
+    replicas: usize,
+}
+
 /// Returns the place of the next copy of a shard.
-fn choose(
-    places: &[Place<'_>],
-    settings: &Settings,
-    shard: usize,
-    number: usize,
-) -> Result<usize, Wrong> {
+fn choose(places: &[Place<'_>], need: &Need, shard: usize, number: usize) -> Result<usize, Wrong> {
     let has_room = |place: &&Place<'_>| {
-        place.free >= settings.copy_bytes() && place.free_flash >= settings.copy_flash_bytes()
+        place.free >= need.memory_bytes && place.free_flash >= need.flash_bytes
     };
-    let zones: BTreeSet<&str> = places
-        .iter()
-        .filter(|place| place.shards.contains(&shard))
-        .map(|place| &*place.machine.zone)
-        .collect();
+    let zones: BTreeSet<&str> =
+        places.iter().filter(|place| place.shards.contains(&shard)).map(|it| it.zone).collect();
     let rank = |place: &Place<'_>| {
         let here = place.shards.iter().filter(|&&other| other == shard).count();
-        let shares_zone = zones.contains(&*place.machine.zone);
+        let shares_zone = zones.contains(place.zone);
         let primaries = if number == 0 { place.primaries } else { 0 };
         (here, shares_zone, primaries, place.shards.len(), Reverse(place.free))
     };
     let candidates = places.iter().enumerate().filter(|(_, place)| has_room(place));
     let best = candidates.min_by_key(|(_, place)| rank(place));
-    let Some((at, best)) = best else { return Err(no_room(places, settings, shard, number)) };
-    let shares_zone = zones.contains(&*best.machine.zone);
-    if settings.zones && number > 0 && shares_zone {
-        let all: BTreeSet<&str> = places.iter().map(|place| &*place.machine.zone).collect();
+    let Some((at, best)) = best else { return Err(no_room(places, need, shard, number)) };
+    let shares_zone = zones.contains(best.zone);
+    if need.zones && number > 0 && shares_zone {
+        let all: BTreeSet<&str> = places.iter().map(|place| place.zone).collect();
         let all: Vec<&str> =
             all.into_iter().map(|zone| if zone.is_empty() { "(none)" } else { zone }).collect();
         return Err(Wrong(format!(
             "the {} copies of shard {} cannot be in different zones: machines with room are in {}. Start a node \
              with another --zone, or leave out --zones",
-            settings.replicas + 1,
+            need.replicas + 1,
             shard + 1,
             all.join(", ")
         )));
@@ -185,9 +270,9 @@ fn choose(
     Ok(at)
 }
 
-fn no_room(places: &[Place<'_>], settings: &Settings, shard: usize, number: usize) -> Wrong {
+fn no_room(places: &[Place<'_>], need: &Need, shard: usize, number: usize) -> Wrong {
     let what = if number == 0 { "the primary".to_owned() } else { format!("replica {number}") };
-    let free = |place: &Place<'_>| match settings.flash_bytes {
+    let free = |place: &Place<'_>| match need.flash_bytes {
         0 => format!("{} has {}", place.name, Bytes(place.free)),
         _ => format!(
             "{} has {} and {} of flash",
@@ -197,16 +282,16 @@ fn no_room(places: &[Place<'_>], settings: &Settings, shard: usize, number: usiz
         ),
     };
     let free: Vec<String> = places.iter().map(free).collect();
-    let flash = match settings.copy_flash_bytes() {
+    let free = if free.is_empty() { "no machine can take one".into() } else { free.join(", ") };
+    let flash = match need.flash_bytes {
         0 => String::new(),
         bytes => format!(" and {} of flash", Bytes(bytes)),
     };
     Wrong(format!(
-        "there is no room for {what} of shard {}: a copy needs {}{flash} of free memory; {}. Add a machine \
+        "there is no room for {what} of shard {}: a copy needs {}{flash} of free memory; {free}. Add a machine \
          (dunlin cluster up --join), take less --memory, or start nodes with --memory if copies may have more",
         shard + 1,
-        Bytes(settings.copy_bytes()),
-        free.join(", ")
+        Bytes(need.memory_bytes),
     ))
 }
 
@@ -215,7 +300,9 @@ fn used_ports(site: &Site) -> BTreeMap<String, BTreeSet<u16>> {
     let mut ports: BTreeMap<String, BTreeSet<u16>> = BTreeMap::new();
     for known in site.machines.values() {
         let Machine { host, admin_port, .. } = &known.spec.value;
-        ports.entry(host.clone()).or_default().insert(*admin_port);
+        let of_host = ports.entry(host.clone()).or_default();
+        of_host.insert(*admin_port);
+        of_host.extend(&known.ports);
     }
     for placed in site.databases.values().flat_map(|at| &at.value.copies) {
         ports.entry(placed.host.clone()).or_default().insert(placed.port);

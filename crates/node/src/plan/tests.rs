@@ -23,7 +23,15 @@ pub(crate) fn site(machines: &[(&str, &str, u64)]) -> Site {
         let alive = MachineAlive { id, lease: 1, copies: Vec::new(), is_ending: false };
         let spec = At { value: machine, revision: 1 };
         let alive = Some(At { value: alive, revision: 1 });
-        site.machines.insert(name.into(), Known { spec, alive, is_draining: false });
+        let known = Known {
+            spec,
+            alive,
+            is_draining: false,
+            is_removed: false,
+            zone: None,
+            ports: BTreeSet::new(),
+        };
+        site.machines.insert(name.into(), known);
     }
     site
 }

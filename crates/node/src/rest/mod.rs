@@ -3,10 +3,14 @@
 //! ```text
 //!   mod        ports, who is let in, errors
 //!   routes     the table of routes, from which requests are answered and the OpenAPI document is made
+//!   changes    routes that change a database or a machine while it serves
+//!   bdbs       databases with the fields of Redis Enterprise's API
 //!   wire       what requests and answers carry
 //!   metrics    what Prometheus reads
 //! ```
 
+mod bdbs;
+mod changes;
 mod metrics;
 pub(crate) mod routes;
 pub(crate) mod wire;
@@ -45,6 +49,10 @@ pub const USER: &str = "admin";
 pub struct Call {
     /// The node.
     pub shared: Arc<Shared>,
+    /// How the sender names the request: the same again begins nothing new. Perhaps empty.
+    pub request_id: String,
+    /// Only plan it.
+    pub dry_run: bool,
 }
 
 /// The port.
@@ -83,7 +91,10 @@ pub fn start(
     password: Option<String>,
     listeners: Vec<TcpListener>,
 ) -> Result<(), String> {
-    let site = Arc::new(Site { call: Call { shared }, password });
+    let site = Arc::new(Site {
+        call: Call { shared, request_id: String::new(), dry_run: false },
+        password,
+    });
     let runtime = web::start(&site, THREADS, listeners, &router(&site))?;
     // The process ends without waiting for these threads.
     std::mem::forget(runtime);
@@ -187,7 +198,37 @@ async fn find_and_run(site: &Site, request: Request) -> Result<Response, ApiErro
         return Err(if is_known { ApiError::method() } else { ApiError::path() });
     };
     let body = to_bytes(body, MAX_BODY).await.map_err(|_| ApiError::too_large())?;
-    (route.run)(site.call.clone(), parts.uri.query().unwrap_or_default(), body).await
+    let query = parts.uri.query().unwrap_or_default();
+    let request_id = request_id(&parts.headers)?;
+    // Reads have parameters of their own, and plan nothing.
+    let dry_run = parts.method != Method::GET && asks_for_plan(query)?;
+    let call = Call { request_id, dry_run, ..site.call.clone() };
+    (route.run)(call, query, body).await
+}
+
+/// The longest name of a request.
+const MAX_REQUEST_ID: usize = 128;
+
+/// How the sender names the request.
+fn request_id(headers: &HeaderMap) -> Result<String, ApiError> {
+    let Some(value) = headers.get("idempotency-key") else { return Ok(String::new()) };
+    let text = value.to_str().ok().map(str::trim).filter(|text| text.len() <= MAX_REQUEST_ID);
+    text.map(str::to_owned).ok_or_else(|| {
+        ApiError::bad(format!("Idempotency-Key has at most {MAX_REQUEST_ID} plain characters"))
+    })
+}
+
+/// Returns whether the query asks only for the plan of a change.
+fn asks_for_plan(query: &str) -> Result<bool, ApiError> {
+    let mut wanted = false;
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        wanted = match pair {
+            "dry_run=true" | "dry_run=1" | "dry_run" => true,
+            "dry_run=false" | "dry_run=0" => false,
+            _ => return Err(ApiError::bad(format!("There is no parameter '{pair}'"))),
+        };
+    }
+    Ok(wanted)
 }
 
 /// How long etcd may take to answer a probe.

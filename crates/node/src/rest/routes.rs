@@ -1,21 +1,20 @@
 //! The routes below `/api/v1/cluster`.
 
 use super::Call;
-use super::wire::{
-    Begun, Creation, Deletion, Drain, JobId, Named, Recovery, Status, Switch, Update,
-};
-use crate::change;
+use super::wire::{Begun, Creation, Deletion, JobId, Named, Recovery, Status, Switch};
+use crate::change::{self, Owner};
 use crate::copies::files::NO_CERTIFICATES;
+use crate::drain;
 use crate::hashing::{self, Trial, Tried};
-use crate::settings::Settings;
+use crate::reshape::forecast;
 use crate::shared::Shared;
 use crate::show::{self, DatabaseShown, EventShown, JobShown, MachineShown};
-use crate::site::{Database, JobKind, Placed};
+use crate::site::{Database, JobKind, Placed, Site};
 use crate::store::{Problem, Store};
 use crate::switch;
 use crate::talk;
 use axum::http::Method;
-use cluster::coordinator::Outcome;
+use cluster::coordinator::{Outcome, Transaction};
 use cluster::id::Id;
 use cluster::promotion;
 use cluster::view::{At, View};
@@ -40,10 +39,8 @@ pub fn routes() -> &'static [Route<Call>] {
                 databases,
             ),
             Route::get("/cluster/database", "A database, its shards and copies", database),
-            Route::post("/cluster/databases", "Create a database, or only plan it", create),
-            Route::post("/cluster/databases", "Change options of a database", update)
-                .by(Method::PATCH),
-            Route::post("/cluster/databases", "Delete a database with its data", delete)
+            Route::post("/cluster/databases", "Create a database, or only plan it", begin_creation),
+            Route::post("/cluster/databases", "Delete a database with its data", begin_deletion)
                 .by(Method::DELETE),
             Route::post(
                 "/cluster/recover",
@@ -58,13 +55,12 @@ pub fn routes() -> &'static [Route<Call>] {
             ),
             Route::get("/cluster/jobs", "Jobs, the newest first", jobs),
             Route::get("/cluster/job", "A job", job),
-            Route::post("/cluster/jobs/cancel", "Cancel the creation of a database", cancel),
-            Route::get("/cluster/events", "What happened, the newest first", events),
             Route::post(
-                "/cluster/machines/drain",
-                "Hand over what a machine leads, and move its copies to others",
-                drain,
+                "/cluster/jobs/cancel",
+                "Cancel a job: it goes back to what was before",
+                cancel,
             ),
+            Route::get("/cluster/events", "What happened, the newest first", events),
             Route::post(
                 "/cluster/machines/undo-drain",
                 "Let a machine that was drained have copies again",
@@ -81,6 +77,8 @@ pub fn routes() -> &'static [Route<Call>] {
                 forget,
             ),
         ]);
+        routes.extend(super::changes::routes());
+        routes.extend(super::bdbs::routes());
         routes
     })
 }
@@ -116,11 +114,7 @@ async fn status(call: Call, _: Nothing) -> Result<Status, ApiError> {
     work(call, |shared, store| {
         let site = store.read()?;
         let (health, members) = store.health()?;
-        let mut databases = Vec::new();
-        for (name, at) in &site.databases {
-            let view = store.view(at.value.id)?;
-            databases.push(show::database(&site, name, &at.value, view.as_ref(), false));
-        }
+        let databases = all_databases(store, &site)?;
         let machines = show::machines(&site);
         let mut problems = site.problems.clone();
         problems.extend(etcd::version_warning(&health.version));
@@ -151,14 +145,18 @@ async fn machines(call: Call, _: Nothing) -> Result<Vec<MachineShown>, ApiError>
 async fn databases(call: Call, _: Nothing) -> Result<Vec<DatabaseShown>, ApiError> {
     work(call, |_, store| {
         let site = store.read()?;
-        let mut shown = Vec::new();
-        for (name, at) in &site.databases {
-            let view = store.view(at.value.id)?;
-            shown.push(show::database(&site, name, &at.value, view.as_ref(), false));
-        }
-        Ok(shown)
+        all_databases(store, &site)
     })
     .await
+}
+
+/// Describes all databases, of one read of their topologies.
+pub fn all_databases(store: &mut Store, site: &Site) -> Result<Vec<DatabaseShown>, Problem> {
+    let views = store.views()?;
+    let shown = |(name, at): (&String, &At<Database>)| {
+        show::database(site, name, &at.value, views.get(&at.value.id), false)
+    };
+    Ok(site.databases.iter().map(shown).collect())
 }
 
 async fn database(call: Call, named: Named) -> Result<DatabaseShown, ApiError> {
@@ -171,19 +169,27 @@ async fn database(call: Call, named: Named) -> Result<DatabaseShown, ApiError> {
     .await
 }
 
-async fn create(call: Call, asked: Creation) -> Result<Begun, ApiError> {
+/// Creates a database, or only plans it.
+pub async fn begin_creation(call: Call, asked: Creation) -> Result<Begun, ApiError> {
+    let asking = call.clone();
     work(call, move |shared, store| {
         let Creation { name, settings, dry_run } = &asked;
         if settings.tls && !talk::has_certificates() {
             return Err(Problem::Wrong(NO_CERTIFICATES.into()));
         }
         let site = store.read()?;
+        let owner = Owner { request_id: asking.request_id.clone(), ..shared.owner()? };
+        if let Some(job) = change::begun_before(&site, &owner, JobKind::Create, (name, ""))? {
+            return Ok(Begun { job: Some(job), plan: None });
+        }
         let plan = Some(show::plan(&site, name, settings)?);
-        if *dry_run {
+        if *dry_run || asking.dry_run {
             return Ok(Begun { job: None, plan });
         }
-        let owner = shared.owner()?;
         let job = store.change(|site, keys, copies| {
+            if let Some(job) = change::begun_before(site, &owner, JobKind::Create, (name, ""))? {
+                return Ok((job, Transaction::default()));
+            }
             change::create(site, (keys, copies), (name, settings), &owner)
         })?;
         store.note(&format!("database '{name}' is being created"));
@@ -207,53 +213,20 @@ async fn try_rules(call: Call, asked: Trial) -> Result<Tried, ApiError> {
     .await
 }
 
-fn updated(at: &At<Database>, update: &Update) -> Settings {
-    let mut old = at.value.settings.clone();
-    if update.password.is_some() {
-        old.password_sha256.clear();
-    }
-    Settings {
-        memory_bytes: update.memory_bytes.unwrap_or(old.memory_bytes),
-        eviction: update.eviction.clone().unwrap_or(old.eviction),
-        persistence: update.persistence.unwrap_or(old.persistence),
-        commit: update.commit.unwrap_or(old.commit),
-        password: update.password.clone().unwrap_or(old.password),
-        hashing: update.hashing.clone().unwrap_or(old.hashing),
-        ..old
-    }
-}
-
-async fn update(call: Call, asked: Update) -> Result<Begun, ApiError> {
+/// Deletes a database, or only checks that it is there.
+pub async fn begin_deletion(call: Call, asked: Deletion) -> Result<Begun, ApiError> {
+    let asking = call.clone();
     work(call, move |shared, store| {
         let name = &asked.name;
         let site = store.read()?;
-        let at = change::database(&site, name)?;
-        change::check_update(&site, name, &at.value, &updated(at, &asked))?;
-        // Without a change there is no job.
-        let is_same = updated(at, &asked).sealed() == at.value.settings;
-        if asked.dry_run || is_same {
-            return Ok(Begun { job: None, plan: None });
+        let owner = Owner { request_id: asking.request_id.clone(), ..shared.owner()? };
+        if let Some(job) = change::begun_before(&site, &owner, JobKind::Delete, (name, ""))? {
+            return Ok(Begun { job: Some(job), plan: None });
         }
-        let owner = shared.owner()?;
-        let job = store.change(|site, keys, _| {
-            let at = change::database(site, name)?;
-            change::update(site, keys, (name, &updated(at, &asked)), &owner)
-        })?;
-        store.note(&format!("options of database '{name}' are being changed"));
-        Ok(Begun { job: Some(job), plan: None })
-    })
-    .await
-}
-
-async fn delete(call: Call, asked: Deletion) -> Result<Begun, ApiError> {
-    work(call, move |shared, store| {
-        let name = &asked.name;
-        let site = store.read()?;
         change::database(&site, name)?;
-        if asked.dry_run {
+        if asked.dry_run || asking.dry_run {
             return Ok(Begun { job: None, plan: None });
         }
-        let owner = shared.owner()?;
         let job = store.change(|site, keys, _| change::delete(site, keys, name, &owner))?;
         store.note(&format!("database '{name}' is being deleted"));
         Ok(Begun { job: Some(job), plan: None })
@@ -362,29 +335,57 @@ async fn forget(call: Call, asked: Named) -> Result<Done, ApiError> {
     work(call, move |_, store| {
         store.change(|site, keys, _| Ok(((), change::forget(site, keys, &asked.name)?)))?;
         store.note(&format!("machine '{}' is forgotten", asked.name));
+        store.remove_member(&asked.name);
         Ok(Done::new())
     })
     .await
 }
 
-async fn give_away(call: Call, machine: String, kind: JobKind) -> Result<Begun, ApiError> {
-    work(call, move |shared, store| {
-        let owner = shared.owner()?;
-        let job =
-            store.change(|site, keys, _| change::drain(site, keys, (&machine, kind), &owner))?;
-        store.note(&format!("machine '{machine}' gives its copies away"));
-        Ok(Begun { job: Some(job), plan: None })
+/// Begins a job about a machine, or only plans it. A plan that cannot be is an error at once if `plans`.
+pub async fn give_away(
+    call: Call,
+    (machine, kind): (String, JobKind),
+    dry_run: bool,
+    plans: bool,
+) -> Result<Begun, ApiError> {
+    work(call.clone(), move |shared, store| {
+        let owner = Owner { request_id: call.request_id.clone(), ..shared.owner()? };
+        let site = store.read()?;
+        let about = ("", &*machine);
+        if let Some(job) = change::begun_before(&site, &owner, kind, about)? {
+            return Ok(Begun { job: Some(job), plan: None });
+        }
+        change::check_machine(&site, &machine, kind)?;
+        let copies = match kind {
+            JobKind::Switch => Vec::new(),
+            JobKind::Fill => drain::plan_fill(&site, &machine),
+            _ => match forecast::drain(&site, &machine) {
+                Err(why) if plans => return Err(why),
+                planned => planned.unwrap_or_default(),
+            },
+        };
+        let plan = Some(show::PlanShown { copies, ..show::PlanShown::default() });
+        if dry_run || call.dry_run {
+            return Ok(Begun { job: None, plan });
+        }
+        let job = store.change(|site, keys, _| {
+            if let Some(job) = change::begun_before(site, &owner, kind, about)? {
+                return Ok((job, Transaction::default()));
+            }
+            change::drain(site, keys, (&machine, kind), &owner)
+        })?;
+        let text = match kind {
+            JobKind::Fill => format!("machine '{machine}' gets copies of others"),
+            _ => format!("machine '{machine}' gives its copies away"),
+        };
+        store.note(&text);
+        Ok(Begun { job: Some(job), plan })
     })
     .await
 }
 
-async fn drain(call: Call, asked: Drain) -> Result<Begun, ApiError> {
-    let kind = if asked.switch_only { JobKind::Switch } else { JobKind::Drain };
-    give_away(call, asked.name, kind).await
-}
-
 async fn replace(call: Call, asked: Named) -> Result<Begun, ApiError> {
-    give_away(call, asked.name, JobKind::Replace).await
+    give_away(call, (asked.name, JobKind::Replace), false, false).await
 }
 
 async fn undo_drain(call: Call, asked: Named) -> Result<Done, ApiError> {

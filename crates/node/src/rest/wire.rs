@@ -1,6 +1,6 @@
 //! What requests to the interface carry, and what answers do. The commands of `dunlin cluster` use the same types.
 
-use crate::settings::{Commit, Persistence, Settings};
+use crate::settings::{Commit, Endpoint, Measure, Persistence, Settings};
 use crate::show::{DatabaseShown, JobShown, MachineShown, PlanShown};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -44,6 +44,105 @@ pub struct Drain {
     /// Only hand over what it leads; its replicas stay.
     #[serde(default)]
     pub switch_only: bool,
+    /// Begin although copies have no place elsewhere yet, and wait for it.
+    #[serde(default)]
+    pub waits: bool,
+    /// Only plan it.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// A machine, for a change of it.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MachineChange {
+    /// Its name.
+    pub name: String,
+    /// Only plan it.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// The zone of a machine.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Zone {
+    /// The machine's name.
+    pub name: String,
+    /// The part of the site that fails together with it; empty is none.
+    pub zone: String,
+}
+
+/// Shards that are to carry the same.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rebalance {
+    /// The database.
+    pub name: String,
+    /// What they are to carry the same of.
+    #[serde(default)]
+    pub by: Measure,
+    /// Only plan it.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Slots that are to move.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MoveSlots {
+    /// The database.
+    pub name: String,
+    /// The slots: 0-99,200.
+    pub slots: String,
+    /// The shard that they go to, counted from 1.
+    pub shard: usize,
+    /// Only plan it.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// A user of a database.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UserChange {
+    /// The database.
+    pub name: String,
+    /// The user.
+    pub user: String,
+    /// The rules, as ACL SETUSER takes them: +@read ~cache:* &*. Those of before if they are left out.
+    #[serde(default)]
+    pub rules: Option<String>,
+    /// The password. That of before if it is left out.
+    #[serde(default)]
+    pub password: Option<String>,
+    /// Only check it.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// A user that is to go.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UserRemoval {
+    /// The database.
+    pub name: String,
+    /// The user.
+    pub user: String,
+    /// Only check that it is there.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// What the slots of a database have.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub struct SlotMap {
+    /// The shard of each slot, counted from 1; 0 is none.
+    pub shards: Vec<usize>,
+    /// The keys of each slot.
+    pub keys: Vec<u64>,
+    /// The bytes of the keys and values of each slot, estimated.
+    pub bytes: Vec<u64>,
 }
 
 /// A database that is asked for.
@@ -69,7 +168,7 @@ pub struct Begun {
 }
 
 /// Options that are to change. Those that are left out stay.
-#[derive(PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Update {
     /// The database.
@@ -86,6 +185,21 @@ pub struct Update {
     /// When a write is confirmed.
     #[serde(default)]
     pub commit: Option<Commit>,
+    /// Shards, each with a part of the slots: any number.
+    #[serde(default)]
+    pub shards: Option<usize>,
+    /// Copies of each shard beside its primary.
+    #[serde(default)]
+    pub replicas: Option<usize>,
+    /// The bytes of flash for values that have gone cold; 0 is none.
+    #[serde(default)]
+    pub flash_bytes: Option<u64>,
+    /// How clients see it.
+    #[serde(default)]
+    pub endpoint: Option<Endpoint>,
+    /// The copies of a shard must be in different zones.
+    #[serde(default)]
+    pub zones: Option<bool>,
     /// The password of the default user; empty is none.
     #[serde(default)]
     pub password: Option<String>,

@@ -16,7 +16,7 @@ use crate::rest::wire::{Begun, JobId, Named};
 use crate::settings::{Settings, Wrong};
 use crate::shared::Shared;
 use crate::show;
-use crate::site::{Job, JobKind, encode, now_ms, unchanged};
+use crate::site::{Aim, Job, JobKind, encode, now_ms, unchanged};
 use crate::store::{Problem, Store, put};
 use axum::http::Method;
 use cluster::coordinator::{Change, Transaction};
@@ -218,7 +218,8 @@ fn start(
         check_versions(site)?;
         let mut transaction = Transaction::default();
         let about = (kind, name, "");
-        let job = begin_with(site, keys, about, Some(task.clone()), &owner, &mut transaction);
+        let task = (Some(task.clone()), Aim::default());
+        let job = begin_with(site, keys, about, task, &owner, &mut transaction);
         Ok((job, transaction))
     })?;
     store.note(&format!("job {job}: the {} of database '{name}' begins", show::word(&kind)));

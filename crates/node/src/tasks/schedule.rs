@@ -3,7 +3,7 @@
 use super::{Task, backup::Backup, manifest::moment};
 use crate::change::{Owner, begin_with, database, is_running};
 use crate::keys::SiteKeys;
-use crate::site::{JobKind, Site, Stage, encode, now_ms, unchanged};
+use crate::site::{Aim, JobKind, Site, Stage, encode, now_ms, unchanged};
 use crate::store::{Problem, Store, put};
 use cluster::coordinator::Transaction;
 use serde::{Deserialize, Serialize};
@@ -64,6 +64,6 @@ fn begin(site: &Site, keys: &SiteKeys, name: &str, owner: &Owner) -> Option<(Str
         changes: vec![put(keys.schedule(name), encode(&schedule))],
     };
     let about = (JobKind::Backup, name, "");
-    let job = begin_with(site, keys, about, Some(task), owner, &mut transaction);
+    let job = begin_with(site, keys, about, (Some(task), Aim::default()), owner, &mut transaction);
     Some((job, transaction))
 }

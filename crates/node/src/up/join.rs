@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 pub const CLIENT_PORT: u16 = 2379;
 
 /// Servers of etcd that are started on their own; more machines are clients.
-const MEMBERS: usize = 3;
+pub const MEMBERS: usize = 3;
 
 /// How many ports are tried from the first one on.
 const PORTS: u16 = 100;
@@ -257,24 +257,36 @@ fn join(options: &UpOptions, place: &str, kept: &mut Kept) -> Result<(), Wrong> 
         let name = &kept.machine;
         return Err(Wrong(format!("there is a machine '{name}' already: take another --machine")));
     }
-    let mut server = server(options, kept)?;
+    let server = server(options, kept)?;
     let own_url = server.peer_url();
     let is_mine = |peer: &Peer| peer.peer_urls.contains(&own_url);
     if known.len() >= MEMBERS && !known.iter().any(is_mine) {
         learn(kept, &known, None);
         return Ok(());
     }
+    enrol(&mut client, server, &mut known, kept)
+}
+
+/// Becomes a member of an etcd with a server that is to be started then, at the end of what `known` says.
+fn enrol(
+    client: &mut Client,
+    mut server: Server,
+    known: &mut Vec<Peer>,
+    kept: &mut Kept,
+) -> Result<(), Wrong> {
+    let own_url = server.peer_url();
+    let is_mine = |peer: &Peer| peer.peer_urls.contains(&own_url);
     let began = Instant::now();
     while !known.iter().any(is_mine) {
         match client.add_peer(&own_url) {
-            Ok(peers) => known = peers,
+            Ok(peers) => *known = peers,
             // The members before must have been in touch for some seconds.
             Err(why) if began.elapsed() > PATIENCE || super::is_over() => {
                 return Err(Wrong(format!("etcd takes no new member: {why:?}")));
             }
             Err(_) => {
                 std::thread::sleep(Duration::from_millis(200));
-                known = peers(&mut client)?;
+                *known = peers(client)?;
             }
         }
     }
@@ -288,9 +300,28 @@ fn join(options: &UpOptions, place: &str, kept: &mut Kept) -> Result<(), Wrong> 
     });
     server.initial_cluster = names.collect::<Vec<_>>().join(",");
     server.joins = true;
-    learn(kept, &known, Some(&server.endpoint()));
+    learn(kept, known, Some(&server.endpoint()));
     kept.etcd = Some(server);
     Ok(())
+}
+
+/// Makes this machine, which was a client of the members, a member itself, and starts its server.
+///
+/// # Errors
+/// Why it cannot be one.
+pub fn become_member(
+    options: &UpOptions,
+    kept: &mut Kept,
+    directory: &Path,
+) -> Result<Option<OwnEtcd>, Wrong> {
+    own_etcd::find_program()?;
+    let mut client = way(kept)?.client(CALL);
+    let mut known = peers(&mut client)?;
+    let server = server(options, kept)?;
+    enrol(&mut client, server.clone(), &mut known, kept)?;
+    kept.write(directory)?;
+    let server = kept.etcd.clone().unwrap_or(server);
+    Ok(start(server, kept, directory, &options.contained)?.own)
 }
 
 /// Takes the name of the cluster that is joined, or checks it.

@@ -8,6 +8,7 @@
 //!   members   an etcd of our own on machines that are named beforehand
 //!   contained a node in a container, which ends with all that it has started
 //!   tls       certificates of the databases' clients
+//!   stand_in  a machine without a server of etcd takes the place of a lost one
 //!   down      ends everything on this machine
 //! ```
 
@@ -17,6 +18,7 @@ mod down;
 mod join;
 mod kept;
 mod members;
+mod stand_in;
 mod tls;
 
 pub use access::{PASSWORD, TOKEN};
@@ -39,6 +41,7 @@ use contained::ContainedOptions;
 use kept::{Kept, Lock};
 use process::memory::{Bytes, Memory};
 use process::{facts, log, signals, thread};
+use stand_in::StandIn;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::UdpSocket;
@@ -166,13 +169,17 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     let copies = Copies::new(&directory, common).map_err(|error| Wrong(error.to_string()))?;
     let shared = Arc::new(Shared::new(&kept.cluster, &kept.machine, etcd.way));
     let is_ours = etcd.own.is_some();
+    let stand_in = StandIn::new(options, &kept, &directory);
     let mut daemon = Daemon::new(Arc::clone(&shared), machine.clone(), copies, is_ours);
     daemon.register(options.contained.patience())?;
     rest::start(Arc::clone(&shared), password, listeners).map_err(Wrong)?;
     let is_contained = options.contained.is_contained();
-    let threads = start(daemon, &shared, etcd.own, is_contained);
+    let threads = start(daemon, &shared, (etcd.own, stand_in), is_contained);
     let threads = threads.map_err(|error| Wrong(error.to_string()))?;
     report(&kept, &machine, &summary, &directory);
+    if std::env::var_os(IN_BACKGROUND).is_some() {
+        let_go_of_terminal();
+    }
     while !is_over() {
         std::thread::sleep(LOOK);
     }
@@ -211,7 +218,7 @@ impl Threads {
 fn start(
     daemon: Daemon,
     shared: &Arc<Shared>,
-    etcd: Option<OwnEtcd>,
+    (etcd, stand_in): (Option<OwnEtcd>, Option<StandIn>),
     ends_etcd: bool,
 ) -> std::io::Result<Threads> {
     let jobs = Jobs::new(Arc::clone(shared));
@@ -220,7 +227,15 @@ fn start(
     Ok(Threads {
         daemon: thread::spawn("node", move || daemon.run(&IS_ENDED))?,
         jobs: thread::spawn("jobs", move || jobs.run(&IS_ENDED))?,
-        etcd: etcd.map(watch).transpose()?,
+        etcd: match (etcd, stand_in) {
+            (Some(etcd), _) => Some(watch(etcd)?),
+            (None, Some(stand_in)) => {
+                let shared = Arc::clone(shared);
+                let wait = move || stand_in.wait(&shared, &IS_ETCD_ENDED);
+                Some(thread::spawn("etcd", wait)?)
+            }
+            (None, None) => None,
+        },
     })
 }
 
@@ -389,6 +404,16 @@ fn report(kept: &Kept, machine: &Machine, etcd: &[String], directory: &Path) {
     let _ = std::io::stdout().flush();
 }
 
+/// Set in the environment of a node that goes on in the background.
+const IN_BACKGROUND: &str = "DUNLIN_IN_BACKGROUND";
+
+/// Closes what the node has inherited: who waits for the end of its output is not to wait for the node. Its log is a file.
+fn let_go_of_terminal() {
+    if let Err(error) = process::daemonize::close_output() {
+        log!(Warning, "The output of the command that started the node stays open: {error}");
+    }
+}
+
 /// Starts the same command in the background, and waits until it is ready.
 fn detach() -> Result<(), Wrong> {
     let wrong = |error: std::io::Error| Wrong(error.to_string());
@@ -396,6 +421,7 @@ fn detach() -> Result<(), Wrong> {
     let args = std::env::args_os().skip(1).filter(|arg| arg != "-d" && arg != "--detach");
     let mut child = Command::new(program)
         .args(args)
+        .env(IN_BACKGROUND, "1")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
@@ -412,6 +438,13 @@ fn detach() -> Result<(), Wrong> {
     }
     let status = child.wait().map_err(wrong)?;
     Err(Wrong(format!("the node has ended: {status}")))
+}
+
+/// Ends the node, as a signal does.
+pub fn end(why: &str) {
+    if !IS_OVER.swap(true, Ordering::Relaxed) {
+        log!(Notice, "{why}");
+    }
 }
 
 /// Returns whether the process was asked to end.

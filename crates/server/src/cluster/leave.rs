@@ -20,6 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(6);
 /// How long clients may take to connect to another node.
 const GRACE: Duration = Duration::from_secs(4);
 
+/// How long no copy may be close behind before the shutdown goes on: a copy that is still there is linked again by then.
+const ALONE: Duration = Duration::from_millis(300);
+
 /// Between two looks at which copy leads.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -52,9 +55,16 @@ pub fn hand_over(engine: &Engine, waits: impl Fn() -> bool) {
     // The receiver lives as long as the process does.
     drop(requests.send((Request::HandOver, None)));
     let until = Instant::now() + PATIENCE;
-    let is_over = |now: Arc<Published>| !now.leads && !now.changes_roles;
-    while !engine.membership.newest().is_some_and(is_over) {
-        if !waits() || Instant::now() >= until {
+    let is_over = |now: &Arc<Published>| !now.leads && !now.changes_roles;
+    let mut alone_since = None;
+    while let Some(now) = engine.membership.newest().filter(|now| !is_over(now)) {
+        // The copies that could take over may be going down as well.
+        alone_since = match successor(engine, &now.view, now.me) {
+            Some(_) => None,
+            None => alone_since.or(Some(Instant::now())),
+        };
+        let is_alone = alone_since.is_some_and(|since: Instant| since.elapsed() >= ALONE);
+        if is_alone || !waits() || Instant::now() >= until {
             log!(Warning, "Cluster: no other copy leads this server's shard yet; it goes down");
             return;
         }

@@ -1,18 +1,22 @@
-//! A machine gives its copies away: one look at a job of the kinds `switch`, `drain` and `replace`.
+//! A machine gives its copies away: one look at a job of the kinds `switch`, `drain`, `replace` and `remove`. Beside it, `fill`:
+//! a machine gets copies of others.
 //!
 //! Each copy goes the same way: what it leads is handed over to a member elsewhere; if there are not enough copies elsewhere
 //! one is placed; when all of these are members the old one is ended; when it is gone it is taken out of the shard. What is
 //! true says how far it is, so nothing is noted and any node can go on.
 
-use crate::change::{self, address, placed};
+mod fill;
+
+pub use fill::plan as plan_fill;
+
+use crate::change::{self, placed};
 use crate::jobs::Step;
+use crate::members::Of;
 use crate::plan;
-use crate::site::{Database, Job, JobKind, Placed, Site, Stage, encode, unchanged};
+use crate::site::{Database, Job, JobKind, Placed, Site, Stage};
 use crate::store::{Problem, Store, put};
 use crate::switch;
-use cluster::change::{add_copy, remove_copy};
 use cluster::coordinator::{Change, Transaction};
-use cluster::topology::Shard;
 use cluster::view::{At, View};
 
 /// What is known of a copy that is given away.
@@ -28,8 +32,12 @@ struct Case<'a> {
 /// # Errors
 /// etcd is away.
 pub fn look(store: &mut Store, site: &Site, job: &Job) -> Result<Step, Problem> {
+    if job.kind == JobKind::Fill {
+        return fill::look(store, site, job);
+    }
     if job.is_cancelled {
-        let changes = vec![Change::Delete { key: store.keys.draining(&job.machine) }];
+        let keys = [store.keys.draining(&job.machine), store.keys.removed(&job.machine)];
+        let changes = keys.into_iter().map(|key| Change::Delete { key }).collect();
         return Ok(Step::Done(Transaction { changes, ..Transaction::default() }));
     }
     let mut waits = Vec::new();
@@ -54,7 +62,18 @@ pub fn look(store: &mut Store, site: &Site, job: &Job) -> Result<Step, Problem> 
     }
     let keys = &store.keys;
     Ok(match job.kind {
-        JobKind::Replace => match change::forget(site, keys, &job.machine) {
+        // Its node ends itself when it sees that.
+        JobKind::Remove if site.is_alive(&job.machine) => {
+            let known = site.machines.get(&job.machine);
+            match known.is_some_and(|known| known.is_removed) {
+                true => Step::Waits(99, "the node ends".into()),
+                false => Step::Changes(Transaction {
+                    changes: vec![put(keys.removed(&job.machine), Vec::new())],
+                    ..Transaction::default()
+                }),
+            }
+        }
+        JobKind::Replace | JobKind::Remove => match change::forget(site, keys, &job.machine) {
             Ok(transaction) => Step::Done(transaction),
             Err(why) => Step::Fails(why.to_string()),
         },
@@ -72,7 +91,9 @@ fn give_away(
     let what = format!("shard {} of '{name}'", old.shard + 1);
     let waits = |text: String| Ok(Step::Waits(0, text));
     // What has just left is not in the topology any more.
-    let Some(shard) = shard_of(case) else { return waits(format!("{what} is not known")) };
+    let keys = store.keys.clone();
+    let of = Of { keys: &keys, name, at, view };
+    let Some(shard) = of.shard(old.shard) else { return waits(format!("{what} is not known")) };
     let leads = shard.holder.id == old.copy;
     let others: Vec<&Placed> =
         at.value.copies.iter().filter(|it| is_kept(site, case, it)).collect();
@@ -104,7 +125,10 @@ fn give_away(
     }
     if others.len() <= at.value.settings.replicas {
         return match plan::place_another(site, &at.value, old.shard) {
-            Ok(planned) => add(store, site, case, &placed(&planned)),
+            Ok(planned) => Ok(match of.add(site, &placed(&planned, at.value.layout)) {
+                Some(transaction) => Step::Changes(transaction),
+                None => Step::Fails("the topology has no such shard".into()),
+            }),
             Err(why) => waits(format!("{what}: {}", why.0)),
         };
     }
@@ -112,22 +136,15 @@ fn give_away(
         return waits(format!("a new copy of {what} synchronises"));
     }
     if !old.is_leaving {
-        return Ok(Step::Changes(end(store, case)));
+        return Ok(Step::Changes(of.end(&[old.copy])));
     }
     if site.report(old).is_some() || view.alive.contains_key(&old.copy) {
         return waits(format!("the old copy of {what} ends"));
     }
-    Ok(match take_out(store, case) {
+    Ok(match of.take_out(old.copy) {
         Some(transaction) => Step::Changes(transaction),
         None => Step::Waits(0, format!("{what} has no primary")),
     })
-}
-
-/// The shard of the copy. While the copy leaves it is known by the others.
-fn shard_of<'a>(case: &'a Case<'_>) -> Option<&'a Shard> {
-    let of_number = case.at.value.copies.iter().filter(|it| it.shard == case.old.shard);
-    let mut found = of_number.filter_map(|it| case.view.topology.value.shard_of(it.copy));
-    found.next()
 }
 
 /// Whether a copy of the same shard stays: it is on a machine that keeps its copies.
@@ -135,51 +152,4 @@ fn is_kept(site: &Site, case: &Case<'_>, it: &Placed) -> bool {
     let machine = site.machines.get(&it.machine);
     let keeps = machine.is_some_and(|known| !known.is_draining);
     it.shard == case.old.shard && it.copy != case.old.copy && !it.is_leaving && keeps
-}
-
-/// Places another copy.
-fn add(store: &Store, site: &Site, case: &Case<'_>, new: &Placed) -> Result<Step, Problem> {
-    let shard = shard_of(case).map(|shard| shard.id);
-    let settings = &case.at.value.settings;
-    let transaction =
-        shard.and_then(|id| add_copy(&case.view, id, new.copy, address(settings, new)));
-    let Some(mut transaction) = transaction else {
-        return Ok(Step::Fails("the topology has no such shard".into()));
-    };
-    let mut copies = case.at.value.copies.clone();
-    copies.push(new.clone());
-    copies.sort_by_key(|placed| placed.shard);
-    replace(store, case, copies, &mut transaction);
-    let keys = &store.keys;
-    transaction.compares.push(unchanged(keys.placement(), site.placement));
-    transaction.changes.push(put(keys.placement(), case.name.into()));
-    Ok(Step::Changes(transaction))
-}
-
-/// Tells the node of the old copy to end it.
-fn end(store: &Store, case: &Case<'_>) -> Transaction {
-    let mut copies = case.at.value.copies.clone();
-    for placed in copies.iter_mut().filter(|placed| placed.copy == case.old.copy) {
-        placed.is_leaving = true;
-    }
-    let mut transaction = Transaction::default();
-    replace(store, case, copies, &mut transaction);
-    transaction
-}
-
-/// Takes the old copy out of everything.
-fn take_out(store: &Store, case: &Case<'_>) -> Option<Transaction> {
-    let old = case.old.copy;
-    let mut transaction = remove_copy(&case.view, old)?;
-    let mut copies = case.at.value.copies.clone();
-    copies.retain(|placed| placed.copy != old);
-    replace(store, case, copies, &mut transaction);
-    Some(transaction)
-}
-
-fn replace(store: &Store, case: &Case<'_>, copies: Vec<Placed>, transaction: &mut Transaction) {
-    let database = Database { copies, ..case.at.value.clone() };
-    let key = store.keys.database(case.name);
-    transaction.compares.push(unchanged(key.clone(), case.at.revision));
-    transaction.changes.push(put(key, encode(&database)));
 }

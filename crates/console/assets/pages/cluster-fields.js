@@ -1,0 +1,27 @@
+// Fields of a database, for the forms that create and change one.
+
+import { h } from "../ui.js";
+
+const units = { kb: 1024, mb: 1024 ** 2, gb: 1024 ** 3, tb: 1024 ** 4, "": 1 };
+
+export function size(text) {
+  const match = /^\s*(\d+(?:\.\d+)?)\s*(kb|mb|gb|tb|)\s*$/i.exec(text);
+  if (!match) throw new Error(`"${text}" is no size: write a number with a unit, as in 10gb.`);
+  return Math.round(Number(match[1]) * units[match[2].toLowerCase()]);
+}
+
+// A size that `size` reads as the same number.
+export function sizeText(bytes) {
+  for (const unit of ["tb", "gb", "mb", "kb"]) if (bytes && bytes % units[unit] === 0) return bytes / units[unit] + unit;
+  return String(bytes);
+}
+
+export const input = (value, type = "text") => h("input", { type, value, spellcheck: "false", autocomplete: "off" });
+
+export function choice(words, value) {
+  const select = h("select", {}, words.map((word) => h("option", { value: word }, word)));
+  if (value !== undefined) select.value = value;
+  return select;
+}
+
+export const policies = ["noeviction", "allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"];

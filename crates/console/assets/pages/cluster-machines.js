@@ -1,0 +1,48 @@
+// The machines of a cluster: memory, zones, and their copies, which are given away and got.
+
+import { bytes, visible } from "../format.js";
+import { ask, button, h, meter, notice, raw, table } from "../ui.js";
+import { send } from "../cluster-api.js";
+import { planned } from "./cluster-slots.js";
+
+const badge = (text, level) => h("span", { class: "badge " + level }, text);
+const state = (it) => !it.is_alive ? ["down", "alarm"] : it.is_draining ? ["draining", "warning"] : ["up", "good"];
+
+export function machines(list, hasActions) {
+  const columns = [
+    { name: "name", title: "Machine", cell: (it) => visible(it.name), sort: (it) => it.name },
+    { name: "state", title: "State", cell: (it) => badge(...state(it)), sort: (it) => state(it)[0] },
+    { name: "host", title: "Host", cell: (it) => raw(visible(it.host)), sort: (it) => it.host },
+    { name: "zone", title: "Zone", cell: (it) => visible(it.zone || "–"), sort: (it) => it.zone },
+    { name: "cores", title: "Cores", number: true, cell: (it) => it.cores, sort: (it) => it.cores },
+    { name: "given", title: "Memory given", number: true, cell: (it) => [bytes(it.used_bytes), " of ", bytes(it.memory_bytes), h("br"), meter(it.used_bytes / Math.max(1, it.memory_bytes), "memory given to copies")], sort: (it) => it.used_bytes },
+    { name: "copies", title: "Copies", number: true, cell: (it) => it.copies, sort: (it) => it.copies },
+    { name: "version", title: "Version", cell: (it) => raw(visible(it.version)), sort: (it) => it.version },
+  ];
+  if (hasActions) columns.push({ name: "does", title: "", cell: actions });
+  return table(columns, list, { label: "Machines", empty: "There is no machine." });
+}
+
+function actions(it) {
+  const { name } = it;
+  const begin = (title, path, action) => async () => {
+    if (await planned(title, path, { name }, action)) location.hash = "jobs";
+  };
+  async function zone() {
+    const answer = await ask({ title: "Zone of " + name, action: "Set the zone", danger: false, fields: [{ name: "zone", label: "What fails together with it; empty is none", value: it.zone }] });
+    if (!answer) return;
+    await send("POST", "/machines/zone", { name, zone: answer.zone });
+    notice("The zone is set.");
+  }
+  async function forget() {
+    const text = "Its shards get new copies on other machines. It is gone from the cluster afterwards.";
+    if (!await ask({ title: "Replace the machine", text, action: "Replace", word: name })) return;
+    await send("POST", "/machines/replace", { name });
+    location.hash = "jobs";
+  }
+  if (!it.is_alive) return button("Replace", forget, { kind: "danger" });
+  const last = it.is_draining
+    ? button("Undo drain", async () => { await send("POST", "/machines/undo-drain", { name }); notice("It can have copies again."); })
+    : [button("Drain", begin("Drain " + name, "/machines/drain", "Drain")), button("Fill", begin("Move copies to " + name, "/machines/add", "Move the copies"))];
+  return h("div", { class: "actions" }, last, button("Zone", zone), button("Remove", begin("Remove " + name, "/machines/remove", "Remove the machine"), { kind: "danger" }));
+}

@@ -1,0 +1,32 @@
+// The users of a database beside the default one.
+
+import { raw as plain, ask, button, h, notice, panel, table } from "../ui.js";
+import { visible } from "../format.js";
+import { send } from "../cluster-api.js";
+
+export function users(name, list) {
+  const rows = Object.entries(list).map(([user, rules]) => ({ user, rules: rules.join(" ") }));
+  async function edit(row) {
+    const fields = [
+      row.user ? null : { name: "user", label: "Name" },
+      { name: "rules", label: "Rules, as ACL SETUSER takes them", value: row.rules },
+      { name: "password", label: row.user ? "Password, empty keeps the present one" : "Password", type: "password" },
+    ].filter(Boolean);
+    const answer = await ask({ title: row.user ? "Change " + row.user : "Create a user", action: "Save", danger: false, fields });
+    if (!answer) return;
+    const body = { name, user: row.user || answer.user, rules: answer.rules };
+    if (answer.password) body.password = answer.password;
+    await send("POST", "/databases/users", body);
+    notice("All copies are told.");
+  }
+  async function remove(user) {
+    if (!await ask({ title: "Delete the user", text: "Its connections are closed.", action: "Delete", word: user })) return;
+    await send("DELETE", "/databases/users", { name, user });
+  }
+  return panel("Users", table([
+    { name: "user", title: "User", cell: (it) => visible(it.user), sort: (it) => it.user },
+    { name: "rules", title: "Rules", cell: (it) => plain(visible(it.rules)) },
+    { name: "does", title: "", cell: (it) => h("div", { class: "actions" }, button("Edit", () => edit(it)), button("Delete", () => remove(it.user), { kind: "danger" })) },
+  ], rows, { label: "Users", empty: "There is only the default user." }),
+  h("div", { class: "actions" }, button("Create a user", () => edit({ user: "", rules: "+@read ~*" }))));
+}
