@@ -238,7 +238,24 @@ pub fn check_update(
         let why = "the port cannot be changed while the database runs".into();
         return Err(Problem::Wrong(why));
     }
-    Ok(())
+    match database.settings.shards == changed.settings.shards {
+        true => Ok(()),
+        false => check_slots_move(name, database),
+    }
+}
+
+/// Checks that slots of a database can be moved.
+///
+/// # Errors
+/// It has hashing rules, so the keys of a slot are not listed.
+fn check_slots_move(name: &str, database: &Database) -> Result<(), Problem> {
+    match database.settings.hashing.is_empty() {
+        true => Ok(()),
+        false => Err(Problem::Wrong(format!(
+            "slots of a database with hashing rules do not move: change it to the standard rule first (dunlin cluster \
+             update-db {name} --hashing standard), and back when the slots have moved"
+        ))),
+    }
 }
 
 /// Checks that a database is ready, and that no job changes it.
@@ -271,6 +288,7 @@ pub fn move_slots(
 ) -> Result<(String, Transaction), Problem> {
     let at = database(site, name)?;
     check_free(site, name, &at.value)?;
+    check_slots_move(name, &at.value)?;
     if let Some(to) = aim.to
         && to >= at.value.settings.shards
     {
