@@ -96,6 +96,11 @@ pub fn trust(certificates: &Certificates) -> Result<(), Wrong> {
     Ok(())
 }
 
+/// Returns the rules of TLS towards copies, if this machine has certificates.
+pub fn rules() -> Option<Arc<ClientConfig>> {
+    RULES.get().map(Arc::clone)
+}
+
 /// Returns whether this machine has certificates.
 pub fn has_certificates() -> bool {
     RULES.get().is_some()

@@ -197,12 +197,12 @@ impl Backup {
 /// Begins a snapshot of each shard at one moment.
 fn begin(at: &Primaries, database: &Database, view: &View) -> Result<Cut, Problem> {
     let parts = primaries(database, view)?;
-    let login = at.login();
+    let (login, rules) = (at.login(), at.rules()?);
     let handshake = Handshake { version: VERSION, snapshot_only: true };
     let (mut links, mut shards) = (Vec::new(), Vec::new());
     for (number, part) in (1..).zip(&parts) {
         links.push(open(at, &part.address, LIMIT)?);
-        let source = Source::open((&part.address, &login), None, handshake)?;
+        let source = Source::open((&part.address, &login), rules.as_ref(), handshake)?;
         let slots = part.slots.clone().unwrap_or_default();
         let topology = &view.topology.value;
         let shard = topology.shards.iter().find(|shard| shard.slots.ranges() == slots);

@@ -24,6 +24,8 @@ pub struct Primaries {
     store: Mutex<Store>,
     name: String,
     login: Login,
+    /// The copies speak TLS.
+    is_tls: bool,
 }
 
 fn again(problem: crate::store::Problem) -> Problem {
@@ -42,8 +44,8 @@ pub fn login(database: &Database) -> Login {
 impl Primaries {
     /// Of a database.
     pub fn new(work: &Work, database: &Database) -> Primaries {
-        let (name, login) = (work.database.clone(), login(database));
-        Primaries { store: Mutex::new(work.store()), name, login }
+        let (name, is_tls) = (work.database.clone(), database.login().is_tls);
+        Primaries { store: Mutex::new(work.store()), name, login: login(database), is_tls }
     }
 
     /// The database and its topology.
@@ -94,7 +96,14 @@ impl Locate for Primaries {
     }
 
     fn rules(&self) -> Result<Option<Arc<ClientConfig>>, Problem> {
-        Ok(None)
+        match (self.is_tls, talk::rules()) {
+            (false, _) => Ok(None),
+            (true, Some(rules)) => Ok(Some(rules)),
+            (true, None) => {
+                let text = "the copies speak TLS, and this machine has no certificates";
+                Err(Problem::Again(text.into()))
+            }
+        }
     }
 }
 
