@@ -69,6 +69,7 @@ impl Primaries {
 pub fn primaries(database: &Database, view: &View) -> Result<Vec<Part>, Problem> {
     let topology = &view.topology.value;
     let is_moving = !topology.moves.is_empty()
+        || topology.rehash.is_some()
         || topology.shards.iter().any(|it| !it.migrating.is_empty() || !it.importing.is_empty());
     if is_moving {
         return Err(Problem::Again("slots are being moved between the shards".into()));
@@ -121,7 +122,9 @@ pub fn target(work: &Work, primaries: &Primaries) -> Result<Target, Problem> {
             let address: &Address = &parts[0].address;
             let link = locate::named(primaries, address, &name)?;
             let is_one_shard = parts.len() == 1;
-            let route = Route::One { is_one_shard, is_by_slot: true };
+            // Rules may put keys of one slot of Redis's on several shards.
+            let is_by_slot = view.topology.value.hashing.is_empty();
+            let route = Route::One { is_one_shard, is_by_slot };
             Target::new(vec![(address.clone(), link)], route)
         }
     };
