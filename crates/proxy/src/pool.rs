@@ -276,6 +276,8 @@ pub struct Local {
     pub targets: Vec<Target>,
     /// Whether it has been replaced, or is no more.
     pub is_retired: bool,
+    /// The primary that is lost and has no successor yet.
+    pub failing: Option<usize>,
     /// What has replaced it.
     pub successor: Option<usize>,
     /// How often slots have changed their servers.
@@ -303,6 +305,7 @@ impl Local {
             published: 0,
             targets: Vec::new(),
             is_retired: false,
+            failing: None,
             successor: None,
             moves: 0,
             generation: 0,
@@ -455,6 +458,11 @@ impl Local {
         let lane = (client % u64::from(self.shared.config.server_connections)) as u16;
         let is_reading = self.is_cluster() && self.is_replica(server);
         LinkKey { protocol, db, lane, is_reading }
+    }
+
+    /// Whether a server has keys of its own.
+    pub fn is_primary(&self, server: usize) -> bool {
+        self.primaries.contains(&server)
     }
 
     /// Whether a server is read in place of another.

@@ -9,7 +9,9 @@
 //! Limits of length and depth hold while the scanner reads, before anything is allocated: a peer that
 //! announces two billion elements gets no memory for them until they have come.
 
-use crate::token::{Aggregate, InvalidReply, NoToken, ReplyLimits, Token, next_token};
+use crate::token::{
+    Aggregate, InvalidReply, NoToken, ReplyLimits, Token, next_token, string_header,
+};
 
 /// A value of a reply. Attributes, which no client asks for, are left out.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,12 +82,23 @@ pub struct Scanner {
     at: usize,
     /// Values that each of the open aggregates still lacks, the outermost first.
     open: Vec<usize>,
+    /// Of a string that is passed on in parts: the bytes that have not come, its end included.
+    body: usize,
+}
+
+/// What became of bytes that were passed on: see [`Scanner::pass`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// So many bytes at the start of the input belong to the reply, and are done with.
+    pub bytes: usize,
+    /// Whether the reply ends with them.
+    pub is_whole: bool,
 }
 
 impl Scanner {
     /// A scanner for a new connection.
     pub fn new(limits: ReplyLimits) -> Scanner {
-        Scanner { limits, at: 0, open: Vec::new() }
+        Scanner { limits, at: 0, open: Vec::new(), body: 0 }
     }
 
     /// Looks for the end of the first reply of `input`, which must start with the same bytes as at
@@ -103,6 +116,54 @@ impl Scanner {
             self.at += len;
             if self.ends_with(token)? {
                 return Ok(Scanned::Reply { len: std::mem::take(&mut self.at) });
+            }
+        }
+    }
+
+    /// Goes on with a reply that [`Scanner::scan`] has found incomplete, without having to see it whole: the
+    /// input is to go on behind the bytes that are done with. Until the reply is whole, only this may be called.
+    ///
+    /// # Errors
+    /// The input does not go on with the reply.
+    pub fn pass(&mut self, input: &[u8]) -> Result<Passed, InvalidReply> {
+        let mut at = std::mem::take(&mut self.at);
+        loop {
+            let rest = &input[at..];
+            if self.body > 2 {
+                let len = rest.len().min(self.body - 2);
+                self.body -= len;
+                at += len;
+            }
+            if self.body > 0 {
+                let rest = &input[at..];
+                if self.body > 2 || rest.len() < 2 {
+                    return Ok(Passed { bytes: at, is_whole: false });
+                }
+                if !rest.starts_with(b"\r\n") {
+                    return Err(InvalidReply("string longer than its length"));
+                }
+                self.body = 0;
+                at += 2;
+                if self.ends_with(Token::Bulk(b""))? {
+                    return Ok(Passed { bytes: at, is_whole: true });
+                }
+                continue;
+            }
+            match next_token(rest, self.limits) {
+                Ok((token, len)) => {
+                    at += len;
+                    if self.ends_with(token)? {
+                        return Ok(Passed { bytes: at, is_whole: true });
+                    }
+                }
+                Err(NoToken::Incomplete { .. }) => match string_header(rest, self.limits)? {
+                    Some((header, len)) => {
+                        self.body = len + 2;
+                        at += header;
+                    }
+                    None => return Ok(Passed { bytes: at, is_whole: false }),
+                },
+                Err(NoToken::Invalid(why)) => return Err(why),
             }
         }
     }
@@ -354,6 +415,41 @@ mod tests {
             let each: Vec<Vec<u8>> =
                 values.iter().map(|value| written(std::slice::from_ref(value), protocol)).collect();
             prop_assert_eq!(replies(&stream, &at), each);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn replies_that_are_passed_on_end_where_they_do(
+            values in prop::collection::vec(made(), 1..4),
+            cuts in prop::collection::vec(1usize..9, 1..30),
+        ) {
+            let stream = written(&values, Protocol::Resp3);
+            let (mut scanner, mut start, mut have) = (Scanner::new(LIMITS), 0, 0);
+            let mut cuts = cuts.iter().cycle();
+            for value in &values {
+                let end = start + written(std::slice::from_ref(value), Protocol::Resp3).len();
+                let mut is_passed = false;
+                while start < end {
+                    let input = &stream[start..have];
+                    let bytes = if is_passed {
+                        scanner.pass(input).expect("it is valid").bytes
+                    } else {
+                        match scanner.scan(input).expect("it is valid") {
+                            Scanned::Reply { len } => len,
+                            Scanned::Incomplete { .. } => {
+                                is_passed = true;
+                                0
+                            }
+                        }
+                    };
+                    start += bytes;
+                    prop_assert!(start <= end);
+                    if start < end {
+                        have = (have + cuts.next().expect("endless")).min(stream.len());
+                    }
+                }
+            }
         }
     }
 

@@ -310,7 +310,7 @@ fn too_long(input: &[u8], text: &str) -> Parsed {
     Parsed::Incomplete { missing: 1 }
 }
 
-enum Header {
+pub(crate) enum Header {
     Number(i64, usize),
     Incomplete,
     Invalid,
@@ -319,7 +319,7 @@ enum Header {
 
 /// Reads `<number>\r\n` from `input[from..]`; yields the number and where the next byte is.
 #[inline]
-fn header(input: &[u8], from: usize) -> Header {
+pub(crate) fn header(input: &[u8], from: usize) -> Header {
     // Nearly every length has one or two digits.
     if let [a @ b'0'..=b'9', b'\r', b'\n', ..] = input[from..] {
         return Header::Number(i64::from(a - b'0'), from + 3);

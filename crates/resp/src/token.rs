@@ -181,6 +181,18 @@ fn string<'a>(
     Ok((token, end + 2))
 }
 
+/// The header of a string, if `input` begins with one: its bytes, and those of the string.
+pub(crate) fn string_header(
+    input: &[u8],
+    limits: ReplyLimits,
+) -> Result<Option<(usize, usize)>, InvalidReply> {
+    let Ok((line, at)) = line(input) else { return Ok(None) };
+    match line[0] {
+        b'$' | b'!' | b'=' => Ok(Some((at, length(&line[1..], limits.bulk_len)?))),
+        _ => Ok(None),
+    }
+}
+
 fn integer(text: &[u8]) -> Result<i64, InvalidReply> {
     // RESP allows a plus sign, which numbers of commands must not have.
     let digits = text.strip_prefix(b"+").filter(|rest| !rest.starts_with(b"-")).unwrap_or(text);

@@ -31,6 +31,8 @@ pub enum Handling {
     Session(Session),
     /// It has subcommands that travel differently: see [`handling`].
     Container,
+    /// It concerns one server as a whole: it passes if there is only one.
+    OneServer,
     /// It cannot work; why, and what to do.
     Refuse(&'static str),
 }
@@ -64,7 +66,11 @@ pub enum Session {
     Unsubscribe,
 }
 
-const ONE_SERVER: &str = "it concerns one server; ask that server directly";
+/// Why a command is refused that concerns one server.
+pub const ONE_SERVER: &str =
+    "it concerns one server, and there are several; ask that server directly";
+const WHOLE_CONNECTION: &str =
+    "it takes a whole connection to one server; connect to the server directly";
 /// Why a command is refused that waits until replicas have the connection's writes.
 pub const WAITS: &str = "the proxy shares connections, so a server cannot tell your writes from those of \
     others; set min-replicas-to-write on the server instead";
@@ -73,7 +79,7 @@ pub const WAITS: &str = "the proxy shares connections, so a server cannot tell y
 static LINES: &[(&str, Handling)] = {
     use Handling::*;
     &[
-        ("ACL", Refuse(ONE_SERVER)),
+        ("ACL", OneServer),
         ("ASKING", Local(self::Local::Asking)),
         ("AUTH", Local(self::Local::Auth)),
         ("BGREWRITEAOF", All(Merge::First)),
@@ -92,6 +98,7 @@ static LINES: &[(&str, Handling)] = {
             Refuse("the proxy is one server to its clients; use a client without cluster mode"),
         ),
         ("COMMAND", Local(self::Local::Command)),
+        ("COMMANDLOG", OneServer),
         ("CONFIG", Container),
         ("CONFIG|GET", All(Merge::First)),
         ("CONFIG|HELP", All(Merge::First)),
@@ -99,13 +106,13 @@ static LINES: &[(&str, Handling)] = {
         ("CONFIG|REWRITE", All(Merge::First)),
         ("CONFIG|SET", All(Merge::First)),
         ("DBSIZE", All(Merge::Sum)),
-        ("DEBUG", Refuse(ONE_SERVER)),
+        ("DEBUG", OneServer),
         ("DEL", Split { step: 1, merge: Merge::Sum }),
         ("DISCARD", Session(self::Session::Discard)),
         ("ECHO", Local(self::Local::Echo)),
         ("EXEC", Session(self::Session::Exec)),
         ("EXISTS", Split { step: 1, merge: Merge::Sum }),
-        ("FAILOVER", Refuse(ONE_SERVER)),
+        ("FAILOVER", OneServer),
         ("FLUSHALL", All(Merge::First)),
         ("FLUSHDB", All(Merge::First)),
         ("FUNCTION", Container),
@@ -119,14 +126,19 @@ static LINES: &[(&str, Handling)] = {
         ("FUNCTION|RESTORE", All(Merge::First)),
         ("FUNCTION|STATS", All(Merge::First)),
         ("HELLO", Local(self::Local::Hello)),
+        ("HOTKEYS", OneServer),
         ("INFO", All(Merge::Info)),
         ("KEYS", All(Merge::Concat)),
         ("LASTSAVE", All(Merge::Min)),
-        ("LATENCY", Refuse(ONE_SERVER)),
+        ("LATENCY", OneServer),
+        ("MEMORY|DOCTOR", OneServer),
+        ("MEMORY|MALLOC-STATS", OneServer),
+        ("MEMORY|PURGE", OneServer),
+        ("MEMORY|STATS", OneServer),
         ("MGET", Split { step: 1, merge: Merge::Places }),
-        ("MIGRATE", Refuse(ONE_SERVER)),
-        ("MODULE", Refuse(ONE_SERVER)),
-        ("MONITOR", Refuse(ONE_SERVER)),
+        ("MIGRATE", OneServer),
+        ("MODULE", OneServer),
+        ("MONITOR", Refuse(WHOLE_CONNECTION)),
         ("MSET", Split { step: 2, merge: Merge::First }),
         ("MULTI", Session(self::Session::Multi)),
         ("PING", Local(self::Local::Ping)),
@@ -145,14 +157,14 @@ static LINES: &[(&str, Handling)] = {
         ("RANDOMKEY", All(Merge::AnyValue)),
         ("READONLY", Local(self::Local::Asking)),
         ("READWRITE", Local(self::Local::Asking)),
-        ("REPLCONF", Refuse(ONE_SERVER)),
-        ("REPLICAOF", Refuse(ONE_SERVER)),
+        ("REPLCONF", Refuse(WHOLE_CONNECTION)),
+        ("REPLICAOF", OneServer),
         ("RESET", Local(self::Local::Reset)),
-        ("ROLE", Refuse(ONE_SERVER)),
-        ("SAVE", Refuse(ONE_SERVER)),
+        ("ROLE", OneServer),
+        ("SAVE", OneServer),
         ("SCAN", Scan),
         ("SCRIPT", Container),
-        ("SCRIPT|DEBUG", Refuse(ONE_SERVER)),
+        ("SCRIPT|DEBUG", Refuse(WHOLE_CONNECTION)),
         ("SCRIPT|EXISTS", All(Merge::MinEach)),
         ("SCRIPT|FLUSH", All(Merge::First)),
         ("SCRIPT|HELP", All(Merge::First)),
@@ -160,8 +172,9 @@ static LINES: &[(&str, Handling)] = {
         ("SCRIPT|LOAD", All(Merge::First)),
         ("SCRIPT|SHOW", All(Merge::First)),
         ("SELECT", Local(self::Local::Select)),
-        ("SHUTDOWN", Refuse(ONE_SERVER)),
-        ("SLAVEOF", Refuse(ONE_SERVER)),
+        ("SHUTDOWN", OneServer),
+        ("SLAVEOF", OneServer),
+        ("SLOWLOG", OneServer),
         ("SPUBLISH", Channel),
         ("SSUBSCRIBE", Session(self::Session::Subscribe)),
         ("SUBSCRIBE", Session(self::Session::Subscribe)),

@@ -92,6 +92,11 @@ impl<T> Link<T> {
         self.tags.len()
     }
 
+    /// The tags of the requests without a reply, the oldest first.
+    pub fn tags(&self) -> impl Iterator<Item = &T> {
+        self.tags.iter()
+    }
+
     /// How many requests it was given so far; their numbers are below this.
     pub fn sent(&self) -> u64 {
         self.sent
@@ -136,6 +141,15 @@ impl<T> Link<T> {
         }
     }
 
+    /// Sends more bytes of the request that was given last.
+    pub fn send_more(&mut self, bytes: &[u8], out: &mut impl FnMut(&[u8])) {
+        if self.is_ready() {
+            out(bytes);
+        } else {
+            self.unsent.extend_from_slice(bytes);
+        }
+    }
+
     /// The next whole message at the start of `input`, and how many bytes it takes. `None`: more bytes
     /// have to come; `input` must then start with the same bytes at the next call.
     ///
@@ -172,6 +186,23 @@ impl<T> Link<T> {
         let Some(tag) = self.tags.pop_front() else { return Err(Broken::Unasked) };
         self.answered += 1;
         Ok(Some((Some(Received::Reply(tag, reply)), len)))
+    }
+
+    /// Goes on with a reply that [`Link::receive`] has found incomplete, without having to see it whole. Returns how many
+    /// bytes at the start of the input are of it and done with, and its tag if it ends with them. Until then only this may
+    /// be called.
+    ///
+    /// # Errors
+    /// The connection is to be closed.
+    pub fn pass(&mut self, input: &[u8]) -> Result<(usize, Option<T>), Broken> {
+        let passed = self.scanner.pass(input).map_err(|why| Broken::Invalid(why.0))?;
+        if !passed.is_whole {
+            return Ok((passed.bytes, None));
+        }
+        self.is_scanning = false;
+        let Some(tag) = self.tags.pop_front() else { return Err(Broken::Unasked) };
+        self.answered += 1;
+        Ok((passed.bytes, Some(tag)))
     }
 
     fn stepped(&mut self, reply: &[u8], out: &mut impl FnMut(&[u8])) -> Result<(), Broken> {

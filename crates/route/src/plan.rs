@@ -1,7 +1,7 @@
 //! A request becomes a plan.
 
 use crate::cursor;
-use crate::handling::{Handling, Local, Session, may_block};
+use crate::handling::{Handling, Local, ONE_SERVER, Session, may_block};
 use crate::join::{Joining, Merge};
 use crate::raw;
 use structs::numbers;
@@ -141,6 +141,13 @@ pub fn plan(request: &Request<'_>, placement: &dyn Placement) -> Plan {
             Err(why) => Plan::Refuse(why),
         },
         Handling::Container => one(request, placement, Plan::One),
+        Handling::OneServer if placement.servers() == 1 => {
+            Plan::One(placement.walk_from(0).or_else(|| placement.any()).unwrap_or(0))
+        }
+        Handling::OneServer => Plan::Refuse(format!(
+            "ERR '{}' does not work through the proxy: {ONE_SERVER}",
+            shown(request.words)
+        )),
         Handling::Refuse(why) => Plan::Refuse(format!(
             "ERR '{}' does not work through the proxy: {why}",
             shown(request.words)

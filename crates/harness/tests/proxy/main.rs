@@ -3,6 +3,7 @@
 mod admin;
 mod clusters;
 mod endings;
+mod large;
 mod queues;
 mod reloading;
 mod resubscribing;

@@ -8,7 +8,10 @@ use harness::server::{Program, Server, free_port, signal};
 use std::io::Write;
 use std::net::TcpStream;
 
-const LIMIT: usize = 8 << 20;
+const LIMIT: usize = 2 << 20;
+
+/// The longest requests that are kept whole are a little longer.
+const VALUE: usize = 60_000;
 
 fn figure(admin: u16, name: &str) -> u64 {
     let text = http::ask(admin, "GET", "/metrics", &[], "").expect("an answer").text();
@@ -53,11 +56,12 @@ fn what_waits_for_a_server_is_bounded() {
     let Stopped { server, proxy, admin, mut client } = stopped;
 
     // One client alone is not read when half of the limit waits.
-    let value = "v".repeat(1 << 20);
+    let value = "v".repeat(VALUE);
     let request = encode(&["SET", "key", &value]);
     let mut flood = TcpStream::connect(proxy.address).expect("it connects");
     flood.set_nonblocking(true).expect("a socket");
-    let bytes = request.repeat(64);
+    // More than the buffers of two sockets take.
+    let bytes = request.repeat(1000);
     let mut written = 0;
     let write = |flood: &mut TcpStream, written: &mut usize| {
         if let Ok(len) = flood.write(&bytes[*written..]) {
@@ -71,7 +75,7 @@ fn what_waits_for_a_server_is_bounded() {
     assert_eq!(figure(admin, "refused_total"), 0);
 
     // Others are refused when it is full. Their number is more than the rest of the limit.
-    let mut clients: Vec<_> = (0..32).map(|_| proxy.client(Protocol::Resp2)).collect();
+    let mut clients: Vec<_> = (0..128).map(|_| proxy.client(Protocol::Resp2)).collect();
     for client in &mut clients {
         client.send_raw(&request).expect("it is sent");
     }
@@ -105,8 +109,8 @@ fn what_waits_for_a_server_is_bounded() {
 fn all_queues_together_are_bounded() {
     let Some(stopped) = stopped(&format!("queue_bytes = {}", 1 << 20)) else { return };
     let Stopped { server, proxy, admin, .. } = stopped;
-    let request = encode(&["SET", "key", &"v".repeat(600_000)]);
-    let mut clients: Vec<_> = (0..8).map(|_| proxy.client(Protocol::Resp2)).collect();
+    let request = encode(&["SET", "key", &"v".repeat(VALUE)]);
+    let mut clients: Vec<_> = (0..64).map(|_| proxy.client(Protocol::Resp2)).collect();
     for client in &mut clients {
         client.send_raw(&request).expect("it is sent");
     }

@@ -1,6 +1,6 @@
 //! Subscriptions outlive their server.
 
-use crate::support::{Proxy, servers, until, yml};
+use crate::support::{Proxy, servers, stop, until, yml};
 use harness::client::{Client, ask, patience};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Program, free_port, signal};
@@ -109,4 +109,36 @@ fn subscriptions_go_over_to_other_servers() {
     until("the old server has no subscriber", || {
         ask(&mut servers[0].client(), &["PUBLISH", "news", "y"]) == Reply::Integer(0)
     });
+}
+
+#[test]
+fn a_repeated_subscription_whose_server_is_lost_is_confirmed() {
+    let program = Program::under_test();
+    if !program.is_dunlin() {
+        return;
+    }
+    let mut servers = servers(&program);
+    let proxy = Proxy::start(&program, &servers[..1], "");
+    let mut subscriber = proxy.client(Protocol::Resp2);
+    subscriber.send(&["SUBSCRIBE", "news"]).expect("it is sent");
+    assert_eq!(parts(subscriber.message().expect("a confirmation")), ["subscribe", "news", "1"]);
+    stop(servers[0].process_id());
+    // Under way when the server is lost: twice what is there, and one that is new.
+    subscriber.send(&["SUBSCRIBE", "news", "news", "sport"]).expect("it is sent");
+    // A request of another client on the same thread shows that it was read.
+    for _ in 0..8 {
+        assert!(!matches!(ask(&mut proxy.client(Protocol::Resp2), &["PING"]), Reply::Error(_)));
+    }
+    servers[0].kill().expect("it ends");
+    servers[0].start_again().expect("it starts");
+    let mut told: Vec<Vec<String>> =
+        (0..4).map(|_| parts(subscriber.message().expect("a confirmation"))).collect();
+    told.sort();
+    let news = ["subscribe", "news", "1"].map(str::to_owned).to_vec();
+    let of = |channel: &str| told.iter().filter(|parts| parts[1] == channel).count();
+    assert_eq!((of("news"), of("sport")), (3, 1), "{told:?}");
+    assert!(told.contains(&news) || told.iter().any(|parts| parts[2] == "2"), "{told:?}");
+    subscriber.send(&["UNSUBSCRIBE", "news", "sport"]).expect("it is sent");
+    assert_eq!(parts(subscriber.message().expect("an end"))[..2], ["unsubscribe", "news"]);
+    assert_eq!(parts(subscriber.message().expect("an end")), ["unsubscribe", "sport", "0"]);
 }

@@ -226,3 +226,30 @@ fn reads_go_to_replicas_that_keep_up() {
         clients.iter_mut().all(|client| text(&ask(client, &["GET", "a"])) == "3")
     });
 }
+
+#[test]
+fn clients_that_want_notices_hear_of_a_fail_over() {
+    let program = Program::under_test();
+    if !program.is_dunlin() {
+        return;
+    }
+    let mut servers = servers(&program);
+    let sentinels = Sentinels::start(3, servers[0].port());
+    let proxy = start(&program, &servers, &sentinels, "");
+    let mut client = proxy.client(Protocol::Resp3);
+    let mut silent = proxy.client(Protocol::Resp3);
+    let wants = ["CLIENT", "MAINT_NOTIFICATIONS", "ON", "moving-endpoint-type", "none"];
+    assert_eq!(ask(&mut client, &wants), okay());
+    assert_eq!(ask(&mut client, &["SET", "a", "1"]), okay());
+    servers[0].kill().expect("it ends");
+    until("requests fail", || ask(&mut client, &["SET", "a", "1"]) != okay());
+    sentinels.switch(servers[1].port(), true);
+    until("writes go to the new master", || ask(&mut client, &["SET", "a", "1"]) == okay());
+    let mut heard = Vec::new();
+    while let Some(Reply::Push(parts)) = client.push() {
+        heard.push(text(&parts[0]));
+    }
+    assert_eq!(heard, ["FAILING_OVER", "FAILED_OVER"]);
+    assert_eq!(ask(&mut silent, &["SET", "a", "1"]), okay());
+    assert!(silent.push().is_none());
+}

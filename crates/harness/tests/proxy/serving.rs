@@ -288,3 +288,45 @@ fn connections_to_servers_are_as_many_and_as_probed_as_asked_for() {
         });
     }
 }
+
+#[test]
+fn what_concerns_one_server_passes_to_one() {
+    let program = Program::under_test();
+    if !program.is_dunlin() {
+        return;
+    }
+    let asked: [&[&str]; 8] = [
+        &["ACL", "WHOAMI"],
+        &["COMMANDLOG", "GET", "1", "slow"],
+        &["LATENCY", "LATEST"],
+        &["MEMORY", "STATS"],
+        &["MODULE", "LIST"],
+        &["ROLE"],
+        &["SLOWLOG", "LEN"],
+        &["SAVE"],
+    ];
+    let servers = servers(&program);
+    let one = Proxy::start(&program, &servers[..1], "");
+    let mut client = one.client(Protocol::Resp2);
+    for words in asked {
+        let reply = ask(&mut client, words);
+        assert!(!matches!(reply, Reply::Error(_)), "{words:?}: {reply:?}");
+    }
+    assert_eq!(text(&ask(&mut client, &["ACL", "WHOAMI"])), "default");
+    assert_eq!(ask(&mut client, &["MULTI"]), okay());
+    assert_eq!(text(&ask(&mut client, &["SLOWLOG", "LEN"])), "QUEUED");
+    assert!(!matches!(ask(&mut client, &["EXEC"]), Reply::Error(_)));
+    for words in [&["MONITOR"][..], &["SYNC"], &["WAIT", "0", "0"]] {
+        let Reply::Error(why) = ask(&mut client, words) else { panic!("{words:?} passes") };
+        let why = String::from_utf8_lossy(&why).into_owned();
+        assert!(why.contains("does not work through the proxy: "), "{why}");
+    }
+    drop(one);
+    let several = Proxy::start(&program, &servers, "");
+    let mut client = several.client(Protocol::Resp2);
+    for words in asked {
+        let Reply::Error(why) = ask(&mut client, words) else { panic!("{words:?} passes") };
+        let why = String::from_utf8_lossy(&why).into_owned();
+        assert!(why.ends_with("there are several; ask that server directly"), "{why}");
+    }
+}

@@ -143,6 +143,8 @@ pub struct Limits {
     pub queue: usize,
     /// Bytes of one request.
     pub request: usize,
+    /// Requests and replies of more bytes are passed on as they come.
+    pub long: usize,
 }
 
 impl Default for Limits {
@@ -155,6 +157,7 @@ impl Default for Limits {
             server_queue: 64 << 20,
             queue: 1 << 30,
             request: 512 << 20,
+            long: 64 << 10,
         }
     }
 }

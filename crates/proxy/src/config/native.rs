@@ -227,6 +227,7 @@ impl Table {
             server_queue: self.server_queue_bytes.unwrap_or(default.server_queue),
             queue: self.queue_bytes.unwrap_or(default.queue),
             request: self.request_bytes.unwrap_or(default.request),
+            long: default.long,
         }
     }
 }

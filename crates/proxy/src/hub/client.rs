@@ -3,6 +3,7 @@
 use super::Stall;
 use super::pubsub::Subscriptions;
 use super::transactions::{Multi, Watch};
+use super::uploading::Upload;
 use super::wire::{Id, Wire};
 use resp::Parser;
 use route::Joining;
@@ -30,6 +31,17 @@ pub enum Slot {
     },
     /// Its reply is not for the client.
     Muted,
+}
+
+/// How a long reply stands to the requests before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Head {
+    /// It is the next one, and is passed on.
+    Passes,
+    /// The client wants no reply.
+    Unwanted,
+    /// Others come before it, or it is joined with others.
+    Waits,
 }
 
 /// What replies a client wants (CLIENT REPLY).
@@ -75,6 +87,12 @@ pub struct Client {
     queue: VecDeque<Slot>,
     /// Bytes of replies that came before their turn.
     pub early_bytes: usize,
+    /// While a long reply is passed on, the messages behind it.
+    pub behind: Option<Vec<u8>>,
+    /// A long request of which not all has come.
+    pub upload: Option<Box<Upload>>,
+    /// Bytes of a request that is kept until it is whole, and of a transaction's requests.
+    pub kept: usize,
     /// The number of the first of them.
     base: u64,
     /// How often slots had moved when its last request was sent.
@@ -128,6 +146,9 @@ impl Client {
             parser: Parser::new(),
             queue: VecDeque::new(),
             early_bytes: 0,
+            behind: None,
+            upload: None,
+            kept: 0,
             base: 0,
             moves: 0,
             waits_for_all: false,
@@ -150,12 +171,22 @@ impl Client {
     /// Whether its next request has to wait.
     #[inline]
     pub fn is_stalled(&self) -> bool {
+        if let Some(upload) = &self.upload {
+            return upload.is_held;
+        }
         self.waits_for_all
             || self.is_paused
             || self.is_congested
             || self.is_learning
             || self.is_leaving
             || self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.awaited > 0)
+    }
+
+    /// Bytes of the requests of transactions that are kept.
+    #[inline]
+    pub fn bytes_of_transaction(&self) -> usize {
+        let multis = [&self.multi, &self.executing];
+        multis.into_iter().flatten().map(|multi| multi.bytes()).sum()
     }
 
     /// What its input waits for.
@@ -216,6 +247,14 @@ impl Client {
         }
     }
 
+    /// Answers the oldest request; if all are answered, the one that has come just now.
+    pub fn answer_first(&mut self, wire: &mut impl Wire, reply: &[u8]) {
+        match self.queue.is_empty() {
+            true => wire.send(self.id, reply),
+            false => self.take(wire, self.base, 0, reply),
+        }
+    }
+
     /// Takes the reply to a request, or to a part of it.
     ///
     /// # Panics
@@ -238,6 +277,33 @@ impl Client {
         }
     }
 
+    /// A long reply has begun to come.
+    pub fn begin_passing(&mut self, seq: u64) -> Head {
+        match self.queue.front() {
+            Some(Slot::Waiting) if seq == self.base && self.behind.is_none() => {
+                self.behind = Some(Vec::new());
+                Head::Passes
+            }
+            _ => {
+                let at = usize::try_from(seq.wrapping_sub(self.base)).ok();
+                match at.and_then(|at| self.queue.get(at)) {
+                    Some(Slot::Muted) => Head::Unwanted,
+                    _ => Head::Waits,
+                }
+            }
+        }
+    }
+
+    /// The long reply has ended.
+    pub fn end_passing(&mut self, wire: &mut impl Wire) {
+        self.queue.pop_front();
+        self.base += 1;
+        if let Some(behind) = self.behind.take() {
+            wire.send(self.id, &behind);
+        }
+        self.flush(wire);
+    }
+
     fn take_slowly(&mut self, at: usize, part: u32, reply: &[u8]) {
         let protocol = self.protocol;
         let slot = self.queue.get_mut(at).expect("a reply to a request that was not made");
@@ -246,8 +312,10 @@ impl Client {
             Slot::Muted => Vec::new(),
             Slot::Joining(joining) => {
                 if !joining.put(part as usize, reply.to_vec()) {
+                    self.early_bytes += reply.len();
                     return;
                 }
+                self.early_bytes -= joining.bytes() - reply.len();
                 joining.finish(protocol)
             }
             Slot::Scan { server, radix, following } => {

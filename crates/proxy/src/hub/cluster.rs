@@ -1,6 +1,7 @@
 //! Redirections of a Redis Cluster.
 
 use super::client::Client;
+use super::flow::cost;
 use super::transactions::ASKING;
 use super::upstream::{Kept, Purpose, Tag};
 use super::wire::{Id, Wire};
@@ -18,6 +19,18 @@ pub(super) const MAX_TRIES: u32 = 200;
 const MAX_UNREACHED: u32 = 40;
 /// Between two attempts while the cluster cannot serve a slot.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
+
+/// A request that is to be sent again.
+pub(super) struct Again {
+    /// When.
+    pub due: Instant,
+    /// Where its reply goes.
+    pub tag: Tag,
+    /// The pool.
+    pub pool: usize,
+    /// What it takes of the pool's limit meanwhile.
+    pub bytes: usize,
+}
 
 /// Where what was redirected goes.
 #[derive(Debug, Default)]
@@ -141,7 +154,8 @@ impl Hub {
         if kept.tries > MAX_TRIES {
             return self.deliver(wire, tag, reply);
         }
-        self.queue_again(due, Tag { purpose: Purpose::Redirectable(kept), ..tag });
+        let pool = client.pool;
+        self.queue_again(pool, due, Tag { purpose: Purpose::Redirectable(kept), ..tag });
     }
 
     /// The server of a request that is being presented cannot be reached. In front of a cluster it is tried
@@ -158,14 +172,19 @@ impl Hub {
         }
         client.waits_for_all = true;
         self.pools[client.pool].shared.is_stale.store(true, SeqCst);
-        self.queue_again(now + PAUSE, tag);
+        self.queue_again(client.pool, now + PAUSE, tag);
         Ok(())
     }
 
-    fn queue_again(&mut self, due: Instant, tag: Tag) {
-        let before = self.again.iter().filter(|(_, before)| before.client == tag.client);
-        let due = before.map(|(due, _)| *due).max().map_or(due, |last| due.max(last));
-        self.again.push((due, tag));
+    fn queue_again(&mut self, pool: usize, due: Instant, tag: Tag) {
+        let before = self.again.iter().filter(|before| before.tag.client == tag.client);
+        let due = before.map(|before| before.due).max().map_or(due, |last| due.max(last));
+        let bytes = match &tag.purpose {
+            Purpose::Redirectable(kept) => cost(&kept.request) as usize,
+            _ => 0,
+        };
+        self.pools[pool].queued += bytes;
+        self.again.push(Again { due, tag, pool, bytes });
     }
 
     /// Sends requests again whose time has come.
@@ -175,10 +194,11 @@ impl Hub {
             return;
         }
         let (due, later) =
-            std::mem::take(&mut self.again).into_iter().partition(|(at, _)| *at <= now);
+            std::mem::take(&mut self.again).into_iter().partition(|again| again.due <= now);
         self.again = later;
-        let due: Vec<(Instant, Tag)> = due;
-        for (_, tag) in due {
+        let due: Vec<Again> = due;
+        for Again { tag, pool, bytes, .. } in due {
+            self.pools[pool].queued -= bytes;
             let Some(client) = self.client(tag.client) else { continue };
             let pool = client.pool;
             self.pools[pool].refresh();

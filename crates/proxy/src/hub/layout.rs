@@ -87,6 +87,10 @@ impl Hub {
                 _ => {}
             }
         }
+        self.again
+            .iter_mut()
+            .filter(|again| again.pool == at)
+            .for_each(|again| again.pool = retired);
     }
 
     /// Lets clients of retired pools go over to the successors, or leave, and closes connections that are
@@ -163,6 +167,8 @@ impl Hub {
         new.shared.clients.fetch_add(1, SeqCst);
         old.stats.client_connections.sub(1);
         new.stats.client_connections.add(1);
+        self.pools[client.pool].queued -= client.kept;
+        self.pools[successor].queued += client.kept;
         client.pool = successor;
         if is_subscribed {
             self.resubscribe(wire, client);

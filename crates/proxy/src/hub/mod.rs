@@ -14,6 +14,8 @@ mod flow;
 pub use cluster::server_at;
 mod layout;
 mod member;
+mod notices;
+mod passing;
 pub use common::{Commands, Common};
 pub use layout::Layout;
 mod local;
@@ -27,11 +29,13 @@ mod session;
 #[cfg(test)]
 mod tests;
 mod transactions;
+mod uploading;
 mod upstream;
 pub mod wire;
 
 use crate::pool::{Local, Shared};
 use client::Client;
+use cluster::Again;
 use pubsub::Restoring;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -95,15 +99,23 @@ pub struct Hub {
     settling: Vec<Id>,
     /// Clients that are not read while the queue of a server is long, and its connection.
     congested: Vec<(Id, Id)>,
+    /// Connections that were shared until a long reply came.
+    detached: Vec<Id>,
+    /// Clients' own connections that are not read, because the client does not read a long reply.
+    held_own: Vec<Id>,
+    /// Clients whose long requests wait for their servers to take more.
+    uploading: Vec<Id>,
     /// Subscriptions to make again.
     restoring: Vec<Restoring>,
     /// Requests to send again, and when.
-    again: Vec<(Instant, Tag)>,
+    again: Vec<Again>,
     /// What is being asked of servers, by pool and name.
     learning: HashSet<(usize, String)>,
     /// Clients that wait for that.
     learners: Vec<Id>,
     is_draining: bool,
+    /// The number of the last maintenance notice.
+    last_notice: u64,
     /// Requests until the next whose key is looked at.
     until_sample: u32,
 }
@@ -136,11 +148,15 @@ impl Hub {
             paused: Vec::new(),
             congested: Vec::new(),
             settling: Vec::new(),
+            detached: Vec::new(),
+            held_own: Vec::new(),
+            uploading: Vec::new(),
             restoring: Vec::new(),
             again: Vec::new(),
             learning: HashSet::new(),
             learners: Vec::new(),
             is_draining: false,
+            last_notice: 0,
             until_sample: SAMPLE,
         }
     }
@@ -216,14 +232,16 @@ impl Hub {
             None => Done { bytes: input.len(), stall: Stall::None },
             Some(Conn::Client(mut client)) => {
                 let bytes = self.requests(wire, &mut client, input);
+                self.count_kept(wire, &mut client, input.len() - bytes);
                 let stall = client.stall();
                 self.put(id, Conn::Client(client));
                 Done { bytes, stall }
             }
             Some(Conn::Upstream(mut up)) => match self.upstream_data(wire, &mut up, input) {
                 Ok(bytes) => {
+                    let is_held = up.passing.as_ref().is_some_and(|passing| passing.is_held());
                     self.put(id, Conn::Upstream(up));
-                    Done { bytes, stall: Stall::None }
+                    Done { bytes, stall: if is_held { Stall::Held } else { Stall::None } }
                 }
                 Err(why) => {
                     self.pools[up.pool].server_stats(up.server).server_err.add(1);
@@ -241,7 +259,7 @@ impl Hub {
         if client.is_leaving {
             return true;
         }
-        if client.is_settled() {
+        if client.is_settled() || client.upload.is_some() {
             return false;
         }
         client.is_leaving = true;
@@ -286,6 +304,7 @@ impl Hub {
         let local = &self.pools[client.pool];
         local.shared.clients.fetch_sub(1, SeqCst);
         local.stats.client_connections.sub(1);
+        self.pools[client.pool].queued -= client.kept;
         let subscribed = client.subscriptions.iter().flat_map(|subs| subs.connections.iter());
         let own = client.own.iter().map(|own| own.1);
         for id in own.chain(subscribed.map(|known| known.id)) {
@@ -310,6 +329,7 @@ impl Hub {
                 let tag = Tag { purpose: Purpose::Client, ..tag };
                 return self.redirected(wire, tag, kept, reply);
             }
+            Purpose::Streamed => return self.streamed(wire, tag, reply),
             Purpose::Queued | Purpose::Requeued => return self.queued(wire, tag, reply),
             Purpose::Exec => return self.executed(wire, tag, reply),
         }
@@ -320,18 +340,25 @@ impl Hub {
     fn deliver<W: Wire>(&mut self, wire: &mut W, tag: Tag, reply: &[u8]) {
         let Some(client) = self.client(tag.client) else { return };
         client.take(wire, tag.seq, tag.part, reply);
+        self.answered(wire, tag.client);
+    }
+
+    /// A client has got a reply.
+    #[inline]
+    fn answered<W: Wire>(&mut self, wire: &mut W, id: Id) {
+        let Some(client) = self.client(id) else { return };
         let early = client.early_bytes;
         if client.is_idle() {
             if client.is_leaving {
                 if client.is_settled() {
-                    wire.finish(tag.client);
+                    wire.finish(id);
                 }
             } else if client.waits_for_all {
-                self.settling.push(tag.client);
+                self.settling.push(id);
             }
         }
-        if early > 1 << 16 || wire.backlog(tag.client) > 1 << 16 {
-            self.check_output(wire, tag.client);
+        if early > 1 << 16 || wire.backlog(id) > 1 << 16 {
+            self.check_output(wire, id);
         }
     }
 
@@ -340,6 +367,12 @@ impl Hub {
         self.follow_layout(wire);
         for pool in 0..self.pools.len() {
             let changed = self.pools[pool].refresh();
+            if let Some(&server) =
+                changed.iter().find(|server| self.pools[pool].failing == Some(**server))
+            {
+                self.failed_over(wire, pool, server);
+            }
+            self.look_for_successor(wire, pool);
             if changed.is_empty() {
                 continue;
             }
@@ -362,12 +395,15 @@ impl Hub {
             self.settle(wire, id);
         }
         self.go_on(wire);
+        self.go_on_passing(wire);
+        self.go_on_uploading(wire);
         self.publish_queues();
     }
 
     /// Time has passed. Returns when to call again, at the latest.
     pub fn tick<W: Wire>(&mut self, wire: &mut W) -> Duration {
         self.check_timeouts(wire);
+        self.check_uploads(wire);
         self.send_again(wire);
         self.readmit(wire.now());
         self.follow_layout(wire);
@@ -381,12 +417,12 @@ impl Hub {
     pub fn drain<W: Wire>(&mut self, wire: &mut W, seconds: u64) -> bool {
         let is_first = !std::mem::replace(&mut self.is_draining, true);
         let mut is_any = false;
+        let notice = self.notice("MOVING", Some(seconds), true);
         for conn in self.conns.iter_mut().flatten() {
             let Conn::Client(client) = conn else { continue };
             is_any = true;
             if is_first && client.wants_notices {
-                let notice = format!(">4\r\n$6\r\nMOVING\r\n:1\r\n:{seconds}\r\n_\r\n");
-                wire.send(client.id, notice.as_bytes());
+                client.send_message(wire, &notice);
             }
             let may_stay = is_first && client.wants_notices;
             if !may_stay && client.is_idle() && client.multi.is_none() && !client.is_leaving {

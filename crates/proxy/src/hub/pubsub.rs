@@ -9,6 +9,7 @@
 
 use super::Hub;
 use super::client::Client;
+use super::passing::send_message;
 use super::request::Flow;
 use super::upstream::Upstream;
 use super::wire::{Id, Wire};
@@ -16,7 +17,7 @@ use resp::Scanned;
 use resp::bulk::{push_bulk, push_header};
 use route::plan::Placement;
 use route::raw::{self, Protocol};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 /// What a client is subscribed to.
@@ -30,10 +31,12 @@ pub struct Subscriptions {
     pub awaited: usize,
     /// Since when channels are without a server.
     pub lost_since: Option<Instant>,
+    /// What was asked for again on a connection that is lost, and how often: each has to be confirmed.
+    owed: BTreeMap<Subscription, usize>,
 }
 
-/// Whether a client has asked for what it has already: it is told so as often as it asks.
-type IsRepeat = bool;
+/// What a client has asked for although it has it already: it is told so as often as it asks.
+type Repeat = Option<Subscription>;
 
 /// A set, and a channel or pattern of it.
 pub type Subscription = (usize, Vec<u8>);
@@ -49,8 +52,8 @@ pub struct Subscriber {
     pub channels: BTreeSet<Subscription>,
     /// What the client wants no more, not confirmed.
     pub leaving: BTreeSet<Subscription>,
-    /// Confirmations that have not come, and whether each goes to the client although nothing is new.
-    pub awaited: VecDeque<IsRepeat>,
+    /// Confirmations that have not come, and which of them go to the client although nothing is new.
+    pub awaited: VecDeque<Repeat>,
     /// Confirmations of what was subscribed to again. They come first.
     restored: usize,
 }
@@ -70,7 +73,28 @@ pub const RESTORE_AFTER: Duration = Duration::from_millis(100);
 /// After this time without a server the client is disconnected.
 pub const RESTORE_WITHIN: Duration = Duration::from_secs(60);
 
+/// What the end of a subscription on a connection means.
+enum Ended {
+    /// The client wanted it.
+    Asked,
+    /// The server ends it by itself; whether there was one.
+    Unasked(bool),
+}
+
+impl Subscriber {
+    /// Notes that a subscription has ended here.
+    fn ended(&mut self, subscription: &Subscription) -> Ended {
+        let is_known = self.channels.remove(subscription);
+        if self.leaving.remove(subscription) { Ended::Asked } else { Ended::Unasked(is_known) }
+    }
+}
+
 impl Subscriptions {
+    /// How many confirmations more than one are due for a channel that is subscribed to again.
+    fn take_owed(&mut self, kind: usize, channel: &[u8]) -> usize {
+        self.owed.remove(&(kind, channel.to_vec())).unwrap_or(0)
+    }
+
     /// Ends a subscription. Returns the confirmation, if there was one.
     pub fn end(&mut self, protocol: Protocol, kind: usize, channel: &[u8]) -> Option<Vec<u8>> {
         self.sets[kind]
@@ -84,6 +108,15 @@ impl Subscriptions {
         let is_new = known.channels.insert((kind, channel.to_vec()));
         known.restored += usize::from(is_new);
         is_new
+    }
+
+    /// A connection is lost: what was asked for again on it is confirmed when its server is there again.
+    pub fn owe(&mut self, lost: &Subscriber) {
+        for repeat in lost.awaited.iter().flatten() {
+            if !lost.leaving.contains(repeat) {
+                *self.owed.entry(repeat.clone()).or_default() += 1;
+            }
+        }
     }
 
     fn connection(&mut self, id: Id) -> Option<&mut Subscriber> {
@@ -187,7 +220,8 @@ impl Hub {
                 if let Some(known) = subscriptions.connection(id) {
                     let is_new = known.channels.insert(subscription.clone());
                     // One server speaks for all.
-                    known.awaited.push_back(at == 0 && (is_there || !is_new));
+                    let is_repeat = at == 0 && (is_there || !is_new);
+                    known.awaited.push_back(is_repeat.then(|| subscription.clone()));
                 }
             }
         }
@@ -275,16 +309,23 @@ impl Hub {
             for known in &mut subscriptions.connections {
                 if known.channels.contains(&subscription) {
                     known.leaving.insert(subscription.clone());
-                    known.awaited.push_back(false);
+                    known.awaited.push_back(None);
                     asked.push(known.id);
                 }
             }
             subscriptions.awaited += asked.len();
             if asked.is_empty() {
                 // Its server is lost, and it is to be subscribed to again: not any more.
+                let owed = subscriptions.owed.remove(&subscription).unwrap_or(0);
+                let count = subscriptions.count(kind);
+                let begun = confirmation(client.protocol, SUBSCRIBE[kind], Some(&channel), count);
+                let subscriptions = client.subscriptions.get_or_insert_default();
                 subscriptions.sets[kind].remove(&channel);
                 let count = subscriptions.count(kind);
                 let reply = confirmation(client.protocol, UNSUBSCRIBE[kind], Some(&channel), count);
+                for _ in 0..owed {
+                    client.answer(wire, &begun);
+                }
                 client.answer(wire, &reply);
             }
             for id in asked {
@@ -335,22 +376,23 @@ impl Hub {
         let begins = SUBSCRIBE.iter().position(|known| *known == name);
         let ends = UNSUBSCRIBE.iter().position(|known| *known == name);
         let is_restored = subscriptions.connections[at].restored > 0;
-        let is_repeat = subscriptions.connections[at].awaited.front().is_some_and(|repeat| *repeat);
+        let front = subscriptions.connections[at].awaited.front();
+        let is_repeat = front.is_some_and(|repeat| repeat.is_some());
         let mut is_confirmation = true;
         match (begins.or(ends), parts.get(1).and_then(|channel| raw::text(channel))) {
             (Some(kind), Some(channel)) => {
                 let subscription = (kind, channel.to_vec());
-                let known = &mut subscriptions.connections[at];
-                if ends.is_some() {
-                    let is_known = known.channels.remove(&subscription);
-                    if !known.leaving.remove(&subscription) {
-                        // The server gives the channel up, because its slot has moved.
-                        if is_known {
-                            self.restore_later(now, owner, vec![subscription]);
-                        }
-                        return Ok(());
+                if ends.is_some()
+                    && let Ended::Unasked(is_known) =
+                        subscriptions.connections[at].ended(&subscription)
+                {
+                    // The server gives the channel up, because its slot has moved.
+                    if is_known {
+                        self.restore_later(now, owner, vec![subscription]);
                     }
+                    return Ok(());
                 }
+                let owed = begins.map_or(0, |kind| subscriptions.take_owed(kind, channel));
                 let set = &mut subscriptions.sets[kind];
                 let is_new = if begins.is_some() {
                     set.insert(channel.to_vec())
@@ -361,7 +403,10 @@ impl Hub {
                 // That it comes again unasked tells the client that messages may be missing.
                 if is_new || is_repeat || (begins.is_some() && is_restored) {
                     let count = subscriptions.count(kind);
-                    wire.send(owner, &confirmation(protocol, name, Some(channel), count));
+                    let reply = confirmation(protocol, name, Some(channel), count);
+                    for _ in 0..=owed {
+                        send_message(wire, owner, &mut client.behind, &reply);
+                    }
                 }
             }
             _ => {
@@ -370,7 +415,7 @@ impl Hub {
                     let why = String::from_utf8_lossy(message);
                     return Err(format!("it refuses a subscription: {}", why.trim()));
                 }
-                wire.send(owner, message);
+                send_message(wire, owner, &mut client.behind, message);
             }
         }
         if is_confirmation {
@@ -405,8 +450,8 @@ impl Hub {
 
     /// A message that answers no request, on a connection that is not for subscriptions: an invalidation.
     pub(super) fn pushed<W: Wire>(&mut self, wire: &mut W, up: &Upstream, push: &[u8]) {
-        if let Some(owner) = up.owner {
-            wire.send(owner, push);
+        if let Some(client) = up.owner.and_then(|owner| self.client(owner)) {
+            client.send_message(wire, push);
         }
     }
 }

@@ -48,6 +48,12 @@ impl Hub {
         input: &[u8],
     ) -> usize {
         let mut at = 0;
+        if client.upload.is_some() {
+            at = self.upload(wire, client, input);
+            if client.upload.is_some() || client.is_leaving {
+                return at;
+            }
+        }
         if client.awaits_header {
             match super::local::proxy_header(input) {
                 Ok(None) => return 0,
@@ -96,6 +102,7 @@ impl Hub {
         input: &[u8],
     ) -> Option<usize> {
         let config = &self.pools[client.pool].shared.config;
+        let long = config.limits.long;
         let limits = if client.is_authenticated {
             Limits { words: MAX_WORDS, bulk_len: config.limits.request as i64 }
         } else {
@@ -103,9 +110,11 @@ impl Hub {
         };
         let mut parser = std::mem::replace(&mut client.parser, Parser::new());
         match parser.next(input, limits) {
-            Parsed::Incomplete { .. } => {
+            Parsed::Incomplete { missing } => {
                 client.parser = parser;
-                Some(0)
+                let is_long = input.len().saturating_add(missing) > long;
+                let begun = is_long.then(|| self.begin_upload(wire, client, input, missing));
+                Some(begun.flatten().unwrap_or(0))
             }
             Parsed::Request { consumed } => {
                 let source = if parser.is_inline() { parser.owned_words() } else { input };
@@ -292,7 +301,12 @@ impl Hub {
     }
 
     /// Why a client may not send this.
-    fn refusal(&self, client: &Client, words: &[&[u8]], handling: Handling) -> Option<String> {
+    pub(super) fn refusal(
+        &self,
+        client: &Client,
+        words: &[&[u8]],
+        handling: Handling,
+    ) -> Option<String> {
         use route::handling::Local;
         let is_open = matches!(
             handling,

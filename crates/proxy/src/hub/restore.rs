@@ -1,6 +1,7 @@
 //! Subscriptions whose server is lost, or has them no more.
 
 use super::client::Client;
+use super::passing::send_message;
 use super::pubsub::{RESTORE_AFTER, RESTORE_WITHIN, Restoring, SUBSCRIBE, Subscription};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
@@ -25,10 +26,11 @@ impl Hub {
         }
         let waited = subscriptions.awaited > 0;
         subscriptions.awaited -= lost.awaited.len();
+        subscriptions.owe(&lost);
         // What the client wanted to end has ended.
         for (kind, channel) in &lost.leaving {
             if let Some(reply) = subscriptions.end(protocol, *kind, channel) {
-                wire.send(owner, &reply);
+                send_message(wire, owner, &mut client.behind, &reply);
             }
         }
         let is_confirmed = waited && subscriptions.awaited == 0;

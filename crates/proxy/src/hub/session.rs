@@ -99,6 +99,7 @@ impl Hub {
         for (server, id) in std::mem::take(&mut client.own) {
             let Some(up) = self.upstream(id) else { continue };
             let (key, pool) = (up.key, up.pool);
+            up.has_upload = false;
             let is_clean =
                 up.link.pending() == 0 && up.link.is_ready() && client.tracking.is_none();
             up.owner = None;
@@ -136,6 +137,8 @@ impl Hub {
             self.release(wire, &mut client);
         }
         self.rehome(wire, &mut client);
+        // A transaction that has ended takes nothing any more.
+        self.count_kept(wire, &mut client, 0);
         self.put(id, Conn::Client(client));
         wire.resume(id);
     }
@@ -144,11 +147,15 @@ impl Hub {
     pub(super) fn own_lost<W: Wire>(&mut self, wire: &mut W, owner: Id, up: &Upstream) {
         let Some(client) = self.client(owner) else { return };
         client.own.retain(|own| own.1 != up.id);
+        if let Some(upload) = client.upload.as_mut().filter(|upload| upload.to == Some(up.id)) {
+            // The rest of the request goes nowhere; the error has been told.
+            upload.to = None;
+        }
         self.transaction_lost(owner, up.server);
         let Some(client) = self.client(owner) else { return };
         if client.tracking.is_some() && !up.is_subscribed {
             // What the client has cached may be outdated.
-            wire.send(owner, b">2\r\n$10\r\ninvalidate\r\n_\r\n");
+            client.send_message(wire, b">2\r\n$10\r\ninvalidate\r\n_\r\n");
         } else if up.is_subscribed {
             self.subscriber_lost(wire, owner, up.id);
         }

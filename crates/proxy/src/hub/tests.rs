@@ -91,6 +91,8 @@ struct FakeServer {
     replies: Vec<u8>,
     /// Bytes of them that the hub has seen and not taken: what it sees only grows.
     shown: usize,
+    /// The hub does not want to read.
+    is_held: bool,
 }
 
 impl FakeServer {
@@ -126,7 +128,7 @@ impl FakeServer {
         }
         let mut out = Vec::new();
         match words[0] {
-            b"GET" | b"BLPOP" => resp::bulk::push_bulk(&mut out, words[1]),
+            b"GET" | b"BLPOP" | b"SET" => resp::bulk::push_bulk(&mut out, words[1]),
             b"MGET" => {
                 resp::bulk::push_header(&mut out, b'*', words.len() - 1);
                 words[1..].iter().for_each(|word| resp::bulk::push_bulk(&mut out, word));
@@ -265,6 +267,11 @@ impl World {
                 expected.push(bulk(&tag));
             }
             4 => {
+                let value = vec![b'v'; self.chance.below(4000)];
+                raw::push_request(&mut requests, &[b"SET", &tag, &value]);
+                expected.push(bulk(&tag));
+            }
+            5 => {
                 requests.extend_from_slice(b"PING\r\n");
                 expected.push(b"+PONG\r\n".to_vec());
             }
@@ -322,13 +329,14 @@ impl World {
         let Some(server) = self.servers.get_mut(&slot) else { return };
         server.take(&asked);
         let len = server.shown.saturating_add(most).min(server.replies.len());
-        if len == 0 {
+        if len == 0 || server.is_held {
             return;
         }
         // The driver keeps what the hub has not taken; here the server does.
         let done = self.hub.data(&mut self.net, id(slot), &server.replies[..len]);
         server.replies.drain(..done.bytes);
         server.shown = len - done.bytes;
+        server.is_held = done.stall == super::Stall::Held;
     }
 
     fn connect_all(&mut self) {
@@ -347,6 +355,9 @@ impl World {
             self.clients.retain(|client| client.slot != slot);
         }
         for slot in std::mem::take(&mut self.net.resumed) {
+            if let Some(server) = self.servers.get_mut(&slot) {
+                server.is_held = false;
+            }
             if let Some(at) = self.clients.iter().position(|client| client.slot == slot) {
                 self.clients[at].is_stalled = false;
                 self.feed(at, 0);
@@ -404,8 +415,8 @@ impl World {
     }
 }
 
-fn simulate(seed: u64, faults: bool) -> usize {
-    let mut world = World::new(seed, pool());
+fn simulate(seed: u64, faults: bool, pool: Pool) -> usize {
+    let mut world = World::new(seed, pool);
     (0..6).for_each(|_| world.client());
     for _ in 0..400 {
         while world.clients.len() < 6 {
@@ -441,12 +452,28 @@ fn simulate(seed: u64, faults: bool) -> usize {
 
 #[test]
 fn every_reply_belongs_to_its_request() {
-    let heard: usize = (1..=60).map(|seed| simulate(seed, false)).sum();
+    let heard: usize = (1..=60).map(|seed| simulate(seed, false, pool())).sum();
     assert!(heard > 10_000, "{heard}");
 }
 
 #[test]
 fn every_reply_belongs_to_its_request_under_faults() {
-    let heard: usize = (1..=200).map(|seed| simulate(seed, true)).sum();
+    let heard: usize = (1..=200).map(|seed| simulate(seed, true, pool())).sum();
+    assert!(heard > 10_000, "{heard}");
+}
+
+/// A pool that passes on what is longer than a few hundred bytes, and keeps little.
+fn narrow_pool() -> Pool {
+    let mut pool = pool();
+    pool.limits.long = 400;
+    pool.limits.client_backlog = 1000;
+    pool
+}
+
+#[test]
+fn every_reply_belongs_to_its_request_though_it_is_passed_on_in_parts() {
+    let heard: usize = (1..=60).map(|seed| simulate(seed, false, narrow_pool())).sum();
+    assert!(heard > 10_000, "{heard}");
+    let heard: usize = (1..=200).map(|seed| simulate(seed, true, narrow_pool())).sum();
     assert!(heard > 10_000, "{heard}");
 }

@@ -7,7 +7,7 @@
 //! does then, begin again, is right.
 
 use super::client::{Client, Slot};
-use super::cluster::{MAX_TRIES, Onward, PAUSE};
+use super::cluster::{Again, MAX_TRIES, Onward, PAUSE};
 use super::request::Flow;
 use super::upstream::{Kept, Purpose, Tag, WasSent};
 use super::wire::{Id, Wire};
@@ -45,6 +45,11 @@ pub struct Multi {
 }
 
 impl Multi {
+    /// Bytes of requests that are kept here.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Requests that are kept here.
     pub fn len(&self) -> usize {
         self.requests.len()
@@ -245,7 +250,9 @@ impl Hub {
             Handling::Refuse(why) => {
                 Some(format!("ERR '{}' does not work through the proxy: {why}", name()))
             }
-            Handling::All(_) | Handling::Scan if self.pools[client.pool].servers() > 1 => {
+            Handling::All(_) | Handling::Scan | Handling::OneServer
+                if self.pools[client.pool].servers() > 1 =>
+            {
                 let name = name();
                 Some(format!("ERR proxy: '{name}' is for all servers, a transaction for one"))
             }
@@ -494,7 +501,10 @@ impl Hub {
         let is_later = multi.onward.as_ref().is_none_or(|onward| onward.is_later);
         let pause = if is_later || multi.tries > 5 { PAUSE } else { std::time::Duration::ZERO };
         client.executing = Some(multi);
-        self.again.push((wire.now() + pause, Tag { purpose: Purpose::Exec, ..tag }));
+        let (pool, due) = (client.pool, wire.now() + pause);
+        // What it takes is counted with the client.
+        let tag = Tag { purpose: Purpose::Exec, ..tag };
+        self.again.push(Again { due, tag, pool, bytes: 0 });
     }
 
     /// Sends a transaction again.

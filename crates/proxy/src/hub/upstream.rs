@@ -1,6 +1,7 @@
 //! Connections to servers: shared ones, and those that a client has for itself.
 
 use super::flow::cost;
+use super::passing::{PROGRESS_WITHIN, Passing};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
 use crate::pool::{LinkKey, Local};
@@ -47,6 +48,8 @@ pub enum Purpose {
     Learn(String),
     /// To a cluster: its reply may be a redirection, so the request is kept, and how often it was tried.
     Redirectable(Box<Kept>),
+    /// To a cluster: it was too long to be kept, so it cannot be sent elsewhere.
+    Streamed,
     /// To a cluster, between MULTI and EXEC.
     Queued,
     /// The same, but the client has its reply already.
@@ -113,6 +116,14 @@ pub struct Upstream {
     pub queued: usize,
     /// Replies up to this number are in the statistics of times.
     timed: u64,
+    /// The long reply that is being passed on.
+    pub passing: Option<Box<Passing>>,
+    /// It was shared, until a long reply came.
+    pub is_detached: bool,
+    /// What is kept of a reply until it is whole, or until the client takes it, and of a long request.
+    pub kept: usize,
+    /// Its owner has it for one long request, which has been sent.
+    pub has_upload: bool,
 }
 
 impl Upstream {
@@ -139,6 +150,13 @@ impl Upstream {
                 break;
             }
             self.marks.pop_front();
+        }
+    }
+
+    /// Notes that the last request, which went out in parts, has been sent now.
+    pub fn mark_end(&mut self, now: Instant) {
+        if let Some(mark) = self.marks.back_mut() {
+            mark.1 = now;
         }
     }
 
@@ -230,6 +248,10 @@ impl Hub {
             marks: VecDeque::new(),
             queued: 0,
             timed: 0,
+            passing: None,
+            is_detached: false,
+            kept: 0,
+            has_upload: false,
         };
         local.server_stats(server).server_connections.add(1);
         self.put(id, Conn::Upstream(Box::new(upstream)));
@@ -266,6 +288,10 @@ impl Hub {
         debug_assert_eq!(up.id, id);
         let local = &mut self.pools[up.pool];
         tag.bytes = cost(request);
+        if let Purpose::Redirectable(kept) = &tag.purpose {
+            // It is kept until it is answered.
+            tag.bytes = tag.bytes.saturating_add(kept.request.len() as u32);
+        }
         up.queued += tag.bytes as usize;
         local.queued += tag.bytes as usize;
         let stats = local.server_stats(up.server);
@@ -288,6 +314,7 @@ impl Hub {
         }
         up.link.opened(&mut |bytes| wire.send(id, bytes));
         self.subscribe_now(wire, up);
+        self.failed_over(wire, up.pool, up.server);
         let local = &mut self.pools[up.pool];
         local.targets[up.server].retry_at = None;
     }
@@ -301,8 +328,19 @@ impl Hub {
     ) -> Result<usize, String> {
         let mut at = 0;
         let id = up.id;
+        let long = self.pools[up.pool].shared.config.limits.long;
         let (mut replies, mut answered) = (0, 0);
         loop {
+            if up.passing.is_some() {
+                let (len, tag) = self.pass_reply(wire, up, &input[at..])?;
+                at += len;
+                let Some(tag) = tag else { break };
+                replies += 1;
+                answered += tag.bytes as usize;
+                self.pools[up.pool].server_stats(up.server).large_responses.add(1);
+                self.passed(wire, up, tag);
+                continue;
+            }
             if up.is_subscribed && up.link.is_ready() {
                 self.subscribe_now(wire, up);
                 at += self.messages(wire, up, &input[at..])?;
@@ -311,6 +349,12 @@ impl Hub {
             let found = up.link.receive(&input[at..], &mut |bytes| wire.send(id, bytes));
             let (received, len) = match found {
                 Ok(Some(found)) => found,
+                Ok(None) if input.len() - at > long => {
+                    if self.begin_passing(wire, up, &input[at..]) {
+                        continue;
+                    }
+                    break;
+                }
                 Ok(None) => break,
                 Err(Broken::Refused(why)) => {
                     up.is_refused = true;
@@ -337,11 +381,13 @@ impl Hub {
                 None => {}
             }
         }
+        let left = input.len() - at;
+        self.count_kept_reply(up, if left > long { left } else { 0 });
+        self.pools[up.pool].server_stats(up.server).response_bytes.add(at as u64);
         if replies > 0 {
             self.dequeued(up, answered);
             let stats = self.pools[up.pool].server_stats(up.server);
             stats.responses.add(replies);
-            stats.response_bytes.add(at as u64);
             up.note_times(wire.now(), &stats.times);
             let failures = &self.pools[up.pool].shared.failures[up.server];
             if failures.load(SeqCst) != 0 {
@@ -359,10 +405,15 @@ impl Hub {
         why: &str,
     ) {
         let was_connecting = up.connect_by.is_some() || !up.link.is_ready();
+        if let Some(to) = up.passing.as_ref().and_then(|passing| passing.client()) {
+            // It has the beginning of a reply that has no end.
+            self.drop_client(wire, to);
+        }
         let (sent, unsent, _) = up.link.take_all();
         let had_requests = !sent.is_empty() || !unsent.is_empty();
         let queued = up.queued;
         self.dequeued(&mut up, queued);
+        self.forget_kept(&mut up);
         let local = &mut self.pools[up.pool];
         let stats = local.server_stats(up.server);
         stats.server_connections.sub(1);
@@ -370,7 +421,8 @@ impl Hub {
         let target = &mut local.targets[up.server];
         let was_current = target.links.iter().any(|link| link.1 == up.id)
             || target.idle.iter().any(|link| link.1 == up.id)
-            || up.owner.is_some();
+            || up.owner.is_some()
+            || up.is_detached;
         target.links.retain(|link| link.1 != up.id);
         target.idle.retain(|link| link.1 != up.id);
         if was_connecting {
@@ -379,6 +431,7 @@ impl Hub {
         let error = format!("ERR proxy: server {}: {why}", local.name(up.server));
         if was_current && (had_requests || was_connecting) {
             self.note_failure(wire.now(), up.pool, up.server, why);
+            self.failing_over(wire, up.pool, up.server);
         }
         let reply = raw::error(&error);
         for tag in sent {
@@ -398,9 +451,29 @@ impl Hub {
     /// Notes that a connection has been closed that was of no more use.
     pub(super) fn upstream_dropped(&mut self, up: &mut Upstream) {
         self.dequeued(up, up.queued);
+        self.forget_kept(up);
         let stats = self.pools[up.pool].server_stats(up.server);
         stats.server_connections.sub(1);
         stats.lost.add(up.link.pending() as u64);
+    }
+
+    /// Counts what is kept of replies on a connection.
+    #[inline]
+    fn count_kept_reply(&mut self, up: &mut Upstream, left: usize) {
+        let kept = left + up.passing.as_ref().map_or(0, |passing| passing.backlog);
+        if kept != up.kept {
+            let local = &mut self.pools[up.pool];
+            local.queued = local.queued + kept - up.kept;
+            up.kept = kept;
+        }
+    }
+
+    /// Gives back what a connection that has ended takes of the pool's limits beside its requests.
+    fn forget_kept(&mut self, up: &mut Upstream) {
+        self.pools[up.pool].queued -= std::mem::take(&mut up.kept);
+        if std::mem::take(&mut up.is_detached) {
+            self.exclusive_ended(up.pool);
+        }
     }
 
     /// Ends the requests to nodes of a cluster that lead no shard any more and do not say so: a process that stands still
@@ -431,14 +504,20 @@ impl Hub {
     /// Looks for servers that do not answer.
     pub(super) fn check_timeouts<W: Wire>(&mut self, wire: &mut W) {
         let now = wire.now();
-        let mut late = Vec::new();
+        let (mut late, mut unread) = (Vec::new(), Vec::new());
         for conn in self.conns.iter_mut().flatten() {
             let Conn::Upstream(up) = conn else { continue };
             let config = &self.pools[up.pool].shared.config;
+            unread.extend(Hub::unread_since(up, now));
             let is_late = match (up.connect_by, config.timeout) {
                 (Some(by), _) => now >= by,
+                (None, timeout) if up.passing.is_some() => {
+                    let passing = up.passing.as_ref().filter(|passing| !passing.is_held());
+                    let within = timeout.unwrap_or(PROGRESS_WITHIN);
+                    passing.is_some_and(|passing| now >= passing.progress_at + within)
+                }
                 // A blocking command takes its time.
-                (None, Some(timeout)) if up.owner.is_none() => {
+                (None, Some(timeout)) if up.owner.is_none() || up.has_upload => {
                     up.waits_since().is_some_and(|since| now >= since + timeout)
                 }
                 _ => false,
@@ -446,6 +525,9 @@ impl Hub {
             if is_late {
                 late.push((up.id, up.connect_by.is_some()));
             }
+        }
+        for id in unread {
+            self.drop_unread(wire, id);
         }
         for (id, is_connecting) in late {
             if let Some(Conn::Upstream(up)) = self.take_conn(id) {

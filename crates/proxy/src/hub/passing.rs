@@ -1,0 +1,288 @@
+//! Long replies are passed on as they come: none of it is kept but what the client's socket does not take.
+//!
+//! From the first byte on, a reply that is passed on has the shared connection to its server for itself: new requests take
+//! another one, and those that were sent behind the long one wait for its end. While there are such, the proxy reads on
+//! although the client does not, up to its limits; at the limit the client has [`PATIENCE`] before it is disconnected.
+//! Without such, the server is not read while the client is not.
+
+use super::client::{Client, Head};
+use super::upstream::{Purpose, Tag, Upstream};
+use super::wire::{Id, Wire};
+use super::{Conn, Hub};
+use crate::pool::LinkKey;
+use route::link::Broken;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+/// How long others wait for a client that does not read, once the limits are reached.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Without a byte in so long, a long request or reply is given up.
+pub(super) const PROGRESS_WITHIN: Duration = Duration::from_secs(30);
+
+/// Free connections to one server that a thread keeps for the next client.
+const MAX_IDLE: usize = 16;
+
+/// A reply that is on its way through.
+#[derive(Debug)]
+pub struct Passing {
+    /// The client; none if the reply goes nowhere.
+    to: Option<Id>,
+    /// What the client has not taken of it.
+    pub backlog: usize,
+    /// When the last of it came, or left.
+    pub progress_at: Instant,
+    /// Since when the server is not read.
+    held_since: Option<Instant>,
+    /// Since when the client was first behind.
+    pub first_held: Option<Instant>,
+}
+
+impl Passing {
+    /// The client that has the beginning of it.
+    pub fn client(&self) -> Option<Id> {
+        self.to
+    }
+
+    /// Whether the server is not read because the client is not reading.
+    pub fn is_held(&self) -> bool {
+        self.held_since.is_some()
+    }
+}
+
+impl Hub {
+    /// A reply is long, and not all of it has come. Returns whether it is passed on from now on.
+    pub(super) fn begin_passing<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        up: &mut Upstream,
+        begin: &[u8],
+    ) -> bool {
+        if self.pools[up.pool].shared.config.is_node || !up.link.is_ready() || begin[0] == b'>' {
+            return false;
+        }
+        let Some(tag) = up.link.tags().next() else { return false };
+        let (id, seq) = (tag.client, tag.seq);
+        let to = match &tag.purpose {
+            Purpose::Discard => None,
+            Purpose::Client | Purpose::Streamed => Some(id),
+            Purpose::Redirectable(_) if begin[0] != b'-' => Some(id),
+            _ => return false,
+        };
+        let to = match (to, to.and_then(|id| self.client(id))) {
+            (None, _) | (Some(_), None) => None,
+            (Some(id), Some(client)) => match client.begin_passing(seq) {
+                Head::Passes => Some(id),
+                Head::Unwanted => None,
+                Head::Waits => return self.check_kept(wire, up.pool, id, begin.len()),
+            },
+        };
+        let now = wire.now();
+        up.passing = Some(Box::new(Passing {
+            to,
+            backlog: 0,
+            progress_at: now,
+            held_since: None,
+            first_held: None,
+        }));
+        self.detach(up);
+        true
+    }
+
+    /// A long reply has to be kept, because others have to come before it. Returns false.
+    fn check_kept<W: Wire>(&mut self, wire: &mut W, pool: usize, id: Id, bytes: usize) -> bool {
+        let most = self.pools[pool].shared.config.limits.client_output;
+        let backlog = wire.backlog(id);
+        let Some(client) = self.client(id) else { return false };
+        if bytes + backlog + client.early_bytes > most {
+            let peer = client.peer.clone();
+            (self.common.log)(&format!(
+                "client {peer}: replies that wait for earlier ones exceed client_output_bytes; closed"
+            ));
+            self.drop_client(wire, id);
+        }
+        false
+    }
+
+    /// Has new requests take another connection. Requests of a client that has some on this one wait for their replies,
+    /// since they could overtake them.
+    fn detach(&mut self, up: &mut Upstream) {
+        let local = &mut self.pools[up.pool];
+        let most = local.shared.config.limits.exclusive;
+        let links = &mut local.targets[up.server].links;
+        let Some(at) = links.iter().position(|link| link.1 == up.id) else { return };
+        if local.shared.exclusive.fetch_add(1, SeqCst) >= most {
+            local.shared.exclusive.fetch_sub(1, SeqCst);
+            return;
+        }
+        links.swap_remove(at);
+        up.is_detached = true;
+        self.detached.push(up.id);
+        for tag in up.link.tags().skip(1) {
+            if let Some(client) = self.client(tag.client).filter(|client| !client.is_idle()) {
+                client.waits_for_all = true;
+            }
+        }
+    }
+
+    /// Passes on what has come of a long reply. Returns how many bytes are done with, and the reply's tag at its end.
+    pub(super) fn pass_reply<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        up: &mut Upstream,
+        input: &[u8],
+    ) -> Result<(usize, Option<Tag>), String> {
+        let (bytes, tag) = up.link.pass(input).map_err(|why| match why {
+            Broken::Invalid(why) => format!("its reply is invalid: {why}"),
+            Broken::Refused(_) | Broken::Unasked => "it answered more than it was asked".to_owned(),
+        })?;
+        let now = wire.now();
+        let is_behind = up.link.pending() > 1;
+        let local = &self.pools[up.pool];
+        let limits = &local.shared.config.limits;
+        let Some(passing) = up.passing.as_mut() else { return Ok((bytes, tag)) };
+        passing.progress_at = now;
+        let Some(to) = passing.to else { return Ok((bytes, tag)) };
+        wire.send(to, &input[..bytes]);
+        let backlog = wire.backlog(to);
+        passing.backlog = backlog;
+        let reads_on = is_behind
+            && backlog <= limits.client_output / 2
+            && local.queued_of_all() <= limits.queue;
+        if tag.is_none() && backlog > limits.client_backlog && !reads_on {
+            passing.held_since = Some(now);
+            passing.first_held.get_or_insert(now);
+            if !up.is_detached {
+                self.held_own.push(up.id);
+            }
+        }
+        if self.client(to).is_none() {
+            // The rest goes nowhere.
+            if let Some(passing) = up.passing.as_mut() {
+                passing.to = None;
+                passing.held_since = None;
+            }
+        }
+        Ok((bytes, tag))
+    }
+
+    /// A long reply has ended.
+    pub(super) fn passed<W: Wire>(&mut self, wire: &mut W, up: &mut Upstream, tag: Tag) {
+        let Some(passing) = up.passing.take() else { return };
+        match passing.to.and_then(|id| self.client(id)) {
+            Some(client) => {
+                client.end_passing(wire);
+                self.answered(wire, tag.client);
+            }
+            None if tag.purpose == Purpose::Discard || passing.to.is_some() => {}
+            // The client wants no reply.
+            None => self.deliver(wire, tag, b""),
+        }
+    }
+
+    /// Goes on with long replies whose clients read again, and takes connections back that are free.
+    pub(super) fn go_on_passing<W: Wire>(&mut self, wire: &mut W) {
+        let now = wire.now();
+        for id in std::mem::take(&mut self.detached) {
+            let Some(Conn::Upstream(mut up)) = self.take_conn(id) else { continue };
+            if self.goes_on(wire, &mut up, now) {
+                wire.resume(id);
+            }
+            let is_over = up.link.pending() == 0 && up.passing.is_none();
+            if !is_over {
+                self.detached.push(id);
+                self.put(id, Conn::Upstream(up));
+            } else if self.reattach(&mut up) {
+                self.put(id, Conn::Upstream(up));
+            } else {
+                wire.close(id);
+                self.upstream_dropped(&mut up);
+            }
+        }
+        for id in std::mem::take(&mut self.held_own) {
+            let Some(Conn::Upstream(mut up)) = self.take_conn(id) else { continue };
+            if self.goes_on(wire, &mut up, now) {
+                wire.resume(id);
+            } else if up.passing.as_ref().is_some_and(|passing| passing.is_held()) {
+                self.held_own.push(id);
+            }
+            self.put(id, Conn::Upstream(up));
+        }
+    }
+
+    /// Returns whether a server is to be read again that was not.
+    fn goes_on<W: Wire>(&mut self, wire: &mut W, up: &mut Upstream, now: Instant) -> bool {
+        let limit = self.pools[up.pool].shared.config.limits.client_backlog;
+        let Some(passing) = up.passing.as_mut().filter(|passing| passing.is_held()) else {
+            return false;
+        };
+        let is_there = passing.to.is_some_and(|to| self.client(to).is_some());
+        if is_there && passing.to.is_some_and(|to| wire.backlog(to) > limit / 2) {
+            return false;
+        }
+        if !is_there {
+            passing.to = None;
+        }
+        passing.held_since = None;
+        passing.progress_at = now;
+        true
+    }
+
+    /// Makes a connection the shared one, or a free one, again. Returns false if it is not needed.
+    fn reattach(&mut self, up: &mut Upstream) -> bool {
+        if std::mem::take(&mut up.is_detached) {
+            self.exclusive_ended(up.pool);
+        }
+        let target = &mut self.pools[up.pool].targets[up.server];
+        if target.links.iter().all(|link| link.0 != up.key) {
+            target.links.push((up.key, up.id));
+            return true;
+        }
+        let is_plain = up.key == LinkKey::new(up.key.protocol, up.key.db);
+        if is_plain && target.idle.len() < MAX_IDLE {
+            target.idle.push((up.key, up.id));
+            return true;
+        }
+        false
+    }
+
+    /// The client that is to be disconnected because it does not read a long reply.
+    pub(super) fn unread_since(up: &Upstream, now: Instant) -> Option<Id> {
+        let passing = up.passing.as_ref()?;
+        let is_behind = up.link.pending() > 1;
+        let is_late = match (passing.held_since, passing.first_held) {
+            (Some(_), Some(first)) if is_behind => now >= first + PATIENCE,
+            (Some(since), _) => now >= since + PROGRESS_WITHIN,
+            _ => false,
+        };
+        passing.to.filter(|_| is_late)
+    }
+
+    /// Disconnects a client that does not read a long reply.
+    pub(super) fn drop_unread<W: Wire>(&mut self, wire: &mut W, id: Id) {
+        let Some(client) = self.client(id) else { return };
+        let peer = client.peer.clone();
+        (self.common.log)(&format!("client {peer} does not read a long reply; closed"));
+        self.drop_client(wire, id);
+    }
+}
+
+/// Sends a message to a client, behind the reply that is being passed on to it.
+pub(super) fn send_message<W: Wire>(
+    wire: &mut W,
+    id: Id,
+    behind: &mut Option<Vec<u8>>,
+    message: &[u8],
+) {
+    match behind {
+        Some(behind) => behind.extend_from_slice(message),
+        None => wire.send(id, message),
+    }
+}
+
+impl Client {
+    /// Sends a message that answers no request.
+    pub(super) fn send_message<W: Wire>(&mut self, wire: &mut W, message: &[u8]) {
+        send_message(wire, self.id, &mut self.behind, message);
+    }
+}
