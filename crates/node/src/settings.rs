@@ -166,6 +166,7 @@ impl Settings {
             users: Vec::new(),
             tls: false,
             zones: false,
+            later: BTreeMap::new(),
         }
     }
 
