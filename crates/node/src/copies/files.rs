@@ -362,8 +362,14 @@ mod tests {
         encrypted.settings.tls = true;
         let text = configuration(&common, &encrypted, &placed, Path::new("log"));
         let text = text.expect("the machine has certificates");
-        for line in ["port 0\n", "tls-port 12001\n", "tls-replication yes\n", "tls-cluster yes\n"] {
-            assert!(text.contains(line), "{text}");
+        let expected = [
+            ("port", "0"),
+            ("tls-port", "12001"),
+            ("tls-replication", "yes"),
+            ("tls-cluster", "yes"),
+        ];
+        for (name, value) in expected {
+            assert!(text.contains(&format!("\n{name} \"{value}\"\n")), "{text}");
         }
         let common = Common { certificates: None, ..common };
         assert!(configuration(&common, &encrypted, &placed, Path::new("log")).is_err());
