@@ -42,8 +42,11 @@ pub struct SlotRule {
     /// By which rule.
     pub hashing: Arc<Hashing>,
     /// The rule that takes its place, and the server of each slot then. Keys that it parts are sent in different requests.
-    pub next: Option<(Arc<Hashing>, Arc<[Option<u16>]>)>,
+    pub next: Option<NextRule>,
 }
+
+/// A rule that takes the place of another, and the server of each slot then.
+pub type NextRule = (Arc<Hashing>, Arc<[Option<u16>]>);
 
 /// Finds the texts of scripts by their digests.
 pub struct Texts(pub Box<FindText>);

@@ -78,8 +78,12 @@ struct Cut {
     pause: Duration,
 }
 
-/// Whether anything has changed that makes files of one moment overlap, or lack a key.
-fn layout(database: &Database, view: &View) -> Result<Vec<(Vec<(u16, u16)>, u64)>, Problem> {
+/// The slots of a shard, and its epoch.
+type Layout = (Vec<(u16, u16)>, u64);
+
+/// Returns the layout of all shards with slots. If it differs between two moments, files of one moment may overlap or
+/// lack a key.
+fn layout(database: &Database, view: &View) -> Result<Vec<Layout>, Problem> {
     primaries(database, view)?;
     let shards = view.topology.value.shards.iter().filter(|shard| !shard.slots.is_empty());
     let mut layout: Vec<_> =
@@ -243,7 +247,7 @@ fn unpause(links: &mut [Link]) -> Result<(), Problem> {
     // All are told, whatever one answers.
     let outcomes: Vec<_> =
         links.iter_mut().map(|link| link.order(&["CLIENT", "UNPAUSE"])).collect();
-    outcomes.into_iter().try_for_each(|outcome| Ok(drop(outcome?)))
+    outcomes.into_iter().try_for_each(|outcome| outcome.map(drop))
 }
 
 /// Asks all shards for a snapshot, and waits until all have begun.
