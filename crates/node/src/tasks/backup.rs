@@ -247,7 +247,10 @@ fn unpause(links: &mut [Link]) -> Result<(), Problem> {
     // All are told, whatever one answers.
     let outcomes: Vec<_> =
         links.iter_mut().map(|link| link.order(&["CLIENT", "UNPAUSE"])).collect();
-    outcomes.into_iter().try_for_each(|outcome| outcome.map(drop))
+    for outcome in outcomes {
+        outcome?;
+    }
+    Ok(())
 }
 
 /// Asks all shards for a snapshot, and waits until all have begun.
