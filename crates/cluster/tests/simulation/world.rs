@@ -49,6 +49,7 @@ enum Request {
 }
 
 /// What it answers.
+#[allow(clippy::large_enum_variant)] // A simulation holds few of them.
 enum Reply {
     Lease(LeaseReply),
     Read(Option<View>),
@@ -64,6 +65,7 @@ enum Message {
 }
 
 /// What happens at some moment.
+#[allow(clippy::large_enum_variant)] // A simulation holds few of them.
 enum Event {
     Step(usize),
     Request { from: usize, run: u64, call: u64, request: Request, is_answered: bool },
