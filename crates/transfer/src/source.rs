@@ -325,6 +325,7 @@ fn number(bytes: &[u8], from: usize) -> Result<Option<(usize, usize)>, ()> {
 mod tests {
     use super::*;
 
+    #[allow(clippy::type_complexity)]
     fn words(bytes: &[u8]) -> Result<Option<(Vec<Vec<u8>>, usize)>, ()> {
         let mut places = Vec::new();
         let len = request(bytes, &mut places)?;

@@ -35,7 +35,7 @@ fn keys(nodes: &[Server]) -> BTreeMap<Vec<u8>, Vec<u8>> {
 /// A node of a Valkey Cluster. Some have a snapshot and some a log.
 fn theirs(program: &Program, number: usize) -> Server {
     let bus = free_port().expect("a port is free").to_string();
-    let log = if number % 2 == 0 { "yes" } else { "no" };
+    let log = if number.is_multiple_of(2) { "yes" } else { "no" };
     let options = ["--cluster-enabled", "yes", "--cluster-port", &bus, "--appendonly", log];
     let more = ["--cluster-node-timeout", "2000", "--save", "3600 1"];
     let options = Options::arguments(&[&options[..], &more].concat());
