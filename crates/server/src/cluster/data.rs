@@ -29,6 +29,7 @@ const LAST_EPOCH: u64 = u64::MAX - 1;
 pub struct Data {
     engine: &'static Engine,
     me: Id,
+    /// Taken after the decisions of the copy (`Promises`), never before.
     kept: Mutex<Kept>,
     promises: OnceLock<Promises>,
 }
@@ -79,6 +80,13 @@ impl Data {
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
         lock(&self.kept)
+    }
+
+    fn ensure_not_frozen(&self, kept: &Kept) -> Result<(), String> {
+        match kept.is_frozen {
+            true => Err("this copy has told the cluster what it holds".into()),
+            false => Ok(()),
+        }
     }
 
     fn identify(&self, kept: &Kept) {
@@ -165,16 +173,16 @@ impl Data {
 
 impl Keeper for &'static Data {
     fn before_discard(&self) -> Result<(), String> {
-        let mut kept = self.kept();
-        if kept.is_frozen {
-            return Err("this copy has told the cluster what it holds".into());
-        }
+        self.ensure_not_frozen(&self.kept())?;
+        // Without `kept`: the cluster's thread takes it while it has the decisions, and a rescue takes long.
         if let Some(promises) = self.promises.get() {
             let place = promises.with_copy(|copy| rescue::place(self.engine, copy, self.me));
             place.map_or(Ok(()), |place| place.rescue(self.engine)).map_err(|error| {
                 format!("what only this copy has cannot be written to a file: {error}")
             })?;
         }
+        let mut kept = self.kept();
+        self.ensure_not_frozen(&kept)?;
         kept.name.renew().map_err(|error| format!("its new name cannot be written: {error}"))?;
         self.identify(&kept);
         Ok(())
