@@ -194,11 +194,10 @@ impl Cluster {
 
     fn driver(&self, id: Id, incarnation: Incarnation) -> Driver<Client> {
         let settings = Settings {
-            ttl: self.ttl,
             retry: Moment::from_millis(100),
             grace: Moment::from_millis(200),
-            promise: self.ttl / 2,
             switch: Moment::from_secs(1),
+            ..Settings::of_lease(self.ttl)
         };
         let client = Client::new(
             vec![self.etcd.endpoint.clone()],
