@@ -45,12 +45,34 @@ pub struct Joining {
     parts: Vec<Vec<u8>>,
     /// For [`Merge::Places`]: for each part, where its elements go.
     places: Vec<Vec<u32>>,
+    /// Parts that were split again.
+    divided: Vec<Divided>,
+    /// The number of the next part, if one is split again.
+    next: usize,
+}
+
+/// A part whose reply is made of several replies.
+#[derive(Debug)]
+struct Divided {
+    /// The number of the part.
+    of: usize,
+    /// The number of the first reply.
+    first: usize,
+    joining: Joining,
 }
 
 impl Joining {
     /// For so many replies.
     pub fn new(merge: Merge, parts: usize) -> Joining {
-        Joining { merge, missing: parts, parts: vec![Vec::new(); parts], places: Vec::new() }
+        let (places, divided) = (Vec::new(), Vec::new());
+        Joining {
+            merge,
+            missing: parts,
+            parts: vec![Vec::new(); parts],
+            places,
+            divided,
+            next: parts,
+        }
     }
 
     /// For replies whose elements have places.
@@ -59,9 +81,18 @@ impl Joining {
     }
 
     fn sized(mut self) -> Joining {
-        self.missing = self.places.len();
+        (self.missing, self.next) = (self.places.len(), self.places.len());
         self.parts = vec![Vec::new(); self.missing];
         self
+    }
+
+    /// Has the reply of a part made of several: its keys have turned out to be on several servers. Returns the number
+    /// of the first of these replies, for [`put`](Joining::put).
+    pub fn divide(&mut self, part: usize, joining: Joining) -> usize {
+        let first = self.next;
+        self.next += joining.missing;
+        self.divided.push(Divided { of: part, first, joining });
+        first
     }
 
     /// Takes the reply of one part. Returns whether it was the last.
@@ -69,15 +100,31 @@ impl Joining {
     /// # Panics
     /// When the part has a reply already: replies would be out of step.
     pub fn put(&mut self, part: usize, reply: Vec<u8>) -> bool {
+        if part >= self.parts.len() {
+            return self.put_divided(part, reply);
+        }
         assert!(self.parts[part].is_empty(), "a part has two replies");
         self.parts[part] = reply;
         self.missing -= 1;
         self.missing == 0
     }
 
+    fn put_divided(&mut self, part: usize, reply: Vec<u8>) -> bool {
+        let is_of = |it: &Divided| (it.first..it.first + it.joining.parts.len()).contains(&part);
+        let at = self.divided.iter().position(is_of).expect("a reply to a part that was not made");
+        let it = &mut self.divided[at];
+        if !it.joining.put(part - it.first, reply) {
+            return false;
+        }
+        let Divided { of, joining, .. } = self.divided.swap_remove(at);
+        // Replies of requests that are split look the same in both protocols.
+        self.put(of, joining.finish(Protocol::Resp2))
+    }
+
     /// Bytes that it holds.
     pub fn bytes(&self) -> usize {
-        self.parts.iter().map(Vec::len).sum()
+        let of_parts: usize = self.parts.iter().map(Vec::len).sum();
+        of_parts + self.divided.iter().map(|it| it.joining.bytes()).sum::<usize>()
     }
 
     /// The one reply.
@@ -313,6 +360,29 @@ mod tests {
             assert_eq!(joining.put(at, part.as_bytes().to_vec()), at == 0);
         }
         String::from_utf8(joining.finish(Protocol::Resp2)).expect("text")
+    }
+
+    #[test]
+    fn parts_are_split_again() {
+        let mut whole = Joining::with_places(vec![vec![1], vec![0, 2, 3]]);
+        let first = whole.divide(1, Joining::with_places(vec![vec![2], vec![0, 1]]));
+        let again = whole.divide(first + 1, Joining::with_places(vec![vec![1], vec![0]]));
+        assert!(!whole.put(again, b"*1\r\n$1\r\nc\r\n".to_vec()));
+        assert!(!whole.put(first, b"*1\r\n$1\r\nd\r\n".to_vec()));
+        assert!(!whole.put(0, b"*1\r\n$1\r\nb\r\n".to_vec()));
+        assert!(whole.put(again + 1, b"*1\r\n$1\r\na\r\n".to_vec()));
+        let joined = whole.finish(Protocol::Resp2);
+        assert_eq!(joined, b"*4\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n$1\r\nd\r\n");
+        assert_eq!(
+            whole.bytes(),
+            b"*1\r\n$1\r\nb\r\n".len() + b"*3\r\n$1\r\na\r\n$1\r\nc\r\n$1\r\nd\r\n".len()
+        );
+
+        let mut sum = Joining::new(Merge::Sum, 1);
+        let first = sum.divide(0, Joining::new(Merge::Sum, 2));
+        assert!(!sum.put(first, b":2\r\n".to_vec()));
+        assert!(sum.put(first + 1, b":3\r\n".to_vec()));
+        assert_eq!(sum.finish(Protocol::Resp2), b":5\r\n");
     }
 
     #[test]

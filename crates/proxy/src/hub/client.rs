@@ -237,6 +237,20 @@ impl Client {
         self.base + self.queue.len() as u64 - 1
     }
 
+    /// Has the reply of a part of a request made of several. Returns the number of the first of these parts; `None` if
+    /// the client does not want the reply.
+    pub fn divide(&mut self, seq: u64, part: u32, joining: Joining) -> Option<u32> {
+        let at = usize::try_from(seq.wrapping_sub(self.base)).ok()?;
+        match self.queue.get_mut(at)? {
+            slot @ Slot::Waiting => {
+                *slot = Slot::Joining(Box::new(joining));
+                Some(0)
+            }
+            Slot::Joining(whole) => u32::try_from(whole.divide(part as usize, joining)).ok(),
+            _ => None,
+        }
+    }
+
     /// Appends a request whose reply is there.
     pub fn answer(&mut self, wire: &mut impl Wire, reply: &[u8]) {
         if self.queue.is_empty() {
@@ -311,11 +325,12 @@ impl Client {
             Slot::Waiting => reply.to_vec(),
             Slot::Muted => Vec::new(),
             Slot::Joining(joining) => {
+                let before = joining.bytes();
                 if !joining.put(part as usize, reply.to_vec()) {
-                    self.early_bytes += reply.len();
+                    self.early_bytes = self.early_bytes + joining.bytes() - before;
                     return;
                 }
-                self.early_bytes -= joining.bytes() - reply.len();
+                self.early_bytes -= before;
                 joining.finish(protocol)
             }
             Slot::Scan { server, radix, following } => {

@@ -8,8 +8,10 @@ use super::wire::{Id, Wire};
 use super::{Conn, Hub};
 use crate::config::Address;
 use crate::pool::{LinkKey, MAX_SERVERS};
-use route::raw;
+use route::handling::Handling;
+use route::plan::{Piece, Plan, Request};
 use route::slots::{Redirection, redirection};
+use route::{Joining, raw};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
@@ -19,6 +21,11 @@ pub(super) const MAX_TRIES: u32 = 200;
 const MAX_UNREACHED: u32 = 40;
 /// Between two attempts while the cluster cannot serve a slot.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
+
+/// The same while this node and another have seen different states of the cluster.
+const BRIEF_PAUSE: Duration = Duration::from_millis(2);
+/// After this number of attempts the pause is no longer brief.
+const MANY_TRIES: u32 = 20;
 
 /// A request that is to be sent again.
 pub(super) struct Again {
@@ -85,6 +92,13 @@ impl Hub {
                 kept.request = request;
                 return self.postpone(wire, wire.now(), tag, kept, reply);
             }
+        }
+        // The server has other slots or another hashing rule than this node has seen, so the keys part elsewhere.
+        if reply.starts_with(b"-CROSSSLOT") && self.is_split(&kept.request) {
+            kept.server = None;
+            kept.is_asking = false;
+            let pause = if kept.tries < MANY_TRIES { BRIEF_PAUSE } else { PAUSE };
+            return self.postpone(wire, wire.now() + pause, tag, kept, reply);
         }
         let is_behind = reply.starts_with(b"-LOADING") || reply.starts_with(b"-MASTERDOWN");
         if kept.is_read && is_behind {
@@ -212,10 +226,67 @@ impl Hub {
             };
             let tag = Tag { purpose: Purpose::Client, ..tag };
             let asked = kept.server.map(usize::from);
+            if asked.is_none()
+                && let Some((pieces, joining)) = self.pieces_of_kept(pool, &kept.request)
+                && let Some(first) = self.divide(&tag, joining)
+            {
+                self.send_pieces(wire, pool, pieces, &Tag { part: first, ..tag }, &kept);
+                continue;
+            }
             match asked.or_else(|| self.server_of_kept(pool, &kept.request)) {
                 Some(server) => self.send_kept(wire, pool, server, tag, kept),
                 None => self.try_again(wire, tag, kept, &raw::error(route::plan::NO_SERVER)),
             }
+        }
+    }
+
+    /// Whether a request is one that is split by its keys.
+    fn is_split(&self, request: &[u8]) -> bool {
+        let name = raw::elements(request).and_then(|words| raw::text(words.first()?));
+        let row = name.and_then(|name| self.commands.table.find(name));
+        row.is_some_and(|row| matches!(self.commands.handlings[row.index], Handling::Split { .. }))
+    }
+
+    /// Returns the pieces of a request that has to be split now, although it was not when it was sent.
+    fn pieces_of_kept(&self, pool: usize, request: &[u8]) -> Option<(Vec<Piece>, Joining)> {
+        if !self.is_split(request) {
+            return None;
+        }
+        let words = raw::elements(request)?;
+        let words: Option<Vec<&[u8]>> = words.iter().map(|word| raw::text(word)).collect();
+        let words = words?;
+        let handling = self.commands.handlings[self.commands.table.find(words[0])?.index];
+        let local = &self.pools[pool];
+        let allows_split_writes = !local.shared.config.is_strict;
+        let request = Request { words: &words, keys: &[], handling, allows_split_writes };
+        match route::plan(&request, local) {
+            Plan::Pieces(pieces, joining) => Some((pieces, joining)),
+            _ => None,
+        }
+    }
+
+    /// Has the reply of a tag made of several. Returns the number of the first part.
+    fn divide(&mut self, tag: &Tag, joining: Joining) -> Option<u32> {
+        self.client(tag.client)?.divide(tag.seq, tag.part, joining)
+    }
+
+    /// Sends the pieces of a request; `tag` is that of the first.
+    fn send_pieces<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        pool: usize,
+        pieces: Vec<Piece>,
+        tag: &Tag,
+        whole: &Kept,
+    ) {
+        for (part, piece) in (tag.part..).zip(pieces) {
+            let &Kept { tries, is_read, .. } = whole;
+            let (is_asking, is_watch, server) = (false, false, None);
+            let request = piece.request;
+            let kept = Kept { request, tries, is_asking, server, is_watch, is_read };
+            let purpose = Purpose::Client;
+            let tag = Tag { client: tag.client, seq: tag.seq, part, bytes: 0, purpose };
+            self.send_kept(wire, pool, piece.server, tag, Box::new(kept));
         }
     }
 
