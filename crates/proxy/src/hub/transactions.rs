@@ -28,6 +28,8 @@ pub struct Multi {
     server: Option<usize>,
     /// The servers of these keys, or their slot.
     group: Option<usize>,
+    /// In front of a cluster: its first key. Slots and hashing rules may change before EXEC.
+    first_key: Option<Vec<u8>>,
     /// Requests without keys that came before the server was known; in front of a cluster, all requests.
     requests: Vec<Vec<u8>>,
     /// Their bytes.
@@ -204,6 +206,12 @@ impl Hub {
                 return Flow::Done;
             }
         };
+        if let (Some(multi), Some(&first)) = (client.multi.as_mut(), keys.first())
+            && is_cluster
+            && multi.first_key.is_none()
+        {
+            multi.first_key = Some(words[first].to_vec());
+        }
         let most = self.pools[client.pool].shared.config.limits.server_queue;
         let is_kept = place.is_none() || is_cluster;
         if is_kept && client.multi.as_ref().is_some_and(|multi| multi.bytes > most) {
@@ -281,6 +289,12 @@ impl Hub {
         }
     }
 
+    /// Returns the server that the first key of a transaction has by now.
+    fn server_of_first_key(&self, pool: usize, multi: &Multi) -> Option<usize> {
+        let place = self.pools[pool].place(multi.first_key.as_ref()?)?;
+        Some(place.server)
+    }
+
     /// Begins the transaction on a server. Returns whether it could already.
     fn attach<W: Wire>(
         &mut self,
@@ -293,6 +307,9 @@ impl Hub {
         match multi.server {
             // In front of a cluster the slot may be elsewhere by now; EXEC will find out.
             Some(before) if before == server || multi.group == group => return Ok(true),
+            Some(_) if self.server_of_first_key(client.pool, multi) == Some(server) => {
+                return Ok(true);
+            }
             Some(_) => return Err(ONE_SERVER.into()),
             None => {}
         }
@@ -516,7 +533,9 @@ impl Hub {
         let local = &self.pools[client.pool];
         let onward = multi.onward.take().unwrap_or_default();
         let asked = onward.server.map(usize::from);
-        let server = asked.or_else(|| local.server_of_group(multi.group)).or_else(|| local.any());
+        let of_key = || self.server_of_first_key(client.pool, &multi);
+        let of_group = || local.server_of_group(multi.group);
+        let server = asked.or_else(of_key).or_else(of_group).or_else(|| local.any());
         let acquired = match server {
             Some(server) => self.own_elsewhere(wire, &mut client, server),
             None => Err(route::plan::NO_SERVER.to_owned()),
