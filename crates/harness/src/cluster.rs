@@ -2,7 +2,7 @@
 
 use crate::client::ask;
 use crate::network::Network;
-use crate::reply::Reply;
+use crate::reply::{Protocol, Reply};
 use crate::server::{Options, Program, Server, free_port, repository, signal};
 use crate::wait::eventually;
 use std::net::Ipv4Addr;
@@ -230,6 +230,8 @@ pub fn create(nodes: &[Server]) {
     words.extend(["--cluster-replicas", "1", "--cluster-yes"]);
     let text = redis_cli(&words);
     assert!(text.contains("All 16384 slots covered"), "{text}");
+    // redis-cli ignores what a server answers to REPLICATE.
+    let said = Said { of: "CLUSTER NODES", nodes };
     eventually("all nodes are in step", || {
         nodes.iter().all(|node| {
             let slots = ask(&mut node.client(), "CLUSTER SLOTS");
@@ -237,6 +239,24 @@ pub fn create(nodes: &[Server]) {
             ranges.len() == 3 && ranges.iter().all(|range| list(range).len() == 4)
         })
     });
+    drop(said);
+}
+
+/// Prints what nodes say if the test fails while this is there.
+struct Said<'n> {
+    of: &'static str,
+    nodes: &'n [Server],
+}
+
+impl Drop for Said<'_> {
+    fn drop(&mut self) {
+        for node in self.nodes.iter().filter(|_| std::thread::panicking()) {
+            let words: Vec<&str> = self.of.split(' ').collect();
+            let reply = node.connect(Protocol::Resp2).and_then(|mut client| client.command(&words));
+            let text = reply.as_ref().ok().and_then(Reply::text).unwrap_or_default();
+            eprintln!("{}: {}", node.port(), String::from_utf8_lossy(text));
+        }
+    }
 }
 
 /// The elements of an array; none of anything else.

@@ -104,3 +104,31 @@ fn a_shard_whose_copies_answer_goes_on_without_etcd() {
     etcd.go_on();
     eventually("it leads on", || is_taken("SET last 4"));
 }
+
+/// redis-cli ignores what a server answers to REPLICATE: a replica would be missing for good.
+#[test]
+fn changes_wait_for_a_coordinator_that_stands_still() {
+    // Longer than a call to it may take, and shorter than a lease.
+    const PAUSE: Duration = Duration::from_millis(1500);
+    let etcd = Etcd::start("still");
+    let nodes = [etcd.node(), etcd.node()];
+    let [mut first, mut second] = [nodes[0].client(), nodes[1].client()];
+    ok(&mut first, "CLUSTER ADDSLOTSRANGE 0 16383");
+    let id = text(ask(&mut first, "CLUSTER MYID"));
+    let changes = [
+        format!("CLUSTER MEET 127.0.0.1 {}\r\n", nodes[0].port()),
+        format!("CLUSTER REPLICATE {id}\r\n"),
+    ];
+    for change in changes {
+        etcd.stop();
+        second.send_raw(change.as_bytes()).expect("it is sent");
+        std::thread::sleep(PAUSE);
+        etcd.go_on();
+        assert_eq!(
+            second.reply().expect("it is answered"),
+            Reply::Simple(b"OK".to_vec()),
+            "{change}"
+        );
+    }
+    eventually("the replica follows", || ask(&mut first, "WAIT 1 100") == Reply::Integer(1));
+}

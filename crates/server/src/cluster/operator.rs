@@ -22,11 +22,12 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 use structs::hashing::os_random;
 
-/// How often a transaction is made anew because others were faster.
+/// How often at least, and for [`PATIENCE`], a transaction is made anew because others were faster.
 const ATTEMPTS: usize = 16;
 
-/// How long a request waits for a node to be known, and its reply for this server's view to show the change.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a request waits for a node to be known and for the coordinator, and its reply for this server's view to show
+/// the change.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long another server may take to say its name.
 const QUESTION: Duration = Duration::from_millis(500);
@@ -85,10 +86,14 @@ fn unknown(copy: Id) -> Refused {
 }
 
 impl Operator {
-    /// Tries again what may be done twice: a tool that moves thousands of slots gives up at the first error.
+    /// Tries again what may be done twice: a tool that moves thousands of slots gives up at the first error, and `redis-cli
+    /// --cluster create` does not even look at the reply to REPLICATE.
     fn operate_patiently(&mut self, request: &Request) -> Result<(), Refused> {
         let began = Instant::now();
-        let may_repeat = matches!(request, Request::SetSlot { .. });
+        let may_repeat = matches!(
+            request,
+            Request::SetSlot { .. } | Request::Meet(..) | Request::Replicate { .. }
+        );
         let mut outcome = self.operate(request);
         while let Err(why) = &outcome
             && may_repeat
@@ -108,7 +113,10 @@ impl Operator {
     }
 
     fn operate(&mut self, request: &Request) -> Result<(), Refused> {
-        for _ in 0..ATTEMPTS {
+        let (began, mut attempts) = (Instant::now(), 0);
+        // Many nodes that have just started change the topology at the same time, and a slow one loses often.
+        while attempts < ATTEMPTS || began.elapsed() < PATIENCE {
+            attempts += 1;
             let Some(transaction) = self.transaction(request)? else { return Ok(()) };
             if let Outcome::Done(revision) = self.client.commit(&transaction).map_err(away)? {
                 wait_until_shown(self.engine, revision);
