@@ -363,7 +363,7 @@ impl Worker {
                 }
                 None if consumed == input.len() => break,
                 None if is_inside && self.context.reader.is_wanted() => {
-                    self.context.reader.leave();
+                    leave(&self.context, engine, cx.session);
                     let running = &engine.scripts.running;
                     is_inside = self.context.reader.enter_unless(|| running.is_busy());
                     cx.is_outside = !is_inside;
@@ -377,7 +377,7 @@ impl Worker {
         cx.keys.shrink();
         self.context.keys.set(std::mem::take(&mut cx.keys));
         if is_inside {
-            self.context.reader.leave();
+            leave(&self.context, engine, cx.session);
         }
         FeedResult { consumed, next }
     }
@@ -471,6 +471,17 @@ fn run_with_long_words(cx: &mut Cx<'_>, input: &[u8], used: usize) -> Result<(),
         cx.session.parser = Parser::with_long_words(long);
     }
     outcome
+}
+
+/// Leaves the world. Before, notes whether this server was the only primary of its shard until now: a planned switch stops
+/// the world before another may lead, so what was done before it may be told after it, and only a server that has stood
+/// still past its lease closes connections.
+#[inline]
+fn leave(context: &ThreadContext, engine: &Engine, session: &mut Session) {
+    if session.answered_by_primary && engine.membership.is_alone() {
+        session.answered_by_primary = false;
+    }
+    context.reader.leave();
 }
 
 /// Whether the session runs no further command for now.
