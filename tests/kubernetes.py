@@ -447,9 +447,14 @@ def cluster(docker):
         until("the job has ended", lambda: not kubelet.is_running("apply"))
         said = run("docker", "logs", "apply")
         status = run("docker", "inspect", "-f", "{{.State.ExitCode}}", "apply").stdout.strip()
-        if status != "0" or said.stdout.count(round_) < 2:
+        if status != "0" or said.stdout.count(round_) < 3:
             fail(f"the job: {status} {said.stdout}{said.stderr}")
-    passed("the job has created two databases, and the second time changed nothing")
+    passed("the job has created three databases, and the second time changed nothing")
+    for name in names:
+        answers = lambda: run(os.environ["PROGRAM"], "cli", "-h", kubelet.addresses[name], "-p", "14000", "ping",
+                              check=False).stdout.strip() == "PONG"
+        until(f"{name} answers for a database that has no copy there", answers)
+    passed("each node answers for a database with one copy")
 
     until("all pods are ready", lambda: len(kubelet.ready) == 3)
     roll(docker, kubelet, start, container, names, port, nodes["template"]["spec"]["terminationGracePeriodSeconds"])

@@ -8,7 +8,7 @@
 //!   tasks                       jobs that move data: import, export, backup, restore, restart
 //!   copies    own_etcd          processes that outlive it
 //!   authority                   certificates for an etcd of our own
-//!   ready                       whether clients may be sent here
+//!   ready     relay             whether clients may be sent here; ports of databases without a copy here
 //!   switch    drain             a shard is handed over; a machine gives its copies away
 //!   reshape   members           a database becomes what its options say; copies that come and go
 //!   change    plan              what users ask for, as transactions; where copies go
@@ -34,6 +34,7 @@ mod own_etcd;
 pub mod plan;
 mod ready;
 mod rehash;
+mod relay;
 mod reshape;
 pub mod rest;
 pub mod settings;

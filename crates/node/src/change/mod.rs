@@ -547,4 +547,4 @@ pub fn draw() -> Id {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

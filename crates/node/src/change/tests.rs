@@ -21,7 +21,7 @@ fn put_at<'a>(transaction: &'a Transaction, key: &str) -> Option<&'a [u8]> {
 }
 
 /// A site with a database in this stage, and its job.
-fn with_database(stage: Stage) -> (Site, String) {
+pub(crate) fn with_database(stage: Stage) -> (Site, String) {
     let mut site = site(&[("a", "", 8), ("b", "", 8)]);
     let (keys, copies) = keys();
     let asked = ("d", &settings());

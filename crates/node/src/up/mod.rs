@@ -30,11 +30,10 @@ use crate::copies::files::Common;
 use crate::daemon::Daemon;
 use crate::jobs::Jobs;
 use crate::own_etcd::OwnEtcd;
-use crate::rest;
 use crate::settings::{Wrong, check_name};
 use crate::shared::Shared;
 use crate::site::{FORMAT, Machine};
-use crate::talk;
+use crate::{relay, rest, talk};
 use access::AccessOptions;
 use clap::Args;
 use contained::ContainedOptions;
@@ -166,6 +165,7 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     let machine = machine(options, &kept)?;
     let (common, summary) = (common(options, &kept)?, etcd.summary);
     common.certificates.as_ref().map_or(Ok(()), talk::trust)?;
+    let tls_offset = (!common.tls.is_empty()).then_some(common.tls_port_offset);
     let copies = Copies::new(&directory, common).map_err(|error| Wrong(error.to_string()))?;
     let shared = Arc::new(Shared::new(&kept.cluster, &kept.machine, etcd.way));
     let is_ours = etcd.own.is_some();
@@ -174,6 +174,10 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     daemon.register(options.contained.patience())?;
     rest::start(Arc::clone(&shared), password, listeners).map_err(Wrong)?;
     let is_contained = options.contained.is_contained();
+    if is_contained {
+        let started = relay::start(Arc::clone(&shared), kept.host.clone(), tls_offset);
+        started.map_err(|error| Wrong(error.to_string()))?;
+    }
     let threads = start(daemon, &shared, (etcd.own, stand_in), is_contained);
     let threads = threads.map_err(|error| Wrong(error.to_string()))?;
     report(&kept, &machine, &summary, &directory);
