@@ -221,6 +221,8 @@ class Docker:
         ids = run("docker", "ps", "-aq", check=False).stdout.split()
         if ids:
             run("docker", "rm", "-fv", *ids, check=False)
+        # Its bridge would outlive the daemon, and take the packets of the next run.
+        run("docker", "network", "rm", "pods", check=False)
         self.daemon.terminate()
         self.daemon.wait()
 
