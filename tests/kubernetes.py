@@ -95,6 +95,37 @@ def render():
     if not named(documents, "PrometheusRule", "t-dunlin")["spec"]["groups"]:
         fail("there are no rules")
     passed("dashboards and rules are those of the compose files")
+    monitored()
+
+
+def monitored():
+    """What Prometheus is told to send is what the server asks for."""
+    def ends(file, *more):
+        documents = template(f"{CHART}/ci/{file}", *more)
+        monitor = next(it for it in documents if it["kind"] == "ServiceMonitor")["spec"]["endpoints"][0]
+        user = None
+        if "basicAuth" in monitor:
+            secret = named(documents, "Secret", monitor["basicAuth"]["username"]["name"])
+            user = base64.b64decode(secret["data"]["username"]).decode()
+        password = monitor.get("basicAuth", {}).get("password")
+        return monitor.get("scheme"), user, password and (password["name"], password["key"])
+
+    wanted = {
+        "server-tls.yaml": ("https", None, None),
+        "server.yaml": (None, "default", ("t-dunlin", "password")),
+        "replicas.yaml": (None, "default", ("users-t", "default")),
+        "everything.yaml": (None, "admin", ("t-dunlin", "admin-password")),
+    }
+    for file, values in wanted.items():
+        if ends(file) != values:
+            fail(f"{file}: the monitor has {ends(file)}")
+    if ends("replicas.yaml", "--set", "metrics.serviceMonitor.user=repl")[1:] != ("repl", ("users-t", "replication")):
+        fail("the monitor's user is not heeded")
+    done = run(f"{CACHE}/helm", "template", "t", CHART, "-f", f"{CHART}/ci/replicas.yaml", "--set",
+               "metrics.serviceMonitor.user=none", "--kube-version", f"{VERSION}.0", check=False)
+    if done.returncode == 0 or "auth.aclUsers" not in done.stderr:
+        fail(f"a monitor of an unknown user is not refused: {done.stderr}")
+    passed("Prometheus gets the scheme, the user and the password of the server")
 
 
 def named(documents, kind, name):

@@ -1,7 +1,7 @@
 //! What all requests share, the routes, and the rules that hold for every answer.
 
 use crate::access::Access;
-use crate::auth::{Limiter, Session, Sessions};
+use crate::auth::{Limiter, METRICS, Session, Sessions};
 use crate::events::Events;
 use crate::history::History;
 use crate::host::{Host, Peer};
@@ -101,7 +101,7 @@ pub fn router(app: &Arc<App>) -> Router {
     Router::new()
         .route(PROBES[0], get(health::alive))
         .route(PROBES[1], get(health::ready))
-        .route("/metrics", get(metrics::expose))
+        .route(METRICS, get(metrics::expose))
         .route("/api/v1/{*path}", any(api::answer))
         .route("/", get(assets::page))
         .route("/assets/{*path}", get(assets::file))

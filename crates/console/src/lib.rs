@@ -41,7 +41,7 @@ pub mod rest {
     pub use crate::api::openapi::{About, describe};
     pub use crate::api::route::{Done, Nothing, Route, json};
     pub use crate::api::{ApiError, PREFIX};
-    pub use crate::auth::{basic, is_local_name, is_same_origin};
+    pub use crate::auth::{METRICS, basic, is_same_origin, is_trusted_name};
 }
 
 /// The page's files, for another admin port.

@@ -170,6 +170,12 @@ fn without_a_password_only_local_names_lead_here() {
     let headers = ["Host: elsewhere.example"];
     let answer = http::ask(port, "GET", "/api/v1/now", &headers, "").unwrap();
     assert_eq!(answer.status, 401, "DNS rebinding");
+    // Names of a network of containers, for Prometheus.
+    let of_metrics = |host: &str| http::ask(port, "GET", "/metrics", &[host], "").unwrap().status;
+    assert_eq!(of_metrics("Host: dunlin:9121"), 200);
+    assert_eq!(of_metrics("Host: elsewhere.example"), 401);
+    let answer = http::ask(port, "GET", "/api/v1/now", &["Host: dunlin:9121"], "").unwrap();
+    assert_eq!(answer.status, 401, "figures only");
 }
 
 #[test]

@@ -99,7 +99,7 @@ async fn find_and_run(app: Arc<App>, request: Request) -> Result<Response, ApiEr
     let (parts, body) = request.into_parts();
     if route.is_login {
         let body = axum::body::to_bytes(body, MAX_BODY).await.map_err(|_| ApiError::too_large())?;
-        return session::log_in(app, peer, &parts.headers, &body).await;
+        return session::log_in(app, peer, &parts, &body).await;
     }
     let session = session::of_request(&app, peer, &parts).await?;
     if route.path == "/session" && method == Method::DELETE {

@@ -137,14 +137,14 @@ pub async fn of_request(
         }
         return Ok(session);
     }
-    open_to_all(app, &parts.headers).await
+    open_to_all(app, parts).await
 }
 
 /// The session of the default user, if that user needs no password.
-async fn open_to_all(app: &Arc<App>, headers: &HeaderMap) -> Result<Arc<Session>, ApiError> {
-    if !auth::is_local_name(headers) {
-        let message =
-            "Without a password the console answers only to an address or localhost in the URL";
+async fn open_to_all(app: &Arc<App>, parts: &Parts) -> Result<Arc<Session>, ApiError> {
+    if !auth::is_trusted_name(&parts.headers, parts.uri.path()) {
+        let message = "Without a password the console answers only to an address or localhost in the URL, \
+                       and /metrics to a name without a dot, too";
         return Err(ApiError::new(axum::http::StatusCode::UNAUTHORIZED, "LOGIN", message));
     }
     if let Some(session) = app.open_session() {
@@ -197,13 +197,13 @@ async fn authenticate(
 pub async fn log_in(
     app: Arc<App>,
     peer: IpAddr,
-    headers: &HeaderMap,
+    parts: &Parts,
     body: &[u8],
 ) -> Result<Response, ApiError> {
     let login: Login =
         serde_json::from_slice(body).map_err(|why| ApiError::bad(why.to_string()))?;
     let session = if login.user.is_empty() && login.password.is_empty() {
-        open_to_all(&app, headers).await?;
+        open_to_all(&app, parts).await?;
         Arc::new(Session::new(&app.host, None))
     } else {
         let user = if login.user.is_empty() { "default".to_owned() } else { login.user };

@@ -33,9 +33,14 @@ pub fn basic(headers: &HeaderMap) -> Option<Credentials> {
     Some(Credentials { user: user.to_owned(), password: password.to_owned() })
 }
 
-/// Whether the Host header is an address or a name of this machine alone. A page elsewhere can have a name of its
-/// own lead to this port, but not one of these.
-pub fn is_local_name(headers: &HeaderMap) -> bool {
+/// The path of the metrics.
+pub const METRICS: &str = "/metrics";
+
+/// Returns whether a request without a password is answered under the name in its Host header. A page elsewhere can have
+/// a name of its own lead to this port, but neither an address nor a name of this machine. Metrics are answered under a
+/// name without a dot, too, as containers of one network have: no page of the internet has such a name, and a page
+/// of the same network would learn figures only.
+pub fn is_trusted_name(headers: &HeaderMap, path: &str) -> bool {
     let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else {
         return false;
     };
@@ -43,6 +48,9 @@ pub fn is_local_name(headers: &HeaderMap) -> bool {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.split(':').next().unwrap_or_default(),
     };
+    if path == METRICS && !name.is_empty() && !name.contains('.') {
+        return true;
+    }
     let name = name.trim_end_matches('.');
     name.eq_ignore_ascii_case("localhost")
         || name.to_ascii_lowercase().ends_with(".localhost")
@@ -88,14 +96,24 @@ mod tests {
     }
 
     #[test]
-    fn only_names_of_this_machine_are_local() {
-        let is_local =
-            |host: &str| is_local_name(&headers(header::ORIGIN, &format!("host {host}")));
-        for host in ["localhost", "localhost:80", "127.0.0.1:80", "[::1]:80", "10.0.0.1"] {
-            assert!(is_local(host), "{host}");
+    fn names_that_a_page_elsewhere_can_have_are_not_trusted() {
+        let is_trusted = |host: &str, path: &str| {
+            is_trusted_name(&headers(header::ORIGIN, &format!("host {host}")), path)
+        };
+        for path in ["/", "/api/v1/now", METRICS] {
+            for host in ["localhost", "localhost:80", "127.0.0.1:80", "[::1]:80", "10.0.0.1"] {
+                assert!(is_trusted(host, path), "{host}");
+            }
+            for host in ["a.example", "localhost.example", "127.0.0.1.example:80", ""] {
+                assert!(!is_trusted(host, path), "{host}");
+            }
         }
-        for host in ["a.example", "localhost.example", "127.0.0.1.example:80", ""] {
-            assert!(!is_local(host), "{host}");
+        for host in ["dunlin:9121", "dunlin", "my_server:80"] {
+            assert!(is_trusted(host, METRICS), "{host}");
+            assert!(!is_trusted(host, "/api/v1/now"), "{host}");
+        }
+        for host in ["ai.", ":80"] {
+            assert!(!is_trusted(host, METRICS), "{host}");
         }
     }
 

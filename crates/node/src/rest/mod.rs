@@ -24,7 +24,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get};
-use console::rest::{ApiError, PREFIX, basic, is_local_name, is_same_origin};
+use console::rest::{ApiError, METRICS, PREFIX, basic, is_same_origin, is_trusted_name};
 use process::log;
 use rustls::ServerConfig;
 use std::net::TcpListener;
@@ -109,7 +109,7 @@ fn router(site: &Arc<Site>) -> Router {
         .route(PROBES[0], get(|| async { "ok\n" }))
         .route(PROBES[1], get(ready))
         .route(PROBES[2], get(availability))
-        .route("/metrics", get(expose))
+        .route(METRICS, get(expose))
         .route("/api/v1/{*path}", any(answer))
         .route("/", get(|request: Request| page(request, "cluster.html")))
         .route("/assets/{*path}", get(asset))
@@ -152,9 +152,9 @@ fn admit(site: &Site, request: &Request) -> Result<(), ApiError> {
             }
         }
         // A page elsewhere could have a name of its own lead here.
-        None if !is_local_name(headers) => {
-            let text =
-                "Without a password the node answers only to an address or localhost in the URL";
+        None if !is_trusted_name(headers, request.uri().path()) => {
+            let text = "Without a password the node answers only to an address or localhost in the URL, \
+                        and /metrics to a name without a dot, too";
             return Err(ApiError::new(StatusCode::UNAUTHORIZED, "LOGIN", text));
         }
         None => {}

@@ -52,6 +52,29 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "dunlin.secret" -}}{{ default (include "dunlin.fullname" .) .Values.existingSecret }}{{- end -}}
 {{- define "dunlin.tlsSecret" -}}{{ default (printf "%s-tls" (include "dunlin.fullname" .)) .Values.tls.existingSecret }}{{- end -}}
 
+{{/* Where Prometheus finds the user and the password of a scrape; nothing if the server has no password. */}}
+{{- define "dunlin.monitor" -}}
+{{- $auth := .Values.auth -}}
+{{- $name := include "dunlin.fullname" . -}}
+{{- $user := .Values.metrics.serviceMonitor.user -}}
+{{- if eq .Values.mode "cluster" }}
+userSecret: {{ include "dunlin.secret" . }}
+passwordSecret: {{ include "dunlin.secret" . }}
+passwordKey: admin-password
+{{- else if and $auth.enabled $auth.aclUsers }}
+{{- if not (hasKey $auth.aclUsers $user) }}
+{{- fail (printf "metrics.serviceMonitor.user: %s is not in auth.aclUsers" $user) }}
+{{- end }}
+userSecret: {{ $name }}-metrics
+passwordSecret: {{ tpl (default $name $auth.usersExistingSecret) . }}
+passwordKey: {{ (get $auth.aclUsers $user).passwordKey | default $user }}
+{{- else if $auth.enabled }}
+userSecret: {{ $name }}-metrics
+passwordSecret: {{ $auth.existingSecret | default $name }}
+passwordKey: {{ $auth.existingSecretPasswordKey }}
+{{- end }}
+{{- end -}}
+
 {{/* NAME=HOST of the nodes with a server of etcd: one, or three. */}}
 {{- define "dunlin.members" -}}
 {{- $root := . -}}
