@@ -195,10 +195,15 @@ fn leaders(view: &View) -> BTreeSet<Id> {
     view.topology.value.shards.iter().map(|shard| shard.holder.id).collect()
 }
 
-/// Says which copies of machines that are there have not synchronised yet.
+/// Says which copies of machines that are there have not synchronised yet. Copies that go again are not waited for: a
+/// change may have been cancelled because they cannot start.
 fn unsettled(site: &Site, of: Of<'_>) -> Option<String> {
+    let leader = |shard| of.shard(shard).map(|shard| shard.holder.id);
+    let excess = excess(site, &of.at.value, leader, |copy| of.view.has_member(copy));
     let wanted = |placed: &&Placed| {
-        let is_wanted = placed.shard < of.at.value.settings.shards && !placed.is_leaving;
+        let is_wanted = placed.shard < of.at.value.settings.shards
+            && !placed.is_leaving
+            && !excess.contains(&placed.copy);
         is_wanted && site.is_alive(&placed.machine) && !of.view.has_member(placed.copy)
     };
     let waiting: Vec<&Placed> = of.at.value.copies.iter().filter(wanted).collect();
@@ -228,6 +233,28 @@ fn shrink(of: Of<'_>) -> Next {
     }
     let gone: Vec<Id> = database.kept(number).map(|placed| placed.copy).collect();
     Ok(Some(Step::Changes(of.end(&gone))))
+}
+
+/// Returns the copies beyond the number that a shard is to have, as far as they have never synchronised: nothing is lost
+/// with them.
+fn excess(
+    site: &Site,
+    database: &Database,
+    leader: impl Fn(usize) -> Option<Id>,
+    is_member: impl Fn(Id) -> bool,
+) -> BTreeSet<Id> {
+    let mut left = database.clone();
+    let mut excess = BTreeSet::new();
+    for number in 0..database.settings.shards {
+        let Some(leader) = leader(number) else { continue };
+        while left.kept(number).count() > database.settings.replicas + 1 {
+            let victim = surplus(site, &left, (number, leader), &is_member).map(|it| it.copy);
+            let Some(victim) = victim.filter(|copy| !is_member(*copy)) else { break };
+            excess.insert(victim);
+            left.copies.retain(|placed| placed.copy != victim);
+        }
+    }
+    excess
 }
 
 /// Says which copy may still send requests to a primary: it does not know yet that it has no slots.
@@ -276,6 +303,9 @@ fn thin(store: &mut Store, site: &Site, of: Of<'_>) -> Next {
     let Some(victim) = surplus(site, database, (number, leader), is_member) else {
         return Ok(None);
     };
+    if victim.copy != leader && !is_member(victim.copy) {
+        return Ok(Some(Step::Changes(of.end(&[victim.copy]))));
+    }
     let others = || database.kept(number).filter(|placed| placed.copy != victim.copy);
     if let Some(waiting) = others().find(|placed| !of.view.has_member(placed.copy)) {
         let text = format!("a copy of {what} on machine '{}' synchronises", waiting.machine);
@@ -337,3 +367,30 @@ fn finish(of: Of<'_>) -> Step {
 
 /// What shards are to carry the same of in an update: bytes.
 const BY: Measure = Measure::Bytes;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::tests::with_database;
+
+    #[test]
+    fn a_copy_that_never_synchronised_is_not_waited_for_when_it_goes_again() {
+        let (site, _) = with_database(Stage::Ready);
+        let mut database = site.databases["d"].value.clone();
+        let (shard, members) = (0, database.kept(0).map(|it| it.copy).collect::<Vec<_>>());
+        let leader = |_| members.first().copied();
+        let is_member = |copy| members.contains(&copy);
+        assert!(excess(&site, &database, leader, is_member).is_empty(), "none is too many");
+
+        let mut new = database.kept(shard).next().unwrap().clone();
+        new.copy = crate::change::draw();
+        database.copies.push(new.clone());
+        assert_eq!(excess(&site, &database, leader, is_member), BTreeSet::from([new.copy]));
+        assert!(excess(&site, &database, leader, |_| true).is_empty(), "it may have data");
+
+        // It takes the place of one that was placed for another layout.
+        database.layout += 1;
+        database.copies.last_mut().unwrap().layout = database.layout;
+        assert!(excess(&site, &database, leader, is_member).is_empty(), "it is to stay");
+    }
+}
