@@ -1,7 +1,7 @@
 // The console of a cluster: machines, databases with their shards and copies, jobs, events. A node serves it.
 
 import { bytes, number, time, visible } from "./format.js";
-import { ask, button, failure, fill, h, meter, notice, panel, raw, table } from "./ui.js";
+import { ask, button, failure, fill, h, notice, panel, progress, raw, table } from "./ui.js";
 import { change } from "./pages/cluster-change.js";
 import { create } from "./pages/cluster-create.js";
 import { hashing } from "./pages/cluster-hashing.js";
@@ -72,9 +72,9 @@ async function again(mine, name, of) {
 async function draw(name, of) {
   if (name === "databases" && of) return database(await send("GET", "/database?name=" + encodeURIComponent(of)), await send("GET", "/jobs"));
   if (name === "databases") return databases(await send("GET", "/databases"));
-  if (name === "machines") return [h("h1", {}, "Machines"), machines(await send("GET", "/machines"), true)];
-  if (name === "jobs") return [h("h1", {}, "Jobs"), jobs(await send("GET", "/jobs"))];
-  if (name === "events") return [h("h1", {}, "Events"), events(await send("GET", "/events"))];
+  if (name === "machines") return [h("h1", {}, "Machines"), panel("All of the cluster", machines(await send("GET", "/machines"), true))];
+  if (name === "jobs") return [h("h1", {}, "Jobs"), panel("The newest first", jobs(await send("GET", "/jobs")))];
+  if (name === "events") return [h("h1", {}, "Events"), panel("The newest first", events(await send("GET", "/events")))];
   return overview(await send("GET", ""));
 }
 
@@ -93,7 +93,7 @@ function overview(status) {
 const creator = () => button("Create a database", () => { location.hash = "create"; }, { kind: "primary" });
 
 function databases(list) {
-  return [h("div", { class: "title" }, h("h1", {}, "Databases"), creator()), databaseTable(list)];
+  return [h("div", { class: "title" }, h("h1", {}, "Databases"), creator()), panel("All of the cluster", databaseTable(list))];
 }
 
 function databaseTable(list) {
@@ -162,7 +162,7 @@ function jobs(list) {
     { name: "kind", title: "Does", cell: (it) => it.kind, sort: (it) => it.kind },
     { name: "database", title: "Database", cell: (it) => visible(it.database), sort: (it) => it.database },
     { name: "state", title: "State", cell: (it) => badge(it.state, it.state === "done" ? "good" : it.state === "failed" ? "alarm" : "info"), sort: (it) => it.state },
-    { name: "percent", title: "Done", cell: (it) => [`${it.percent} %`, h("br"), meter(it.percent / 100, `${it.percent} %`)] },
+    { name: "percent", title: "Done", cell: (it) => [`${it.percent} %`, h("br"), progress(it.percent / 100, `${it.percent} %`)] },
     { name: "machine", title: "Machine", cell: (it) => visible(it.machine), sort: (it) => it.machine },
     { name: "text", title: "", cell: (it) => visible(it.text || (it.ended_ms ? `${((it.ended_ms - it.began_ms) / 1000).toFixed(2)} s` : "")) },
     { name: "cancel", title: "", cell: (it) => it.state === "running" && it.kind !== "delete" ? button(it.is_cancelled ? "Going back" : "Cancel", () => cancel(it), { disabled: it.is_cancelled }) : null },

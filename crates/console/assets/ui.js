@@ -137,10 +137,16 @@ export function panel(title, ...children) {
   return h("section", { class: "panel" }, h("h2", {}, title), children);
 }
 
-export function meter(share, label) {
+// How full something is: near its end it warns.
+export const meter = (share, label) => bar(share, label, share > 0.9 ? " high" : "");
+
+// How far work has come.
+export const progress = (share, label) => bar(share, label, "");
+
+function bar(share, label, kind) {
   const fillBar = h("span", { class: "bar" });
   fillBar.style.width = Math.max(0, Math.min(1, share)) * 100 + "%";
-  return h("span", { class: "meter" + (share > 0.9 ? " high" : ""), role: "img", "aria-label": label }, fillBar);
+  return h("span", { class: "meter" + kind, role: "img", "aria-label": label }, fillBar);
 }
 
 export const failure = (error) => h("p", { class: "failure", role: "alert" }, visible(error.message));

@@ -15,6 +15,7 @@ export async function change(name) {
     endpoint: choice(["single", "cluster"], settings.endpoint), flash: input(sizeText(settings.flash_bytes)), zones: check(settings.zones),
     sets: check(false), password: input("", "password"),
   };
+  fields.password.addEventListener("input", () => { fields.sets.checked = true; });
   const label = (text, key) => h("label", {}, text, fields[key]);
   const out = h("div", {});
   const form = h("form", { class: "panel" },

@@ -2,7 +2,7 @@
 
 import { can, get, post, remove } from "../api.js";
 import { asQuery, blob, bytes, exact, isCut, percent, sameBlob, ttl } from "../format.js";
-import { ask, button, failure, fill, h, meter, notice, raw } from "../ui.js";
+import { ask, button, failure, fill, h, notice, progress, raw } from "../ui.js";
 import { create, showKey } from "./value.js";
 
 const kinds = ["", "string", "hash", "list", "set", "zset", "stream"];
@@ -158,7 +158,7 @@ export async function show(context) {
     fill(jobs, (busy.length || wasBusy ? last : []).map((job) => h("div", { class: "node" },
       h("b", {}, "Deleting"), raw(blob(job.task.prefix) + "*"), h("span", {}, `${exact(job.done)} deleted`),
       h("span", { class: "badge" }, job.status), job.error ? h("span", { class: "failure" }, job.error) : null,
-      job.status === "running" ? [h("span", { class: "dim" }, percent(job.total ? job.looked_at / job.total : 1)), button("Stop", () => remove("/jobs", { id: job.id })), meter(job.total ? job.looked_at / job.total : 1, "progress")] : null)));
+      job.status === "running" ? [h("span", { class: "dim" }, percent(job.total ? job.looked_at / job.total : 1)), button("Stop", () => remove("/jobs", { id: job.id })), progress(job.total ? job.looked_at / job.total : 1, "progress")] : null)));
     if (busy.length) timer = setTimeout(() => followJobs().catch((error) => notice(error.message, "alarm")), 500);
     else if (wasBusy) browse();
   }

@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { chart } from "../chart.js";
 import { bytes, duration, number, percent, time, usec, visible } from "../format.js";
-import { fill, h, meter, notice, panel } from "../ui.js";
+import { fill, h, meter, notice, panel, progress } from "../ui.js";
 
 const windows = [[60, "1 min"], [300, "5 min"], [900, "15 min"], [3600, "1 h"], [21600, "6 h"], [86400, "24 h"]];
 let window_ = 300;
@@ -61,7 +61,7 @@ function progressList(list) {
   return list.map((item) => h("div", { class: "node" }, h("b", {}, item.what),
     item.share === null ? h("span", { class: "dim" }, "under way") : h("span", { class: "badge" }, percent(item.share)),
     item.left_s ? h("span", { class: "dim" }, `${duration(item.left_s)} left`) : null,
-    item.share === null ? null : meter(item.share, item.what)));
+    item.share === null ? null : progress(item.share, item.what)));
 }
 
 function latencies(l) {

@@ -2,7 +2,7 @@
 
 import { can, get, post, remove } from "../api.js";
 import { blob, bytes, duration, exact, number, percent, time, usec, visible } from "../format.js";
-import { ask, button, failure, fill, h, meter, notice, raw, table } from "../ui.js";
+import { ask, button, failure, fill, h, meter, notice, progress, raw, table } from "../ui.js";
 
 const tabs = [
   ["slow", "Slow commands", log("slow")],
@@ -115,7 +115,7 @@ function sample(kind) {
         { name: "amount", title, number: true, cell: (row) => format(row.amount) },
       ];
       fill(result, h("div", { class: "row" }, h("span", {}, `${exact(job.looked_at)} of ${exact(job.total)} keys looked at: ${job.status}`), stop),
-        meter(share, "progress"), job.error ? failure(new Error(job.error)) : null, table(columns, job.found, { label: "Keys", empty: "No key yet." }));
+        progress(share, "progress"), job.error ? failure(new Error(job.error)) : null, table(columns, job.found, { label: "Keys", empty: "No key yet." }));
       if (job.status === "running") timer = setTimeout(() => follow(id).catch((error) => notice(error.message, "alarm")), 700);
     }
     fill(body, h("p", { class: "dim" }, kind === "big-keys" ? "Looks at the memory of every key, step by step in the background." : "Looks at every key's frequency of use, with an LFU policy, or else at how lately it was used."),
