@@ -123,7 +123,7 @@ pub struct Shard {
     pub copies: Vec<Replica>,
 }
 
-/// A job that moves slots from one shard to another, some at a time. The primary of the shard that has them does it.
+/// A job that moves slots from one shard to another, all at one moment. [`Move::phase`] says how far it is.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Move {
@@ -131,7 +131,7 @@ pub struct Move {
     pub id: Id,
     /// All that was asked for.
     pub slots: Slots,
-    /// Those that have not moved yet.
+    /// Those that are to move: all of them, or none when they have moved or the job is cancelled.
     pub left: Slots,
     /// The shard that they leave.
     pub from: Id,
@@ -139,7 +139,7 @@ pub struct Move {
     pub to: Id,
     /// When it was asked for, in seconds since 1970.
     pub since_s: u64,
-    /// It ends when the slots that are open have moved.
+    /// It is over when the target has dropped what it was sent.
     #[serde(default)]
     pub is_cancelled: bool,
 }
@@ -196,6 +196,34 @@ pub struct Rehash {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the derived code passes a reference")]
 fn is_false(flag: &bool) -> bool {
     !flag
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MovePhase {
+    /// The source's primary sends the target a copy, and what changes meanwhile.
+    Copying,
+    /// The slots are the target's. The source's primary drops its copy.
+    Trimming,
+    /// The slots stay. The target's primary drops what it was sent.
+    Clearing,
+}
+
+impl Move {
+    /// Returns how far the job is.
+    pub fn phase(&self) -> MovePhase {
+        match (self.left.is_empty(), self.is_cancelled) {
+            (_, true) => MovePhase::Clearing,
+            (true, false) => MovePhase::Trimming,
+            (false, false) => MovePhase::Copying,
+        }
+    }
+
+    /// Cancels the job: the slots stay where they are.
+    pub fn cancel(&mut self) {
+        self.left = Slots::default();
+        self.is_cancelled = true;
+    }
 }
 
 /// All shards of a database.
@@ -413,9 +441,16 @@ impl Topology {
         }
         let shards = &self.shards;
         self.moves.retain_mut(|job| {
-            let Some(from) = shards.iter().find(|shard| shard.id == job.from) else { return false };
-            job.left = job.left.within(&from.slots);
-            there.contains(&job.to) && !job.left.is_empty()
+            let from = shards.iter().find(|shard| shard.id == job.from);
+            let is_whole = from.is_some_and(|from| job.left.without(&from.slots).is_empty());
+            if job.phase() == MovePhase::Copying && !(is_whole && there.contains(&job.to)) {
+                job.cancel();
+            }
+            match job.phase() {
+                MovePhase::Copying => true,
+                MovePhase::Trimming => from.is_some(),
+                MovePhase::Clearing => there.contains(&job.to),
+            }
         });
     }
 

@@ -55,7 +55,7 @@ fn refusal(known: &Known<'_>) -> Option<&'static str> {
         "module|load" | "module|loadex" | "module|unload" => {
             Some("refused: no loadable modules are planned")
         }
-        "cluster|syncslots" => Some("refused: slots move by other means"),
+        "cluster|syncslots" => Some("only between nodes of Dunlin"),
         _ => None,
     }
 }

@@ -69,6 +69,9 @@ impl<'a> Cx<'a> {
         db.index = session.db;
         db.touches = !session.no_touch;
         db.set_import_source(session.is_import_source);
+        if session.import.is_some() {
+            db.set_import();
+        }
         Cx {
             db,
             reply: Reply::new(out, session.protocol),

@@ -64,6 +64,8 @@ pub struct Db<'a> {
     pub(crate) effects: Effects,
     /// A client of a replica writes: keys that end are the replica's own.
     pub(crate) notes_own_keys: bool,
+    /// See [`Db::set_import`].
+    pub(crate) is_import: bool,
     pub(crate) stale: RefCell<Vec<Stale>>,
     /// Keys whose values a command needs that it does not name, and that are not in RAM.
     pub(crate) cold_met: RefCell<Vec<(DbIndex, Box<[u8]>)>>,
@@ -133,6 +135,7 @@ impl<'a> Db<'a> {
             touches: true,
             effects: Effects::default(),
             notes_own_keys: engine.upstream.is_replica(),
+            is_import: false,
             stale: RefCell::default(),
             cold_met: RefCell::default(),
             shown: None,
@@ -159,7 +162,10 @@ impl<'a> Db<'a> {
 
     /// The command has waited: its time is now.
     pub(crate) fn set_now(&mut self, now: Millis) {
-        (self.now, self.horizon) = (now, now);
+        self.now = now;
+        if !self.is_import {
+            self.horizon = now;
+        }
     }
 
     /// The time of this command.
@@ -179,6 +185,13 @@ impl<'a> Db<'a> {
     pub fn set_import_source(&mut self, is_source: bool) {
         let ignores_expiry = is_source && self.engine.config.import_mode();
         self.horizon = if ignores_expiry { Millis(i64::MIN) } else { self.now };
+    }
+
+    /// The commands are those that another server sends for slots that are its own: it says when keys end, and what happens to
+    /// them is no event here.
+    pub(crate) fn set_import(&mut self) {
+        self.horizon = Millis(i64::MIN);
+        self.is_import = true;
     }
 
     /// Whether what was done before is done again: from a file, or as a primary did it.

@@ -313,10 +313,10 @@ impl<'w> Walk<'w> {
         // To wait for one entry after the other is most of what a walk costs.
         let mut ahead = Some(at);
         for _ in 0..STRETCH {
-            ahead = ahead.and_then(|at| data.walk(db, at, Entry::prefetch));
+            ahead = ahead.and_then(|at| data.walk_all(db, at, Entry::prefetch));
         }
         for _ in 0..STRETCH {
-            next = data.walk(db, at, |entry| {
+            next = data.walk_all(db, at, |entry| {
                 seen += 1;
                 let mut is_there = false;
                 entry.show_blocks(most_elements, &mut |address| is_there |= plan.has(address));

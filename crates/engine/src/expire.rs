@@ -172,6 +172,10 @@ fn sweep_stripe(db: &mut Db<'_>, stripe: usize) -> bool {
     while let Some(id) = next {
         let (data, index) = (db.locks.data(stripe), id.db);
         next = data.next_table(id);
+        // The primary of the slot tells when its keys end.
+        if data.is_hidden(id) {
+            continue;
+        }
         if data.table(id).field_times().is_due(db.now()) {
             goes_on |= db.expire_fields_of(stripe, id);
             crate::commit::commit_outside(db);

@@ -240,6 +240,22 @@ pub(crate) fn run_for_server(cx: &mut Cx<'_>, row: &'static Resolved, args: Args
     run_to_hold(cx, row, args, keys);
 }
 
+/// Holds keys for this server itself, on this thread, while `look` reads them. The caller is outside the world. `None`: they
+/// cannot be held.
+pub(crate) fn look_at_held<R>(
+    cx: &mut Cx<'_>,
+    keys: Vec<NamedKey>,
+    look: impl FnOnce(&Cx<'_>) -> R,
+) -> Option<R> {
+    cx.db.to_hold = Some(keys);
+    cx.start_timing();
+    let seen = cx.hold_keys().is_ok().then(|| look(cx));
+    if cx.db.to_hold.take().is_none() {
+        finish_held(cx, Args::new(&[]));
+    }
+    seen
+}
+
 impl Cx<'_> {
     /// Whether this command, which waits for another server, is on a thread where it may. It holds nothing
     /// there until it asks for it.

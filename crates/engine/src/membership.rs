@@ -4,6 +4,8 @@
 //! newest one it has seen, so that a request costs one load of a counter and takes no lock
 //! ([`Membership::current`]). Without a cluster nothing is ever published.
 
+pub mod moves;
+
 use crate::clock::monotonic;
 use crate::journal::JournalPos;
 use crate::table::CommandTable;
@@ -13,9 +15,10 @@ use cluster::hashing::Hashing;
 use cluster::id::{Epoch, Id};
 use cluster::shared::{Library, Policy};
 use cluster::slots::{COUNT, Slots};
-use cluster::topology::{Address, Move, Phase, Shard};
+use cluster::topology::{Address, Phase, Shard};
 use cluster::view::View;
 use keyspace::{DbIndex, Key, Slot};
+pub use moves::{Moves, PastMove, Progress};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -48,6 +51,15 @@ pub enum Request {
     MigrateSlots(Vec<(Slots, Id)>),
     /// CLUSTER CANCELSLOTMIGRATIONS.
     CancelMoves,
+    /// CLUSTER MIGRATION IMPORT: slots that move to this server.
+    ImportSlots {
+        /// The slots.
+        slots: Slots,
+        /// The name of the job.
+        job: Id,
+    },
+    /// CLUSTER MIGRATION CANCEL: the jobs with these names.
+    CancelJobs(Vec<Id>),
     /// CLUSTER SET-CONFIG-EPOCH.
     SetConfigEpoch(Epoch),
     /// CLUSTER MEET, with the other node's host and port.
@@ -416,27 +428,6 @@ fn open_slots(view: &View, me: Id) -> BTreeMap<u16, Open> {
     leaving.chain(own.importing.keys().map(|&slot| (slot, Open::Arriving))).collect()
 }
 
-/// A job that moved slots, and is over.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PastMove {
-    /// What it was.
-    pub job: Move,
-    /// The nodes that led its shards: source and target.
-    pub nodes: (Id, Id),
-    /// When it ended, in seconds since 1970.
-    pub until_s: u64,
-    /// `success`, `cancelled` or `failed`.
-    pub outcome: &'static str,
-}
-
-/// The jobs that move slots, beside what the topology says of them.
-#[derive(Default)]
-pub struct Moves {
-    past: Mutex<VecDeque<PastMove>>,
-    /// Why the present one does not go on.
-    obstacle: Mutex<String>,
-}
-
 /// Keys that were sent away and deleted here, but may come back with a fail-over: replicas may not know of that yet.
 #[derive(Default)]
 struct Unsure {
@@ -447,33 +438,6 @@ struct Unsure {
 
 /// How many keys wait to be sent before others. Requests for more of them try again all the same.
 const MAX_FIRST: usize = 1 << 16;
-
-/// How many jobs that are over are remembered.
-const MAX_PAST_MOVES: usize = 1000;
-
-impl Moves {
-    /// Remembers a job that is over.
-    pub fn remember(&self, past: PastMove) {
-        let mut all = lock(&self.past);
-        all.push_front(past);
-        all.truncate(MAX_PAST_MOVES);
-    }
-
-    /// The jobs that are over, the last one first.
-    pub fn past(&self) -> Vec<PastMove> {
-        lock(&self.past).iter().cloned().collect()
-    }
-
-    /// Notes why the present job does not go on; nothing, if it does.
-    pub fn set_obstacle(&self, why: String) {
-        *lock(&self.obstacle) = why;
-    }
-
-    /// Why the present job does not go on.
-    pub fn obstacle(&self) -> String {
-        lock(&self.obstacle).clone()
-    }
-}
 
 /// What this server does for a change of the hashing rules, beside what the topology says of it.
 #[derive(Default)]

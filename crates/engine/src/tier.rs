@@ -306,7 +306,7 @@ impl Search<'_> {
         let mut at = Place::from_bits(hand.load(Relaxed));
         let (mut coldest, mut has_hope) = (Vec::new(), false);
         for _ in 0..STRETCH {
-            let next = data.walk(db, at, |entry| {
+            let next = data.walk_all(db, at, |entry| {
                 let fits = sizes.fit(entry);
                 // Those on flash lose their uses too, so that the filter forgets.
                 match access::one_use_less(entry.access()) {

@@ -509,6 +509,9 @@ fn run(cx: &mut Cx<'_>, args: Args<'_>, resolved: Option<&'static Resolved>) -> 
     if cx.session.is_replica {
         return dispatch::process_of_replica(cx, resolved, args).map_err(Next::NotNow);
     }
+    if cx.session.import.is_some() {
+        return crate::importing::process_of_import(cx, resolved, args).map_err(Next::NotNow);
+    }
     dispatch::process(cx, resolved, args).map_err(Next::NotNow)
 }
 

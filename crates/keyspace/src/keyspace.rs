@@ -3,6 +3,7 @@
 use crate::locks::{Locked, Locks};
 use crate::memory;
 use crate::outgrown::Outgrown;
+use crate::slot_bits::SlotBits;
 use crate::snapshot::{Shared, StripeSnapshot};
 use crate::stripe::{Common, DbTables, Stripe, StripeData};
 use crate::types::{DbIndex, Key, Slot, decide_hashes};
@@ -42,6 +43,7 @@ impl Keyspace {
             world: World::new(),
             outgrown: Outgrown::default(),
             stripes_with: (0..databases).map(|_| AtomicU32::new(0)).collect(),
+            hidden: SlotBits::default(),
         });
         let stripes: Box<[Stripe]> =
             (0..STRIPES).map(|_| Stripe::new(Arc::clone(&common), has_slots)).collect();
@@ -75,6 +77,13 @@ impl Keyspace {
         let counts = self.common.stripes_with.iter().enumerate();
         let is_used = |(db, stripes): &(usize, &AtomicU32)| *db == 0 || stripes.load(Relaxed) > 0;
         counts.filter(is_used).map(|(db, _)| DbIndex(db as u32))
+    }
+
+    /// Hides these slots: this server has keys in them that are another's, because they arrive and are not owned yet, or have
+    /// left and are not dropped yet. Walks, counts and samples of a database pass them over, so nothing in them expires or is
+    /// evicted unasked. Snapshots and FLUSHALL take them like all others.
+    pub fn hide_slots(&self, is_hidden: impl Fn(Slot) -> bool) {
+        self.common.hidden.assign(is_hidden);
     }
 
     /// The lock that stops the world.

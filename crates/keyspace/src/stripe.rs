@@ -13,6 +13,7 @@ use crate::field_times::FieldTimes;
 use crate::holds::Hold;
 use crate::kind::Object;
 use crate::outgrown::Outgrown;
+use crate::slot_bits::SlotBits;
 use crate::snapshot::{StripeSnapshot, Touch};
 use crate::tables::TableId;
 use crate::types::{DbIndex, Key, Millis};
@@ -83,6 +84,8 @@ pub(crate) struct Common {
     pub outgrown: Outgrown,
     /// How many stripes hold something of each database; the first is not counted.
     pub stripes_with: Box<[AtomicU32]>,
+    /// Slots that walks, counts and samples pass over.
+    pub hidden: SlotBits,
 }
 
 /// The contents of a stripe; reached through its lock. What every command looks at comes first:

@@ -168,15 +168,26 @@ impl StripeData {
         std::iter::successors(Some(DbIndex(0)), |&db| self.next_db(db))
     }
 
+    /// Whether these are tables of a hidden slot: see [`crate::Keyspace::hide_slots`].
+    #[inline]
+    pub fn is_hidden(&self, id: TableId) -> bool {
+        self.common.hidden.any() && id.slot.is_some_and(|slot| self.common.hidden.has(slot))
+    }
+
     /// The names of a database's tables that hold anything, in the order of slots.
-    fn ids_of(&self, db: DbIndex) -> impl Iterator<Item = TableId> + Clone + '_ {
+    fn all_ids_of(&self, db: DbIndex) -> impl Iterator<Item = TableId> + Clone + '_ {
         let first = self.is_first(db).then(|| TableId::before(db));
         let from = self.others.partition_point(|(id, _)| id.db < db);
         let others = self.others[from..].iter().map(|(id, _)| *id);
         first.into_iter().chain(others.take_while(move |id| id.db == db))
     }
 
-    /// The tables of a database that hold anything: one pair, or one for each slot.
+    /// The same without those of hidden slots.
+    fn ids_of(&self, db: DbIndex) -> impl Iterator<Item = TableId> + Clone + '_ {
+        self.all_ids_of(db).filter(|&id| !self.is_hidden(id))
+    }
+
+    /// The tables of a database that hold anything: one pair, or one for each slot that is not hidden.
     pub fn tables(&self, db: DbIndex) -> impl Iterator<Item = &DbTables> + Clone + '_ {
         self.ids_of(db).map(|id| self.table(id))
     }
@@ -246,7 +257,7 @@ impl StripeData {
     /// snapshot that still needs some keeps them: those are not among what is returned.
     /// No thread may prefetch meanwhile: the world must stand still.
     pub fn take_db(&mut self, db: DbIndex) -> Vec<DbTables> {
-        let ids: Vec<TableId> = self.ids_of(db).collect();
+        let ids: Vec<TableId> = self.all_ids_of(db).collect();
         ids.into_iter().filter_map(|id| self.take_tables(id)).collect()
     }
 
@@ -298,7 +309,7 @@ impl StripeData {
     }
 
     fn move_all(&mut self, db: DbIndex) -> Vec<(Option<Slot>, DbTables)> {
-        let ids: Vec<TableId> = self.ids_of(db).collect();
+        let ids: Vec<TableId> = self.all_ids_of(db).collect();
         let moved = ids.into_iter().map(|id| (id.slot, self.move_tables(id)));
         moved.filter_map(|(slot, tables)| Some((slot, tables?))).collect()
     }
@@ -324,8 +335,23 @@ impl StripeData {
         end: Option<ScanPosition>,
         visit: impl FnMut(&Entry),
     ) -> Option<Place> {
+        self.walk_tables(self.ids_of(db), from, end, visit)
+    }
+
+    /// One step of a walk over all entries of a database, those of hidden slots included.
+    pub fn walk_all(&self, db: DbIndex, from: Place, visit: impl FnMut(&Entry)) -> Option<Place> {
+        self.walk_tables(self.all_ids_of(db), from, None, visit)
+    }
+
+    fn walk_tables(
+        &self,
+        ids: impl Iterator<Item = TableId>,
+        from: Place,
+        end: Option<ScanPosition>,
+        visit: impl FnMut(&Entry),
+    ) -> Option<Place> {
         let place = |id: &TableId| id.slot.map_or(0, |slot| usize::from(slot.number()) / STRIPES);
-        let mut left = self.ids_of(db).skip_while(|id| place(id) < from.table);
+        let mut left = ids.skip_while(|id| place(id) < from.table);
         let id = left.next()?;
         let table = place(&id);
         let is_same = table == from.table;

@@ -1,29 +1,17 @@
-//! Jobs that move slots (CLUSTER MIGRATESLOTS): each step is a transaction, and the topology says which is the next. So a
-//! primary that takes over goes on where the one before it stopped.
+//! Jobs that move slots (CLUSTER MIGRATESLOTS). What is to be done next follows from the topology alone, so a primary that
+//! takes over goes on with it.
 //!
-//! Some slots at a time are open at both ends, first at the target, and belong to the target when their keys are there.
+//! ```text
+//!  Copying ──hand_over──▶ Trimming ──finish──▶ gone       the source's primary copies, hands over and trims
+//!     └─────cancel──────▶ Clearing ──finish──▶ gone       the target's primary clears
+//! ```
 
 use super::{Refused, led_by, refused};
 use crate::coordinator::Transaction;
 use crate::id::Id;
 use crate::slots::Slots;
-use crate::topology::{Move, Topology};
+use crate::topology::{Holder, Move, MovePhase, Topology};
 use crate::view::View;
-
-/// How many slots are open at a time.
-const BATCH: usize = 64;
-
-/// What the primary of a shard does next for one of its jobs.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Step {
-    /// Makes this transaction, by which the target is to take keys.
-    Import(Transaction),
-    /// Waits until the target knows that it takes keys in this slot, and makes this transaction, by which keys that are not
-    /// here any more are asked for there.
-    Leave(Id, u16, Transaction),
-    /// Sends the keys of these slots to this node, and makes this transaction, by which the slots are the target's.
-    Carry(Id, Slots, Transaction),
-}
 
 /// CLUSTER MIGRATESLOTS: all these jobs, or none.
 pub fn begin(
@@ -63,68 +51,135 @@ pub fn begin(
     Ok(view.replace(&topology))
 }
 
-/// CLUSTER CANCELSLOTMIGRATIONS: slots that have not begun to move stay. Those whose keys are at both ends go on.
-pub fn cancel(view: &View, me: Id) -> Result<Transaction, Refused> {
+/// CLUSTER MIGRATION IMPORT: a job with this name that moves slots of one shard to the one that `me` leads.
+pub fn import(
+    view: &View,
+    me: Id,
+    slots: &Slots,
+    id: Id,
+    since_s: u64,
+) -> Result<Transaction, Refused> {
     let mut topology = view.topology.value.clone();
-    let own = led_by(&mut topology, me)?.clone();
-    let mut cancelled = Vec::new();
-    for job in topology.moves.iter_mut().filter(|job| job.from == own.id && !job.is_cancelled) {
-        let stay = job.left.without(&open_of(&own.migrating, job));
-        job.left = job.left.without(&stay);
-        job.is_cancelled = true;
-        cancelled.push((job.to, stay));
+    let to = led_by(&mut topology, me)?.clone();
+    super::rehash::allows_moves(&topology)?;
+    if let Some(slot) = slots.first_common(&to.slots) {
+        return refused(format!("this node is already the owner of slot {slot}"));
     }
-    if cancelled.is_empty() {
-        return refused("No migrations ongoing");
+    let is_moving = |slot: &u16| {
+        topology.moves.iter().any(|job| job.left.contains(*slot))
+            || topology.shards.iter().any(|shard| shard.migrating.contains_key(slot))
+    };
+    if let Some(slot) = slots.iter().find(is_moving) {
+        return refused(format!("slot {slot} is already being migrated"));
     }
-    for (to, stay) in cancelled {
-        for shard in topology.shards.iter_mut().filter(|shard| shard.id == to) {
-            shard.importing.retain(|&slot, _| !stay.contains(slot));
-        }
+    let mut owners =
+        topology.shards.iter().filter(|shard| shard.slots.first_common(slots).is_some());
+    let Some(from) = owners.next() else { return refused("the slots have no owner") };
+    if owners.next().is_some() {
+        return refused("slots belong to different source nodes");
     }
+    if let Some(slot) = slots.without(&from.slots).iter().next() {
+        return refused(format!("slot {slot} has no owner"));
+    }
+    let (slots, left) = (slots.clone(), slots.clone());
+    let (from, to) = (from.id, to.id);
+    topology.moves.push(Move { id, slots, left, from, to, since_s, is_cancelled: false });
     Ok(view.replace(&topology))
 }
 
-/// The slots of a job that are open at the source.
-fn open_of(migrating: &std::collections::BTreeMap<u16, Id>, job: &Move) -> Slots {
-    Slots::from_fn(|slot| job.left.contains(slot) && migrating.get(&slot) == Some(&job.to))
+/// CLUSTER CANCELSLOTMIGRATIONS: the jobs that take slots away from the shard that `me` leads end. Their slots stay.
+pub fn cancel(view: &View, me: Id) -> Result<Transaction, Refused> {
+    let mut topology = view.topology.value.clone();
+    let own = led_by(&mut topology, me)?.id;
+    let is_meant = |job: &Move| job.from == own;
+    match cancel_where(&mut topology, is_meant) {
+        0 => refused("No migrations ongoing"),
+        _ => Ok(view.replace(&topology)),
+    }
 }
 
-/// Returns what the primary `me` does next. `None`: there is no job for it.
-pub fn next(view: &View, me: Id) -> Option<Step> {
+/// CLUSTER MIGRATION CANCEL: the jobs with these names end that move slots from or to the shard that `me` leads. `None`: there is
+/// none.
+pub fn cancel_named(view: &View, me: Id, names: &[Id]) -> Result<Option<Transaction>, Refused> {
+    let mut topology = view.topology.value.clone();
+    let own = led_by(&mut topology, me)?.id;
+    let is_meant = |job: &Move| (job.to == own || job.from == own) && names.contains(&job.id);
+    Ok((cancel_where(&mut topology, is_meant) > 0).then(|| view.replace(&topology)))
+}
+
+fn cancel_where(topology: &mut Topology, is_meant: impl Fn(&Move) -> bool) -> usize {
+    let meant = topology.moves.iter_mut();
+    let meant = meant.filter(|job| job.phase() == MovePhase::Copying && is_meant(job));
+    meant.map(Move::cancel).count()
+}
+
+/// The jobs that the primary `me` has something to do for. Returns none if `me` is a replica.
+pub fn tasks(view: &View, me: Id) -> impl Iterator<Item = &Move> {
     let topology = &view.topology.value;
-    let own = topology.shard_of(me).filter(|shard| shard.holder.id == me)?;
-    let job = topology.moves.iter().find(|job| job.from == own.id)?;
-    let target = topology.shard(job.to)?;
-    let (node, mut after) = (target.holder.id, topology.clone());
-    let open = open_of(&own.migrating, job);
-    if !open.is_empty() {
-        give(&mut after, job, &open);
-        return Some(Step::Carry(node, open, view.replace(&after)));
-    }
-    let batch = job.left.first(BATCH);
-    let is_known = batch.iter().all(|slot| target.importing.get(&slot) == Some(&own.id));
-    let shard = after
-        .shards
-        .iter_mut()
-        .find(|shard| shard.id == if is_known { own.id } else { target.id })?;
-    let first = batch.iter().next()?;
-    if is_known {
-        shard.migrating.extend(batch.iter().map(|slot| (slot, target.id)));
-        return Some(Step::Leave(node, first, view.replace(&after)));
-    }
-    shard.importing.extend(batch.iter().map(|slot| (slot, own.id)));
-    Some(Step::Import(view.replace(&after)))
+    let own = topology.shard_of(me).filter(|shard| shard.holder.id == me).map(|shard| shard.id);
+    topology.moves.iter().filter(move |job| match job.phase() {
+        MovePhase::Copying | MovePhase::Trimming => Some(job.from) == own,
+        MovePhase::Clearing => Some(job.to) == own,
+    })
 }
 
-/// Gives slots of a job to its target.
-fn give(topology: &mut Topology, job: &Move, slots: &Slots) {
+/// Returns the job with this name, if it is copied by the shard that `me` leads, and the primary of its target.
+pub fn copying(view: &View, me: Id, job: Id) -> Option<(&Move, Holder)> {
+    let job =
+        tasks(view, me).find(|other| other.id == job && other.phase() == MovePhase::Copying)?;
+    Some((job, view.topology.value.shard(job.to)?.holder))
+}
+
+/// Returns the transaction by which the slots of a job become the target's. `None`: it is cancelled, or `me` does not lead its
+/// source, or the target has another primary than `target`, which has not got the copy.
+pub fn hand_over(view: &View, me: Id, job: Id, target: Holder) -> Option<Transaction> {
+    let (job, holder) = copying(view, me, job)?;
+    if holder != target {
+        return None;
+    }
+    let (id, from, to, slots) = (job.id, job.from, job.to, job.left.clone());
+    let mut topology = view.topology.value.clone();
     for shard in &mut topology.shards {
-        if shard.id == job.from {
-            shard.slots = shard.slots.without(slots);
-        } else if shard.id == job.to {
-            shard.slots = shard.slots.with(slots);
+        if shard.id == from {
+            shard.slots = shard.slots.without(&slots);
+        } else if shard.id == to {
+            shard.slots = shard.slots.with(&slots);
         }
+    }
+    for job in topology.moves.iter_mut().filter(|job| job.id == id) {
+        job.left = Slots::default();
+    }
+    Some(view.replace(&topology))
+}
+
+/// Returns a transaction that changes nothing. When it has been made, no other that was prepared before can be.
+pub fn fence(view: &View) -> Transaction {
+    view.replace(&view.topology.value)
+}
+
+/// Returns the transaction that removes a job whose copy is dropped.
+pub fn finish(view: &View, job: Id) -> Option<Transaction> {
+    let mut topology = view.topology.value.clone();
+    let before = topology.moves.len();
+    topology.moves.retain(|other| other.id != job || other.phase() == MovePhase::Copying);
+    (topology.moves.len() < before).then(|| view.replace(&topology))
+}
+
+/// The slots of which a shard has keys that are not its own yet, or not any more. `SCAN` and its like pass them over.
+pub fn hidden(topology: &Topology, shard: Id) -> Slots {
+    let mut hidden = Slots::default();
+    for job in &topology.moves {
+        let has_copy = match job.phase() {
+            MovePhase::Copying | MovePhase::Clearing => job.to == shard,
+            MovePhase::Trimming => job.from == shard,
+        };
+        if has_copy {
+            hidden = hidden.with(&job.slots);
+        }
+    }
+    match topology.shard(shard) {
+        Some(shard) => hidden.without(&shard.slots),
+        None => hidden,
     }
 }
 

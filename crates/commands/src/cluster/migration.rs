@@ -4,9 +4,10 @@ use super::answers::{me, published};
 use super::operate::operate;
 use cluster::id::Id;
 use cluster::slots::{COUNT, Slots};
-use cluster::topology::Move;
-use engine::membership::Request;
+use cluster::topology::{Move, MovePhase};
+use engine::membership::{PastMove, Progress, Published, Request};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
+use structs::hashing::os_random;
 
 /// `CLUSTER CANCELSLOTMIGRATIONS`.
 pub static CLUSTER_CANCELSLOTMIGRATIONS: Command = Command {
@@ -61,6 +62,40 @@ pub static CLUSTER_MIGRATESLOTS: Command = Command {
     ..Command::ROW
 };
 
+/// `CLUSTER MIGRATION`: the same jobs in other words, asked for at the target.
+pub static CLUSTER_MIGRATION: Command = Command {
+    name: "migration",
+    arity: -4,
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    group: Group::Cluster,
+    since: "8.4.0",
+    complexity: "O(N) where N is the number of slots or jobs.",
+    summary: "Moves slots to this node, cancels that, or tells of it.",
+    args: &[Arg::one_of(
+        "subcommand",
+        &[
+            Arg::block(
+                "range",
+                &[Arg::new("start-slot", ArgKind::Integer), Arg::new("end-slot", ArgKind::Integer)],
+            )
+            .after("IMPORT")
+            .multiple(),
+            Arg::one_of(
+                "cancel",
+                &[Arg::new("job-id", ArgKind::String).after("ID"), Arg::token("all", "ALL")],
+            )
+            .after("CANCEL"),
+            Arg::one_of(
+                "status",
+                &[Arg::new("job-id", ArgKind::String).after("ID"), Arg::token("all", "ALL")],
+            )
+            .after("STATUS"),
+        ],
+    )],
+    run: migration,
+    ..Command::ROW
+};
+
 /// `CLUSTER SYNCSLOTS`.
 pub static CLUSTER_SYNCSLOTS: Command = Command {
     name: "syncslots",
@@ -70,9 +105,65 @@ pub static CLUSTER_SYNCSLOTS: Command = Command {
     since: "9.0.0",
     complexity: "Depends on subcommand.",
     summary: "What nodes send each other while slots move.",
-    run: super::disabled,
+    run: sync,
     ..Command::ROW
 };
+
+/// `CLUSTER SYNCSLOTS IMPORT job`: the connection brings a copy of the job's slots.
+///
+/// `CLUSTER SYNCSLOTS PREPARE copies`: the source is about to hand them over. Returns an error if the copy was spoiled.
+///
+/// `CLUSTER SYNCSLOTS REVISION revision`: whether this node's clients see what the coordinator had then.
+fn sync(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let published = published(cx)?;
+    let moves = &cx.engine.membership.moves;
+    if args.is(2, "import") && args.len() == 4 {
+        return import(cx, &published, args);
+    }
+    if args.is(2, "prepare") {
+        return match cx.session.import.is_some_and(|number| moves.prepare_import(number)) {
+            true => {
+                cx.reply.ok();
+                Ok(())
+            }
+            false => Err(Error::text("ERR The copy of the slots is not whole")),
+        };
+    }
+    if args.is(2, "revision") && args.len() == 4 {
+        let is_shown = published.view.revision >= u64::try_from(args.integer(3)?).unwrap_or(0);
+        cx.reply.integer(i64::from(is_shown));
+        return Ok(());
+    }
+    Err(Error::Syntax)
+}
+
+fn import(cx: &mut Cx<'_>, published: &Published, args: Args<'_>) -> Outcome {
+    if cx.in_transaction || cx.script.is_some() {
+        return Err(Error::text("ERR A transaction or a script cannot bring a copy of slots"));
+    }
+    let name = String::from_utf8_lossy(args[3]);
+    let job: Option<Id> = name.parse().ok();
+    let topology = &published.view.topology.value;
+    let own = published.own_shard().map(|shard| shard.id);
+    let found = topology.moves.iter().find(|other| Some(other.id) == job);
+    let is_expected = |job: &&Move| job.phase() == MovePhase::Copying && Some(job.to) == own;
+    let Some(job) = found.filter(is_expected).filter(|_| published.leads) else {
+        return Err(Error::text("TRYAGAIN This node expects no copy of these slots"));
+    };
+    // Keys of these slots that are being dropped would go together with the copy.
+    let is_dropped = |other: &Move| match other.phase() {
+        MovePhase::Copying => false,
+        MovePhase::Trimming => Some(other.from) == own,
+        MovePhase::Clearing => Some(other.to) == own,
+    };
+    let is_in_the_way =
+        |other: &&Move| is_dropped(other) && other.slots.first_common(&job.slots).is_some();
+    if topology.moves.iter().any(|other| is_in_the_way(&other)) {
+        return Err(Error::text("TRYAGAIN This node still drops what it had of these slots"));
+    }
+    cx.begin_import(job.id, job.slots.clone());
+    Ok(())
+}
 
 fn cancel(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     operate(cx, Request::CancelMoves)
@@ -82,6 +173,50 @@ fn migrate(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     me(cx)?;
     let jobs = read_jobs(args)?;
     operate(cx, Request::MigrateSlots(jobs))
+}
+
+/// `CLUSTER MIGRATION IMPORT start end [start end …]`, `CANCEL ID id|ALL`, `STATUS [ID id|ALL]`.
+fn migration(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let published = published(cx)?;
+    if args.is(2, "import") {
+        let mut ranges = Vec::new();
+        let mut at = 3;
+        while at < args.len() {
+            if at + 1 == args.len() {
+                return Err(Error::Arity("cluster|migration".into()));
+            }
+            let range = (slot(args, at)?, slot(args, at + 1)?);
+            add_range(&mut ranges, range)?;
+            at += 2;
+        }
+        let is_named =
+            |slot: u16| ranges.iter().any(|&(first, last)| (first..=last).contains(&slot));
+        let slots = Slots::from_fn(is_named);
+        return operate(cx, Request::ImportSlots { slots, job: Id::draw(os_random) });
+    }
+    let only = match args.len() {
+        4 if args.is(3, "all") => None,
+        5 if args.is(3, "id") => Some(String::from_utf8_lossy(args[4]).into_owned()),
+        _ => return Err(Error::Syntax),
+    };
+    let is_asked = |told: &Told| only.as_ref().is_none_or(|only| told.job.id.to_string() == *only);
+    let mut told = all_jobs(cx, &published);
+    told.retain(is_asked);
+    if args.is(2, "status") {
+        cx.reply.array(told.len());
+        told.iter().for_each(|told| write_status(cx, told));
+        return Ok(());
+    }
+    if !args.is(2, "cancel") {
+        return Err(Error::Syntax);
+    }
+    let is_copying = |told: &&Told| told.job.phase() == MovePhase::Copying && told.until_s == 0;
+    let names: Vec<Id> = told.iter().filter(is_copying).map(|told| told.job.id).collect();
+    if names.is_empty() {
+        cx.reply.integer(0);
+        return Ok(());
+    }
+    operate(cx, Request::CancelJobs(names))
 }
 
 /// Reads `SLOTSRANGE first last [first last …] NODE id`, once or more.
@@ -139,55 +274,107 @@ fn slot(args: Args<'_>, at: usize) -> Result<u16, Error> {
 }
 
 /// What is told of a job.
-struct Told<'a> {
-    job: &'a Move,
+struct Told {
+    job: Move,
     nodes: (Id, Id),
+    /// When it ended, in seconds since 1970. 0: it is under way.
     until_s: u64,
-    state: &'a str,
-    message: &'a str,
+    state: &'static str,
+    progress: Progress,
     is_export: bool,
 }
 
 /// The jobs that are under way come first, then those that are over, the last one first.
 fn list(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     let published = published(cx)?;
-    let topology = &published.view.topology.value;
-    let own = published.own_shard().map(|shard| shard.id);
-    let moves = &cx.engine.membership.moves;
-    let (past, obstacle) = (moves.past(), moves.obstacle());
-    let now_s = u64::try_from(cx.now().0 / 1000).unwrap_or(0);
-    let is_own = |job: &&Move| Some(job.from) == own || Some(job.to) == own;
-    let present = topology.moves.iter().filter(is_own).map(|job| {
-        let is_export = Some(job.from) == own;
-        let nodes = (topology.leader_of(job.from), topology.leader_of(job.to));
-        let message = if is_export { &*obstacle } else { "" };
-        Told { job, nodes, until_s: now_s, state: "streaming", message, is_export }
-    });
-    let past = past.iter().map(|past| {
-        let is_export = Some(past.job.from) == own;
-        let (job, nodes, until_s, state) = (&past.job, past.nodes, past.until_s, past.outcome);
-        Told { job, nodes, until_s, state, message: "", is_export }
-    });
-    let all: Vec<Told<'_>> = present.chain(past).collect();
+    let all = all_jobs(cx, &published);
     cx.reply.array(all.len());
     all.iter().for_each(|told| write(cx, told));
     Ok(())
 }
 
-fn write(cx: &mut Cx<'_>, told: &Told<'_>) {
-    let reply = &mut cx.reply;
+fn all_jobs(cx: &Cx<'_>, published: &Published) -> Vec<Told> {
+    let topology = &published.view.topology.value;
+    let own = published.own_shard().map(|shard| shard.id);
+    let moves = &cx.engine.membership.moves;
+    let is_own = |job: &&Move| Some(job.from) == own || Some(job.to) == own;
+    let present = topology.moves.iter().filter(is_own).map(|job| {
+        let is_export = Some(job.from) == own;
+        let nodes = (topology.leader_of(job.from), topology.leader_of(job.to));
+        let progress = moves.progress(job.id);
+        let state = match job.phase() {
+            MovePhase::Copying if is_export && !progress.state.is_empty() => progress.state,
+            MovePhase::Copying if is_export => "connecting",
+            MovePhase::Copying => "occurring-on-target",
+            MovePhase::Trimming => "success",
+            MovePhase::Clearing => "cancelled",
+        };
+        Told { job: job.clone(), nodes, until_s: 0, state, progress, is_export }
+    });
+    let past = moves.past().into_iter().map(|past| {
+        let is_export = Some(past.job.from) == own;
+        let PastMove { job, nodes, until_s, outcome, progress } = past;
+        Told { job, nodes, until_s, state: outcome, progress, is_export }
+    });
+    present.chain(past).collect()
+}
+
+fn ranges_of(told: &Told) -> String {
     let ranges = told.job.slots.ranges().iter().map(|(first, last)| format!("{first}-{last}"));
+    ranges.collect::<Vec<_>>().join(" ")
+}
+
+/// What CLUSTER MIGRATION STATUS says of a job.
+fn write_status(cx: &mut Cx<'_>, told: &Told) {
+    let reply = &mut cx.reply;
+    let progress = &told.progress;
+    let state = match told.state {
+        "success" => "completed",
+        "cancelled" => "canceled",
+        other => other,
+    };
+    let texts = [
+        ("id", told.job.id.to_string()),
+        ("slots", ranges_of(told)),
+        ("source", told.nodes.0.to_string()),
+        ("dest", told.nodes.1.to_string()),
+        ("operation", if told.is_export { "migrate" } else { "import" }.to_owned()),
+        ("state", state.to_owned()),
+        ("last_error", progress.obstacle.clone()),
+        ("retries", progress.retries.to_string()),
+    ];
+    let numbers = [
+        ("create_time", told.job.since_s * 1000),
+        ("start_time", told.job.since_s * 1000),
+        ("end_time", told.until_s * 1000),
+        ("write_pause_ms", progress.pause_ms),
+    ];
+    reply.map(texts.len() + numbers.len());
+    for (name, text) in texts {
+        reply.bulk(name.as_bytes());
+        reply.bulk(text.as_bytes());
+    }
+    for (name, number) in numbers {
+        reply.bulk(name.as_bytes());
+        reply.integer(number as i64);
+    }
+}
+
+fn write(cx: &mut Cx<'_>, told: &Told) {
+    let now_s = u64::try_from(cx.now().0 / 1000).unwrap_or(0);
+    let until_s = if told.until_s == 0 { now_s } else { told.until_s };
+    let reply = &mut cx.reply;
     let texts = [
         ("name", told.job.id.to_string()),
         ("operation", if told.is_export { "EXPORT" } else { "IMPORT" }.to_owned()),
-        ("slot_ranges", ranges.collect::<Vec<_>>().join(" ")),
+        ("slot_ranges", ranges_of(told)),
         ("target_node", told.nodes.1.to_string()),
         ("source_node", told.nodes.0.to_string()),
     ];
     let times = [
         ("create_time", told.job.since_s),
-        ("last_update_time", told.until_s),
-        ("last_ack_time", told.until_s),
+        ("last_update_time", until_s),
+        ("last_ack_time", told.progress.answered_s),
     ];
     reply.map(12);
     for (name, text) in texts {
@@ -198,12 +385,12 @@ fn write(cx: &mut Cx<'_>, told: &Told<'_>) {
         reply.bulk(name.as_bytes());
         reply.integer(time as i64);
     }
-    for (name, text) in [("state", told.state), ("message", told.message)] {
+    for (name, text) in [("state", told.state), ("message", &*told.progress.obstacle)] {
         reply.bulk(name.as_bytes());
         reply.bulk(text.as_bytes());
     }
-    for name in ["cow_size", "remaining_repl_size"] {
+    for (name, bytes) in [("cow_size", 0), ("remaining_repl_size", told.progress.lag_bytes)] {
         reply.bulk(name.as_bytes());
-        reply.integer(0);
+        reply.integer(bytes as i64);
     }
 }

@@ -60,6 +60,7 @@ pub static CLUSTER: Command = Command {
         &slots::CLUSTER_ADDSLOTSRANGE,
         &nodes::CLUSTER_BUMPEPOCH,
         &migration::CLUSTER_MIGRATESLOTS,
+        &migration::CLUSTER_MIGRATION,
         &nodes::CLUSTER_REPLICATE,
     ],
     run: disabled,

@@ -114,6 +114,8 @@ fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<bool, Error> {
 }
 
 fn flush(cx: &mut Cx<'_>, dbs: &[DbIndex], in_background: bool) {
+    // What was copied of slots that arrive goes, too, and is sent again.
+    cx.engine.membership.moves.end_imports(|_| true);
     let (taken, keys) = take(cx, dbs);
     if in_background || cx.in_transaction || keys == 0 {
         cx.engine.background.free_tables(taken);

@@ -91,6 +91,11 @@ pub enum Push {
         /// What was published.
         payload: HeapString,
     },
+    /// To a shard channel's subscriber: its slot has moved to another server.
+    ShardUnsubscribed {
+        /// The channel.
+        channel: Box<[u8]>,
+    },
     /// What a client-side cache must forget.
     Invalidate {
         /// The keys; `None` for all.
@@ -126,6 +131,7 @@ impl Message {
                 Push::Invalidate { keys, .. } => {
                     keys.iter().flatten().map(|key| key.len() + 16).sum()
                 }
+                Push::ShardUnsubscribed { channel } => channel.len(),
                 Push::TrackingRedirBroken(_) => 0,
             },
             Message::Spread(request) => request.len(),

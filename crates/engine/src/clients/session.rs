@@ -143,6 +143,8 @@ pub struct Session {
     pub asking: bool,
     /// How many replicas of another server have to have a key before MIGRATE deletes it here.
     pub awaited_copies: usize,
+    /// It brings a copy of slots: the number of that ([`crate::membership::Moves::begin_import`]).
+    pub import: Option<u64>,
     /// Its request concerns a server of which slots move key by key: what is asked for has to be here.
     pub(crate) checks_slot: bool,
     /// CLIENT CAPA NODE: another node forwards on it what its clients ask for.
@@ -220,6 +222,7 @@ impl Session {
             speaks_cluster: false,
             asking: false,
             awaited_copies: 0,
+            import: None,
             checks_slot: false,
             is_link: false,
             forwarding: None,
@@ -269,6 +272,7 @@ impl Session {
             request_bytes: self.request_bytes,
             no_touch: self.no_touch,
             is_import_source: self.is_import_source,
+            import: self.import,
             is_local: self.is_local,
             transport_flags: self.transport_flags,
             is_guest: true,

@@ -32,6 +32,7 @@ impl Db<'_> {
         if self.notes_own_keys {
             self.note_own_key(key);
         }
+        let event = event.filter(|_| !self.is_import);
         if self.locks.data(stripe).has_attachment() || self.engine.has_global_interest() {
             self.effects.changes.push(Change {
                 db: self.index,
@@ -55,7 +56,7 @@ impl Db<'_> {
     /// is `set` and `expire`). Events are published in the order they were reported in.
     #[inline]
     pub fn notify(&mut self, key: Key<'_>, event: Event) {
-        if self.engine.notifies(event.class) {
+        if self.engine.notifies(event.class) && !self.is_import {
             self.note_event(key, event, None);
         }
     }

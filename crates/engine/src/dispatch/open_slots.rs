@@ -14,6 +14,7 @@ use crate::request_keys::RequestKeys;
 use crate::table::Resolved;
 use keyspace::Key;
 
+const MOVING: &str = "TRYAGAIN The slot is about to move";
 const TRY_AGAIN: &str = "TRYAGAIN Multiple keys request during rehashing of slot";
 
 /// Whether ASKING holds for this request. It ends with it, or with the transaction that begins.
@@ -49,6 +50,15 @@ pub(super) fn check(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(
         return Ok(());
     }
     let Some(published) = cx.membership() else { return Ok(()) };
+    if cx.engine.membership.moves.any_paused()
+        && cx.keys.iter().any(|key| super::slots::is_paused(cx.engine, key))
+    {
+        // It has passed the gate before.
+        return Err(Error::Elsewhere(MOVING.into()));
+    }
+    if !published.has_open() {
+        return Ok(());
+    }
     let keys = match &cx.session.multi {
         Some(multi) if row.command.flags.has(Flags::RUNS_QUEUE) => {
             let queue = multi.queue().iter();

@@ -3,6 +3,7 @@
 use crate::cx::Cx;
 use crate::engine::Engine;
 use crate::mailbox::Push;
+use crate::pubsub::Space;
 use crate::session::{ReplyMode, Session};
 use resp::Reply;
 
@@ -55,6 +56,7 @@ pub(crate) fn write_push(
             reply.is_resp3() || (*is_redirected && session.is_subscribed())
         }
         Push::TrackingRedirBroken(_) | Push::Notice(_) => reply.is_resp3(),
+        Push::ShardUnsubscribed { channel } => end_subscription(engine, session, channel),
     };
     if !is_taken {
         return;
@@ -83,6 +85,12 @@ pub(crate) fn write_push(
             reply.bulk(channel);
             reply.bulk_of(payload, 0..payload.len());
         }
+        Push::ShardUnsubscribed { channel } => {
+            reply.push(3);
+            reply.bulk(b"sunsubscribe");
+            reply.bulk(channel);
+            reply.integer(session.subscriptions.shard_channels.len() as i64);
+        }
         Push::Invalidate { keys, .. } => write_invalidation(keys.as_deref(), reply),
         Push::TrackingRedirBroken(client) => {
             reply.push(2);
@@ -96,6 +104,16 @@ pub(crate) fn write_push(
             reply.raw(b"\r\n");
         }
     }
+}
+
+/// Ends a subscription to a shard channel whose slot has moved. Returns whether there was one.
+fn end_subscription(engine: &Engine, session: &mut Session, channel: &[u8]) -> bool {
+    let was_there = session.subscriptions.shard_channels.remove(channel);
+    if was_there {
+        engine.pubsub.unsubscribe(Space::ShardChannels, channel, session.id());
+        session.discount_subscription(channel);
+    }
+    was_there
 }
 
 fn write_invalidation(keys: Option<&[Box<[u8]>]>, reply: &mut Reply<'_>) {

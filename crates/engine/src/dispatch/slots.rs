@@ -9,13 +9,17 @@ use crate::command::Flags;
 use crate::cx::Cx;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::mailbox::{Message, recheck_all};
+use crate::mailbox::{Message, Push, recheck_all};
 use crate::membership::{Place, Published, Scope};
-use crate::request_keys::RequestKeys;
+use crate::pubsub::Space;
+use crate::request_keys::{RequestKey, RequestKeys};
 use crate::roles::ROLE_CHANGED;
 use crate::session::Fate;
 use crate::table::Resolved;
+use cluster::change::moves;
 use cluster::describe::{Asker, Node};
+use cluster::id::Id;
+use cluster::topology::{Move, MovePhase};
 use config::{ClusterEndpoint, ClusterEndpointType, Config};
 use keyspace::Key;
 use spec::keys::for_each_shard_channel;
@@ -51,7 +55,15 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
     if !cx.engine.membership.is_on() || cx.session.is_replica {
         return Ok(());
     }
-    cx.session.checks_slot = false;
+    if let Some(number) = cx.session.import {
+        return Ok(crate::importing::check_slots(cx, number, row, args)?);
+    }
+    let moves = &cx.engine.membership.moves;
+    // A request that runs later, on another thread, may find that its slot has begun to wait meanwhile.
+    cx.session.checks_slot = moves.any_exports();
+    if moves.any_paused() || moves.any_prepared() {
+        wait_for_move(cx, row, args)?;
+    }
     // What is sent to a slot that is arriving is for this node.
     if super::one_address::sees_one_server(cx) && !row.command.flags.has(Flags::ASKING) {
         return super::one_address::gate(cx, row, args);
@@ -88,9 +100,35 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
             return Err(refusal);
         }
     }
-    cx.session.checks_slot = published.as_ref().is_some_and(|published| published.has_open());
+    cx.session.checks_slot |= published.as_ref().is_some_and(|published| published.has_open());
     cx.session.answered_by_primary |= published.is_some_and(|published| published.leads);
     Ok(())
+}
+
+/// Requests for slots that are about to move wait until they have, or stay.
+#[cold]
+fn wait_for_move(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
+    let flags = row.command.flags;
+    if row.command.keys.is_empty() && !flags.has(Flags::RUNS_QUEUE) {
+        // What deletes or exchanges all keys does so before they are handed over, or not here.
+        let is_about_all = flags.has(Flags::WORLD) && flags.has(Flags::WRITE);
+        return if is_about_all { Err(NotNow::Paused.into()) } else { Ok(()) };
+    }
+    // Nothing of it runs yet that MULTI queues.
+    if cx.session.multi.is_some() && !row.command.flags.has(Flags::NOT_QUEUED) {
+        return Ok(());
+    }
+    cx.find_keys(row, args);
+    match cx.keys.iter().any(|key| is_paused(cx.engine, key)) {
+        true => Err(NotNow::Paused.into()),
+        false => Ok(()),
+    }
+}
+
+/// Whether requests for the slot of this key wait.
+pub(super) fn is_paused(engine: &Engine, key: &RequestKey) -> bool {
+    let slot = key.slot(&engine.keyspace);
+    slot.is_some_and(|slot| engine.membership.moves.is_paused(slot))
 }
 
 /// Shard channels belong to slots as keys do. What a primary publishes reaches its replicas, so that clients may subscribe
@@ -258,9 +296,11 @@ impl Engine {
     /// has waited for this view is tried again.
     pub fn publish_membership(&self, published: Published) {
         let before = self.membership.newest();
+        self.note_copies(&published);
         self.membership.publish(published);
         if let (Some(before), Some(published)) = (before, self.membership.newest()) {
             self.send_notices(&before, &published);
+            self.tell_of_lost_slots(&before, &published);
         }
         self.send_waiters_on();
         recheck_all(&self.mailboxes);
@@ -271,6 +311,39 @@ impl Engine {
         if let Some(published) = self.membership.newest() {
             self.clients.all().iter().for_each(|client| self.send_away(client, &published));
         }
+    }
+
+    /// Hides the slots of which this server has keys that are another's. A connection that brings a copy for a job that is
+    /// over brings nothing more.
+    fn note_copies(&self, published: &Published) {
+        let topology = &published.view.topology.value;
+        let own = published.own_shard().map(|shard| shard.id);
+        let hidden = own.map(|own| moves::hidden(topology, own)).unwrap_or_default();
+        self.keyspace.hide_slots(|slot| hidden.contains(slot.number()));
+        let is_wanted = |job: Id| {
+            let is_it = |other: &Move| {
+                other.id == job && other.phase() == MovePhase::Copying && Some(other.to) == own
+            };
+            published.leads && topology.moves.iter().any(is_it)
+        };
+        self.membership.moves.end_imports(|job| !is_wanted(job));
+    }
+
+    /// Ends the subscriptions to shard channels of slots that have left, and has caches forget what they read of them: changes
+    /// are made, and told, elsewhere from now on.
+    fn tell_of_lost_slots(&self, before: &Published, published: &Published) {
+        let slots = |published: &Published| published.own_shard().map(|shard| shard.slots.clone());
+        let lost = slots(before).unwrap_or_default().without(&slots(published).unwrap_or_default());
+        if lost.is_empty() {
+            return;
+        }
+        self.pubsub.for_each_listener(|space, channel, client| {
+            if space == Space::ShardChannels && lost.contains(key_slot(channel)) {
+                let push = Push::ShardUnsubscribed { channel: channel.into() };
+                self.mailboxes[client.thread].post(Message::Push(client.id, Arc::new(push)));
+            }
+        });
+        self.tracking.tell_all(self.receivers());
     }
 
     fn send_away(&self, client: &Client, published: &Published) {

@@ -5,7 +5,7 @@ use crate::args::Args;
 use crate::blocking::{self, Resumption, Suspension, Waiter};
 use crate::db::Db;
 use crate::dispatch;
-use crate::session::{Session, WriteReply};
+use crate::session::{Fate, Session, WriteReply};
 use journal::JournalPos;
 use journal::safe::Gate;
 use keyspace::Millis;
@@ -38,7 +38,11 @@ impl Worker {
             (session.db, session.reads_replica) = (choice.db, choice.reads_replica);
         }
         if suspension.is_silent {
-            // CLIENT REPLY OFF or SKIP was in force when the command came.
+            // CLIENT REPLY OFF or SKIP was in force when the command came, or the connection brings a copy of slots. That is
+            // of no use if a part of it was refused.
+            if session.import.is_some() && resumption.reply.plain().first() == Some(&b'-') {
+                session.fate = Fate::Close;
+            }
         } else if out.is_empty() {
             // A reply of many megabytes is not worth copying.
             *out = resumption.reply;

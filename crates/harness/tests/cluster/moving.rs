@@ -182,16 +182,6 @@ fn a_reshard_under_writers_loses_no_key() {
     assert_eq!(database_size(&nodes), 2 * 6 * KEYS as i64);
 }
 
-/// The jobs that a node tells of: what each of them says.
-fn jobs(node: &Server) -> Vec<BTreeMap<String, String>> {
-    let reply = ask(&mut node.client(), "CLUSTER GETSLOTMIGRATIONS");
-    let told = |job: &Reply| {
-        let words: Vec<String> = list(job).iter().map(Reply::shown).collect();
-        words.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
-    };
-    list(&reply).iter().map(told).collect()
-}
-
 /// Asks for a change until it is made. A busy machine's etcd may have made it, and answered too late.
 fn change(client: &mut Client, request: &str) {
     eventually("it is done", || match ask(client, request) {
@@ -208,119 +198,12 @@ fn change(client: &mut Client, request: &str) {
     });
 }
 
-fn has_ended(node: &Server, outcome: &str) -> bool {
-    jobs(node).first().is_some_and(|job| job["state"] == outcome)
-}
-
 fn database_size(nodes: &[Server]) -> i64 {
     let size = |node: &Server| match ask(&mut node.client(), "DBSIZE") {
         Reply::Integer(keys) => keys,
         other => panic!("{other:?}"),
     };
     nodes.iter().map(size).sum()
-}
-
-#[test]
-fn a_job_moves_slots_under_writers() {
-    let _alone = super::alone();
-    let etcd = Etcd::start("move-job");
-    let nodes = three(&etcd);
-    let (first, to) = (nodes[0].port(), id_of(&nodes[2]));
-    let mut source = nodes[0].client();
-    let own = id_of(&nodes[0]);
-    let refusals = [
-        ("CLUSTER CANCELSLOTMIGRATIONS".to_owned(), "ERR No migrations ongoing"),
-        (
-            format!("CLUSTER MIGRATESLOTS SLOTSRANGE 0 1 NODE {own}"),
-            "ERR Target node can not be this node.",
-        ),
-        (
-            format!("CLUSTER MIGRATESLOTS SLOTSRANGE 16000 16001 NODE {to}"),
-            "ERR Slots are not served by this node.",
-        ),
-        ("CLUSTER MIGRATESLOTS SLOTSRANGE 0 1".to_owned(), "ERR syntax error"),
-        (
-            format!("CLUSTER MIGRATESLOTS SLOTSRANGE 5 1 NODE {to}"),
-            "ERR Start slot number 5 is greater than end slot number 1.",
-        ),
-        (
-            format!("CLUSTER MIGRATESLOTS SLOTSRANGE 0 1 1 2 NODE {to}"),
-            "ERR Slot range 1-2 overlaps with previous range 0-1.",
-        ),
-        ("CLUSTER MIGRATESLOTS SLOTSRANGE 0 1 NODE abc".to_owned(), "ERR Invalid node name: abc"),
-    ];
-    for (request, refusal) in refusals {
-        assert_eq!(error(&ask(&mut source, &request)), refusal);
-    }
-    let stop = AtomicBool::new(false);
-    let rounds = std::thread::scope(|scope| {
-        let writer = scope.spawn(|| write("job", &mut Routed::new(first), &stop));
-        change(&mut source, &format!("CLUSTER MIGRATESLOTS SLOTSRANGE 0 499 1000 3999 NODE {to}"));
-        eventually("it ends", || {
-            has_ended(&nodes[0], "success") && has_ended(&nodes[2], "success")
-        });
-        stop.store(true, SeqCst);
-        writer.join().expect("it has written")
-    });
-    let job = jobs(&nodes[0]).remove(0);
-    assert_eq!((&*job["operation"], &*job["slot_ranges"]), ("EXPORT", "0-499 1000-3999"));
-    assert_eq!((&job["source_node"], &job["target_node"]), (&own, &to));
-    assert_eq!(jobs(&nodes[2])[0]["operation"], "IMPORT");
-    verify("job", &mut Routed::new(first), rounds);
-    assert_eq!(database_size(&nodes), 6 * KEYS as i64);
-    let check = redis_cli(&["--cluster", "check", &format!("127.0.0.1:{first}")]);
-    assert!(check.contains("All 16384 slots covered") && !check.contains("WARNING"), "{check}");
-
-    // A job whose target is gone waits, and can be cancelled.
-    signal(nodes[2].process_id(), "STOP").expect("it runs");
-    change(&mut source, &format!("CLUSTER MIGRATESLOTS SLOTSRANGE 4000 4009 NODE {to}"));
-    eventually("it says why it waits", || !jobs(&nodes[0])[0]["message"].is_empty());
-    change(&mut source, "CLUSTER CANCELSLOTMIGRATIONS");
-    eventually("it is over", || has_ended(&nodes[0], "cancelled"));
-    signal(nodes[2].process_id(), "CONT").expect("it is there");
-}
-
-#[test]
-fn a_job_outlives_the_primary_that_does_it() {
-    let _alone = super::alone();
-    let etcd = Etcd::start("move-kill");
-    let mut nodes = six(&etcd);
-    for node in &nodes {
-        ok(&mut node.client(), "CONFIG SET cluster-endpoint single");
-    }
-    let mut client = nodes[1].client();
-    let keys: Vec<String> = (0..3000).map(|key| format!("key:{key}")).collect();
-    keys.iter().for_each(|key| _ = ok(&mut client, &format!("SET {key} {key}")));
-    let to = id_of(&nodes[2]);
-    let mut source = nodes[0].client();
-    ok(&mut source, "CLIENT CAPA cluster");
-    // What is behind this write in the stream, the replica has with it.
-    ok(&mut source, "SET b last");
-    assert_eq!(ask(&mut source, "WAIT 1 10000"), Reply::Integer(1));
-    change(&mut source, &format!("CLUSTER MIGRATESLOTS SLOTSRANGE 0 5460 NODE {to}"));
-    let left = |node: &Server| {
-        let mut client = node.client();
-        ok(&mut client, "CLIENT CAPA cluster");
-        let text = text(ask(&mut client, "CLUSTER NODES"));
-        let target = text.lines().find(|line| line.starts_with(&to)).unwrap_or_default().to_owned();
-        let slots = target.split(' ').skip(8).map(|range| {
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            let slot = |text: &str| text.parse::<i64>().unwrap_or(0);
-            slot(last) - slot(first) + 1
-        });
-        slots.sum::<i64>()
-    };
-    eventually("some slots have moved", || left(&nodes[1]) > 5461 + 200);
-    nodes[0].kill().expect("it runs");
-    let size = || {
-        let reply = ask(&mut nodes[1].client(), "DBSIZE");
-        matches!(reply, Reply::Integer(3001))
-    };
-    eventually("another goes on", || left(&nodes[1]) == 5461 + 5461);
-    eventually("all keys are there", size);
-    for key in &keys {
-        assert_eq!(ask(&mut client, &format!("GET {key}")), Reply::Bulk(key.clone().into()));
-    }
 }
 
 #[test]
@@ -469,3 +352,6 @@ fn transactions_and_scripts(nodes: &[Server], source: &mut Client, sent_on: &str
     let refusal = error(&source.command(&words).expect("it answers"));
     assert!(refusal.contains("non local key"), "{refusal}");
 }
+
+#[path = "moving/jobs.rs"]
+mod jobs;

@@ -157,13 +157,14 @@ impl Node {
         let clients = || coordinator.client(limit.max(OPERATION));
         let (changes, ready) = shared::start(engine, clients, &keys, identity.id, inside)?;
         operator::start(engine, clients(), keys.clone(), name, identity.id, (asked, changes))?;
-        moves::start(engine, clients(), identity.id)?;
         rehash::start(engine, clients(), identity.id)?;
         let client = coordinator.client(limit);
         let adoption = identity.layout.clone().map(|layout| {
             let (id, address) = (identity.id, identity.address.clone());
             (Adoption { layout, id, address }, coordinator.client(OPERATION), keys.clone())
         });
+        let connect = Box::new(move || coordinator.client(limit.max(OPERATION)));
+        moves::start(engine, connect, keys.clone(), identity.id)?;
         let data = Data::find(engine, identity.id)?;
         let host = Host::new(engine, identity, data, client, keys, settings);
         data.promise_by(host.promises.clone());

@@ -15,6 +15,7 @@ use engine::Engine;
 use engine::membership::Request;
 use etcd::Client;
 use process::thread;
+use resp::Reply;
 use std::collections::BTreeSet;
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -62,7 +63,7 @@ pub(super) fn start(
             }
             let outcome = operator.operate_patiently(&request);
             match (reply, outcome) {
-                (Some(reply), Ok(())) => reply.send(|reply| reply.ok()),
+                (Some(reply), Ok(())) => reply.send(|reply| answer(&request, reply)),
                 (Some(reply), Err(why)) => reply.send(|reply| reply.error(&format!("ERR {why}"))),
                 (None, Ok(())) => {}
                 (None, Err(why)) => log!(Warning, "Cluster: {why}"),
@@ -70,6 +71,15 @@ pub(super) fn start(
         }
     })
     .map(drop)
+}
+
+/// Writes what the client is told when its request is carried out.
+fn answer(request: &Request, reply: &mut Reply<'_>) {
+    match request {
+        Request::ImportSlots { job, .. } => reply.bulk(job.to_string().as_bytes()),
+        Request::CancelJobs(names) => reply.integer(names.len() as i64),
+        _ => reply.ok(),
+    }
 }
 
 const AWAY: &str = "The coordinator of the cluster is away";
@@ -148,6 +158,10 @@ impl Operator {
                 change::moves::begin(&view, me, jobs, now, || Id::draw(os_random))
             }
             Request::CancelMoves => change::moves::cancel(&view, me),
+            Request::ImportSlots { slots, job } => {
+                change::moves::import(&view, me, slots, *job, super::moves::now_s())
+            }
+            Request::CancelJobs(names) => return change::moves::cancel_named(&view, me, names),
             Request::SetSlot { slot, setting, has_keys } => {
                 return change::set_slot(&view, me, *slot, *setting, *has_keys);
             }

@@ -48,53 +48,85 @@ fn begun(slots: Slots) -> View {
     after(&view, &begun)
 }
 
-fn step(view: &View) -> View {
-    match next(view, id(1)).expect("there is a job") {
-        Step::Import(transaction)
-        | Step::Leave(_, _, transaction)
-        | Step::Carry(_, _, transaction) => after(view, &transaction),
-    }
+fn phases(view: &View) -> Vec<MovePhase> {
+    view.topology.value.moves.iter().map(Move::phase).collect()
+}
+
+fn holder(view: &View, shard: u8) -> Holder {
+    view.topology.value.shard(id(shard)).expect("it is there").holder
 }
 
 #[test]
-fn slots_open_at_the_target_first_and_change_hands_together() {
-    let mut view = begun(range(0, 99));
-    assert!(matches!(next(&view, id(1)), Some(Step::Import(_))));
-    assert_eq!(next(&view, id(2)), None);
-    for batch in [range(0, 63), range(64, 99)] {
-        view = step(&view);
-        let first = batch.iter().next();
-        assert!(
-            matches!(next(&view, id(1)), Some(Step::Leave(node, slot, _)) if node == id(2) && Some(slot) == first)
-        );
-        view = step(&view);
-        assert!(matches!(next(&view, id(1)), Some(Step::Carry(_, slots, _)) if slots == batch));
-        view = step(&view);
-        let shards = &view.topology.value.shards;
-        assert!(batch.iter().all(|slot| shards[1].slots.contains(slot)));
-        assert!(
-            shards.iter().all(|shard| shard.importing.is_empty() && shard.migrating.is_empty())
-        );
-    }
-    assert_eq!(next(&view, id(1)), None);
-    assert!(view.topology.value.moves.is_empty());
+fn slots_change_hands_together_and_the_copy_goes_afterwards() {
+    let begun = begun(range(0, 99));
+    let target = holder(&begun, 2);
+    assert_eq!(phases(&begun), [MovePhase::Copying]);
+    assert_eq!((tasks(&begun, id(1)).count(), tasks(&begun, id(2)).count()), (1, 0));
+    assert_eq!(hidden(&begun.topology.value, id(2)), range(0, 99));
+    assert!(hidden(&begun.topology.value, id(1)).is_empty());
+    assert!(hand_over(&begun, id(2), id(7), target).is_none(), "the source hands over");
+    let other = Holder { incarnation: Incarnation(99), ..target };
+    assert!(hand_over(&begun, id(1), id(7), other).is_none(), "another has got the copy");
+    assert!(finish(&begun, id(7)).is_none(), "it is under way");
+    let over = after(&begun, &hand_over(&begun, id(1), id(7), target).expect("it may"));
+    let shards = &over.topology.value.shards;
+    assert_eq!(
+        (&shards[0].slots, &shards[1].slots),
+        (&range(100, 8191), &range(8192, 16383).with(&range(0, 99)))
+    );
+    assert_eq!(phases(&over), [MovePhase::Trimming]);
+    assert_eq!(hidden(&over.topology.value, id(1)), range(0, 99));
+    assert!(hidden(&over.topology.value, id(2)).is_empty());
+    assert_eq!((tasks(&over, id(1)).count(), tasks(&over, id(2)).count()), (1, 0));
+    assert!(cancel(&over, id(1)).is_err(), "the slots have moved");
+    let ended = after(&over, &finish(&over, id(7)).expect("it may"));
+    assert!(phases(&ended).is_empty() && finish(&ended, id(7)).is_none());
 }
 
 #[test]
-fn a_cancelled_job_ends_with_the_slots_that_are_open() {
-    let refusal = cancel(&view(), id(1)).expect_err("there is none");
-    assert_eq!(refusal.0, "No migrations ongoing");
-    // Nothing is open at the source.
-    let open = step(&begun(range(0, 99)));
-    let cancelled = after(&open, &cancel(&open, id(1)).expect("there is a job"));
-    assert!(cancelled.topology.value.moves.is_empty());
-    assert!(cancelled.topology.value.shards[1].importing.is_empty());
-    // Some slots are.
-    let open = step(&open);
-    let cancelled = after(&open, &cancel(&open, id(1)).expect("there is a job"));
-    let ended = step(&cancelled);
-    assert!(ended.topology.value.moves.is_empty());
-    assert_eq!(ended.topology.value.shards[0].slots, range(64, 8191));
+fn a_cancelled_job_is_over_when_the_target_has_dropped_its_copy() {
+    assert_eq!(cancel(&view(), id(1)).expect_err("there is none").0, "No migrations ongoing");
+    let begun = begun(range(0, 99));
+    let cancelled = after(&begun, &cancel(&begun, id(1)).expect("there is a job"));
+    assert_eq!(phases(&cancelled), [MovePhase::Clearing]);
+    assert_eq!(cancelled.topology.value.shards[0].slots, range(0, 8191));
+    assert_eq!(hidden(&cancelled.topology.value, id(2)), range(0, 99));
+    assert_eq!((tasks(&cancelled, id(1)).count(), tasks(&cancelled, id(2)).count()), (0, 1));
+    assert!(hand_over(&cancelled, id(1), id(7), holder(&cancelled, 2)).is_none());
+    let ended = after(&cancelled, &finish(&cancelled, id(7)).expect("it may"));
+    assert!(phases(&ended).is_empty());
+}
+
+#[test]
+fn a_job_ends_when_its_slots_or_a_shard_are_taken_away() {
+    let begun = begun(range(0, 99));
+    let mut topology = begun.topology.value.clone();
+    topology.shards[0].slots = range(50, 8191);
+    topology.close_slots();
+    assert_eq!(topology.moves[0].phase(), MovePhase::Clearing, "it was to move all of them");
+    let mut topology = begun.topology.value.clone();
+    topology.shards.remove(0);
+    topology.close_slots();
+    assert_eq!(topology.moves[0].phase(), MovePhase::Clearing);
+    let mut topology = begun.topology.value;
+    topology.shards.remove(1);
+    topology.close_slots();
+    assert!(topology.moves.is_empty());
+}
+
+#[test]
+fn a_target_asks_a_source_for_its_slots() {
+    let view = view();
+    let refusal = |slots| import(&view, id(1), &slots, id(7), 5).expect_err("it is refused").0;
+    assert_eq!(refusal(range(0, 1)), "this node is already the owner of slot 0");
+    let begun = import(&view, id(1), &range(9000, 9010), id(7), 5).expect("it may");
+    let begun = after(&view, &begun);
+    assert_eq!(tasks(&begun, id(2)).map(|job| job.id).collect::<Vec<_>>(), [id(7)]);
+    let again = import(&begun, id(1), &range(9010, 9011), id(8), 5).expect_err("it moves").0;
+    assert_eq!(again, "slot 9010 is already being migrated");
+    assert_eq!(cancel_named(&begun, id(1), &[id(6)]).expect("it leads"), None);
+    let cancelled = cancel_named(&begun, id(1), &[id(7)]).expect("it leads").expect("one ends");
+    assert_eq!(phases(&after(&begun, &cancelled)), [MovePhase::Clearing]);
 }
 
 #[test]

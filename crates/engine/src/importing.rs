@@ -1,0 +1,174 @@
+//! Slots that arrive as a copy, from the server that has them: the connection that brings it, and dropping what it has brought.
+//!
+//! The connection sends commands like a client's, but for slots that are not this server's, and gets no replies. Nothing ends
+//! for it because its time has come: the other server says so. The first command that fails ends the connection, and so does
+//! FLUSHALL, because what was copied is gone.
+
+use crate::args::Args;
+use crate::blocking::{Resumption, Suspension, TimeoutReply};
+use crate::command::{Flags, Group};
+use crate::commit;
+use crate::cx::Cx;
+use crate::dispatch::{self, NotNow};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::exporting::each;
+use crate::journal::JournalPos;
+use crate::mailbox::Message;
+use crate::session::Fate;
+use crate::table::Resolved;
+use crate::thread::ThreadContext;
+use cluster::id::Id;
+use cluster::slots::Slots;
+use keyspace::snapshot::{Touch, Urgency};
+use keyspace::{DbIndex, Key, Slot};
+use resp::{Output, Reply};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+/// Keys that are deleted under a lock at a time.
+const TOGETHER: usize = 64;
+
+/// How long a thread rests when a snapshot or a long command needs the keys.
+const REST: Duration = Duration::from_millis(1);
+
+impl Engine {
+    /// Deletes the keys of these slots, which are no client's any more, or not yet. Returns whether all are gone; they are not if
+    /// `goes_on` says so first. The caller is no thread of the engine's.
+    pub fn drop_slots(&'static self, slots: &Slots, goes_on: impl Fn() -> bool) -> bool {
+        each(slots).all(|slot| {
+            let (done, outcome) = channel();
+            let job = move |thread: &ThreadContext| {
+                drop_slot(self, thread, slot);
+                // The thread that asks waits for it.
+                let _ = done.send(());
+            };
+            self.background.run(Box::new(job));
+            outcome.recv().is_ok() && goes_on()
+        })
+    }
+}
+
+impl Cx<'_> {
+    /// Makes the session one that brings a copy of these slots for this job. What is in them is dropped; then it gets `+OK`.
+    pub fn begin_import(&mut self, job: Id, slots: Slots) {
+        let engine = self.engine;
+        self.session.import = Some(engine.membership.moves.begin_import(job, slots.clone()));
+        let token = self.session.suspend(self.thread, Suspension::background(TimeoutReply::Null));
+        let (client, reactor) = (self.session.id(), self.session.client.thread);
+        let protocol = self.reply.protocol();
+        let job = move |thread: &ThreadContext| {
+            each(&slots).for_each(|slot| drop_slot(engine, thread, slot));
+            let mut out = Output::default();
+            Reply::new(&mut out, protocol).ok();
+            let resumption = Resumption::new(Some(token), out, JournalPos(0));
+            engine.mailboxes[reactor].post(Message::Resume(client, resumption));
+        };
+        engine.background.run(Box::new(job));
+    }
+}
+
+/// Deletes the keys of a slot, some at a time.
+fn drop_slot(engine: &'static Engine, thread: &ThreadContext, slot: Slot) {
+    let mut session = engine.own_session(thread);
+    let mut out = Output::default();
+    let mut cx = Cx::new(engine, thread, &mut session, engine.clock.wall(), &mut out);
+    for db in engine.keyspace.used_databases() {
+        loop {
+            thread.reader.enter();
+            let (seen, dropped) = drop_some(&mut cx, db, slot);
+            dispatch::serve_first(&mut cx);
+            thread.reader.leave();
+            if seen == 0 {
+                break;
+            }
+            if dropped == 0 {
+                engine.clock.rest(REST);
+            }
+        }
+    }
+}
+
+/// Deletes some keys of a slot. Returns how many were looked at, and how many are gone.
+fn drop_some(cx: &mut Cx<'_>, db: DbIndex, slot: Slot) -> (usize, usize) {
+    let stripe = slot.stripe();
+    if cx.engine.upstream.is_replica() {
+        // Its primary does it.
+        return (0, 0);
+    }
+    if !cx.db.locks.try_acquire(stripe) {
+        return (1, 0);
+    }
+    let keys = cx.db.locks.data(stripe).slot_keys(db, slot, TOGETHER);
+    let mut dropped = 0;
+    cx.db.in_db(db, |db| {
+        for key in keys.iter().map(|key| Key::new(key)) {
+            let data = db.locks.data_mut(stripe);
+            let is_needed = data.is_held(key.hash)
+                || data.is_delayed(db.index, key.hash, Touch::Whole, Urgency::None);
+            if !is_needed && let Some(entry) = db.take(key) {
+                db.discard(entry);
+                let (journal, index) = (&db.engine.journal, db.index);
+                db.effects.propagate_deletion(journal, index, key.bytes, true);
+                // Where the key is served it lives on, so no event says that it was deleted.
+                db.changed_silently(key);
+                dropped += 1;
+            }
+        }
+    });
+    commit::commit_outside(&mut cx.db);
+    cx.db.locks.release();
+    (keys.len(), dropped)
+}
+
+/// Whether a request's reply is sent to the server that brings a copy.
+fn is_answered(row: &Resolved) -> bool {
+    row.command.keys.is_empty() && row.command.group != Group::Connection
+}
+
+/// Runs one request of a connection that brings a copy.
+#[cold]
+pub(crate) fn process_of_import(
+    cx: &mut Cx<'_>,
+    resolved: Option<&'static Resolved>,
+    args: Args<'_>,
+) -> Result<(), NotNow> {
+    let started = cx.reply.place();
+    let row = resolved.or_else(|| cx.engine.table.resolve(args.words()).ok());
+    dispatch::process(cx, resolved, args)?;
+    if row.is_some_and(is_answered) {
+        return Ok(());
+    }
+    if let Some(suspension) = &mut cx.session.suspension {
+        suspension.is_silent = true;
+    }
+    if cx.reply.first_since(started) == Some(b'-') {
+        cx.session.fate = Fate::CloseAfterReplies;
+    } else {
+        cx.reply.truncate(started);
+    }
+    Ok(())
+}
+
+/// Whether a request on a connection that brings a copy is about the slots that it brings.
+///
+/// # Errors
+/// It is not, or the copy is of no use any more.
+pub(crate) fn check_slots(
+    cx: &mut Cx<'_>,
+    number: u64,
+    row: &Resolved,
+    args: Args<'_>,
+) -> Result<(), Error> {
+    if row.command.keys.is_empty() || row.command.flags.has(Flags::RUNS_QUEUE) {
+        return Ok(());
+    }
+    cx.find_keys(row, args);
+    let leads = cx.membership().is_some_and(|published| published.leads);
+    let moves = &cx.engine.membership.moves;
+    let mut slots = cx.keys.iter().filter_map(|key| key.slot(&cx.engine.keyspace));
+    match leads && slots.all(|slot| moves.imports_slot(number, slot.number())) {
+        true => Ok(()),
+        false => Err(Error::text("ERR The copy of the slots is not wanted any more")),
+    }
+}

@@ -1,0 +1,183 @@
+//! Slots that move from or to this server, beside what the topology says of them: which wait, which connections bring a copy,
+//! and how far jobs are.
+
+use cluster::id::Id;
+use cluster::slots::Slots;
+use cluster::topology::Move;
+use keyspace::{Slot, SlotBits};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use structs::sync::lock;
+
+/// How many jobs that are over are remembered.
+const MAX_PAST_MOVES: usize = 1000;
+
+/// A job that moved slots, and is over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PastMove {
+    /// What it was.
+    pub job: Move,
+    /// The nodes that led its shards: source and target.
+    pub nodes: (Id, Id),
+    /// When it ended, in seconds since 1970.
+    pub until_s: u64,
+    /// `success`, `cancelled` or `failed`.
+    pub outcome: &'static str,
+    /// How far it had come here.
+    pub progress: Progress,
+}
+
+/// How far a job is, as its source sees it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// A word for the present step; empty before the first one.
+    pub state: &'static str,
+    /// Why it does not go on, or began anew.
+    pub obstacle: String,
+    /// How often it began anew.
+    pub retries: u64,
+    /// Bytes that were sent since it began last.
+    pub sent_bytes: u64,
+    /// Bytes of the journal that it has not looked at.
+    pub lag_bytes: u64,
+    /// For how long the slots waited, in milliseconds.
+    pub pause_ms: u64,
+    /// When the target answered last, in seconds since 1970.
+    pub answered_s: u64,
+}
+
+/// A connection that brings a copy of slots.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Import {
+    job: Id,
+    number: u64,
+    slots: Slots,
+    /// Its source is about to hand the slots over.
+    is_prepared: bool,
+}
+
+/// See the head of this file.
+#[derive(Default)]
+pub struct Moves {
+    past: Mutex<VecDeque<PastMove>>,
+    progress: Mutex<BTreeMap<Id, Progress>>,
+    /// Requests for these slots wait.
+    paused: SlotBits,
+    /// How many jobs take slots away.
+    exports: AtomicUsize,
+    imports: Mutex<Vec<Import>>,
+    last_import: AtomicU64,
+    has_prepared: AtomicBool,
+}
+
+impl Moves {
+    /// Remembers a job that is over.
+    pub fn remember(&self, past: PastMove) {
+        lock(&self.progress).remove(&past.job.id);
+        let mut all = lock(&self.past);
+        all.push_front(past);
+        all.truncate(MAX_PAST_MOVES);
+    }
+
+    /// The jobs that are over, the last one first.
+    pub fn past(&self) -> Vec<PastMove> {
+        lock(&self.past).iter().cloned().collect()
+    }
+
+    /// Notes how far a job is.
+    pub fn note(&self, job: Id, change: impl FnOnce(&mut Progress)) {
+        change(lock(&self.progress).entry(job).or_default());
+    }
+
+    /// How far a job is.
+    pub fn progress(&self, job: Id) -> Progress {
+        lock(&self.progress).get(&job).cloned().unwrap_or_default()
+    }
+
+    /// Requests for these slots wait from now on. Those that run go on.
+    pub(crate) fn pause(&self, slots: &Slots) {
+        slots.iter().filter_map(Slot::new).for_each(|slot| self.paused.insert(slot));
+    }
+
+    /// They do not wait any more.
+    pub(crate) fn resume(&self, slots: &Slots) {
+        slots.iter().filter_map(Slot::new).for_each(|slot| self.paused.remove(slot));
+    }
+
+    /// Whether requests for this slot wait.
+    #[inline]
+    pub fn is_paused(&self, slot: Slot) -> bool {
+        self.paused.has(slot)
+    }
+
+    /// Whether requests for any slot wait.
+    #[inline]
+    pub fn any_paused(&self) -> bool {
+        self.paused.any()
+    }
+
+    pub(crate) fn begin_export(&self) {
+        self.exports.fetch_add(1, SeqCst);
+    }
+
+    pub(crate) fn end_export(&self) {
+        self.exports.fetch_sub(1, SeqCst);
+    }
+
+    /// Whether jobs take slots away from this server.
+    #[inline]
+    pub(crate) fn any_exports(&self) -> bool {
+        self.exports.load(Relaxed) > 0
+    }
+
+    /// A connection brings a copy of these slots from now on, and no other one for this job. Returns its number.
+    pub fn begin_import(&self, job: Id, slots: Slots) -> u64 {
+        let number = self.last_import.fetch_add(1, SeqCst) + 1;
+        let mut imports = lock(&self.imports);
+        imports.retain(|import| import.job != job);
+        imports.push(Import { job, number, slots, is_prepared: false });
+        self.note_prepared(&imports);
+        number
+    }
+
+    /// The source of a copy is about to hand the slots over: until that is decided nothing may spoil the copy. Returns whether
+    /// it is whole.
+    pub fn prepare_import(&self, number: u64) -> bool {
+        let mut imports = lock(&self.imports);
+        let import = imports.iter_mut().find(|import| import.number == number);
+        let is_there = import.map(|import| import.is_prepared = true).is_some();
+        self.note_prepared(&imports);
+        is_there
+    }
+
+    fn note_prepared(&self, imports: &[Import]) {
+        self.has_prepared.store(imports.iter().any(|import| import.is_prepared), SeqCst);
+    }
+
+    /// Whether the source of any copy is about to hand its slots over.
+    #[inline]
+    pub(crate) fn any_prepared(&self) -> bool {
+        self.has_prepared.load(Relaxed)
+    }
+
+    /// The job of a connection and its slots, unless another connection or FLUSHALL has ended it.
+    pub fn import(&self, number: u64) -> Option<(Id, Slots)> {
+        let imports = lock(&self.imports);
+        let import = imports.iter().find(|import| import.number == number);
+        import.map(|import| (import.job, import.slots.clone()))
+    }
+
+    /// Whether a connection with this number brings a copy of this slot.
+    pub(crate) fn imports_slot(&self, number: u64, slot: u16) -> bool {
+        let imports = lock(&self.imports);
+        imports.iter().any(|import| import.number == number && import.slots.contains(slot))
+    }
+
+    /// The connections for jobs that `is_over` names end.
+    pub fn end_imports(&self, is_over: impl Fn(Id) -> bool) {
+        let mut imports = lock(&self.imports);
+        imports.retain(|import| !is_over(import.job));
+        self.note_prepared(&imports);
+    }
+}

@@ -1,0 +1,269 @@
+//! Jobs that move slots (CLUSTER MIGRATESLOTS, CLUSTER MIGRATION), under writers and faults.
+
+use super::*;
+use harness::client::encode;
+use std::time::Instant;
+
+/// The jobs that a node tells of: what each of them says.
+fn jobs(node: &Server) -> Vec<BTreeMap<String, String>> {
+    let reply = ask(&mut node.client(), "CLUSTER GETSLOTMIGRATIONS");
+    let told = |job: &Reply| {
+        let words: Vec<String> = list(job).iter().map(Reply::shown).collect();
+        words.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
+    };
+    list(&reply).iter().map(told).collect()
+}
+
+fn has_ended(node: &Server, outcome: &str) -> bool {
+    jobs(node).first().is_some_and(|job| job["state"] == outcome)
+}
+
+#[test]
+fn a_job_moves_slots_under_writers() {
+    let _alone = crate::alone();
+    let etcd = Etcd::start("move-job");
+    let nodes = three(&etcd);
+    let (first, to) = (nodes[0].port(), id_of(&nodes[2]));
+    let mut source = nodes[0].client();
+    let own = id_of(&nodes[0]);
+    let refusals = [
+        ("CLUSTER CANCELSLOTMIGRATIONS".to_owned(), "ERR No migrations ongoing"),
+        (
+            format!("CLUSTER MIGRATESLOTS SLOTSRANGE 0 1 NODE {own}"),
+            "ERR Target node can not be this node.",
+        ),
+        (
+            format!("CLUSTER MIGRATESLOTS SLOTSRANGE 16000 16001 NODE {to}"),
+            "ERR Slots are not served by this node.",
+        ),
+        ("CLUSTER MIGRATESLOTS SLOTSRANGE 0 1".to_owned(), "ERR syntax error"),
+        (
+            format!("CLUSTER MIGRATESLOTS SLOTSRANGE 5 1 NODE {to}"),
+            "ERR Start slot number 5 is greater than end slot number 1.",
+        ),
+        (
+            format!("CLUSTER MIGRATESLOTS SLOTSRANGE 0 1 1 2 NODE {to}"),
+            "ERR Slot range 1-2 overlaps with previous range 0-1.",
+        ),
+        ("CLUSTER MIGRATESLOTS SLOTSRANGE 0 1 NODE abc".to_owned(), "ERR Invalid node name: abc"),
+    ];
+    for (request, refusal) in refusals {
+        assert_eq!(error(&ask(&mut source, &request)), refusal);
+    }
+    let stop = AtomicBool::new(false);
+    let rounds = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write("job", &mut Routed::new(first), &stop));
+        change(&mut source, &format!("CLUSTER MIGRATESLOTS SLOTSRANGE 0 499 1000 3999 NODE {to}"));
+        eventually("it ends", || {
+            has_ended(&nodes[0], "success") && has_ended(&nodes[2], "success")
+        });
+        stop.store(true, SeqCst);
+        writer.join().expect("it has written")
+    });
+    let job = jobs(&nodes[0]).remove(0);
+    assert_eq!((&*job["operation"], &*job["slot_ranges"]), ("EXPORT", "0-499 1000-3999"));
+    assert_eq!((&job["source_node"], &job["target_node"]), (&own, &to));
+    assert_eq!(jobs(&nodes[2])[0]["operation"], "IMPORT");
+    verify("job", &mut Routed::new(first), rounds);
+    assert_eq!(database_size(&nodes), 6 * KEYS as i64);
+    let check = redis_cli(&["--cluster", "check", &format!("127.0.0.1:{first}")]);
+    assert!(check.contains("All 16384 slots covered") && !check.contains("WARNING"), "{check}");
+
+    // A job whose target is gone waits, and can be cancelled.
+    signal(nodes[2].process_id(), "STOP").expect("it runs");
+    change(&mut source, &format!("CLUSTER MIGRATESLOTS SLOTSRANGE 4000 4009 NODE {to}"));
+    eventually("it says why it waits", || !jobs(&nodes[0])[0]["message"].is_empty());
+    change(&mut source, "CLUSTER CANCELSLOTMIGRATIONS");
+    eventually("it is over", || has_ended(&nodes[0], "cancelled"));
+    signal(nodes[2].process_id(), "CONT").expect("it is there");
+}
+
+/// A job whose source or target is killed while it copies.
+fn outlive(name: &str, killed: usize) {
+    let _alone = crate::alone();
+    let etcd = Etcd::start(name);
+    let mut nodes = six(&etcd);
+    for node in &nodes {
+        ok(&mut node.client(), "CONFIG SET cluster-endpoint single");
+    }
+    let mut client = nodes[1].client();
+    let keys: Vec<String> = (0..3000).map(|key| format!("key:{key}")).collect();
+    keys.iter().for_each(|key| _ = ok(&mut client, &format!("SET {key} {key}")));
+    let to = id_of(&nodes[2]);
+    let mut source = nodes[0].client();
+    ok(&mut source, "CLIENT CAPA cluster");
+    // What is behind this write in the stream, the replica has with it.
+    ok(&mut source, "SET b last");
+    assert_eq!(ask(&mut source, "WAIT 1 10000"), Reply::Integer(1));
+    // The target takes nothing, so the job is under way when a node is killed.
+    signal(nodes[2].process_id(), "STOP").expect("it runs");
+    change(&mut source, &format!("CLUSTER MIGRATESLOTS SLOTSRANGE 0 5460 NODE {to}"));
+    eventually("it is under way", || jobs(&nodes[0])[0]["state"] != "success");
+    nodes[killed].kill().expect("it runs");
+    if killed != 2 {
+        signal(nodes[2].process_id(), "CONT").expect("it is there");
+    }
+    let moved = || {
+        let mut client = nodes[1].client();
+        ok(&mut client, "CLIENT CAPA cluster");
+        let slots = ask(&mut client, "CLUSTER SHARDS");
+        let counts = list(&slots).iter().map(|shard| {
+            let bounds = list(&list(shard)[1]);
+            let bound = |at: usize| bounds[at].shown().parse::<i64>().unwrap_or(0);
+            (0..bounds.len()).step_by(2).map(|at| bound(at + 1) - bound(at) + 1).sum::<i64>()
+        });
+        counts.max() == Some(5461 + 5461)
+    };
+    eventually("another goes on", moved);
+    let has_all = || ask(&mut nodes[1].client(), "DBSIZE") == Reply::Integer(3001);
+    eventually("all keys are there", has_all);
+    for key in &keys {
+        assert_eq!(ask(&mut client, &format!("GET {key}")), Reply::Bulk(key.clone().into()));
+    }
+}
+
+#[test]
+fn a_job_outlives_its_source() {
+    outlive("move-kill-source", 0);
+}
+
+#[test]
+fn a_job_outlives_its_target() {
+    outlive("move-kill-target", 2);
+}
+
+/// Slot 3300 is that of `b`, and of the first of three primaries.
+#[test]
+fn a_copy_is_hidden_until_its_slot_has_moved() {
+    let _alone = crate::alone();
+    let etcd = Etcd::start("move-hidden");
+    let nodes = three(&etcd);
+    let [mut source, mut target] = [nodes[0].client(), nodes[2].client()];
+    ok(&mut source, "SET b 1 PX 100000000");
+    for number in 0..500 {
+        ok(&mut source, &format!("SET {{b}}{number} {number}"));
+    }
+    let big = [
+        "EVAL",
+        "for i = 1, 3000 do redis.call('HSET', KEYS[1], i, i) end return 1",
+        "1",
+        "{b}big",
+    ];
+    assert_eq!(source.command(&big).expect("it answers"), Reply::Integer(1));
+    ask(&mut source, "HPEXPIRE {b}big 100000000 FIELDS 1 7");
+    let string = "v".repeat(100_000);
+    source.command(&["SET", "{b}long", &string]).expect("it answers");
+    ask(&mut source, "XADD {b}stream 1-1 f v");
+    ok(&mut source, "XGROUP CREATE {b}stream group 0");
+    ask(&mut source, "XREADGROUP GROUP group consumer COUNT 1 STREAMS {b}stream >");
+    let digest = text(ask(&mut source, "DEBUG DIGEST"));
+    let mut listener = nodes[0].client();
+    assert!(!ask(&mut listener, "SSUBSCRIBE {b}channel").is_error());
+    // With the target's replies held back the job stays where it is.
+    let to = id_of(&nodes[2]);
+    ok(&mut target, "CLIENT PAUSE 100000 WRITE");
+    change(&mut source, &format!("CLUSTER MIGRATESLOTS SLOTSRANGE 3300 3300 NODE {to}"));
+    ok(&mut target, "CLIENT UNPAUSE");
+    eventually("it ends", || has_ended(&nodes[0], "success") && has_ended(&nodes[2], "success"));
+    assert_eq!(ask(&mut target, "DBSIZE"), Reply::Integer(504));
+    assert_eq!(ask(&mut source, "DBSIZE"), Reply::Integer(0));
+    assert_eq!(text(ask(&mut target, "DEBUG DIGEST")), digest);
+    assert!(matches!(ask(&mut target, "PTTL b"), Reply::Integer(90_000_000..)));
+    eventually("the source has dropped its copy", || {
+        ask(&mut source, "CLUSTER COUNTKEYSINSLOT 3300") == Reply::Integer(0)
+    });
+    let told =
+        list(&listener.reply().expect("it is told")).iter().map(Reply::shown).collect::<Vec<_>>();
+    assert_eq!(told, ["sunsubscribe", "{b}channel", "0"]);
+}
+
+/// Counts up as fast as the server takes it, until it is told to stop. Returns the last value of each key.
+fn pour(name: &str, source: &Server, target: &Server, stop: &AtomicBool) -> Vec<i64> {
+    const PIPELINED: usize = 100;
+    let mut client = source.client();
+    let mut last = vec![0; PIPELINED];
+    let key = |number: usize| format!("{{b}}{name}{number}");
+    let batch: Vec<u8> =
+        (0..PIPELINED).flat_map(|number| encode(&["INCR", &key(number)])).collect();
+    while !stop.load(SeqCst) {
+        client.send_raw(&batch).expect("it takes it");
+        let mut has_moved = false;
+        for last in &mut last {
+            match client.reply().expect("it answers") {
+                Reply::Integer(value) => {
+                    *last += 1;
+                    assert_eq!(value, *last, "none is lost or done twice");
+                }
+                Reply::Error(line) => {
+                    assert!(line.starts_with(b"MOVED "), "{}", String::from_utf8_lossy(&line));
+                    has_moved = true;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        if has_moved {
+            client = target.client();
+        }
+    }
+    last
+}
+
+/// `./test cluster-moves` has more values, and shows the figures.
+#[test]
+fn a_job_catches_up_with_writers_that_never_rest() {
+    let _alone = crate::alone();
+    let etcd = Etcd::start("move-pour");
+    let nodes = three(&etcd);
+    let megabytes = std::env::var("DUNLIN_MOVE_MIB").ok().and_then(|text| text.parse().ok());
+    let mut source = nodes[0].client();
+    for number in 0..megabytes.unwrap_or(8) * 1024 {
+        let key = format!("{{b}}filler{number}");
+        source.send(&["SET", &key, &"v".repeat(1000)]).expect("it takes it");
+        if number % 100 == 99 {
+            (0..100).for_each(|_| _ = source.reply().expect("it answers"));
+        }
+    }
+    let (to, back) = (id_of(&nodes[2]), id_of(&nodes[0]));
+    (0..megabytes.unwrap_or(8) * 1024 % 100).for_each(|_| _ = source.reply().expect("it answers"));
+    // Without writers, and back with them.
+    let move_from = |node: &Server, id: &str| {
+        let began = Instant::now();
+        change(&mut node.client(), &format!("CLUSTER MIGRATESLOTS SLOTSRANGE 3300 3300 NODE {id}"));
+        eventually("it ends", || has_ended(node, "success"));
+        began.elapsed()
+    };
+    let idle = move_from(&nodes[0], &to);
+    eventually("the copy is dropped", || {
+        ask(&mut nodes[0].client(), "CLUSTER COUNTKEYSINSLOT 3300") == Reply::Integer(0)
+    });
+    let stop = AtomicBool::new(false);
+    let (writes, busy) = std::thread::scope(|scope| {
+        let writers: Vec<_> = ["x", "y"]
+            .map(|name| {
+                let (nodes, stop) = (&nodes, &stop);
+                scope.spawn(move || pour(name, &nodes[2], &nodes[0], stop))
+            })
+            .into();
+        let busy = move_from(&nodes[2], &back);
+        stop.store(true, SeqCst);
+        let writes: Vec<Vec<i64>> =
+            writers.into_iter().map(|writer| writer.join().expect("it has written")).collect();
+        (writes, busy)
+    });
+    let status = ask(&mut nodes[2].client(), "CLUSTER MIGRATION STATUS ALL");
+    let words: Vec<String> = list(&list(&status)[0]).iter().map(Reply::shown).collect();
+    let pause = words.iter().position(|word| word == "write_pause_ms").map(|at| &words[at + 1]);
+    let total: i64 = writes.iter().flatten().sum();
+    println!(
+        "{} MiB moved in {idle:?}; beside {:.0} writes/s in {busy:?}, pause {pause:?} ms",
+        megabytes.unwrap_or(8),
+        total as f64 / busy.as_secs_f64()
+    );
+    let mut client = nodes[0].client();
+    for (name, last) in ["x", "y"].iter().zip(&writes) {
+        for (number, last) in last.iter().enumerate() {
+            let value = text(ask(&mut client, &format!("GET {{b}}{name}{number}")));
+            assert_eq!(value, last.to_string());
+        }
+    }
+}

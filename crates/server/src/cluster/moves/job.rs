@@ -1,0 +1,309 @@
+//! One job's present phase, on a thread of its own: copying and handing over, or dropping a copy.
+
+use super::link::Link;
+use crate::cluster::publish::wait_until_shown;
+use crate::log;
+use cluster::change::moves;
+use cluster::coordinator::{Coordinator, Outcome, Revision};
+use cluster::id::Id;
+use cluster::topology::{Holder, Move, MovePhase};
+use cluster::view::{Keys, View};
+use engine::Engine;
+use engine::exporting::{Export, Spoiled};
+use engine::journal::JournalPos;
+use engine::membership::Published;
+use etcd::Client;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use structs::give_way;
+
+/// Bytes that are sent together.
+const TOGETHER: usize = 64 << 10;
+
+/// How long the thread rests after a failure, and when there is nothing to do.
+const REST_AFTER_FAILURE: Duration = Duration::from_millis(200);
+const REST: Duration = Duration::from_millis(1);
+
+/// The target is close behind when it has answered in this time: then what is missing is there within the pause.
+const NEAR: Duration = Duration::from_millis(10);
+
+/// How far the journal may be ahead then, in bytes.
+const NEAR_BYTES: u64 = 256 << 10;
+
+/// Answers of the target that came too late before writers are slowed down.
+const PATIENT_ROUNDS: u32 = 10;
+
+/// How long requests for the slots wait at a time to slow writers down.
+const SLOW_DOWN: Duration = Duration::from_millis(20);
+
+/// How long requests that hold keys may take to end when the slots are to be handed over.
+const HOLDERS: Duration = Duration::from_millis(20);
+
+/// How long the target may take to show that the slots are its own. They are in any case.
+const SHOWN: Duration = Duration::from_secs(1);
+
+/// Attempts to hand over while others change the cluster.
+const ATTEMPTS: usize = 16;
+
+/// See the head of this file.
+pub(super) struct Job {
+    pub engine: &'static Engine,
+    pub client: Client,
+    pub keys: Keys,
+    pub me: Id,
+    pub id: Id,
+}
+
+/// A copy on its way to a target.
+struct Copying {
+    export: Export,
+    link: Link,
+    target: Holder,
+    /// The publication that was looked at last.
+    seen: u64,
+}
+
+impl Job {
+    /// Works until the phase is over.
+    pub fn run(mut self) {
+        while let Some((published, job)) = self.task() {
+            let outcome = match job.phase() {
+                MovePhase::Copying => self.copy(&published, &job),
+                MovePhase::Trimming | MovePhase::Clearing => self.drop_copy(&job),
+            };
+            let Err(why) = outcome else { return };
+            let moves = &self.engine.membership.moves;
+            if moves.progress(self.id).obstacle != why {
+                log!(Warning, "Cluster: the move {} waits: {why}", self.id);
+            }
+            moves.note(self.id, |progress| {
+                progress.obstacle = why;
+                progress.retries += 1;
+            });
+            std::thread::sleep(REST_AFTER_FAILURE);
+        }
+    }
+
+    /// The job, if this server has something to do for it.
+    fn task(&self) -> Option<(Arc<Published>, Move)> {
+        let published = self.engine.membership.newest().filter(|published| published.leads)?;
+        let job = moves::tasks(&published.view, self.me).find(|job| job.id == self.id)?.clone();
+        Some((published, job))
+    }
+
+    fn note(&self, state: &'static str) {
+        self.engine.membership.moves.note(self.id, |progress| progress.state = state);
+    }
+
+    /// Sends the target a copy and what changes meanwhile, and hands the slots over.
+    fn copy(&mut self, published: &Published, job: &Move) -> Result<(), String> {
+        let (_, target) =
+            moves::copying(&published.view, self.me, self.id).ok_or("the target has gone")?;
+        self.note("connecting");
+        let mut link = Link::open(self.engine, &published.view, target)?;
+        link.import(self.id)?;
+        self.engine.membership.moves.note(self.id, |progress| {
+            progress.state = "snapshotting";
+            progress.sent_bytes = 0;
+        });
+        let export = self.engine.export(&job.slots);
+        let mut copying = Copying { export, link, target, seen: 0 };
+        self.copy_all(&mut copying)?;
+        loop {
+            self.note("streaming");
+            self.catch_up(&mut copying)?;
+            self.note("failover-paused");
+            let began = Instant::now();
+            if let Some(end) = copying.export.pause(HOLDERS) {
+                return self.hand_over(copying, end, began);
+            }
+            std::thread::sleep(REST_AFTER_FAILURE);
+        }
+    }
+
+    /// Goes on until the whole copy is sent.
+    fn copy_all(&mut self, copying: &mut Copying) -> Result<(), String> {
+        while !copying.export.is_complete() {
+            copying.export.step().map_err(spoiled)?;
+            if copying.export.output().len() >= TOGETHER {
+                self.ensure_wanted(copying)?;
+                self.send(copying)?;
+                // Threads that serve clients come first.
+                let _ = give_way::offer();
+            }
+        }
+        self.ensure_wanted(copying)?;
+        self.send(copying)
+    }
+
+    fn send(&self, copying: &mut Copying) -> Result<(), String> {
+        let bytes = copying.export.output().len() as u64;
+        if bytes == 0 {
+            return Ok(());
+        }
+        copying.link.send(copying.export.output())?;
+        let lag = copying.export.lag();
+        self.engine.membership.moves.note(self.id, |progress| {
+            progress.sent_bytes += bytes;
+            progress.lag_bytes = lag;
+        });
+        Ok(())
+    }
+
+    /// Waits until the target has what was sent.
+    fn confirm(&self, copying: &mut Copying) -> Result<(), String> {
+        copying.link.confirm()?;
+        let now_s = super::now_s();
+        self.engine.membership.moves.note(self.id, |progress| progress.answered_s = now_s);
+        Ok(())
+    }
+
+    /// Whether the job is still there, and its target.
+    fn ensure_wanted(&self, copying: &mut Copying) -> Result<(), String> {
+        let version = self.engine.membership.version();
+        if version != copying.seen {
+            let (published, _) = self.task().ok_or("it is not this server's any more")?;
+            let present = moves::copying(&published.view, self.me, self.id);
+            if present.map(|(_, target)| target) != Some(copying.target) {
+                return Err("the target has another primary".into());
+            }
+            copying.seen = version;
+        }
+        Ok(())
+    }
+
+    /// Goes on until what is missing at the target is little enough for requests to wait for it.
+    fn catch_up(&self, copying: &mut Copying) -> Result<(), String> {
+        let mut rounds = 0;
+        loop {
+            self.ensure_wanted(copying)?;
+            copying.export.follow().map_err(spoiled)?;
+            while !copying.export.is_complete() {
+                copying.export.step().map_err(spoiled)?;
+            }
+            self.send(copying)?;
+            let asked = Instant::now();
+            self.confirm(copying)?;
+            rounds += 1;
+            // On a busy machine no answer is quick.
+            let near = NEAR * (1 + rounds / PATIENT_ROUNDS).min(20);
+            if asked.elapsed() <= near && copying.export.lag() <= NEAR_BYTES {
+                return Ok(());
+            }
+            if rounds > PATIENT_ROUNDS && copying.export.lag() > NEAR_BYTES {
+                copying.export.slow_down();
+                let until = Instant::now() + SLOW_DOWN;
+                while Instant::now() < until && copying.export.lag() > 0 {
+                    copying.export.follow().map_err(spoiled)?;
+                    self.send(copying)?;
+                    std::thread::sleep(REST);
+                }
+                copying.export.resume();
+            }
+        }
+    }
+
+    /// Requests for the slots wait since `began`, and the journal has nothing more for them behind `end`. Gives the target what is
+    /// missing, and the slots.
+    fn hand_over(
+        &mut self,
+        mut copying: Copying,
+        end: JournalPos,
+        began: Instant,
+    ) -> Result<(), String> {
+        copying.export.follow_to(end).map_err(spoiled)?;
+        while !copying.export.is_complete() {
+            copying.export.step().map_err(spoiled)?;
+        }
+        self.send(&mut copying)?;
+        copying.link.prepare()?;
+        self.confirm(&mut copying)?;
+        self.note("failover-granted");
+        let revision = self.decide(copying.target)?;
+        wait_until_shown(self.engine, revision);
+        // Until the target knows, it would send clients back.
+        let given = Instant::now();
+        while given.elapsed() < SHOWN && copying.link.shows(revision) == Ok(false) {
+            std::thread::sleep(REST);
+        }
+        copying.export.resume();
+        let pause = began.elapsed();
+        log!(Notice, "Cluster: the move {} is over, its slots waited for {pause:?}", self.id);
+        self.engine.membership.moves.note(self.id, |progress| {
+            progress.state = "success";
+            progress.obstacle.clear();
+            progress.pause_ms = pause.as_millis() as u64;
+        });
+        Ok(())
+    }
+
+    /// Makes the transaction that gives the slots to the target. Returns its revision. When this returns an error, the transaction
+    /// was not made, and never will be.
+    fn decide(&mut self, target: Holder) -> Result<Revision, String> {
+        let newest = self.engine.membership.newest().ok_or("there is no view")?;
+        let mut view = newest.view.clone();
+        drop(newest);
+        for _ in 0..ATTEMPTS {
+            let Some(transaction) = moves::hand_over(&view, self.me, self.id, target) else {
+                break;
+            };
+            if let Ok(Outcome::Done(revision)) = self.client.commit(&transaction) {
+                return Ok(revision);
+            }
+            view = self.settle(&view);
+            let is_given = |job: &Move| job.id == self.id && job.phase() == MovePhase::Trimming;
+            if view.topology.value.moves.iter().any(is_given) {
+                return Ok(view.topology.revision);
+            }
+        }
+        Err("it was not to be handed over".into())
+    }
+
+    /// Returns a view behind which no transaction of this older one can be made. Waits for the coordinator as long as it takes:
+    /// requests for the slots must not go on before.
+    fn settle(&mut self, old: &View) -> View {
+        loop {
+            if let Some(view) = self.read(old) {
+                if view.topology.revision > old.topology.revision {
+                    return view;
+                }
+                // What was sent may still arrive. If this one wins, it cannot.
+                let _ = self.client.commit(&moves::fence(&view));
+            }
+            std::thread::sleep(REST);
+        }
+    }
+
+    /// Reads the newest view. `None`: the coordinator is away.
+    fn read(&mut self, old: &View) -> Option<View> {
+        let prefix = self.keys.database(old.database);
+        let range = self.client.range(&prefix, None).ok()?;
+        View::decode(&self.keys, old.database, &range).ok()?
+    }
+
+    /// Drops what this server has of slots that have left, or that it does not get.
+    fn drop_copy(&mut self, job: &Move) -> Result<(), String> {
+        let phase = job.phase();
+        let is_due = || self.task().is_some_and(|(_, present)| present.phase() == phase);
+        let (published, _) = self.task().ok_or("it is not this server's any more")?;
+        let own = published.own_shard().ok_or("this server has no shard")?;
+        let slots = job.slots.without(&own.slots);
+        if !self.engine.drop_slots(&slots, is_due) {
+            return Err("this server leads no more".into());
+        }
+        let mut view = published.view.clone();
+        for _ in 0..ATTEMPTS {
+            let Some(transaction) = moves::finish(&view, self.id) else { return Ok(()) };
+            if let Ok(Outcome::Done(revision)) = self.client.commit(&transaction) {
+                wait_until_shown(self.engine, revision);
+                return Ok(());
+            }
+            view = self.read(&view).ok_or("the coordinator is away")?;
+        }
+        Err("others change the cluster at the same time".into())
+    }
+}
+
+fn spoiled(why: Spoiled) -> String {
+    why.0.into()
+}
