@@ -6,7 +6,9 @@ use std::time::Instant;
 
 /// The jobs that a node tells of: what each of them says.
 fn jobs(node: &Server) -> Vec<BTreeMap<String, String>> {
-    let reply = ask(&mut node.client(), "CLUSTER GETSLOTMIGRATIONS");
+    let mut client = node.client();
+    ok(&mut client, "CLIENT CAPA cluster");
+    let reply = ask(&mut client, "CLUSTER GETSLOTMIGRATIONS");
     let told = |job: &Reply| {
         let words: Vec<String> = list(job).iter().map(Reply::shown).collect();
         words.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
