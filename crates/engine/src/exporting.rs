@@ -139,6 +139,7 @@ impl Export {
         loop {
             let stopped = engine.keyspace.world().stop();
             if !engine.holds.any() {
+                moves.close(&self.slots);
                 let end = engine.journal.position();
                 drop(stopped);
                 return Some(end);
@@ -152,7 +153,7 @@ impl Export {
         }
     }
 
-    /// Lets requests for the slots wait for a moment, so that the copy catches up. Those that had begun go on.
+    /// Lets requests for the slots wait for a moment, so that the target catches up. Those that had begun go on.
     pub fn slow_down(&mut self) {
         self.engine.membership.moves.pause(&self.slots);
         self.is_paused = true;

@@ -21,10 +21,11 @@ use crate::thread::ThreadContext;
 use cluster::id::Id;
 use cluster::slots::Slots;
 use keyspace::snapshot::{Touch, Urgency};
-use keyspace::{DbIndex, Key, Slot};
+use keyspace::{DbIndex, Key, Slot, TableId};
 use resp::{Output, Reply};
 use std::sync::mpsc::channel;
 use std::time::Duration;
+use structs::table::ScanPosition;
 
 /// Keys that are deleted under a lock at a time.
 const TOGETHER: usize = 64;
@@ -74,51 +75,63 @@ fn drop_slot(engine: &'static Engine, thread: &ThreadContext, slot: Slot) {
     let mut out = Output::default();
     let mut cx = Cx::new(engine, thread, &mut session, engine.clock.wall(), &mut out);
     for db in engine.keyspace.used_databases() {
-        loop {
+        let mut at = Some(ScanPosition::START);
+        while let Some(from) = at {
             thread.reader.enter();
-            let (seen, dropped) = drop_some(&mut cx, db, slot);
+            let (next, is_blocked) = drop_some(&mut cx, db, slot, from);
             dispatch::serve_first(&mut cx);
             thread.reader.leave();
-            if seen == 0 {
-                break;
-            }
-            if dropped == 0 {
+            at = if is_blocked { Some(from) } else { next };
+            if is_blocked {
                 engine.clock.rest(REST);
             }
         }
     }
 }
 
-/// Deletes some keys of a slot. Returns how many were looked at, and how many are gone.
-fn drop_some(cx: &mut Cx<'_>, db: DbIndex, slot: Slot) -> (usize, usize) {
+/// Deletes some keys of a slot, from a position on. Returns where to go on, and whether a snapshot or a long command needs some of
+/// these keys.
+fn drop_some(
+    cx: &mut Cx<'_>,
+    db: DbIndex,
+    slot: Slot,
+    from: ScanPosition,
+) -> (Option<ScanPosition>, bool) {
     let stripe = slot.stripe();
     if cx.engine.upstream.is_replica() {
         // Its primary does it.
-        return (0, 0);
+        return (None, false);
     }
     if !cx.db.locks.try_acquire(stripe) {
-        return (1, 0);
+        return (Some(from), true);
     }
-    let keys = cx.db.locks.data(stripe).slot_keys(db, slot, TOGETHER);
-    let mut dropped = 0;
+    let (mut keys, mut at) = (Vec::new(), Some(from));
+    let data = cx.db.locks.data(stripe);
+    while let Some(from) = at
+        && keys.len() < TOGETHER
+    {
+        let id = TableId { db, slot: Some(slot) };
+        at = data.scan(id, from, |entry| keys.push(Box::<[u8]>::from(entry.key())));
+    }
+    let mut is_blocked = false;
     cx.db.in_db(db, |db| {
         for key in keys.iter().map(|key| Key::new(key)) {
             let data = db.locks.data_mut(stripe);
             let is_needed = data.is_held(key.hash)
                 || data.is_delayed(db.index, key.hash, Touch::Whole, Urgency::None);
+            is_blocked |= is_needed;
             if !is_needed && let Some(entry) = db.take(key) {
                 db.discard(entry);
                 let (journal, index) = (&db.engine.journal, db.index);
                 db.effects.propagate_deletion(journal, index, key.bytes, true);
                 // Where the key is served it lives on, so no event says that it was deleted.
                 db.changed_silently(key);
-                dropped += 1;
             }
         }
     });
     commit::commit_outside(&mut cx.db);
     cx.db.locks.release();
-    (keys.len(), dropped)
+    (at, is_blocked)
 }
 
 /// Whether a request's reply is sent to the server that brings a copy.

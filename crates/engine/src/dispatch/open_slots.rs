@@ -10,7 +10,7 @@ use crate::command::Flags;
 use crate::cx::Cx;
 use crate::error::Error;
 use crate::membership::{Open, Published};
-use crate::request_keys::RequestKeys;
+use crate::request_keys::{RequestKey, RequestKeys};
 use crate::table::Resolved;
 use keyspace::Key;
 
@@ -50,10 +50,11 @@ pub(super) fn check(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(
         return Ok(());
     }
     let Some(published) = cx.membership() else { return Ok(()) };
-    if cx.engine.membership.moves.any_paused()
-        && cx.keys.iter().any(|key| super::slots::is_paused(cx.engine, key))
-    {
-        // It has passed the gate before.
+    let moves = &cx.engine.membership.moves;
+    let is_closed =
+        |key: &RequestKey| key.slot(&cx.engine.keyspace).is_some_and(|slot| moves.is_closed(slot));
+    if moves.any_closed() && cx.keys.iter().any(is_closed) {
+        // It passed its gate before requests for the slot began to wait, and runs on a background thread.
         return Err(Error::Elsewhere(MOVING.into()));
     }
     if !published.has_open() {

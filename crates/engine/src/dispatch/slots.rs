@@ -126,7 +126,7 @@ fn wait_for_move(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), 
 }
 
 /// Whether requests for the slot of this key wait.
-pub(super) fn is_paused(engine: &Engine, key: &RequestKey) -> bool {
+fn is_paused(engine: &Engine, key: &RequestKey) -> bool {
     let slot = key.slot(&engine.keyspace);
     slot.is_some_and(|slot| engine.membership.moves.is_paused(slot))
 }

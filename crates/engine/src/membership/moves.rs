@@ -64,6 +64,8 @@ pub struct Moves {
     progress: Mutex<BTreeMap<Id, Progress>>,
     /// Requests for these slots wait.
     paused: SlotBits,
+    /// Requests for these slots do not run any more, wherever they have come to.
+    closed: SlotBits,
     /// How many jobs take slots away.
     exports: AtomicUsize,
     imports: Mutex<Vec<Import>>,
@@ -100,9 +102,30 @@ impl Moves {
         slots.iter().filter_map(Slot::new).for_each(|slot| self.paused.insert(slot));
     }
 
-    /// They do not wait any more.
+    /// None that has begun before is left: the world is stopped, and no command holds keys. Those that a background thread begins
+    /// later are refused.
+    pub(crate) fn close(&self, slots: &Slots) {
+        slots.iter().filter_map(Slot::new).for_each(|slot| self.closed.insert(slot));
+    }
+
+    /// Requests do not wait any more.
     pub(crate) fn resume(&self, slots: &Slots) {
-        slots.iter().filter_map(Slot::new).for_each(|slot| self.paused.remove(slot));
+        for slot in slots.iter().filter_map(Slot::new) {
+            self.closed.remove(slot);
+            self.paused.remove(slot);
+        }
+    }
+
+    /// Whether requests for this slot that have passed their gate are refused.
+    #[inline]
+    pub(crate) fn is_closed(&self, slot: Slot) -> bool {
+        self.closed.has(slot)
+    }
+
+    /// Whether requests for any slot are.
+    #[inline]
+    pub(crate) fn any_closed(&self) -> bool {
+        self.closed.any()
     }
 
     /// Whether requests for this slot wait.

@@ -33,7 +33,7 @@ const NEAR_BYTES: u64 = 256 << 10;
 /// Answers of the target that came too late before writers are slowed down.
 const PATIENT_ROUNDS: u32 = 10;
 
-/// How long requests for the slots wait at a time to slow writers down.
+/// By how much longer requests for the slots wait each time to slow writers down.
 const SLOW_DOWN: Duration = Duration::from_millis(20);
 
 /// How long requests that hold keys may take to end when the slots are to be handed over.
@@ -61,6 +61,8 @@ struct Copying {
     target: Holder,
     /// The publication that was looked at last.
     seen: u64,
+    /// Since when requests for the slots wait, if they do.
+    waiting_since: Option<Instant>,
 }
 
 impl Job {
@@ -107,13 +109,13 @@ impl Job {
             progress.sent_bytes = 0;
         });
         let export = self.engine.export(&job.slots);
-        let mut copying = Copying { export, link, target, seen: 0 };
+        let mut copying = Copying { export, link, target, seen: 0, waiting_since: None };
         self.copy_all(&mut copying)?;
         loop {
             self.note("streaming");
             self.catch_up(&mut copying)?;
             self.note("failover-paused");
-            let began = Instant::now();
+            let began = copying.waiting_since.take().unwrap_or_else(Instant::now);
             if let Some(end) = copying.export.pause(HOLDERS) {
                 return self.hand_over(copying, end, began);
             }
@@ -172,35 +174,42 @@ impl Job {
         Ok(())
     }
 
-    /// Goes on until what is missing at the target is little enough for requests to wait for it.
+    /// Goes on until what is missing at the target is little enough for requests to wait for it. If the target does not catch up,
+    /// requests for the slots wait, each time for longer, so that it does.
     fn catch_up(&self, copying: &mut Copying) -> Result<(), String> {
         let mut rounds = 0;
-        loop {
-            self.ensure_wanted(copying)?;
-            copying.export.follow().map_err(spoiled)?;
-            while !copying.export.is_complete() {
-                copying.export.step().map_err(spoiled)?;
-            }
-            self.send(copying)?;
-            let asked = Instant::now();
-            self.confirm(copying)?;
+        while !self.is_near(copying, rounds)? {
             rounds += 1;
-            // On a busy machine no answer is quick.
-            let near = NEAR * (1 + rounds / PATIENT_ROUNDS).min(20);
-            if asked.elapsed() <= near && copying.export.lag() <= NEAR_BYTES {
-                return Ok(());
+            if rounds < PATIENT_ROUNDS {
+                continue;
             }
-            if rounds > PATIENT_ROUNDS && copying.export.lag() > NEAR_BYTES {
-                copying.export.slow_down();
-                let until = Instant::now() + SLOW_DOWN;
-                while Instant::now() < until && copying.export.lag() > 0 {
-                    copying.export.follow().map_err(spoiled)?;
-                    self.send(copying)?;
-                    std::thread::sleep(REST);
+            copying.export.slow_down();
+            let began = *copying.waiting_since.insert(Instant::now());
+            while began.elapsed() < SLOW_DOWN * (rounds - PATIENT_ROUNDS + 1) {
+                if self.is_near(copying, rounds)? {
+                    // They wait until the slots are handed over.
+                    return Ok(());
                 }
-                copying.export.resume();
             }
+            copying.export.resume();
+            copying.waiting_since = None;
         }
+        Ok(())
+    }
+
+    /// Sends what there is. Returns whether the target has it soon, and little more has come.
+    fn is_near(&self, copying: &mut Copying, rounds: u32) -> Result<bool, String> {
+        self.ensure_wanted(copying)?;
+        copying.export.follow().map_err(spoiled)?;
+        while !copying.export.is_complete() {
+            copying.export.step().map_err(spoiled)?;
+        }
+        self.send(copying)?;
+        let asked = Instant::now();
+        self.confirm(copying)?;
+        // On a busy machine no answer is quick.
+        let near = NEAR * (1 + rounds / PATIENT_ROUNDS).min(20);
+        Ok(asked.elapsed() <= near && copying.export.lag() <= NEAR_BYTES)
     }
 
     /// Requests for the slots wait since `began`, and the journal has nothing more for them behind `end`. Gives the target what is
