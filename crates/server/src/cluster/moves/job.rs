@@ -27,8 +27,8 @@ const REST: Duration = Duration::from_millis(1);
 /// The target is close behind when it has answered in this time: then what is missing is there within the pause.
 const NEAR: Duration = Duration::from_millis(10);
 
-/// How far the journal may be ahead then, in bytes.
-const NEAR_BYTES: u64 = 256 << 10;
+/// How many bytes may be missing there then.
+const NEAR_BYTES: usize = 256 << 10;
 
 /// Answers of the target that came too late before writers are slowed down.
 const PATIENT_ROUNDS: u32 = 10;
@@ -178,7 +178,12 @@ impl Job {
     /// requests for the slots wait, each time for longer, so that it does.
     fn catch_up(&self, copying: &mut Copying) -> Result<(), String> {
         let mut rounds = 0;
-        while !self.is_near(copying, rounds)? {
+        loop {
+            let asked = Instant::now();
+            let missing = self.deliver(copying)?;
+            if asked.elapsed() <= NEAR && missing <= NEAR_BYTES {
+                return Ok(());
+            }
             rounds += 1;
             if rounds < PATIENT_ROUNDS {
                 continue;
@@ -186,7 +191,7 @@ impl Job {
             copying.export.slow_down();
             let began = *copying.waiting_since.insert(Instant::now());
             while began.elapsed() < SLOW_DOWN * (rounds - PATIENT_ROUNDS + 1) {
-                if self.is_near(copying, rounds)? {
+                if self.deliver(copying)? <= NEAR_BYTES {
                     // They wait until the slots are handed over.
                     return Ok(());
                 }
@@ -194,22 +199,19 @@ impl Job {
             copying.export.resume();
             copying.waiting_since = None;
         }
-        Ok(())
     }
 
-    /// Sends what there is. Returns whether the target has it soon, and little more has come.
-    fn is_near(&self, copying: &mut Copying, rounds: u32) -> Result<bool, String> {
+    /// Sends what there is, and waits until the target has it. Returns how many bytes for it have come meanwhile.
+    fn deliver(&self, copying: &mut Copying) -> Result<usize, String> {
         self.ensure_wanted(copying)?;
         copying.export.follow().map_err(spoiled)?;
         while !copying.export.is_complete() {
             copying.export.step().map_err(spoiled)?;
         }
         self.send(copying)?;
-        let asked = Instant::now();
         self.confirm(copying)?;
-        // On a busy machine no answer is quick.
-        let near = NEAR * (1 + rounds / PATIENT_ROUNDS).min(20);
-        Ok(asked.elapsed() <= near && copying.export.lag() <= NEAR_BYTES)
+        copying.export.follow().map_err(spoiled)?;
+        Ok(copying.export.output().len())
     }
 
     /// Requests for the slots wait since `began`, and the journal has nothing more for them behind `end`. Gives the target what is
