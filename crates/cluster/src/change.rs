@@ -94,6 +94,8 @@ pub fn add_slots(view: &View, me: Id, slots: &Slots) -> Result<Transaction, Refu
     {
         return refused(format!("Slot {busy} is already busy"));
     }
+    let shard = led_by(&mut topology, me)?.id;
+    moves::ensure_not_dropped(&topology, shard, slots)?;
     let shard = led_by(&mut topology, me)?;
     shard.slots = shard.slots.with(slots);
     Ok(view.replace(&topology))

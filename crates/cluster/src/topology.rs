@@ -431,6 +431,16 @@ impl Topology {
         self.epoch
     }
 
+    /// Returns a slot that a shard still drops its copy of. It must not be given to that shard meanwhile.
+    pub fn dropped_by(&self, shard: Id, slots: &Slots) -> Option<u16> {
+        let is_dropped = |job: &&Move| match job.phase() {
+            MovePhase::Copying => false,
+            MovePhase::Trimming => job.from == shard,
+            MovePhase::Clearing => job.to == shard,
+        };
+        self.moves.iter().filter(is_dropped).find_map(|job| job.slots.first_common(slots))
+    }
+
     /// Ends the moves of slots whose shards are not there, or that have arrived.
     pub fn close_slots(&mut self) {
         let there: BTreeSet<Id> = self.shards.iter().map(|shard| shard.id).collect();

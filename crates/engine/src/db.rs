@@ -194,9 +194,9 @@ impl<'a> Db<'a> {
         self.is_import = true;
     }
 
-    /// Whether what was done before is done again: from a file, or as a primary did it.
+    /// Whether what was done before is done again: from a file, or as a primary did it, or the server that had the slots.
     pub fn repeats_history(&self) -> bool {
-        self.effects.is_replay || self.effects.is_stream
+        self.effects.is_replay || self.effects.is_stream || self.is_import
     }
 
     /// A uniform random number.

@@ -30,22 +30,28 @@ use structs::table::ScanPosition;
 /// Keys that are deleted under a lock at a time.
 const TOGETHER: usize = 64;
 
+const UNWANTED: &str = "ERR The copy of the slots is not wanted any more";
+
 /// How long a thread rests when a snapshot or a long command needs the keys.
 const REST: Duration = Duration::from_millis(1);
 
 impl Engine {
     /// Deletes the keys of these slots, which are no client's any more, or not yet. Returns whether all are gone; they are not if
-    /// `goes_on` says so first. The caller is no thread of the engine's.
-    pub fn drop_slots(&'static self, slots: &Slots, goes_on: impl Fn() -> bool) -> bool {
+    /// `goes_on` is false first. It is asked under the lock of the keys. The caller is no thread of the engine's.
+    pub fn drop_slots(
+        &'static self,
+        slots: &Slots,
+        goes_on: impl Fn() -> bool + Clone + Send + 'static,
+    ) -> bool {
         each(slots).all(|slot| {
             let (done, outcome) = channel();
+            let goes_on = goes_on.clone();
             let job = move |thread: &ThreadContext| {
-                drop_slot(self, thread, slot);
                 // The thread that asks waits for it.
-                let _ = done.send(());
+                let _ = done.send(drop_slot(self, thread, slot, &goes_on));
             };
             self.background.run(Box::new(job));
-            outcome.recv().is_ok() && goes_on()
+            outcome.recv() == Ok(true)
         })
     }
 }
@@ -54,14 +60,22 @@ impl Cx<'_> {
     /// Makes the session one that brings a copy of these slots for this job. What is in them is dropped; then it gets `+OK`.
     pub fn begin_import(&mut self, job: Id, slots: Slots) {
         let engine = self.engine;
-        self.session.import = Some(engine.membership.moves.begin_import(job, slots.clone()));
+        let number = engine.membership.moves.begin_import(job, slots.clone());
+        self.session.import = Some(number);
         let token = self.session.suspend(self.thread, Suspension::background(TimeoutReply::Null));
         let (client, reactor) = (self.session.id(), self.session.client.thread);
         let protocol = self.reply.protocol();
         let job = move |thread: &ThreadContext| {
-            each(&slots).for_each(|slot| drop_slot(engine, thread, slot));
+            // A later connection for these slots may bring its copy already.
+            let is_wanted = || engine.membership.moves.import(number).is_some();
+            let is_done = each(&slots).all(|slot| drop_slot(engine, thread, slot, &is_wanted));
             let mut out = Output::default();
-            Reply::new(&mut out, protocol).ok();
+            let mut reply = Reply::new(&mut out, protocol);
+            if is_done {
+                reply.ok()
+            } else {
+                reply.error(UNWANTED)
+            }
             let resumption = Resumption::new(Some(token), out, JournalPos(0));
             engine.mailboxes[reactor].post(Message::Resume(client, resumption));
         };
@@ -69,8 +83,13 @@ impl Cx<'_> {
     }
 }
 
-/// Deletes the keys of a slot, some at a time.
-fn drop_slot(engine: &'static Engine, thread: &ThreadContext, slot: Slot) {
+/// Deletes the keys of a slot, some at a time. Returns whether all are gone; they are not if `goes_on` is false first.
+fn drop_slot(
+    engine: &'static Engine,
+    thread: &ThreadContext,
+    slot: Slot,
+    goes_on: &dyn Fn() -> bool,
+) -> bool {
     let mut session = engine.own_session(thread);
     let mut out = Output::default();
     let mut cx = Cx::new(engine, thread, &mut session, engine.clock.wall(), &mut out);
@@ -78,32 +97,45 @@ fn drop_slot(engine: &'static Engine, thread: &ThreadContext, slot: Slot) {
         let mut at = Some(ScanPosition::START);
         while let Some(from) = at {
             thread.reader.enter();
-            let (next, is_blocked) = drop_some(&mut cx, db, slot, from);
+            let dropped = drop_some(&mut cx, db, slot, from, goes_on);
             dispatch::serve_first(&mut cx);
             thread.reader.leave();
-            at = if is_blocked { Some(from) } else { next };
-            if is_blocked {
-                engine.clock.rest(REST);
+            match dropped {
+                Dropped::UpTo(next) => at = next,
+                Dropped::Blocked => engine.clock.rest(REST),
+                Dropped::Unwanted => return false,
             }
         }
     }
+    true
 }
 
-/// Deletes some keys of a slot, from a position on. Returns where to go on, and whether a snapshot or a long command needs some of
-/// these keys.
+/// How far a slot is dropped.
+enum Dropped {
+    /// Where to go on.
+    UpTo(Option<ScanPosition>),
+    /// A snapshot or a long command needs some of these keys.
+    Blocked,
+    /// The rest is not to be dropped.
+    Unwanted,
+}
+
+/// Deletes some keys of a slot, from a position on.
 fn drop_some(
     cx: &mut Cx<'_>,
     db: DbIndex,
     slot: Slot,
     from: ScanPosition,
-) -> (Option<ScanPosition>, bool) {
+    goes_on: &dyn Fn() -> bool,
+) -> Dropped {
     let stripe = slot.stripe();
-    if cx.engine.upstream.is_replica() {
-        // Its primary does it.
-        return (None, false);
-    }
     if !cx.db.locks.try_acquire(stripe) {
-        return (Some(from), true);
+        return Dropped::Blocked;
+    }
+    // A replica's primary does it. What is written later under this lock is not seen.
+    if cx.engine.upstream.is_replica() || !goes_on() {
+        cx.db.locks.release();
+        return Dropped::Unwanted;
     }
     let (mut keys, mut at) = (Vec::new(), Some(from));
     let data = cx.db.locks.data(stripe);
@@ -131,7 +163,7 @@ fn drop_some(
     });
     commit::commit_outside(&mut cx.db);
     cx.db.locks.release();
-    (at, is_blocked)
+    if is_blocked { Dropped::Blocked } else { Dropped::UpTo(at) }
 }
 
 /// Whether a request's reply is sent to the server that brings a copy.
@@ -173,15 +205,25 @@ pub(crate) fn check_slots(
     row: &Resolved,
     args: Args<'_>,
 ) -> Result<(), Error> {
+    // It is looked at again under the locks of its keys: there may be another connection for the slots then.
+    cx.session.checks_slot = true;
     if row.command.keys.is_empty() || row.command.flags.has(Flags::RUNS_QUEUE) {
         return Ok(());
     }
     cx.find_keys(row, args);
+    check_wanted(cx, number)
+}
+
+/// Whether the connection with this number still brings a copy of the slots of the request's keys.
+///
+/// # Errors
+/// It does not.
+pub(crate) fn check_wanted(cx: &mut Cx<'_>, number: u64) -> Result<(), Error> {
     let leads = cx.membership().is_some_and(|published| published.leads);
     let moves = &cx.engine.membership.moves;
     let mut slots = cx.keys.iter().filter_map(|key| key.slot(&cx.engine.keyspace));
     match leads && slots.all(|slot| moves.imports_slot(number, slot.number())) {
         true => Ok(()),
-        false => Err(Error::text("ERR The copy of the slots is not wanted any more")),
+        false => Err(Error::text(UNWANTED)),
     }
 }

@@ -50,8 +50,18 @@ impl SlotBits {
 
     /// Makes it the set of these slots.
     pub fn assign(&self, is_in: impl Fn(Slot) -> bool) {
-        for slot in (0..Slot::COUNT).filter_map(|number| Slot::new(number as u16)) {
-            if is_in(slot) { self.insert(slot) } else { self.remove(slot) }
+        for (at, word) in self.bits.iter().enumerate() {
+            let numbers = (at * 64..).take(64).map(|number| Slot::new(number as u16));
+            let bits =
+                numbers.enumerate().map(|(bit, slot)| u64::from(slot.is_some_and(&is_in)) << bit);
+            let new = bits.fold(0, |word, bit| word | bit);
+            if word.load(Acquire) == new {
+                continue;
+            }
+            // Readers see a set that is not empty before they see its bits.
+            self.count.fetch_add(new.count_ones() as usize, AcqRel);
+            let old = word.swap(new, AcqRel);
+            self.count.fetch_sub(old.count_ones() as usize, AcqRel);
         }
     }
 }

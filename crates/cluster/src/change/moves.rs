@@ -10,7 +10,7 @@ use super::{Refused, led_by, refused};
 use crate::coordinator::Transaction;
 use crate::id::Id;
 use crate::slots::Slots;
-use crate::topology::{Holder, Move, MovePhase, Topology};
+use crate::topology::{Holder, Move, MovePhase, Shard, Topology};
 use crate::view::View;
 
 /// CLUSTER MIGRATESLOTS: all these jobs, or none.
@@ -38,8 +38,8 @@ pub fn begin(
             return refused("Slots are not served by this node.");
         }
         let is_moving = |slot: u16| {
-            own.migrating.contains_key(&slot)
-                || topology.moves.iter().any(|job| job.left.contains(slot))
+            topology.moves.iter().any(|job| job.left.contains(slot))
+                || topology.shards.iter().any(|shard| is_open(shard, slot))
         };
         if slots.iter().any(is_moving) {
             return refused("I am already migrating some of these slots, please try again later.");
@@ -67,7 +67,7 @@ pub fn import(
     }
     let is_moving = |slot: &u16| {
         topology.moves.iter().any(|job| job.left.contains(*slot))
-            || topology.shards.iter().any(|shard| shard.migrating.contains_key(slot))
+            || topology.shards.iter().any(|shard| is_open(shard, *slot))
     };
     if let Some(slot) = slots.iter().find(is_moving) {
         return refused(format!("slot {slot} is already being migrated"));
@@ -85,6 +85,24 @@ pub fn import(
     let (from, to) = (from.id, to.id);
     topology.moves.push(Move { id, slots, left, from, to, since_s, is_cancelled: false });
     Ok(view.replace(&topology))
+}
+
+/// Whether a slot moves key by key, as this shard knows.
+fn is_open(shard: &Shard, slot: u16) -> bool {
+    shard.migrating.contains_key(&slot) || shard.importing.contains_key(&slot)
+}
+
+/// Whether slots can be given to a shard.
+///
+/// # Errors
+/// It still drops what it had of one of them, and would drop what clients write.
+pub fn ensure_not_dropped(topology: &Topology, shard: Id, slots: &Slots) -> Result<(), Refused> {
+    match topology.dropped_by(shard, slots) {
+        Some(slot) => refused(format!(
+            "The node still drops its old copy of slot {slot}, please try again later."
+        )),
+        None => Ok(()),
+    }
 }
 
 /// CLUSTER CANCELSLOTMIGRATIONS: the jobs that take slots away from the shard that `me` leads end. Their slots stay.

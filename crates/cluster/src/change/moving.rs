@@ -47,6 +47,9 @@ pub fn set_slot(
     if matches!(setting, Setting::Migrating(_) | Setting::Importing(_)) {
         super::rehash::allows_moves(&topology)?;
     }
+    if setting != Setting::Stable && topology.moves.iter().any(|job| job.left.contains(slot)) {
+        return refused(format!("Slot {slot} moves by a job; cancel that first"));
+    }
     match setting {
         Setting::Migrating(_) if !is_mine => {
             return refused(format!("I'm not the owner of hash slot {slot}"));
@@ -63,6 +66,9 @@ pub fn set_slot(
         }
         Setting::Importing(from) => {
             let from = named(from, "I don't know about node")?;
+            let one = Slots::from_fn(|other| other == slot);
+            let own = led_by(&mut topology, me)?.id;
+            super::moves::ensure_not_dropped(&topology, own, &one)?;
             led_by(&mut topology, me)?.importing.insert(slot, from);
         }
         Setting::Stable => {
@@ -88,6 +94,7 @@ pub fn set_slot(
 /// Gives a slot to a shard, as a node of the shard `mine` asks for.
 fn assign(topology: &mut Topology, mine: Option<Id>, slot: u16, to: Id) -> Result<(), Refused> {
     let one = Slots::from_fn(|other| other == slot);
+    super::moves::ensure_not_dropped(topology, to, &one)?;
     if let Some(from) = topology.shards.iter_mut().find(|shard| shard.slots.contains(slot)) {
         if from.id == to {
             return Ok(());

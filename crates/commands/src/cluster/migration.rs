@@ -151,14 +151,7 @@ fn import(cx: &mut Cx<'_>, published: &Published, args: Args<'_>) -> Outcome {
         return Err(Error::text("TRYAGAIN This node expects no copy of these slots"));
     };
     // Keys of these slots that are being dropped would go together with the copy.
-    let is_dropped = |other: &Move| match other.phase() {
-        MovePhase::Copying => false,
-        MovePhase::Trimming => Some(other.from) == own,
-        MovePhase::Clearing => Some(other.to) == own,
-    };
-    let is_in_the_way =
-        |other: &&Move| is_dropped(other) && other.slots.first_common(&job.slots).is_some();
-    if topology.moves.iter().any(|other| is_in_the_way(&other)) {
+    if topology.dropped_by(job.to, &job.slots).is_some() {
         return Err(Error::text("TRYAGAIN This node still drops what it had of these slots"));
     }
     cx.begin_import(job.id, job.slots.clone());

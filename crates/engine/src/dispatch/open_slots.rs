@@ -49,6 +49,9 @@ pub(super) fn check(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(
     if row.command.flags.has(Flags::ASKS_PEER) {
         return Ok(());
     }
+    if let Some(number) = cx.session.import {
+        return crate::importing::check_wanted(cx, number);
+    }
     let Some(published) = cx.membership() else { return Ok(()) };
     let moves = &cx.engine.membership.moves;
     let is_closed =

@@ -24,6 +24,9 @@ const TOGETHER: usize = 64 << 10;
 const REST_AFTER_FAILURE: Duration = Duration::from_millis(200);
 const REST: Duration = Duration::from_millis(1);
 
+/// How often the rest after a failure doubles: a target without memory would be filled again and again.
+const MAX_DOUBLINGS: u32 = 5;
+
 /// The target is close behind when it has answered in this time: then what is missing is there within the pause.
 const NEAR: Duration = Duration::from_millis(10);
 
@@ -68,6 +71,7 @@ struct Copying {
 impl Job {
     /// Works until the phase is over.
     pub fn run(mut self) {
+        let mut failures = 0;
         while let Some((published, job)) = self.task() {
             let outcome = match job.phase() {
                 MovePhase::Copying => self.copy(&published, &job),
@@ -82,15 +86,23 @@ impl Job {
                 progress.obstacle = why;
                 progress.retries += 1;
             });
-            std::thread::sleep(REST_AFTER_FAILURE);
+            let (began, sides) = (Instant::now(), sides(&published, &job));
+            let rest = REST_AFTER_FAILURE * (1 << failures.min(MAX_DOUBLINGS));
+            failures += 1;
+            while began.elapsed() < rest && self.sides() == Some(sides.clone()) {
+                std::thread::sleep(REST_AFTER_FAILURE / 4);
+            }
         }
+    }
+
+    /// See [`sides`].
+    fn sides(&self) -> Option<(Move, Option<Holder>)> {
+        self.task().map(|(published, job)| sides(&published, &job))
     }
 
     /// The job, if this server has something to do for it.
     fn task(&self) -> Option<(Arc<Published>, Move)> {
-        let published = self.engine.membership.newest().filter(|published| published.leads)?;
-        let job = moves::tasks(&published.view, self.me).find(|job| job.id == self.id)?.clone();
-        Some((published, job))
+        task(self.engine, self.me, self.id)
     }
 
     fn note(&self, state: &'static str) {
@@ -231,7 +243,7 @@ impl Job {
         self.confirm(&mut copying)?;
         self.note("failover-granted");
         let revision = self.decide(copying.target)?;
-        wait_until_shown(self.engine, revision);
+        self.await_view(revision);
         // Until the target knows, it would send clients back.
         let given = Instant::now();
         while given.elapsed() < SHOWN && copying.link.shows(revision) == Ok(false) {
@@ -267,7 +279,21 @@ impl Job {
                 return Ok(view.topology.revision);
             }
         }
+        // The slots may have left this shard by other means.
+        self.await_view(view.topology.revision);
         Err("it was not to be handed over".into())
+    }
+
+    /// Waits until this server's clients see what was there at this revision, for as long as it takes: requests for the slots must
+    /// not go on before.
+    fn await_view(&self, revision: Revision) {
+        let is_shown = || {
+            let newest = self.engine.membership.newest();
+            newest.is_some_and(|published| published.view.revision >= revision)
+        };
+        while !is_shown() {
+            std::thread::sleep(REST);
+        }
     }
 
     /// Returns a view behind which no transaction of this older one can be made. Waits for the coordinator as long as it takes:
@@ -295,8 +321,10 @@ impl Job {
     /// Drops what this server has of slots that have left, or that it does not get.
     fn drop_copy(&mut self, job: &Move) -> Result<(), String> {
         let phase = job.phase();
-        let is_due = || self.task().is_some_and(|(_, present)| present.phase() == phase);
         let (published, _) = self.task().ok_or("it is not this server's any more")?;
+        let (engine, me, id) = (self.engine, self.me, self.id);
+        let is_due =
+            move || task(engine, me, id).is_some_and(|(_, present)| present.phase() == phase);
         let own = published.own_shard().ok_or("this server has no shard")?;
         let slots = job.slots.without(&own.slots);
         if !self.engine.drop_slots(&slots, is_due) {
@@ -313,6 +341,19 @@ impl Job {
         }
         Err("others change the cluster at the same time".into())
     }
+}
+
+/// What an attempt depends on: the job, and the primary of its target.
+fn sides(published: &Published, job: &Move) -> (Move, Option<Holder>) {
+    let target = published.view.topology.value.shard(job.to);
+    (job.clone(), target.map(|shard| shard.holder))
+}
+
+/// The job, if this server has something to do for it.
+fn task(engine: &Engine, me: Id, id: Id) -> Option<(Arc<Published>, Move)> {
+    let published = engine.membership.newest().filter(|published| published.leads)?;
+    let job = moves::tasks(&published.view, me).find(|job| job.id == id)?.clone();
+    Some((published, job))
 }
 
 fn spoiled(why: Spoiled) -> String {
