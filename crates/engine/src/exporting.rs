@@ -29,6 +29,7 @@ use keyspace::world::Reader as WorldReader;
 use keyspace::{DbIndex, Entry, Key, Millis, Slot, StripeData, TableId};
 use rdb::Compression;
 use resp::Output;
+use std::collections::BTreeSet;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 use stream::Stream;
@@ -137,8 +138,9 @@ impl Export {
         self.is_paused = true;
         let began = engine.clock.now();
         loop {
-            let stopped = engine.keyspace.world().stop();
-            if !engine.holds.any() {
+            // A script on a background thread may run for long.
+            let stopped = engine.keyspace.world().try_stop(|| engine.holds.has_scripts());
+            if stopped.is_some() && !self.is_any_held() {
                 moves.close(&self.slots);
                 let end = engine.journal.position();
                 drop(stopped);
@@ -151,6 +153,15 @@ impl Export {
             }
             engine.clock.rest(Duration::from_micros(500));
         }
+    }
+
+    /// Whether a long command holds a key of the slots. One that takes hold of its keys later sees that they are closed.
+    fn is_any_held(&self) -> bool {
+        let keyspace = &self.engine.keyspace;
+        let is_meant = |hash| keyspace.slot_of(hash).is_some_and(|slot| self.boundary.has(slot));
+        let stripes: BTreeSet<usize> = each(&self.slots).map(Slot::stripe).collect();
+        self.engine.holds.any()
+            && stripes.iter().any(|stripe| keyspace.stripe(*stripe).lock().holds_any(is_meant))
     }
 
     /// Lets requests for the slots wait for a moment, so that the target catches up. Those that had begun go on.

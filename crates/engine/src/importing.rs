@@ -62,6 +62,11 @@ impl Cx<'_> {
         let engine = self.engine;
         let number = engine.membership.moves.begin_import(job, slots.clone());
         self.session.import = Some(number);
+        // The view may have changed since the request was looked at.
+        let newest = engine.membership.newest();
+        if !newest.is_some_and(|published| published.expects_copy(job)) {
+            engine.membership.moves.end_imports(|other| other == job);
+        }
         let token = self.session.suspend(self.thread, Suspension::background(TimeoutReply::Null));
         let (client, reactor) = (self.session.id(), self.session.client.thread);
         let protocol = self.reply.protocol();

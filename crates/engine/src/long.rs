@@ -215,6 +215,8 @@ fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Ve
         return end(cx);
     }
     cx.db.held = Some(held);
+    // Slots may have begun to move since its gate.
+    cx.session.checks_slot |= cx.engine.membership.moves.any_closed();
     cx.start_timing();
     // The error, if any, is the reply.
     let _ = dispatch::call(cx, row, args);

@@ -15,7 +15,7 @@ use cluster::hashing::Hashing;
 use cluster::id::{Epoch, Id};
 use cluster::shared::{Library, Policy};
 use cluster::slots::{COUNT, Slots};
-use cluster::topology::{Address, Phase, Shard};
+use cluster::topology::{Address, MovePhase, Phase, Shard};
 use cluster::view::View;
 use keyspace::{DbIndex, Key, Slot};
 pub use moves::{Moves, PastMove, Progress};
@@ -369,6 +369,14 @@ impl Published {
         for copy in copies.filter(|copy| copy.id == self.me) {
             copy.address = address.clone();
         }
+    }
+
+    /// Whether this server is to be sent a copy for this job.
+    pub fn expects_copy(&self, job: Id) -> bool {
+        let topology = &self.view.topology.value;
+        let found = topology.moves.iter().find(|other| other.id == job);
+        let found = found.filter(|job| job.phase() == MovePhase::Copying);
+        self.leads && found.is_some_and(|job| self.own_shard().map(|own| own.id) == Some(job.to))
     }
 
     /// The shard that this server belongs to.

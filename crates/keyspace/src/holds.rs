@@ -95,6 +95,11 @@ impl StripeData {
         of_key.any(|hold| hold.holder != self.changer)
     }
 
+    /// Whether any key is held whose hash is meant.
+    pub fn holds_any(&self, is_meant: impl Fn(u64) -> bool) -> bool {
+        self.holds().iter().any(|hold| is_meant(hold.hash))
+    }
+
     /// Whether the key is held by this command.
     pub fn is_held_by(&self, hash: u64, holder: u64) -> bool {
         self.holds()[self.holds_of(hash)].iter().any(|hold| hold.holder == holder)

@@ -144,10 +144,8 @@ fn import(cx: &mut Cx<'_>, published: &Published, args: Args<'_>) -> Outcome {
     let name = String::from_utf8_lossy(args[3]);
     let job: Option<Id> = name.parse().ok();
     let topology = &published.view.topology.value;
-    let own = published.own_shard().map(|shard| shard.id);
     let found = topology.moves.iter().find(|other| Some(other.id) == job);
-    let is_expected = |job: &&Move| job.phase() == MovePhase::Copying && Some(job.to) == own;
-    let Some(job) = found.filter(is_expected).filter(|_| published.leads) else {
+    let Some(job) = found.filter(|job| published.expects_copy(job.id)) else {
         return Err(Error::text("TRYAGAIN This node expects no copy of these slots"));
     };
     // Keys of these slots that are being dropped would go together with the copy.

@@ -18,8 +18,6 @@ use crate::session::Fate;
 use crate::table::Resolved;
 use cluster::change::moves;
 use cluster::describe::{Asker, Node};
-use cluster::id::Id;
-use cluster::topology::{Move, MovePhase};
 use config::{ClusterEndpoint, ClusterEndpointType, Config};
 use keyspace::Key;
 use spec::keys::for_each_shard_channel;
@@ -299,6 +297,8 @@ impl Engine {
         self.note_copies(&published);
         self.membership.publish(published);
         if let (Some(before), Some(published)) = (before, self.membership.newest()) {
+            // One may have begun in between, by the view of before.
+            self.membership.moves.end_imports(|job| !published.expects_copy(job));
             self.send_notices(&before, &published);
             self.tell_of_lost_slots(&before, &published);
         }
@@ -320,13 +320,7 @@ impl Engine {
         let own = published.own_shard().map(|shard| shard.id);
         let hidden = own.map(|own| moves::hidden(topology, own)).unwrap_or_default();
         self.keyspace.hide_slots(|slot| hidden.contains(slot.number()));
-        let is_wanted = |job: Id| {
-            let is_it = |other: &Move| {
-                other.id == job && other.phase() == MovePhase::Copying && Some(other.to) == own
-            };
-            published.leads && topology.moves.iter().any(is_it)
-        };
-        self.membership.moves.end_imports(|job| !is_wanted(job));
+        self.membership.moves.end_imports(|job| !published.expects_copy(job));
     }
 
     /// Ends the subscriptions to shard channels of slots that have left, and has caches forget what they read of them: changes

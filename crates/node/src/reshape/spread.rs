@@ -12,7 +12,7 @@ use cluster::change::{Refused, moves};
 use cluster::coordinator::{Change, Transaction};
 use cluster::id::Id;
 use cluster::slots::Slots;
-use cluster::topology::{Move, Topology};
+use cluster::topology::{Move, MovePhase, Topology};
 use cluster::view::View;
 
 /// How often a job plans anew what has changed meanwhile.
@@ -171,8 +171,8 @@ fn begin(of: Of<'_>, job: &Job, parts: &[(usize, Id, Part)], transfers: &[Transf
 /// A shard has no primary.
 pub fn cancel(of: Of<'_>) -> Result<Option<Transaction>, String> {
     let topology = &of.view.topology.value;
-    let mut sources: Vec<Id> =
-        topology.moves.iter().filter(|job| !job.is_cancelled).map(|job| job.from).collect();
+    let copying = topology.moves.iter().filter(|job| job.phase() == MovePhase::Copying);
+    let mut sources: Vec<Id> = copying.map(|job| job.from).collect();
     sources.sort_unstable();
     sources.dedup();
     if sources.is_empty() {

@@ -1,6 +1,7 @@
 //! A job step by step, with cancels and changes of primaries in between.
 
 use super::*;
+use crate::change::{self, Setting};
 use crate::id::Incarnation;
 use crate::topology::{Address, Shard};
 use crate::view::{At, Keys};
@@ -140,4 +141,36 @@ fn what_cannot_move_is_refused() {
     assert_eq!(refusal(&first, 1, range(8191, 8192), 2), "Slots are not served by this node.");
     let busy = begun(range(0, 9));
     assert!(refusal(&busy, 1, range(9, 10), 2).contains("already migrating"));
+}
+
+#[test]
+fn a_slot_that_is_still_dropped_is_not_given_back() {
+    let begun = begun(range(0, 99));
+    let over = hand_over(&begun, id(1), id(7), holder(&begun, 2)).expect("it may");
+    let over = after(&begun, &over);
+    let one = |view: &View, me, setting| change::set_slot(view, id(me), 5, setting, false);
+    assert!(one(&over, 1, Setting::Importing(id(2))).is_err());
+    let migrating = one(&over, 2, Setting::Migrating(id(1))).expect("it may").expect("it is new");
+    assert!(one(&after(&over, &migrating), 2, Setting::Node(id(1))).is_err());
+    let free = after(&over, &change::delete_slots(&over, &range(0, 99)).expect("they are owned"));
+    assert!(change::add_slots(&free, id(1), &range(5, 5)).is_err());
+    assert!(change::add_slots(&free, id(2), &range(5, 5)).is_ok());
+    let ended = after(&free, &finish(&free, id(7)).expect("it may"));
+    assert!(change::add_slots(&ended, id(1), &range(5, 5)).is_ok());
+}
+
+#[test]
+fn a_slot_moves_by_a_job_or_key_by_key() {
+    let begun = begun(range(0, 99));
+    let set = |view: &View, me, setting| change::set_slot(view, id(me), 5, setting, false);
+    let settings =
+        [(2, Setting::Importing(id(1))), (1, Setting::Migrating(id(2))), (1, Setting::Node(id(2)))];
+    for (me, setting) in settings {
+        assert!(set(&begun, me, setting).is_err(), "{setting:?}");
+        assert!(set(&view(), me, setting).is_ok(), "{setting:?}");
+    }
+    let importing = set(&view(), 2, Setting::Importing(id(1))).expect("it may").expect("it is new");
+    let open = after(&view(), &importing);
+    assert!(begin(&open, id(1), &[(range(0, 9), id(2))], 5, || id(7)).is_err());
+    assert!(import(&open, id(2), &range(0, 9), id(7), 5).is_err());
 }
