@@ -7,7 +7,10 @@ use crate::persistence::{load, save, shutdown};
 use config::{ApplyError, Changed};
 use engine::Engine;
 use engine::commits::Verdict;
-use engine::engine::{Host, OnConflict, Restart, SaveDone, ShutdownRequest};
+use engine::engine::{
+    AppendLogFiles, ConfigFiles, ConnectedClients, OnConflict, OtherServers, ProcessControl,
+    Restart, SaveDone, ServerLog, ShutdownRequest, SnapshotFiles,
+};
 use engine::long::LateReply;
 use engine::membership::Request;
 use engine::peer::Peer;
@@ -96,8 +99,8 @@ impl ServerHost {
 
     /// The users for the configuration file; `None` if they are in an ACL file.
     fn users(&self) -> Option<Vec<Vec<u8>>> {
-        let has_file = !self.engine.config.aclfile().is_empty();
-        (!has_file).then(|| self.engine.acl.lines())
+        let has_file = !self.engine.config().aclfile().is_empty();
+        (!has_file).then(|| self.engine.acl().lines())
     }
 
     fn rewrite_with(&self, text_of: impl FnOnce(&[u8]) -> Vec<u8>) -> Result<(), String> {
@@ -123,24 +126,51 @@ impl ServerHost {
     }
 }
 
-impl Host for ServerHost {
+impl ConfigFiles for ServerHost {
     fn apply_config(&self, changed: &[Changed], in_transaction: bool) -> Result<(), ApplyError> {
         self.applier.apply(changed, in_transaction)
     }
 
-    fn operate(&self, request: Request, reply: LateReply) {
-        match &self.requests {
-            // The receiver lives as long as the process does.
-            Some(requests) => drop(requests.send((request, Some(reply)))),
-            None => reply.send(|reply| reply.error("ERR This server is no node of a cluster")),
-        }
+    fn rewrite_config(&self) -> Result<(), String> {
+        self.rewrite_with(|existing| {
+            self.engine.config().rewrite(existing, self.users().as_deref())
+        })
     }
 
-    fn role_changed(&self) {
-        // A failure was logged; the role changes all the same.
-        let _ = self.applier.apply_oom_score();
+    fn rewrite_whole_config(&self) -> Result<(), String> {
+        self.rewrite_with(|existing| {
+            self.engine.config().rewrite_whole(existing, self.users().as_deref())
+        })
     }
 
+    fn read_acl_file(&self) -> Result<Vec<u8>, String> {
+        let path = self.engine.config().aclfile();
+        std::fs::read(path.as_path()).map_err(|error| {
+            format!(
+                "Error loading ACLs, opening file '{}': {}",
+                path.as_path().display(),
+                os_error(&error)
+            )
+        })
+    }
+
+    fn write_acl_file(&self, text: &[u8]) -> Result<(), String> {
+        let path = self.engine.config().aclfile();
+        config::replace_file(path.as_path(), text).map_err(|error| {
+            log!(
+                Warning,
+                "Can't save the ACL file {}: {}",
+                path.as_path().display(),
+                os_error(&error)
+            );
+            "There was an error trying to save the ACLs. Please check the server logs for more \
+             information"
+                .to_owned()
+        })
+    }
+}
+
+impl SnapshotFiles for ServerHost {
     fn save_in_background(&self, snapshot: Snapshot) {
         save::in_background(self.engine, snapshot);
     }
@@ -156,15 +186,82 @@ impl Host for ServerHost {
     fn load_now(&self, replaces: bool, make_room: Option<&mut dyn FnMut()>) -> Result<(), String> {
         load::now(self.engine, replaces, make_room)
     }
+}
 
+impl AppendLogFiles for ServerHost {
+    fn rewrite_append_log(&self) -> bool {
+        self.applier.aof().start_rewrite()
+    }
+
+    fn complete_append_log(&self) -> Result<(), String> {
+        self.applier.aof().complete()
+    }
+
+    fn settle_append_log(&self, reply: LateReply) {
+        self.applier.aof().reply_when_settled(reply);
+    }
+
+    fn has_append_log(&self) -> bool {
+        self.applier.aof().is_there()
+    }
+
+    fn reload_append_log(&self) -> bool {
+        let Err(why) = self.applier.aof().reload() else { return true };
+        for line in why.lines() {
+            log!(Warning, "{line}");
+        }
+        if !self.engine.loading().is_cancelled() {
+            std::process::exit(1);
+        }
+        false
+    }
+
+    fn follow_fsync_policy(&self) {
+        self.applier.aof().follow_policy();
+    }
+}
+
+impl OtherServers for ServerHost {
     fn connect(&self, host: &[u8], port: &[u8], timeout: Duration) -> io::Result<Box<dyn Peer>> {
-        self.peers.connect(&self.engine.config, host, port, timeout)
+        self.peers.connect(self.engine.config(), host, port, timeout)
     }
 
     fn kept_connections(&self) -> usize {
         self.peers.kept()
     }
 
+    fn operate(&self, request: Request, reply: LateReply) {
+        match &self.requests {
+            // The receiver lives as long as the process does.
+            Some(requests) => drop(requests.send((request, Some(reply)))),
+            None => reply.send(|reply| reply.error("ERR This server is no node of a cluster")),
+        }
+    }
+
+    fn role_changed(&self) {
+        // A failure was logged; the role changes all the same.
+        let _ = self.applier.apply_oom_score();
+    }
+}
+
+impl ConnectedClients for ServerHost {
+    fn client_line(
+        &self,
+        engine: &Engine,
+        client: &engine::clients::Client,
+        now: engine::Millis,
+    ) -> String {
+        commands::client_line(engine, client, now.0)
+    }
+
+    fn release_replies(&self, verdict: Verdict) {
+        let Verdict { confirmed, given_up, epoch } = verdict;
+        let (confirmed, given_up) = (confirmed.0, given_up.0);
+        self.net.judge(Passed { confirmed, given_up, epoch, ..Passed::default() });
+    }
+}
+
+impl ProcessControl for ServerHost {
     fn shutdown(&self, by: &str, request: ShutdownRequest, reply: LateReply) {
         shutdown::begin(self.engine, request, by, reply);
     }
@@ -175,16 +272,6 @@ impl Host for ServerHost {
             log!(Notice, "Shutdown manually aborted.");
         }
         is_aborted
-    }
-
-    fn rewrite_config(&self) -> Result<(), String> {
-        self.rewrite_with(|existing| self.engine.config.rewrite(existing, self.users().as_deref()))
-    }
-
-    fn rewrite_whole_config(&self) -> Result<(), String> {
-        self.rewrite_with(|existing| {
-            self.engine.config.rewrite_whole(existing, self.users().as_deref())
-        })
     }
 
     fn restart(&self, how: Restart, delay: Duration) -> String {
@@ -201,45 +288,6 @@ impl Host for ServerHost {
         // Every descriptor of the server closes by itself; the process keeps its number.
         let mut command = Command::new("/proc/self/exe");
         command.arg0(program).args(rest).current_dir(&self.started.folder).exec().to_string()
-    }
-
-    fn segfault(&self) -> ! {
-        crash::segfault()
-    }
-
-    fn read_acl_file(&self) -> Result<Vec<u8>, String> {
-        let path = self.engine.config.aclfile();
-        std::fs::read(path.as_path()).map_err(|error| {
-            format!(
-                "Error loading ACLs, opening file '{}': {}",
-                path.as_path().display(),
-                os_error(&error)
-            )
-        })
-    }
-
-    fn write_acl_file(&self, text: &[u8]) -> Result<(), String> {
-        let path = self.engine.config.aclfile();
-        config::replace_file(path.as_path(), text).map_err(|error| {
-            log!(
-                Warning,
-                "Can't save the ACL file {}: {}",
-                path.as_path().display(),
-                os_error(&error)
-            );
-            "There was an error trying to save the ACLs. Please check the server logs for more \
-             information"
-                .to_owned()
-        })
-    }
-
-    fn client_line(
-        &self,
-        engine: &Engine,
-        client: &engine::clients::Client,
-        now: engine::Millis,
-    ) -> String {
-        commands::client_line(engine, client, now.0)
     }
 
     fn facts(&self, section: &str) -> Vec<(String, String)> {
@@ -259,7 +307,7 @@ impl Host for ServerHost {
                 ),
             ]
             .into_iter()
-            .chain(listeners(&self.engine.config))
+            .chain(listeners(self.engine.config()))
             .collect(),
             "stats" => vec![
                 line("io_coalesced_waits", self.net.coalesced_waits().to_string()),
@@ -295,43 +343,12 @@ impl Host for ServerHost {
         }
     }
 
-    fn rewrite_append_log(&self) -> bool {
-        self.applier.aof().start_rewrite()
+    fn segfault(&self) -> ! {
+        crash::segfault()
     }
+}
 
-    fn complete_append_log(&self) -> Result<(), String> {
-        self.applier.aof().complete()
-    }
-
-    fn settle_append_log(&self, reply: LateReply) {
-        self.applier.aof().reply_when_settled(reply);
-    }
-
-    fn has_append_log(&self) -> bool {
-        self.applier.aof().is_there()
-    }
-
-    fn reload_append_log(&self) -> bool {
-        let Err(why) = self.applier.aof().reload() else { return true };
-        for line in why.lines() {
-            log!(Warning, "{line}");
-        }
-        if !self.engine.loading.is_cancelled() {
-            std::process::exit(1);
-        }
-        false
-    }
-
-    fn follow_fsync_policy(&self) {
-        self.applier.aof().follow_policy();
-    }
-
-    fn release_replies(&self, verdict: Verdict) {
-        let Verdict { confirmed, given_up, epoch } = verdict;
-        let (confirmed, given_up) = (confirmed.0, given_up.0);
-        self.net.judge(Passed { confirmed, given_up, epoch, ..Passed::default() });
-    }
-
+impl ServerLog for ServerHost {
     fn log(&self, text: &str) {
         log!(Notice, "{text}");
     }

@@ -116,7 +116,7 @@ pub static CLUSTER_SYNCSLOTS: Command = Command {
 /// `CLUSTER SYNCSLOTS REVISION revision`: whether this node's clients see what the coordinator had then.
 fn sync(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let published = published(cx)?;
-    let moves = &cx.engine.membership.moves;
+    let moves = &cx.engine.membership().moves;
     if args.is(2, "import") && args.len() == 4 {
         return import(cx, &published, args);
     }
@@ -287,7 +287,7 @@ fn list(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 fn all_jobs(cx: &Cx<'_>, published: &Published) -> Vec<Told> {
     let topology = &published.view.topology.value;
     let own = published.own_shard().map(|shard| shard.id);
-    let moves = &cx.engine.membership.moves;
+    let moves = &cx.engine.membership().moves;
     let is_own = |job: &&Move| Some(job.from) == own || Some(job.to) == own;
     let present = topology.moves.iter().filter(is_own).map(|job| {
         let is_export = Some(job.from) == own;

@@ -31,7 +31,7 @@ pub(super) fn operate(cx: &mut Cx<'_>, request: Request) -> Outcome {
 }
 
 fn has_keys(cx: &Cx<'_>) -> bool {
-    (0..cx.engine.keyspace.databases()).any(|db| cx.db.key_count(DbIndex(db)) > 0)
+    (0..cx.engine.keyspace().databases()).any(|db| cx.db.key_count(DbIndex(db)) > 0)
 }
 
 fn refused(why: change::Refused) -> Error {
@@ -92,7 +92,7 @@ pub(super) fn flush_slots(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 pub(super) fn set_slot(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     me(cx)?;
     let slot = super::answers::slot(args)?;
-    let has_keys = (0..cx.engine.keyspace.databases()).any(|db| {
+    let has_keys = (0..cx.engine.keyspace().databases()).any(|db| {
         let db = DbIndex(db);
         cx.db.visit(slot.stripe(), |stripe| stripe.slot_key_count(db, slot)) != Some(0)
     });

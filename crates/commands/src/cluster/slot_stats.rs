@@ -105,7 +105,7 @@ fn slot(word: &[u8]) -> Result<u16, Error> {
 
 /// The keys of a slot, in all databases.
 fn count(cx: &mut Cx<'_>, slot: u16) -> Result<usize, Error> {
-    let databases = cx.engine.keyspace.databases();
+    let databases = cx.engine.keyspace().databases();
     let slot = Slot::new(slot).expect("slots of a shard are slots");
     let count = cx.db.visit(slot.stripe(), |stripe| {
         (0..databases).map(|db| stripe.slot_key_count(DbIndex(db), slot)).sum()
@@ -115,7 +115,7 @@ fn count(cx: &mut Cx<'_>, slot: u16) -> Result<usize, Error> {
 
 /// About how many bytes the keys of a slot have, in all databases.
 fn bytes(cx: &mut Cx<'_>, slot: u16) -> Result<u64, Error> {
-    let databases = cx.engine.keyspace.databases();
+    let databases = cx.engine.keyspace().databases();
     let slot = Slot::new(slot).expect("slots of a shard are slots");
     let bytes = cx.db.visit(slot.stripe(), |stripe| {
         (0..databases).map(|db| stripe.slot_bytes(DbIndex(db), slot, SAMPLES)).sum()

@@ -31,8 +31,8 @@ fn reset(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     let session = &mut *cx.session;
     session.db = DbIndex(0);
     session.protocol = Protocol::Resp2;
-    session.authenticated = cx.engine.acl.is_open();
-    session.user = cx.engine.acl.default_user();
+    session.authenticated = cx.engine.acl().is_open();
+    session.user = cx.engine.acl().default_user();
     session.client.names().user = session.user.name().to_owned();
     session.reply_mode = ReplyMode::On;
     session.no_touch = false;

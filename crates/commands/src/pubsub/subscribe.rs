@@ -132,7 +132,7 @@ fn add(cx: &mut Cx<'_>, args: Args<'_>, space: Space, kind: &str) -> Outcome {
         if names(&mut cx.session.subscriptions, space).insert(Box::from(*name)) {
             cx.session.count_subscription(name);
             let listener = Arc::clone(&cx.session.client);
-            cx.engine.pubsub.subscribe(space, name, listener);
+            cx.engine.pubsub().subscribe(space, name, listener);
         }
         answer(cx, space, kind, Some(name));
     }
@@ -152,7 +152,7 @@ fn remove(cx: &mut Cx<'_>, args: Args<'_>, space: Space, kind: &str) -> Outcome 
     let mut has_left = false;
     for name in &given {
         if names(&mut cx.session.subscriptions, space).contains(name) {
-            cx.engine.pubsub.unsubscribe(space, name, cx.session.id());
+            cx.engine.pubsub().unsubscribe(space, name, cx.session.id());
             has_left = true;
         }
     }

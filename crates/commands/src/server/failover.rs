@@ -78,7 +78,7 @@ fn parse(args: Args<'_>) -> Result<Options, Error> {
 
 fn failover(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let options = parse(args)?;
-    let is_on = cx.engine.failover.stage() != Stage::Nothing;
+    let is_on = cx.engine.failover().stage() != Stage::Nothing;
     if options.aborts {
         if !is_on {
             return Err(Error::text("ERR No failover in progress."));
@@ -91,7 +91,7 @@ fn failover(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if is_on {
         return Err(Error::text("ERR FAILOVER already in progress."));
     }
-    if cx.engine.upstream.is_replica() {
+    if cx.engine.upstream().is_replica() {
         return Err(Error::text("ERR FAILOVER is not valid when server is a replica."));
     }
     check(cx, &options)?;
@@ -112,7 +112,7 @@ fn failover(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 /// Whether there is a replica that can take over.
 fn check(cx: &Cx<'_>, options: &Options) -> Result<(), Error> {
-    let primary = cx.engine.replicas.primary();
+    let primary = cx.engine.replicas().primary();
     if primary.replicas().next().is_none() {
         return Err(Error::text("ERR FAILOVER requires connected replicas."));
     }

@@ -155,9 +155,9 @@ fn memory_malloc_stats(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 }
 
 fn memory_purge(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    cx.engine.keyspace.collect_outgrown();
+    cx.engine.keyspace().collect_outgrown();
     // Every thread has a heap of its own, which no other may touch.
-    cx.engine.mailboxes.iter().for_each(|mailbox| mailbox.post(Message::Purge));
+    cx.engine.mailboxes().iter().for_each(|mailbox| mailbox.post(Message::Purge));
     cx.reply.ok();
     Ok(())
 }
@@ -180,8 +180,8 @@ fn memory_stats(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
         ("cluster.slot_import", Bytes(0)),
         ("cluster.slot_export", Bytes(0)),
         ("aof.buffer", Bytes(super::info::unwritten(cx.engine) as i64)),
-        ("lua.caches", bytes(cx.engine.scripts.cache.figures().1)),
-        ("functions.caches", bytes(cx.engine.scripts.functions.all().bytes())),
+        ("lua.caches", bytes(cx.engine.scripts().cache.figures().1)),
+        ("functions.caches", bytes(cx.engine.scripts().functions.all().bytes())),
     ];
     let tables = [
         ("overhead.db.hashtable.lut", bytes(memory.tables.iter().map(|t| t.entries).sum())),

@@ -21,7 +21,7 @@ fn monitor(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
         return Err(Error::text("ERR MONITOR isn't allowed for DENY BLOCKING client"));
     }
     if !std::mem::replace(&mut cx.session.is_monitor, true) {
-        cx.engine.monitors.fetch_add(1, Relaxed);
+        cx.engine.monitors().fetch_add(1, Relaxed);
         cx.session.publish(cx.now().0);
     }
     cx.reply.ok();

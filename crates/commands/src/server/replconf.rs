@@ -44,7 +44,7 @@ fn replconf(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         }
         Some([option, _]) if option.eq_ignore_ascii_case(b"promise") && cx.session.is_replica => {
             if let Some(promise) = Promise::parse(pairs) {
-                cx.engine.votes.promised(&promise);
+                cx.engine.votes().promised(&promise);
             }
             return Ok(());
         }
@@ -61,7 +61,7 @@ fn replconf(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn configure(cx: &mut Cx<'_>, option: &[u8], value: &[u8]) -> Outcome {
     let (client, now) = (&cx.session.client, cx.now());
-    let mut primary = cx.engine.replicas.primary();
+    let mut primary = cx.engine.replicas().primary();
     cx.session.may_be_replica = true;
     match primary.configure(client.id, ip_of(client), option, value, now) {
         Configured::Noted => Ok(()),
@@ -89,7 +89,7 @@ fn configure(cx: &mut Cx<'_>, option: &[u8], value: &[u8]) -> Outcome {
 }
 
 fn acknowledge(cx: &mut Cx<'_>, value: &[u8], more: &[[&[u8]; 2]]) -> Outcome {
-    let end = cx.engine.journal.position();
+    let end = cx.engine.journal().position();
     let position = |text| {
         let number = structs::numbers::parse_i64(text)?;
         // What is not written yet cannot be had.

@@ -93,7 +93,7 @@ fn shutdown(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn describe(cx: &Cx<'_>) -> String {
     let client = &cx.session.client;
     let names = client.names();
-    let hides = cx.engine.config.hide_user_data_from_log();
+    let hides = cx.engine.config().hide_user_data_from_log();
     let shown = |text: &[u8]| {
         if hides { "*redacted*".to_owned() } else { String::from_utf8_lossy(text).into_owned() }
     };

@@ -61,7 +61,7 @@ impl Data {
     /// The name cannot be kept on the disk, so nothing may be acknowledged.
     pub(super) fn find(engine: &'static Engine, me: Id) -> std::io::Result<&'static Data> {
         let name =
-            incarnation::Incarnation::at_start(&path(&engine.config), extent(engine), false)?;
+            incarnation::Incarnation::at_start(&path(engine.config()), extent(engine), false)?;
         let kept = Mutex::new(Kept { name, is_frozen: false });
         let data: &'static Data =
             Box::leak(Box::new(Data { engine, me, kept, promises: OnceLock::new() }));
@@ -69,7 +69,7 @@ impl Data {
         // Nothing counts, and nothing is confirmed by a quorum, before the coordinator says which copies are members.
         data.count(Leadership::default(), Vec::new());
         engine.set_quorum(0);
-        engine.votes.keep_by(Box::new(data));
+        engine.votes().keep_by(Box::new(data));
         Ok(data)
     }
 
@@ -91,7 +91,7 @@ impl Data {
 
     fn identify(&self, kept: &Kept) {
         let incarnation = Incarnation(kept.name.name());
-        self.engine.votes.identify(voter_of(Holder { id: self.me, incarnation }));
+        self.engine.votes().identify(voter_of(Holder { id: self.me, incarnation }));
     }
 
     /// The name.
@@ -102,7 +102,7 @@ impl Data {
     /// Nothing of this epoch is acknowledged any more, and what there is stays.
     pub(super) fn freeze(&self, epoch: Epoch) {
         self.kept().is_frozen = true;
-        self.engine.votes.freeze(epoch.0);
+        self.engine.votes().freeze(epoch.0);
     }
 
     /// A later primary is followed, whose data may replace these.
@@ -117,7 +117,7 @@ impl Data {
 
     /// The server ends. If its files are found as far as this is now, the data keep their name.
     pub fn close(&self) {
-        self.engine.votes.freeze(LAST_EPOCH);
+        self.engine.votes().freeze(LAST_EPOCH);
         let mut kept = self.kept();
         kept.is_frozen = true;
         if let Err(error) = kept.name.close(extent(self.engine)) {
@@ -128,13 +128,13 @@ impl Data {
     /// What holds now.
     pub(super) fn facts(&self, copy: &Copy) -> Facts {
         let engine = self.engine;
-        let link = engine.upstream.link().clone();
-        let is_loading = engine.loading.is_on() || engine.loading.is_beside();
+        let link = engine.upstream().link().clone();
+        let is_loading = engine.loading().is_on() || engine.loading().is_beside();
         let (epoch, offset) = extent(engine);
         Facts {
             position: Position { epoch: Epoch(epoch), offset },
             is_whole: !is_loading && !link.is_incomplete && link.stage != Stage::Receiving,
-            frozen: engine.votes.frozen().map(Epoch),
+            frozen: engine.votes().frozen().map(Epoch),
             is_listed: self.is_linked(copy, link.primary.as_ref()),
             holding: self.holding(copy),
             linked: Vec::new(),
@@ -149,7 +149,7 @@ impl Data {
         let found =
             view.and_then(|view| view.topology.value.copies().find(|it| it.id == holder.id));
         let address = found.map(|copy| &copy.address);
-        self.engine.upstream.is_link_up()
+        self.engine.upstream().is_link_up()
             && address.zip(primary).is_some_and(|(address, (host, port))| {
                 address.host == *host && address.has_port(*port)
             })
@@ -160,7 +160,7 @@ impl Data {
         let leads = matches!(copy.role(), Role::Leads(_));
         let shard = copy.view().and_then(|view| view.topology.value.shard_of(self.me));
         let Some(shard) = shard.filter(|_| leads) else { return 0 };
-        let begins_at = self.engine.epochs.last().begins_at;
+        let begins_at = self.engine.epochs().last().begins_at;
         let confirmed = self.engine.verdict().confirmed.max(begins_at);
         let mine = Holder { id: self.me, incarnation: self.incarnation() };
         let voters = self.engine.voters_at(confirmed);
@@ -201,7 +201,7 @@ impl Keeper for &'static Data {
 
 /// The epoch of the last entry, and where the stream ends.
 fn extent(engine: &Engine) -> (u64, u64) {
-    let (last, end) = engine.epochs.position(|| engine.journal.position());
+    let (last, end) = engine.epochs().position(|| engine.journal().position());
     (last.epoch, end.0)
 }
 

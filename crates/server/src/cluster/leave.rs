@@ -44,7 +44,7 @@ pub(super) fn successor(engine: &Engine, view: &View, me: Id) -> Option<Id> {
 /// Hands this server's shard over, if it leads one and a copy can take it. `waits` says whether the shutdown still may
 /// wait. It goes on in any case: an operator has to look first if that is not wanted.
 pub fn hand_over(engine: &Engine, waits: impl Fn() -> bool) {
-    let (Some(requests), Some(published)) = (REQUESTS.get(), engine.membership.newest()) else {
+    let (Some(requests), Some(published)) = (REQUESTS.get(), engine.membership().newest()) else {
         return;
     };
     let has_successor = successor(engine, &published.view, published.me).is_some();
@@ -57,7 +57,7 @@ pub fn hand_over(engine: &Engine, waits: impl Fn() -> bool) {
     let until = Instant::now() + PATIENCE;
     let is_over = |now: &Arc<Published>| !now.leads && !now.changes_roles;
     let mut alone_since = None;
-    while let Some(now) = engine.membership.newest().filter(|now| !is_over(now)) {
+    while let Some(now) = engine.membership().newest().filter(|now| !is_over(now)) {
         // The copies that could take over may be going down as well.
         alone_since = match successor(engine, &now.view, now.me) {
             Some(_) => None,
@@ -75,14 +75,14 @@ pub fn hand_over(engine: &Engine, waits: impl Fn() -> bool) {
 /// Tells clients that have asked for notices where to go, and waits until they have gone. A client that does not go is closed
 /// when the server ends.
 pub fn send_clients_away(engine: &Engine, waits: impl Fn() -> bool) {
-    let Some(published) = engine.membership.newest() else { return };
+    let Some(published) = engine.membership().newest() else { return };
     // Clients of a cluster are told where slots are.
-    if engine.config.cluster_endpoint() != ClusterEndpoint::Single || !waits() {
+    if engine.config().cluster_endpoint() != ClusterEndpoint::Single || !waits() {
         return;
     }
     let told = engine.send_away_from(&published, GRACE.as_secs() as i64);
     let until = Instant::now() + GRACE;
-    let is_there = |client: &Arc<Client>| engine.clients.get(client.id).is_some();
+    let is_there = |client: &Arc<Client>| engine.clients().get(client.id).is_some();
     while told.iter().any(is_there) && waits() && Instant::now() < until {
         std::thread::sleep(LOOK);
     }

@@ -68,8 +68,8 @@ pub(super) fn start(
 impl Mover {
     /// Starts what is to be done and is not under way.
     fn turn(&mut self) {
-        let version = self.engine.membership.version();
-        let Some(published) = self.engine.membership.newest() else { return };
+        let version = self.engine.membership().version();
+        let Some(published) = self.engine.membership().newest() else { return };
         if self.seen != version {
             self.seen = version;
             self.note_ends(&published);
@@ -114,9 +114,9 @@ impl Mover {
                 _ => "failed",
             };
             let nodes = (topology.leader_of(job.from), topology.leader_of(job.to));
-            let progress = self.engine.membership.moves.progress(job.id);
+            let progress = self.engine.membership().moves.progress(job.id);
             let past = PastMove { job, nodes, until_s: now_s(), outcome, progress };
-            self.engine.membership.moves.remember(past);
+            self.engine.membership().moves.remember(past);
         }
         self.known = present;
     }

@@ -116,7 +116,7 @@ impl Operator {
                 // What was answered too late was made all the same, and clients may not see it yet.
                 let (view, _) = self.view_of(self.me)?;
                 wait_until_shown(self.engine, view.topology.revision);
-                drop(self.engine.keyspace.world().stop());
+                drop(self.engine.keyspace().world().stop());
             }
         }
         outcome
@@ -132,7 +132,7 @@ impl Operator {
                 wait_until_shown(self.engine, revision);
                 if let Request::SetSlot { .. } = request {
                     // Requests that have begun before do not know that the slot is open.
-                    drop(self.engine.keyspace.world().stop());
+                    drop(self.engine.keyspace().world().stop());
                 }
                 return Ok(());
             }

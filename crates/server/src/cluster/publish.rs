@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(super) fn wait_until_shown(engine: &Engine, revision: Revision) {
     let began = Instant::now();
     let is_shown = || {
-        let newest = engine.membership.newest();
+        let newest = engine.membership().newest();
         newest.is_some_and(|published| published.view.revision >= revision)
     };
     while !is_shown() && began.elapsed() < PATIENCE {
@@ -34,7 +34,7 @@ pub(super) fn wait_until_shown(engine: &Engine, revision: Revision) {
 /// Shows until when no other copy can lead. `copy` stays locked meanwhile, so that a later answer is shown later.
 pub(super) fn show_alone(engine: &Engine, copy: &Copy, began: Instant, now: Moment) {
     let until = began + copy.unchallenged_until().min(now + LONG);
-    engine.membership.set_alone_until(until);
+    engine.membership().set_alone_until(until);
 }
 
 /// See the head of this file.
@@ -95,7 +95,7 @@ impl Publisher {
         };
         // Threads that run requests may wait for the lock.
         if is_switching {
-            drop(self.engine.keyspace.world().stop());
+            drop(self.engine.keyspace().world().stop());
         }
     }
 
@@ -103,9 +103,10 @@ impl Publisher {
     pub(super) fn publish(&mut self, copy: &Copy, switch: &Switch) {
         let Some(view) = copy.view() else { return };
         let now = self.began.elapsed();
-        self.engine.membership.set_coordinator_present(copy.is_coordinator_present());
+        self.engine.membership().set_coordinator_present(copy.is_coordinator_present());
         show_alone(self.engine, copy, self.began, now);
-        let is_leader = matches!(copy.role(), Role::Leads(_)) && !self.engine.upstream.is_replica();
+        let is_leader =
+            matches!(copy.role(), Role::Leads(_)) && !self.engine.upstream().is_replica();
         // While a switch waits for its successor, writes wait at a gate of their own; when it may have been made, all do.
         let is_pausing = copy.is_switching() && copy.is_alone(now);
         let may_be_switched = is_leader && copy.is_switching() && !is_pausing;
@@ -119,7 +120,7 @@ impl Publisher {
             self.shown = newest;
             let view = view.clone();
             let view = if shows_ended { self.known.complete(view) } else { view };
-            let before = self.engine.membership.newest();
+            let before = self.engine.membership().newest();
             let published = Published::new(view, self.me, leads, changes_roles, before.as_deref());
             self.engine.publish_membership(published);
         }

@@ -57,7 +57,7 @@ impl Shared {
     /// Takes over what was published last.
     #[inline]
     pub fn follow(&self) {
-        let version = self.engine.membership.version();
+        let version = self.engine.membership().version();
         if self.followed.load(SeqCst) != version {
             self.take_over(version);
         }
@@ -68,7 +68,7 @@ impl Shared {
         if self.followed.swap(version, SeqCst) == version {
             return;
         }
-        let Some(published) = self.engine.membership.newest() else { return };
+        let Some(published) = self.engine.membership().newest() else { return };
         let slots = self.slots(&published);
         let view = &published.view;
         let shards = view.topology.value.shards.iter();
@@ -102,7 +102,7 @@ impl Shared {
 
     /// The numbers of the servers that lead these shards; no shards: all that there are with slots.
     pub fn leaders_of(&self, shards: &[Id]) -> Vec<u16> {
-        let Some(published) = self.engine.membership.newest() else { return Vec::new() };
+        let Some(published) = self.engine.membership().newest() else { return Vec::new() };
         let is_meant = |shard: &&Shard| match shards {
             [] => !shard.slots.is_empty(),
             shards => shards.contains(&shard.id),
@@ -120,7 +120,7 @@ impl Shared {
     fn server(&self, shard: &Shard) -> Option<u16> {
         // Not what clients are told.
         let address = &shard.copy(shard.holder.id)?.address;
-        let port = match self.engine.config.tls_cluster() {
+        let port = match self.engine.config().tls_cluster() {
             true => address.tls_port,
             false => address.port,
         };
@@ -141,7 +141,7 @@ impl Shared {
 
     /// Takes over the rules of TLS for links, if the options about it have changed.
     fn follow_tls(&self) {
-        let config = &self.engine.config;
+        let config = &self.engine.config();
         let options = tls::outgoing_options(config);
         let mut known = lock(&self.tls);
         if known.as_ref() == Some(&options) {
@@ -173,8 +173,8 @@ impl Shared {
 
 /// As replicas log in.
 fn login(engine: &Engine) -> Option<Login> {
-    let password = engine.config.primaryauth();
-    let user = engine.config.primaryuser();
+    let password = engine.config().primaryauth();
+    let user = engine.config().primaryuser();
     let text = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
     (!password.is_empty())
         .then(|| Login { user: (!user.is_empty()).then(|| text(&user)), password: text(&password) })

@@ -49,7 +49,7 @@ struct Records {
 impl RdbRecords {
     /// An encoder by the options as they are now, for readers of this version.
     pub fn for_version(engine: &Engine, version: u16) -> RdbRecords {
-        let config = &engine.config;
+        let config = engine.config();
         let policy = config.maxmemory_policy().name();
         let is_needed = policy.ends_with("lru") || policy.ends_with("lfu");
         let compression = if config.rdbcompression() { Compression::Lzf } else { Compression::Off };

@@ -30,7 +30,7 @@ const ENCODER_BYTES: usize = 128 << 10;
 
 /// How many threads write a snapshot.
 pub fn threads(engine: &Engine) -> usize {
-    match engine.config.snapshot_threads() {
+    match engine.config().snapshot_threads() {
         0 => engine.threads(),
         threads => threads,
     }
@@ -48,22 +48,22 @@ pub fn write_file(
 ) -> io::Result<u64> {
     ensure_expressible(snapshot, content)?;
     let options = Options {
-        checksum: engine.config.rdbchecksum(),
+        checksum: engine.config().rdbchecksum(),
         incremental_fsync: if matches!(content, Content::Rdb | Content::Replica { .. }) {
-            engine.config.rdb_save_incremental_fsync()
+            engine.config().rdb_save_incremental_fsync()
         } else {
-            engine.config.aof_rewrite_incremental_fsync()
+            engine.config().aof_rewrite_incremental_fsync()
         },
         content,
     };
     snapshot.begin_beside(beside);
     let _block = Workspace::new(snapshot.progress(), block_size(unbuffered::MEMORY));
     let sizes = snapshot.sizes();
-    engine.persistence.set_keys_total(sizes.iter().map(|(_, keys, _)| keys).sum());
+    engine.persistence().set_keys_total(sizes.iter().map(|(_, keys, _)| keys).sum());
     let (from, to) = (temporary.display().to_string(), target.display());
     let tell = |what: &str, error: &io::Error| {
         if error.kind() != io::ErrorKind::Interrupted {
-            let (dir, why) = (engine.config.dir(), os_error(error));
+            let (dir, why) = (engine.config().dir(), os_error(error));
             log!(Warning, "{what} (in server root dir {}): {why}", dir.display());
         }
     };
@@ -88,7 +88,7 @@ pub fn write_file(
 
 /// What snapshots are made of (`rdb-version`).
 fn content(engine: &Engine) -> Content {
-    match engine.config.rdb_version() {
+    match engine.config().rdb_version() {
         ReplicaRdbVersion::Auto => Content::Rdb,
         ReplicaRdbVersion::V10 => Content::Replica { version: OLDEST_RDB },
         ReplicaRdbVersion::V11 => Content::Replica { version: rdb::VERSION },
@@ -171,7 +171,7 @@ impl Paths {
         let folder = folder.unwrap_or_default();
         Paths {
             temporary: folder.join(temporary),
-            target: folder.join(engine.config.dbfilename().as_path()),
+            target: folder.join(engine.config().dbfilename().as_path()),
         }
     }
 }
@@ -206,8 +206,8 @@ fn saves(engine: &'static Engine) -> io::Result<Sender<Save>> {
 
 /// Begins to write a snapshot into the configured file.
 pub fn in_background(engine: &'static Engine, snapshot: Snapshot) {
-    engine.persistence.begins(snapshot.progress());
-    engine.persistence.count_fork();
+    engine.persistence().begins(snapshot.progress());
+    engine.persistence().count_fork();
     let sent = saves(engine).and_then(|saves| {
         saves
             .send((snapshot, Paths::configured(engine)))
@@ -215,7 +215,7 @@ pub fn in_background(engine: &'static Engine, snapshot: Snapshot) {
     });
     if let Err(error) = sent {
         log!(Warning, "Can't start a thread to save: {error}");
-        engine.persistence.ended(Outcome::Failed, 0);
+        engine.persistence().ended(Outcome::Failed, 0);
     }
 }
 
@@ -226,7 +226,7 @@ fn run(engine: &'static Engine, snapshot: Snapshot, paths: Paths) {
     let peak = snapshot.progress().peak_bytes();
     let (outcome, last) = match written {
         Ok(bytes) => {
-            engine.persistence.saved(snapshot.cut());
+            engine.persistence().saved(snapshot.cut());
             log!(
                 Notice,
                 "DB saved on disk: {bytes} bytes in {:.3} seconds; at most {peak} bytes waited",
@@ -244,7 +244,7 @@ fn run(engine: &'static Engine, snapshot: Snapshot, paths: Paths) {
     };
     // The next one may begin before anybody hears of this one.
     drop(snapshot);
-    engine.persistence.ended(outcome, peak);
+    engine.persistence().ended(outcome, peak);
     // Last, for a client that reads it may ask for the next one at once.
     match outcome {
         Outcome::Failed => log!(Warning, "{last}"),
@@ -257,10 +257,10 @@ pub fn begin(engine: &'static Engine, other: OnConflict) -> Snapshot {
     loop {
         // Also one that has begun since: a rewrite is announced before it has a snapshot.
         if other == OnConflict::Cancel
-            && let Some(running) = engine.snapshots.current()
+            && let Some(running) = engine.snapshots().current()
         {
             // This request does not ask for a rewrite of the append-only file again.
-            let figures = &engine.append_log.figures;
+            let figures = &engine.append_log().figures;
             if figures.is_rewriting.load(Acquire) {
                 figures.is_scheduled.store(true, Release);
             }
@@ -297,7 +297,7 @@ pub fn now(engine: &'static Engine, snapshot: Snapshot, beside: Beside) -> Resul
     let Paths { temporary, target } = Paths::configured(engine);
     match write_file(engine, &snapshot, beside, temporary, &target, content(engine)) {
         Ok(_) => {
-            engine.persistence.saved(snapshot.cut());
+            engine.persistence().saved(snapshot.cut());
             log!(Notice, "DB saved on disk");
             Ok(())
         }

@@ -18,36 +18,36 @@ pub struct Target {
 
 /// Whether a replica counts: others acknowledge nothing, and only take a snapshot, or a fail-over does not count them.
 fn counts(engine: &Engine, link: &Link) -> bool {
-    !link.is_old && !link.facts.rdb_only && engine.votes.counts(link)
+    !link.is_old && !link.facts.rdb_only && engine.votes().counts(link)
 }
 
 impl Target {
     /// All that there is now.
     pub fn now(engine: &Engine) -> Target {
-        Target { paused_at: engine.journal.position() }
+        Target { paused_at: engine.journal().position() }
     }
 
     /// Makes writes wait. The thread is outside the world.
     pub fn pause(engine: &Engine) -> Target {
-        let stopped = engine.keyspace.world().stop();
-        engine.pause.begin_shutdown();
+        let stopped = engine.keyspace().world().stop();
+        engine.pause().begin_shutdown();
         let target = Target::now(engine);
         drop(stopped);
-        recheck_all(&engine.mailboxes);
+        recheck_all(engine.mailboxes());
         target
     }
 
     /// The position that replicas are to have. A primary's own stream stands still, but for commands that
     /// had begun before; that of its primary goes on.
     fn position(self, engine: &Engine) -> JournalPos {
-        let is_copy = engine.journal.is_copy();
-        if is_copy { self.paused_at } else { engine.journal.position() }
+        let is_copy = engine.journal().is_copy();
+        if is_copy { self.paused_at } else { engine.journal().position() }
     }
 
     /// Whether all replicas have that.
     pub fn is_reached(self, engine: &Engine) -> bool {
         let wanted = self.position(engine);
-        let primary = engine.replicas.primary();
+        let primary = engine.replicas().primary();
         primary
             .replicas()
             .filter(|link| counts(engine, link))
@@ -58,7 +58,7 @@ impl Target {
     pub fn log(self, engine: &Engine) {
         let (wanted, now) = (self.position(engine), now());
         let lines: Vec<(u64, Option<String>)> = {
-            let primary = engine.replicas.primary();
+            let primary = engine.replicas().primary();
             let counted = primary.replicas().filter(|link| counts(engine, link));
             let line = |link: &Link| {
                 let behind = wanted.0.saturating_sub(link.acknowledged().0);

@@ -163,7 +163,7 @@ fn client_capa(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn client_import_source(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    if !args.is(2, "off") && !cx.engine.config.import_mode() {
+    if !args.is(2, "off") && !cx.engine.config().import_mode() {
         return Err(Error::text("ERR Server is not in import mode"));
     }
     let is_source = parse_switch(args)?;

@@ -121,7 +121,7 @@ fn client_kill(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     cx.session.publish(cx.now().0);
     let (me, now) = (cx.session.id(), cx.now().0);
     let mut killed = 0;
-    for client in cx.engine.clients.all() {
+    for client in cx.engine.clients().all() {
         if !filters.allow(&client, me, now, true) {
             continue;
         }

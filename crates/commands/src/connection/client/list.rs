@@ -119,7 +119,7 @@ fn client_list(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     publish_own(cx, args);
     let now = cx.now().0;
     let mut out = String::new();
-    for client in cx.engine.clients.all() {
+    for client in cx.engine.clients().all() {
         if filters.allow(&client, cx.session.id(), now, false) {
             out.push_str(&line(cx.engine, &client, now));
         }

@@ -39,12 +39,12 @@ fn client_unblock(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         }
     };
     let id = args.integer(2)?;
-    let client = u64::try_from(id).ok().and_then(|id| cx.engine.clients.get(id));
-    let token = client.as_ref().and_then(|client| client.call_off_wait(&cx.engine.stats));
+    let client = u64::try_from(id).ok().and_then(|id| cx.engine.clients().get(id));
+    let token = client.as_ref().and_then(|client| client.call_off_wait(cx.engine.stats()));
     if let (Some(client), Some(token)) = (client, token) {
         let error = error.map(Cow::Borrowed);
         let message = Message::Unblock { client: client.id, token, error, fate: Fate::Open };
-        cx.engine.mailboxes[client.thread].post(message);
+        cx.engine.mailboxes()[client.thread].post(message);
     }
     cx.reply.integer(i64::from(token.is_some()));
     Ok(())

@@ -78,7 +78,7 @@ impl Job {
                 MovePhase::Trimming | MovePhase::Clearing => self.drop_copy(&job),
             };
             let Err(why) = outcome else { return };
-            let moves = &self.engine.membership.moves;
+            let moves = &self.engine.membership().moves;
             if moves.progress(self.id).obstacle != why {
                 log!(Warning, "Cluster: the move {} waits: {why}", self.id);
             }
@@ -106,7 +106,7 @@ impl Job {
     }
 
     fn note(&self, state: &'static str) {
-        self.engine.membership.moves.note(self.id, |progress| progress.state = state);
+        self.engine.membership().moves.note(self.id, |progress| progress.state = state);
     }
 
     /// Sends the target a copy and what changes meanwhile, and hands the slots over.
@@ -116,7 +116,7 @@ impl Job {
         self.note("connecting");
         let mut link = Link::open(self.engine, &published.view, target)?;
         link.import(self.id)?;
-        self.engine.membership.moves.note(self.id, |progress| {
+        self.engine.membership().moves.note(self.id, |progress| {
             progress.state = "snapshotting";
             progress.sent_bytes = 0;
         });
@@ -157,7 +157,7 @@ impl Job {
         }
         copying.link.send(copying.export.output())?;
         let lag = copying.export.lag();
-        self.engine.membership.moves.note(self.id, |progress| {
+        self.engine.membership().moves.note(self.id, |progress| {
             progress.sent_bytes += bytes;
             progress.lag_bytes = lag;
         });
@@ -168,13 +168,13 @@ impl Job {
     fn confirm(&self, copying: &mut Copying) -> Result<(), String> {
         copying.link.confirm()?;
         let now_s = super::now_s();
-        self.engine.membership.moves.note(self.id, |progress| progress.answered_s = now_s);
+        self.engine.membership().moves.note(self.id, |progress| progress.answered_s = now_s);
         Ok(())
     }
 
     /// Whether the job is still there, and its target.
     fn ensure_wanted(&self, copying: &mut Copying) -> Result<(), String> {
-        let version = self.engine.membership.version();
+        let version = self.engine.membership().version();
         if version != copying.seen {
             let (published, _) = self.task().ok_or("it is not this server's any more")?;
             let present = moves::copying(&published.view, self.me, self.id);
@@ -252,7 +252,7 @@ impl Job {
         copying.export.resume();
         let pause = began.elapsed();
         log!(Notice, "Cluster: the move {} is over, its slots waited for {pause:?}", self.id);
-        self.engine.membership.moves.note(self.id, |progress| {
+        self.engine.membership().moves.note(self.id, |progress| {
             progress.state = "success";
             progress.obstacle.clear();
             progress.pause_ms = pause.as_millis() as u64;
@@ -263,7 +263,7 @@ impl Job {
     /// Makes the transaction that gives the slots to the target. Returns its revision. When this returns an error, the transaction
     /// was not made, and never will be.
     fn decide(&mut self, target: Holder) -> Result<Revision, String> {
-        let newest = self.engine.membership.newest().ok_or("there is no view")?;
+        let newest = self.engine.membership().newest().ok_or("there is no view")?;
         let mut view = newest.view.clone();
         drop(newest);
         for _ in 0..ATTEMPTS {
@@ -288,7 +288,7 @@ impl Job {
     /// not go on before.
     fn await_view(&self, revision: Revision) {
         let is_shown = || {
-            let newest = self.engine.membership.newest();
+            let newest = self.engine.membership().newest();
             newest.is_some_and(|published| published.view.revision >= revision)
         };
         while !is_shown() {
@@ -351,7 +351,7 @@ fn sides(published: &Published, job: &Move) -> (Move, Option<Holder>) {
 
 /// The job, if this server has something to do for it.
 fn task(engine: &Engine, me: Id, id: Id) -> Option<(Arc<Published>, Move)> {
-    let published = engine.membership.newest().filter(|published| published.leads)?;
+    let published = engine.membership().newest().filter(|published| published.leads)?;
     let job = moves::tasks(&published.view, me).find(|job| job.id == id)?.clone();
     Some((published, job))
 }

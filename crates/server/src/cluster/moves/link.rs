@@ -37,7 +37,7 @@ impl Link {
             copy.id != target.id && there.is_some_and(|there| view.is_alive(there))
         });
         let copies = replicas.count();
-        let config = &engine.config;
+        let config = &engine.config();
         let port = if config.tls_cluster() { address.tls_port } else { address.port };
         let host = engine.host().ok_or("the server ends")?;
         let peer = host.connect(address.host.as_bytes(), port.to_string().as_bytes(), TIMEOUT);

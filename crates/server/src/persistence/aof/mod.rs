@@ -85,10 +85,10 @@ struct Inner {
 impl Aof {
     /// The log of this server, which neither reads nor writes anything yet.
     pub fn new(engine: &'static Engine, net: &Arc<Net>) -> Arc<Aof> {
-        engine.append_log.figures.last_rewrite_s.store(-1, Relaxed);
+        engine.append_log().figures.last_rewrite_s.store(-1, Relaxed);
         let writing: Arc<Mutex<Option<Arc<Writer>>>> = Arc::default();
         let nudged = Arc::clone(&writing);
-        engine.append_log.set_nudge(Box::new(move || {
+        engine.append_log().set_nudge(Box::new(move || {
             if let Some(writer) = &*lock(&nudged) {
                 writer.wake();
             }
@@ -96,7 +96,7 @@ impl Aof {
         Arc::new(Aof {
             engine,
             net: Arc::clone(net),
-            folder: Folder::new(&engine.config),
+            folder: Folder::new(engine.config()),
             inner: Mutex::default(),
             writing,
             has_gap: AtomicBool::new(false),
@@ -116,7 +116,7 @@ impl Aof {
     /// # Errors
     /// Why the server must not start.
     pub fn find(&self) -> Result<Option<u64>, String> {
-        if !self.engine.config.appendonly() {
+        if !self.engine.config().appendonly() {
             let manifest = self.folder.read_manifest()?;
             let found = (!manifest.is_empty()).then_some(0);
             lock(&self.inner).manifest = manifest;
@@ -155,9 +155,9 @@ impl Aof {
             // Only the waiter below holds the other end.
             let _ = send.send(load::all(engine, thread, &folder, &manifest));
         };
-        self.engine.background.run(Box::new(job));
+        self.engine.background().run(Box::new(job));
         let loaded = receive.recv().map_err(|_| "The thread that loads died".to_owned())??;
-        let figures = &self.engine.append_log.figures;
+        let figures = &self.engine.append_log().figures;
         figures.current_size.store(loaded.total_bytes, Relaxed);
         figures.base_size.store(loaded.base_bytes, Relaxed);
         self.has_gap.store(loaded.has_gap, Relaxed);
@@ -183,7 +183,7 @@ impl Aof {
         temporaries::remove_stale(self.folder.dir());
         // A log that was about to begin when the server was killed; it begins anew.
         let _ = std::fs::remove_file(self.folder.temporary_incr());
-        if self.engine.config.appendonly() {
+        if self.engine.config().appendonly() {
             self.open_log()?;
         }
         let own = Arc::clone(self);
@@ -220,29 +220,29 @@ impl Aof {
         log!(Notice, "{what} AOF incr file {} on server start", incr.display());
         inner.manifest = manifest;
         inner.settled_bytes = self.settled_bytes(&inner.manifest);
-        let stopped = self.engine.keyspace.world().stop();
-        let reader = self.engine.journal.read(IfBehind::HoldWriters);
+        let stopped = self.engine.keyspace().world().stop();
+        let reader = self.engine.journal().read(IfBehind::HoldWriters);
         let db = self.engine.stream_db();
         drop(stopped);
         let writer = Writer::start(self.engine, &self.net, reader, db, file, true)
             .map_err(|error| format!("Can't start a thread: {error}"))?;
         self.set_writer(&mut inner, Some(writer));
-        self.engine.append_log.set_state(LogState::On);
+        self.engine.append_log().set_state(LogState::On);
         self.folder.forget_beginning();
         self.delete_history_in(&mut inner);
         Ok(())
     }
 
     fn open_file(&self, path: &Path) -> Result<LogFile, String> {
-        LogFile::open(path, &self.engine.debug).map_err(|error| unopened(path, &error))
+        LogFile::open(path, self.engine.debug()).map_err(|error| unopened(path, &error))
     }
 
     fn create_file(&self, path: &Path) -> Result<LogFile, String> {
-        LogFile::create(path, &self.engine.debug).map_err(|error| unopened(path, &error))
+        LogFile::create(path, self.engine.debug()).map_err(|error| unopened(path, &error))
     }
 
     fn base_format(&self) -> BaseFormat {
-        let is_rdb = self.engine.config.aof_use_rdb_preamble();
+        let is_rdb = self.engine.config().aof_use_rdb_preamble();
         if is_rdb { BaseFormat::Rdb } else { BaseFormat::Aof }
     }
 
@@ -263,11 +263,11 @@ impl Aof {
     /// # Errors
     /// For the client.
     pub fn configure(self: &Arc<Self>, in_transaction: bool) -> Result<(), String> {
-        let log = &self.engine.append_log;
+        let log = self.engine.append_log();
         if self.is_suspended.load(SeqCst) {
             return Ok(());
         }
-        if !self.engine.config.appendonly() {
+        if !self.engine.config().appendonly() {
             let together = lock(&self.switching);
             self.switch_off(&together);
             drop(together);
@@ -279,7 +279,7 @@ impl Aof {
             })?;
             let together = lock(&self.switching);
             log.set_state(LogState::Beginning);
-            if self.engine.snapshots.is_running() {
+            if self.engine.snapshots().is_running() {
                 log!(
                     Warning,
                     "AOF was enabled but there is already another background operation. An AOF \
@@ -304,7 +304,7 @@ impl Aof {
 
     /// Ends the log at what it has now. `_together` is the lock of `switching`.
     fn switch_off(&self, _together: &MutexGuard<'_, ()>) {
-        let log = &self.engine.append_log;
+        let log = self.engine.append_log();
         log.set_state(LogState::Off);
         // It may still wait for a snapshot, without a writer that the keeper would find.
         log.figures.is_scheduled.store(false, Release);
@@ -316,7 +316,7 @@ impl Aof {
     /// Ends the log, whatever the options say, and waits for that: the data set is about to be replaced
     /// by one that it knows nothing of.
     pub fn suspend(&self) {
-        let log = &self.engine.append_log;
+        let log = self.engine.append_log();
         let together = lock(&self.switching);
         self.is_suspended.store(true, SeqCst);
         self.switch_off(&together);
@@ -371,7 +371,7 @@ impl Aof {
     }
 
     fn delete_history_in(&self, inner: &mut Inner) {
-        if !self.engine.config.aof_disable_auto_gc() {
+        if !self.engine.config().aof_disable_auto_gc() {
             self.folder.delete_history(&mut inner.manifest);
         }
     }
@@ -396,7 +396,7 @@ impl Aof {
     /// Stops the log when it was switched off. Switched on, it begins with a rewrite. Both may have
     /// happened since the last look.
     fn follow_configuration(&self) {
-        let log = &self.engine.append_log;
+        let log = self.engine.append_log();
         let mut inner = lock(&self.inner);
         let is_off = log.state() == LogState::Off;
         if let Some(writer) = inner.writer.take_if(|writer| is_off || writer.is_ending()) {
@@ -404,7 +404,7 @@ impl Aof {
             *lock(&self.writing) = None;
             writer.stop();
             // Writes that waited for it need not any more.
-            recheck_all(&self.engine.mailboxes);
+            recheck_all(self.engine.mailboxes());
             // Only there if it was switched off before its first base was complete.
             let _ = std::fs::remove_file(self.folder.temporary_incr());
             // That took a moment, in which it may have been switched on again.
@@ -443,14 +443,14 @@ impl Aof {
         let inner = lock(&self.inner);
         if let Some(writer) = &inner.writer {
             let bytes = inner.settled_bytes + writer.size();
-            self.engine.append_log.figures.current_size.store(bytes, Relaxed);
+            self.engine.append_log().figures.current_size.store(bytes, Relaxed);
         }
     }
 
     fn rewrite_if_due(self: &Arc<Self>) {
-        let log = &self.engine.append_log;
+        let log = self.engine.append_log();
         let figures = &log.figures;
-        if figures.is_rewriting.load(Acquire) || self.engine.snapshots.is_running() {
+        if figures.is_rewriting.load(Acquire) || self.engine.snapshots().is_running() {
             return;
         }
         let is_asked = figures.is_scheduled.load(Acquire);
@@ -460,7 +460,7 @@ impl Aof {
             self.start_rewrite();
             return;
         }
-        let config = &self.engine.config;
+        let config = self.engine.config();
         let (current, base) = (figures.current_size.load(Relaxed), figures.base_size.load(Relaxed));
         let percentage = config.auto_aof_rewrite_percentage();
         if log.state() == LogState::On
@@ -476,7 +476,7 @@ impl Aof {
     /// Whether earlier failures allow another attempt now.
     fn may_retry(&self) -> bool {
         let now_s = engine::clock::now_s();
-        let failures = self.engine.append_log.figures.consecutive_failures.load(Relaxed);
+        let failures = self.engine.append_log().figures.consecutive_failures.load(Relaxed);
         match lock(&self.inner).backoff.ask(failures, now_s) {
             Answer::Now => true,
             Answer::Wait { minutes } => {
@@ -494,7 +494,7 @@ impl Aof {
 
     /// Ends a rewrite that is under way: it is not needed any more.
     fn end_rewrite(&self) {
-        let figures = &self.engine.append_log.figures;
+        let figures = &self.engine.append_log().figures;
         if figures.is_rewriting.load(Acquire) {
             self.ending_rewrite.store(figures.rewrites.load(Relaxed), Relaxed);
             // Without one the rewrite has not come so far, and looks when it has.
@@ -506,7 +506,7 @@ impl Aof {
 
     /// Whether the rewrite under way is the one that was told to end.
     fn is_rewrite_ending(&self) -> bool {
-        let figures = &self.engine.append_log.figures;
+        let figures = &self.engine.append_log().figures;
         figures.is_rewriting.load(Acquire)
             && figures.rewrites.load(Relaxed) == self.ending_rewrite.load(Relaxed)
     }
@@ -519,8 +519,8 @@ impl Aof {
         let until = Instant::now() + TIMEOUT;
         // Beside a load there is none, though it keeps others from beginning one.
         let is_rewriting = || {
-            let figures = &self.engine.append_log.figures;
-            figures.is_rewriting.load(Acquire) && !self.engine.loading.is_on()
+            let figures = &self.engine.append_log().figures;
+            figures.is_rewriting.load(Acquire) && !self.engine.loading().is_on()
         };
         while is_rewriting() && Instant::now() < until {
             self.end_rewrite();
@@ -549,7 +549,7 @@ impl Aof {
     /// Why it cannot be written: an attempt since the call has failed, or the log was switched off.
     pub fn complete(&self) -> Result<(), String> {
         let Some(writer) = lock(&self.inner).writer.clone() else { return Ok(()) };
-        let log = &self.engine.append_log;
+        let log = self.engine.append_log();
         let (end, failures) = (writer.target().0, writer.failures());
         while log.written.load(Acquire) < end {
             // Looked at first: what it has written before its end is written.
@@ -578,7 +578,7 @@ impl Aof {
         drop(inner);
         // The history goes on: what is loaded is what was there.
         self.load()?;
-        self.engine.persistence.set_unchanged(self.engine.changes());
+        self.engine.persistence().set_unchanged(self.engine.changes());
         log!(Notice, "Append Only File loaded by DEBUG LOADAOF");
         Ok(())
     }

@@ -47,7 +47,7 @@ impl From<String> for Trouble {
 impl Aof {
     /// Starts a rewrite on a thread of its own, unless one is under way.
     pub fn start_rewrite(self: &Arc<Self>) -> bool {
-        let figures = &self.engine.append_log.figures;
+        let figures = &self.engine.append_log().figures;
         if figures.is_rewriting.swap(true, AcqRel) {
             return false;
         }
@@ -56,10 +56,10 @@ impl Aof {
         figures.rewrite_began_s.store(engine::clock::now_s(), Relaxed);
         figures.rewrites.fetch_add(1, Relaxed);
         // With the flag, since a client that sees a rewrite under way may expect it to be counted.
-        self.engine.persistence.count_fork();
+        self.engine.persistence().count_fork();
         let own = Arc::clone(self);
         // If the log is switched off before the thread runs, it is not wanted any more.
-        let state = self.engine.append_log.state();
+        let state = self.engine.append_log().state();
         let started = thread::spawn("aof-rewrite", move || {
             save::lower_priority();
             let outcome = own.rewrite(state);
@@ -73,7 +73,7 @@ impl Aof {
 
     /// `outcome`: how many lapses of the disk there had been when it began.
     fn finished(&self, outcome: Result<u64, Trouble>) {
-        let log = &self.engine.append_log;
+        let log = self.engine.append_log();
         let figures = &log.figures;
         let seconds = engine::clock::now_s() - figures.rewrite_began_s.load(Relaxed);
         let is_ok = outcome.is_ok();
@@ -134,7 +134,7 @@ impl Aof {
 
     fn rewrite(&self, state: LogState) -> Result<u64, Trouble> {
         // What goes wrong from here on may be about what the new base does not have.
-        let lapses = self.engine.append_log.lapses();
+        let lapses = self.engine.append_log().lapses();
         self.make_folder()?;
         if state == LogState::Beginning || lock(&self.inner).manifest.is_empty() {
             self.mark_beginning()?;
@@ -153,7 +153,7 @@ impl Aof {
         let base = manifest.replace_base(self.folder.stem(), format);
         let written = self.write_base(&snapshot, format, &base);
         let peak = snapshot.progress().peak_bytes() as u64;
-        self.engine.append_log.figures.last_cow_bytes.store(peak, Relaxed);
+        self.engine.append_log().figures.last_cow_bytes.store(peak, Relaxed);
         *lock(&self.rewriting) = None;
         drop(snapshot);
         written.map_err(|error| {
@@ -185,7 +185,7 @@ impl Aof {
 
     /// The log goes on in a new increment from the cut on.
     fn begin_with_increment(&self) -> Result<Snapshot, Trouble> {
-        if self.engine.snapshots.is_running() {
+        if self.engine.snapshots().is_running() {
             return Err(Trouble::Busy);
         }
         let mut inner = lock(&self.inner);
@@ -202,7 +202,7 @@ impl Aof {
         self.folder.sync_dir()?;
         log!(Notice, "Creating AOF incr file {} on background rewrite", incr.display());
         let mut file = Some(file);
-        let journal = &self.engine.journal;
+        let journal = self.engine.journal();
         let snapshot = self.begin(|| {
             journal.forget_db();
             if let Some(file) = file.take() {
@@ -224,7 +224,7 @@ impl Aof {
     /// there.
     fn begin_log(&self) -> Result<Snapshot, Trouble> {
         let mut inner = lock(&self.inner);
-        if self.engine.append_log.state() == LogState::Off {
+        if self.engine.append_log().state() == LogState::Off {
             return Err(Trouble::Cancelled);
         }
         // What an earlier attempt has left.
@@ -235,8 +235,8 @@ impl Aof {
         let engine = self.engine;
         let begun = self.begin(|| {
             // Replicas may have read the journal for long. Other servers need a SELECT.
-            engine.journal.forget_db();
-            reader = Some((engine.journal.read(IfBehind::HoldWriters), engine.stream_db()));
+            engine.journal().forget_db();
+            reader = Some((engine.journal().read(IfBehind::HoldWriters), engine.stream_db()));
         });
         // It is begun again later, unless the log is switched off first.
         let snapshot = begun.inspect_err(|_| drop(fs::remove_file(&path)))?;
@@ -256,7 +256,7 @@ impl Aof {
         let content = match format {
             BaseFormat::Rdb => Content::AofPreamble,
             BaseFormat::Aof => {
-                Content::Commands { timestamp: engine.config.aof_timestamp_enabled() }
+                Content::Commands { timestamp: engine.config().aof_timestamp_enabled() }
             }
         };
         save::write_file(engine, snapshot, Beside::Clients, temporary, &target, content)
@@ -265,7 +265,7 @@ impl Aof {
     /// The new base takes the place of what it contains.
     fn install(&self, began_as: LogState, base: &Named, format: BaseFormat) -> Result<(), Trouble> {
         let mut inner = lock(&self.inner);
-        let log = &self.engine.append_log;
+        let log = self.engine.append_log();
         let is_written = inner.writer.is_some() && log.state() != LogState::Off;
         if (began_as != LogState::Off) != is_written {
             let _ = fs::remove_file(self.folder.path(&base.name));
@@ -308,7 +308,7 @@ impl Aof {
     /// `is_sure`: the manifest that names the new base survives a crash of the machine. So what it
     /// replaces can go, and a log that was none is one.
     fn settle(&self, inner: &mut Inner, is_sure: bool) {
-        let log = &self.engine.append_log;
+        let log = self.engine.append_log();
         inner.settled_bytes = self.settled_bytes(&inner.manifest);
         if let Some(writer) = &inner.writer {
             let bytes = inner.settled_bytes + writer.size();

@@ -119,8 +119,8 @@ impl Writer {
         let size = Arc::new(AtomicU64::new(file.size()));
         let syncer = Syncer::start(engine)?;
         let position = reader.position();
-        engine.append_log.begin_at(position);
-        engine.safe.begin_disk_at(position);
+        engine.append_log().begin_at(position);
+        engine.safe().begin_disk_at(position);
         let (send, receive) = std::sync::mpsc::sync_channel::<Arc<Writer>>(1);
         let mut work = Work {
             engine,
@@ -179,7 +179,7 @@ impl Writer {
     /// Has everything from `at` on written to another file. The old one is forced to the disk. The
     /// world is stopped, and `at` is where the journal ends.
     pub fn switch(&self, at: JournalPos, file: LogFile) {
-        let (db, aside) = (self.engine.stream_db(), self.engine.journal.next_aside());
+        let (db, aside) = (self.engine.stream_db(), self.engine.journal().next_aside());
         lock(&self.orders).switches.push_back(Switch { at, file, db, aside });
         self.wake();
     }
@@ -210,7 +210,7 @@ impl Writer {
     fn next_file(&self, written: JournalPos) -> Option<Switch> {
         let mut orders = lock(&self.orders);
         // If the log ends before, the other file stays empty.
-        let journal = &self.engine.journal;
+        let journal = self.engine.journal();
         let is_due = |switch: &Switch| {
             let before = switch.aside.min(self.end_aside.load(Acquire));
             written >= switch.at.min(self.target())
@@ -225,8 +225,8 @@ impl Writer {
     /// Nothing that is appended to the journal from now on is written, so a command that begins now does not wait
     /// for it, although the threads go on until they are [stopped](Writer::stop).
     pub fn end_here(&self) {
-        self.end.fetch_min(self.engine.journal.position().0, AcqRel);
-        self.end_aside.fetch_min(self.engine.journal.next_aside(), AcqRel);
+        self.end.fetch_min(self.engine.journal().position().0, AcqRel);
+        self.end_aside.fetch_min(self.engine.journal().next_aside(), AcqRel);
         self.follow_policy();
     }
 
@@ -237,7 +237,7 @@ impl Writer {
 
     /// What there is to write up to now ends here.
     pub fn target(&self) -> JournalPos {
-        self.engine.journal.position().min(JournalPos(self.end.load(Acquire)))
+        self.engine.journal().position().min(JournalPos(self.end.load(Acquire)))
     }
 
     /// From now on replies may wait for the log.
@@ -254,14 +254,14 @@ impl Writer {
         let policy = self.engine.fsync_policy();
         let is_trusted = self.is_trusted.load(Acquire) && !self.is_ending();
         let holds = policy == AppendFsync::Always && is_trusted;
-        let safe = &self.engine.safe;
+        let safe = self.engine.safe();
         let held = safe.holds_at(Gate::Disk);
         if holds && !held {
             // Replies that were released without an fsync are held from now on, if a client reads
             // what they told of.
             self.net.release_only(safe.disk().0);
         }
-        let end = self.engine.journal.position();
+        let end = self.engine.journal().position();
         safe.hold_replies(Gate::Disk, holds.then_some(Need::DISK), end);
         if holds != held {
             // A quorum needs the disk as well, or no longer.
@@ -294,7 +294,7 @@ impl Writer {
     /// Whether there is room ahead of the file although none is wanted any more. What cannot be cut off
     /// does not count: the log says so.
     pub fn has_unwanted_room(&self) -> bool {
-        self.has_room.load(Acquire) && self.engine.config.aof_preallocation_size() == 0
+        self.has_room.load(Acquire) && self.engine.config().aof_preallocation_size() == 0
     }
 
     /// Bytes of the file that is being written.
@@ -375,7 +375,7 @@ impl Work {
         // Looked at after what is readable: what was appended behind a limit comes with it.
         let end = end.min(writer.limit()).min(writer.target());
         let mut wrote = false;
-        while let Some(aside) = self.engine.journal.first_aside(end, writer.aside_limit()) {
+        while let Some(aside) = self.engine.journal().first_aside(end, writer.aside_limit()) {
             wrote = true;
             self.write_up_to(aside.at, writer, policy);
             if self.reader.position() < aside.at || !self.write_aside(&aside, writer, policy) {
@@ -398,7 +398,7 @@ impl Work {
             self.append(writer, end, &notes, policy);
         }
         self.size.store(self.file.size(), Relaxed);
-        self.engine.append_log.written.store(self.reader.position().0, Release);
+        self.engine.append_log().written.store(self.reader.position().0, Release);
         true
     }
 
@@ -407,7 +407,7 @@ impl Work {
         let mut bytes = NO_PLACE.to_vec();
         bytes.extend_from_slice(&aside.bytes);
         push_select(&mut bytes, aside.stream_db);
-        let place = Place { id: self.engine.journal.history().id, position: aside.at };
+        let place = Place { id: self.engine.journal().history().id, position: aside.at };
         bytes.extend_from_slice(place.line().as_bytes());
         let cut = self.file.write_at_end().map_err(file::AppendError::from);
         if let Err(error) = cut.and_then(|()| self.file.append(&bytes)) {
@@ -419,7 +419,7 @@ impl Work {
         self.has_unsynced_aside = true;
         self.size.store(self.file.size(), Relaxed);
         self.wrote();
-        if self.engine.journal.aside_written(aside) {
+        if self.engine.journal().aside_written(aside) {
             self.post_recheck();
         }
         true
@@ -428,8 +428,8 @@ impl Work {
     /// Leaves out what the journal has up to `end`, and entries beside it with a number lower than
     /// `aside_end`, since a base has them.
     fn skip(&mut self, end: JournalPos, aside_end: u64) {
-        while let Some(aside) = self.engine.journal.first_aside(end, aside_end) {
-            if self.engine.journal.aside_written(&aside) {
+        while let Some(aside) = self.engine.journal().first_aside(end, aside_end) {
+            if self.engine.journal().aside_written(&aside) {
                 self.post_recheck();
             }
         }
@@ -443,7 +443,7 @@ impl Work {
                 self.post_recheck();
             }
         }
-        self.engine.append_log.written.store(self.reader.position().0, Release);
+        self.engine.append_log().written.store(self.reader.position().0, Release);
         self.wrote();
     }
 
@@ -464,7 +464,7 @@ impl Work {
     }
 
     fn room_wanted(&self) -> u64 {
-        self.engine.config.aof_preallocation_size()
+        self.engine.config().aof_preallocation_size()
     }
 
     /// Writes what the journal has up to `end` as one batch. That it fails is the end with `always`.
@@ -491,7 +491,7 @@ impl Work {
     }
 
     fn post_recheck(&self) {
-        recheck_all(&self.engine.mailboxes);
+        recheck_all(self.engine.mailboxes());
     }
 
     /// Has room made if that is due, so that the next batches find some. What is not wanted any more is cut
@@ -569,7 +569,7 @@ impl Work {
     /// file does not say so yet, and the time.
     fn notes(&mut self) -> Vec<u8> {
         let mut notes = self.time_note();
-        let id = self.engine.journal.history().id;
+        let id = self.engine.journal().history().id;
         if let Some(db) = self.unselected {
             // The command is not one of the stream.
             notes.extend_from_slice(NO_PLACE);
@@ -587,7 +587,7 @@ impl Work {
     /// The annotation that says the time, once a second if that is wanted; otherwise nothing.
     fn time_note(&mut self) -> Vec<u8> {
         let second = engine::clock::now_s();
-        if !self.engine.config.aof_timestamp_enabled() || second == self.last_second {
+        if !self.engine.config().aof_timestamp_enabled() || second == self.last_second {
             return Vec::new();
         }
         self.last_second = second;
@@ -598,7 +598,7 @@ impl Work {
         self.last_data = Instant::now();
         if std::mem::take(&mut self.write_failed) {
             self.complaint = None;
-            self.engine.append_log.set_sound();
+            self.engine.append_log().set_sound();
             log!(Warning, "AOF write error looks solved, Dunlin can write again.");
         }
     }
@@ -637,7 +637,7 @@ impl Work {
             std::process::exit(1);
         }
         self.write_failed = true;
-        self.engine.append_log.set_broken(&why);
+        self.engine.append_log().set_broken(&why);
         // The reason is known before.
         writer.failures.fetch_add(1, AcqRel);
     }
@@ -714,7 +714,7 @@ impl Work {
             self.counted_delay = false;
         } else if self.last_sync.elapsed() > SLOW_SYNC && !self.counted_delay {
             self.counted_delay = true;
-            self.engine.append_log.figures.delayed_fsyncs.fetch_add(1, Relaxed);
+            self.engine.append_log().figures.delayed_fsyncs.fetch_add(1, Relaxed);
             log!(
                 Notice,
                 "Asynchronous AOF fsync is taking too long (disk is busy?). Writing the AOF buffer \
@@ -725,8 +725,8 @@ impl Work {
 
     /// `no-appendfsync-on-rewrite`.
     fn skips_sync(&self) -> bool {
-        self.engine.config.no_appendfsync_on_rewrite()
-            && self.engine.append_log.figures.is_rewriting.load(Relaxed)
+        self.engine.config().no_appendfsync_on_rewrite()
+            && self.engine.append_log().figures.is_rewriting.load(Relaxed)
     }
 
     /// Lets go of the replies that are safe.
@@ -738,10 +738,10 @@ impl Work {
         let ends = writer.is_ending() && engine.fsync_policy() == AppendFsync::Always;
         let safe = if self.skips_sync() {
             self.reader.position().0
-        } else if let Some(safe) = engine.safe.safe_at(Gate::Disk) {
+        } else if let Some(safe) = engine.safe().safe_at(Gate::Disk) {
             safe.0
         } else if ends {
-            engine.safe.disk().0
+            engine.safe().disk().0
         } else {
             self.reader.position().0
         };
@@ -767,12 +767,12 @@ impl Work {
         let limit = writer.aside_limit();
         writer.target() <= self.reader.position()
             && lock(&writer.orders).is_empty()
-            && self.engine.journal.first_aside(self.reader.position(), limit).is_none()
+            && self.engine.journal().first_aside(self.reader.position(), limit).is_none()
     }
 
     /// Sleeps until there is something to write or another request.
     fn sleep(&self, writer: &Writer) {
-        let log = &self.engine.append_log;
+        let log = self.engine.append_log();
         log.is_asleep.store(true, SeqCst);
         // The second look, since other threads can see now that this one is about to sleep: those that
         // appended before have not nudged.
@@ -798,15 +798,15 @@ impl Work {
             log!(
                 Warning,
                 "The append-only file ends {left} bytes before the last write: {}",
-                self.engine.append_log.error()
+                self.engine.append_log().error()
             );
         }
-        let log = &self.engine.append_log;
-        self.engine.safe.hold_replies(Gate::Disk, None, self.reader.position());
+        let log = self.engine.append_log();
+        self.engine.safe().hold_replies(Gate::Disk, None, self.reader.position());
         if self.write_failed || self.syncer.has_failed() {
             log.set_sound();
         }
-        self.net.release(self.engine.journal.position().0);
+        self.net.release(self.engine.journal().position().0);
         writer.is_over.store(true, Release);
         self.syncer.stop();
     }

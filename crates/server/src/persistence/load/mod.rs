@@ -63,10 +63,10 @@ pub struct Options {
 impl Options {
     /// As the configuration has it; for a load at start, with the world going on.
     pub fn configured(engine: &Engine) -> Options {
-        let config = &engine.config;
+        let config = engine.config();
         Options {
             settings: Settings {
-                limits: engine::limits::all(&engine.config, &engine.debug),
+                limits: engine::limits::all(engine.config(), engine.debug()),
                 keeps_expired: false,
                 names_expired: false,
                 replaces: false,
@@ -74,7 +74,7 @@ impl Options {
                 world_is_stopped: false,
                 now: engine::clock::now(),
             },
-            verifies_checksum: config.rdbchecksum() && !engine.debug.skips_checksums(),
+            verifies_checksum: config.rdbchecksum() && !engine.debug().skips_checksums(),
             accepts_newer: config.rdb_version_check() == RdbVersionCheck::Relaxed,
             skips_unknown: config.rdb_skip_unknown_types(),
         }
@@ -145,9 +145,9 @@ pub fn load_rdb(
         (Err(Ended::GivenUp), None) => return Err(Failure::new(&name, 0, Cause::Cancelled)),
     };
     report.counts = counts;
-    engine.loading.keys_loaded.set(report.counts.loaded);
-    engine.loading.keys_expired.set(report.counts.expired);
-    engine.loading.skipped.set(report.skipped);
+    engine.loading().keys_loaded.set(report.counts.loaded);
+    engine.loading().keys_expired.set(report.counts.expired);
+    engine.loading().skipped.set(report.skipped);
     report.log(engine);
     Ok(report)
 }

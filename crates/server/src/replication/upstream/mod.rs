@@ -98,7 +98,7 @@ impl<'t> Uplink<'t> {
             rdb_input: Received::default(),
             kept: Kept::default(),
             next: None,
-            follower: Follower::new(engine, thread, engine.upstream.link().stream_db),
+            follower: Follower::new(engine, thread, engine.upstream().link().stream_db),
             client: None,
             announces: true,
         }
@@ -106,19 +106,19 @@ impl<'t> Uplink<'t> {
 
     fn run(&mut self) {
         loop {
-            let term = self.engine.upstream.term();
+            let term = self.engine.upstream().term();
             if term != self.term {
                 self.begin_term(term);
             }
-            if !self.engine.upstream.is_replica() || self.engine.loading.is_cancelled() {
-                self.engine.upstream.wait_for_change(term, Duration::from_secs(1));
+            if !self.engine.upstream().is_replica() || self.engine.loading().is_cancelled() {
+                self.engine.upstream().wait_for_change(term, Duration::from_secs(1));
                 continue;
             }
             let actions = self.machine.tick(&self.around(), now());
             self.act(actions);
             self.note_stage();
             match self.machine.stage() {
-                Stage::Waiting => self.engine.upstream.wait_for_change(term, ROUND / 2),
+                Stage::Waiting => self.engine.upstream().wait_for_change(term, ROUND / 2),
                 Stage::Following => self.follow(),
                 _ => self.listen(),
             }
@@ -131,11 +131,11 @@ impl<'t> Uplink<'t> {
         self.announces = true;
         self.close();
         self.machine.restart(now());
-        let is_replica = self.engine.upstream.is_replica();
+        let is_replica = self.engine.upstream().is_replica();
         logging::set_role(if is_replica { logging::Role::Replica } else { logging::Role::Primary });
         // A replica without data keeps the log that it had until another snapshot is loaded. After a
         // promotion, what there is now is the data.
-        if !self.engine.upstream.is_incomplete() {
+        if !self.engine.upstream().is_incomplete() {
             self.aof.resume();
         }
         if !is_replica {
@@ -144,14 +144,14 @@ impl<'t> Uplink<'t> {
     }
 
     fn around(&self) -> Surroundings {
-        let config = &self.engine.config;
+        let config = self.engine.config();
         let announced = config.replica_announce_port();
         let is_encrypted = config.tls_replication() && config.tls_port() != 0;
         let own = if is_encrypted { config.tls_port() } else { config.port() };
         let port = if announced != 0 { announced } else { own };
         let bytes = |text: config::Text| text.to_vec();
-        let journal = &self.engine.journal;
-        let is_known = journal.is_history_known() && !self.engine.upstream.link().is_incomplete;
+        let journal = self.engine.journal();
+        let is_known = journal.is_history_known() && !self.engine.upstream().link().is_incomplete;
         Surroundings {
             identity: Identity {
                 port,
@@ -162,14 +162,14 @@ impl<'t> Uplink<'t> {
             },
             has: is_known.then(|| (journal.history().id, journal.position())),
             timeout_ms: i64::from(config.repl_timeout()) * 1000,
-            hands_over: self.engine.failover.stage() == FailoverStage::Handing,
+            hands_over: self.engine.failover().stage() == FailoverStage::Handing,
             dual: self.engine.dual_channels(),
         }
     }
 
     fn note_stage(&self) {
         let heard = self.machine.heard();
-        self.engine.upstream.note_stage(self.term, self.machine.stage(), heard, now());
+        self.engine.upstream().note_stage(self.term, self.machine.stage(), heard, now());
     }
 
     fn act(&mut self, actions: Vec<Action>) {
@@ -181,7 +181,7 @@ impl<'t> Uplink<'t> {
                 }
                 Action::ConnectRdbChannel => self.connect_rdb_channel(),
                 Action::Send(channel, bytes) => self.send(channel, &bytes),
-                Action::Acknowledge => self.acknowledge(self.engine.journal.position()),
+                Action::Acknowledge => self.acknowledge(self.engine.journal().position()),
                 Action::Receive(promise) => self.receive(promise),
                 Action::Follow(id) => {
                     if !self.resume(id) {
@@ -198,8 +198,8 @@ impl<'t> Uplink<'t> {
 
     /// The server that was to take over the role of primary has answered.
     fn handed_over(&self, is_accepted: bool) {
-        let stopped = self.engine.keyspace.world().stop();
-        if self.engine.upstream.term() != self.term {
+        let stopped = self.engine.keyspace().world().stop();
+        if self.engine.upstream().term() != self.term {
             return;
         }
         if is_accepted {
@@ -213,19 +213,19 @@ impl<'t> Uplink<'t> {
 
     fn close(&mut self) {
         if let Some(client) = self.client.take() {
-            self.engine.clients.remove(client.id);
+            self.engine.clients().remove(client.id);
         }
         (self.socket, self.rdb_channel) = (None, None);
         (self.input, self.rdb_input) = (Received::default(), Received::default());
         self.kept = Kept::default();
-        self.engine.upstream.note_kept(0);
-        self.engine.upstream.note_socket(self.term, None);
+        self.engine.upstream().note_kept(0);
+        self.engine.upstream().note_socket(self.term, None);
         self.next = None;
     }
 
     /// The link is broken.
     fn lose(&mut self, reason: &str) {
-        if self.engine.upstream.term() != self.term {
+        if self.engine.upstream().term() != self.term {
             // Another term has begun.
             return self.close();
         }
@@ -235,18 +235,18 @@ impl<'t> Uplink<'t> {
     }
 
     fn connect(&mut self) {
-        let Some((host, port)) = self.engine.upstream.link().primary.clone() else { return };
+        let Some((host, port)) = self.engine.upstream().link().primary.clone() else { return };
         // Once for each primary and each link that was up: attempts may be many.
         if std::mem::replace(&mut self.announces, false) {
             log!(Notice, "Connecting to MASTER {host}:{port}");
             log!(Notice, "MASTER <-> REPLICA sync started");
         }
-        let goes_on = || self.engine.upstream.term() == self.term;
-        match open(&self.engine.config, &host, port, goes_on) {
+        let goes_on = || self.engine.upstream().term() == self.term;
+        match open(self.engine.config(), &host, port, goes_on) {
             Ok(socket) => {
                 // Without a second descriptor the link ends a moment later.
                 let other = socket.with(TcpStream::try_clone).ok();
-                self.engine.upstream.note_socket(self.term, other);
+                self.engine.upstream().note_socket(self.term, other);
                 self.socket = Some(socket);
                 let actions = self.machine.connected(now());
                 self.act(actions);
@@ -260,9 +260,9 @@ impl<'t> Uplink<'t> {
 
     /// Connects once more, for a snapshot.
     fn connect_rdb_channel(&mut self) {
-        let Some((host, port)) = self.engine.upstream.link().primary.clone() else { return };
-        let goes_on = || self.engine.upstream.term() == self.term;
-        match open(&self.engine.config, &host, port, goes_on) {
+        let Some((host, port)) = self.engine.upstream().link().primary.clone() else { return };
+        let goes_on = || self.engine.upstream().term() == self.term;
+        match open(self.engine.config(), &host, port, goes_on) {
             Ok(socket) => {
                 self.rdb_channel = Some(socket);
                 let actions = self.machine.rdb_channel_connected(&self.around(), now());
@@ -288,9 +288,9 @@ impl<'t> Uplink<'t> {
     }
 
     fn acknowledge(&mut self, position: engine::journal::JournalPos) {
-        let has_log = self.engine.append_log.state() == LogState::On;
-        let on_disk = has_log.then(|| self.engine.safe.disk().min(position));
-        let words = match self.engine.votes.voice(&self.engine.epochs) {
+        let has_log = self.engine.append_log().state() == LogState::On;
+        let on_disk = has_log.then(|| self.engine.safe().disk().min(position));
+        let words = match self.engine.votes().voice(self.engine.epochs()) {
             Voice::Plain => acknowledgement(position, on_disk),
             Voice::Vote(vote) => voted(position, on_disk, &vote),
             Voice::Silent => return,
@@ -304,7 +304,7 @@ impl<'t> Uplink<'t> {
             return false;
         }
         let bytes = self.input.read(&mut self.kept, missing).expect("it is in memory");
-        self.engine.upstream.note_kept(self.kept.len() as u64);
+        self.engine.upstream().note_kept(self.kept.len() as u64);
         self.note_received(bytes);
         true
     }
@@ -339,7 +339,7 @@ impl<'t> Uplink<'t> {
             client.live.last_seen_ms.store(now.0, Relaxed);
             client.live.net_in.fetch_add(bytes as u64, Relaxed);
         }
-        self.engine.upstream.link().received_bytes += bytes as u64;
+        self.engine.upstream().link().received_bytes += bytes as u64;
     }
 
     /// The lines of the handshake.
@@ -374,11 +374,11 @@ impl<'t> Uplink<'t> {
 
     /// The stream goes on where this server is; `false` if that is not so any more.
     fn resume(&mut self, id: Option<engine::journal::HistoryId>) -> bool {
-        let stopped = self.engine.keyspace.world().stop();
-        if self.engine.upstream.term() != self.term {
+        let stopped = self.engine.keyspace().world().stop();
+        if self.engine.upstream().term() != self.term {
             return false;
         }
-        let journal = &self.engine.journal;
+        let journal = self.engine.journal();
         let history = journal.history();
         let is_new = id.is_some_and(|id| id != history.id);
         if let Some(id) = id.filter(|_| is_new) {
@@ -387,12 +387,12 @@ impl<'t> Uplink<'t> {
             log!(Notice, "Master replication ID changed to {id}");
         }
         journal.keep();
-        journal.note_db(self.engine.upstream.link().stream_db);
+        journal.note_db(self.engine.upstream().link().stream_db);
         drop(stopped);
         if is_new {
             self.engine.disconnect_replicas();
         }
-        let db = self.engine.upstream.link().stream_db;
+        let db = self.engine.upstream().link().stream_db;
         self.follower = Follower::new(self.engine, self.thread, db);
         log!(Notice, "MASTER <-> REPLICA sync: Master accepted a Partial Resynchronization.");
         true
@@ -407,7 +407,7 @@ impl<'t> Uplink<'t> {
                 // Over a connection of its own nothing comes behind the snapshot that counts.
                 let rest = if promise.is_parallel { Vec::new() } else { loaded.rest };
                 self.input = Received::from(rest);
-                self.engine.upstream.note_kept(self.kept.len() as u64);
+                self.engine.upstream().note_kept(self.kept.len() as u64);
                 log!(Notice, "MASTER <-> REPLICA sync: Finished with success");
                 self.machine.loaded(now())
             }
@@ -415,7 +415,7 @@ impl<'t> Uplink<'t> {
             Err(load::Failure::Over) => return self.close(),
             Err(load::Failure::Failed(why)) => self.machine.lost(&why, now()),
         };
-        self.engine.upstream.link().transfer = None;
+        self.engine.upstream().link().transfer = None;
         self.act(actions);
         self.note_stage();
     }
@@ -438,7 +438,7 @@ impl<'t> Uplink<'t> {
             return self.lose("The connection with master was killed by a client.");
         }
         // The append-only file is far behind: as clients do, the stream waits for it.
-        if self.engine.journal.is_full() {
+        if self.engine.journal().is_full() {
             std::thread::sleep(Duration::from_millis(1));
             return;
         }
@@ -461,7 +461,7 @@ impl<'t> Uplink<'t> {
             }
             Err(Missing::Sense(corrupt)) => {
                 // The same bytes would come again.
-                self.engine.upstream.link().is_incomplete = true;
+                self.engine.upstream().link().is_incomplete = true;
                 let actions =
                     self.machine.corrupt(&format!("Protocol error from MASTER: {corrupt}"), now());
                 self.act(actions);
@@ -498,7 +498,7 @@ impl<'t> Uplink<'t> {
         if let Some(promise) = applied.promise {
             self.send(Channel::Main, &promise.command());
         }
-        self.engine.append_log.nudge(&self.engine.journal);
+        self.engine.append_log().nudge(self.engine.journal());
         self.engine.nudge_feeds(usize::MAX);
     }
 }
@@ -516,7 +516,7 @@ impl Uplink<'_> {
             std::thread::sleep(Duration::from_millis(10));
         }
         let held = self.next.as_ref().map_or(0, Piece::bytes_left) + self.input.rest().len();
-        self.engine.upstream.link().held_bytes = held as u64;
+        self.engine.upstream().link().held_bytes = held as u64;
     }
 }
 

@@ -24,9 +24,9 @@ impl ReceivedFile {
 
     /// Makes it the configured snapshot, since it is loaded.
     pub fn replace_snapshot(self, engine: &Engine) {
-        let target = engine.config.dbfilename().as_path().to_path_buf();
+        let target = engine.config().dbfilename().as_path().to_path_buf();
         // A save that is under way would put an older data set into its place.
-        engine.persistence.end_running();
+        engine.persistence().end_running();
         let renamed = std::fs::rename(&self.path, &target).and_then(|()| sync_folder_of(&target));
         if let Err(error) = renamed {
             log!(

@@ -1,6 +1,8 @@
 //! The server as commands know it: everything that is shared by all threads.
 
+mod access;
 mod figures;
+mod host;
 mod memory;
 mod timing;
 
@@ -10,14 +12,13 @@ use crate::append_log::AppendLog;
 use crate::appliers::{Appliers, threads_beside};
 use crate::background::{Background, all_threads, job_threads};
 use crate::clients::acks::AckWaiters;
-use crate::clients::late_reply::LateReply;
 use crate::clients::usage::ClientUsage;
 use crate::clients::{Client, Clients};
 use crate::clock::Clock;
 use crate::cold_reads::ColdReads;
 use crate::command::Command;
 use crate::commandlog::CommandLogs;
-use crate::commits::{Commits, Verdict};
+use crate::commits::Commits;
 use crate::debug::DebugSettings;
 use crate::epochs::Epochs;
 use crate::events::Class;
@@ -31,10 +32,9 @@ use crate::last_wait::LastWait;
 use crate::latency::LatencyMonitor;
 use crate::loading::Loading;
 use crate::mailbox::{self, Mailbox, Message};
-use crate::membership::{self, Membership};
+use crate::membership::Membership;
 use crate::own_keys::OwnKeys;
 use crate::pause::Pause;
-use crate::peer::Peer;
 use crate::persistence::Persistence;
 use crate::persistence::snapshots::Snapshots;
 use crate::pressure::{InVain, OverLimit};
@@ -42,7 +42,6 @@ use crate::pubsub::{PubSub, Space};
 use crate::rates::{Rates, StaleShare};
 use crate::scripts::Scripts;
 use crate::session::Session;
-use crate::snapshot::Snapshot;
 use crate::stats::defrag::Defrag;
 use crate::stats::{Stats, ThreadStats};
 use crate::table::CommandTable;
@@ -55,232 +54,120 @@ use keyspace::access::Policy;
 use keyspace::keyspace::Assignment;
 use keyspace::{Keyspace, Millis};
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
 
-/// What the I/O side does for commands; the server crate implements it.
-pub trait Host: Send + Sync {
-    /// Applies changed options (ports, TLS, log level …) or says why it cannot. `in_transaction`: more
-    /// commands belong to this change.
-    fn apply_config(
-        &self,
-        changed: &[config::Changed],
-        in_transaction: bool,
-    ) -> Result<(), config::ApplyError>;
-    /// Writes a snapshot into the configured file, in the background.
-    fn save_in_background(&self, snapshot: Snapshot);
-    /// Takes a snapshot as soon as there can be one and writes it into the configured file; not the
-    /// caller but `done` waits for that. If there is another one by then, it is waited for, or ended.
-    fn save_apart(&self, other: OnConflict, done: SaveDone);
-    /// Writes it before anything else happens, for a command that has stopped the world.
-    fn save_now(&self, snapshot: Snapshot) -> Result<(), String>;
-    /// Loads the configured file, for a command that has stopped the world. A key that is there
-    /// already is replaced or makes an error. `make_room` takes the present data away; it is called
-    /// once the file was found sound. If it cannot be loaded then, the process ends.
-    fn load_now(&self, replaces: bool, make_room: Option<&mut dyn FnMut()>) -> Result<(), String>;
-    /// Starts an orderly shutdown, asked for by this client.
-    /// `reply` is for a shutdown that fails.
-    fn shutdown(&self, by: &str, request: ShutdownRequest, reply: LateReply);
-    /// Takes back a shutdown that has been asked for but not begun; `false` if there is none.
-    fn abort_shutdown(&self) -> bool;
-    /// Writes the configuration file anew (CONFIG REWRITE).
-    fn rewrite_config(&self) -> Result<(), String>;
-    /// The text of the ACL file.
-    fn read_acl_file(&self) -> Result<Vec<u8>, String>;
-    /// Replaces the ACL file.
-    fn write_acl_file(&self, text: &[u8]) -> Result<(), String>;
-    /// A client as CLIENT LIST shows it.
-    fn client_line(&self, _engine: &Engine, _client: &Client, _now: Millis) -> String {
-        String::new()
-    }
-    /// This server is a replica from now on, or none any more. The world may be stopped.
-    fn role_changed(&self) {}
-    /// Facts about the process for INFO, by section: lines of `name:value`.
-    fn facts(&self, section: &str) -> Vec<(String, String)>;
-    /// Begins to rewrite the append-only file, or says in the log why it cannot.
-    fn rewrite_append_log(&self) -> bool;
-    /// Waits until everything is in the append-only file, as far as the kernel is concerned.
-    ///
-    /// # Errors
-    /// Why it cannot be written.
-    fn complete_append_log(&self) -> Result<(), String>;
-    /// Replies OK once the append-only file is as the options say: complete, on the disk, and closed if it
-    /// was switched off; without room ahead of it if there is to be none.
-    fn settle_append_log(&self, reply: LateReply);
-    /// Whether there is an append-only file to load.
-    fn has_append_log(&self) -> bool;
-    /// Loads the append-only file again, which is complete, into an empty data set that is not in use;
-    /// ends the process if it cannot. `false`: the server is going down, and the rest was not loaded.
-    fn reload_append_log(&self) -> bool;
-    /// `CLIENT COMMIT-MODE` may have changed when the append-only file is forced to the disk.
-    fn follow_fsync_policy(&self);
-    /// Lets go of the replies at the quorum's gate whose positions have met their end.
-    fn release_replies(&self, verdict: Verdict);
-    /// A connection to another server, kept from an earlier use or new. Nothing takes longer than `timeout`.
-    ///
-    /// # Errors
-    /// It cannot be reached.
-    fn connect(&self, host: &[u8], port: &[u8], timeout: Duration) -> io::Result<Box<dyn Peer>>;
-    /// The connections to other servers that are kept.
-    fn kept_connections(&self) -> usize;
-    /// Asks the cluster's coordinator for a change; the client waits, no thread of clients does.
-    fn operate(&self, request: membership::Request, reply: LateReply);
-    /// A log line at level notice.
-    fn log(&self, line: &str);
-    /// A log line at level verbose.
-    fn verbose(&self, line: &str);
-    /// A log line at level warning.
-    fn warn(&self, line: &str);
-    /// Writes every option into the configuration file, those at their defaults too.
-    fn rewrite_whole_config(&self) -> Result<(), String>;
-    /// Replaces the process by a new server with the same arguments; returns only if it cannot.
-    fn restart(&self, how: Restart, delay: std::time::Duration) -> String;
-    /// Crashes by a memory access that the system refuses.
-    fn segfault(&self) -> !;
-}
-
-/// Told of how a save has ended.
-pub type SaveDone = Box<dyn FnOnce(crate::persistence::Outcome) + Send>;
-
-/// What to do with a snapshot that runs already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnConflict {
-    /// Wait until it is complete.
-    Wait,
-    /// Cancel it: it is not needed any more.
-    Cancel,
-}
+pub use host::{
+    AppendLogFiles, ConfigFiles, ConnectedClients, Host, OnConflict, OtherServers, ProcessControl,
+    Restart, SaveDone, ServerLog, ShutdownRequest, SnapshotFiles,
+};
 
 /// 40 hexadecimal digits, as run and replication ids are.
 pub fn random_hex_40() -> String {
     (0..5).map(|_| format!("{:08x}", structs::hashing::os_random() as u32)).collect()
 }
 
-/// DEBUG RESTART and CRASH-AND-RECOVER.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Restart {
-    /// Nothing is saved first.
-    Crash,
-    /// The configuration file is rewritten first, if there is one.
-    Graceful,
-}
-
-/// SHUTDOWN's options.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ShutdownRequest {
-    /// Save even if no save point is configured.
-    pub save: Option<bool>,
-    /// Do not wait.
-    pub now: bool,
-    /// Ignore errors.
-    pub force: bool,
-}
-
 /// Everything that threads share.
 pub struct Engine {
     /// The data.
-    pub keyspace: Keyspace,
+    pub(crate) keyspace: Keyspace,
     /// The configuration.
-    pub config: Arc<Config>,
+    pub(crate) config: Arc<Config>,
     /// Users and their credentials.
-    pub acl: Acl,
+    pub(crate) acl: Acl,
     /// The commands.
-    pub table: &'static CommandTable,
+    pub(crate) table: &'static CommandTable,
     /// Connected clients.
-    pub clients: Clients,
+    pub(crate) clients: Clients,
     /// Memory of the clients.
-    pub client_usage: ClientUsage,
+    pub(crate) client_usage: ClientUsage,
     /// One mailbox a thread.
-    pub mailboxes: Box<[Mailbox]>,
+    pub(crate) mailboxes: Box<[Mailbox]>,
     /// How many of them hold more than their threads keep up with, and the tickets of messages.
-    pub shared_by_mailboxes: Arc<mailbox::Shared>,
+    pub(crate) shared_by_mailboxes: Arc<mailbox::Shared>,
     /// Counters of each thread, those of long commands included.
-    pub thread_stats: Box<[ThreadStats]>,
+    pub(crate) thread_stats: Box<[ThreadStats]>,
     /// Counters of all threads.
-    pub stats: Stats,
+    pub(crate) stats: Stats,
     /// Errors by code.
-    pub errors: Mutex<BTreeMap<String, u64>>,
+    pub(crate) errors: Mutex<BTreeMap<String, u64>>,
     /// Files that are being loaded.
-    pub loading: Loading,
+    pub(crate) loading: Loading,
     /// Scripts and functions.
-    pub scripts: Scripts,
+    pub(crate) scripts: Scripts,
     /// Subscriptions.
-    pub pubsub: PubSub,
+    pub(crate) pubsub: PubSub,
     /// Client-side caches.
-    pub tracking: TrackingTable,
+    pub(crate) tracking: TrackingTable,
     /// Which keys take most, while that is counted.
-    pub hotkeys: HotKeys,
+    pub(crate) hotkeys: HotKeys,
     /// Rates over the last moments.
-    pub rates: Rates,
+    pub(crate) rates: Rates,
     /// How many keys are there although they have expired.
-    pub stale_share: StaleShare,
+    pub(crate) stale_share: StaleShare,
     /// The journal.
-    pub journal: Journal,
+    pub(crate) journal: Journal,
     /// Up to where writes have enough copies.
-    pub safe: SafePositions,
+    pub(crate) safe: SafePositions,
     /// The replicas of this server.
-    pub replicas: crate::replicas::Replicas,
+    pub(crate) replicas: crate::replicas::Replicas,
     /// The primary of this server, if it is a replica.
-    pub upstream: Upstream,
+    pub(crate) upstream: Upstream,
     /// What clients of a replica have written, and when it ends.
-    pub own_keys: OwnKeys,
+    pub(crate) own_keys: OwnKeys,
     /// The role of primary, while it is handed over.
-    pub failover: Handover,
+    pub(crate) failover: Handover,
     /// The cluster.
-    pub membership: Membership,
+    pub(crate) membership: Membership,
     /// The append-only file.
-    pub append_log: AppendLog,
+    pub(crate) append_log: AppendLog,
     /// Clients that wait until their writes are safe.
-    pub acks: AckWaiters,
+    pub(crate) acks: AckWaiters,
     /// Which replies wait for which copies.
-    pub commits: Commits,
+    pub(crate) commits: Commits,
     /// The epoch of the last entry, in a cluster.
-    pub epochs: Epochs,
+    pub(crate) epochs: Epochs,
     /// What is said with acknowledgements there, and which count.
-    pub votes: Votes,
+    pub(crate) votes: Votes,
     /// Slow and large commands.
-    pub commandlogs: CommandLogs,
+    pub(crate) commandlogs: CommandLogs,
     /// What was slow.
-    pub latency: LatencyMonitor,
+    pub(crate) latency: LatencyMonitor,
     /// Background threads.
-    pub background: Background,
+    pub(crate) background: Background,
     /// Threads that repeat history beside the one that reads it.
-    pub appliers: Appliers,
+    pub(crate) appliers: Appliers,
     /// Keys that long commands hold.
-    pub holds: Holds,
+    pub(crate) holds: Holds,
     /// Values that are being read because a request needs them.
-    pub cold_reads: ColdReads,
+    pub(crate) cold_reads: ColdReads,
     /// Where cold values are.
-    pub tier: FlashTier,
+    pub(crate) tier: FlashTier,
     /// What moves entries to make pages empty.
-    pub defrag: Defrag,
+    pub(crate) defrag: Defrag,
     /// Snapshots.
-    pub snapshots: Snapshots,
+    pub(crate) snapshots: Snapshots,
     /// The last search for something to evict that found nothing.
-    pub in_vain: InVain,
+    pub(crate) in_vain: InVain,
     /// How long there has been too much in memory.
-    pub over_limit: OverLimit,
+    pub(crate) over_limit: OverLimit,
     /// What is known of files with snapshots.
-    pub persistence: Persistence,
+    pub(crate) persistence: Persistence,
     /// What holds requests back: CLIENT PAUSE, a last snapshot.
-    pub pause: Pause,
+    pub(crate) pause: Pause,
     /// The wait for replicas before a shutdown.
-    pub last_wait: LastWait,
+    pub(crate) last_wait: LastWait,
     /// Clients in MONITOR.
-    pub monitors: AtomicUsize,
+    pub(crate) monitors: AtomicUsize,
     /// DEBUG SET-ACTIVE-EXPIRE.
-    pub active_expire: AtomicBool,
+    pub(crate) active_expire: AtomicBool,
     /// Other switches of DEBUG.
-    pub debug: DebugSettings,
+    pub(crate) debug: DebugSettings,
     /// Where the time comes from.
-    pub clock: Clock,
+    pub(crate) clock: Clock,
     /// When the server started, milliseconds since the epoch.
-    pub started_ms: i64,
+    pub(crate) started_ms: i64,
     startup_bytes: OnceLock<usize>,
-    /// 40 hexadecimal digits that name this run.
-    pub run_id: String,
     host: OnceLock<Box<dyn Host>>,
 }
 
@@ -358,7 +245,6 @@ impl Engine {
             started_ms: clock.wall().0,
             clock,
             startup_bytes: OnceLock::new(),
-            run_id: random_hex_40(),
             host: OnceLock::new(),
         }));
         let engine: &'static Engine = engine;

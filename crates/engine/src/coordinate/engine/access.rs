@@ -1,0 +1,319 @@
+//! What other crates reach of an engine: its parts, by subject. Each part has an interface of its own; the fields are
+//! the engine's.
+
+use super::Engine;
+use crate::acl::Acl;
+use crate::append_log::AppendLog;
+use crate::background::Background;
+use crate::clients::Clients;
+use crate::clients::usage::ClientUsage;
+use crate::clock::Clock;
+use crate::commandlog::CommandLogs;
+use crate::debug::DebugSettings;
+use crate::epochs::Epochs;
+use crate::failover::Handover;
+use crate::flash::FlashTier;
+use crate::holds::Holds;
+use crate::hotkeys::HotKeys;
+use crate::journal::Journal;
+use crate::journal::safe::SafePositions;
+use crate::last_wait::LastWait;
+use crate::latency::LatencyMonitor;
+use crate::loading::Loading;
+use crate::mailbox::Mailbox;
+use crate::membership::Membership;
+use crate::own_keys::OwnKeys;
+use crate::pause::Pause;
+use crate::persistence::Persistence;
+use crate::persistence::snapshots::Snapshots;
+use crate::pressure::OverLimit;
+use crate::pubsub::PubSub;
+use crate::rates::{Rates, StaleShare};
+use crate::scripts::Scripts;
+use crate::stats::defrag::Defrag;
+use crate::stats::{Stats, ThreadStats};
+use crate::table::CommandTable;
+use crate::tracking::TrackingTable;
+use crate::upstream::Upstream;
+use crate::votes::Votes;
+use config::Config;
+use keyspace::Keyspace;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Mutex};
+
+/// The data, and what is known of its memory.
+impl Engine {
+    /// The data.
+    #[inline]
+    pub fn keyspace(&self) -> &Keyspace {
+        &self.keyspace
+    }
+
+    /// Keys that long commands hold.
+    #[inline]
+    pub fn holds(&self) -> &Holds {
+        &self.holds
+    }
+
+    /// What moves entries to make pages empty.
+    #[inline]
+    pub fn defrag(&self) -> &Defrag {
+        &self.defrag
+    }
+
+    /// How many keys are there although they have expired.
+    #[inline]
+    pub fn stale_share(&self) -> &StaleShare {
+        &self.stale_share
+    }
+
+    /// How long there has been too much in memory.
+    #[inline]
+    pub fn over_limit(&self) -> &OverLimit {
+        &self.over_limit
+    }
+
+    /// Where cold values are.
+    #[inline]
+    pub fn tier(&self) -> &FlashTier {
+        &self.tier
+    }
+
+    /// Snapshots.
+    #[inline]
+    pub fn snapshots(&self) -> &Snapshots {
+        &self.snapshots
+    }
+
+    /// What is known of files with snapshots.
+    #[inline]
+    pub fn persistence(&self) -> &Persistence {
+        &self.persistence
+    }
+
+    /// Files that are being loaded.
+    #[inline]
+    pub fn loading(&self) -> &Loading {
+        &self.loading
+    }
+}
+
+/// Options, commands, users and scripts.
+impl Engine {
+    /// The configuration.
+    #[inline]
+    pub fn config(&self) -> &Arc<Config> {
+        &self.config
+    }
+
+    /// The commands.
+    #[inline]
+    pub fn table(&self) -> &'static CommandTable {
+        self.table
+    }
+
+    /// Users and their credentials.
+    #[inline]
+    pub fn acl(&self) -> &Acl {
+        &self.acl
+    }
+
+    /// Scripts and functions.
+    #[inline]
+    pub fn scripts(&self) -> &Scripts {
+        &self.scripts
+    }
+}
+
+/// Clients, and what they listen to.
+impl Engine {
+    /// Connected clients.
+    #[inline]
+    pub fn clients(&self) -> &Clients {
+        &self.clients
+    }
+
+    /// Memory of the clients.
+    #[inline]
+    pub fn client_usage(&self) -> &ClientUsage {
+        &self.client_usage
+    }
+
+    /// One mailbox a thread.
+    #[inline]
+    pub fn mailboxes(&self) -> &[Mailbox] {
+        &self.mailboxes
+    }
+
+    /// Subscriptions.
+    #[inline]
+    pub fn pubsub(&self) -> &PubSub {
+        &self.pubsub
+    }
+
+    /// Client-side caches.
+    #[inline]
+    pub fn tracking(&self) -> &TrackingTable {
+        &self.tracking
+    }
+
+    /// Clients in MONITOR.
+    #[inline]
+    pub fn monitors(&self) -> &AtomicUsize {
+        &self.monitors
+    }
+
+    /// What holds requests back: CLIENT PAUSE, a last snapshot.
+    #[inline]
+    pub fn pause(&self) -> &Pause {
+        &self.pause
+    }
+
+    /// The wait for replicas before a shutdown.
+    #[inline]
+    pub fn last_wait(&self) -> &LastWait {
+        &self.last_wait
+    }
+}
+
+/// Copies of the data: the log, replicas, the primary, the cluster.
+impl Engine {
+    /// The journal.
+    #[inline]
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// The append-only file.
+    #[inline]
+    pub fn append_log(&self) -> &AppendLog {
+        &self.append_log
+    }
+
+    /// Up to where writes have enough copies.
+    #[inline]
+    pub fn safe(&self) -> &SafePositions {
+        &self.safe
+    }
+
+    /// The replicas of this server.
+    #[inline]
+    pub fn replicas(&self) -> &crate::replicas::Replicas {
+        &self.replicas
+    }
+
+    /// The primary of this server, if it is a replica.
+    #[inline]
+    pub fn upstream(&self) -> &Upstream {
+        &self.upstream
+    }
+
+    /// What clients of a replica have written, and when it ends.
+    #[inline]
+    pub fn own_keys(&self) -> &OwnKeys {
+        &self.own_keys
+    }
+
+    /// The role of primary, while it is handed over.
+    #[inline]
+    pub fn failover(&self) -> &Handover {
+        &self.failover
+    }
+
+    /// The cluster.
+    #[inline]
+    pub fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    /// The epoch of the last entry, in a cluster.
+    #[inline]
+    pub fn epochs(&self) -> &Epochs {
+        &self.epochs
+    }
+
+    /// What is said with acknowledgements there, and which count.
+    #[inline]
+    pub fn votes(&self) -> &Votes {
+        &self.votes
+    }
+}
+
+/// Figures, and what operators look at.
+impl Engine {
+    /// Counters of all threads.
+    #[inline]
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Counters of each thread, those of long commands included.
+    #[inline]
+    pub fn thread_stats(&self) -> &[ThreadStats] {
+        &self.thread_stats
+    }
+
+    /// Errors by code.
+    #[inline]
+    pub fn errors(&self) -> &Mutex<BTreeMap<String, u64>> {
+        &self.errors
+    }
+
+    /// Rates over the last moments.
+    #[inline]
+    pub fn rates(&self) -> &Rates {
+        &self.rates
+    }
+
+    /// Which keys take most, while that is counted.
+    #[inline]
+    pub fn hotkeys(&self) -> &HotKeys {
+        &self.hotkeys
+    }
+
+    /// Slow and large commands.
+    #[inline]
+    pub fn commandlogs(&self) -> &CommandLogs {
+        &self.commandlogs
+    }
+
+    /// What was slow.
+    #[inline]
+    pub fn latency(&self) -> &LatencyMonitor {
+        &self.latency
+    }
+
+    /// When the server started, milliseconds since the epoch.
+    #[inline]
+    pub fn started_ms(&self) -> i64 {
+        self.started_ms
+    }
+}
+
+/// Time, threads and switches for tests.
+impl Engine {
+    /// Where the time comes from.
+    #[inline]
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Background threads.
+    #[inline]
+    pub fn background(&self) -> &Background {
+        &self.background
+    }
+
+    /// DEBUG SET-ACTIVE-EXPIRE.
+    #[inline]
+    pub fn active_expire(&self) -> &AtomicBool {
+        &self.active_expire
+    }
+
+    /// Other switches of DEBUG.
+    #[inline]
+    pub fn debug(&self) -> &DebugSettings {
+        &self.debug
+    }
+}

@@ -1,0 +1,7 @@
+//! The struct `Engine`, the sum of the parts, and what concerns several of them.
+
+pub mod cold_values;
+pub mod engine;
+pub mod quorum;
+pub mod roles;
+pub mod snapshot;
