@@ -34,26 +34,26 @@ use tier::{Location, Owners, Refused, Relocation, Tier};
 /// Entries of a stripe that are compared at a visit, and the most that are drawn for that.
 const SAMPLES: usize = 8;
 const DRAWS: usize = 4 * SAMPLES;
-/// Buckets that a hand passes at a visit, if nothing goes.
+/// Buckets that the hand passes at a visit that demotes nothing.
 const STRETCH: usize = 16;
-/// Visits without anything to demote after which there is taken to be nothing.
-const VAIN_VISITS: usize = 2 * STRIPES;
-/// The same after a value was not taken in: others may have copies on flash.
-const REFUSED_VISITS: usize = 16;
-/// The share of the limit that is kept free: one in so many bytes.
+/// Number of fruitless visits after which a search ends.
+const MAX_FRUITLESS_VISITS: usize = 2 * STRIPES;
+/// The same after the tier refused a value. Other values may have copies on flash.
+const MAX_REFUSED_VISITS: usize = 16;
+/// The share of the limit that is kept free, as a divisor.
 const HEADROOM: u64 = 16;
-/// Shortest and longest time that a thread spends at a stretch.
-const SHORTEST: Duration = Duration::from_micros(50);
-const LONGEST: Duration = Duration::from_micros(400);
-/// How long a thread that loads waits for the disk at a stretch, and how often before it goes on.
+/// Least and greatest time that a thread demotes at a stretch.
+const MIN_STRETCH: Duration = Duration::from_micros(50);
+const MAX_STRETCH: Duration = Duration::from_micros(400);
+/// Pause of a loading thread while the disk is behind, and the number of pauses before it goes on.
 const LOAD_PAUSE: Duration = Duration::from_millis(1);
 const LOAD_PAUSES: u32 = 5000;
-/// How long the tier's thread waits while the world is stopped.
-const LONGEST_STOP: Duration = Duration::from_millis(5);
+/// Longest time that the tier's thread waits for a stopped world.
+const MAX_STOP: Duration = Duration::from_millis(5);
 /// Bytes of a cold entry with a short key.
 const COLD_BYTES: usize = 32;
 
-/// What keeps locations, for the thread that maintains the tier.
+/// The entries that hold locations, as the tier's thread sees them.
 pub struct Entries {
     engine: &'static Engine,
     reader: Reader<'static>,
@@ -74,9 +74,9 @@ impl Owners for Entries {
         append: &mut dyn FnMut() -> Result<Location, Refused>,
     ) -> Relocation {
         let (keyspace, clock) = (&self.engine.keyspace, &self.engine.clock);
-        // What has stopped the world may wait for new segments.
+        // The thread that stopped the world may be waiting for new segments.
         let began = clock.now();
-        if !self.reader.enter_unless(|| clock.elapsed(began) > LONGEST_STOP) {
+        if !self.reader.enter_unless(|| clock.elapsed(began) > MAX_STOP) {
             return Relocation::Later;
         }
         // The stripe follows from the hash as long as slots have no part in it.
@@ -99,46 +99,46 @@ impl Owners for Entries {
 /// How an attempt to demote has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Demoted {
-    /// Enough.
+    /// Enough values were demoted.
     Enough,
-    /// Its time was up.
+    /// The time was up.
     TimeUp,
-    /// As much waits for the disk as may.
+    /// The queue of the disk is full.
     DiskIsBehind,
-    /// There is nothing to demote, or it is not taken.
+    /// Nothing can be demoted, or the tier takes nothing more.
     Nothing,
 }
 
-/// What a search for values to demote goes by.
+/// What a search for values to demote needs.
 struct Search<'s> {
     engine: &'s Engine,
     tier: &'s Arc<Tier>,
     policy: Policy,
     now: Millis,
     random: &'s dyn Fn() -> u64,
-    /// Counts the values that were demoted.
+    /// The number of values demoted so far.
     demoted: &'s Cell<u32>,
 }
 
-/// Whether values may come back without others having to leave soon.
-pub(crate) fn has_room(engine: &Engine) -> bool {
+/// Returns whether values may be promoted without others having to leave soon.
+pub(crate) fn has_headroom(engine: &Engine) -> bool {
     let limit = engine.config.maxmemory();
-    let has_room = limit == 0 || engine.demotable_bytes() < limit - limit / HEADROOM * 2;
-    has_room && !engine.tier.filters_always.load(Relaxed)
+    let has_headroom = limit == 0 || engine.demotable_bytes() < limit - limit / HEADROOM * 2;
+    has_headroom && !engine.tier.filters_always.load(Relaxed)
 }
 
-/// From so many bytes on values leave RAM, where so many may be in use.
+/// Returns the number of bytes in use from which on values leave RAM.
 fn begins_at(limit: u64) -> u64 {
     limit - limit / HEADROOM
 }
 
-/// Whether values have to leave RAM now.
+/// Returns whether values have to leave RAM now.
 pub(crate) fn is_demoting(engine: &Engine) -> bool {
     let limit = engine.config.maxmemory();
     limit > 0 && engine.demotable_bytes() > begins_at(limit) && engine.tier.get().is_some()
 }
 
-/// Demotes until `excess` is 0, for so long at most.
+/// Demotes until `excess` is 0, until `longest` has passed since `began`.
 pub(crate) fn demote(
     db: &Db<'_>,
     tier: &Arc<Tier>,
@@ -152,7 +152,7 @@ pub(crate) fn demote(
     search.demote(excess, began, longest)
 }
 
-/// Demotes ahead of need, as long as the distance to the limit says. Whether there is more to do as
+/// Demotes ahead of need, for a time that grows as the limit comes nearer. Returns whether to go on as
 /// soon as possible.
 pub(crate) fn demote_ahead(db: &Db<'_>, limit: u64) -> bool {
     let engine = db.engine;
@@ -163,7 +163,7 @@ pub(crate) fn demote_ahead(db: &Db<'_>, limit: u64) -> bool {
     if share == 0 {
         return false;
     }
-    let longest = SHORTEST + (LONGEST - SHORTEST).mul_f64(share as f64 / headroom.max(1) as f64);
+    let longest = MIN_STRETCH + (MAX_STRETCH - MIN_STRETCH).mul_f64(share as f64 / headroom.max(1) as f64);
     let ended = demote(db, tier, &excess, engine.clock.now(), longest);
     matches!(ended, Demoted::TimeUp | Demoted::DiskIsBehind)
 }
@@ -201,7 +201,7 @@ fn demote_for_load(
         if let Some(reader) = reader {
             reader.enter();
         }
-        let ended = search.demote(&excess, engine.clock.now(), LONGEST);
+        let ended = search.demote(&excess, engine.clock.now(), MAX_STRETCH);
         if let Some(reader) = reader {
             reader.leave();
         }
@@ -221,14 +221,14 @@ fn demote_for_load(
 impl Search<'_> {
     fn demote(&self, excess: &dyn Fn() -> u64, began: Ticks, longest: Duration) -> Demoted {
         let engine = self.engine;
-        // A search for what files take must not keep one from looking again that decides about a refusal.
-        let need = if engine.is_over_limit() { Need::Limit } else { Need::Room };
-        if self.now < engine.tier.in_vain_until(need) {
+        // A fruitless search for headroom must not stop a search that decides about a refusal.
+        let need = if engine.is_over_limit() { Need::Limit } else { Need::Headroom };
+        if self.now < engine.tier.no_search_until(need) {
             return Demoted::Nothing;
         }
-        // What was demoted may still wait to be freed, so it is counted.
-        let (wanted, mut freed, mut in_vain) = (excess(), 0, 0);
-        let (mut refused, mut all_in_vain) = (None, 0);
+        // Demoted values may not be freed yet, so their bytes are counted here.
+        let (wanted, mut freed, mut without_hope) = (excess(), 0, 0);
+        let (mut refused, mut fruitless) = (None, 0);
         while freed < wanted && excess() > 0 {
             let is_time_up = engine.clock.elapsed(began) > longest;
             if is_time_up && (refused.is_none() || freed > 0) {
@@ -237,27 +237,27 @@ impl Search<'_> {
             let visit = self.demote_of_some_stripe(refused.is_some());
             if refused.is_none() {
                 let found = visit.freed > 0 || visit.has_hope || visit.refused.is_some();
-                all_in_vain = engine.tier.note_visit(need, found.then_some(visit.freed));
+                fruitless = engine.tier.note_visit(need, found.then_some(visit.freed));
             }
             refused = refused.or(visit.refused);
             if visit.freed > 0 {
                 freed += visit.freed as u64;
                 self.demoted.update(|count| count.saturating_add(1));
-                in_vain = 0;
+                without_hope = 0;
             } else {
-                in_vain = if visit.has_hope { 0 } else { in_vain + 1 };
+                without_hope = if visit.has_hope { 0 } else { without_hope + 1 };
             }
-            // After a refusal only values go that have a copy, if such are found soon.
+            // After a refusal only values with a copy can leave, if such are found soon.
             match refused {
-                Some(_) if cold::copies() > 0 && !is_time_up && in_vain < REFUSED_VISITS => {}
+                Some(_) if cold::copies() > 0 && !is_time_up && without_hope < MAX_REFUSED_VISITS => {}
                 Some(Refused::Busy) => return Demoted::DiskIsBehind,
                 Some(_) if is_time_up => return Demoted::Nothing,
-                None if all_in_vain < VAIN_VISITS => {}
+                None if fruitless < MAX_FRUITLESS_VISITS => {}
                 _ => {
                     if refused.is_none() {
-                        engine.tier.end_vain_visits(need, VAIN_VISITS);
+                        engine.tier.end_fruitless_search(need, MAX_FRUITLESS_VISITS);
                     }
-                    engine.tier.note_search_in_vain(need, self.now);
+                    engine.tier.note_fruitless_search(need, self.now);
                     return Demoted::Nothing;
                 }
             }
@@ -265,7 +265,7 @@ impl Search<'_> {
         Demoted::Enough
     }
 
-    /// Demotes what is coldest in a random stripe, or what of that has a copy.
+    /// Demotes the coldest values of a random stripe, or only those with a copy on flash.
     fn demote_of_some_stripe(&self, only_copies: bool) -> Visit {
         let stripe = (self.random)() as usize % STRIPES;
         let Some(mut data) = self.engine.keyspace.stripe(stripe).try_lock() else {
@@ -293,8 +293,8 @@ impl Search<'_> {
         visit
     }
 
-    /// Moves the hand of a stripe on, to the first bucket in which something has no use left. Also whether
-    /// it has taken a use away from something that can go later.
+    /// Advances the hand of a stripe to the first bucket with an entry that has no use left. Returns the keys of
+    /// such entries, and whether an entry that may leave later lost a use.
     fn move_hand(
         &self,
         stripe: usize,
@@ -308,7 +308,7 @@ impl Search<'_> {
         for _ in 0..STRETCH {
             let next = data.walk_all(db, at, |entry| {
                 let fits = sizes.fit(entry);
-                // Those on flash lose their uses too, so that the filter forgets.
+                // Cold entries lose their uses, too, so that the admission filter forgets them.
                 match access::one_use_less(entry.access()) {
                     Some(bits) => {
                         has_hope |= fits;
@@ -327,7 +327,7 @@ impl Search<'_> {
         (coldest, has_hope)
     }
 
-    /// The coldest of some entries, if there is one that could go.
+    /// Returns the key of the coldest of some entries that may leave.
     fn sample(&self, data: &StripeData, db: DbIndex, sizes: &Sizes) -> Vec<Box<[u8]>> {
         let drawn = (0..DRAWS).filter_map(|_| data.sample(db, self.random));
         let hot = drawn.filter(|entry| sizes.fit(entry)).take(SAMPLES);
@@ -337,14 +337,14 @@ impl Search<'_> {
     }
 }
 
-/// What a visit to a stripe has done.
+/// The result of a visit to a stripe.
 #[derive(Clone, Copy, Default)]
 struct Visit {
-    /// Bytes.
+    /// Bytes freed.
     freed: usize,
-    /// Whether something may go when the hand comes by again.
+    /// Whether an entry may leave when the hand comes by again.
     has_hope: bool,
-    /// Why a value was not taken in.
+    /// Why the tier refused a value.
     refused: Option<Refused>,
 }
 
@@ -352,7 +352,7 @@ struct Visit {
 struct Sizes {
     least: usize,
     most: usize,
-    /// Only those that have a copy on flash.
+    /// Only entries that have a copy on flash.
     only_copies: bool,
 }
 
@@ -369,7 +369,7 @@ impl Sizes {
     }
 }
 
-/// A value as the tier keeps it, compressed if that has been of use lately.
+/// Encodes a value for the tier, compressed if compression has paid lately.
 fn encode(engine: &Engine, entry: &Entry) -> Vec<u8> {
     let compression = value::compression(&engine.config);
     if compression == Compression::Off || !engine.tier.compressing.is_due() {
@@ -380,7 +380,10 @@ fn encode(engine: &Engine, entry: &Entry) -> Vec<u8> {
     payload
 }
 
-/// Takes the value of an entry out of RAM; how many bytes that frees, 0 if it has to stay.
+/// Demotes the value of `key`. Returns the bytes freed, 0 if it has to stay.
+///
+/// # Errors
+/// The tier did not take it.
 fn demote_value(
     engine: &Engine,
     tier: &Arc<Tier>,
@@ -409,8 +412,8 @@ fn demote_value(
     Ok(note_demotion(engine, bytes))
 }
 
-/// Takes a value out of RAM that has not been used lately, if values have to leave now; whether it did. For who wants its
-/// blocks to become free: one value is as good as another as long as none of them is in use.
+/// Demotes the value of `key` if it is cold and demotion is active. Returns whether it did. Called to empty a
+/// page: any unused value on it will do.
 pub(crate) fn demote_if_unused(
     engine: &Engine,
     data: &mut StripeData,
@@ -426,7 +429,7 @@ pub(crate) fn demote_if_unused(
     is_unused && demote_value(engine, tier, data, db, key).is_ok_and(|bytes| bytes > 0)
 }
 
-/// Counts a value that has left RAM, whose entry had so many bytes; how many bytes that frees.
+/// Records one demotion of an entry of `bytes` bytes and returns the bytes it freed.
 fn note_demotion(engine: &Engine, bytes: usize) -> usize {
     let freed = bytes.saturating_sub(COLD_BYTES);
     engine.tier.demotions.add(1);
@@ -434,8 +437,8 @@ fn note_demotion(engine: &Engine, bytes: usize) -> usize {
     freed
 }
 
-/// Demotes all values that can be, whatever their size, or those of some keys of the database (DEBUG TIER DEMOTE). How
-/// many; the world is stopped.
+/// Demotes all values that can be, whatever their size, or those of `keys` (DEBUG TIER DEMOTE). Returns their
+/// number. The world is stopped.
 ///
 /// # Errors
 /// There is no tier, or it takes nothing more.
@@ -459,7 +462,7 @@ pub fn demote_all(db: &mut Db<'_>, keys: &[&[u8]]) -> Result<usize, String> {
         let stripe = engine.keyspace.stripe_of(key);
         loop {
             let demoted = db.with_stripe_mut(stripe, |data| {
-                // As if the hand had come by often.
+                // Take all uses away, as the hand would in time.
                 if let Some(entry) = data.find(index, key) {
                     entry.set_access(access::without_uses(policy, entry.access()));
                 }

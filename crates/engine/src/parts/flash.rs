@@ -8,47 +8,48 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::R
 use std::sync::{Arc, OnceLock};
 use tier::{Location, Tier};
 
-/// How long a search in vain is remembered, in milliseconds.
+/// How long a search that found nothing is remembered, in milliseconds.
 const REMEMBERED_MS: i64 = 50;
 
-/// What values are to leave RAM for.
+/// Why values have to leave RAM.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
-    /// `maxmemory` is kept. Some room is to be left, or what is held for files to be made up for.
-    Room,
-    /// More is in use than `maxmemory`: commands are refused or keys evicted if nothing goes.
+    /// Less than `maxmemory` is in use. Headroom is wanted, or buffers of files are made up for.
+    Headroom,
+    /// More than `maxmemory` is in use. If no value leaves, commands are refused or keys evicted.
     Limit,
 }
 
-/// The allocator's waste makes values leave up to a fifth of `maxmemory`, where that is little up to a quarter.
-const MOST_WASTE: u64 = 5;
-const MOST_OF_LITTLE: u64 = 4;
-const LITTLE_WASTE: u64 = 32 << 20;
-/// So much more at most, the nearer RSS is to its bound.
-const MORE_WASTE: u64 = 8;
-/// Visits in vain that a find makes up for at least.
-const FIND_WORTH: u32 = 64;
-/// Without pressure waste grows by one in so many of what is found more; it is looked for every 20 ms.
-const SLOWLY: u64 = 100;
-/// RSS may exceed `maxmemory` by one in so many bytes, or by so many bytes if that is more.
-const ALLOWANCE: u64 = 20;
-const LEAST_ALLOWANCE: u64 = 64 << 20;
+/// Bound of the allocator's waste that demotion makes up for: a fifth of `maxmemory`, and a quarter where
+/// `maxmemory` is small.
+const MAX_WASTE_DIVISOR: u64 = 5;
+const MAX_WASTE_DIVISOR_SMALL: u64 = 4;
+const SMALL_WASTE: u64 = 32 << 20;
+/// Share of `maxmemory` that is added to this bound when RSS reaches its own bound.
+const PRESSURE_WASTE_DIVISOR: u64 = 8;
+/// Number of fruitless visits that one find outweighs, at least.
+const VISITS_PER_FIND: u32 = 64;
+/// Without pressure the waste approaches its measured value by one part in so many, every 20 ms.
+const WASTE_STEPS: u64 = 100;
+/// RSS may exceed `maxmemory` by this share of it, or by `MIN_ALLOWANCE_BYTES` bytes if that is more.
+const ALLOWANCE_DIVISOR: u64 = 20;
+const MIN_ALLOWANCE_BYTES: u64 = 64 << 20;
 
 /// The tier, if there is one, and what has gone into it.
 #[derive(Default)]
 pub struct FlashTier {
     tier: OnceLock<Arc<Tier>>,
-    /// Where the hand of the clock is in each stripe.
+    /// The position of the clock's hand in each stripe.
     hands: OnceLock<Box<[AtomicU64]>>,
-    /// For tests: values are put back as if there were no room.
+    /// Set by tests: values are promoted as if memory were full.
     pub filters_always: AtomicBool,
     /// What [`FlashTier::note_resident`] has found.
     waste_bytes: AtomicU64,
     pressure: AtomicU32,
-    /// Until when no search for something to demote makes sense, by what it is for.
-    in_vain_until_ms: [AtomicI64; 2],
-    /// Visits to stripes without a find, over all searches, less what finds are worth.
-    vain_visits: [AtomicU32; 2],
+    /// Time until which no search for values to demote is begun, for each need.
+    no_search_until_ms: [AtomicI64; 2],
+    /// Visits to stripes that found nothing, over all searches, less what finds outweigh.
+    fruitless_visits: [AtomicU32; 2],
     /// The second in which a value that could not be read was last named in the log.
     failure_logged_s: AtomicI64,
     /// Whether values are worth compressing.
@@ -78,21 +79,21 @@ impl FlashTier {
         self.tier.get()
     }
 
-    /// The bytes of RAM that the process takes beyond what is in use, as far as values are to make up for it.
+    /// Returns the bytes of RSS beyond those in use that demotion makes up for.
     #[inline]
     pub fn waste_bytes(&self) -> u64 {
         self.waste_bytes.load(Relaxed)
     }
 
-    /// What the process takes of RAM while so much is in use and may be, in bytes. Whether it takes more than is allowed,
-    /// or will soon.
+    /// Records the process's RSS (`resident`), the bytes in use and the limit. Returns whether RSS exceeds, or soon
+    /// exceeds, its bound.
     ///
     /// The rest is mostly blocks that are free in pages that are not: the allocator fills such a page again only
     /// when an eighth of it is free. Half of what RSS may exceed the limit by is left to it, and what goes beyond that
     /// values make up for. If it is much more than the eighth their leaving does not help, and entries have to move.
     /// While data is loaded no entries move, and no value is hotter than another: then half of the limit counts.
     pub fn note_resident(&self, resident: u64, used: u64, limit: u64, is_loading: bool) -> bool {
-        let allowance = (limit / ALLOWANCE).max(LEAST_ALLOWANCE);
+        let allowance = (limit / ALLOWANCE_DIVISOR).max(MIN_ALLOWANCE_BYTES);
         let too_much = resident.saturating_sub(limit + allowance / 2);
         let pressure = match self.get() {
             Some(_) if limit > 0 && too_much > 0 => (too_much * 200 / allowance).clamp(1, 100),
@@ -103,78 +104,79 @@ impl FlashTier {
         let most = match is_loading {
             true => limit / 2,
             false => {
-                let most = (limit / MOST_WASTE).max(LITTLE_WASTE.min(limit / MOST_OF_LITTLE));
-                most + limit / MORE_WASTE * pressure / 100
+                let most = (limit / MAX_WASTE_DIVISOR).max(SMALL_WASTE.min(limit / MAX_WASTE_DIVISOR_SMALL));
+                most + limit / PRESSURE_WASTE_DIVISOR * pressure / 100
             }
         };
         let wanted = if self.get().is_some() { beyond.min(most) } else { 0 };
         let was = self.waste_bytes();
         // Without pressure there is time to make pages empty first: no value has to leave for a moment's waste.
         let slowly = pressure == 0 && wanted > was && !is_loading;
-        let waste = if slowly { was + (wanted - was).div_ceil(SLOWLY) } else { wanted };
+        let waste = if slowly { was + (wanted - was).div_ceil(WASTE_STEPS) } else { wanted };
         self.waste_bytes.store(waste, Relaxed);
         pressure > 0
     }
 
-    /// How far RSS was beyond half of what it may exceed the limit by lately, in percent of the other half.
+    /// Returns how much of the upper half of its allowance RSS takes, in percent.
     pub(crate) fn pressure(&self) -> u32 {
         self.pressure.load(Relaxed)
     }
 
-    /// Until when no search for something to demote makes sense.
-    pub(crate) fn in_vain_until(&self, need: Need) -> Millis {
-        Millis(self.in_vain_until_ms[need as usize].load(Relaxed))
+    /// Returns the time until which no search for values to demote is begun.
+    pub(crate) fn no_search_until(&self, need: Need) -> Millis {
+        Millis(self.no_search_until_ms[need as usize].load(Relaxed))
     }
 
-    /// Notes a visit to a stripe that has found so many bytes to demote, or none; how many visits have been in vain. A
-    /// search is cut off after a while, and a command must not look for a value that the last has brought: so visits are
-    /// counted across searches, and a find is worth 64 of them, or one for each KiB.
+    /// Records one visit to a stripe and returns the number of fruitless visits. `found` is the number of bytes
+    /// to demote there. A search ends early when its time is up, so visits are counted across searches. A find
+    /// outweighs 64 fruitless visits, or one for each KiB if that is more.
     pub(crate) fn note_visit(&self, need: Need, found: Option<usize>) -> usize {
-        let vain = &self.vain_visits[need as usize];
-        let was = vain.load(Relaxed);
+        let fruitless = &self.fruitless_visits[need as usize];
+        let was = fruitless.load(Relaxed);
         let now = match found {
-            Some(bytes) => was.saturating_sub(FIND_WORTH.max((bytes / 1024) as u32)),
+            Some(bytes) => was.saturating_sub(VISITS_PER_FIND.max((bytes / 1024) as u32)),
             None => was.saturating_add(1),
         };
         // Other threads' visits that get lost do not matter.
-        vain.store(now, Relaxed);
+        fruitless.store(now, Relaxed);
         now as usize
     }
 
-    /// So many visits in vain have ended a search. Most of them stay on the count, so that the next ends soon if it finds
-    /// nothing, either.
-    pub(crate) fn end_vain_visits(&self, need: Need, visits: usize) {
-        self.vain_visits[need as usize].store((visits - visits / 8) as u32, Relaxed);
+    /// Records that a search ended after `visits` fruitless visits. Seven eighths of them stay on the count, so the
+    /// next search ends soon if it finds nothing either.
+    pub(crate) fn end_fruitless_search(&self, need: Need, visits: usize) {
+        self.fruitless_visits[need as usize].store((visits - visits / 8) as u32, Relaxed);
     }
 
-    /// Nothing was found to demote.
-    pub(crate) fn note_search_in_vain(&self, need: Need, now: Millis) {
-        self.in_vain_until_ms[need as usize].store(now.0 + REMEMBERED_MS, Relaxed);
+    /// Records that a search found nothing to demote.
+    pub(crate) fn note_fruitless_search(&self, need: Need, now: Millis) {
+        self.no_search_until_ms[need as usize].store(now.0 + REMEMBERED_MS, Relaxed);
     }
 
-    /// The hand of a stripe.
+    /// Returns the position of the clock's hand in a stripe.
     pub(crate) fn hand(&self, stripe: usize) -> &AtomicU64 {
         &self.hands.get_or_init(|| (0..STRIPES).map(|_| AtomicU64::new(0)).collect())[stripe]
     }
 
-    /// Whether a value that could not be read is to be named in the log: once a second at most.
+    /// Returns whether an unreadable value may be logged now: once a second at most.
     pub(crate) fn may_log_failure(&self, now_s: i64) -> bool {
         self.failure_logged_s.swap(now_s, Relaxed) != now_s
     }
 
-    /// Begins to use a tier; once in a process, before there are clients. Says whether it did.
+    /// Begins to use `tier` and returns whether it did. Called once in a process, before there are clients.
     pub fn attach(&self, tier: Arc<Tier>) -> bool {
         set_store(Box::new(Store(Arc::clone(&tier)))) && self.tier.set(tier).is_ok()
     }
 }
 
-/// Whether compressing values pays. It takes a tenth of what demotion costs, for nothing where the values are
-/// compressed or random already. So after many values in a row that it did not make smaller, a few are tried.
+/// Decides whether a value is compressed before it is written. Compression takes a tenth of the cost of a
+/// demotion, and gains nothing on values that are compressed or random. After `PATIENCE` values in a row that
+/// did not become smaller, one value of `ONE_IN` is tried.
 #[derive(Default)]
 pub(crate) struct Compressing {
-    /// Values in a row that it was of no use for.
-    in_vain: AtomicU32,
-    /// Values that it was not tried on.
+    /// Values in a row that compression did not make smaller.
+    unchanged: AtomicU32,
+    /// Values that were not tried.
     skipped: AtomicU32,
 }
 
@@ -183,30 +185,30 @@ impl Compressing {
     const PATIENCE: u32 = 64;
     const ONE_IN: u32 = 32;
 
-    /// Whether it is to be tried on the next value. Threads that ask at once need not agree.
+    /// Returns whether to compress the next value. Threads that ask at once need not agree.
     pub fn is_due(&self) -> bool {
-        self.in_vain.load(Relaxed) < Self::PATIENCE
+        self.unchanged.load(Relaxed) < Self::PATIENCE
             || self.skipped.fetch_add(1, Relaxed).is_multiple_of(Self::ONE_IN)
     }
 
-    /// What it has made of a value's bytes. A tenth less is of use.
+    /// Records the size of a value before and after compression. A tenth less counts as smaller.
     pub fn note(&self, before: usize, after: usize) {
         if after < before / 10 * 9 {
-            self.in_vain.store(0, Relaxed);
-        } else if self.in_vain.load(Relaxed) < Self::PATIENCE {
-            self.in_vain.fetch_add(1, Relaxed);
+            self.unchanged.store(0, Relaxed);
+        } else if self.unchanged.load(Relaxed) < Self::PATIENCE {
+            self.unchanged.fetch_add(1, Relaxed);
         }
     }
 }
 
-/// The cold values of the keyspace are in a tier.
+/// The keyspace's store of cold values: the tier.
 struct Store(Arc<Tier>);
 
 fn place(ColdLocation(bits): ColdLocation) -> Location {
     Location::from_bits(bits)
 }
 
-/// What stands for a place of the tier in an entry.
+/// Returns the form in which an entry keeps a location of the tier.
 pub(crate) fn cold_location(location: Location) -> ColdLocation {
     ColdLocation(location.to_bits())
 }

@@ -35,7 +35,7 @@ fn needs_value(command: &Command, flags: KeyFlags) -> bool {
 /// its place, or if this is not its first use since it was last put back or since the hand of the clock
 /// was here; beyond the limit only what a command needs in its place.
 fn is_admitted(db: &Db<'_>, command: &Command, entry: &Entry) -> bool {
-    if !command.flags.has(Flags::READS_STRING) || tier::has_room(db.engine) {
+    if !command.flags.has(Flags::READS_STRING) || tier::has_headroom(db.engine) {
         return true;
     }
     let is_used = entry.is_credited() || access::is_warm(db.policy, entry.access(), db.now().0);
