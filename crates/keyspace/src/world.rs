@@ -21,14 +21,14 @@ use structs::sync::lock;
 const MAX_READERS: usize = if cfg!(miri) { 16 } else { 4096 };
 
 #[repr(align(128))]
-struct Slot {
+struct Turns {
     /// Odd while its thread is inside.
     turns: AtomicU64,
 }
 
 /// The lock.
 pub struct World {
-    slots: Box<[Slot]>,
+    readers: Box<[Turns]>,
     registered: AtomicUsize,
     /// 1 while a thread stops or has stopped the world.
     stopping: AtomicU32,
@@ -40,7 +40,7 @@ pub struct World {
 /// A thread's registration.
 pub struct Reader<'w> {
     world: &'w World,
-    slot: usize,
+    index: usize,
 }
 
 /// Proof that the world stands still; it goes on when this is dropped.
@@ -77,7 +77,7 @@ impl World {
     pub fn new() -> World {
         let fence_by_kernel = membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED);
         World {
-            slots: (0..MAX_READERS).map(|_| Slot { turns: AtomicU64::new(0) }).collect(),
+            readers: (0..MAX_READERS).map(|_| Turns { turns: AtomicU64::new(0) }).collect(),
             registered: AtomicUsize::new(0),
             stopping: AtomicU32::new(0),
             stopper: Mutex::new(()),
@@ -87,9 +87,9 @@ impl World {
 
     /// Registers the calling thread, for the rest of the process.
     pub fn register(&self) -> Reader<'_> {
-        let slot = self.registered.fetch_add(1, AcqRel);
-        assert!(slot < MAX_READERS, "more than {MAX_READERS} threads work on the keyspace");
-        Reader { world: self, slot }
+        let index = self.registered.fetch_add(1, AcqRel);
+        assert!(index < MAX_READERS, "more than {MAX_READERS} threads work on the keyspace");
+        Reader { world: self, index }
     }
 
     /// Stops the world. The caller must not be inside. Waits while another thread has stopped it.
@@ -129,11 +129,11 @@ impl World {
             membarrier(MEMBARRIER_PRIVATE_EXPEDITED);
         }
         fence(SeqCst);
-        for slot in &self.slots[..self.registered.load(Acquire).min(MAX_READERS)] {
+        for reader in &self.readers[..self.registered.load(Acquire).min(MAX_READERS)] {
             // A reader that was seen outside may come and look at `stopping`: that does not count.
             let mut is_outside = false;
             wait_until(|| {
-                is_outside = slot.turns.load(Acquire) & 1 == 0;
+                is_outside = reader.turns.load(Acquire) & 1 == 0;
                 is_outside || gives_up()
             });
             if !is_outside {
@@ -147,7 +147,7 @@ impl World {
     /// Notes where every reader stands.
     pub fn grace(&self) -> Grace {
         let registered = self.registered.load(Acquire).min(MAX_READERS);
-        Grace { turns: self.slots[..registered].iter().map(|s| s.turns.load(SeqCst)).collect() }
+        Grace { turns: self.readers[..registered].iter().map(|s| s.turns.load(SeqCst)).collect() }
     }
 
     /// Whether every reader that was inside at that moment has left since.
@@ -155,8 +155,8 @@ impl World {
         grace
             .turns
             .iter()
-            .zip(&self.slots)
-            .all(|(&then, slot)| then & 1 == 0 || slot.turns.load(Acquire) != then)
+            .zip(&self.readers)
+            .all(|(&then, reader)| then & 1 == 0 || reader.turns.load(Acquire) != then)
     }
 }
 
@@ -171,7 +171,7 @@ impl<'w> Reader<'w> {
     /// The same, but gives up while the world is stopped if `gives_up` says so; `false` then.
     #[inline]
     pub fn enter_unless(&self, gives_up: impl Fn() -> bool) -> bool {
-        let turns = &self.world.slots[self.slot].turns;
+        let turns = &self.world.readers[self.index].turns;
         loop {
             let now = turns.load(Relaxed);
             debug_assert!(now & 1 == 0, "entered twice");
@@ -201,7 +201,7 @@ impl<'w> Reader<'w> {
             Ok(stopped) => Some(stopped),
             Err(_stopper) => {
                 // No other thread can have begun to stop the world.
-                let turns = &self.world.slots[self.slot].turns;
+                let turns = &self.world.readers[self.index].turns;
                 turns.store(turns.load(Relaxed) + 1, Release);
                 None
             }
@@ -211,7 +211,7 @@ impl<'w> Reader<'w> {
     /// Ends the batch.
     #[inline]
     pub fn leave(&self) {
-        let turns = &self.world.slots[self.slot].turns;
+        let turns = &self.world.readers[self.index].turns;
         let now = turns.load(Relaxed);
         debug_assert!(now & 1 == 1, "left without having entered");
         turns.store(now + 1, Release);
@@ -233,7 +233,7 @@ impl Stopped<'_> {
     /// Lets the world go on, with the caller inside. It does not wait, whatever other threads want to
     /// stop the world next.
     pub fn resume(self, reader: &Reader<'_>) {
-        let turns = &self.world.slots[reader.slot].turns;
+        let turns = &self.world.readers[reader.index].turns;
         let now = turns.load(Relaxed);
         debug_assert!(now & 1 == 0, "entered twice");
         turns.store(now + 1, Release);
@@ -313,7 +313,7 @@ mod tests {
                         counter.store(before + 1, Relaxed);
                         stops += 1;
                         stopped.resume(&reader);
-                        assert_eq!(world.slots[reader.slot].turns.load(Relaxed) & 1, 1);
+                        assert_eq!(world.readers[reader.index].turns.load(Relaxed) & 1, 1);
                     }
                     reader.leave();
                 });
@@ -362,7 +362,7 @@ mod tests {
     }
 
     fn reader_is_outside(reader: &Reader<'_>) {
-        assert_eq!(reader.world.slots[reader.slot].turns.load(Relaxed) & 1, 0);
+        assert_eq!(reader.world.readers[reader.index].turns.load(Relaxed) & 1, 0);
     }
 
     #[test]

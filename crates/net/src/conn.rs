@@ -6,8 +6,8 @@
 //! a few connections need (a backlog the peer does not read, a TLS session) is behind a box.
 
 use super::filling::Filling;
-use super::held::Gate;
-use super::held::{Free, Held, Passed};
+use super::gated::Gate;
+use super::gated::{Free, Gated, Passed};
 use super::peer::Tag;
 use super::tls::Session;
 use std::collections::VecDeque;
@@ -193,7 +193,7 @@ pub(super) struct Link {
     pub filling: Option<Box<Filling>>,
     /// What is written behind the last piece that is held waits too, since replies keep their order.
     /// Empty if nothing is held; its memory stays, for the next reply.
-    pub held: Option<Box<Held>>,
+    pub gated: Option<Box<Gated>>,
     /// Bytes of the reply that is handed over.
     pub handed: u32,
 }
@@ -233,37 +233,37 @@ impl Link {
     /// True when some output must not leave yet.
     #[inline]
     pub fn holds(&self) -> bool {
-        self.held.as_ref().is_some_and(|held| !held.is_empty())
+        self.gated.as_ref().is_some_and(|gated| !gated.is_empty())
     }
 
     /// Has the output so far wait for a position.
     pub fn hold_until(&mut self, gate: Gate, position: u64) {
         let end = self.out.plain().len();
-        self.held.get_or_insert_default().add(end, gate, position);
+        self.gated.get_or_insert_default().add(end, gate, position);
     }
 
     /// What of the output may leave; all of it, if nothing is held any longer.
     pub fn take_free(&mut self, passed: &Passed) -> Free {
         let len = self.out.plain().len();
-        self.held.get_or_insert_default().take_free(passed, len)
+        self.gated.get_or_insert_default().take_free(passed, len)
     }
 
     /// Nothing is held any longer.
     pub fn hold_nothing(&mut self) {
-        if let Some(held) = &mut self.held {
-            held.clear();
+        if let Some(gated) = &mut self.gated {
+            gated.clear();
         }
     }
 
     /// The position at a gate behind which no output waits there, if any is held there.
     pub fn held_until(&self, gate: Gate) -> Option<u64> {
-        self.held.as_ref()?.last_at(gate)
+        self.gated.as_ref()?.last_at(gate)
     }
 
     /// Puts a reply that was handed over in front of the output again. It may leave.
     pub fn put_back(&mut self, mut buf: Output) {
-        if let Some(held) = self.held.as_mut().filter(|held| !held.is_empty()) {
-            held.put_in_front(buf.plain().len());
+        if let Some(gated) = self.gated.as_mut().filter(|gated| !gated.is_empty()) {
+            gated.put_in_front(buf.plain().len());
         }
         buf.append(&mut self.out);
         self.out = buf;

@@ -9,7 +9,7 @@
 use super::Close;
 use super::conn::{ConnId, Link, Pool, Token, flag};
 use super::fair::SendBudget;
-use super::held::{Gate, Passed};
+use super::gated::{Gate, Passed};
 use super::outgoing::{ConnectError, Connecting};
 use super::peer::{Kind, Tag};
 use super::timers::Timers;
@@ -163,7 +163,7 @@ impl Core {
     fn lose_waiting(&mut self) {
         for (_, token) in std::mem::take(&mut self.holding[Gate::Judged as usize]) {
             let Some(slot) = self.find(token) else { continue };
-            if let Some(held) = &mut self.links[slot as usize].held {
+            if let Some(held) = &mut self.links[slot as usize].gated {
                 held.lose();
             }
             self.mark_dirty(slot);

@@ -3,7 +3,7 @@
 use super::Close;
 use super::conn::{ConnId, Link, flag};
 use super::core::Core;
-use super::held::Gate;
+use super::gated::Gate;
 use super::outgoing::Outgoing;
 use super::peer::{Kind, Tag};
 use std::ops::Range;
@@ -82,7 +82,7 @@ impl ConnIo<'_> {
     pub fn hold_reply(&mut self, reply: Range<usize>, position: u64) {
         if position > self.core.passed.confirmed {
             let link = self.begin_to_hold(Gate::Judged);
-            link.held.get_or_insert_default().add_reply(reply, position);
+            link.gated.get_or_insert_default().add_reply(reply, position);
             self.core.mark_dirty(self.slot);
         }
     }

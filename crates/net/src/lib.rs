@@ -34,8 +34,8 @@ mod driver;
 mod epoll;
 mod fair;
 mod filling;
+mod gated;
 mod handed;
-mod held;
 mod listen;
 mod outgoing;
 mod peer;
@@ -55,7 +55,7 @@ mod yielding;
 
 pub use conn::ConnId;
 pub use cx::{ConnIo, Cx, OutputSize};
-pub use held::{Gate, Passed};
+pub use gated::{Gate, Passed};
 pub use listen::{Address, BindError, ListenSpec};
 pub use outgoing::{ConnectError, Outgoing, Target};
 pub use peer::{Kind, PeerInfo, Tag, share_private_range};

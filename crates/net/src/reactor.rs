@@ -6,7 +6,7 @@ use super::core::Core;
 use super::cx::{ConnIo, Cx};
 use super::driver::Driver;
 use super::epoll::Epoll;
-use super::held::{Gate, Passed};
+use super::gated::{Gate, Passed};
 use super::listen::Listener;
 use super::peer::{Kind, PeerInfo, addresses};
 use super::probe::Backend;

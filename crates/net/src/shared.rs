@@ -1,8 +1,8 @@
 //! What the reactor threads share: listeners, settings that can change at run time, and each
 //! thread's seat, through which others reach it.
 
+use super::gated::Passed;
 use super::handed::HandedReplies;
-use super::held::Passed;
 use super::listen::{BindError, ListenSpec, Listener, Listeners};
 use super::peer::{Kind, Tag};
 use super::probe::Backend;

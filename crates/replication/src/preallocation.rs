@@ -1,9 +1,9 @@
-//! Room ahead of a log's end, and batches written in place into it, as bytes.
+//! Preallocated space ahead of a log's end, and batches written in place into it, as bytes.
 //!
-//! The room is lines of `#`, one per sector, which every reader of such logs skips wherever the data
+//! The preallocated space is lines of `#`, one per sector, which every reader of such logs skips wherever the data
 //! before it ends. A batch has a head, which is an annotation with the length and the checksum of what
 //! follows: `#BATCH:0000002f:` and sixteen hexadecimal digits of CRC-64. What a lost power leaves of
-//! a batch is some of its sectors and room in the place of the others.
+//! a batch is some of its sectors and preallocated space in the place of the others.
 
 use structs::crc64::crc64;
 
@@ -15,7 +15,7 @@ pub const BLOCK: usize = 4096;
 pub const LARGEST_BATCH: usize = 256 << 10;
 /// Most bytes of a head, its filler included.
 pub const LARGEST_HEAD: usize = 2 * LARGEST_MARK;
-/// Where a sector has fewer bytes left than this, no batch can begin: they would look like room.
+/// Where a sector has fewer bytes left than this, no batch can begin: they would look like preallocated space.
 const SHORTEST_FILLER: usize = 3;
 /// Most bytes of a head without its filler.
 pub const LARGEST_MARK: usize = MARK + SHORTEST_FILLER - 1;
@@ -32,13 +32,13 @@ pub struct BatchHead {
     pub checksum: u64,
 }
 
-/// The byte of room at an offset of the file.
-fn room_at(offset: u64) -> u8 {
+/// The byte of preallocated space at an offset of the file.
+fn preallocated_at(offset: u64) -> u8 {
     if offset % SECTOR as u64 == SECTOR as u64 - 1 { b'\n' } else { b'#' }
 }
 
-/// Makes room of the bytes that begin at this offset of the file.
-pub fn make_room(offset: u64, bytes: &mut [u8]) {
+/// Makes preallocated space of the bytes that begin at this offset of the file.
+pub fn write_preallocation(offset: u64, bytes: &mut [u8]) {
     bytes.fill(b'#');
     bytes
         .iter_mut()
@@ -47,17 +47,17 @@ pub fn make_room(offset: u64, bytes: &mut [u8]) {
         .for_each(|byte| *byte = b'\n');
 }
 
-/// Whether all these bytes, which begin at this offset of the file, are room.
-pub fn is_room(offset: u64, bytes: &[u8]) -> bool {
-    bytes.iter().zip(offset..).all(|(&byte, offset)| byte == room_at(offset))
+/// Whether all these bytes, which begin at this offset of the file, are preallocated space.
+pub fn is_preallocated(offset: u64, bytes: &[u8]) -> bool {
+    bytes.iter().zip(offset..).all(|(&byte, offset)| byte == preallocated_at(offset))
 }
 
-/// How many of these bytes, which begin with a sector and end with their file, lie before the room at
-/// its end. 0 if all are room, and perhaps what is before them too.
+/// How many of these bytes, which begin with a sector and end with their file, lie before the preallocated space at
+/// its end. 0 if all are preallocated space, and perhaps what is before them too.
 ///
-/// Sectors of zeros count as room: when room is cut off inside of a block, file systems write them to its
+/// Sectors of zeros count as preallocated space: when preallocated space is cut off inside of a block, file systems write them to its
 /// end, and a lost power may leave the file as long as it was. No log ends with them.
-pub fn data_before_room(bytes: &[u8]) -> usize {
+pub fn data_before_preallocation(bytes: &[u8]) -> usize {
     let mut data = bytes.len();
     while data > 0 {
         let begin = (data - 1) / SECTOR * SECTOR;
@@ -70,13 +70,14 @@ pub fn data_before_room(bytes: &[u8]) -> usize {
     data
 }
 
-/// How many of these bytes, which begin with a sector, lie before room or zeros at their end.
+/// How many of these bytes, which begin with a sector, lie before preallocated space or zeros at their end.
 fn data_of_sector(bytes: &[u8]) -> usize {
-    let room = (0..bytes.len()).rev().take_while(|&at| bytes[at] == room_at(at as u64)).count();
+    let preallocated =
+        (0..bytes.len()).rev().take_while(|&at| bytes[at] == preallocated_at(at as u64)).count();
     let zeros = bytes.iter().rev().take_while(|&&byte| byte == 0).count();
-    match bytes.len() - room.max(zeros) {
-        // A line that ends with the sector has its own line feed there: no room begins with one.
-        data if room > 0 && data == SECTOR - 1 => SECTOR,
+    match bytes.len() - preallocated.max(zeros) {
+        // A line that ends with the sector has its own line feed there: no preallocated space begins with one.
+        data if preallocated > 0 && data == SECTOR - 1 => SECTOR,
         data => data,
     }
 }
@@ -152,7 +153,7 @@ impl BatchHead {
             return Found::Whole;
         }
         let is_short = batch.len() < self.len;
-        let is_torn = is_short || has_sector_of_room(offset, batch);
+        let is_torn = is_short || has_preallocated_sector(offset, batch);
         if is_last && is_torn && !has_whole_batch(batch) { Found::Torn } else { Found::Damaged }
     }
 }
@@ -207,12 +208,12 @@ pub fn filler_at(offset: u64) -> Option<usize> {
     Some(left_in_sector(offset)).filter(|&left| left < LARGEST_MARK)
 }
 
-/// Whether one of the sectors is room, as far as these bytes are in it.
-fn has_sector_of_room(mut offset: u64, mut bytes: &[u8]) -> bool {
+/// Whether one of the sectors is preallocated space, as far as these bytes are in it.
+fn has_preallocated_sector(mut offset: u64, mut bytes: &[u8]) -> bool {
     while !bytes.is_empty() {
         let len = bytes.len().min(left_in_sector(offset));
         let (sector, rest) = bytes.split_at(len);
-        if is_room(offset, sector) {
+        if is_preallocated(offset, sector) {
             return true;
         }
         offset += len as u64;
@@ -228,12 +229,12 @@ mod tests {
 
     const COMMAND: &[u8] = b"*2\r\n$4\r\nINCR\r\n$1\r\nk\r\n";
 
-    /// The file after a batch was written at `offset`, with room behind it; and where the batch ends.
+    /// The file after a batch was written at `offset`, with preallocated space behind it; and where the batch ends.
     fn file(offset: usize, batch: &[u8]) -> (Vec<u8>, usize) {
         let head = head_len(offset as u64, batch.len());
         let end = offset + head + batch.len();
         let mut file = vec![b'x'; end.next_multiple_of(SECTOR) + 4 * SECTOR];
-        make_room(offset as u64, &mut file[offset..]);
+        write_preallocation(offset as u64, &mut file[offset..]);
         write_head(offset as u64, batch, &mut file[offset..offset + head]);
         file[offset + head..end].copy_from_slice(batch);
         (file, end)
@@ -254,10 +255,10 @@ mod tests {
     #[test]
     fn room_is_lines_of_a_sector() {
         let mut bytes = vec![0; 3 * SECTOR];
-        make_room(SECTOR as u64 - 2, &mut bytes);
+        write_preallocation(SECTOR as u64 - 2, &mut bytes);
         assert_eq!(&bytes[..3], b"#\n#");
         assert_eq!((bytes[SECTOR], bytes[SECTOR + 1]), (b'#', b'\n'));
-        assert!(is_room(SECTOR as u64 - 2, &bytes) && !is_room(0, &bytes));
+        assert!(is_preallocated(SECTOR as u64 - 2, &bytes) && !is_preallocated(0, &bytes));
     }
 
     #[test]
@@ -292,7 +293,7 @@ mod tests {
                 assert!(may_begin(end as u64), "at {offset}: none can follow");
                 assert_eq!(file[end], b'#');
                 let sector_end = (offset / SECTOR + 1) * SECTOR;
-                assert!(!is_room(offset as u64, &file[offset..sector_end]), "at {offset}");
+                assert!(!is_preallocated(offset as u64, &file[offset..sector_end]), "at {offset}");
                 // The mark in one sector.
                 let mark = file[..begin].windows(7).rposition(|bytes| bytes == PREFIX).unwrap_or(0);
                 assert_eq!(mark / SECTOR, (begin - 1) / SECTOR, "at {offset}");
@@ -307,18 +308,18 @@ mod tests {
         for offset in (0..2 * SECTOR).filter(|&offset| may_begin(offset as u64)) {
             let batch = [&vec![b'#'; 600][..], b"\r\n"].concat();
             let (file, end) = file(offset, &batch);
-            assert_eq!(data_before_room(&file), end, "from {offset}");
-            assert_eq!(data_before_room(&file[..end]), end, "there need not be any");
+            assert_eq!(data_before_preallocation(&file), end, "from {offset}");
+            assert_eq!(data_before_preallocation(&file[..end]), end, "there need not be any");
             let mut cut = file[..end].to_vec();
             cut.resize(end.next_multiple_of(BLOCK), 0);
-            assert_eq!(data_before_room(&cut), end, "it was cut off");
+            assert_eq!(data_before_preallocation(&cut), end, "it was cut off");
             let block_end = cut.len();
             cut.resize(block_end + SECTOR, 0);
-            make_room(block_end as u64, &mut cut[block_end..]);
-            assert_eq!(data_before_room(&cut), end, "but the file is not shorter");
+            write_preallocation(block_end as u64, &mut cut[block_end..]);
+            assert_eq!(data_before_preallocation(&cut), end, "but the file is not shorter");
             let middle = block_end - SECTOR;
-            make_room(middle.max(end) as u64, &mut cut[middle.max(end)..]);
-            assert_eq!(data_before_room(&cut), end, "and one of the sectors is as it was");
+            write_preallocation(middle.max(end) as u64, &mut cut[middle.max(end)..]);
+            assert_eq!(data_before_preallocation(&cut), end, "and one of the sectors is as it was");
         }
     }
 
@@ -337,18 +338,18 @@ mod tests {
             let mut torn = whole.clone();
             for sector in begin.div_ceil(SECTOR)..end.div_ceil(SECTOR) {
                 if missing >> (sector % 8) & 1 == 1 {
-                    make_room((sector * SECTOR) as u64, &mut torn[sector * SECTOR..][..SECTOR]);
+                    write_preallocation((sector * SECTOR) as u64, &mut torn[sector * SECTOR..][..SECTOR]);
                 }
             }
-            let data = data_before_room(&torn).max(begin);
+            let data = data_before_preallocation(&torn).max(begin);
             let data = data.min(end);
             let found = head.look_at(begin as u64, &torn[begin..data], true);
             prop_assert_eq!(found, if torn == whole { Found::Whole } else { Found::Torn });
             let mut damaged = whole.clone();
             damaged[begin + flipped.index(batch.len() - 1)] ^= 1;
             let found = head.look_at(begin as u64, &damaged[begin..end], true);
-            let is_like_room = has_sector_of_room(begin as u64, &damaged[begin..end]);
-            prop_assert!(found == Found::Damaged || is_like_room);
+            let is_like_preallocated = has_preallocated_sector(begin as u64, &damaged[begin..end]);
+            prop_assert!(found == Found::Damaged || is_like_preallocated);
             // Nothing comes after a batch that was never forced to the disk.
             let found = head.look_at(begin as u64, &damaged[begin..end], false);
             prop_assert_eq!(found, Found::Damaged);

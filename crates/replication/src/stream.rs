@@ -1,7 +1,7 @@
 //! Reading the stream of commands that an append-only file holds.
 //!
 //! The reader takes pieces of the file and finds commands, annotations (`#TS:` and the time, `#REPL:` and
-//! the place in the replication stream, heads of batches, room, and any other line that begins with `#`) and transactions in them. It knows no
+//! the place in the replication stream, heads of batches, preallocated space, and any other line that begins with `#`) and transactions in them. It knows no
 //! command but MULTI and EXEC. It copies nothing: words are places in the piece. Every complaint
 //! carries the offset in the file, and [`StreamReader::valid`] says up to where the file makes sense by itself: the end
 //! of the last whole command that is not inside an unfinished transaction.
@@ -41,7 +41,7 @@ pub enum Item {
         /// Bytes of the input that it took.
         consumed: usize,
     },
-    /// Another annotation, or room. If it is the head of a batch, the batch is whole.
+    /// Another annotation, or preallocated space. If it is the head of a batch, the batch is whole.
     Comment {
         /// Bytes of the input that it took.
         consumed: usize,
@@ -116,9 +116,9 @@ pub struct StreamReader {
     file: Option<FileEnd>,
     /// Where the head and the end of the last batch are.
     batch: (u64, u64),
-    /// Where the room begins that the stream is in.
-    room_at: Option<u64>,
-    /// Room has been passed.
+    /// Where the preallocated space begins that the stream is in.
+    preallocated_at: Option<u64>,
+    /// Preallocated space has been passed.
     has_gap: bool,
 }
 
@@ -127,8 +127,8 @@ pub struct StreamReader {
 pub struct FileEnd {
     /// The offset.
     pub at: u64,
-    /// Whether [room](preallocation) is behind it.
-    pub has_room: bool,
+    /// Whether [preallocated space](preallocation) is behind it.
+    pub has_preallocated: bool,
 }
 
 /// What a header says, or why it says nothing.
@@ -147,7 +147,7 @@ impl StreamReader {
             multi_at: None,
             file: None,
             batch: (0, 0),
-            room_at: None,
+            preallocated_at: None,
             has_gap: false,
         }
     }
@@ -183,7 +183,7 @@ impl StreamReader {
         (self.offset < self.batch.1).then_some(self.batch.0)
     }
 
-    /// Whether others have gone on behind room: nothing can be written in place there any more.
+    /// Whether others have gone on behind preallocated space: nothing can be written in place there any more.
     pub fn has_gap(&self) -> bool {
         self.has_gap
     }
@@ -197,8 +197,8 @@ impl StreamReader {
         words.clear();
         let Some(&first) = input.first() else { return Ok(Item::Incomplete { missing: 0 }) };
         if let Some(end) = self.file
-            && (first == b'#' || self.room_at.is_some())
-            && let Some(outcome) = self.room(input, end)
+            && (first == b'#' || self.preallocated_at.is_some())
+            && let Some(outcome) = self.preallocated(input, end)
         {
             return outcome;
         }
@@ -295,12 +295,12 @@ impl StreamReader {
         })
     }
 
-    /// Room in front of data, or what is behind it. `None`: there is none here, or others have gone on
+    /// Preallocated space in front of data, or what is behind it. `None`: there is none here, or others have gone on
     /// behind it.
-    fn room(&mut self, input: &[u8], end: FileEnd) -> Option<Result<Item, Corrupt>> {
+    fn preallocated(&mut self, input: &[u8], end: FileEnd) -> Option<Result<Item, Corrupt>> {
         let line_len = preallocation::left_in_sector(self.offset);
         let line = &input[..input.len().min(line_len)];
-        if preallocation::is_room(self.offset, line) && line[0] == b'#' {
+        if preallocation::is_preallocated(self.offset, line) && line[0] == b'#' {
             if line.len() < line_len && input.len() < self.left(end) {
                 return Some(Ok(Item::Incomplete { missing: line_len - line.len() }));
             }
@@ -308,11 +308,11 @@ impl StreamReader {
                 return Some(Ok(item));
             }
             // The file makes sense up to where it begins, until it is known what is behind it.
-            self.room_at.get_or_insert(self.offset);
+            self.preallocated_at.get_or_insert(self.offset);
             self.offset += line.len() as u64;
             return Some(Ok(Item::Comment { consumed: line.len() }));
         }
-        let room_at = self.room_at?;
+        let preallocated_at = self.preallocated_at?;
         let left = self.left(end);
         if input.len() < left.min(OTHERS_BEGIN.len()) {
             return Some(Ok(Item::Incomplete {
@@ -321,21 +321,21 @@ impl StreamReader {
         }
         // Appending to a file with preallocated space begins where its last block ends.
         let is_block = self.offset.is_multiple_of(BLOCK as u64);
-        if is_block && !end.has_room && begins_as_others_do(input) {
-            self.room_at = None;
+        if is_block && !end.has_preallocated && begins_as_others_do(input) {
+            self.preallocated_at = None;
             self.has_gap = true;
             return None;
         }
-        // Otherwise room is only left where something was to be written and nothing was forced to
+        // Otherwise preallocated space is only left where something was to be written and nothing was forced to
         // the disk after it: what is behind it belongs to a single batch whose head is missing.
         let most = (preallocation::LARGEST_HEAD + preallocation::LARGEST_BATCH) as u64;
-        let is_one_batch = end.at <= room_at + most;
+        let is_one_batch = end.at <= preallocated_at + most;
         Some(match input.get(..left) {
             None if is_one_batch => Ok(Item::Incomplete { missing: left - input.len() }),
             Some(rest) if is_one_batch && !preallocation::has_whole_batch(rest) => Ok(Item::Torn),
             _ => {
                 let problem = "Unexpected room in front of data".into();
-                Err(Corrupt { offset: room_at, problem })
+                Err(Corrupt { offset: preallocated_at, problem })
             }
         })
     }
@@ -345,7 +345,7 @@ impl StreamReader {
         usize::try_from(end.at.saturating_sub(self.offset)).unwrap_or(usize::MAX)
     }
 
-    /// Room where the filler of a batch was to be, which is whole: the filler's sector never came to the
+    /// Preallocated space where the filler of a batch was to be, which is whole: the filler's sector never came to the
     /// disk, and nothing is missing with it. `None`: it is something else.
     fn lost_filler(&mut self, input: &[u8], end: FileEnd) -> Option<Item> {
         let left = self.left(end);
@@ -546,7 +546,7 @@ mod tests {
         for batch in [STREAM, long.as_bytes(), STREAM] {
             places.push(append_batch(&mut file, batch));
         }
-        append_room(&mut file);
+        append_preallocated(&mut file);
         (file, places)
     }
 
@@ -559,15 +559,15 @@ mod tests {
         begin..file.len()
     }
 
-    fn append_room(file: &mut Vec<u8>) {
+    fn append_preallocated(file: &mut Vec<u8>) {
         let end = file.len();
         file.resize(end.next_multiple_of(SECTOR) + 2 * SECTOR, 0);
-        preallocation::make_room(end as u64, &mut file[end..]);
+        preallocation::write_preallocation(end as u64, &mut file[end..]);
     }
 
     fn read_file(file: &[u8]) -> (Vec<String>, StreamReader, Result<(), Corrupt>) {
-        let at = preallocation::data_before_room(file);
-        let end = FileEnd { at: at as u64, has_room: at < file.len() };
+        let at = preallocation::data_before_preallocation(file);
+        let end = FileEnd { at: at as u64, has_preallocated: at < file.len() };
         read_with(StreamReader::of_file(0, end), &file[..at])
     }
 
@@ -579,14 +579,14 @@ mod tests {
         // Without the last batch, any of the sectors of the long one may be missing.
         let long = places[1].clone();
         let mut file = file[..long.end.next_multiple_of(SECTOR)].to_vec();
-        preallocation::make_room(long.end as u64, &mut file[long.end..]);
+        preallocation::write_preallocation(long.end as u64, &mut file[long.end..]);
         let sectors = long.start / SECTOR..file.len() / SECTOR;
         for missing in 1..1u32 << sectors.len() {
             let mut torn = file.clone();
             for sector in sectors.clone().filter(|at| missing >> (at - sectors.start) & 1 == 1) {
                 let from = (sector * SECTOR).max(long.start);
                 let to = (sector + 1) * SECTOR;
-                preallocation::make_room(from as u64, &mut torn[from..to]);
+                preallocation::write_preallocation(from as u64, &mut torn[from..to]);
             }
             let (found, reader, end) = read_file(&torn);
             assert_eq!(end, Ok(()), "{missing:b}");
@@ -603,7 +603,7 @@ mod tests {
         let (mut file, places) = file_of_batches();
         let end = file.len();
         file.resize(end.next_multiple_of(BLOCK), 0);
-        preallocation::make_room(end as u64, &mut file[end..]);
+        preallocation::write_preallocation(end as u64, &mut file[end..]);
         let theirs = file.len();
         for first in [&b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n"[..], &STREAM[39..], STREAM] {
             file.truncate(theirs);
@@ -611,13 +611,13 @@ mod tests {
             let (_, reader, end) = read_file(&file);
             assert_eq!((reader.valid(), end), (file.len() as u64, Ok(())));
             assert!(reader.has_gap());
-            // Not at the end of a block, or with room behind: the rest of a batch.
+            // Not at the end of a block, or with preallocated space behind: the rest of a batch.
             let mut torn = file.clone();
             torn.drain(theirs - SECTOR..theirs);
             let (found, reader, end) = read_file(&torn);
             assert_eq!((found.last().map(String::as_str), end), (Some("torn"), Ok(())));
             assert_eq!(reader.valid(), places[2].end as u64);
-            append_room(&mut file);
+            append_preallocated(&mut file);
             let (found, reader, _) = read_file(&file);
             assert_eq!(found.last().map(String::as_str), Some("torn"));
             assert_eq!(reader.valid(), places[2].end as u64);
@@ -636,15 +636,15 @@ mod tests {
             for more in 0..2 {
                 append_batch(&mut file, echo(3).as_bytes());
                 let mut lost = file.clone();
-                append_room(&mut lost);
+                append_preallocated(&mut lost);
                 let filler = first.end..first.end + filler;
-                preallocation::make_room(first.end as u64, &mut lost[filler]);
+                preallocation::write_preallocation(first.end as u64, &mut lost[filler]);
                 let (found, reader, end) = read_file(&lost);
                 assert_eq!((found.len(), end), (2 + more, Ok(())), "{len}");
                 assert_eq!(reader.valid(), file.len() as u64);
                 // Data that ends in such space has nothing behind it, even if a reader takes the space for data.
                 let cut = &lost[..first.end + 1];
-                let end = FileEnd { at: cut.len() as u64, has_room: false };
+                let end = FileEnd { at: cut.len() as u64, has_preallocated: false };
                 let (_, reader, result) = read_with(StreamReader::of_file(0, end), cut);
                 assert_eq!((reader.valid(), result), (first.end as u64, Ok(())));
             }
@@ -667,7 +667,7 @@ mod tests {
         // A sector that a disk has forgotten, with the head of the long batch in it.
         let mut forgotten = file.clone();
         let sector = places[1].start..(places[1].start / SECTOR + 1) * SECTOR;
-        preallocation::make_room(sector.start as u64, &mut forgotten[sector]);
+        preallocation::write_preallocation(sector.start as u64, &mut forgotten[sector]);
         let end = read_file(&forgotten).2.expect_err("the last batch is whole");
         assert_eq!(end.offset, places[1].start as u64);
         // A length that is too long must not take the next batch along.

@@ -5,11 +5,11 @@ mod entry;
 #[path = "../../../fuzz/entries/mutate.rs"]
 mod mutate;
 
-use replication::preallocation::{SECTOR, head_len, make_room, write_head};
+use replication::preallocation::{SECTOR, head_len, write_head, write_preallocation};
 
 #[test]
 fn damaged_logs_are_refused_or_read_alike() {
-    // A batch of two commands behind one that was appended, and room.
+    // A batch of two commands behind one that was appended, and preallocated space.
     let batch = b"*2\r\n$4\r\nINCR\r\n$1\r\nk\r\n*1\r\n$4\r\nPING\r\n";
     let mut in_place = b"*1\r\n$4\r\nPING\r\n".to_vec();
     let begin = in_place.len();
@@ -18,7 +18,7 @@ fn damaged_logs_are_refused_or_read_alike() {
     in_place.extend_from_slice(batch);
     let end = in_place.len();
     in_place.resize(2 * SECTOR, 0);
-    make_room(end as u64, &mut in_place[end..]);
+    write_preallocation(end as u64, &mut in_place[end..]);
     let inputs = [
         in_place,
         b"#TS:1700000000\r\n*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n*1\r\n$5\r\nMULTI\r\n\

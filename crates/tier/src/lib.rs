@@ -8,19 +8,19 @@
 //! The crate knows neither keys nor commands. The keeper of locations implements [`Owners`]; what is
 //! stored is [`Disk`]'s business. `docs/internals/tier.md` has the whole.
 
+mod backlog;
 mod cleaner;
 mod disk;
 mod figures;
 pub mod files;
 mod location;
 mod marks;
+mod one_shot;
 pub mod own_ring;
 mod queue;
 mod reader;
 mod record;
-mod room;
 mod segments;
-mod slot;
 mod sweep;
 mod threads;
 mod tier;
@@ -28,12 +28,12 @@ mod uring;
 mod window;
 mod writer;
 
+pub use backlog::Told;
 pub use cleaner::{Owners, Relocation};
 pub use disk::{Disk, Done, Operation, Work};
 pub use figures::Figures;
 pub use location::Location;
 pub use reader::{Fetched, Payload, ReadError};
-pub use room::Told;
 pub use sweep::{Sweep, Swept};
 pub use tier::{Settings, SettingsError, Tier};
 pub use writer::Refused;

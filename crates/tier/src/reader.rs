@@ -2,8 +2,8 @@
 
 use crate::disk::{Operation, Work};
 use crate::location::Location;
+use crate::one_shot::OneShot;
 use crate::record::{self, Damage};
-use crate::slot::Slot;
 use crate::tier::Tier;
 use std::fmt;
 use std::io;
@@ -96,7 +96,7 @@ impl Tier {
     /// # Errors
     /// It cannot be read.
     pub fn read(self: &Arc<Self>, location: Location) -> Result<Vec<u8>, ReadError> {
-        let slot = Slot::new();
+        let slot = OneShot::new();
         let told = Arc::clone(&slot);
         self.fetch(&[location], Box::new(move |results| told.set(results)));
         let result = slot.wait(&*self.disk).pop();

@@ -1,11 +1,11 @@
 //! The tier as a whole: its settings, what its parts share, and what keeps segments free.
 
+use crate::backlog::{Backlog, Told};
 use crate::cleaner::Owners;
 use crate::disk::Disk;
 use crate::figures::{Counters, Figures};
 use crate::location::{Location, MAX_SEGMENT_BYTES};
 use crate::record::HEADER;
-use crate::room::{Room, Told};
 use crate::segments::{Segments, State};
 use crate::writer::{Failed, PIECE};
 use std::collections::{HashMap, VecDeque};
@@ -90,7 +90,7 @@ pub struct Tier {
     /// Bytes of all pieces in memory.
     pub(crate) buffered: AtomicU64,
     /// What is on its way to the disk, and what waits for it.
-    pub(crate) room: Room,
+    pub(crate) backlog: Backlog,
     /// The cleaner waits for a write to end.
     pub(crate) cleaner_waits: AtomicBool,
     pub(crate) counters: Counters,
@@ -130,7 +130,7 @@ impl Tier {
             is_full: AtomicBool::new(false),
             pieces: Mutex::default(),
             buffered: AtomicU64::new(0),
-            room: Room::new(),
+            backlog: Backlog::new(),
             cleaner_waits: AtomicBool::new(false),
             counters: Counters::default(),
             is_awake: Mutex::default(),
@@ -163,7 +163,7 @@ impl Tier {
     /// Says what to call when values are taken in again, or none for a while, after one was refused as busy.
     /// It is to be called once, and must not wait.
     pub fn on_room(&self, told: Told) {
-        self.room.set_told(told);
+        self.backlog.set_told(told);
     }
 
     /// The longest payload that [`Tier::append`] takes, in bytes.
@@ -252,7 +252,7 @@ impl Tier {
         let is_full = self.clean_as_needed(owners) && lock(&self.free).len() <= SPARE;
         if is_full && !self.is_full.swap(true, Relaxed) {
             // There is nothing to wait for.
-            self.room.tell();
+            self.backlog.tell();
         }
         self.is_full.store(is_full, Relaxed);
     }
@@ -372,7 +372,7 @@ impl Tier {
     fn add_free(&self, number: u32) {
         self.segments.get(number).set_state(State::Free);
         lock(&self.free).push_back(number);
-        self.room.tell();
+        self.backlog.tell();
     }
 
     /// Whether more than half of the segments in use is waste.

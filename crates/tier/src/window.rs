@@ -2,7 +2,7 @@
 
 use crate::disk::{Operation, Work};
 use crate::location::Location;
-use crate::slot::Slot;
+use crate::one_shot::OneShot;
 use crate::tier::Tier;
 use std::io;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl Tier {
     ) -> io::Result<AlignedBytes> {
         let mut work = Work::Read(bytes);
         for _ in 0..=SHORT_READS {
-            let slot = Slot::new();
+            let slot = OneShot::new();
             let told = Arc::clone(&slot);
             let done = Box::new(move |work, result| told.set((work, result)));
             self.disk.submit(vec![Operation { segment, offset, len, work, done }]);

@@ -69,7 +69,7 @@ impl Tier {
         let stream = stream % (self.streams.len() - 1);
         let location = match self.append_to(stream, From::Outside, record) {
             Err(Refused::Busy) => {
-                self.room.set_mark();
+                self.backlog.set_mark();
                 self.append_to(stream, From::Outside, record)?
             }
             result => result?,
@@ -149,7 +149,7 @@ impl Tier {
     fn write(self: &Arc<Self>, piece: Failed) {
         let Failed { segment, offset, len, bytes } = piece;
         let tier = Arc::clone(self);
-        self.room.begin_write(len);
+        self.backlog.begin_write(len);
         self.disk.submit(vec![Operation {
             segment,
             offset,
@@ -180,7 +180,7 @@ impl Tier {
             self.failing.fetch_add(1, Relaxed);
             lock(&self.failed).push(Failed { segment, offset, len, bytes });
         }
-        self.room.end_write(len);
+        self.backlog.end_write(len);
         // Maintenance looks at all segments, which is not worth it for every piece.
         let is_empty = of.state() == State::Sealed && of.live.load(Acquire) == 0;
         if is_empty || self.cleaner_waits.swap(false, AcqRel) {

@@ -16,7 +16,7 @@ use crate::effects::Effects;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::events::{self, Class};
-use crate::held::{Held, NamedKey};
+use crate::held_keys::{HeldKeys, NamedKey};
 use crate::locks::Locks;
 use crate::outbox::Outbox;
 pub(crate) use asker::Asker;
@@ -85,7 +85,7 @@ pub struct Db<'a> {
     /// What the script that runs would have to put back.
     pub(crate) undo: Option<UndoLog>,
     /// The keys of a long command that runs without locks.
-    pub(crate) held: Option<Held<'a>>,
+    pub(crate) held: Option<HeldKeys<'a>>,
     /// The keys of a long command that takes hold of them itself, until it does.
     pub(crate) to_hold: Option<Vec<NamedKey>>,
     /// The client that waits for this long command.

@@ -5,7 +5,7 @@ pub mod cx;
 pub mod db;
 pub mod effects;
 pub mod field_expiry;
-pub mod held;
+pub mod held_keys;
 pub mod load;
 pub mod outbox;
 pub mod tier;

@@ -163,7 +163,8 @@ pub(crate) fn demote_ahead(db: &Db<'_>, limit: u64) -> bool {
     if share == 0 {
         return false;
     }
-    let longest = MIN_STRETCH + (MAX_STRETCH - MIN_STRETCH).mul_f64(share as f64 / headroom.max(1) as f64);
+    let longest =
+        MIN_STRETCH + (MAX_STRETCH - MIN_STRETCH).mul_f64(share as f64 / headroom.max(1) as f64);
     let ended = demote(db, tier, &excess, engine.clock.now(), longest);
     matches!(ended, Demoted::TimeUp | Demoted::DiskIsBehind)
 }
@@ -249,7 +250,8 @@ impl Search<'_> {
             }
             // After a refusal only values with a copy can leave, if such are found soon.
             match refused {
-                Some(_) if cold::copies() > 0 && !is_time_up && without_hope < MAX_REFUSED_VISITS => {}
+                Some(_)
+                    if cold::copies() > 0 && !is_time_up && without_hope < MAX_REFUSED_VISITS => {}
                 Some(Refused::Busy) => return Demoted::DiskIsBehind,
                 Some(_) if is_time_up => return Demoted::Nothing,
                 None if fruitless < MAX_FRUITLESS_VISITS => {}

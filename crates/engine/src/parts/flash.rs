@@ -104,7 +104,8 @@ impl FlashTier {
         let most = match is_loading {
             true => limit / 2,
             false => {
-                let most = (limit / MAX_WASTE_DIVISOR).max(SMALL_WASTE.min(limit / MAX_WASTE_DIVISOR_SMALL));
+                let most = (limit / MAX_WASTE_DIVISOR)
+                    .max(SMALL_WASTE.min(limit / MAX_WASTE_DIVISOR_SMALL));
                 most + limit / PRESSURE_WASTE_DIVISOR * pressure / 100
             }
         };

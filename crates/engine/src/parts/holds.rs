@@ -2,7 +2,7 @@
 //!
 //! The holds themselves are in the stripes (`keyspace::holds`); here is what concerns all of them:
 //! how many long commands run, which threads want to be told when one ends, and which keys it left unserved. The view that a
-//! long command has of its keys is [`crate::held::Held`].
+//! long command has of its keys is [`crate::held_keys::HeldKeys`].
 
 use crate::background::GAP;
 use crate::clients::waiter::Ready;

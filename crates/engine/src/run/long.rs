@@ -22,7 +22,7 @@ use crate::cx::Cx;
 use crate::db::Asker;
 use crate::dispatch;
 use crate::engine::Engine;
-use crate::held::{Held, NamedKey};
+use crate::held_keys::{HeldKeys, NamedKey};
 use crate::journal::JournalPos;
 use crate::mailbox::Message;
 use crate::scripting;
@@ -206,7 +206,7 @@ fn walk(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
 fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Vec<NamedKey>) {
     let (holds, thread) = (&cx.engine.holds, cx.thread);
     let holder = holds.begin(&cx.engine.clock, || cx.engine.scripts.is_turn_taken());
-    let Some(held) = Held::acquire(cx.engine, cx.db.index, holder, keys, thread) else {
+    let Some(held) = HeldKeys::acquire(cx.engine, cx.db.index, holder, keys, thread) else {
         dispatch::refuse_busy(cx, row);
         return end(cx);
     };
@@ -274,7 +274,7 @@ impl Cx<'_> {
         let Some(keys) = self.db.to_hold.take() else { return Ok(()) };
         let engine = self.engine;
         let holder = engine.holds.begin(&engine.clock, || engine.scripts.is_turn_taken());
-        let Some(held) = Held::acquire(engine, self.db.index, holder, keys, self.thread) else {
+        let Some(held) = HeldKeys::acquire(engine, self.db.index, holder, keys, self.thread) else {
             end(self);
             self.db.to_hold = Some(Vec::new());
             return Err(scripting::busy_error(engine));
@@ -291,7 +291,7 @@ impl Cx<'_> {
 /// The end of a command that has held its keys.
 fn finish_held(cx: &mut Cx<'_>, args: Args<'_>) {
     let thread = cx.thread;
-    if cx.db.held.as_ref().is_some_and(Held::is_changing) {
+    if cx.db.held.as_ref().is_some_and(HeldKeys::is_changing) {
         finish_changing(cx, args);
         thread.reader.leave();
         return end(cx);

@@ -22,17 +22,17 @@ const MAX_ATTEMPTS: usize = 4 * STRIPES;
 /// Stripes drawn before all are walked through.
 const DRAWS: usize = 256;
 
-/// How an attempt to make room has ended.
+/// The result of an attempt to bring memory below the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Room {
-    /// There is room.
-    Made,
-    /// Its time was up: others go on. Commands are served meanwhile.
-    Coming,
-    /// There will be room when the tier's disk has caught up.
+pub(crate) enum Reclaimed {
+    /// Memory is below the limit.
+    Enough,
+    /// The time was up. Another thread goes on, and commands are served meanwhile.
+    InProgress,
+    /// Memory falls below the limit when the tier's disk has caught up.
     DiskIsBehind,
     /// Nothing more can be evicted.
-    Nowhere,
+    Nothing,
 }
 
 /// How long one attempt may last, by `maxmemory-eviction-tenacity`: linear up to 0.5 ms at 10, from
@@ -56,7 +56,7 @@ struct Candidate {
     score: u64,
 }
 
-/// What room is made for.
+/// The command that memory is reclaimed for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Claim {
     /// A command that may need memory.
@@ -66,15 +66,15 @@ pub(crate) enum Claim {
 }
 
 /// Demotes or evicts until memory is below the limit, or time is up.
-pub(crate) fn make_room(db: &mut Db<'_>, claim: Claim) -> Room {
+pub(crate) fn reclaim(db: &mut Db<'_>, claim: Claim) -> Reclaimed {
     let engine = db.engine;
     let limit = engine.config.maxmemory();
-    if engine.bytes_to_make_room_for() <= limit {
-        return Room::Made;
+    if engine.reclaimable_bytes() <= limit {
+        return Reclaimed::Enough;
     }
     if engine.evicts_nothing() {
         tier::demote_ahead(db, limit);
-        return Room::Made;
+        return Reclaimed::Enough;
     }
     let tenacity = engine.config.maxmemory_eviction_tenacity();
     let longest = match claim {
@@ -93,7 +93,7 @@ pub(crate) fn is_needed(engine: &Engine) -> bool {
     engine.config.maxmemory() > 0 && engine.tier.get().is_some()
 }
 
-/// The same as [`make_room`] without a command. Whether there is more to do as soon as possible.
+/// The same as [`reclaim`] without a command. Whether there is more to do as soon as possible.
 pub(crate) fn keep_limit(db: &mut Db<'_>) -> bool {
     let engine = db.engine;
     let limit = engine.config.maxmemory();
@@ -101,30 +101,30 @@ pub(crate) fn keep_limit(db: &mut Db<'_>) -> bool {
         return false;
     }
     // Looked at inside the world, which a pause stops to begin. Demotion deletes nothing, so that it goes on.
-    if engine.bytes_to_make_room_for() <= limit || engine.evicts_nothing() {
+    if engine.reclaimable_bytes() <= limit || engine.evicts_nothing() {
         return tier::demote_ahead(db, limit);
     }
     let longest = longest(engine.config.maxmemory_eviction_tenacity());
-    matches!(evict_down_to(db, limit, longest), Room::Coming | Room::DiskIsBehind)
+    matches!(evict_down_to(db, limit, longest), Reclaimed::InProgress | Reclaimed::DiskIsBehind)
 }
 
-fn evict_down_to(db: &mut Db<'_>, limit: u64, longest: Duration) -> Room {
+fn evict_down_to(db: &mut Db<'_>, limit: u64, longest: Duration) -> Reclaimed {
     let engine = db.engine;
-    let room = engine.timed(Slow::EvictionCycle, || evict_for_a_while(db, limit, longest));
-    engine.over_limit.note(room == Room::Made, &engine.clock);
-    room
+    let reclaimed = engine.timed(Slow::EvictionCycle, || evict_for_a_while(db, limit, longest));
+    engine.over_limit.note(reclaimed == Reclaimed::Enough, &engine.clock);
+    reclaimed
 }
 
 /// What is to be freed is fixed at the start and counted by what the entries held: messages to
 /// clients that cached them take memory too, and must not make the next entries go.
-fn evict_for_a_while(db: &mut Db<'_>, limit: u64, longest: Duration) -> Room {
+fn evict_for_a_while(db: &mut Db<'_>, limit: u64, longest: Duration) -> Reclaimed {
     let engine = db.engine;
     let began = engine.clock.now();
     let policy = match engine.config.import_mode() {
         true => MaxmemoryPolicy::NoEviction,
         false => engine.config.maxmemory_policy(),
     };
-    // What is being freed in the background need not be made room for: until it is, some is allowed. Less is while a
+    // What is being freed in the background need not be reclaimed: until it is, some is allowed. Less is while a
     // snapshot reads values from flash and nothing more can be demoted, since that may last.
     let excess = || {
         let is_freeing = engine.background.pending_objects() > 0;
@@ -138,11 +138,11 @@ fn evict_for_a_while(db: &mut Db<'_>, limit: u64, longest: Duration) -> Room {
     };
     if let Some(tier) = engine.tier.get() {
         // Nothing is lost by demotion, so that it does not wait for what is being freed.
-        let excess = || engine.bytes_to_make_room_for().saturating_sub(limit);
+        let excess = || engine.reclaimable_bytes().saturating_sub(limit);
         match tier::demote(db, tier, &excess, began, longest) {
-            Demoted::Enough => return Room::Made,
-            Demoted::TimeUp => return Room::Coming,
-            Demoted::DiskIsBehind => return Room::DiskIsBehind,
+            Demoted::Enough => return Reclaimed::Enough,
+            Demoted::TimeUp => return Reclaimed::InProgress,
+            Demoted::DiskIsBehind => return Reclaimed::DiskIsBehind,
             Demoted::Nothing => {}
         }
     }
@@ -150,23 +150,23 @@ fn evict_for_a_while(db: &mut Db<'_>, limit: u64, longest: Duration) -> Room {
     let mut is_first = true;
     while freed < wanted && excess() > 0 {
         if !std::mem::take(&mut is_first) && engine.clock.elapsed(began) > longest {
-            return Room::Coming;
+            return Reclaimed::InProgress;
         }
         if policy == MaxmemoryPolicy::NoEviction
             || engine.in_vain.holds(db.now(), engine.changes(), policy)
         {
-            return Room::Nowhere;
+            return Reclaimed::Nothing;
         }
         let Some(candidate) = choose(db, policy).filter(|_| in_vain < MAX_ATTEMPTS) else {
             // What was evicted may still wait to be freed.
-            return if excess() == 0 { Room::Made } else { Room::Nowhere };
+            return if excess() == 0 { Reclaimed::Enough } else { Reclaimed::Nothing };
         };
         match engine.timed(Slow::EvictionDel, || evict(db, &candidate)) {
             0 => in_vain += 1,
             bytes => freed += bytes as u64,
         }
     }
-    Room::Made
+    Reclaimed::Enough
 }
 
 fn is_volatile(policy: MaxmemoryPolicy) -> bool {

@@ -10,7 +10,7 @@ mod beginning;
 mod faults;
 mod full;
 mod log;
-mod room;
+mod preallocated;
 mod snapshots;
 mod waiting;
 

@@ -1,9 +1,9 @@
-//! Logs that a killed server with `appendfsync always` left: batches with their heads, and room behind
+//! Logs that a killed server with `appendfsync always` left: batches with their heads, and preallocated space behind
 //! them. Bytes are damaged, sectors are missing, the end is cut off; what was acknowledged is there or
 //! the server says why it does not start, and a whole batch is never cut off with a torn one.
 
 use super::*;
-use replication::preallocation::{BLOCK, BatchHead, SECTOR, is_room, make_room};
+use replication::preallocation::{BLOCK, BatchHead, SECTOR, is_preallocated, write_preallocation};
 
 /// A batch in the file of a log.
 pub struct Batch {
@@ -49,19 +49,19 @@ impl Sample {
     /// Has a server write batches of these many commands, with values of these many bytes. `None`: not
     /// in place, on this file system.
     pub fn of(batches: &[(usize, usize)]) -> Option<Sample> {
-        if !has_room_ahead_of_logs() {
+        if !has_preallocated_logs() {
             return None;
         }
         let always = ["--appendonly", "yes", "--appendfsync", "always"];
-        let room = ["--aof-preallocation-size", "64kb"];
-        let options = Options::arguments(&[&always[..], &room].concat());
+        let preallocated = ["--aof-preallocation-size", "64kb"];
+        let options = Options::arguments(&[&always[..], &preallocated].concat());
         let mut server = Server::start(&Program::under_test(), options).unwrap();
         let mut client = server.client();
         let mut number = 0;
         for &(commands, len) in batches {
             let mut request = Vec::new();
             for _ in 0..commands {
-                // A value may look like anything, and like nearly room.
+                // A value may look like anything, and like nearly preallocated space.
                 let value: String = "#value\r\n*".chars().cycle().take(len).collect();
                 request.extend(encode(&["SET", &key(number), &value]));
                 number += 1;
@@ -71,7 +71,7 @@ impl Sample {
         }
         let whole = all(&server);
         let path = server.directory().join("appendonlydir");
-        // The first room is made beside the first batches.
+        // The first preallocated space is made beside the first batches.
         eventually("room", || fs::read(path.join(INCR)).unwrap().ends_with(b"#\n"));
         server.kill().unwrap();
         let (base, log) = (fs::read(path.join(BASE)).unwrap(), fs::read(path.join(INCR)).unwrap());
@@ -101,11 +101,11 @@ impl Sample {
         self.batches.last().unwrap()
     }
 
-    /// The file with room in the place of these bytes.
+    /// The file with preallocated space in the place of these bytes.
     pub fn without(&self, places: impl IntoIterator<Item = Range<usize>>) -> Vec<u8> {
         let mut log = self.log.clone();
         for place in places {
-            make_room(place.start as u64, &mut log[place]);
+            write_preallocation(place.start as u64, &mut log[place]);
         }
         log
     }
@@ -114,7 +114,7 @@ impl Sample {
 /// The batches of a log that nothing has happened to.
 fn read_batches(log: &[u8]) -> Vec<Batch> {
     let (mut batches, mut at, mut begin, mut keys) = (Vec::new(), 0, 0, 0);
-    while at < log.len() && !is_room(at as u64, &log[at..]) {
+    while at < log.len() && !is_preallocated(at as u64, &log[at..]) {
         let line = log[at..].split_inclusive(|&byte| byte == b'\n').next().unwrap();
         assert_eq!(line[0], b'#', "everything is in batches");
         let len = at + "#BATCH:".len()..at + "#BATCH:01234567".len();
@@ -235,7 +235,7 @@ fn a_batch_with_sectors_missing_is_cut_off_if_it_is_the_last() {
         }
         sample.lay(&patient, &log);
         let said = patient.holds(&what, &wanted);
-        let is_empty = is_room(before.at.end as u64, &log[before.at.end..]);
+        let is_empty = is_preallocated(before.at.end as u64, &log[before.at.end..]);
         assert!(is_empty || said.contains("!!! Truncating the AOF"), "{what}: no word:\n{said}");
         if missing % 4 == 1 && !is_empty {
             sample.lay(&strict, &log);
@@ -297,7 +297,7 @@ fn room_in_the_middle_is_damage() {
     let at = sample.batches[1].at.end.next_multiple_of(SECTOR);
     let mut log = sample.log[..at].to_vec();
     log.resize(at + 4 * SECTOR, 0);
-    make_room(at as u64, &mut log[at..]);
+    write_preallocation(at as u64, &mut log[at..]);
     log.extend_from_slice(&sample.log[at..]);
     sample.lay(&patient, &log);
     patient.refuses("between batches", &[INCR, "offset "]);
@@ -352,12 +352,14 @@ fn zeros_of_a_cut_that_was_lost_are_room() {
     patient.holds("as many as the file has", &sample.whole);
     let sectors = sample.end() / SECTOR + 1..block / SECTOR;
     let sectors: Vec<usize> = sectors.map(|sector| sector * SECTOR).collect();
-    for room in 1..1usize << sectors.len().min(3) {
+    for preallocated in 1..1usize << sectors.len().min(3) {
         for end in [block, whole.len()] {
             let mut mixed = whole[..end].to_vec();
-            let is_room = |number: usize| room >> (number % 3) & 1 == 1;
-            for (_, &at) in sectors.iter().enumerate().filter(|(number, _)| is_room(*number)) {
-                make_room(at as u64, &mut mixed[at..at + SECTOR]);
+            let is_preallocated = |number: usize| preallocated >> (number % 3) & 1 == 1;
+            for (_, &at) in
+                sectors.iter().enumerate().filter(|(number, _)| is_preallocated(*number))
+            {
+                write_preallocation(at as u64, &mut mixed[at..at + SECTOR]);
             }
             sample.lay(&patient, &mixed);
             patient.holds(&format!("sectors {room:b}, {end} bytes"), &sample.whole);

@@ -2,7 +2,7 @@
 
 use super::Db;
 use crate::clients::{Client, Departure};
-use crate::held::NamedKey;
+use crate::held_keys::NamedKey;
 use crate::session::Session;
 use std::cell::Cell;
 use std::sync::Arc;

@@ -54,9 +54,9 @@ impl Engine {
         self.limited_bytes() + for_files + self.tier.waste_bytes()
     }
 
-    /// The bytes that commands keep below `maxmemory` as long as that costs no key and no refusal: where there is a
-    /// flash tier the same as for demotion ahead of need.
-    pub(crate) fn bytes_to_make_room_for(&self) -> u64 {
+    /// Returns the bytes that commands bring below `maxmemory` before they run. With a flash tier these
+    /// are the demotable bytes, since demotion costs no key and no refusal.
+    pub(crate) fn reclaimable_bytes(&self) -> u64 {
         if self.tier.get().is_some() { self.demotable_bytes() } else { self.limited_bytes() }
     }
 

@@ -16,7 +16,7 @@ use crate::command::Flags;
 use crate::cx::Cx;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::evict::{self, Claim, Room};
+use crate::evict::{self, Claim, Reclaimed};
 use crate::pause::{Actions, Purpose};
 use crate::table::Resolved;
 use crate::transaction::Multi;
@@ -47,7 +47,7 @@ impl From<NotNow> for Refusal {
     }
 }
 
-/// A gate; it may make room for the request, but does nothing of it.
+/// A gate; it may make reclaimed for the request, but does nothing of it.
 pub(super) type Gate = fn(&mut Cx<'_>, &Resolved, Args<'_>) -> Result<(), Refusal>;
 
 /// What a client's request passes.
@@ -235,7 +235,7 @@ fn pending_messages(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Makes room for what the request may take.
+/// Makes reclaimed for what the request may take.
 fn memory(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     if cx.engine.config.maxmemory() == 0 {
         crate::caching::limit_keys(&cx.db);
@@ -244,14 +244,14 @@ fn memory(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     }
     let denies = |flags: Flags| flags.has(Flags::DENYOOM);
     let claims = denies(row.command.flags) || queue_has(cx, row, Flags::DENYOOM);
-    let room = evict::make_room(&mut cx.db, if claims { Claim::Memory } else { Claim::Nothing });
+    let reclaimed = evict::reclaim(&mut cx.db, if claims { Claim::Memory } else { Claim::Nothing });
     crate::caching::limit_keys(&cx.db);
     // The client learns before the reply what eviction took from its cache.
     deliver_own_pushes(cx);
-    if matches!(room, Room::Made | Room::Coming) || !claims {
+    if matches!(reclaimed, Reclaimed::Enough | Reclaimed::InProgress) || !claims {
         return Ok(());
     }
-    if room == Room::DiskIsBehind {
+    if reclaimed == Reclaimed::DiskIsBehind {
         cx.engine.tier.throttled.add(1);
         return Err(NotNow::Held.into());
     }

@@ -12,7 +12,7 @@ use crate::db::UndoLog;
 use crate::dispatch::{self, is_held_back};
 use crate::engine::Engine;
 use crate::error::NotNow;
-use crate::evict::{Claim, Room, make_room};
+use crate::evict::{Claim, Reclaimed, reclaim};
 use crate::locks::{Busy, Locked};
 use crate::long;
 use crate::monitor;
@@ -81,13 +81,13 @@ pub(crate) fn dispatch(
     let declares = target.as_ref().is_some_and(|target| target.learned().declares_keys());
     let mut mode = if declares || is_missing { Mode::Declared } else { Mode::World };
     let is_limited = cx.engine.config.maxmemory() > 0;
-    let room = if is_limited { make_room(&mut cx.db, Claim::Memory) } else { Room::Made };
-    if room == Room::DiskIsBehind && !row.command.flags.has(Flags::READONLY) {
+    let reclaimed = if is_limited { reclaim(&mut cx.db, Claim::Memory) } else { Reclaimed::Enough };
+    if reclaimed == Reclaimed::DiskIsBehind && !row.command.flags.has(Flags::READONLY) {
         // Its writes cannot wait one by one.
         cx.engine.tier.throttled.add(1);
         return Err(NotNow::Held);
     }
-    let is_out_of_memory = room == Room::Nowhere;
+    let is_out_of_memory = reclaimed == Reclaimed::Nothing;
     if target.as_ref().is_some_and(|target| target.learned().is_long()) {
         begin_in_background(cx, row, args, mode, is_out_of_memory);
         return Ok(());

@@ -2,9 +2,9 @@
 //!
 //! A write that fails half-way is taken back, so that the file always ends with a whole piece; only
 //! if that fails too does part of a piece stay, and the caller goes on behind it. Or the file is
-//! written in place, into [room](super::room) ahead of its end.
+//! written in place, into [preallocated space](super::preallocated) ahead of its end.
 
-use super::room::{self, InPlace, RoomJob};
+use super::preallocated::{self, InPlace, PreallocationJob};
 use engine::debug::{DebugSettings, DiskFault};
 use replication::preallocation::{SECTOR, may_begin};
 use std::fs::{self, File, OpenOptions};
@@ -43,15 +43,15 @@ pub struct AppendError {
 }
 
 impl LogFile {
-    /// Opens a file of the log to go on behind its end. Room there is cut off.
+    /// Opens a file of the log to go on behind its end. Preallocated space there is cut off.
     ///
     /// # Errors
     /// The system's.
     pub fn open(path: &Path, debug: &'static DebugSettings) -> io::Result<LogFile> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        let end = room::data_end(&file)?;
-        if end.has_room {
-            room::cut(&file, end.at)?;
+        let end = preallocated::data_end(&file)?;
+        if end.has_preallocated {
+            preallocated::cut(&file, end.at)?;
         }
         Ok(LogFile::of(path, file, end.at, debug))
     }
@@ -126,7 +126,7 @@ impl LogFile {
     pub fn write_in_place(&mut self) -> bool {
         if self.in_place.is_none()
             && may_begin(self.size)
-            && *self.may_be_in_place.get_or_insert_with(|| room::is_of_use(&self.file))
+            && *self.may_be_in_place.get_or_insert_with(|| preallocated::is_of_use(&self.file))
         {
             self.in_place = InPlace::begin(&self.file, self.size).ok();
             // What the file system refuses once, it does not allow later.
@@ -140,15 +140,15 @@ impl LogFile {
         self.in_place.is_some()
     }
 
-    /// Whether there is room ahead of what is written.
-    pub fn has_room(&self) -> bool {
-        self.in_place.as_ref().is_some_and(InPlace::has_room)
+    /// Whether there is preallocated space ahead of what is written.
+    pub fn has_preallocated(&self) -> bool {
+        self.in_place.as_ref().is_some_and(InPlace::has_preallocated)
     }
 
     /// From now on the file is appended to.
     ///
     /// # Errors
-    /// The system's, as it cuts off the room; it is still written in place then.
+    /// The system's, as it cuts off the preallocated space; it is still written in place then.
     pub fn write_at_end(&mut self) -> io::Result<()> {
         if let Some(in_place) = &mut self.in_place {
             in_place.finish()?;
@@ -192,12 +192,12 @@ impl LogFile {
         self.append(in_place.batch())
     }
 
-    /// The room that is to be made now, by another thread, for `wanted` bytes of it.
+    /// The preallocated space that is to be made now, by another thread, for `wanted` bytes of it.
     ///
     /// # Errors
     /// Why there is none of what was wanted before.
-    pub fn room_to_make(&mut self, wanted: u64) -> io::Result<Option<Arc<RoomJob>>> {
-        self.in_place.as_mut().map_or(Ok(None), |in_place| in_place.room_to_make(wanted))
+    pub fn preallocation_due(&mut self, wanted: u64) -> io::Result<Option<Arc<PreallocationJob>>> {
+        self.in_place.as_mut().map_or(Ok(None), |in_place| in_place.preallocation_due(wanted))
     }
 
     /// Forces what was appended to the disk.

@@ -1,6 +1,6 @@
 //! The directory of the append-only log: names, the manifest on disk, history.
 
-use super::room;
+use super::preallocated;
 use crate::log;
 use crate::persistence::snapshot_file::sync_folder_of;
 use process::os_error;
@@ -175,7 +175,7 @@ impl Folder {
         })
     }
 
-    /// The size of a file of the log in bytes, without room.
+    /// The size of a file of the log in bytes, without preallocated space.
     ///
     /// # Errors
     /// In Redis's words.
@@ -189,7 +189,7 @@ impl Folder {
     /// In Redis's words.
     pub fn data_end(&self, file: &LogFile) -> Result<FileEnd, String> {
         let opened = File::open(self.path(&file.name));
-        opened.and_then(|opened| room::data_end(&opened)).map_err(|error| {
+        opened.and_then(|opened| preallocated::data_end(&opened)).map_err(|error| {
             let (name, why) = (file.display(), os_error(&error));
             format!("Unable to obtain the AOF file {name} length. stat: {why}")
         })

@@ -9,8 +9,8 @@ mod base;
 mod file;
 mod files;
 mod load;
+mod preallocated;
 mod rewrite;
-mod room;
 mod strays;
 mod syncer;
 mod tail;
@@ -29,11 +29,11 @@ use files::Folder;
 use keyspace::snapshot::Shared;
 pub use load::Loaded as LoadedLog;
 use net::Net;
+pub use preallocated::data_end;
 use process::{os_error, thread};
 use replication::Manifest;
 use replication::manifest::BaseFormat;
 use replication::rewrite::{Answer, Backoff, has_grown};
-pub use room::data_end;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -54,7 +54,7 @@ pub struct Aof {
     inner: Mutex<Inner>,
     /// The writer, for the threads that nudge it.
     writing: Arc<Mutex<Option<Arc<Writer>>>>,
-    /// Others have gone on with the last increment behind room, so the log goes on in another file.
+    /// Others have gone on with the last increment behind preallocated space, so the log goes on in another file.
     has_gap: AtomicBool,
     is_stopping: AtomicBool,
     keeper: Mutex<Option<JoinHandle<()>>>,
@@ -63,7 +63,7 @@ pub struct Aof {
     switching: Mutex<()>,
     /// There is no log for a moment, whatever the options say.
     is_suspended: AtomicBool,
-    /// The caller that has switched the log off, or the room ahead of it, and waits for that.
+    /// The caller that has switched the log off, or the preallocated space ahead of it, and waits for that.
     settling: Mutex<Vec<LateReply>>,
     /// The number of the rewrite that has been told to end.
     ending_rewrite: AtomicU64,
@@ -416,7 +416,7 @@ impl Aof {
     }
 
     /// Replies once the log is as the options say: complete, on the disk, and closed if it was switched
-    /// off; without room ahead of it if there is to be none.
+    /// off; without preallocated space ahead of it if there is to be none.
     pub fn reply_when_settled(&self, reply: LateReply) {
         lock(&self.settling).push(reply);
         if lock(&self.keeper).is_some() {
@@ -430,7 +430,8 @@ impl Aof {
     fn reply_if_settled(&self) {
         // Looked at first: what each of them waits for was set before.
         let mut waiting = std::mem::take(&mut *lock(&self.settling));
-        let is_at_work = |writer: &Arc<Writer>| writer.is_ending() || writer.has_unwanted_room();
+        let is_at_work =
+            |writer: &Arc<Writer>| writer.is_ending() || writer.has_unwanted_preallocation();
         if lock(&self.inner).writer.as_ref().is_some_and(is_at_work) || self.is_rewrite_ending() {
             lock(&self.settling).append(&mut waiting);
         }

@@ -11,7 +11,7 @@
 //! | before the manifest names a new increment, or while a server began a log | files without data |
 
 use super::files::Folder;
-use super::room;
+use super::preallocated;
 use process::os_error;
 use rdb::file::{Item, Scanner, Step};
 use replication::Manifest;
@@ -107,7 +107,7 @@ fn is_part(stem: &[u8], name: &[u8]) -> bool {
 
 fn holds_data(path: &Path) -> io::Result<bool> {
     let mut file = fs::File::open(path)?;
-    let len = room::data_end(&file)?.at;
+    let len = preallocated::data_end(&file)?.at;
     if len == 0 || len > EMPTY_BASE {
         return Ok(len > 0);
     }

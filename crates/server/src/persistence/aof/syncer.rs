@@ -1,10 +1,10 @@
 //! The thread that forces the append-only file to the disk once a second (`everysec`), so that a slow
-//! disk does not stop writers, and makes [room](super::room) ahead of it (`always`); and what an
+//! disk does not stop writers, and makes [preallocated space](super::preallocated) ahead of it (`always`); and what an
 //! fsync that fails means for all others.
 
 use super::file::{self, LogFile};
 use super::lock;
-use super::room::RoomJob;
+use super::preallocated::PreallocationJob;
 use crate::log;
 use engine::Engine;
 use engine::journal::JournalPos;
@@ -33,7 +33,7 @@ struct Wanted {
 #[derive(Default)]
 struct SyncState {
     wanted: Option<Wanted>,
-    room: Option<Arc<RoomJob>>,
+    preallocated: Option<Arc<PreallocationJob>>,
     is_busy: bool,
     stops: bool,
 }
@@ -70,7 +70,7 @@ impl Syncer {
                 state = lock(&self.state);
                 state.is_busy = false;
                 self.changed.notify_all();
-            } else if let Some(job) = state.room.take() {
+            } else if let Some(job) = state.preallocated.take() {
                 drop(state);
                 job.run();
                 state = lock(&self.state);
@@ -93,9 +93,9 @@ impl Syncer {
         true
     }
 
-    /// Has room made. What was to be made before has been.
-    pub fn make_room(&self, job: Arc<RoomJob>) {
-        lock(&self.state).room = Some(job);
+    /// Has preallocated space made. What was to be made before has been.
+    pub fn write_preallocation(&self, job: Arc<PreallocationJob>) {
+        lock(&self.state).preallocated = Some(job);
         self.changed.notify_all();
     }
 

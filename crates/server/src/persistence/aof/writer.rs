@@ -39,7 +39,7 @@ const RETRY: Duration = Duration::from_millis(100);
 const COMPLAINT: Duration = Duration::from_secs(30);
 /// Between two fsyncs of `everysec`.
 const SECOND: Duration = Duration::from_secs(1);
-/// Between two attempts to make room, or to cut it off, when the last one failed.
+/// Between two attempts to make preallocated space, or to cut it off, when the last one failed.
 const ROOM_RETRY: Duration = Duration::from_secs(1);
 /// So many batches after one that is too large for it are not written in place either.
 const APPENDED: u32 = 64;
@@ -95,8 +95,8 @@ pub struct Writer {
     failures: AtomicU64,
     /// The thread writes no more.
     is_over: AtomicBool,
-    /// There may be room ahead of the file.
-    has_room: AtomicBool,
+    /// There may be preallocated space ahead of the file.
+    has_preallocated: AtomicBool,
     /// Held to decide whether replies wait, and to release them.
     policy: Mutex<()>,
 }
@@ -140,8 +140,8 @@ impl Writer {
             write_failed: false,
             size: Arc::clone(&size),
             to_append: 0,
-            no_room: None,
-            room_complaint: None,
+            not_preallocated: None,
+            preallocation_error: None,
             not_cut: None,
         };
         let handle = std::thread::Builder::new().name("aof".into()).spawn(move || {
@@ -161,7 +161,7 @@ impl Writer {
             is_trusted: AtomicBool::new(is_trusted),
             failures: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
-            has_room: AtomicBool::new(false),
+            has_preallocated: AtomicBool::new(false),
             policy: Mutex::default(),
         });
         // Before the first reply; the thread may take a while to begin.
@@ -185,7 +185,7 @@ impl Writer {
     }
 
     /// A base that is in force for good has everything up to the last switch. What cannot be written of
-    /// that need not be: its file was deleted, and as long as it is open it takes up its room.
+    /// that need not be: its file was deleted, and as long as it is open its blocks stay in use.
     pub fn contained(&self) {
         let mut orders = lock(&self.orders);
         if let Some(&Switch { at, aside, .. }) = orders.switches.back() {
@@ -291,10 +291,10 @@ impl Writer {
         self.is_over.load(Acquire)
     }
 
-    /// Whether there is room ahead of the file although none is wanted any more. What cannot be cut off
+    /// Whether there is preallocated space ahead of the file although none is wanted any more. What cannot be cut off
     /// does not count: the log says so.
-    pub fn has_unwanted_room(&self) -> bool {
-        self.has_room.load(Acquire) && self.engine.config().aof_preallocation_size() == 0
+    pub fn has_unwanted_preallocation(&self) -> bool {
+        self.has_preallocated.load(Acquire) && self.engine.config().aof_preallocation_size() == 0
     }
 
     /// Bytes of the file that is being written.
@@ -328,11 +328,11 @@ struct Work {
     size: Arc<AtomicU64>,
     /// So many more batches are appended whatever their size.
     to_append: u32,
-    /// When room could not be made.
-    no_room: Option<Instant>,
+    /// When preallocated space could not be made.
+    not_preallocated: Option<Instant>,
     /// When the log last said so.
-    room_complaint: Option<Instant>,
-    /// When room could not be cut off.
+    preallocation_error: Option<Instant>,
+    /// When preallocated space could not be cut off.
     not_cut: Option<Instant>,
 }
 
@@ -350,8 +350,10 @@ impl Work {
             }
             self.sync(policy);
             self.release_replies(writer);
-            self.make_room(policy);
-            writer.has_room.store(self.file.is_in_place() && self.not_cut.is_none(), Release);
+            self.write_preallocation(policy);
+            writer
+                .has_preallocated
+                .store(self.file.is_in_place() && self.not_cut.is_none(), Release);
             if stops && (is_stuck || self.reader.position() >= writer.target()) {
                 return self.finish(writer);
             }
@@ -392,7 +394,7 @@ impl Work {
         }
         let notes = self.notes();
         if self.goes_in_place(policy, end, notes.len()) {
-            writer.has_room.store(true, Release);
+            writer.has_preallocated.store(true, Release);
             self.write_batch(writer, end, &notes, policy);
         } else {
             self.append(writer, end, &notes, policy);
@@ -449,7 +451,7 @@ impl Work {
 
     /// Whether what the journal has up to `end` is written in place, with so many bytes before it.
     fn goes_in_place(&mut self, policy: AppendFsync, end: JournalPos, before: usize) -> bool {
-        if policy != AppendFsync::Always || self.skips_sync() || self.room_wanted() == 0 {
+        if policy != AppendFsync::Always || self.skips_sync() || self.wants_preallocated() == 0 {
             return false;
         }
         let len = end.0 - self.reader.position().0 + before as u64;
@@ -463,7 +465,7 @@ impl Work {
         self.file.write_in_place()
     }
 
-    fn room_wanted(&self) -> u64 {
+    fn wants_preallocated(&self) -> u64 {
         self.engine.config().aof_preallocation_size()
     }
 
@@ -494,43 +496,43 @@ impl Work {
         recheck_all(self.engine.mailboxes());
     }
 
-    /// Has room made if that is due, so that the next batches find some. What is not wanted any more is cut
+    /// Has preallocated space made if that is due, so that the next batches find some. What is not wanted any more is cut
     /// off, also if nothing is written: a copy of the file may lack what is written there while it is made.
-    fn make_room(&mut self, policy: AppendFsync) {
+    fn write_preallocation(&mut self, policy: AppendFsync) {
         let is_recent = |at: Instant| at.elapsed() < ROOM_RETRY;
-        if policy != AppendFsync::Always || self.room_wanted() == 0 {
+        if policy != AppendFsync::Always || self.wants_preallocated() == 0 {
             if !self.not_cut.is_some_and(is_recent) {
-                self.not_cut = (!cut_room(&mut self.file)).then(Instant::now);
+                self.not_cut = (!cut_preallocated(&mut self.file)).then(Instant::now);
             }
             return;
         }
         self.not_cut = None;
-        if self.no_room.is_some_and(is_recent) {
+        if self.not_preallocated.is_some_and(is_recent) {
             return;
         }
-        self.no_room = None;
-        if self.file.has_room() {
-            self.room_complaint = None;
+        self.not_preallocated = None;
+        if self.file.has_preallocated() {
+            self.preallocation_error = None;
         }
-        match self.file.room_to_make(self.room_wanted()) {
+        match self.file.preallocation_due(self.wants_preallocated()) {
             Ok(None) => {}
-            Ok(Some(job)) => self.syncer.make_room(job),
+            Ok(Some(job)) => self.syncer.write_preallocation(job),
             Err(error) => {
-                self.no_room = Some(Instant::now());
-                self.complain_about_room(&error);
+                self.not_preallocated = Some(Instant::now());
+                self.log_preallocation_error(&error);
             }
         }
     }
 
-    fn complain_about_room(&mut self, error: &io::Error) {
-        if self.room_complaint.is_some_and(|at| at.elapsed() <= COMPLAINT) {
+    fn log_preallocation_error(&mut self, error: &io::Error) {
+        if self.preallocation_error.is_some_and(|at| at.elapsed() <= COMPLAINT) {
             return;
         }
-        self.room_complaint = Some(Instant::now());
+        self.preallocation_error = Some(Instant::now());
         let (name, why) = (self.file.name(), os_error(error));
         log!(
             Warning,
-            "Can't write room ahead of the AOF file {name}: {why}. Without it every fsync takes \
+            "Can't write preallocated ahead of the AOF file {name}: {why}. Without it every fsync takes \
              longer"
         );
     }
@@ -649,7 +651,7 @@ impl Work {
         self.size.store(self.file.size(), Relaxed);
         self.last_second = 0;
         self.noted = None;
-        cut_room(&mut old);
+        cut_preallocated(&mut old);
         self.sync_old(&old);
     }
 
@@ -784,7 +786,7 @@ impl Work {
 
     /// The last thing: nothing is left in memory or on its way to the disk.
     fn finish(&mut self, writer: &Writer) {
-        cut_room(&mut self.file);
+        cut_preallocated(&mut self.file);
         self.syncer.wait();
         match self.file.sync() {
             Ok(()) => self.synced_up_to(self.reader.position().0),
@@ -813,10 +815,10 @@ impl Work {
 }
 
 /// Nothing is written there any more. Whether it could be cut off.
-fn cut_room(file: &mut LogFile) -> bool {
+fn cut_preallocated(file: &mut LogFile) -> bool {
     let cut = file.write_at_end();
     if let Err(error) = &cut {
-        // It takes up room, and readers of the file skip it.
+        // It takes up preallocated space, and readers of the file skip it.
         let (name, why) = (file.name(), os_error(error));
         log!(Warning, "Can't cut off the room ahead of the AOF file {name}: {why}");
     }

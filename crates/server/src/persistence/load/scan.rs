@@ -209,7 +209,7 @@ impl<'o, 'r> Scan<'o, 'r> {
         if db < databases { Ok(()) } else { Err(self.failed(Cause::NoSuchDb { db, databases })) }
     }
 
-    /// Makes room, but not for more keys than the file can hold.
+    /// Makes preallocated space, but not for more keys than the file can hold.
     fn resize(&self, keys: u64, expiring: u64) {
         let left = self.end.saturating_sub(self.scanner.position());
         let most = if self.end == u64::MAX { 0 } else { left / KEY_BYTES };

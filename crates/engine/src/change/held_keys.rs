@@ -20,7 +20,7 @@ pub(crate) struct NamedKey {
 }
 
 /// The keys that a long command holds: all it may look at, and it needs no lock for that.
-pub(crate) struct Held<'a> {
+pub(crate) struct HeldKeys<'a> {
     engine: &'static Engine,
     db: DbIndex,
     holder: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Held<'a> {
     stripes: Locked,
     /// In the order of stripes and hashes.
     keys: Vec<(NamedKey, Option<HeldEntry>)>,
-    /// Whether the keys are changed one after the other; see [`Held::is_changing`].
+    /// Whether the keys are changed one after the other; see [`HeldKeys::is_changing`].
     is_changing: bool,
     /// Those of the stripe that is locked for that which may have changed, by their index.
     touched: Vec<usize>,
@@ -40,7 +40,7 @@ pub(crate) struct Held<'a> {
 /// changes, and not all at once.
 const CHANGED_AT_ONCE: usize = 64;
 
-impl<'a> Held<'a> {
+impl<'a> HeldKeys<'a> {
     /// Holds `keys` of a database. The caller is outside the world and holds
     /// nothing; it waits as long as other long commands are in the way. `None` if a script has one
     /// of the stripes and has run for long.
@@ -50,7 +50,7 @@ impl<'a> Held<'a> {
         holder: u64,
         mut keys: Vec<NamedKey>,
         thread: &'a ThreadContext,
-    ) -> Option<Held<'a>> {
+    ) -> Option<HeldKeys<'a>> {
         let reader = &thread.reader;
         let order = |key: &NamedKey| (key.stripe, key.hash, !key.writes);
         keys.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.bytes.cmp(&b.bytes)));
@@ -79,7 +79,7 @@ impl<'a> Held<'a> {
         }
         let keys = keys.into_iter().zip(entries).collect();
         engine.holds.holding.fetch_add(1, SeqCst);
-        let held = Held {
+        let held = HeldKeys {
             engine,
             db,
             holder,
@@ -229,7 +229,7 @@ impl<'a> Held<'a> {
     }
 }
 
-impl Held<'_> {
+impl HeldKeys<'_> {
     /// Begins to change the keys one after the other; the caller is inside the world from here on.
     pub(crate) fn begin_change(&mut self) {
         self.engine.holds.begin_change(self.holder, &self.engine.clock);

@@ -1,4 +1,4 @@
-//! Room: appends that were refused because the disk is behind are told when it makes sense to try again.
+//! The backlog of the disk: appends that were refused because it is too long are told when to try again.
 //!
 //! A refusal sets a mark: half of the bytes that were on their way to the disk then. When no more than that is
 //! left, the waiters are told, all at once. So waking them is worth some pieces, and the disk has work
@@ -17,7 +17,7 @@ const NONE_WAITS: u64 = u64::MAX;
 pub type Told = Box<dyn Fn() + Send + Sync>;
 
 /// What is on its way to the disk, and what waits for it.
-pub(crate) struct Room {
+pub(crate) struct Backlog {
     /// Bytes on their way to the disk.
     writing: AtomicU64,
     /// At so many bytes the waiters are told.
@@ -25,9 +25,13 @@ pub(crate) struct Room {
     told: OnceLock<Told>,
 }
 
-impl Room {
-    pub fn new() -> Room {
-        Room { writing: AtomicU64::new(0), mark: AtomicU64::new(NONE_WAITS), told: OnceLock::new() }
+impl Backlog {
+    pub fn new() -> Backlog {
+        Backlog {
+            writing: AtomicU64::new(0),
+            mark: AtomicU64::new(NONE_WAITS),
+            told: OnceLock::new(),
+        }
     }
 
     /// Says what to call; once.
@@ -76,7 +80,7 @@ mod tests {
 
     #[test]
     fn the_waiters_are_told_once_at_half() {
-        let (room, calls) = (Room::new(), Arc::new(AtomicUsize::new(0)));
+        let (room, calls) = (Backlog::new(), Arc::new(AtomicUsize::new(0)));
         let counted = Arc::clone(&calls);
         room.set_told(Box::new(move || {
             counted.fetch_add(1, Relaxed);

@@ -77,9 +77,9 @@ pub struct Free {
 
 /// The pieces of one connection's output.
 #[derive(Debug, Default)]
-pub struct Held(Vec<Piece>);
+pub struct Gated(Vec<Piece>);
 
-impl Held {
+impl Gated {
     /// Whether nothing is held.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn output_leaves_in_order() {
-        let mut held = Held::default();
+        let mut held = Gated::default();
         held.add(10, Released, 100);
         held.add(15, Released, 90);
         held.add(20, Released, 200);
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_mode_that_changes_keeps_the_order() {
-        let mut held = Held::default();
+        let mut held = Gated::default();
         held.add_reply(0..5, 10);
         held.add(5, Released, 10);
         held.add(9, Released, 20);
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn replies_to_writes_that_are_given_up_are_lost() {
-        let mut held = Held::default();
+        let mut held = Gated::default();
         held.add_reply(0..5, 10);
         held.add_reply(7..12, 20);
         held.add(14, Judged, 20);
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_new_epoch_loses_what_waits() {
-        let mut held = Held::default();
+        let mut held = Gated::default();
         held.add_reply(0..5, 10);
         held.add(8, Judged, 11);
         held.lose();

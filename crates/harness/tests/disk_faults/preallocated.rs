@@ -1,9 +1,9 @@
-//! Room ahead of the log that cannot be made, written past the page cache, or cut off.
+//! Preallocated space ahead of the log that cannot be made, written past the page cache, or cut off.
 
 use crate::faults::{EINVAL, EIO, ENOSPC, Faults};
 use crate::{check_list, crash, hears, written};
 use harness::client::{Client, ask, ok};
-use harness::environment::has_room_ahead_of_logs;
+use harness::environment::has_preallocated_logs;
 use harness::info::field;
 use harness::server::Server;
 use harness::wait::eventually;
@@ -17,11 +17,11 @@ fn log_file(server: &Server) -> PathBuf {
 
 /// Writes until no more space is preallocated.
 #[track_caller]
-fn wait_for_room(server: &Server, client: &mut Client, count: &mut usize, bytes: u64) {
+fn wait_for_preallocated(server: &Server, client: &mut Client, count: &mut usize, bytes: u64) {
     let whole = |path: &Path| {
         let log = fs::read(path).unwrap();
-        let room = log.iter().rev().take_while(|byte| matches!(byte, b'#' | b'\n')).count();
-        room as u64 >= bytes
+        let preallocated = log.iter().rev().take_while(|byte| matches!(byte, b'#' | b'\n')).count();
+        preallocated as u64 >= bytes
     };
     eventually("room", || {
         ok(client, &format!("RPUSH list {count}"));
@@ -32,7 +32,7 @@ fn wait_for_room(server: &Server, client: &mut Client, count: &mut usize, bytes:
 
 #[test]
 fn a_log_does_without_room_that_cannot_be_written() {
-    if !has_room_ahead_of_logs() {
+    if !has_preallocated_logs() {
         return;
     }
     const SAID: &str = "Can't write room ahead of the AOF file appendonly.aof.1.incr.aof: No space";
@@ -67,7 +67,7 @@ fn a_log_does_without_room_that_cannot_be_written() {
         server.log()[before.len()..].contains(SAID)
     });
     faults.set(&[]);
-    wait_for_room(&server, &mut client, &mut count, 64 << 10);
+    wait_for_preallocated(&server, &mut client, &mut count, 64 << 10);
     // What there is can be cut off although more of it could not be made a moment ago.
     faults.set(&[("room", ENOSPC, ".incr.aof")]);
     let before = server.log();
@@ -102,14 +102,14 @@ fn a_log_without_direct_writes_is_appended_to() {
 
 #[test]
 fn room_that_cannot_be_cut_off_is_a_failed_write() {
-    if !has_room_ahead_of_logs() {
+    if !has_preallocated_logs() {
         return;
     }
     let faults = Faults::new("room-stays");
     let mut server = faults.start(&["--appendfsync", "always"]);
     let mut client = server.client();
     let mut count = 0;
-    wait_for_room(&server, &mut client, &mut count, 64 << 10);
+    wait_for_preallocated(&server, &mut client, &mut count, 64 << 10);
     faults.set(&[("truncate", EIO, ".incr.aof")]);
     ok(&mut client, "CONFIG SET appendfsync everysec");
     let refusal = loop {
@@ -136,7 +136,7 @@ fn room_that_cannot_be_cut_off_is_a_failed_write() {
     check_list(&server, count);
     // With `always` there is no way on for a batch that has to be appended.
     let mut client = server.client();
-    wait_for_room(&server, &mut client, &mut count, 64 << 10);
+    wait_for_preallocated(&server, &mut client, &mut count, 64 << 10);
     faults.set(&[("truncate", EIO, ".incr.aof")]);
     let reply = client.command(&["SET", "large", &"v".repeat(300_000)]);
     assert!(reply.is_err(), "{reply:?}");
@@ -149,7 +149,7 @@ fn room_that_cannot_be_cut_off_is_a_failed_write() {
 
 #[test]
 fn while_there_is_room_nobody_waits_for_more_of_it() {
-    if !has_room_ahead_of_logs() {
+    if !has_preallocated_logs() {
         return;
     }
     const ROOM: u64 = 1 << 20;
@@ -158,7 +158,7 @@ fn while_there_is_room_nobody_waits_for_more_of_it() {
     let mut server = faults.start(&arguments);
     let mut client = server.client();
     let mut count = 0;
-    wait_for_room(&server, &mut client, &mut count, ROOM - (64 << 10));
+    wait_for_preallocated(&server, &mut client, &mut count, ROOM - (64 << 10));
     faults.set(&[("stuck-room", 0, ".incr.aof")]);
     let size = || fs::metadata(log_file(&server)).unwrap().len();
     let before = size();

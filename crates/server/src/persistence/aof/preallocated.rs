@@ -1,4 +1,4 @@
-//! Room ahead of the log's end, in the file: making it, and writing batches into it.
+//! Preallocated space ahead of the log's end, in the file: making it, and writing batches into it.
 //!
 //! `docs/internals/preallocation.md` says why; what the bytes are says [`replication::preallocation`].
 #![allow(unsafe_code)] // fstatfs(2)
@@ -6,7 +6,8 @@
 use crate::persistence::direct::set_direct;
 use replication::FileEnd;
 use replication::preallocation::{
-    BLOCK, LARGEST_BATCH, LARGEST_HEAD, data_before_room, head_len, make_room, write_head,
+    BLOCK, LARGEST_BATCH, LARGEST_HEAD, data_before_preallocation, head_len, write_head,
+    write_preallocation,
 };
 use std::fs::File;
 use std::io;
@@ -18,12 +19,12 @@ use std::sync::{Arc, Condvar, Mutex};
 use structs::aligned::AlignedBytes;
 use structs::sync::{lock, wait};
 
-/// Bytes of room that are written at a time; the file is locked as long.
+/// Bytes of preallocated space that are written at a time; the file is locked as long.
 const PIECE: usize = 256 << 10;
 /// Bytes read at a time when the end of the data is looked for.
 const LOOK: usize = 64 << 10;
 
-/// Where the data of a file of a log ends. Snapshots have no room behind them.
+/// Where the data of a file of a log ends. Snapshots have no preallocated space behind them.
 ///
 /// # Errors
 /// The system's.
@@ -31,7 +32,7 @@ pub fn data_end(file: &File) -> io::Result<FileEnd> {
     let size = file.metadata()?.len();
     let mut magic = [0; 5];
     if file.read_exact_at(&mut magic, 0).is_ok() && rdb::file::is_rdb(magic) {
-        return Ok(FileEnd { at: size, has_room: false });
+        return Ok(FileEnd { at: size, has_preallocated: false });
     }
     let mut bytes = vec![0; LOOK];
     let mut end = size;
@@ -39,16 +40,16 @@ pub fn data_end(file: &File) -> io::Result<FileEnd> {
         let begin = (end - 1) / LOOK as u64 * LOOK as u64;
         let piece = &mut bytes[..(end - begin) as usize];
         file.read_exact_at(piece, begin)?;
-        let data = data_before_room(piece);
+        let data = data_before_preallocation(piece);
         end = begin + data as u64;
         if data > 0 {
             break;
         }
     }
-    Ok(FileEnd { at: end, has_room: end < size })
+    Ok(FileEnd { at: end, has_preallocated: end < size })
 }
 
-/// Whether files are written in place where this one is, so that room ahead is of use.
+/// Whether files are written in place where this one is, so that preallocated space ahead is of use.
 pub fn is_of_use(file: &File) -> bool {
     let mut about = MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: the descriptor is open, and there is a place for the answer.
@@ -61,7 +62,7 @@ pub fn is_of_use(file: &File) -> bool {
 }
 
 /// Cuts off what is behind the data. That is on the disk before anything else is written there: otherwise
-/// a lost power could leave the room behind what was.
+/// a lost power could leave the preallocated space behind what was.
 ///
 /// # Errors
 /// The system's.
@@ -79,13 +80,13 @@ pub struct InPlace {
     end: u64,
     /// Where the batch stands in memory that is being put together, and up to where it is there.
     batch: (usize, usize),
-    /// The file is room up to here, a multiple of a block.
-    room_end: u64,
-    making: Option<Arc<RoomJob>>,
+    /// The file is preallocated space up to here, a multiple of a block.
+    preallocated_end: u64,
+    making: Option<Arc<PreallocationJob>>,
 }
 
 impl InPlace {
-    /// Goes on at the end of a file that has no room.
+    /// Goes on at the end of a file that has no preallocated space.
     ///
     /// # Errors
     /// The system's: the file cannot be written so.
@@ -94,9 +95,9 @@ impl InPlace {
         let tail = (end % BLOCK as u64) as usize;
         file.read_exact_at(&mut memory[..tail], end - tail as u64)?;
         set_direct(file, true)?;
-        let room_end = end.next_multiple_of(BLOCK as u64);
+        let preallocated_end = end.next_multiple_of(BLOCK as u64);
         let file = Arc::clone(file);
-        Ok(InPlace { file, memory, end, batch: (0, 0), room_end, making: None })
+        Ok(InPlace { file, memory, end, batch: (0, 0), preallocated_end, making: None })
     }
 
     /// Begins a batch of `len` bytes, at most [`LARGEST_BATCH`].
@@ -122,7 +123,7 @@ impl InPlace {
         let (end, tail, (begin, batch_end)) = (self.end, self.tail(), self.batch);
         let offset = end - tail as u64;
         let whole = batch_end.next_multiple_of(BLOCK);
-        if offset + whole as u64 > self.room_end() {
+        if offset + whole as u64 > self.preallocated_end() {
             self.stop_making();
         }
         let memory = &mut self.memory[..];
@@ -130,7 +131,7 @@ impl InPlace {
         let batch = &rest[..batch_end - begin];
         debug_assert_eq!(before.len() - tail, head_len(end, batch.len()), "as long as it said");
         write_head(end, batch, &mut before[tail..]);
-        make_room(offset + batch_end as u64, &mut memory[batch_end..whole]);
+        write_preallocation(offset + batch_end as u64, &mut memory[batch_end..whole]);
         (&self.memory[..whole], offset)
     }
 
@@ -139,7 +140,7 @@ impl InPlace {
         let (tail, (_, batch_end)) = (self.tail(), self.batch);
         let offset = self.end - tail as u64;
         self.end = offset + batch_end as u64;
-        self.room_end = self.room_end.max(self.end.next_multiple_of(BLOCK as u64));
+        self.preallocated_end = self.preallocated_end.max(self.end.next_multiple_of(BLOCK as u64));
         let last = batch_end / BLOCK * BLOCK;
         self.memory.copy_within(last..batch_end, 0);
     }
@@ -153,34 +154,34 @@ impl InPlace {
         (self.end % BLOCK as u64) as usize
     }
 
-    /// Whether there is more room than the rest of the block that the data ends in.
-    pub fn has_room(&self) -> bool {
-        self.room_end > self.end.next_multiple_of(BLOCK as u64)
+    /// Whether there is more preallocated space than the rest of the block that the data ends in.
+    pub fn has_preallocated(&self) -> bool {
+        self.preallocated_end > self.end.next_multiple_of(BLOCK as u64)
     }
 
-    /// The writer may use the room up to here.
-    fn room_end(&mut self) -> u64 {
+    /// The writer may use the preallocated space up to here.
+    fn preallocated_end(&mut self) -> u64 {
         if let Some(job) = &self.making {
-            self.room_end = self.room_end.max(job.reached.load(Acquire));
+            self.preallocated_end = self.preallocated_end.max(job.reached.load(Acquire));
         }
-        self.room_end
+        self.preallocated_end
     }
 
-    /// The room to be made so that there are `wanted` bytes of it, if that is due and no job is making
-    /// any. It has to be [run](RoomJob::run) by another thread.
+    /// The preallocated space to be made so that there are `wanted` bytes of it, if that is due and no job is making
+    /// any. It has to be [run](PreallocationJob::run) by another thread.
     ///
     /// # Errors
     /// Why the last one could make none.
-    pub fn room_to_make(&mut self, wanted: u64) -> io::Result<Option<Arc<RoomJob>>> {
-        let room_end = self.room_end();
+    pub fn preallocation_due(&mut self, wanted: u64) -> io::Result<Option<Arc<PreallocationJob>>> {
+        let preallocated_end = self.preallocated_end();
         if let Some(job) = self.making.take_if(|job| job.is_over()) {
             job.outcome()?;
         }
         let wanted = (self.end + wanted).next_multiple_of(BLOCK as u64);
-        if self.making.is_some() || room_end - self.end > (wanted - self.end) / 2 {
+        if self.making.is_some() || preallocated_end - self.end > (wanted - self.end) / 2 {
             return Ok(None);
         }
-        self.making = Some(Arc::new(RoomJob::new(&self.file, room_end, wanted)));
+        self.making = Some(Arc::new(PreallocationJob::new(&self.file, preallocated_end, wanted)));
         Ok(self.making.clone())
     }
 
@@ -188,27 +189,27 @@ impl InPlace {
     fn stop_making(&mut self) {
         if let Some(job) = self.making.take() {
             job.stop();
-            self.room_end = self.room_end.max(job.reached.load(Acquire));
+            self.preallocated_end = self.preallocated_end.max(job.reached.load(Acquire));
         }
     }
 
-    /// Forces what was written to the disk and cuts the room off; the file is an ordinary one afterwards.
+    /// Forces what was written to the disk and cuts the preallocated space off; the file is an ordinary one afterwards.
     ///
     /// # Errors
     /// The system's. It can be tried again.
     pub fn finish(&mut self) -> io::Result<()> {
         self.stop_making();
-        // What is torn must be told from room, not from a cut.
+        // What is torn must be told from preallocated space, not from a cut.
         self.file.sync_data()?;
         set_direct(&self.file, false)?;
         cut(&self.file, self.end)
     }
 }
 
-/// Room that is being made, or is to be.
-pub struct RoomJob {
+/// Preallocated space that is being made, or is to be.
+pub struct PreallocationJob {
     file: Arc<File>,
-    /// Room is there up to here.
+    /// Preallocated space is there up to here.
     reached: AtomicU64,
     end: u64,
     is_stopped: AtomicBool,
@@ -217,9 +218,9 @@ pub struct RoomJob {
     over: Condvar,
 }
 
-impl RoomJob {
-    fn new(file: &Arc<File>, begin: u64, end: u64) -> RoomJob {
-        RoomJob {
+impl PreallocationJob {
+    fn new(file: &Arc<File>, begin: u64, end: u64) -> PreallocationJob {
+        PreallocationJob {
             file: Arc::clone(file),
             reached: AtomicU64::new(begin),
             end,
@@ -238,7 +239,7 @@ impl RoomJob {
 
     fn make(&self) -> io::Result<()> {
         let mut piece = AlignedBytes::new(PIECE);
-        make_room(0, &mut piece);
+        write_preallocation(0, &mut piece);
         let mut at = self.reached.load(Relaxed);
         while at < self.end && !self.is_stopped.load(Relaxed) {
             let len = usize::try_from(self.end - at).map_or(PIECE, |left| left.min(PIECE));
@@ -285,15 +286,17 @@ mod tests {
         (Arc::new(file), path)
     }
 
-    /// Writes a batch; room is made beside it.
-    fn write(file: &File, in_place: &mut InPlace, batch: &[u8], room: u64) {
+    /// Writes a batch; preallocated space is made beside it.
+    fn write(file: &File, in_place: &mut InPlace, batch: &[u8], preallocated: u64) {
         in_place.begin_batch(batch.len());
         in_place.push(&batch[..batch.len() / 2]);
         in_place.push(&batch[batch.len() / 2..]);
         let (blocks, at) = in_place.blocks();
         file.write_all_at(blocks, at).expect("it can be written");
         in_place.written();
-        if let Some(job) = in_place.room_to_make(room).expect("there is room on the disk") {
+        if let Some(job) =
+            in_place.preallocation_due(preallocated).expect("there is room on the disk")
+        {
             thread::spawn(move || job.run());
         }
     }
@@ -303,15 +306,15 @@ mod tests {
         let command = |len: usize| {
             format!("*2\r\n$4\r\nECHO\r\n${len}\r\n{}\r\n", "#".repeat(len)).into_bytes()
         };
-        for room in [0, 5000, 64 << 10, 1 << 20] {
-            let (file, path) = new_file(&format!("room-{room}"));
+        for preallocated in [0, 5000, 64 << 10, 1 << 20] {
+            let (file, path) = new_file(&format!("preallocated-{preallocated}"));
             file.write_all_at(&command(500), 0).expect("it can be written");
             let begin = command(500).len() as u64;
             let mut in_place = InPlace::begin(&file, begin).expect("the folder has direct writes");
             let lens = [1, 500, 4096, 70_000, 477, 478, 479, 480, 12, LARGEST_BATCH - 40];
             let lens: Vec<usize> = lens.into_iter().chain(1..600).collect();
             for (number, &len) in lens.iter().enumerate() {
-                write(&file, &mut in_place, &command(len), room);
+                write(&file, &mut in_place, &command(len), preallocated);
                 if number % 100 == 0 {
                     let other = File::open(&path).expect("it is there");
                     assert_eq!(data_end(&other).expect("it can be read").at, in_place.end());
@@ -321,7 +324,7 @@ mod tests {
             in_place.finish().expect("it can be cut");
             let found = std::fs::read(&path).expect("it can be read");
             assert_eq!(found.len() as u64, end);
-            let mut reader = StreamReader::of_file(0, FileEnd { at: end, has_room: false });
+            let mut reader = StreamReader::of_file(0, FileEnd { at: end, has_preallocated: false });
             let (mut at, mut words, mut seen) = (0, Vec::new(), Vec::new());
             while at < found.len() {
                 match reader.next(&found[at..], &mut words) {
@@ -343,19 +346,19 @@ mod tests {
     fn room_is_told_from_data() {
         let (file, path) = new_file("room-end");
         let end = || data_end(&file).expect("it can be read");
-        assert_eq!(end(), FileEnd { at: 0, has_room: false });
-        let mut room = vec![0; 3 * LOOK];
-        make_room(0, &mut room);
-        file.write_all_at(&room, 0).expect("it can be written");
-        assert_eq!(end(), FileEnd { at: 0, has_room: true });
+        assert_eq!(end(), FileEnd { at: 0, has_preallocated: false });
+        let mut preallocated = vec![0; 3 * LOOK];
+        write_preallocation(0, &mut preallocated);
+        file.write_all_at(&preallocated, 0).expect("it can be written");
+        assert_eq!(end(), FileEnd { at: 0, has_preallocated: true });
         for data in [5, LOOK as u64 - 3, LOOK as u64, 2 * LOOK as u64 + 512] {
             file.write_all_at(b"data\n", data - 5).expect("it can be written");
-            assert_eq!(end(), FileEnd { at: data, has_room: true });
+            assert_eq!(end(), FileEnd { at: data, has_preallocated: true });
         }
         file.set_len(2 * LOOK as u64 + 513).expect("it can be cut");
-        assert_eq!(end(), FileEnd { at: 2 * LOOK as u64 + 512, has_room: true });
+        assert_eq!(end(), FileEnd { at: 2 * LOOK as u64 + 512, has_preallocated: true });
         file.set_len(2 * LOOK as u64 + 512).expect("it can be cut");
-        assert_eq!(end(), FileEnd { at: 2 * LOOK as u64 + 512, has_room: false });
+        assert_eq!(end(), FileEnd { at: 2 * LOOK as u64 + 512, has_preallocated: false });
         std::fs::remove_file(&path).expect("it can be removed");
     }
 }

@@ -4,14 +4,14 @@ use crate::disk::Disk;
 use std::sync::{Arc, Condvar, Mutex};
 use structs::sync::{lock, wait};
 
-pub(crate) struct Slot<T> {
+pub(crate) struct OneShot<T> {
     result: Mutex<Option<T>>,
     arrived: Condvar,
 }
 
-impl<T> Slot<T> {
-    pub fn new() -> Arc<Slot<T>> {
-        Arc::new(Slot { result: Mutex::new(None), arrived: Condvar::new() })
+impl<T> OneShot<T> {
+    pub fn new() -> Arc<OneShot<T>> {
+        Arc::new(OneShot { result: Mutex::new(None), arrived: Condvar::new() })
     }
 
     pub fn set(&self, result: T) {
