@@ -1,15 +1,15 @@
-//! Which values leave RAM for the flash tier, and when.
+//! Decides which values leave RAM for the flash tier, and when.
 //!
-//! *Demotion* is paced by the distance to `maxmemory`. From 15/16 of it on, each thread takes some of
-//! its time, the more the less is left; at the limit a command makes room itself before anything
-//! is evicted. Where the disk is behind, writers wait; where the tier takes nothing more, `maxmemory-policy`
-//! decides.
+//! *Demotion* is paced by the distance to `maxmemory`. From 15/16 of the limit on, each thread
+//! spends part of its time on demotion, more as the limit comes nearer. At the limit, a command
+//! demotes values itself before anything is evicted. While the disk is behind, writers wait. If the
+//! tier takes nothing more, `maxmemory-policy` decides.
 //!
-//! *Coldness.* In each stripe a hand goes round, in the order of hashes. It takes one from the uses of an
-//! entry ([`access::one_use_less`]); an entry that has none goes. Under an LFU policy the least used of a few
-//! entries of a random stripe goes.
+//! *Coldness.* Each stripe has a clock hand that goes round in the order of hashes. At each entry
+//! it passes, it subtracts one use ([`access::one_use_less`]). An entry with no use left is
+//! demoted. Under an LFU policy, the least used of a few entries of a random stripe is demoted.
 //!
-//! `docs/internals/tier.md` has the whole.
+//! `docs/internals/tier.md` describes the whole.
 
 use crate::clock::Ticks;
 use crate::cold_values::encode_as;
@@ -31,7 +31,7 @@ use std::time::Duration;
 use structs::random::Rng;
 use tier::{Location, Owners, Refused, Relocation, Tier};
 
-/// Entries of a stripe that are compared at a visit, and the most that are drawn for that.
+/// Number of entries of a stripe that a visit compares, and the greatest number of draws for it.
 const SAMPLES: usize = 8;
 const DRAWS: usize = 4 * SAMPLES;
 /// Buckets that the hand passes at a visit that demotes nothing.
@@ -60,7 +60,7 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// For the calling thread.
+    /// Registers the calling thread as a reader.
     pub fn new(engine: &'static Engine) -> Entries {
         Entries { engine, reader: engine.keyspace.world().register() }
     }
@@ -79,10 +79,11 @@ impl Owners for Entries {
         if !self.reader.enter_unless(|| clock.elapsed(began) > MAX_STOP) {
             return Relocation::Later;
         }
-        // The stripe follows from the hash as long as slots have no part in it.
+        // The hash alone determines the stripe. If cluster slots took part in it, records would
+        // need the slot.
         let stripe = keyspace.stripe_of(Key { bytes: b"", hash });
         let to = || append().map(cold_location);
-        // A script may have the stripe for long.
+        // A script may hold the stripe for a long time, so the wait is bounded.
         let data = keyspace.stripe(stripe).try_lock_soon();
         let moved = data.map(|mut data| data.move_cold(hash, cold_location(from), to));
         self.reader.leave();
@@ -138,7 +139,7 @@ pub(crate) fn is_demoting(engine: &Engine) -> bool {
     limit > 0 && engine.demotable_bytes() > begins_at(limit) && engine.tier.get().is_some()
 }
 
-/// Demotes until `excess` is 0, until `longest` has passed since `began`.
+/// Demotes until `excess` returns 0 or `longest` has passed since `began`.
 pub(crate) fn demote(
     db: &Db<'_>,
     tier: &Arc<Tier>,
@@ -152,8 +153,8 @@ pub(crate) fn demote(
     search.demote(excess, began, longest)
 }
 
-/// Demotes ahead of need, for a time that grows as the limit comes nearer. Returns whether to go on as
-/// soon as possible.
+/// Demotes before the limit is reached, for a time that grows as the limit comes nearer. Returns
+/// whether to go on as soon as possible.
 pub(crate) fn demote_ahead(db: &Db<'_>, limit: u64) -> bool {
     let engine = db.engine;
     let Some(tier) = engine.tier.get() else { return false };
@@ -169,10 +170,12 @@ pub(crate) fn demote_ahead(db: &Db<'_>, limit: u64) -> bool {
     matches!(ended, Demoted::TimeUp | Demoted::DiskIsBehind)
 }
 
-/// Keeps a thread below the limit that fills memory without a client: it loads a file or follows a
-/// primary. It demotes what is too much and waits for the disk if need be, but goes on if the tier takes
-/// nothing more: what is loaded is not evicted. The caller is outside the world with this
-/// registration, or has none since the world is stopped.
+/// Keeps memory below the limit while data arrives without a client: a file is loaded, or this
+/// server follows a primary.
+///
+/// It demotes the excess and waits for the disk if it must. It returns above the limit if the tier
+/// takes nothing more, because loaded data is not evicted. The caller passes the registration with
+/// which it is outside the world, or `None` if the world is stopped.
 pub(crate) fn make_room_for_load(engine: &'static Engine, reader: Option<&Reader>) {
     let limit = engine.config.maxmemory();
     if limit > 0
@@ -208,7 +211,7 @@ fn demote_for_load(
         }
         match ended {
             Demoted::Enough | Demoted::Nothing => return,
-            // One stretch for every few keys is enough ahead of need.
+            // Below the limit, one stretch for every few keys is enough.
             _ if engine.demotable_bytes() <= limit => return,
             Demoted::TimeUp => {}
             Demoted::DiskIsBehind => {
@@ -295,8 +298,8 @@ impl Search<'_> {
         visit
     }
 
-    /// Advances the hand of a stripe to the first bucket with an entry that has no use left. Returns the keys of
-    /// such entries, and whether an entry that may leave later lost a use.
+    /// Advances the hand of a stripe to the first bucket with an entry that has no use left.
+    /// Returns the keys of such entries, and whether an entry that may leave later lost a use.
     fn move_hand(
         &self,
         stripe: usize,
@@ -414,8 +417,8 @@ fn demote_value(
     Ok(note_demotion(engine, bytes))
 }
 
-/// Demotes the value of `key` if it is cold and demotion is active. Returns whether it did. Called to empty a
-/// page: any unused value on it will do.
+/// Demotes the value of `key` if it is cold and demotion is active. Returns whether it did. Called
+/// to empty a page: any unused value on it will do.
 pub(crate) fn demote_if_unused(
     engine: &Engine,
     data: &mut StripeData,
@@ -439,8 +442,8 @@ fn note_demotion(engine: &Engine, bytes: usize) -> usize {
     freed
 }
 
-/// Demotes all values that can be, whatever their size, or those of `keys` (DEBUG TIER DEMOTE). Returns their
-/// number. The world is stopped.
+/// Demotes all values that can be demoted, whatever their size, or those of `keys` (DEBUG TIER
+/// DEMOTE). Returns their number. The world is stopped.
 ///
 /// # Errors
 /// There is no tier, or it takes nothing more.

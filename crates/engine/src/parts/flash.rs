@@ -14,14 +14,15 @@ const REMEMBERED_MS: i64 = 50;
 /// Why values have to leave RAM.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
-    /// Less than `maxmemory` is in use. Headroom is wanted, or buffers of files are made up for.
+    /// Less than `maxmemory` is in use. Demotion restores headroom, or compensates for file
+    /// buffers.
     Headroom,
     /// More than `maxmemory` is in use. If no value leaves, commands are refused or keys evicted.
     Limit,
 }
 
-/// Bound of the allocator's waste that demotion makes up for: a fifth of `maxmemory`, and a quarter where
-/// `maxmemory` is small.
+/// Bound of the allocator's waste that demotion compensates for: a fifth of `maxmemory`, or a
+/// quarter if `maxmemory` is small.
 const MAX_WASTE_DIVISOR: u64 = 5;
 const MAX_WASTE_DIVISOR_SMALL: u64 = 4;
 const SMALL_WASTE: u64 = 32 << 20;
@@ -31,11 +32,12 @@ const PRESSURE_WASTE_DIVISOR: u64 = 8;
 const VISITS_PER_FIND: u32 = 64;
 /// Without pressure the waste approaches its measured value by one part in so many, every 20 ms.
 const WASTE_STEPS: u64 = 100;
-/// RSS may exceed `maxmemory` by this share of it, or by `MIN_ALLOWANCE_BYTES` bytes if that is more.
+/// RSS may exceed `maxmemory` by this share of it, or by `MIN_ALLOWANCE_BYTES` bytes if that is
+/// more.
 const ALLOWANCE_DIVISOR: u64 = 20;
 const MIN_ALLOWANCE_BYTES: u64 = 64 << 20;
 
-/// The tier, if there is one, and what has gone into it.
+/// The tier, if there is one, and counters of its use.
 #[derive(Default)]
 pub struct FlashTier {
     tier: OnceLock<Arc<Tier>>,
@@ -43,28 +45,28 @@ pub struct FlashTier {
     hands: OnceLock<Box<[AtomicU64]>>,
     /// Set by tests: values are promoted as if memory were full.
     pub filters_always: AtomicBool,
-    /// What [`FlashTier::note_resident`] has found.
+    /// Results of [`FlashTier::note_resident`].
     waste_bytes: AtomicU64,
     pressure: AtomicU32,
     /// Time until which no search for values to demote is begun, for each need.
     no_search_until_ms: [AtomicI64; 2],
     /// Visits to stripes that found nothing, over all searches, less what finds outweigh.
     fruitless_visits: [AtomicU32; 2],
-    /// The second in which a value that could not be read was last named in the log.
+    /// The second in which an unreadable value was last logged.
     failure_logged_s: AtomicI64,
-    /// Whether values are worth compressing.
+    /// Decides whether values are compressed.
     pub(crate) compressing: Compressing,
     /// Values that left RAM.
     pub demotions: Counter,
-    /// Those of them that had a copy on flash, so that nothing was encoded or written.
+    /// Demoted values that had a copy on flash, so nothing was encoded or written.
     pub demotions_without_write: Counter,
-    /// What their entries held, in bytes.
+    /// Bytes that demotions freed.
     pub demoted_bytes: Counter,
-    /// Values that were put back.
+    /// Values that were read back into RAM.
     pub promotions: Counter,
-    /// Commands that were answered with a value that was not put back.
+    /// Commands that were answered with a value that was not promoted.
     pub passed_reads: Counter,
-    /// Values that commands which read have found on flash, once for each client that waits for one.
+    /// Cold values that reading commands met, once for each client that waits for one.
     pub misses: Counter,
     /// Requests that had to wait for a value.
     pub waits: Counter,
@@ -79,19 +81,21 @@ impl FlashTier {
         self.tier.get()
     }
 
-    /// Returns the bytes of RSS beyond those in use that demotion makes up for.
+    /// Returns the bytes of RSS beyond the bytes in use that demotion compensates for.
     #[inline]
     pub fn waste_bytes(&self) -> u64 {
         self.waste_bytes.load(Relaxed)
     }
 
-    /// Records the process's RSS (`resident`), the bytes in use and the limit. Returns whether RSS exceeds, or soon
-    /// exceeds, its bound.
+    /// Records the process's RSS (`resident`), the bytes in use and the limit. Returns whether RSS
+    /// exceeds, or soon exceeds, its bound.
     ///
-    /// The rest is mostly blocks that are free in pages that are not: the allocator fills such a page again only
-    /// when an eighth of it is free. Half of what RSS may exceed the limit by is left to it, and what goes beyond that
-    /// values make up for. If it is much more than the eighth their leaving does not help, and entries have to move.
-    /// While data is loaded no entries move, and no value is hotter than another: then half of the limit counts.
+    /// RSS beyond the bytes in use is mostly free blocks in pages that are partly in use. The
+    /// allocator fills such a page again only when an eighth of it is free. Half of RSS's allowance
+    /// beyond the limit is left to this waste. Demotion compensates for the rest, up to a bound. If
+    /// the waste is much more than an eighth, demotion does not help, and entries have to move to
+    /// other pages. While data is loaded no entries move, and no value is hotter than another. The
+    /// bound is then half of the limit.
     pub fn note_resident(&self, resident: u64, used: u64, limit: u64, is_loading: bool) -> bool {
         let allowance = (limit / ALLOWANCE_DIVISOR).max(MIN_ALLOWANCE_BYTES);
         let too_much = resident.saturating_sub(limit + allowance / 2);
@@ -111,7 +115,8 @@ impl FlashTier {
         };
         let wanted = if self.get().is_some() { beyond.min(most) } else { 0 };
         let was = self.waste_bytes();
-        // Without pressure there is time to make pages empty first: no value has to leave for a moment's waste.
+        // Without pressure there is time to empty pages first. A short peak of waste demotes no
+        // value.
         let slowly = pressure == 0 && wanted > was && !is_loading;
         let waste = if slowly { was + (wanted - was).div_ceil(WASTE_STEPS) } else { wanted };
         self.waste_bytes.store(waste, Relaxed);
@@ -128,9 +133,10 @@ impl FlashTier {
         Millis(self.no_search_until_ms[need as usize].load(Relaxed))
     }
 
-    /// Records one visit to a stripe and returns the number of fruitless visits. `found` is the number of bytes
-    /// to demote there. A search ends early when its time is up, so visits are counted across searches. A find
-    /// outweighs 64 fruitless visits, or one for each KiB if that is more.
+    /// Records one visit to a stripe and returns the number of fruitless visits. `found` is the
+    /// number of bytes demoted there, or `None` if the visit was fruitless. A search ends early
+    /// when its time is up, so visits are counted across searches. A find outweighs 64 fruitless
+    /// visits, or one for each KiB if that is more.
     pub(crate) fn note_visit(&self, need: Need, found: Option<usize>) -> usize {
         let fruitless = &self.fruitless_visits[need as usize];
         let was = fruitless.load(Relaxed);
@@ -138,13 +144,13 @@ impl FlashTier {
             Some(bytes) => was.saturating_sub(VISITS_PER_FIND.max((bytes / 1024) as u32)),
             None => was.saturating_add(1),
         };
-        // Other threads' visits that get lost do not matter.
+        // Concurrent updates may be lost. An approximate count suffices.
         fruitless.store(now, Relaxed);
         now as usize
     }
 
-    /// Records that a search ended after `visits` fruitless visits. Seven eighths of them stay on the count, so the
-    /// next search ends soon if it finds nothing either.
+    /// Records that a search ended after `visits` fruitless visits. Seven eighths of them stay in
+    /// the count, so the next search ends soon if it finds nothing either.
     pub(crate) fn end_fruitless_search(&self, need: Need, visits: usize) {
         self.fruitless_visits[need as usize].store((visits - visits / 8) as u32, Relaxed);
     }
@@ -164,15 +170,16 @@ impl FlashTier {
         self.failure_logged_s.swap(now_s, Relaxed) != now_s
     }
 
-    /// Begins to use `tier` and returns whether it did. Called once in a process, before there are clients.
+    /// Begins to use `tier` and returns whether it did. Called once in a process, before there are
+    /// clients.
     pub fn attach(&self, tier: Arc<Tier>) -> bool {
         set_store(Box::new(Store(Arc::clone(&tier)))) && self.tier.set(tier).is_ok()
     }
 }
 
-/// Decides whether a value is compressed before it is written. Compression takes a tenth of the cost of a
-/// demotion, and gains nothing on values that are compressed or random. After `PATIENCE` values in a row that
-/// did not become smaller, one value of `ONE_IN` is tried.
+/// Decides whether a value is compressed before it is written. Compression takes a tenth of the
+/// cost of a demotion, and gains nothing on values that are compressed or random. After `PATIENCE`
+/// values in a row that did not become smaller, only one value in `ONE_IN` is tried.
 #[derive(Default)]
 pub(crate) struct Compressing {
     /// Values in a row that compression did not make smaller.
@@ -182,11 +189,11 @@ pub(crate) struct Compressing {
 }
 
 impl Compressing {
-    /// Values in a row, after which it is tried on one of so many.
+    /// Number of values in a row after which compression is tried on one value in `ONE_IN`.
     const PATIENCE: u32 = 64;
     const ONE_IN: u32 = 32;
 
-    /// Returns whether to compress the next value. Threads that ask at once need not agree.
+    /// Returns whether to compress the next value. Concurrent calls may give different answers.
     pub fn is_due(&self) -> bool {
         self.unchanged.load(Relaxed) < Self::PATIENCE
             || self.skipped.fetch_add(1, Relaxed).is_multiple_of(Self::ONE_IN)

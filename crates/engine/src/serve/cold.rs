@@ -1,16 +1,16 @@
-//! Requests that need values which are not in RAM (`keyspace::cold`).
+//! Handles requests that need cold values, which are not in RAM (`keyspace::cold`).
 //!
-//! Before a command runs, dispatch looks at the keys whose values it needs. If some are cold it gives
-//! the locks back, has all of them read at once and tries the request again when they are there.
-//! Until then the connection waits and the others go on. A value that was read is installed if its
-//! key still has it, by the next thread that takes requests apart; what is no longer wanted is
-//! dropped.
+//! Before a command runs, dispatch checks the keys whose values it needs. If some are cold, it
+//! releases the locks, starts to read all of them at once, and tries the request again when they
+//! have been read. Until then this connection waits and other connections go on. The next thread
+//! that parses requests installs a value that was read, if its key still refers to it. Values that
+//! are no longer wanted are dropped.
 //!
-//! Where a command cannot begin again (inside a transaction or a script, in a stopped world, for
-//! a blocked client) [`read_in_place`] waits for the values under the locks. That is the rare
-//! case: the keys that a transaction declares have been looked at before it began.
+//! Some commands cannot be tried again: those inside a transaction or a script, in a stopped world,
+//! or for a blocked client. For them [`read_in_place`] waits for the values under the locks. This
+//! is rare, because the keys that a transaction declares are checked before it begins.
 //!
-//! A value that cannot be read fails the requests that asked for it. The next one tries again.
+//! A value that cannot be read fails the requests that asked for it. The next request tries again.
 
 use crate::args::Args;
 use crate::cold_reads::{Need, Reader, Wanted};
@@ -24,16 +24,16 @@ use crate::table::Resolved;
 use crate::tier;
 use keyspace::{Entry, Key, StripeData, access};
 
-/// Whether a command needs the value of a key that it names, not only the key.
+/// Returns whether a command needs the value of a key that it names, and not only the key.
 fn needs_value(command: &Command, flags: KeyFlags) -> bool {
     let usage = KeyUse::of(flags);
     let looks = matches!(usage, KeyUse::Read | KeyUse::Change) || flags.has(KeyFlags::COMPARES);
     looks && !command.flags.has(Flags::NO_VALUES)
 }
 
-/// Whether a value is put back when it has been read. It is if there is room, if the command needs it in
-/// its place, or if this is not its first use since it was last put back or since the hand of the clock
-/// was here; beyond the limit only what a command needs in its place.
+/// Returns whether a value is promoted when it has been read. It is if there is headroom, or if the
+/// command needs the value in its entry. Otherwise it is promoted on its second use since it was
+/// last promoted or since the clock's hand last passed it, unless memory is over the limit.
 fn is_admitted(db: &Db<'_>, command: &Command, entry: &Entry) -> bool {
     if !command.flags.has(Flags::READS_STRING) || tier::has_headroom(db.engine) {
         return true;
@@ -42,14 +42,15 @@ fn is_admitted(db: &Db<'_>, command: &Command, entry: &Entry) -> bool {
     is_used && !db.engine.is_over_limit()
 }
 
-/// The cold values that a request needs; for EXEC those of all that is queued.
+/// Returns the cold values that a request needs. For EXEC these are the values of all queued
+/// commands.
 fn missing(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     if row.command.flags.has(Flags::RUNS_QUEUE) {
         for queued in cx.session.multi.as_ref().map_or(&[][..], |multi| multi.queue()) {
             find_missing(&cx.db, queued.row.command, &queued.words(), &mut wanted);
         }
-        // Where the transaction runs there is no reading.
+        // Inside a transaction nothing can be read, so all values are promoted.
         wanted.iter_mut().for_each(|one| one.is_admitted = true);
     } else {
         find_missing(&cx.db, row.command, args.words(), &mut wanted);
@@ -68,8 +69,8 @@ fn find_missing(db: &Db<'_>, command: &Command, words: &[&[u8]], wanted: &mut Ve
     }
 }
 
-/// The value of a key that a command needs, if it is cold. Of a key whose time has come none is needed, nor
-/// where it is known to be of the wrong type.
+/// Returns the value of a key that a command needs, if it is cold. Returns `None` for an expired
+/// key, and for a key whose type the command refuses.
 fn wanted_value(data: &StripeData, key: Key<'_>, db: &Db<'_>, command: &Command) -> Option<Wanted> {
     let entry = data.find(db.index, key)?;
     let cold = entry.cold()?;
@@ -82,19 +83,21 @@ fn wanted_value(data: &StripeData, key: Key<'_>, db: &Db<'_>, command: &Command)
     Some(Wanted { db: db.index, key: key.bytes.into(), cold, reads, is_admitted })
 }
 
-/// Whether a request may need a cold value: a quick look for those with one key. The caller holds the locks of
-/// the keys.
+/// Returns whether a request may need a cold value. The check is exact for commands with one key;
+/// others always may. The caller holds the locks of the keys.
 #[inline]
 pub(crate) fn may_miss(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     let is_cold = |key| cx.db.lookup_no_effects(key).is_some_and(Entry::is_cold);
     row.single_key == 0 || is_cold(args.key(row.single_key))
 }
 
-/// Has the cold values of a request read that are not under way, and says whether there are any. When they
-/// are there, or one of them cannot be read, the client's thread is told to try the request again. The
-/// caller holds the locks of the keys, under which no other thread can release what is asked for.
+/// Starts to read the cold values of a request that are not being read yet. Returns `None` if the
+/// request needs none. When all values have been read, or one of them cannot be read, the client's
+/// thread tries the request again. The caller holds the locks of the keys, so no other thread can
+/// release the requested values.
 ///
-/// The inner error: one of them could not be read when the client asked for it before.
+/// # Errors
+/// The inner error: a value could not be read when this client asked for it before.
 #[cold]
 pub(crate) fn fetch_missing(
     cx: &mut Cx<'_>,
@@ -116,7 +119,7 @@ pub(crate) fn fetch_missing(
     Some(Ok(()))
 }
 
-/// The client that is to be told when values are there.
+/// Returns the client to notify when values have been read.
 fn reader_of(cx: &Cx<'_>) -> Reader {
     let client = &cx.session.client;
     Reader { thread: client.thread, client: client.id }
@@ -126,7 +129,8 @@ fn is_shown(db: &Db<'_>, one: &Wanted) -> bool {
     db.shown.as_ref().is_some_and(|(cold, _)| *cold == one.cold)
 }
 
-/// Has the value at hand that a command wants to read, if it has been read and is not put back.
+/// Makes a value available to the command that reads it, if it has been read and is not promoted.
+/// Returns whether it did.
 fn show(db: &mut Db<'_>, wanted: &[Wanted], reader: Reader) -> bool {
     let [one] = wanted else { return false };
     if is_shown(db, one) {
@@ -139,16 +143,16 @@ fn show(db: &mut Db<'_>, wanted: &[Wanted], reader: Reader) -> bool {
     true
 }
 
-/// Begins to read the cold values that requests further on in a pipeline need, so that they are read together
-/// with the one that the connection waits for. The caller is inside the world and holds no stripe. A
-/// stripe that is locked is passed over, and a failure is met by the request itself.
+/// Starts to read the cold values of later requests in a pipeline, so that they are read together
+/// with the value that the connection waits for. The caller is inside the world and holds no
+/// stripe. Locked stripes are skipped. The request itself meets a failure.
 #[cold]
 pub(crate) fn look_ahead<'a>(
     cx: &Cx<'_>,
     requests: impl Iterator<Item = (&'static Resolved, Args<'a>)>,
 ) {
     let (engine, reader) = (cx.engine, reader_of(cx));
-    // Behind a request that names a database another one may be selected.
+    // Stop at a request that may select another database.
     let stays =
         |row: &Resolved| matches!(row.command.databases, Databases::Selected | Databases::All);
     for (row, args) in requests.take_while(|(row, _)| stays(row)) {
@@ -166,18 +170,18 @@ pub(crate) fn look_ahead<'a>(
     }
 }
 
-/// Waits for the values that a command needs, whose stripes are locked.
+/// Waits for the cold values that a command needs. Their stripes are locked.
 ///
 /// # Errors
 /// One of them cannot be read.
 #[cold]
 pub(crate) fn read_in_place(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Error> {
     if row.command.flags.has(Flags::RUNS_QUEUE) {
-        // Each of its commands comes by itself.
+        // Each queued command reads its own values.
         return Ok(());
     }
     for one in missing(cx, row, args) {
-        // Or it has come already, for this command alone.
+        // The value may have been read for this command alone.
         if !(row.command.flags.has(Flags::READS_STRING) && is_shown(&cx.db, &one)) {
             read_one(&mut cx.db, &one)?;
         }
@@ -185,7 +189,8 @@ pub(crate) fn read_in_place(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> 
     Ok(())
 }
 
-/// Reads the values that a command has met which it does not name, and says whether there were any.
+/// Reads the cold values that a command met without naming their keys. Returns whether there were
+/// any.
 ///
 /// # Errors
 /// One of them cannot be read.
@@ -206,7 +211,7 @@ fn read_one(db: &mut Db<'_>, one: &Wanted) -> Result<(), Error> {
     let key = Key::new(&one.key);
     let stripe = db.engine.keyspace.stripe_of(key);
     if db.with_stripe(stripe, |data| data.cold(one.db, key)) != Some(one.cold) {
-        // The request names the key twice, and it has been read.
+        // The request names the key twice, and the value has been read.
         return Ok(());
     }
     db.engine.tier.misses.add(u64::from(one.reads));

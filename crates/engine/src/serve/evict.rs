@@ -1,9 +1,9 @@
-//! Keeping memory below `maxmemory` by evicting keys.
+//! Keeps memory below `maxmemory` by evicting keys.
 //!
-//! For each eviction a few entries are drawn from random stripes (`maxmemory-samples` of them), and
-//! the one that the policy likes least goes. Redis keeps the best candidates of earlier samples in
-//! a pool; here every draw is over the whole keyspace and all databases, and a locked stripe
-//! is passed over, so no thread waits.
+//! For each eviction, `maxmemory-samples` entries are drawn from random stripes, and the one that
+//! the policy ranks lowest is evicted. Redis keeps the best candidates of earlier samples in a
+//! pool. Here each draw covers the whole keyspace and all databases, and a locked stripe is
+//! skipped, so no thread waits.
 
 use crate::db::Db;
 use crate::engine::Engine;
@@ -17,9 +17,10 @@ use keyspace::snapshot::{Touch, Urgency};
 use keyspace::{DbIndex, Entry, Key, Millis};
 use std::time::Duration;
 
-/// Chosen entries that were gone when they were to be evicted, before there is nothing to evict.
+/// Number of failed evictions after which nothing counts as evictable. An eviction fails if the
+/// chosen entry is gone or in use.
 const MAX_ATTEMPTS: usize = 4 * STRIPES;
-/// Stripes drawn before all are walked through.
+/// Number of random stripes that are sampled before all stripes are walked through.
 const DRAWS: usize = 256;
 
 /// The result of an attempt to bring memory below the limit.
@@ -35,8 +36,8 @@ pub(crate) enum Reclaimed {
     Nothing,
 }
 
-/// How long one attempt may last, by `maxmemory-eviction-tenacity`: linear up to 0.5 ms at 10, from
-/// there on 15 % more for each step, and without end at 100.
+/// Returns the time limit of one attempt for a value of `maxmemory-eviction-tenacity`. It rises
+/// linearly to 0.5 ms at 10, then by 15 % a step. At 100 there is no limit.
 fn longest(tenacity: u32) -> Duration {
     match tenacity {
         0..=10 => Duration::from_micros(50) * tenacity,
@@ -45,10 +46,10 @@ fn longest(tenacity: u32) -> Duration {
     }
 }
 
-/// How long a command works that needs no memory itself.
+/// Time limit of an attempt for a command that needs no memory.
 const WITHOUT_CLAIM: Duration = Duration::from_micros(20);
 
-/// An entry that could go.
+/// An entry that may be evicted.
 struct Candidate {
     stripe: usize,
     db: DbIndex,
@@ -56,16 +57,17 @@ struct Candidate {
     score: u64,
 }
 
-/// The command that memory is reclaimed for.
+/// What the command that reclaims memory needs itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Claim {
     /// A command that may need memory.
     Memory,
-    /// Another command. Where there is a tier it does not work for those that fill memory.
+    /// Another command. If there is a tier, such a command does little work for the commands that
+    /// fill memory.
     Nothing,
 }
 
-/// Demotes or evicts until memory is below the limit, or time is up.
+/// Demotes or evicts until memory is below the limit or the time is up. Returns how far it came.
 pub(crate) fn reclaim(db: &mut Db<'_>, claim: Claim) -> Reclaimed {
     let engine = db.engine;
     let limit = engine.config.maxmemory();
@@ -84,7 +86,7 @@ pub(crate) fn reclaim(db: &mut Db<'_>, claim: Claim) -> Reclaimed {
     evict_down_to(db, limit, longest)
 }
 
-/// Whether the memory limit asks for anything, now that no command runs.
+/// Returns whether the memory limit requires work while no command runs.
 pub(crate) fn is_needed(engine: &Engine) -> bool {
     if engine.is_over_limit() {
         return true;
@@ -93,14 +95,16 @@ pub(crate) fn is_needed(engine: &Engine) -> bool {
     engine.config.maxmemory() > 0 && engine.tier.get().is_some()
 }
 
-/// The same as [`reclaim`] without a command. Whether there is more to do as soon as possible.
+/// Does the same as [`reclaim`], but outside a command. Returns whether to go on as soon as
+/// possible.
 pub(crate) fn keep_limit(db: &mut Db<'_>) -> bool {
     let engine = db.engine;
     let limit = engine.config.maxmemory();
     if limit == 0 {
         return false;
     }
-    // Looked at inside the world, which a pause stops to begin. Demotion deletes nothing, so that it goes on.
+    // CLIENT PAUSE stops the world when it begins, so `evicts_nothing` is asked inside the world.
+    // Demotion deletes no key and goes on during a pause.
     if engine.reclaimable_bytes() <= limit || engine.evicts_nothing() {
         return tier::demote_ahead(db, limit);
     }
@@ -115,8 +119,11 @@ fn evict_down_to(db: &mut Db<'_>, limit: u64, longest: Duration) -> Reclaimed {
     reclaimed
 }
 
-/// What is to be freed is fixed at the start and counted by what the entries held: messages to
-/// clients that cached them take memory too, and must not make the next entries go.
+/// Demotes or evicts for at most `longest`.
+///
+/// The number of bytes to evict is fixed at the start, and evicted entries count with their own
+/// size. Invalidation messages to clients that cached a key take memory, too. They must not cause
+/// further evictions.
 fn evict_for_a_while(db: &mut Db<'_>, limit: u64, longest: Duration) -> Reclaimed {
     let engine = db.engine;
     let began = engine.clock.now();
@@ -124,8 +131,9 @@ fn evict_for_a_while(db: &mut Db<'_>, limit: u64, longest: Duration) -> Reclaime
         true => MaxmemoryPolicy::NoEviction,
         false => engine.config.maxmemory_policy(),
     };
-    // What is being freed in the background need not be reclaimed: until it is, some is allowed. Less is while a
-    // snapshot reads values from flash and nothing more can be demoted, since that may last.
+    // Memory that is being freed in the background need not be reclaimed, so an excess is allowed
+    // until it is freed. The allowance is smaller while a snapshot reads values from flash and
+    // nothing more can be demoted, because a snapshot may last long.
     let excess = || {
         let is_freeing = engine.background.pending_objects() > 0;
         let is_reading = engine.tier.get().is_some() && engine.snapshots.is_running();
@@ -137,7 +145,7 @@ fn evict_for_a_while(db: &mut Db<'_>, limit: u64, longest: Duration) -> Reclaime
         engine.limited_bytes().saturating_sub(limit.saturating_add(spare))
     };
     if let Some(tier) = engine.tier.get() {
-        // Nothing is lost by demotion, so that it does not wait for what is being freed.
+        // Demotion loses nothing, so it does not wait for memory that is being freed.
         let excess = || engine.reclaimable_bytes().saturating_sub(limit);
         match tier::demote(db, tier, &excess, began, longest) {
             Demoted::Enough => return Reclaimed::Enough,
@@ -158,7 +166,7 @@ fn evict_for_a_while(db: &mut Db<'_>, limit: u64, longest: Duration) -> Reclaime
             return Reclaimed::Nothing;
         }
         let Some(candidate) = choose(db, policy).filter(|_| in_vain < MAX_ATTEMPTS) else {
-            // What was evicted may still wait to be freed.
+            // Evicted entries may not be freed yet.
             return if excess() == 0 { Reclaimed::Enough } else { Reclaimed::Nothing };
         };
         match engine.timed(Slow::EvictionDel, || evict(db, &candidate)) {
@@ -179,7 +187,7 @@ fn is_volatile(policy: MaxmemoryPolicy) -> bool {
     )
 }
 
-/// How much an entry deserves to go: the highest goes first.
+/// Returns the score of an entry. The entry with the highest score is evicted first.
 fn score(policy: MaxmemoryPolicy, bits: Policy, entry: &Entry, now: Millis, luck: u64) -> u64 {
     match policy {
         MaxmemoryPolicy::VolatileTtl => entry.expiry().map_or(0, |at| u64::MAX - at.0 as u64),
@@ -188,8 +196,8 @@ fn score(policy: MaxmemoryPolicy, bits: Policy, entry: &Entry, now: Millis, luck
     }
 }
 
-/// Draws samples and picks one; `None` if nothing can be evicted. Where entries are rare the draws
-/// give way to a walk, which sees every stripe once.
+/// Draws samples and returns the best candidate, or `None` if nothing can be evicted. If entries
+/// are rare, the random draws are followed by a walk that visits each stripe once.
 fn choose(db: &Db<'_>, policy: MaxmemoryPolicy) -> Option<Candidate> {
     let engine = db.engine;
     let samples = engine.config.maxmemory_samples().max(1);
@@ -214,7 +222,7 @@ fn choose(db: &Db<'_>, policy: MaxmemoryPolicy) -> Option<Candidate> {
     best
 }
 
-/// Offers an entry of each database; whether none there was passed over.
+/// Passes one entry of each database of a stripe to `found`. Returns whether no entry was skipped.
 fn sample(
     db: &Db<'_>,
     engine: &Engine,
@@ -245,18 +253,18 @@ fn sample(
     is_complete
 }
 
-/// Evicts an entry; how many bytes it held, 0 if it could not be evicted.
+/// Evicts an entry. Returns its size in bytes, or 0 if it could not be evicted.
 fn evict(db: &mut Db<'_>, candidate: &Candidate) -> usize {
     let engine = db.engine;
     if !db.locks.try_acquire(candidate.stripe) {
-        // A long command may have it, and there are enough others to choose from.
+        // A long command may hold the stripe. There are enough other candidates.
         return 0;
     }
     let mut bytes = 0;
     db.in_db(candidate.db, |db| {
         let key = Key::new(&candidate.key);
-        // A long command may hold it meanwhile, a snapshot may have no room for it, or another client may
-        // have deleted it.
+        // By now a long command may hold the key, a snapshot may have no memory left to copy the
+        // entry, or another client may have deleted it.
         let is_held = db.with_stripe_mut(candidate.stripe, |data| {
             data.is_held(key.hash)
                 || data.is_delayed(candidate.db, key.hash, Touch::Whole, Urgency::None)
