@@ -1,7 +1,7 @@
-//! From a request to its effects: gates, locks, the command itself, commit.
+//! Runs requests: gates, locks, the command itself, commit.
 //!
-//! All gates but the first are skipped with one test when the session and the server are in no
-//! special state.
+//! If neither the session nor the server is in a special state, one test skips all gates but the
+//! first.
 
 mod call;
 mod gates;
@@ -89,7 +89,8 @@ pub(crate) fn process(
         cx.script_was_shown = false;
         scripting::dispatch(cx, row, args)?;
     } else if row.world != WorldUse::Never && needs_world(cx, row, args) {
-        // Every protected command needs the world, so that others do not pay for the question.
+        // The `protection` gate is checked only here: every protected command needs the stopped
+        // world, and other commands do not pay for the check.
         match gates::protection(cx, row, args) {
             Ok(()) if scripting::has_queue_of_scripts(cx, row) => {
                 is_shown_later = true;
@@ -121,7 +122,7 @@ pub(crate) fn process(
     Ok(())
 }
 
-/// Notes which part of the output is the reply to a write, for the connections whose replies may have
+/// Records which part of the output is the reply to a write, for connections whose replies may have
 /// to be replaced.
 #[inline]
 fn note_write_reply(cx: &mut Cx<'_>, started: usize) {
@@ -143,11 +144,12 @@ fn note_unconfirmed(cx: &mut Cx<'_>, start: usize) {
     }
 }
 
-/// A request that cannot run now is to be tried again, or is answered with BUSY: a script has run
-/// for long, and what the request waits for may be that script's.
+/// Returns the reason for which a request cannot run now, so that it is tried again, or answers it
+/// with BUSY. It is answered with BUSY if a script has run for long, because that script may hold
+/// the resources the request waits for.
 ///
 /// # Errors
-/// It is to be tried again.
+/// The request has to be tried again.
 #[cold]
 pub(crate) fn wait_or_refuse(
     cx: &mut Cx<'_>,
@@ -167,7 +169,8 @@ pub(crate) fn wait_or_refuse(
     Ok(())
 }
 
-/// Whether a request is a WATCH, which is answered beside a script that has run for long.
+/// Returns whether a request is a WATCH outside a transaction. Such a request is answered even
+/// while a script has run for long.
 fn may_watch_unseen(cx: &Cx<'_>, row: &Resolved) -> bool {
     row.command.flags.has(Flags::WATCHES) && cx.session.multi.is_none()
 }
@@ -175,14 +178,14 @@ fn may_watch_unseen(cx: &Cx<'_>, row: &Resolved) -> bool {
 /// Answers a request with BUSY.
 #[cold]
 pub(crate) fn refuse_busy(cx: &mut Cx<'_>, row: &Resolved) {
-    // It does not count as run.
+    // A refused script does not count as run.
     cx.script_was_shown = true;
     let error = scripting::busy_error(cx.engine);
     reject(cx, row, &error);
 }
 
-/// What can be done while a script keeps the world stopped for long: to end it, and what touches no
-/// key.
+/// Runs a request while a script keeps the world stopped for long. Only commands that end the
+/// script or touch no key are allowed, and WATCH. Others are refused.
 #[cold]
 fn run_outside(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     let flags = row.command.flags;
@@ -191,7 +194,7 @@ fn run_outside(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
         && !flags.any(Flags::RUNS_QUEUE.with(Flags::WORLD))
         && (is_watch || row.command.keys.is_empty());
     if !is_allowed {
-        // A script of the log that is loaded may take long, too.
+        // A script in a log that is being loaded may take long, too.
         if let Err(Refusal::Error(error)) = gates::pass(cx, row, args, gates::LOADING) {
             return reject(cx, row, &error);
         }
@@ -208,7 +211,7 @@ fn run_outside(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     let _ = call(cx, row, args);
 }
 
-/// Whether a request in a special state is to be run now; if not it is answered, or queued.
+/// Returns whether a request in a special state may run now. If not, it was answered or queued.
 fn passes_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<bool, NotNow> {
     let flags = scripting::request_flags(cx, row, args);
     cx.request_flags = flags;
@@ -237,7 +240,7 @@ fn passes_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Resu
     Ok(false)
 }
 
-/// Answers a request that a gate has refused, unless it is only to be tried again.
+/// Answers a request that a gate refused, unless it has to be tried again.
 #[cold]
 fn refuse_request(cx: &mut Cx<'_>, row: &Resolved, refusal: Refusal) -> Result<(), NotNow> {
     match refusal {
@@ -248,7 +251,8 @@ fn refuse_request(cx: &mut Cx<'_>, row: &Resolved, refusal: Refusal) -> Result<(
     Ok(())
 }
 
-/// The row of a request whose name or number of words is wrong, or that was not looked up yet.
+/// Returns the row of a request that was not looked up yet. Answers requests with an unknown name
+/// or a wrong number of words and returns `None` for them.
 #[cold]
 fn resolve(cx: &mut Cx<'_>, args: Args<'_>) -> Option<&'static Resolved> {
     let engine = cx.engine;
@@ -259,7 +263,7 @@ fn resolve(cx: &mut Cx<'_>, args: Args<'_>) -> Option<&'static Resolved> {
             None
         }
         Err(error) => {
-            // A client that has not authenticated does not learn which commands there are.
+            // An unauthenticated client must not learn which commands exist.
             let row = engine.table.find(args[0]);
             let may_authenticate = row.is_some_and(|row| row.command.flags.has(Flags::NO_AUTH));
             let error = match gates::is_authenticated(cx) || may_authenticate {
@@ -305,7 +309,7 @@ fn reject(cx: &mut Cx<'_>, row: &Resolved, error: &Error) {
     }
 }
 
-/// An EXEC that is refused ends its transaction all the same.
+/// Refuses an EXEC and ends its transaction.
 #[cold]
 fn abort_exec(cx: &mut Cx<'_>, error: &Error) {
     cx.session.multi = None;
@@ -320,7 +324,7 @@ fn abort_exec(cx: &mut Cx<'_>, error: &Error) {
     refuse(cx, &Error::Bytes(text));
 }
 
-/// Whether this request needs the world stopped: EXEC does if a queued command does.
+/// Returns whether this request needs a stopped world. EXEC needs it if a queued command does.
 fn needs_world(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     if row.command.flags.has(Flags::RUNS_QUEUE) {
         return cx.session.multi.as_ref().is_some_and(|multi| multi.needs_world());
@@ -328,19 +332,19 @@ fn needs_world(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     row.needs_world(args.words())
 }
 
-/// Leaves the world and stops it; [`Locks::release_inside`](keyspace::Locks::release_inside) lets it go
-/// on. It never waits for another thread that wants the same, which may keep the world stopped for as
-/// long as a script runs.
+/// Leaves the world and stops it. [`Locks::release_inside`](keyspace::Locks::release_inside)
+/// resumes it. Never waits for another thread that stops the world, because that thread may run a
+/// script for any time.
 ///
 /// # Errors
-/// Not now; the thread is inside.
+/// The world cannot be stopped now. The thread is still inside.
 pub(crate) fn stop_world(cx: &mut Cx<'_>) -> Result<(), NotNow> {
-    // All clients would wait for the end of the long command, not only this one.
+    // Stopping the world would make all clients wait for the long command, not only this one.
     if cx.engine.holds.keep_world() {
         return Err(NotNow::Held);
     }
     let (reader, holds) = (&cx.thread.reader, &cx.engine.holds);
-    // One that begins meanwhile may be inside for as long as it runs.
+    // A long command or script that begins meanwhile may stay inside until it ends.
     let Some(stopped) = reader.try_stop(|| holds.is_in_background()) else {
         return Err(if holds.keep_world() { NotNow::Held } else { NotNow::Busy });
     };
@@ -353,7 +357,7 @@ pub(crate) fn stop_world(cx: &mut Cx<'_>) -> Result<(), NotNow> {
     Ok(())
 }
 
-/// The same for a thread that is not inside.
+/// Does the same as [`stop_world`] for a thread that is outside the world.
 pub(crate) fn stop_world_from_outside(cx: &mut Cx<'_>) -> Result<(), NotNow> {
     if cx.engine.holds.keep_world() {
         return Err(NotNow::Held);
@@ -362,7 +366,7 @@ pub(crate) fn stop_world_from_outside(cx: &mut Cx<'_>) -> Result<(), NotNow> {
     let stopped = cx.engine.keyspace.world().try_stop(|| holds.is_in_background());
     let Some(stopped) = stopped else { return Err(NotNow::Busy) };
     if holds.keep_world() {
-        // One has begun meanwhile.
+        // A long command has begun meanwhile.
         drop(stopped);
         return Err(NotNow::Held);
     }
@@ -380,8 +384,8 @@ fn run_in_stopped_world(
         return wait_or_refuse(cx, row, reason);
     }
     cx.start_timing();
-    // The error, if any, is the reply. What it waits for (SAVE) is no script and no long command:
-    // none runs.
+    // An error is the reply. The command may wait for the disk (SAVE). It cannot wait for a script
+    // or a long command, since none runs.
     let _ = reactor::waiting("the world is stopped", || call(cx, row, args));
     finish(cx, args);
     serve_first(cx);
@@ -434,7 +438,7 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
         long::run_in_background(cx, row, args);
         return Ok(());
     }
-    // Another error, if any, is the reply.
+    // All other errors are the reply.
     let is_undone = call(cx, row, args) == Err(Error::StripeTaken);
     finish(cx, args);
     serve_first(cx);
@@ -442,7 +446,8 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
     if is_undone { wait_or_refuse(cx, row, NotNow::Busy) } else { Ok(()) }
 }
 
-/// The request waits for its values, unless one of them could not be read: that fails it.
+/// Makes the request wait for its cold values. If one of them could not be read, answers with that
+/// error.
 #[cold]
 pub(crate) fn wait_for_values(
     cx: &mut Cx<'_>,
@@ -461,7 +466,8 @@ pub(crate) fn wait_for_values(
     }
 }
 
-/// Serves the clients that waited for what the command has just changed, before others see it.
+/// Serves the clients that waited for what the command has just changed, before other commands see
+/// the change.
 #[inline]
 pub(crate) fn serve_first(cx: &mut Cx<'_>) {
     if !cx.db.effects.ready.is_empty() {
@@ -469,7 +475,7 @@ pub(crate) fn serve_first(cx: &mut Cx<'_>) {
     }
 }
 
-/// What follows the command while its locks are held.
+/// Completes the command while its locks are held: suspends it if it blocks, and commits.
 #[inline]
 pub(crate) fn finish(cx: &mut Cx<'_>, args: Args<'_>) {
     if cx.block_request.is_some() {
@@ -477,14 +483,14 @@ pub(crate) fn finish(cx: &mut Cx<'_>, args: Args<'_>) {
     }
     let before = cx.session.written;
     commit::commit(cx, args);
-    // The position of a write is behind that of all that it has seen.
+    // A write is ordered after all writes that it has seen, so its own position suffices.
     if cx.engine.safe.holds_replies() && cx.session.written == before {
         commit::note_seen(cx);
     }
 }
 
-/// Registers a blocked command with its keys, whose stripes are locked, or with what else it waits
-/// for.
+/// Registers a blocked command with its keys, whose stripes are locked, or with whatever else it
+/// waits for.
 #[cold]
 fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
     let Some(request) = cx.block_request.take() else { return };
@@ -516,14 +522,14 @@ fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
     let token = cx.session.suspend(cx.thread, suspension);
     waiter.set_token(token);
     cx.session.client.begin_wait(&waiter);
-    // From here on another thread can end the wait.
+    // From here on, another thread can end the wait.
     waiter.count(&engine.stats);
     if let Until::Acks(_) = waiter.until {
         engine.wait_for_acks(&waiter);
     }
 }
 
-/// CLIENT REPLY and what belongs to the end of a reply in a special state.
+/// Applies CLIENT REPLY and resets CLIENT CACHING after a reply in a special state.
 fn after_reply(cx: &mut Cx<'_>, row: &Resolved, started: usize) {
     let flags = row.command.flags;
     if cx.session.reply_mode != ReplyMode::On && !flags.has(Flags::SETS_REPLY_MODE) {
@@ -553,15 +559,15 @@ fn end_skipping(session: &mut Session) {
     }
 }
 
-/// The session is no replica any more. It takes no lock of keys, so that a script that keeps the world stopped
-/// sees it.
+/// Ends the session's role as a replica. It locks no key, so it also works while a script keeps the
+/// world stopped.
 pub(crate) fn end_replica(engine: &Engine, session: &mut Session) {
     if std::mem::take(&mut session.is_replica) | std::mem::take(&mut session.may_be_replica) {
         engine.end_replica(session.id());
     }
 }
 
-/// Ends everything a session takes part in: watches, subscriptions, tracking, waits.
+/// Ends all watches, subscriptions, tracking and waits of a session.
 pub fn release_everything(db: &mut Db<'_>, session: &mut Session) {
     let engine = db.engine;
     crate::watching::unwatch(db, session);

@@ -1,4 +1,4 @@
-//! Running a command whose locks are held: its values, its error, its figures.
+//! Runs a command whose locks are held: fetches its values, renders its error, counts it.
 
 use super::logging::log_command;
 use super::refuse;
@@ -16,14 +16,14 @@ use crate::session::Fate;
 use crate::table::Resolved;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Runs a command inside a transaction or a script ([`Cx::begin_transaction`]), whose locks are held:
-/// those of all keys that it names, or the world. It passes no gate, and it does not block.
+/// Runs a command inside a transaction or a script ([`Cx::begin_transaction`]). The locks of all
+/// keys that it names, or the world, are held. It passes no gate and does not block.
 ///
-/// Its reply is written to `cx.reply`; a caller that wants it elsewhere has it [captured](Cx::capture).
-/// What it changed is committed, and joins the one entry of the journal.
+/// Its reply is written to `cx.reply`. A caller that wants it elsewhere [captures](Cx::capture) it.
+/// Its changes are committed as part of the transaction's one journal entry.
 ///
 /// # Errors
-/// The command's own, which is its reply as well, and is counted.
+/// The command's own error. It has been written as the reply and counted.
 pub fn run_nested(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), Error> {
     cx.keys.clear();
     if row.command.script.is_some() {
@@ -45,7 +45,7 @@ pub fn run_nested(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Re
     outcome
 }
 
-/// Runs a command whose locks are held, and turns its error into its reply.
+/// Runs a command whose locks are held, and writes its error as its reply.
 ///
 /// # Errors
 /// The same error.
@@ -83,7 +83,7 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
     cx.last_end = clock.now();
     let nanoseconds = clock.nanoseconds(before, cx.last_end);
     if let Some(request) = &mut cx.block_request {
-        // It counts when it is over.
+        // A blocked command is counted when its wait ends.
         request.spent_ns = nanoseconds;
         return outcome;
     }
@@ -92,9 +92,9 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
     cx.engine.note_latency(if is_fast { Slow::FastCommand } else { Slow::Command }, nanoseconds);
     stats.commands.add_own(1);
     cx.session.commands += 1;
-    // EXEC has run others.
+    // EXEC has run other commands.
     cx.session.last_command = row.index + 1;
-    // Of a script the commands are what reads.
+    // The commands of a script are tracked one by one, not the script.
     let reads = row.command.flags.has(Flags::READONLY) && row.command.script.is_none();
     if reads && cx.session.tracking.is_some() {
         caching::remember_reads(cx, row, args);
@@ -109,7 +109,7 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
     outcome
 }
 
-/// Counts a command for HOTKEYS. What runs others is not counted beside them.
+/// Counts a command for HOTKEYS. Scripts and EXEC are not counted, only the commands they run.
 #[cold]
 fn note_hot_keys(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, nanoseconds: u64, reply: usize) {
     if row.command.script.is_some() || row.command.flags.has(Flags::RUNS_QUEUE) {
@@ -127,10 +127,10 @@ fn note_hot_keys(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, nanoseconds: u
     }
 }
 
-/// Runs a command whose locks are held and nothing around it, but reads the cold values that it needs.
+/// Runs only the command itself, whose locks are held, after reading the cold values that it needs.
 ///
 /// # Errors
-/// The command's own, or a value cannot be read.
+/// The command's own error, or a value cannot be read.
 #[inline]
 pub(crate) fn run_row(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Error> {
     let started = cx.reply.place();
@@ -143,7 +143,7 @@ pub(crate) fn run_row(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result
     }
 }
 
-/// Runs a command again that has met cold values it does not name, once they are read.
+/// Runs a command again after reading the cold values that it met without naming their keys.
 #[cold]
 fn run_with_values(
     cx: &mut Cx<'_>,
@@ -159,8 +159,8 @@ fn run_with_values(
     outcome
 }
 
-/// Runs a command whose keys may have moved to another primary. Those of a transaction and of a script were looked for when
-/// it began.
+/// Runs a command whose keys may have moved to another primary. For transactions and scripts, the
+/// keys were checked at their begin.
 #[cold]
 fn run_if_present(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Error> {
     if !cx.in_transaction && cx.script.is_none() {
@@ -174,10 +174,11 @@ fn run_if_present(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(),
     run_row(cx, row, args)
 }
 
-/// The command has looked at its key and will look again on a background thread, where it counts.
+/// Moves a long command to a background thread. It looks at its key again there, and is counted
+/// there.
 #[cold]
 fn run_later(cx: &mut Cx<'_>) {
-    // What a command goes on to change is no hit.
+    // If the command reads, the key was counted as a hit, and will be again.
     if cx.resolved.command.flags.has(Flags::READONLY) {
         cx.db.hits.set(cx.db.hits.get().saturating_sub(1));
     }
@@ -186,8 +187,8 @@ fn run_later(cx: &mut Cx<'_>) {
         Some(BlockRequest { until, deadline: None, on_timeout, words: None, spent_ns: 0 });
 }
 
-/// The reply exceeds what the client may have: it is closed without getting it. The rest of a
-/// transaction still runs.
+/// Closes the client, because its reply exceeds the output limit. The client does not get the
+/// reply. The rest of a transaction still runs.
 #[cold]
 fn overflow(cx: &mut Cx<'_>, started: usize) {
     cx.reply.truncate(started);

@@ -1,12 +1,13 @@
-//! The gates: which command may run for a caller at this moment. Each is a function that answers with a
-//! refusal; a caller names those that it applies, in Redis's order, because clients see which one refuses
-//! first.
+//! The gates decide which command may run for a caller at this moment. Each gate is a function that
+//! returns a refusal or nothing. A caller lists the gates that it applies, in Redis's order,
+//! because clients see which gate refuses first.
 //!
 //! - A client's request passes [`CLIENT`].
-//! - A command that MULTI queues has passed them when it was queued, and EXEC asks on behalf of its whole
-//!   queue ([`queue_has`]); one that a script calls passes [`SCRIPT`], the script itself having passed
-//!   [`CLIENT`].
-//! - History passes none: what an append-only file repeats has passed them when it ran first.
+//! - A command that MULTI queues passes them when it is queued. EXEC checks on behalf of its whole
+//!   queue ([`queue_has`]).
+//! - A command that a script calls passes [`SCRIPT`]. The script itself has passed [`CLIENT`].
+//! - Commands replayed from an append-only file pass none. They passed the gates when they first
+//!   ran.
 
 use super::NotNow;
 use super::pushes::deliver_own_pushes;
@@ -24,14 +25,14 @@ use config::ProtectedAction;
 use resp::Protocol;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Why a gate does not let a request pass.
+/// Why a gate refuses a request.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// It is answered with an error.
+    /// The request is answered with an error.
     Error(Error),
-    /// It is to be tried again.
+    /// The request has to be tried again.
     NotNow(NotNow),
-    /// Another node of the cluster answers it.
+    /// Another node of the cluster answers the request.
     Forward(Travel),
 }
 
@@ -47,10 +48,10 @@ impl From<NotNow> for Refusal {
     }
 }
 
-/// A gate; it may make reclaimed for the request, but does nothing of it.
+/// A gate. It may reclaim memory for the request, but runs no part of it.
 pub(super) type Gate = fn(&mut Cx<'_>, &Resolved, Args<'_>) -> Result<(), Refusal>;
 
-/// What a client's request passes.
+/// The gates of a client's request.
 pub(super) const CLIENT: [Gate; 17] = [
     authentication,
     protection,
@@ -71,19 +72,19 @@ pub(super) const CLIENT: [Gate; 17] = [
     nesting,
 ];
 
-/// What a client's request passes that is not plainly allowed to its user, where nothing else is special.
+/// The gates of a request that its user is not plainly allowed, if nothing else is special.
 pub(super) const RESTRICTED: [Gate; 2] = [protection, permission_in_full];
 
-/// What a request passes that runs beside a script which keeps the world stopped.
+/// The gates of a request that runs while a script keeps the world stopped.
 pub(super) const OUTSIDE: [Gate; 4] = [authentication, protection, permission, nesting];
 
-/// What a client's request passes that another node answers, besides the gates before.
+/// The gates of a forwarded request, besides those of [`CLIENT`] up to the one that forwards it.
 pub(super) const FORWARDED: [Gate; 2] = [subscription, nesting];
 
-/// What refuses a request before it is said that a script keeps the world stopped.
+/// The gates that come before the BUSY error while a script keeps the world stopped.
 pub(super) const LOADING: [Gate; 2] = [authentication, loading];
 
-/// What a command passes that a script calls.
+/// The gates of a command that a script calls.
 pub(super) const SCRIPT: [Gate; 10] = [
     protection,
     no_script,
@@ -97,7 +98,8 @@ pub(super) const SCRIPT: [Gate; 10] = [
     script_memory,
 ];
 
-/// The same where a log is repeated: what it says has happened, whatever the server has become since.
+/// The same for a log that is replayed. Its writes have happened, so the server's present state
+/// must not refuse them.
 const REPLAYED_SCRIPT: [Gate; 2] = [no_script, read_only_script];
 
 /// Passes the gates in their order.
@@ -117,10 +119,10 @@ pub(super) fn pass<const N: usize>(
     Ok(())
 }
 
-/// Whether a script may run this command, which the rules of `Cx::script` decide.
+/// Checks whether a script may run this command, by the rules in `Cx::script`.
 ///
 /// # Errors
-/// What the script is told.
+/// The error for the script.
 pub fn may_script_run(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Error> {
     let passed = match cx.db.effects.is_replay {
         true => pass(cx, row, args, REPLAYED_SCRIPT),
@@ -135,7 +137,7 @@ pub fn may_script_run(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result
     }
 }
 
-/// DEBUG is only for clients that the configuration allows it to.
+/// Refuses DEBUG to clients for which the configuration does not enable it.
 pub(super) fn protection(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     if !row.command.flags.has(Flags::PROTECTED) {
         return Ok(());
@@ -156,7 +158,7 @@ fn protected_error() -> Error {
     )
 }
 
-/// Whether the client may send commands at all.
+/// Returns whether the client may send commands at all.
 pub(super) fn is_authenticated(cx: &Cx<'_>) -> bool {
     cx.session.authenticated || cx.engine.acl.is_open()
 }
@@ -168,25 +170,25 @@ fn authentication(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Re
     Err(Error::NoAuth.into())
 }
 
-/// What the client's user may do.
+/// Checks the permissions of the client's user.
 fn permission(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
     super::permission::check(cx, row, args).map_err(|denied| denied.error(cx, row).into())
 }
 
-/// The same for a request that is not plainly allowed.
+/// Does the same for a request that is not plainly allowed.
 fn permission_in_full(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
     let checked = super::permission::check_in_full(cx, row, args);
     checked.map_err(|denied| denied.error(cx, row).into())
 }
 
 fn script_permission(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
-    // Those of the script itself, or of the command before.
+    // The keys found before belong to the script itself or to its previous command.
     cx.keys.clear();
     super::permission::check(cx, row, args).map_err(|denied| denied.script_error(cx, row).into())
 }
 
-/// A replica sends a client to the primary that understands it (`CLIENT CAPA redirect`). While this server
-/// hands its role over it is not known yet which one that will be.
+/// Redirects a client that understands it (`CLIENT CAPA redirect`) from a replica to the primary.
+/// During a failover the next primary is not known yet, so the client waits.
 fn redirection(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     if !cx.session.can_redirect || !cx.engine.upstream.is_replica() {
         return Ok(());
@@ -205,7 +207,7 @@ fn redirection(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refus
     }
 }
 
-/// The connection of a replica is there for the stream alone.
+/// Refuses access to the keyspace on a replica's connection, which carries the stream only.
 fn replica_link(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     let keyspace = Flags::READONLY.with(Flags::WRITE).with(Flags::MAY_REPLICATE);
     if cx.session.is_replica && flags_of(cx, row).any(keyspace) {
@@ -214,12 +216,13 @@ fn replica_link(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refu
     Ok(())
 }
 
-/// CLIENT PAUSE, the last snapshot before a shutdown, and FAILOVER.
+/// Holds requests back during CLIENT PAUSE, the last snapshot before a shutdown, and FAILOVER.
 fn pause(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
     if is_paused(cx, row, args) { Err(NotNow::Paused.into()) } else { Ok(()) }
 }
 
-/// Writers wait while the disk is far behind; they are told when it goes on.
+/// Makes writers wait while the journal's disk is far behind. They are notified when they can go
+/// on.
 fn journal_space(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     if cx.engine.journal.is_full() && may_write(cx, row) {
         return Err(NotNow::Held.into());
@@ -227,7 +230,7 @@ fn journal_space(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Ref
     Ok(())
 }
 
-/// Messages wait while a thread has very many to read.
+/// Makes requests that send messages wait while a thread has very many messages to read.
 fn pending_messages(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     if cx.engine.shared_by_mailboxes.overdue.load(Relaxed) > 0 && posts_messages(cx, row) {
         return Err(NotNow::Busy.into());
@@ -235,7 +238,7 @@ fn pending_messages(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Makes reclaimed for what the request may take.
+/// Reclaims the memory that the request may take.
 fn memory(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     if cx.engine.config.maxmemory() == 0 {
         crate::caching::limit_keys(&cx.db);
@@ -246,7 +249,7 @@ fn memory(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     let claims = denies(row.command.flags) || queue_has(cx, row, Flags::DENYOOM);
     let reclaimed = evict::reclaim(&mut cx.db, if claims { Claim::Memory } else { Claim::Nothing });
     crate::caching::limit_keys(&cx.db);
-    // The client learns before the reply what eviction took from its cache.
+    // The client gets the invalidations of evicted keys before the reply.
     deliver_own_pushes(cx);
     if matches!(reclaimed, Reclaimed::Enough | Reclaimed::InProgress) || !claims {
         return Ok(());
@@ -258,7 +261,7 @@ fn memory(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     Err(Error::OutOfMemory.into())
 }
 
-/// Writes are refused while there are fewer replicas than `min-replicas-to-write`.
+/// Refuses writes while there are fewer replicas than `min-replicas-to-write`.
 fn replicas(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     let writes =
         |cx: &Cx<'_>| flags_of(cx, row).has(Flags::WRITE) || queue_has(cx, row, Flags::WRITE);
@@ -268,12 +271,12 @@ fn replicas(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal>
     Ok(())
 }
 
-/// Whether this is a replica whose data its primary alone may change.
+/// Returns whether this is a replica whose data only its primary may change.
 pub(crate) fn refuses_writes_of_clients(engine: &Engine) -> bool {
     engine.upstream.is_replica() && engine.config.replica_read_only()
 }
 
-/// A replica's data is written by its primary alone.
+/// Refuses writes of clients on a read-only replica.
 fn read_only_replica(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     if !refuses_writes_of_clients(cx.engine) {
         return Ok(());
@@ -285,7 +288,7 @@ fn read_only_replica(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(),
     Ok(())
 }
 
-/// Whether this is a replica that does not know what its primary has, and must not answer with less.
+/// Returns whether this is a replica with a broken link that must not serve stale data.
 pub(crate) fn has_stale_data(engine: &Engine) -> bool {
     let upstream = &engine.upstream;
     upstream.is_replica() && !upstream.is_link_up() && !engine.config.replica_serve_stale_data()
@@ -307,8 +310,8 @@ fn stale_data_of_script(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<
     Ok(())
 }
 
-/// Writes are refused while they could not be made to last, and so is what asks for the server's health.
-/// Commands whose effects only go to clients, as PUBLISH, are not.
+/// Refuses writes while persistence fails, and commands that ask for the server's health. Commands
+/// whose effects only reach clients, like PUBLISH, are allowed.
 fn disk(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     let Some(error) = persistence_error(cx.engine) else { return Ok(()) };
     let refused = Flags::WRITE.with(Flags::REPORTS_HEALTH);
@@ -318,7 +321,7 @@ fn disk(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What keeps writes from being made to last, if that is a reason to refuse them.
+/// Returns the persistence error for which writes are refused, if there is one.
 fn persistence_error(engine: &Engine) -> Option<Error> {
     if engine.refuses_writes() {
         return Some(Error::Misconfigured);
@@ -329,7 +332,7 @@ fn persistence_error(engine: &Engine) -> Option<Error> {
     })
 }
 
-/// A RESP2 client with subscriptions could not tell replies from messages.
+/// Limits a subscribed RESP2 client, which could not tell replies from messages.
 fn subscription(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     let is_limited = cx.session.is_subscribed() && cx.session.protocol == Protocol::Resp2;
     if !is_limited || row.command.flags.has(Flags::WHILE_SUBSCRIBED) {
@@ -359,7 +362,7 @@ fn loading(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> 
     if is_allowed && !queue_is_not { Ok(()) } else { Err(Error::Loading.into()) }
 }
 
-/// Some commands are refused inside MULTI.
+/// Refuses some commands inside MULTI.
 fn nesting(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     if cx.session.multi.is_none() || !row.command.flags.has(Flags::NO_MULTI) {
         return Ok(());
@@ -377,7 +380,7 @@ fn no_script(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal
 
 fn read_only_script(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     let is_read_only = cx.script.is_some_and(|rules| rules.is_read_only);
-    // What may have effects at replicas counts as a write here, as in the reference.
+    // Commands that may be replicated count as writes here, as in Redis.
     let changing = Flags::WRITE.with(Flags::MAY_REPLICATE);
     if is_read_only && row.command.flags.any(changing) {
         let text = "ERR Write commands are not allowed from read-only scripts.";
@@ -386,12 +389,14 @@ fn read_only_script(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Whether this is a script that has written: it is not stopped half-way by the state of the server.
+/// Returns whether this is a script that has written. It is not stopped half-way by a change of the
+/// server's state.
 fn has_begun_to_write(cx: &Cx<'_>) -> bool {
     cx.script.is_some_and(|rules| rules.has_written)
 }
 
-/// Unlike a client, a script may ask for the server's health while the disk fails.
+/// Refuses writes of a script while persistence fails. Unlike a client, a script may ask for the
+/// server's health then.
 fn disk_of_script(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
     if has_begun_to_write(cx) || !row.command.flags.has(Flags::WRITE) {
         return Ok(());
@@ -403,7 +408,8 @@ fn replicas_of_script(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result
     if has_begun_to_write(cx) { Ok(()) } else { replicas(cx, row, args) }
 }
 
-/// A script that has begun to write is not stopped half-way for lack of memory.
+/// Refuses commands that need memory if memory was full when the script began, unless the script
+/// has written.
 fn script_memory(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     let is_full = cx.script.is_some_and(|rules| rules.is_out_of_memory) && !has_begun_to_write(cx);
     if is_full && row.command.flags.has(Flags::DENYOOM) {
@@ -417,18 +423,19 @@ fn is_paused(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     if pause.purpose == Purpose::Failover && is_greeting(row, args) {
         return false;
     }
-    // A pause of everything holds back what would end it too, as in Valkey: only time does.
+    // A pause of all commands also delays the command that would end it, as in Valkey. Only its
+    // timeout ends it.
     pause.actions == Actions::All || may_write(cx, row)
 }
 
-/// Whether this is what sentinels tell each other by way of the server: they would take one that keeps it
-/// waiting for dead.
+/// Returns whether this is the hello message of a sentinel. Sentinels would take a server that
+/// delays it for dead.
 fn is_greeting(row: &Resolved, args: Args<'_>) -> bool {
     let posts = Flags::PUBSUB.with(Flags::MAY_REPLICATE);
     row.command.flags.has(posts) && args.words().get(1) == Some(&&b"__sentinel__:hello"[..])
 }
 
-/// Whether a request may have messages for any number of clients.
+/// Returns whether a request may send messages to any number of clients.
 #[cold]
 fn posts_messages(cx: &Cx<'_>, row: &Resolved) -> bool {
     let engine = cx.engine;
@@ -438,24 +445,24 @@ fn posts_messages(cx: &Cx<'_>, row: &Resolved) -> bool {
         || (engine.has_global_interest() && may_write(cx, row))
 }
 
-/// Whether a request may change keys; EXEC may if a queued command may.
+/// Returns whether a request may change keys. EXEC may if a queued command may.
 pub(super) fn may_write(cx: &Cx<'_>, row: &Resolved) -> bool {
     let changing = Flags::WRITE.with(Flags::MAY_REPLICATE);
     flags_of(cx, row).any(changing) || queue_has(cx, row, changing)
 }
 
-/// The flags of the request.
+/// Returns the flags of the request.
 fn flags_of(cx: &Cx<'_>, row: &Resolved) -> Flags {
     cx.request_flags.unwrap_or(row.command.flags)
 }
 
-/// The queue that this command runs, if it is EXEC.
+/// Returns the queue that this command runs, if it is EXEC.
 fn queue_of<'c>(cx: &'c Cx<'_>, row: &Resolved) -> Option<&'c Multi> {
     let multi = cx.session.multi.as_deref();
     multi.filter(|_| row.command.flags.has(Flags::RUNS_QUEUE))
 }
 
-/// Whether this is an EXEC of a command with any of these flags.
+/// Returns whether this is an EXEC whose queue has a command with any of these flags.
 fn queue_has(cx: &Cx<'_>, row: &Resolved, wanted: Flags) -> bool {
     queue_of(cx, row).is_some_and(|multi| multi.has_any(wanted))
 }

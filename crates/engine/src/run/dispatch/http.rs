@@ -1,15 +1,15 @@
-//! Requests of HTTP. A web page can make its reader's browser send one to a server behind a firewall, with
-//! commands in its body. None of them may run, so the connection is closed at the first line that only HTTP
-//! has: `POST …`, or a header `Host: …`.
+//! Rejects requests of HTTP. A web page can make its reader's browser send such a request to a
+//! server behind a firewall, with commands in its body. None of them may run, so the connection is
+//! closed at the first line that only HTTP has: `POST …`, or a header `Host: …`.
 
 use crate::cx::Cx;
 use crate::session::Fate;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Seconds from one line in the log to the next.
+/// Least number of seconds between two log lines.
 const LOG_INTERVAL_S: i64 = 60;
 
-/// Returns whether a request of that name, which no command has, comes from HTTP.
+/// Returns whether a request whose name is no command comes from HTTP.
 pub(super) fn is_http(name: &[u8]) -> bool {
     let header = b"host:";
     let starts_header =

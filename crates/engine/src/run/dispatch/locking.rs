@@ -1,4 +1,4 @@
-//! Before a command runs: whether something holds one of its keys, and fetching keys into the cache.
+//! Checks, before a command runs, whether something holds one of its keys.
 
 use crate::args::Args;
 use crate::command::Flags;
@@ -7,14 +7,16 @@ use crate::request_keys::KeyUse;
 use crate::table::Resolved;
 use keyspace::snapshot::Urgency;
 
-/// Whether a key that this command, whose stripes are locked, may change is held by a long command, or one
-/// that it reads by a long command that changes it, or a snapshot has no room for what it holds. If so, the thread is told when that ends.
+/// Returns whether the command, whose stripes are locked, has to wait because of one of its keys.
+/// This is so if a long command holds a key that the command may change, if a long command that
+/// changes its keys holds a key that the command reads, or if a snapshot has no memory left for a
+/// key's present value. If so, the thread is notified when that ends.
 #[cold]
 pub(crate) fn is_held_back(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     if !finds_hold(cx, row, args) {
         return false;
     }
-    // A second look, so that the end of what is in the way cannot be missed.
+    // Check again after registering, so that the end of the obstacle cannot be missed.
     cx.engine.holds.wait();
     if cx.engine.snapshots.is_running() {
         cx.engine.snapshots.wait();
@@ -22,13 +24,13 @@ pub(crate) fn is_held_back(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> b
     finds_hold(cx, row, args)
 }
 
-/// Whether a key of this command is held just now.
+/// Returns whether a key of this command is held at this moment.
 fn finds_hold(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     cx.find_keys(row, args);
     let is_snapshot_running = cx.engine.snapshots.is_running();
     let only_reads = row.command.flags.has(Flags::READONLY);
     let changer = cx.engine.holds.changer();
-    // A walk over keys comes to some that it does not name; INFO is not to wait.
+    // A command that walks over keys meets keys that it does not name. INFO must not wait.
     let walks = row.command.flags.has(Flags::WALKS.with(Flags::READONLY));
     let mut is_held = changer != 0 && walks;
     let db = cx.db.index;

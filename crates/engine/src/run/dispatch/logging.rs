@@ -1,4 +1,4 @@
-//! Which commands are logged: those that took long, and those with long requests or replies.
+//! Logs commands that took long, and those with long requests or replies.
 
 use crate::args::Args;
 use crate::command::Flags;
@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::session::Session;
 use crate::table::Resolved;
 
-/// Logs the command that has just run, if it crossed a threshold.
+/// Logs the command that has just run, if it exceeded a threshold.
 #[inline]
 pub(crate) fn log_command(
     engine: &Engine,

@@ -1,5 +1,6 @@
-//! Maintenance notices (CLIENT MAINT_NOTIFICATIONS): what clients are told before and after a shard gets another primary, slots
-//! move, or this server goes down. `docs/internals/notices.md` has the forms.
+//! Sends maintenance notices (CLIENT MAINT_NOTIFICATIONS) to clients before and after a shard gets
+//! another primary, slots move, or this server goes down. `docs/internals/notices.md` describes
+//! their forms.
 
 use crate::clients::Client;
 use crate::engine::Engine;
@@ -14,27 +15,28 @@ use resp::{Output, Protocol, Reply};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// For how many seconds a client gives requests more time, if nothing says sooner that it is over.
+/// Number of seconds for which a client extends its timeouts, unless a later notice ends them
+/// sooner.
 const SECONDS: i64 = 10;
 
-/// How a client wants to be told where to go (`moving-endpoint-type`).
+/// The form in which a client wants addresses (`moving-endpoint-type`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum EndpointType {
-    /// Not at all: it connects to the address that it has.
+    /// No address. The client uses the one it has.
     None = 1,
     /// The address by which nodes reach each other.
     InternalIp = 2,
-    /// Its host name.
+    /// The host name of that address.
     InternalFqdn = 3,
     /// The address that the node announces to clients.
     ExternalIp = 4,
-    /// Its host name.
+    /// The host name of that address.
     ExternalFqdn = 5,
 }
 
 impl EndpointType {
-    /// All of them, with their words.
+    /// All types, with their words.
     pub const WORDS: [(&str, EndpointType); 5] = [
         ("none", EndpointType::None),
         ("internal-ip", EndpointType::InternalIp),
@@ -43,13 +45,13 @@ impl EndpointType {
         ("external-fqdn", EndpointType::ExternalFqdn),
     ];
 
-    /// Returns the type with this number in the client's entry. `None`: the client wants no notices.
+    /// Returns the type that a client has chosen, or `None` if it wants no notices.
     fn of(client: &Client) -> Option<EndpointType> {
         let number = client.live.notices.load(Relaxed);
         Self::WORDS.iter().map(|(_, kind)| *kind).find(|kind| *kind as u8 == number)
     }
 
-    /// Names a node in this way. `None`: the client finds it by itself.
+    /// Returns a node's address in this form, or `None` if the client finds it by itself.
     fn address(self, node: &Replica, asker: Asker) -> Option<String> {
         let address = &node.address;
         let hostname = Some(&address.hostname).filter(|name| !name.is_empty());
@@ -63,13 +65,13 @@ impl EndpointType {
             }
         };
         let port = asker.node(node).port;
-        // Clients look for the first colon.
+        // Clients split the address at the first colon, so an IPv6 address cannot be sent.
         (!host.contains(':')).then(|| format!("{host}:{port}"))
     }
 }
 
 impl Engine {
-    /// Tells clients what has changed for them.
+    /// Notifies clients of the changes that concern them.
     pub(super) fn send_notices(&self, before: &Published, after: &Published) {
         let notices = between(&before.view, &after.view);
         if notices.is_empty() {
@@ -88,7 +90,8 @@ impl Engine {
         }
     }
 
-    /// Tells clients that this server goes down, and where to go. Returns the clients that were told.
+    /// Notifies clients that this server goes down, and names the node to connect to. Returns the
+    /// notified clients.
     pub fn send_away_from(&self, published: &Published, seconds: i64) -> Vec<Arc<Client>> {
         let view = &published.view;
         let is_alive =
@@ -129,7 +132,7 @@ fn encode(write: impl FnOnce(&mut Reply<'_>)) -> Box<[u8]> {
     out.into_bytes().into()
 }
 
-/// A notice with a number, perhaps with a time.
+/// Returns a notice with a number and, if given, a time.
 fn plain(name: &str, revision: u64, seconds: Option<i64>) -> Box<[u8]> {
     encode(|reply| {
         reply.push(2 + usize::from(seconds.is_some()));
@@ -141,7 +144,8 @@ fn plain(name: &str, revision: u64, seconds: Option<i64>) -> Box<[u8]> {
     })
 }
 
-/// What clients of one address are told: requests may take longer, until it is over.
+/// Returns the notices for clients of a single endpoint: requests may take longer, until the end of
+/// the change.
 fn tell_of_one_server(notices: &Notices, revision: u64) -> Vec<Box<[u8]>> {
     let Notices { failing_over, failed_over, leaving, has_ended_move, .. } = notices;
     let told = [
@@ -153,9 +157,10 @@ fn tell_of_one_server(notices: &Notices, revision: u64) -> Vec<Box<[u8]>> {
     told.into_iter().flatten().collect()
 }
 
-/// What clients of a cluster are told: which slots move, by the shard that they are connected to, and where slots are now.
+/// Returns the notices for cluster clients: which slots of this node's shard move, and where moved
+/// slots are now.
 fn tell_of_slots(notices: &Notices, after: &Published, asker: Asker) -> Vec<Box<[u8]>> {
-    // The same number at all nodes.
+    // This number is the same at all nodes.
     let revision = after.view.topology.revision;
     let mut told = Vec::new();
     let own = after.own_shard();
@@ -189,7 +194,7 @@ fn tell_of_slots(notices: &Notices, after: &Published, asker: Asker) -> Vec<Box<
     told
 }
 
-/// Slots as `1-5,7`.
+/// Formats slots as `1-5,7`.
 fn ranges(slots: &Slots) -> String {
     let range = |&(first, last): &(u16, u16)| match first == last {
         true => first.to_string(),

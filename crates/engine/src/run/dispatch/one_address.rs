@@ -1,5 +1,6 @@
-//! The gate of a node whose clients see one server (`cluster-endpoint single`): a request runs here, or another node
-//! answers it, or it waits until others have answered. `docs/internals/forwarding.md` has the rules.
+//! The gate of a node whose clients see one server (`cluster-endpoint single`). A request runs
+//! here, is forwarded to another node, or waits until other nodes have answered.
+//! `docs/internals/forwarding.md` describes the rules.
 
 use super::gates::{self, Refusal};
 use super::refuse_request;
@@ -19,11 +20,11 @@ use config::ClusterEndpoint;
 use journal::safe::Gate;
 use route::handling::AboutScripts;
 
-/// Requests of one client that may be under way at other nodes.
+/// Greatest number of forwarded requests of one client that are unanswered.
 const MAX_AWAITED: usize = 1 << 14;
 
-/// Whether the client sees one server in place of a cluster's node. With rules of its own a database is always one:
-/// clients compute slots by the standard rule.
+/// Returns whether the client sees one server instead of a cluster node. A database with its own
+/// hashing rules always appears as one server, because clients compute slots by the standard rule.
 #[inline]
 pub(super) fn sees_one_server(cx: &Cx<'_>) -> bool {
     let is_single = cx.engine.config.cluster_endpoint() == ClusterEndpoint::Single
@@ -32,34 +33,35 @@ pub(super) fn sees_one_server(cx: &Cx<'_>) -> bool {
 }
 
 impl Engine {
-    /// Whether users are kept at the coordinator (`cluster-share-users`).
+    /// Returns whether users are stored at the coordinator (`cluster-share-users`).
     pub fn shares_users(&self) -> bool {
         self.membership.is_on() && self.config.cluster_share_users()
     }
 }
 
 impl Cx<'_> {
-    /// Whether the client sees one server in place of a cluster's node.
+    /// Returns whether the client sees one server instead of a cluster node.
     pub fn sees_one_server(&self) -> bool {
         self.engine.membership.is_on() && sees_one_server(self)
     }
 
-    /// Whether a library of functions that this client loads or deletes is one of all nodes.
+    /// Returns whether a function library that this client loads or deletes is shared by all nodes.
     pub fn shares_functions(&self) -> bool {
         let single = self.engine.config.cluster_endpoint() == ClusterEndpoint::Single;
-        // What a stream or a file repeats has been shared before.
+        // A replication stream or a file repeats changes that were shared before.
         single
             && self.engine.membership.is_on()
             && !self.session.is_link
             && !self.db.repeats_history()
     }
 
-    /// Whether a user of this name is one of all nodes. The one by which nodes log in to each other is each node's own.
+    /// Returns whether the user of this name is shared by all nodes. The user by which nodes log in
+    /// to each other belongs to each node.
     pub fn shares_user(&self, name: &[u8]) -> bool {
         self.engine.shares_users() && *self.engine.config.primaryuser() != *name
     }
 
-    /// Tells the hub of a request that is carried out here, too. Its reply there is dropped.
+    /// Forwards a request to the hub that runs here, too. The hub's reply is dropped.
     pub fn forward_beside(&mut self, args: Args<'_>) {
         let travel = Travel::Alone;
         let one = Forward { place: usize::MAX, end: 0, skipped: 0, is_muted: true, travel };
@@ -69,18 +71,19 @@ impl Cx<'_> {
             .add(one, |out| push_words(out, args.words()));
     }
 
-    /// Whether the client sees a node of a cluster.
+    /// Returns whether the client sees a cluster node.
     pub fn sees_cluster(&self) -> bool {
         self.engine.membership.is_on() && !sees_one_server(self)
     }
 }
 
-/// Whether a request changes what all nodes have alike, and nothing here.
+/// Returns whether a request changes only definitions that all nodes share, and nothing on this
+/// node.
 pub(super) fn is_definition(cx: &Cx<'_>, row: &Resolved) -> bool {
     cx.shares_functions() && cx.engine.membership.scope(row.index) == Scope::Defines
 }
 
-/// Which node answers a request: this one, or the refusal says.
+/// Lets a request run here, or returns a refusal that says which node answers it.
 pub(super) fn gate(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
     let travel = travel(cx, row, args)?;
     let is_queued = is_queued(cx, row);
@@ -93,7 +96,7 @@ pub(super) fn gate(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
     }
     match travel {
         None => {
-            // The reply leaves only if no other node has led meanwhile.
+            // The reply is sent only if no other node has become primary meanwhile.
             let is_about_data =
                 !row.command.keys.is_empty() || row.command.flags.has(Flags::RUNS_QUEUE);
             cx.session.answered_by_primary |=
@@ -104,12 +107,12 @@ pub(super) fn gate(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
     }
 }
 
-/// Whether MULTI queues it.
+/// Returns whether MULTI queues the request.
 fn is_queued(cx: &Cx<'_>, row: &Resolved) -> bool {
     cx.session.multi.is_some() && !row.command.flags.has(Flags::NOT_QUEUED)
 }
 
-/// Whether a request waits until those before it have been answered.
+/// Returns whether a request has to wait for the answers to earlier requests.
 fn has_to_wait(
     cx: &Cx<'_>,
     row: &Resolved,
@@ -135,7 +138,7 @@ fn has_to_wait(
     }
 }
 
-/// Whether a request does no more than to read or change the keys that it names.
+/// Returns whether a request only reads or changes the keys that it names.
 fn only_touches_keys(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     let flags = row.command.flags;
     let more = Flags::WALKS.with(Flags::WORLD).with(Flags::WATCHES).with(Flags::RUNS_QUEUE);
@@ -152,26 +155,26 @@ fn may_block(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
         || route::handling::may_block(args.words())
 }
 
-/// Where keys are.
+/// Where the keys of a request are.
 enum Found<'k> {
-    /// There are none.
+    /// The request has no keys.
     NoKeys,
-    /// This node serves them all.
+    /// This node serves all keys.
     Here,
-    /// One other node serves them all; a slot of them.
+    /// One other node serves all keys. One of their slots.
     Elsewhere(u16),
-    /// On several shards; two of them that are.
+    /// The keys are on several shards. Two keys that are on different ones.
     Apart(&'k [u8], &'k [u8]),
 }
 
-/// How a request travels; `None`: it runs here.
+/// Returns how a request travels to other nodes, or `None` if it runs here.
 fn travel(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<Option<Travel>, Refusal> {
     let scope = cx.engine.membership.scope(row.index);
     match scope {
         Scope::AllNodes => return everywhere(cx, row).map(Some),
         Scope::Defines => return everywhere(cx, row).map(|_| None),
         Scope::Own => return Ok(None),
-        // A transaction waits for nothing.
+        // Inside a transaction WAIT returns at once.
         Scope::Written if is_queued(cx, row) => return Ok(None),
         Scope::Written => return Ok(travel_to_written(cx)),
         _ => {}
@@ -235,7 +238,7 @@ fn is_watching_elsewhere(cx: &Cx<'_>) -> bool {
     cx.session.forwarding.as_ref().is_some_and(|forwarding| forwarding.is_watching)
 }
 
-/// The error about two keys on different shards.
+/// Returns the error for two keys on different shards.
 pub(super) fn apart(published: &Published, one: &[u8], other: &[u8]) -> Error {
     let (first, second) = (shown(one), shown(other));
     let advice = match published.hashing().is_standard() && published.next().is_none() {
@@ -252,8 +255,10 @@ pub(super) fn apart(published: &Published, one: &[u8], other: &[u8]) -> Error {
     ))
 }
 
-/// WAIT and WAITAOF, outside a transaction: the shards that the client has written to since the last one; without such writes
-/// the same again, or all if it has never written. They run here if these are this node's shard alone.
+/// Returns how WAIT and WAITAOF travel outside a transaction. They concern the shards that the
+/// client has written to since its last wait. Without such writes they concern the same shards
+/// again, or all shards if the client has never written. They run here if only this node's shard is
+/// concerned.
 fn travel_to_written(cx: &mut Cx<'_>) -> Option<Travel> {
     let written = cx.session.written_shards.get_or_insert_default();
     written.begin_wait();
@@ -265,7 +270,7 @@ fn travel_to_written(cx: &mut Cx<'_>) -> Option<Travel> {
     (!is_own).then_some(Travel::Acks)
 }
 
-/// Notes which shards a client's write concerns.
+/// Records which shards a client's write concerns.
 fn note_written(cx: &mut Cx<'_>, slots: &[(u16, &[u8])]) {
     let Some(published) = cx.membership() else { return };
     let shards = &published.view.topology.value.shards;
@@ -276,7 +281,7 @@ fn note_written(cx: &mut Cx<'_>, slots: &[(u16, &[u8])]) {
     }
 }
 
-/// A request that concerns all shards.
+/// Returns how a request that concerns all shards travels.
 fn everywhere(cx: &mut Cx<'_>, row: &Resolved) -> Result<Travel, Refusal> {
     if is_queued(cx, row) {
         let name = &row.full_name;
@@ -293,7 +298,7 @@ fn everywhere(cx: &mut Cx<'_>, row: &Resolved) -> Result<Travel, Refusal> {
     Ok(Travel::Several)
 }
 
-/// EXEC: where the keys of its queue are.
+/// Returns how EXEC travels, by the keys of its queue.
 fn travel_of_queue(cx: &mut Cx<'_>) -> Result<Option<Travel>, Refusal> {
     let Some(multi) = cx.session.multi.take() else { return Ok(None) };
     let result = travel_of(cx, &multi);
@@ -330,17 +335,17 @@ fn travel_of(cx: &mut Cx<'_>, multi: &Multi) -> Result<Option<Travel>, Refusal> 
         Found::Elsewhere(_) if cx.session.watching.is_some() => {
             Err(Error::Elsewhere(WATCHED_APART.into()).into())
         }
-        // The node that has the watched keys knows whether they have changed.
+        // The node with the watched keys knows whether they have changed.
         Found::NoKeys if is_watching_elsewhere => Ok(Some(Travel::Alone)),
         Found::NoKeys | Found::Here => Ok(None),
         Found::Elsewhere(_) => Ok(Some(Travel::Alone)),
     }
 }
 
-/// The slots of keys, and the keys.
+/// Returns the slots of keys, each with its key.
 ///
 /// # Errors
-/// A key has none.
+/// A key has no slot.
 fn slots_of<'k>(
     published: &Published,
     keys: &RequestKeys,
@@ -354,7 +359,8 @@ fn slots_of<'k>(
     keys.iter().map(slot).collect()
 }
 
-/// Whether the rule that comes puts keys on several shards. Each of its pieces is answered as a whole by one server.
+/// Returns whether the hashing rule that is being introduced puts the keys on several shards. The
+/// request is then split, and one server answers each piece.
 fn is_parted(published: &Published, slots: &[(u16, &[u8])]) -> bool {
     published.next().is_some() && {
         let mut shards = slots.iter().map(|&(slot, key)| published.future_shard_of(slot, key));
@@ -363,7 +369,7 @@ fn is_parted(published: &Published, slots: &[(u16, &[u8])]) -> bool {
     }
 }
 
-/// Where these keys are, of which the slots are known.
+/// Returns where these keys are. Their slots are given.
 fn find<'k>(
     cx: &Cx<'_>,
     published: &Published,
@@ -378,7 +384,7 @@ fn find<'k>(
             return Ok(Found::Apart(key, other));
         }
     }
-    // A link from this node to itself knows ASK.
+    // Send it over a link to this node itself, because links handle ASK.
     let is_open = published.has_open()
         && slots.iter().any(|&(slot, key)| published.open_key(slot, key).is_some());
     match place {
@@ -391,7 +397,7 @@ fn find<'k>(
     }
 }
 
-/// Keeps the text of a script that is on its way to another node, or forgets all.
+/// Keeps the text of a script that is sent to another node, or clears the cache for SCRIPT FLUSH.
 fn note_scripts(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) {
     let words = args.words();
     if row.command.script == Some(ScriptName::Source) {
@@ -405,7 +411,8 @@ fn note_scripts(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) {
     }
 }
 
-/// Returns the text for EVALSHA in a transaction: nothing can be sent again there.
+/// Returns EVAL's name and the script's text for an EVALSHA in a transaction, where a NOSCRIPT
+/// answer could not be followed by a second try.
 fn text_of(engine: &Engine, row: &Resolved, words: &[&[u8]]) -> Option<(Vec<u8>, Vec<u8>)> {
     if row.command.script != Some(ScriptName::Digest) {
         return None;
@@ -419,10 +426,10 @@ fn text_of(engine: &Engine, row: &Resolved, words: &[&[u8]]) -> Option<(Vec<u8>,
     Some((name.as_bytes().to_vec(), text))
 }
 
-/// Sends a request that another node answers, or queues it in a transaction.
+/// Forwards a request to the node that answers it, or queues it in a transaction.
 ///
 /// # Errors
-/// It is to be tried again.
+/// The request has to be tried again.
 pub(super) fn forward(
     cx: &mut Cx<'_>,
     row: &'static Resolved,

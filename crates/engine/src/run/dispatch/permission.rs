@@ -1,4 +1,4 @@
-//! Whether a client's user may send a request, and what is said and logged if it may not.
+//! Checks whether a client's user may send a request. Reports and logs denials.
 
 use crate::acl::log::Refused;
 use crate::acl::{Denial, Request};
@@ -14,14 +14,15 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Denied(Denial);
 
-/// Whether the user may send a request, as far as that can be said without a description of its keys.
+/// Returns whether the user is known to be allowed the request without looking for its keys.
+/// `false` requires a full check.
 #[inline]
 pub(super) fn is_plainly_allowed(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     let user = cx.session.user.current(&cx.engine.acl);
     user.may_do_everything() || user.allows_one_key(row, args.words())
 }
 
-/// Asks the user; what it denies is counted and logged.
+/// Checks the user's permissions. A denial is counted and logged.
 ///
 /// # Errors
 /// What is denied.
@@ -32,7 +33,7 @@ pub(super) fn check(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(
     check_in_full(cx, row, args)
 }
 
-/// As [`check`], for a request that is not plainly allowed.
+/// Checks as [`check`] does, for a request that is not plainly allowed.
 ///
 /// # Errors
 /// What is denied.
@@ -43,9 +44,9 @@ pub(super) fn check_in_full(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> 
     })
 }
 
-/// Whether the user may send this request of its command, which may read any key besides.
+/// Returns whether the user may send this request and read any key besides.
 ///
-/// What it denies is neither counted nor logged.
+/// A denial is neither counted nor logged.
 pub fn may_read_any_key(cx: &mut Cx<'_>, args: Args<'_>) -> bool {
     if !cx.engine.acl.is_restricting() {
         return true;
@@ -60,7 +61,7 @@ pub fn may_read_any_key(cx: &mut Cx<'_>, args: Args<'_>) -> bool {
     user.lets_read_any_key(&Request { row, words: args.words(), keys: &cx.keys, db, databases })
 }
 
-/// Whether a script may run this command, which it only asks.
+/// Returns whether a script may run this command. Nothing is counted or logged.
 pub fn is_permitted(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     cx.keys.clear();
     let is_permitted = is_plainly_allowed(cx, row, args) || ask(cx, row, args).is_ok();
@@ -68,16 +69,17 @@ pub fn is_permitted(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     is_permitted
 }
 
-/// The database that a request finds selected, after the commands that are queued before it.
+/// Returns the database that a request finds selected after the commands queued before it.
 fn selected_database(cx: &Cx<'_>) -> DbIndex {
     cx.session.multi.as_ref().and_then(|multi| multi.selected()).unwrap_or(cx.db.index)
 }
 
-/// What the user denies of a request that is not plainly allowed, and the word that names it.
+/// Checks a request that is not plainly allowed. Returns what is denied and the index of the word
+/// that names it.
 fn ask(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), (Denial, usize)> {
-    // The keys of EXEC are those of its queue, whose commands were asked about when they were queued.
-    // A script may ask about a request with too few words, in which a command's own function must not
-    // look for keys.
+    // The keys of EXEC are those of its queue, and its commands were checked when they were queued.
+    // A script may check a request with too few words. A command's own key finder must not see such
+    // a request.
     let command = row.command;
     let can_be_found = command.find_keys.is_none() || command.accepts(args.len());
     let has_keys = !command.flags.has(Flags::RUNS_QUEUE) && can_be_found;
@@ -92,10 +94,10 @@ fn ask(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), (Denial, u
     user.check(&Request { row, words: args.words(), keys, db, databases })
 }
 
-/// As [`check`], for a command that EXEC runs.
+/// Checks as [`check`] does, for a command that EXEC runs.
 ///
 /// # Errors
-/// The reply in its place: the rules have changed since it was queued.
+/// The reply: the rules have changed since the command was queued.
 pub fn check_queued(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Error> {
     cx.keys.clear();
     check(cx, row, args).map_err(|Denied(denial)| {
@@ -125,7 +127,7 @@ fn note(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, denial: Denial, word: u
     }
     let object = match denial {
         Denial::Command => row.full_name.as_bytes().to_vec(),
-        // No word names the selected database, nor all of them.
+        // No word names the selected database or all databases.
         Denial::Database if word == 0 => row.full_name.as_bytes().to_vec(),
         _ => args.get(word).unwrap_or_default().to_vec(),
     };
@@ -150,12 +152,12 @@ fn note(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, denial: Denial, word: u
 }
 
 impl Denied {
-    /// What the client is told.
+    /// Returns the error for the client.
     pub(super) fn error(&self, cx: &Cx<'_>, row: &Resolved) -> Error {
         Error::format(format!("NOPERM {}", self.text(cx, row)))
     }
 
-    /// What a script is told.
+    /// Returns the error for a script.
     pub(super) fn script_error(&self, cx: &Cx<'_>, row: &Resolved) -> Error {
         Error::format(format!("ERR ACL failure in script: {}", self.text(cx, row)))
     }

@@ -1,6 +1,6 @@
-//! Requests on the connection of a replica. The connection carries the stream, so a reply would become a
-//! part of it. A replica sends nothing but acknowledgements, which have no reply. If a request has one, it is
-//! dropped and the connection is closed.
+//! Runs requests on a replica's connection. The connection carries the replication stream, so a
+//! reply would become part of it. A replica sends only acknowledgements, which have no reply. If a
+//! request has a reply, the reply is dropped and the connection is closed.
 
 use super::{NotNow, process};
 use crate::args::Args;

@@ -1,4 +1,4 @@
-//! Serving the clients that are blocked on keys which a command has made ready.
+//! Serves the clients that are blocked on keys which a command has made ready.
 
 use super::locking::is_held_back;
 use super::{permission, refuse, run_row};
@@ -17,11 +17,11 @@ use keyspace::{DbIndex, Entry, Key, Kind};
 use resp::Output;
 use std::sync::Arc;
 
-/// Serves the clients that wait for the keys that became ready, longest wait first.
+/// Serves the clients that wait for keys that became ready. The longest wait is served first.
 ///
-/// The first time the locks of the command that made them ready are still held, so that no other
-/// client takes what is there for the waiter. A client that needs a stripe which cannot be had soon beside
-/// them, and all after it, are left for a second time, without any locks.
+/// The first call is made while the locks of the command that made the keys ready are held, so no
+/// other client takes the elements first. If a client needs another stripe that cannot be locked
+/// soon, it and all after it are left for a second call, which is made without any locks.
 #[cold]
 pub(crate) fn serve_ready(cx: &mut Cx<'_>) {
     let mut ready = std::mem::take(&mut cx.db.effects.ready);
@@ -33,7 +33,7 @@ pub(crate) fn serve_ready(cx: &mut Cx<'_>) {
                 cx.db.effects.ready = ready;
                 return;
             }
-            // A script may have the stripe for long; its end serves them.
+            // A script may hold the stripe for a long time. Its end serves these clients.
             std::thread::yield_now();
             ready.append(&mut cx.engine.holds.serve_later((db, key)));
         }
@@ -44,7 +44,7 @@ pub(crate) fn serve_ready(cx: &mut Cx<'_>) {
 /// Serves the clients that wait for one key.
 ///
 /// # Errors
-/// Locks that are needed cannot be had now.
+/// A needed lock is not available now.
 fn serve_key(cx: &mut Cx<'_>, db: DbIndex, key: &[u8], ready: &mut Vec<Ready>) -> Result<(), Busy> {
     for waiter in waiters_of(&cx.db, db, key)? {
         let kind = kind_of(&cx.db, db, key)?;
@@ -68,8 +68,8 @@ fn kind_of(db: &Db<'_>, index: DbIndex, key: &[u8]) -> Result<Option<Kind>, Busy
     db.try_visit(stripe, |data| data.find(index, key).map(Entry::kind)).ok_or(Busy)
 }
 
-/// Whether a command that waits is woken by a key of this type, or by one that is gone: by one of
-/// another type it is not. A reader of a group must hear that the group is gone with its key.
+/// Returns whether a key of this type, or a deleted key, wakes a waiting command. A key of another
+/// type does not. A reader of a group must be told that the group is gone with its key.
 fn is_woken_by(command: &Command, kind: Option<Kind>) -> bool {
     if command.flags.has(Flags::NOTICES_LOSS) {
         return true;
@@ -83,10 +83,10 @@ fn is_woken_by(command: &Command, kind: Option<Kind>) -> bool {
     }
 }
 
-/// Runs a waiter's command again on its behalf, because of a key of this type.
+/// Runs a waiter's command again on its behalf, because a key of this type became ready.
 ///
 /// # Errors
-/// It cannot while the locks of another command are held.
+/// The command cannot run while the locks of another command are held.
 fn serve(
     cx: &mut Cx<'_>,
     waiter: &Arc<Waiter>,
@@ -104,7 +104,8 @@ fn serve(
     let args = Args::new(&words);
     let mut session = waiter.guest_session();
     let mut out = Output::default();
-    // What made the key ready may have taken so long that its time has come.
+    // The command that made the key ready may have run past this entry's expiry, so the time is
+    // read again.
     let now = engine.clock.wall().max(cx.now());
     let mut guest = Cx::new(engine, cx.thread, &mut session, now, &mut out);
     guest.resolved = row;
@@ -123,7 +124,8 @@ fn serve(
         }
         return Ok(());
     }
-    // Only now, so that a thread that asks whether it is served need not wait for the locks.
+    // Claim the waiter only after locking, so that a thread that asks whether it is being served
+    // need not wait for locks.
     let is_served = waiter.claim() && run_claimed(&mut guest, waiter, args);
     let locks = guest.db.locks.take();
     ready.append(&mut guest.db.effects.ready);
@@ -143,10 +145,10 @@ fn serve(
     Ok(())
 }
 
-/// Runs the command of a waiter that has been claimed, whose locks are held; `false` if it waits on.
+/// Runs the command of a claimed waiter, whose locks are held. Returns `false` if it keeps waiting.
 fn run_claimed(guest: &mut Cx<'_>, waiter: &Arc<Waiter>, args: Args<'_>) -> bool {
     let (engine, row) = (guest.engine, guest.resolved);
-    // Its user may not be allowed any more what it has been waiting for.
+    // The user's permissions may have changed during the wait.
     if let Err(denied) = permission::check(guest, row, args) {
         guest.thread.stats().by_command[row.index].rejected.add_own(1);
         let error = denied.error(guest, row);
@@ -177,12 +179,13 @@ fn run_claimed(guest: &mut Cx<'_>, waiter: &Arc<Waiter>, args: Args<'_>) -> bool
     !goes_on
 }
 
-/// Takes the locks for a blocked command, beside those that are held already if there are any;
-/// `false` if a long command is in the way, or they cannot be had soon beside others.
+/// Locks the stripes of a blocked command, in addition to any locks already held. Returns `false`
+/// if a long command holds a key, or the locks are not available soon.
 fn lock_to_serve(guest: &mut Cx<'_>, need: Locked, row: &'static Resolved, args: Args<'_>) -> bool {
-    /// Attempts before a lock that is taken beside a long command or a script counts as that one's.
+    /// Number of failed attempts after which a lock counts as held by a long command or a script,
+    /// if one runs.
     const MAX_ATTEMPTS: usize = 200;
-    /// Attempts while other locks are held, for which others may be waiting.
+    /// Number of attempts while other locks are held that other threads may be waiting for.
     const PATIENCE_WITH_LOCKS: usize = 100;
     if !guest.db.locks.is_empty() {
         let is_had = (0..PATIENCE_WITH_LOCKS).any(|_| {
