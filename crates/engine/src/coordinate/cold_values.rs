@@ -1,4 +1,4 @@
-//! Reading values that are not in RAM, and putting them back or showing them.
+//! Reads values that are not in RAM, and installs them or shows them to a command.
 
 use crate::cold_reads::{Need, Reader, ToRead, Wanted};
 use crate::engine::Engine;
@@ -12,8 +12,8 @@ use keyspace::{ColdError, ColdLocation, DbIndex, Entry, Key, Record, StripeData,
 use rdb::Compression;
 use structs::table::in_order_of;
 
-/// Names a value that could not be read in the log, once a second at most: a disk that is broken
-/// fails with every read. The hash stands for the key, which may be private.
+/// Logs that a value could not be read, at most once a second, because a broken disk fails with
+/// every read. The key may be private, so its hash is logged.
 pub(crate) fn log_failure(engine: &Engine, key: &[u8], ColdError(reason): &ColdError) {
     let now_s = engine.clock.wall_s();
     if engine.tier.may_log_failure(now_s)
@@ -24,13 +24,14 @@ pub(crate) fn log_failure(engine: &Engine, key: &[u8], ColdError(reason): &ColdE
     }
 }
 
-/// Has values read that are not under way. The reader is told when all that it asked for are over. The caller
-/// holds the locks of the keys.
+/// Starts to read the values that are not being read yet. The reader is notified when all the
+/// values it asked for have been read or have failed. The caller holds the locks of the keys.
 pub(crate) fn fetch(engine: &'static Engine, wanted: Vec<Wanted>, reader: Reader, need: Need) {
     let ToRead { wanted: to_read, misses, is_arriving } =
         engine.cold_reads.want(wanted, reader, need);
     if is_arriving {
-        // Those that asked for it may have gone: then this client's thread has to look.
+        // The clients that asked for an arriving value may have gone, so this client's thread has
+        // to install it.
         tell(engine, vec![reader]);
     }
     engine.tier.misses.add(misses);
@@ -41,7 +42,7 @@ pub(crate) fn fetch(engine: &'static Engine, wanted: Vec<Wanted>, reader: Reader
     }
 }
 
-/// Values have been read; on any thread.
+/// Handles values that have been read. Runs on any thread.
 fn complete(engine: &Engine, wanted: Vec<Wanted>, results: Vec<Result<Vec<u8>, ColdError>>) {
     let now_s = engine.clock.wall_s();
     let mut readers = Vec::new();
@@ -83,14 +84,15 @@ fn install(engine: &Engine, one: &Wanted, value: Value) {
     if data.is_none() && !engine.holds.has_scripts() {
         return engine.cold_reads.arrive_later(one.clone(), value);
     }
-    // If a script has the stripe, those who ask again will wait for it, and read then.
+    // If a script holds the stripe, clients that ask again wait for it and read the value then.
     if data.is_some_and(|mut data| data.install(one.db, key, one.cold, value, one.record())) {
         engine.tier.promotions.add(1);
     }
     tell(engine, engine.cold_reads.end_arrival(one));
 }
 
-/// Reads the value of an entry of a stripe that is locked, for a hold: what is held is in RAM.
+/// Reads the value of an entry for a hold, because held values must be in RAM. The entry's stripe
+/// is locked.
 ///
 /// # Errors
 /// It cannot be read.
@@ -106,7 +108,7 @@ pub(crate) fn read_for_hold(
     Ok(())
 }
 
-/// Shows an entry with its value, which is read if need be and not kept.
+/// Calls `look` with an entry and its value. A cold value is read for this and not promoted.
 ///
 /// # Errors
 /// It cannot be read.
@@ -127,12 +129,14 @@ pub(crate) fn read(engine: &Engine, location: ColdLocation) -> Result<Value, Col
     decode(engine, &store.read(location)?)
 }
 
-/// The last byte of a stored value: nothing is in front of it but DUMP's form, or the order of a table as well.
+/// The last byte of a stored value. Before it lies DUMP's form alone, or DUMP's form and the order
+/// of a table.
 const WITHOUT_ORDER: u8 = 0;
 const WITH_ORDER: u8 = 1;
 
-/// The form in which a store keeps a value: DUMP's, with its checksum; the order of its table, in 8 bytes, if it
-/// has one, so that a scan goes on when it is back; and a byte that says so.
+/// Returns the stored form of a value: DUMP's form with its checksum; the order of its table in 8
+/// bytes, if it has one, so that a SCAN continues correctly after promotion; and a byte that says
+/// which.
 pub fn encode(engine: &Engine, entry: &Entry) -> Vec<u8> {
     encode_as(entry, value::compression(&engine.config))
 }
@@ -149,7 +153,7 @@ pub(crate) fn encode_as(entry: &Entry, compression: Compression) -> Vec<u8> {
     payload
 }
 
-/// DUMP's form, and the order of the table.
+/// Splits a stored value into DUMP's form and the order of its table.
 fn parts(payload: &[u8]) -> Option<(&[u8], Option<u64>)> {
     match payload.split_last()? {
         (&WITHOUT_ORDER, dump) => Some((dump, None)),
@@ -166,15 +170,15 @@ pub(crate) fn decode(engine: &Engine, payload: &[u8]) -> Result<Value, ColdError
     let (payload, order) = parts(payload).ok_or_else(damaged)?;
     let mut limits = limits::all(&engine.config, &engine.debug);
     if payload.first() == Some(&(rdb::Kind::Zset2 as u8)) {
-        // It stays in the big encoding, since the small one has no -0.
+        // A sorted set in this form keeps the big encoding, because the small one has no -0.
         limits.zset.max_listpack_entries = 0;
     }
     let object = in_order_of(order, || rdb::restore(payload, &limits));
     object.map(value::of_object).map_err(|error| ColdError(error.to_string()))
 }
 
-/// Takes the value of a key out of RAM; `keep` is given it and says where it is. Says whether it
-/// did: not if there is no such key, its value is a number or cold already, or a long command
+/// Takes the value of a key out of RAM. `keep` stores it and returns its location. Returns whether
+/// it did: not if there is no such key, its value is a number or already cold, or a long command
 /// holds it. The caller is inside the world and holds no stripe.
 pub fn make_cold(
     engine: &Engine,

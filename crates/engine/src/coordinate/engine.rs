@@ -1,4 +1,4 @@
-//! The server as commands know it: everything that is shared by all threads.
+//! The struct [`Engine`]: everything that all threads share, as commands see it.
 
 mod access;
 mod figures;
@@ -62,7 +62,7 @@ pub use host::{
     Restart, SaveDone, ServerLog, ShutdownRequest, SnapshotFiles,
 };
 
-/// 40 hexadecimal digits, as run and replication ids are.
+/// Returns 40 random hexadecimal digits, the form of run and replication ids.
 pub fn random_hex_40() -> String {
     (0..5).map(|_| format!("{:08x}", structs::hashing::os_random() as u32)).collect()
 }
@@ -81,17 +81,17 @@ pub struct Engine {
     pub(crate) clients: Clients,
     /// Memory of the clients.
     pub(crate) client_usage: ClientUsage,
-    /// One mailbox a thread.
+    /// One mailbox per thread.
     pub(crate) mailboxes: Box<[Mailbox]>,
-    /// How many of them hold more than their threads keep up with, and the tickets of messages.
+    /// Number of mailboxes whose threads do not keep up, and the tickets of messages.
     pub(crate) shared_by_mailboxes: Arc<mailbox::Shared>,
-    /// Counters of each thread, those of long commands included.
+    /// Counters of each thread, including those of long commands.
     pub(crate) thread_stats: Box<[ThreadStats]>,
     /// Counters of all threads.
     pub(crate) stats: Stats,
     /// Errors by code.
     pub(crate) errors: Mutex<BTreeMap<String, u64>>,
-    /// Files that are being loaded.
+    /// Progress of files that are being loaded.
     pub(crate) loading: Loading,
     /// Scripts and functions.
     pub(crate) scripts: Scripts,
@@ -99,81 +99,81 @@ pub struct Engine {
     pub(crate) pubsub: PubSub,
     /// Client-side caches.
     pub(crate) tracking: TrackingTable,
-    /// Which keys take most, while that is counted.
+    /// The keys that take most resources, while they are counted.
     pub(crate) hotkeys: HotKeys,
-    /// Rates over the last moments.
+    /// Rates of the last moments.
     pub(crate) rates: Rates,
-    /// How many keys are there although they have expired.
+    /// Share of keys that have expired but still exist.
     pub(crate) stale_share: StaleShare,
     /// The journal.
     pub(crate) journal: Journal,
-    /// Up to where writes have enough copies.
+    /// Positions up to which writes have enough copies.
     pub(crate) safe: SafePositions,
     /// The replicas of this server.
     pub(crate) replicas: crate::replicas::Replicas,
     /// The primary of this server, if it is a replica.
     pub(crate) upstream: Upstream,
-    /// What clients of a replica have written, and when it ends.
+    /// Keys that clients of a replica have written, and when they expire.
     pub(crate) own_keys: OwnKeys,
-    /// The role of primary, while it is handed over.
+    /// Handover of the primary role.
     pub(crate) failover: Handover,
     /// The cluster.
     pub(crate) membership: Membership,
     /// The append-only file.
     pub(crate) append_log: AppendLog,
-    /// Clients that wait until their writes are safe.
+    /// Clients that wait for acknowledgements of their writes.
     pub(crate) acks: AckWaiters,
     /// Which replies wait for which copies.
     pub(crate) commits: Commits,
     /// The epoch of the last entry, in a cluster.
     pub(crate) epochs: Epochs,
-    /// What is said with acknowledgements there, and which count.
+    /// Votes sent with acknowledgements in a cluster, and the rule by which they count.
     pub(crate) votes: Votes,
     /// Slow and large commands.
     pub(crate) commandlogs: CommandLogs,
-    /// What was slow.
+    /// Slow events.
     pub(crate) latency: LatencyMonitor,
     /// Background threads.
     pub(crate) background: Background,
-    /// Threads that repeat history beside the one that reads it.
+    /// Threads that replay history beside the thread that reads it.
     pub(crate) appliers: Appliers,
     /// Keys that long commands hold.
     pub(crate) holds: Holds,
     /// Values that are being read because a request needs them.
     pub(crate) cold_reads: ColdReads,
-    /// Where cold values are.
+    /// The flash tier with the cold values.
     pub(crate) tier: FlashTier,
-    /// What moves entries to make pages empty.
+    /// Figures of defragmentation, which moves entries to empty pages.
     pub(crate) defrag: Defrag,
     /// Snapshots.
     pub(crate) snapshots: Snapshots,
-    /// The last search for something to evict that found nothing.
+    /// The last search for an evictable entry that found nothing.
     pub(crate) in_vain: InVain,
-    /// How long there has been too much in memory.
+    /// How long memory has exceeded the limit.
     pub(crate) over_limit: OverLimit,
-    /// What is known of files with snapshots.
+    /// State of snapshot files.
     pub(crate) persistence: Persistence,
-    /// What holds requests back: CLIENT PAUSE, a last snapshot.
+    /// Pauses of requests: CLIENT PAUSE, a last snapshot.
     pub(crate) pause: Pause,
     /// The wait for replicas before a shutdown.
     pub(crate) last_wait: LastWait,
     /// Clients in MONITOR.
     pub(crate) monitors: AtomicUsize,
-    /// DEBUG SET-ACTIVE-EXPIRE.
+    /// Whether expired keys are deleted actively (DEBUG SET-ACTIVE-EXPIRE).
     pub(crate) active_expire: AtomicBool,
     /// Other switches of DEBUG.
     pub(crate) debug: DebugSettings,
-    /// Where the time comes from.
+    /// The source of time.
     pub(crate) clock: Clock,
-    /// When the server started, milliseconds since the epoch.
+    /// Time of the server's start in milliseconds since the epoch.
     pub(crate) started_ms: i64,
     startup_bytes: OnceLock<usize>,
     host: OnceLock<Box<dyn Host>>,
 }
 
 impl Engine {
-    /// An engine for so many reactor threads, with some commands renamed (`rename-command`). It takes
-    /// its time from `clock`, and lives for the rest of the process.
+    /// Creates an engine for `threads` reactor threads, with some commands renamed
+    /// (`rename-command`). It takes its time from `clock` and lives as long as the process.
     pub fn new(
         config: Arc<Config>,
         rows: &[&'static Command],
@@ -199,7 +199,8 @@ impl Engine {
             client_usage: ClientUsage::default(),
             mailboxes: (0..threads).map(|_| Mailbox::new(&shared_by_mailboxes)).collect(),
             shared_by_mailboxes,
-            // The last is that of the thread that follows a primary; those before are the appliers'.
+            // The last counters belong to the thread that follows a primary. Those before belong to
+            // the appliers.
             thread_stats: (0..threads + all_threads(threads))
                 .chain(0..threads_beside(threads) + 1)
                 .map(|_| ThreadStats::new(commands))
@@ -252,19 +253,19 @@ impl Engine {
         engine
     }
 
-    /// A session of the server itself, which serves no client.
+    /// Returns a session of the server itself, which serves no client.
     pub(crate) fn own_session(&self, thread: &ThreadContext) -> Session {
         let client = Client::unconnected(0, thread.index, self.clock.wall());
         Session::new(Arc::new(client), self.acl.default_user(), true)
     }
 
-    /// The context of the calling thread, whose counters have this index.
+    /// Returns a context for the calling thread. `index` is the index of its counters.
     pub(crate) fn context(&'static self, index: usize) -> ThreadContext {
         let reader = self.keyspace.world().register();
         ThreadContext::new(index, &self.thread_stats[index], self.clock, reader)
     }
 
-    /// Adds a refusal to ACL LOG, with the client as it was last published.
+    /// Adds a refusal to ACL LOG, with the client's last published state.
     pub fn note_refusal(&self, client: &Client, refused: Refused) {
         let now = Millis(refused.updated_ms);
         let host = self.host();
@@ -273,14 +274,14 @@ impl Engine {
         self.acl.log.add(refused, self.config.acllog_max_len());
     }
 
-    /// Closes a client's connection, which the calling thread does not serve.
+    /// Closes the connection of a client that another thread serves.
     pub fn close_client(&self, client: &Client) {
         client.kill(&self.stats);
         self.clients.remove(client.id);
         self.mailboxes[client.thread].post(Message::Kill(client.id));
     }
 
-    /// Returns the clients that are subscribed to channels which their users may not use any more.
+    /// Returns the clients that are subscribed to channels which their users may no longer access.
     pub fn denied_subscribers(&self) -> Vec<Arc<Client>> {
         let mut denied = Vec::new();
         self.pubsub.for_each_listener(|space, name, client| {
@@ -293,41 +294,41 @@ impl Engine {
         denied
     }
 
-    /// Connects the I/O side; once.
+    /// Connects the I/O side. Called once.
     pub fn set_host(&self, host: Box<dyn Host>) {
         assert!(self.host.set(host).is_ok(), "an engine has one host");
     }
 
-    /// The I/O side; `None` in tests of the engine alone.
+    /// Returns the I/O side, or `None` in tests of the engine alone.
     pub fn host(&self) -> Option<&dyn Host> {
         self.host.get().map(Box::as_ref)
     }
 
-    /// Bytes of memory the server used when its first client came: threads and their buffers, but
-    /// no data. The first call decides.
+    /// Returns the bytes of memory in use when this was first called, at the first client: threads
+    /// and their buffers, but no data.
     pub fn startup_bytes(&self) -> usize {
         *self.startup_bytes.get_or_init(keyspace::memory::used_bytes)
     }
 
-    /// Number of reactor threads.
+    /// Returns the number of reactor threads.
     pub fn threads(&self) -> usize {
         self.mailboxes.len()
     }
 
-    /// Whether events of a class are published.
+    /// Returns whether events of a class are published.
     #[inline]
     pub fn notifies(&self, class: Class) -> bool {
         let wanted = self.config.notify_keyspace_events();
         !wanted.is_empty() && wanted.contains(class)
     }
 
-    /// Whether every change must be reported, whatever the key.
+    /// Returns whether every change must be reported, whatever its key.
     #[inline]
     pub fn has_global_interest(&self) -> bool {
         !self.config.notify_keyspace_events().is_empty() || self.tracking.is_broadcasting()
     }
 
-    /// What the access bits of entries mean at present.
+    /// Returns the present meaning of entries' access bits.
     pub fn access_policy(&self) -> Policy {
         if matches!(
             self.config.maxmemory_policy(),
@@ -344,8 +345,9 @@ impl Engine {
         }
     }
 
-    /// Whether the gates beyond the first must be looked at, whatever the session. Restricted users are
-    /// looked after besides, as most requests only have to pass that one gate then.
+    /// Returns whether the gates beyond the first must be checked for every session. Restricted
+    /// users are handled separately, because most of their requests only need to pass that first
+    /// gate.
     #[inline]
     pub fn is_special(&self) -> bool {
         self.config.maxmemory() > 0
@@ -361,8 +363,9 @@ impl Engine {
             || self.membership.is_on()
     }
 
-    /// Whether no key is deleted unasked because its time has come: writes are paused, data is being
-    /// loaded, or it is the primary or the source of an import that does so.
+    /// Returns whether expired keys are not deleted on this server's own initiative: writes are
+    /// paused, data is being loaded, or deletions come from the primary or from the source of an
+    /// import.
     pub fn is_frozen(&self) -> bool {
         self.pause.is_on()
             || self.loading.is_on()
@@ -370,13 +373,14 @@ impl Engine {
             || self.config.import_mode()
     }
 
-    /// Whether nothing is evicted: as [`Engine::is_frozen`], but a replica may have a limit of its own.
+    /// Returns whether nothing is evicted: writes are paused, data is being loaded, or this is a
+    /// replica without a memory limit of its own.
     pub fn evicts_nothing(&self) -> bool {
         let leaves_it = self.upstream.is_replica() && self.config.replica_ignore_maxmemory();
         self.pause.is_on() || self.loading.is_on() || leaves_it
     }
 
-    /// Whether writes are refused because too few replicas are there.
+    /// Returns whether writes are refused because there are too few replicas.
     #[inline]
     pub fn lacks_replicas(&self) -> bool {
         let least = self.config.min_replicas_to_write() as usize;
@@ -386,13 +390,13 @@ impl Engine {
             && self.replicas.good() < least
     }
 
-    /// Where the clients that cache keys are found.
+    /// Returns the way to the clients that cache keys.
     pub fn receivers(&self) -> Receivers<'_> {
         Receivers { clients: &self.clients, mailboxes: &self.mailboxes }
     }
 
-    /// Returns the [ticket](mailbox) up to which all that others have to be told was delivered; all, while a
-    /// script keeps a thread from delivering.
+    /// Returns the [ticket](mailbox) up to which all messages have been delivered. While a long
+    /// script keeps a thread from delivering, all issued messages count as delivered.
     pub fn told(&self) -> u64 {
         match self.scripts.running.is_busy() {
             true => mailbox::issued(&self.mailboxes),
@@ -400,15 +404,16 @@ impl Engine {
         }
     }
 
-    /// Sends a message to the other nodes of the cluster that lead a shard. Their replicas get it with the stream. As on one
-    /// server, clients that do not listen at this moment do not hear it.
+    /// Sends a message to all other nodes that lead a shard. Their replicas get it with the stream.
+    /// As on one server, clients that do not listen at this moment miss it.
     #[cold]
     pub(crate) fn tell_other_nodes(&self, request: Box<[u8]>) {
-        // One thread sends them all, so that they keep their order.
+        // One thread sends all messages, so their order is kept.
         self.mailboxes[0].post(Message::Spread(request));
     }
 
-    /// Tells the caches that want broadcasts which keys have changed since this was last asked.
+    /// Notifies the clients with broadcast tracking of the keys that have changed since the last
+    /// call.
     #[inline]
     pub fn flush_broadcasts(&self) {
         self.tracking.flush_broadcasts(self.receivers());

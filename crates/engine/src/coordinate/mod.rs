@@ -1,4 +1,4 @@
-//! The struct `Engine`, the sum of the parts, and what concerns several of them.
+//! The struct `Engine`, the sum of the parts, and code that concerns several of them.
 
 pub mod cold_values;
 pub mod engine;

@@ -1,5 +1,5 @@
-//! Commit modes at work: which gate a session's replies wait at, and what becomes of positions there.
-//! What is known of them is in [`crate::commits`].
+//! Applies commit modes: at which gate a session's replies wait, and when positions there are
+//! confirmed or given up. The state is in [`crate::commits`].
 
 use crate::commits::{State, Verdict, gate_of};
 use crate::engine::Engine;
@@ -10,7 +10,7 @@ use keyspace::Millis;
 use std::sync::atomic::Ordering::SeqCst;
 
 impl Engine {
-    /// Where a session's replies wait, if they do.
+    /// Returns the gate at which a session's replies wait, if they do.
     pub fn gate_of(&self, session: &Session) -> Option<Gate> {
         let gate = match session.commit_mode {
             Some(mode) => gate_of(mode),
@@ -22,25 +22,25 @@ impl Engine {
         gate.filter(|gate| self.safe.holds_at(*gate))
     }
 
-    /// When the append-only file is forced to the disk: at once if a reply waits for that.
+    /// Returns when the append-only file is forced to the disk: at once if a reply waits for that.
     pub fn fsync_policy(&self) -> AppendFsync {
         let is_wanted = self.config.commit_mode() == CommitMode::Fsync
             || self.commits.has_sessions_at(Gate::Disk);
         if is_wanted { AppendFsync::Always } else { self.config.appendfsync() }
     }
 
-    /// Whether some connection's replies wait for a quorum.
+    /// Returns whether some connection's replies wait for a quorum.
     pub fn wants_quorum(&self) -> bool {
         self.config.commit_mode() == CommitMode::Quorum
             || self.commits.has_sessions_at(Gate::Quorum)
     }
 
-    /// Whether some connection has asked that its replies wait for this server's disk.
+    /// Returns whether some connection has asked that its replies wait for this server's disk.
     pub fn has_clients_that_wait_for_disk(&self) -> bool {
         self.commits.has_sessions_at(Gate::Disk)
     }
 
-    /// A session takes a mode, or the server's again.
+    /// Sets a session's commit mode. `None` is the server's.
     pub fn set_commit_mode(&self, session: &mut Session, mode: Option<CommitMode>) {
         let old = std::mem::replace(&mut session.commit_mode, mode);
         if let Some(count) = self.commits.count(mode) {
@@ -57,12 +57,13 @@ impl Engine {
         }
     }
 
-    /// The options or the sessions' modes have changed: has replies wait for a quorum, or not.
+    /// Opens or closes the quorum's gate after a change of the options or of the sessions' modes.
     pub fn follow_commit_modes(&self) {
         let is_wanted = self.wants_quorum();
         if is_wanted {
-            // A write that is running may be missing. Its reply is not held, and what it did is part of
-            // every state that is given a position, since that takes a stopped world.
+            // A write that is running may be missing from the journal. Its reply does not wait. Its
+            // effects are part of every state that gets a position, because that requires a stopped
+            // world.
             self.journal.keep();
         }
         let config = &self.config;
@@ -85,15 +86,17 @@ impl Engine {
         self.confirm_writes();
     }
 
-    /// In a cluster: how many copies, the primary among them, the coordinator knows to hold what a quorum has confirmed;
-    /// 0: it knows of no quorum, so nothing can be confirmed by one. `commit-quorum` may ask for more.
+    /// Sets the number of copies, including the primary, that the cluster's coordinator requires
+    /// for a quorum. With 0 it knows of no quorum, so nothing can be confirmed by one.
+    /// `commit-quorum` may require more.
     pub fn set_quorum(&self, copies: usize) {
         if self.votes.set_quorum(copies.checked_sub(1).unwrap_or(usize::MAX)) {
             self.follow_commit_modes();
         }
     }
 
-    /// Whether a reply may wait for a quorum: one that has waited since the mode was another goes on.
+    /// Returns whether a reply may wait for a quorum. Replies that began to wait before the mode
+    /// changed keep waiting.
     pub fn awaits_quorum(&self) -> bool {
         if self.safe.holds_at(Gate::Quorum) {
             return true;
@@ -103,7 +106,7 @@ impl Engine {
         state.ended_at.is_some_and(|end| end > verdict.confirmed.max(verdict.given_up))
     }
 
-    /// A position has become safer: lets go of the replies that waited for it.
+    /// Releases the replies that waited for a position which has become safer.
     pub(crate) fn confirm_writes(&self) {
         if self.awaits_quorum() {
             self.judge(|state| {
@@ -113,8 +116,8 @@ impl Engine {
         }
     }
 
-    /// Gives up the writes that have waited for longer than `commit-timeout-ms`. To be called every few
-    /// milliseconds while [`Engine::awaits_quorum`].
+    /// Gives up the writes that have waited for longer than `commit-timeout-ms`. Called every few
+    /// milliseconds while [`Engine::awaits_quorum`] returns true.
     pub fn give_up_late_writes(&self, now: Millis) {
         let (end, timeout_ms) = (self.journal.position(), self.config.commit_timeout_ms());
         self.judge(|state| {
@@ -124,8 +127,9 @@ impl Engine {
         });
     }
 
-    /// This server becomes a replica, or the journal's positions are about to mean something else: nothing
-    /// that waits can be confirmed any more, and what was confirmed says nothing of what follows.
+    /// Gives up all waiting writes, because this server becomes a replica or the journal's
+    /// positions are about to change their meaning. Earlier confirmations say nothing about later
+    /// positions.
     pub fn give_up_all_writes(&self) {
         self.judge(|state| {
             let epoch = state.verdict.epoch + 1;
@@ -139,7 +143,7 @@ impl Engine {
         let mut state = self.commits.state();
         let before = state.verdict;
         judge(&mut state);
-        // Under the lock, so that the host sees the verdicts in their order.
+        // Call the host under the lock, so that it gets the verdicts in their order.
         if state.verdict != before
             && let Some(host) = self.host()
         {
@@ -147,13 +151,13 @@ impl Engine {
         }
     }
 
-    /// What is confirmed and what is given up at present.
+    /// Returns the positions that are confirmed and given up at present.
     pub fn verdict(&self) -> Verdict {
         self.commits.state().verdict
     }
 
-    /// The error that takes the place of so many replies whose writes were given up, as a line of the
-    /// protocol.
+    /// Counts `replies` replies whose writes were given up. Returns the error that replaces each of
+    /// them, as a line of the protocol.
     pub fn count_unconfirmed(&self, replies: usize) -> Vec<u8> {
         self.stats.unconfirmed_writes.add(replies as u64);
         let needed = self.config.commit_quorum();

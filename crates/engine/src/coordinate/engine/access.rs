@@ -1,5 +1,5 @@
-//! What other crates reach of an engine: its parts, by subject. Each part has an interface of its own; the fields are
-//! the engine's.
+//! Access to an engine's parts for other crates, by subject. Each part has its own interface. The
+//! fields are private to the engine.
 
 use super::Engine;
 use crate::acl::Acl;
@@ -42,7 +42,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
-/// The data, and what is known of its memory.
+/// The data and its memory.
 impl Engine {
     /// The data.
     #[inline]
@@ -56,25 +56,25 @@ impl Engine {
         &self.holds
     }
 
-    /// What moves entries to make pages empty.
+    /// Figures of defragmentation, which moves entries to empty pages.
     #[inline]
     pub fn defrag(&self) -> &Defrag {
         &self.defrag
     }
 
-    /// How many keys are there although they have expired.
+    /// Share of keys that have expired but still exist.
     #[inline]
     pub fn stale_share(&self) -> &StaleShare {
         &self.stale_share
     }
 
-    /// How long there has been too much in memory.
+    /// How long memory has exceeded the limit.
     #[inline]
     pub fn over_limit(&self) -> &OverLimit {
         &self.over_limit
     }
 
-    /// Where cold values are.
+    /// The flash tier with the cold values.
     #[inline]
     pub fn tier(&self) -> &FlashTier {
         &self.tier
@@ -86,13 +86,13 @@ impl Engine {
         &self.snapshots
     }
 
-    /// What is known of files with snapshots.
+    /// State of snapshot files.
     #[inline]
     pub fn persistence(&self) -> &Persistence {
         &self.persistence
     }
 
-    /// Files that are being loaded.
+    /// Progress of files that are being loaded.
     #[inline]
     pub fn loading(&self) -> &Loading {
         &self.loading
@@ -126,7 +126,7 @@ impl Engine {
     }
 }
 
-/// Clients, and what they listen to.
+/// Clients, and the channels and keys they listen to.
 impl Engine {
     /// Connected clients.
     #[inline]
@@ -140,7 +140,7 @@ impl Engine {
         &self.client_usage
     }
 
-    /// One mailbox a thread.
+    /// One mailbox per thread.
     #[inline]
     pub fn mailboxes(&self) -> &[Mailbox] {
         &self.mailboxes
@@ -164,7 +164,7 @@ impl Engine {
         &self.monitors
     }
 
-    /// What holds requests back: CLIENT PAUSE, a last snapshot.
+    /// Pauses of requests: CLIENT PAUSE, a last snapshot.
     #[inline]
     pub fn pause(&self) -> &Pause {
         &self.pause
@@ -191,7 +191,7 @@ impl Engine {
         &self.append_log
     }
 
-    /// Up to where writes have enough copies.
+    /// Positions up to which writes have enough copies.
     #[inline]
     pub fn safe(&self) -> &SafePositions {
         &self.safe
@@ -209,13 +209,13 @@ impl Engine {
         &self.upstream
     }
 
-    /// What clients of a replica have written, and when it ends.
+    /// Keys that clients of a replica have written, and when they expire.
     #[inline]
     pub fn own_keys(&self) -> &OwnKeys {
         &self.own_keys
     }
 
-    /// The role of primary, while it is handed over.
+    /// Handover of the primary role.
     #[inline]
     pub fn failover(&self) -> &Handover {
         &self.failover
@@ -233,14 +233,14 @@ impl Engine {
         &self.epochs
     }
 
-    /// What is said with acknowledgements there, and which count.
+    /// Votes sent with acknowledgements in a cluster, and the rule by which they count.
     #[inline]
     pub fn votes(&self) -> &Votes {
         &self.votes
     }
 }
 
-/// Figures, and what operators look at.
+/// Figures and logs for operators.
 impl Engine {
     /// Counters of all threads.
     #[inline]
@@ -248,7 +248,7 @@ impl Engine {
         &self.stats
     }
 
-    /// Counters of each thread, those of long commands included.
+    /// Counters of each thread, including those of long commands.
     #[inline]
     pub fn thread_stats(&self) -> &[ThreadStats] {
         &self.thread_stats
@@ -260,13 +260,13 @@ impl Engine {
         &self.errors
     }
 
-    /// Rates over the last moments.
+    /// Rates of the last moments.
     #[inline]
     pub fn rates(&self) -> &Rates {
         &self.rates
     }
 
-    /// Which keys take most, while that is counted.
+    /// The keys that take most resources, while they are counted.
     #[inline]
     pub fn hotkeys(&self) -> &HotKeys {
         &self.hotkeys
@@ -278,13 +278,13 @@ impl Engine {
         &self.commandlogs
     }
 
-    /// What was slow.
+    /// Slow events.
     #[inline]
     pub fn latency(&self) -> &LatencyMonitor {
         &self.latency
     }
 
-    /// When the server started, milliseconds since the epoch.
+    /// Time of the server's start in milliseconds since the epoch.
     #[inline]
     pub fn started_ms(&self) -> i64 {
         self.started_ms
@@ -293,7 +293,7 @@ impl Engine {
 
 /// Time, threads and switches for tests.
 impl Engine {
-    /// Where the time comes from.
+    /// The source of time.
     #[inline]
     pub fn clock(&self) -> Clock {
         self.clock
@@ -305,7 +305,7 @@ impl Engine {
         &self.background
     }
 
-    /// DEBUG SET-ACTIVE-EXPIRE.
+    /// Whether expired keys are deleted actively (DEBUG SET-ACTIVE-EXPIRE).
     #[inline]
     pub fn active_expire(&self) -> &AtomicBool {
         &self.active_expire

@@ -1,4 +1,4 @@
-//! Figures that the counters of all threads make together.
+//! Figures that are sums of all threads' counters.
 
 use super::Engine;
 use crate::rates::Traffic;
@@ -6,16 +6,16 @@ use crate::stats::{Counter, ThreadStats};
 use std::sync::atomic::Ordering::Relaxed;
 use structs::sync::lock;
 
-/// Number of codes of error replies from which on those that scripts make up are counted together.
+/// Number of error codes from which on codes made up by scripts are counted together.
 const MAX_ERROR_CODES: usize = 128;
-/// What they are counted as.
+/// The code under which they are counted.
 const ERRORSTATS_OVERFLOW: &str = "ERRORSTATS_OVERFLOW";
 
-/// Bytes of an error's line, its mark included, within which its code has to end.
+/// Number of bytes of an error's line, with its mark, within which its code has to end.
 const MAX_CODE: usize = 31;
 
-/// Returns the code under which an error is counted: its first word, with those characters replaced that
-/// would break a line of INFO. An error without a word that ends early is one of `ERR`.
+/// Returns the code under which an error is counted: its first word, without the characters that
+/// would break a line of INFO. An error whose first word is longer than `MAX_CODE` counts as `ERR`.
 fn code_of(line: &[u8]) -> String {
     // Line ends become spaces in the reply, too.
     let is_end = |byte: &u8| matches!(byte, b' ' | b'\r' | b'\n');
@@ -28,17 +28,17 @@ fn code_of(line: &[u8]) -> String {
 }
 
 impl Engine {
-    /// Changes of the data set of all times.
+    /// Returns the number of changes of the data set since the start.
     pub fn changes(&self) -> u64 {
         self.thread_stats.iter().map(|stats| stats.dirty.get()).sum()
     }
 
-    /// Changes since the last good file.
+    /// Returns the number of changes since the last successful save.
     pub fn changes_since_save(&self) -> u64 {
         self.changes().saturating_sub(self.persistence.saved_changes.load(Relaxed))
     }
 
-    /// Whether writes are refused because snapshots are asked for and fail.
+    /// Returns whether writes are refused because snapshots are configured and fail.
     #[inline]
     pub fn refuses_writes(&self) -> bool {
         self.persistence.last_failed()
@@ -51,7 +51,7 @@ impl Engine {
         self.stats.errors.add(1);
         let code = code_of(line);
         let mut errors = lock(&self.errors);
-        // A script that makes up codes must not fill the memory, nor hide the codes of the server.
+        // A script that makes up codes must neither fill memory nor hide the codes of the server.
         let is_like_ours = code.bytes().all(|byte| byte.is_ascii_uppercase());
         let most = if is_like_ours { 2 * MAX_ERROR_CODES } else { MAX_ERROR_CODES };
         let is_made_up = errors.len() >= most && !errors.contains_key(&code);
@@ -59,7 +59,7 @@ impl Engine {
         *errors.entry(code).or_default() += 1;
     }
 
-    /// Returns the bytes of all threads' interpreters: those of scripts, those of functions.
+    /// Returns the bytes of all threads' interpreters: those of scripts, and those of functions.
     pub fn interpreter_bytes(&self) -> (u64, u64) {
         let threads = || self.thread_stats.iter();
         let of_scripts = threads().map(|thread| thread.script_bytes.get()).sum();
@@ -67,7 +67,7 @@ impl Engine {
         (of_scripts, of_functions)
     }
 
-    /// Forgets all statistics (CONFIG RESETSTAT).
+    /// Resets all statistics (CONFIG RESETSTAT).
     pub fn reset_stats(&self) {
         let stats = &self.stats;
         for counter in [
@@ -110,12 +110,12 @@ impl Engine {
         self.defrag.reset();
     }
 
-    /// All that came and went since the start, or since the statistics were reset.
+    /// Returns the traffic since the start or since the statistics were reset.
     pub fn traffic(&self) -> Traffic {
         let total = |counter: fn(&ThreadStats) -> &Counter| -> u64 {
             self.thread_stats.iter().map(|stats| counter(stats).get()).sum()
         };
-        // The link to a primary and the senders of snapshots have threads of their own.
+        // The link to a primary and the senders of snapshots have their own threads.
         let repl_in = self.upstream.link().received_bytes;
         let snapshots = self.replicas.figures.snapshot_bytes.load(Relaxed);
         Traffic {

@@ -1,4 +1,5 @@
-//! What the I/O side does for commands, by subject. The crate `server` implements it; [`Host`] is the sum.
+//! The services of the I/O side for commands, by subject. The crate `server` implements them.
+//! [`Host`] is their sum.
 
 use super::Engine;
 use crate::clients::Client;
@@ -12,7 +13,7 @@ use keyspace::Millis;
 use std::io;
 use std::time::Duration;
 
-/// What the I/O side does for commands.
+/// All services of the I/O side for commands.
 pub trait Host:
     ConfigFiles
     + SnapshotFiles
@@ -35,20 +36,23 @@ impl<T> Host for T where
 {
 }
 
-/// Options and users: what a change of them does, and the files that keep them.
+/// Options and users: applying changes, and the files that keep them.
 pub trait ConfigFiles: Send + Sync {
-    /// Applies changed options (ports, TLS, log level …) or says why it cannot. `in_transaction`: more
-    /// commands belong to this change.
+    /// Applies changed options (ports, TLS, log level …). `in_transaction`: more commands belong to
+    /// this change.
+    ///
+    /// # Errors
+    /// Why they cannot be applied.
     fn apply_config(
         &self,
         changed: &[config::Changed],
         in_transaction: bool,
     ) -> Result<(), config::ApplyError>;
-    /// Writes the configuration file anew (CONFIG REWRITE).
+    /// Rewrites the configuration file (CONFIG REWRITE).
     fn rewrite_config(&self) -> Result<(), String>;
-    /// Writes every option into the configuration file, those at their defaults too.
+    /// Writes every option into the configuration file, including those at their defaults.
     fn rewrite_whole_config(&self) -> Result<(), String>;
-    /// The text of the ACL file.
+    /// Returns the text of the ACL file.
     fn read_acl_file(&self) -> Result<Vec<u8>, String>;
     /// Replaces the ACL file.
     fn write_acl_file(&self, text: &[u8]) -> Result<(), String>;
@@ -58,89 +62,96 @@ pub trait ConfigFiles: Send + Sync {
 pub trait SnapshotFiles: Send + Sync {
     /// Writes a snapshot into the configured file, in the background.
     fn save_in_background(&self, snapshot: Snapshot);
-    /// Takes a snapshot as soon as there can be one and writes it into the configured file; not the
-    /// caller but `done` waits for that. If there is another one by then, it is waited for, or ended.
+    /// Takes a snapshot as soon as possible and writes it into the configured file. The caller does
+    /// not wait. `done` is called at the end. A snapshot that runs already is waited for or
+    /// cancelled, by `other`.
     fn save_apart(&self, other: OnConflict, done: SaveDone);
-    /// Writes it before anything else happens, for a command that has stopped the world.
+    /// Writes a snapshot before anything else happens, for a command that has stopped the world.
     fn save_now(&self, snapshot: Snapshot) -> Result<(), String>;
-    /// Loads the configured file, for a command that has stopped the world. A key that is there
-    /// already is replaced or makes an error. `make_room` takes the present data away; it is called
-    /// once the file was found sound. If it cannot be loaded then, the process ends.
+    /// Loads the configured file, for a command that has stopped the world. A key that exists
+    /// already is replaced, or is an error if `replaces` is false. `make_room` removes the present
+    /// data. It is called once the file has been checked. If loading fails after that, the process
+    /// ends.
     fn load_now(&self, replaces: bool, make_room: Option<&mut dyn FnMut()>) -> Result<(), String>;
 }
 
 /// The append-only file.
 pub trait AppendLogFiles: Send + Sync {
-    /// Begins to rewrite the append-only file, or says in the log why it cannot.
+    /// Begins to rewrite the append-only file. Returns whether it did; the log says why not.
     fn rewrite_append_log(&self) -> bool;
-    /// Waits until everything is in the append-only file, as far as the kernel is concerned.
+    /// Waits until everything is written to the append-only file, at least into the kernel's cache.
     ///
     /// # Errors
     /// Why it cannot be written.
     fn complete_append_log(&self) -> Result<(), String>;
-    /// Replies OK once the append-only file is as the options say: complete, on the disk, and closed if it
-    /// was switched off; without room ahead of it if there is to be none.
+    /// Replies OK once the append-only file is in the state that the options describe: complete, on
+    /// the disk, closed if it was switched off, and without preallocated space if there is to be
+    /// none.
     fn settle_append_log(&self, reply: LateReply);
-    /// Whether there is an append-only file to load.
+    /// Returns whether there is an append-only file to load.
     fn has_append_log(&self) -> bool;
-    /// Loads the append-only file again, which is complete, into an empty data set that is not in use;
-    /// ends the process if it cannot. `false`: the server is going down, and the rest was not loaded.
+    /// Loads the append-only file again, which is complete, into an empty data set that is not in
+    /// use. Ends the process if it cannot. Returns `false` if the server is shutting down and the
+    /// rest was not loaded.
     fn reload_append_log(&self) -> bool;
-    /// `CLIENT COMMIT-MODE` may have changed when the append-only file is forced to the disk.
+    /// Adapts to a change of [`Engine::fsync_policy`], which `CLIENT COMMIT-MODE` may cause.
     fn follow_fsync_policy(&self);
 }
 
 /// Connections to other servers, and the cluster.
 pub trait OtherServers: Send + Sync {
-    /// A connection to another server, kept from an earlier use or new. Nothing takes longer than `timeout`.
+    /// Returns a connection to another server, kept from an earlier use or new. No step takes
+    /// longer than `timeout`.
     ///
     /// # Errors
-    /// It cannot be reached.
+    /// The server cannot be reached.
     fn connect(&self, host: &[u8], port: &[u8], timeout: Duration) -> io::Result<Box<dyn Peer>>;
-    /// The connections to other servers that are kept.
+    /// Returns the number of kept connections to other servers.
     fn kept_connections(&self) -> usize;
-    /// Asks the cluster's coordinator for a change; the client waits, no thread of clients does.
+    /// Requests a change from the cluster's coordinator. The client waits, but no thread that
+    /// serves clients does.
     fn operate(&self, request: membership::Request, reply: LateReply);
-    /// This server is a replica from now on, or none any more. The world may be stopped.
+    /// Notes that this server has become a replica, or a primary again. The world may be stopped.
     fn role_changed(&self) {}
 }
 
 /// Connections of clients.
 pub trait ConnectedClients: Send + Sync {
-    /// A client as CLIENT LIST shows it.
+    /// Returns a client's line in CLIENT LIST.
     fn client_line(&self, _engine: &Engine, _client: &Client, _now: Millis) -> String {
         String::new()
     }
-    /// Lets go of the replies at the quorum's gate whose positions have met their end.
+    /// Releases the replies at the quorum's gate whose positions are confirmed or given up.
     fn release_replies(&self, verdict: Verdict);
 }
 
-/// The process: its end, its facts.
+/// The process: its end, and facts about it.
 pub trait ProcessControl: Send + Sync {
-    /// Starts an orderly shutdown, asked for by this client.
-    /// `reply` is for a shutdown that fails.
+    /// Starts an orderly shutdown, requested by the client `by`. `reply` is used only if the
+    /// shutdown fails.
     fn shutdown(&self, by: &str, request: ShutdownRequest, reply: LateReply);
-    /// Takes back a shutdown that has been asked for but not begun; `false` if there is none.
+    /// Cancels a shutdown that was requested but has not begun. Returns `false` if there is none.
     fn abort_shutdown(&self) -> bool;
-    /// Replaces the process by a new server with the same arguments; returns only if it cannot.
+    /// Replaces the process by a new server with the same arguments. Returns an error text, only if
+    /// it cannot.
     fn restart(&self, how: Restart, delay: Duration) -> String;
-    /// Facts about the process for INFO, by section: lines of `name:value`.
+    /// Returns facts about the process for a section of INFO, as names and values.
     fn facts(&self, section: &str) -> Vec<(String, String)>;
-    /// Crashes by a memory access that the system refuses.
+    /// Crashes by an invalid memory access.
     fn segfault(&self) -> !;
 }
 
 /// The log.
 pub trait ServerLog: Send + Sync {
-    /// A log line at level notice.
+    /// Logs a line at level notice.
     fn log(&self, line: &str);
-    /// A log line at level verbose.
+    /// Logs a line at level verbose.
     fn verbose(&self, line: &str);
-    /// A log line at level warning.
+    /// Logs a line at level warning.
     fn warn(&self, line: &str);
 }
 
-/// Told of how a save has ended.
+/// Called with the outcome of a save.
 pub type SaveDone = Box<dyn FnOnce(persistence::Outcome) + Send>;
 
 /// What to do with a snapshot that runs already.
@@ -148,11 +159,11 @@ pub type SaveDone = Box<dyn FnOnce(persistence::Outcome) + Send>;
 pub enum OnConflict {
     /// Wait until it is complete.
     Wait,
-    /// Cancel it: it is not needed any more.
+    /// Cancel it. It is not needed any more.
     Cancel,
 }
 
-/// DEBUG RESTART and CRASH-AND-RECOVER.
+/// How DEBUG RESTART and CRASH-AND-RECOVER end the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
     /// Nothing is saved first.

@@ -1,11 +1,11 @@
-//! What the latency monitor asks of the engine: its clock and its threshold.
+//! Connects the latency monitor to the engine's clock and threshold.
 
 use crate::engine::Engine;
 use crate::latency::Slow;
 use std::time::Duration;
 
 impl Engine {
-    /// Notes a time that was measured anyway, if it is long.
+    /// Records a time that was measured anyway, if it exceeds the threshold.
     #[inline]
     pub(crate) fn note_latency(&self, event: Slow, nanoseconds: u64) {
         let threshold_ms = self.config.latency_monitor_threshold();
@@ -20,7 +20,7 @@ impl Engine {
         self.latency.add(event, at_s, Duration::from_nanos(nanoseconds));
     }
 
-    /// Does `work`, and notes how long it took if the monitor is on.
+    /// Runs `work`. Records its duration if the monitor is on.
     #[inline]
     pub(crate) fn timed<R>(&self, event: Slow, work: impl FnOnce() -> R) -> R {
         if self.config.latency_monitor_threshold() == 0 {

@@ -1,6 +1,6 @@
-//! Handing over the role of primary.
+//! Hands over the role of primary.
 //!
-//! Everything here that changes the stage happens in the stopped world, as changes of the role do.
+//! Every change of the stage happens in the stopped world, as changes of the role do.
 
 use crate::engine::Engine;
 use crate::failover::{Address, Plan, Stage};
@@ -14,8 +14,8 @@ use replication::wire;
 use std::sync::atomic::Ordering::*;
 
 impl Engine {
-    /// Begins to hand over the role. The world is stopped, so that no write is still on its way when
-    /// writes pause.
+    /// Begins to hand over the role. The world is stopped, so no write is in progress when writes
+    /// pause.
     pub fn begin_failover(&self, plan: Plan) {
         let before = self.journal.position();
         self.append_to_stream(wire::GETACK);
@@ -24,16 +24,16 @@ impl Engine {
         self.pause.begin_failover();
     }
 
-    /// Time has passed, or a replica has acknowledged something: does what is due, and returns lines for
-    /// the log. The thread is outside the world.
+    /// Does the due step after time has passed or a replica has acknowledged. Returns lines for the
+    /// log. The thread is outside the world.
     pub fn tick_failover(&self, now: Millis) -> Vec<String> {
         if self.due_step(now).is_none() {
             return Vec::new();
         }
-        // Not for a script, which may run for long.
+        // Do not wait for a script, which may run for long.
         let stopped = self.keyspace.world().try_stop(|| self.holds.is_in_background());
         let Some(stopped) = stopped else { return Vec::new() };
-        // What had begun before writes were paused may have ended only now.
+        // Writes that began before the pause may have ended only now, so check again.
         let step = self.due_step(now);
         let lines = match step {
             None => Vec::new(),
@@ -52,8 +52,9 @@ impl Engine {
         machine.due(self.journal.position(), &self.candidates(), now)
     }
 
-    /// Writes pause, because a cluster's coordinator is to name another primary, and replicas are asked what they have.
-    /// Returns the stream's end before and behind that question. The world is stopped.
+    /// Pauses writes, because the cluster's coordinator is to name another primary, and asks
+    /// replicas for their positions. Returns the stream's end before and after that question. The
+    /// world is stopped.
     pub fn begin_switch(&self) -> (JournalPos, JournalPos) {
         let before = self.journal.position();
         self.append_to_stream(wire::GETACK);
@@ -61,13 +62,14 @@ impl Engine {
         (before, self.journal.position())
     }
 
-    /// The other primary is named, or this server remains it: what waits is tried again.
+    /// Ends the pause of [`Engine::begin_switch`]. Waiting requests are tried again.
     pub fn end_switch(&self) {
         self.pause.end_failover();
         recheck_all(&self.mailboxes);
     }
 
-    /// The copies that have everything in the present epoch, since [`Engine::begin_switch`] returned `request`.
+    /// Returns the copies that have everything in the present epoch. `request` is the result of
+    /// [`Engine::begin_switch`].
     pub fn level_voters(&self, request: (JournalPos, JournalPos)) -> Vec<Voter> {
         let (before, behind) = request;
         // An acknowledgement does not count the question that it answers.
@@ -78,7 +80,7 @@ impl Engine {
         self.voters_at(wanted)
     }
 
-    /// The replicas that get the stream and have acknowledged so much of it.
+    /// Returns the replicas that get the stream and have acknowledged everything before `position`.
     pub fn addresses_at(&self, position: JournalPos) -> Vec<Address> {
         let candidates = self.candidates().into_iter();
         candidates.filter(|it| it.acknowledged >= position).map(|it| it.address).collect()
@@ -108,7 +110,7 @@ impl Engine {
         line
     }
 
-    /// The successor has taken over: clients that wait are told that this is a replica.
+    /// Ends a successful handover, and notifies blocked clients that this server is a replica.
     pub fn end_failover(&self) {
         self.unblock_all();
         self.forget_failover();
@@ -121,7 +123,8 @@ impl Engine {
         recheck_all(&self.mailboxes);
     }
 
-    /// Gives up, and is a primary as before. Returns lines for the log. The world is stopped.
+    /// Gives up the handover. This server is a primary as before. Returns lines for the log. The
+    /// world is stopped.
     pub fn abort_failover(&self, why: &str) -> Vec<String> {
         let (stage, target) = {
             let machine = self.failover.machine();

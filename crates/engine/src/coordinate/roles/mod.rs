@@ -1,4 +1,4 @@
-//! What the engine does as a primary, as a replica, and between the two. What is known of the others is in
+//! The engine as a primary, as a replica, and between the two. Its knowledge of other servers is in
 //! [`crate::replicas`], [`crate::upstream`] and [`crate::failover`].
 
 mod failover;

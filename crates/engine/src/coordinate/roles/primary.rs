@@ -1,4 +1,4 @@
-//! As a primary: granting the stream, feeding it, and asking for acknowledgements.
+//! The primary's role: granting the stream, feeding it, and asking for acknowledgements.
 
 use crate::engine::Engine;
 use crate::epochs::Leadership;
@@ -18,11 +18,11 @@ use std::sync::atomic::Ordering::*;
 use structs::sync::lock;
 
 impl Engine {
-    /// What decides whether a replica may continue.
+    /// Returns the part of the history that decides whether a replica may continue.
     fn kept(&self) -> Kept {
         let journal = &self.journal;
         let position = journal.position();
-        // What is kept for a slow replica may be more than another one is allowed to lack.
+        // The journal may keep more for a slow replica than another replica may lack.
         let most = self.config.repl_backlog_size().max(self.replica_allowance());
         let first = journal.kept_from();
         Kept {
@@ -32,7 +32,7 @@ impl Engine {
         }
     }
 
-    /// The options that replication follows.
+    /// Returns the options of replication.
     pub fn replication_settings(&self) -> Settings {
         let config = &self.config;
         Settings {
@@ -49,7 +49,7 @@ impl Engine {
         }
     }
 
-    /// The protocols of two channels that this server takes part in, as a replica.
+    /// Returns the two-channel protocols that this server supports as a replica.
     pub fn dual_channels(&self) -> DualChannels {
         DualChannels {
             valkey: self.config.dual_channel_replication_enabled(),
@@ -57,24 +57,26 @@ impl Engine {
         }
     }
 
-    /// The same as a primary. A snapshot that goes by a file is sent over the one connection.
+    /// Returns those it supports as a primary. A snapshot that goes through a file is sent over the
+    /// one connection.
     fn offered_channels(&self) -> DualChannels {
         let is_diskless = self.config.repl_diskless_sync();
         if is_diskless { self.dual_channels() } else { DualChannels::default() }
     }
 
-    /// How far behind a replica may be beyond the backlog: its hard output limit.
+    /// Returns the bytes by which a replica may be behind beyond the backlog: its hard output
+    /// limit.
     pub fn replica_allowance(&self) -> u64 {
         let limit = self.config.client_output_buffer_limit(config::ClientClass::Replica);
         if limit.hard_bytes == 0 { u64::MAX } else { limit.hard_bytes }
     }
 
-    /// The same for one replica: more, if it has failed to catch up before.
+    /// Returns the same for one replica. It is more if the replica has failed to catch up before.
     pub fn allowance_of(&self, client: u64) -> u64 {
         self.replicas.primary().allowance(client, self.replica_allowance())
     }
 
-    /// The limits of replicas have changed: those that lack more than they may are cut off.
+    /// Applies changed limits of replicas, and cuts off those that are too far behind.
     pub fn follow_replica_limits(&self) {
         let clients: Vec<u64> = self.replicas.parts().keys().copied().collect();
         for client in clients {
@@ -88,12 +90,13 @@ impl Engine {
         self.journal.check_limits();
     }
 
-    /// A replica lacks so many bytes of the stream. `true` if that is little, and its snapshot is behind it.
+    /// Records that a replica is behind by `lag` bytes. Returns whether that is little and the
+    /// replica has loaded its snapshot.
     pub fn note_replica_lag(&self, client: u64, lag: u64) -> bool {
         lag <= self.config.repl_backlog_size() && self.replicas.primary().caught_up(client)
     }
 
-    /// A client asks for the stream.
+    /// Answers a client that asks for the stream.
     pub fn begin_replica(
         &'static self,
         client: u64,
@@ -106,7 +109,7 @@ impl Engine {
         let offered = self.offered_channels();
         let mut sync = primary.sync(client, ip, wanted, &kept, offered, now);
         if !self.has_reader(&mut primary, client, sync) {
-            // The bytes were given back at this very moment.
+            // The needed bytes were dropped in between.
             sync = primary.sync(client, ip, Wanted::Everything, &kept, offered, now);
         }
         let figures = &self.replicas.figures;
@@ -121,7 +124,7 @@ impl Engine {
                 figures.full.fetch_add(1, Relaxed);
                 Begun::Snapshot
             }
-            // The second connection is counted.
+            // The second connection is counted instead.
             Sync::OwnChannel { protocol, was_partial } => {
                 figures.refused.fetch_add(u64::from(was_partial), Relaxed);
                 let line = wire::propose(protocol, client);
@@ -147,7 +150,7 @@ impl Engine {
         begun
     }
 
-    /// Puts the reader in its place that a decision needs; `false` if there is none.
+    /// Creates and stores the reader that a decision needs. Returns `false` if the bytes are gone.
     fn has_reader(&'static self, primary: &mut Primary, client: u64, sync: Sync) -> bool {
         let reader = match sync {
             Sync::Continue(from) => self.journal.read_from(from, IfBehind::CutOff).ok(),
@@ -172,8 +175,9 @@ impl Engine {
         }
     }
 
-    /// The replica's thread takes the reader, if the stream is to begin. From now on the replica counts
-    /// as a copy of what is before that, unless its snapshot is still on its way over another connection.
+    /// Returns the replica's reader to its thread, if the stream is to begin. From now on, the
+    /// replica counts as a copy of everything before, unless another connection still transfers its
+    /// snapshot.
     pub fn take_stream(&self, client: u64) -> Option<Reader<'static>> {
         let mut primary = self.replicas.primary();
         let link = primary.link_mut(client)?;
@@ -187,7 +191,7 @@ impl Engine {
         Some(reader)
     }
 
-    /// A replica says what it has, and what of that is on its disk.
+    /// Records which position a replica has received, and which is on its disk.
     pub fn acknowledge(
         &self,
         client: u64,
@@ -210,7 +214,7 @@ impl Engine {
         }
     }
 
-    /// Whether a replica's acknowledgements count, where only members' do.
+    /// Updates whether a replica's acknowledgements count, if only those of members do.
     fn weigh(&self, link: &Link) {
         if let Some(copy) = &link.copy
             && let Some(rule) = &*self.votes.rule()
@@ -219,7 +223,7 @@ impl Engine {
         }
     }
 
-    /// From now on only these acknowledgements count; or all of them, as outside of a cluster.
+    /// Sets the rule by which acknowledgements count. `None`: all count, as outside of a cluster.
     pub fn count_votes(&self, rule: Option<Rule>) {
         let primary = self.replicas.primary();
         let mut current = self.votes.rule();
@@ -228,7 +232,7 @@ impl Engine {
             links.filter_map(|link| link.copy.as_ref().map(|copy| (copy, link.vote)))
         };
         if current.as_ref().map(|old| old.leadership) != rule.as_ref().map(|new| new.leadership) {
-            // Until all are weighed, none counts by the old rule.
+            // Until all are weighed by the new rule, none counts.
             copies().for_each(|(copy, _)| copy.set_member(false));
         }
         self.safe.set_members_only(rule.is_some());
@@ -241,7 +245,8 @@ impl Engine {
         self.confirm_writes();
     }
 
-    /// The copies that have acknowledged everything before `position` in the present epoch, members or not.
+    /// Returns the copies that have acknowledged everything before `position` in the present epoch,
+    /// members or not.
     pub fn voters_at(&self, position: JournalPos) -> Vec<Voter> {
         let primary = self.replicas.primary();
         let rule = self.votes.rule();
@@ -253,7 +258,7 @@ impl Engine {
             .collect()
     }
 
-    /// A client is gone that may be a replica.
+    /// Removes a client that has disconnected and may be a replica.
     pub(crate) fn end_replica(&self, client: u64) {
         let link = self.replicas.primary().disconnected(client);
         self.replicas.parts().remove(&client);
@@ -264,7 +269,7 @@ impl Engine {
         self.replicas.count_again(self.clock.wall(), max_lag_s, &self.votes);
     }
 
-    /// Puts something into the stream that is no write.
+    /// Appends a command that is no write to the stream.
     pub fn append_to_stream(&self, command: &[u8]) {
         if self.journal.is_recording() && !self.journal.is_copy() {
             let db = self.journal.selected_db().unwrap_or(DbIndex(0));
@@ -273,7 +278,8 @@ impl Engine {
         }
     }
 
-    /// This server leads in this epoch from now on: writes the entry that begins it. No other write may be on its way.
+    /// Makes this server lead in this epoch: appends the entry that begins it. No other write may
+    /// be in progress.
     pub fn begin_epoch(&self, epoch: u64) -> Leadership {
         self.journal.keep();
         let begun = self.epochs.begin(epoch, || {
@@ -284,27 +290,29 @@ impl Engine {
         begun
     }
 
-    /// Whether nothing is to enter the stream that is no write: replicas are to catch up with it, so that
-    /// another server takes over or this one goes down.
+    /// Returns whether only writes may enter the stream, because replicas are to catch up with it
+    /// before another server takes over or this one shuts down.
     pub fn stream_stands_still(&self) -> bool {
         self.failover.is_on() || self.pause.is_shutdown()
     }
 
-    /// A client waits for acknowledgements: asks the replicas for them, unless they were asked since
+    /// Asks the replicas for acknowledgements for a waiting client, unless they were asked since
     /// the last entry.
     pub fn ask_for_acks(&self) {
         if self.replicas.count() == 0 || self.stream_stands_still() {
             return;
         }
         let position = self.journal.position().0;
-        // Another history may have begun at a lower position.
+        // Another history may have begun at a lower position, so the positions are compared for
+        // equality.
         if self.replicas.asked_at.load(SeqCst) != position {
             self.append_to_stream(wire::GETACK);
             self.replicas.asked_at.store(self.journal.position().0, SeqCst);
         }
     }
 
-    /// At the end of a turn of `thread`: tells the other threads that feed replicas of new entries.
+    /// Notifies the other threads that feed replicas of new entries, at the end of a turn of
+    /// `thread`.
     #[inline]
     pub fn nudge_feeds(&self, thread: usize) {
         if self.replicas.has_feeds.load(Relaxed) {
@@ -314,7 +322,7 @@ impl Engine {
 
     #[cold]
     fn nudge_each_feed(&self, thread: usize) {
-        // An entry that is still being copied is the news of the thread that copies it.
+        // The thread that still copies an entry notifies of that entry itself.
         let position = self.journal.position().0;
         for feed in lock(&self.replicas.feeds).iter() {
             let has_news = feed.thread != thread && position > feed.seen.load(SeqCst);

@@ -1,4 +1,4 @@
-//! As a replica: beginning and ceasing to follow, and what clients are told of that.
+//! The replica's role: beginning and ceasing to follow a primary, and notifying clients of it.
 
 use crate::clients::{Client, Names, flag};
 use crate::command::Flags;
@@ -11,17 +11,18 @@ use std::borrow::Cow;
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex};
 
-/// What a client that waits is told when the server becomes a replica.
+/// The error for blocked clients when the server becomes a replica.
 pub(crate) const ROLE_CHANGED: &str = "UNBLOCKED force unblock from blocking operation, instance state changed \
                             (master -> replica?)";
 
 impl Engine {
-    /// This server is a replica from now on, of this primary. The world is stopped, or no client is
-    /// served yet.
+    /// Makes this server a replica of this primary. The world is stopped, or no client is served
+    /// yet.
     pub fn follow(&self, host: &str, port: u16) {
         let was_replica = self.upstream.is_replica();
         if !was_replica {
-            // As its own followers would, it goes on in the database that its journal is in.
+            // Like this server's own followers, it continues in the database that the journal has
+            // selected.
             let db = self.journal.selected_db().unwrap_or_default();
             self.upstream.link().stream_db = db;
             self.journal.set_copy(true);
@@ -29,7 +30,8 @@ impl Engine {
         self.upstream.begin_term(Some((host.to_owned(), port)), self.clock.wall());
         if !was_replica {
             self.give_up_all_writes();
-            // A hand-over may still fail, and then this is a primary as before.
+            // During a handover, wait for its end: it may fail, and then this server remains a
+            // primary.
             if !self.failover.is_on() {
                 self.unblock_all();
             }
@@ -43,8 +45,8 @@ impl Engine {
         }
     }
 
-    /// This server is a primary from now on; its history branches off here. Its replicas have to ask
-    /// anew, and can go on from where they are. The world is stopped.
+    /// Makes this server a primary. Its history branches off here. Its replicas have to reconnect
+    /// and can continue from their positions. The world is stopped.
     pub fn stop_following(&self) {
         if !self.upstream.is_replica() {
             return;
@@ -52,18 +54,18 @@ impl Engine {
         let journal = &self.journal;
         journal.set_history(journal.history().branch(journal.position()));
         journal.set_copy(false);
-        // Nothing says to a follower in which database the new history begins.
+        // The new history begins without a selected database, because followers are not told which
+        // one it was.
         journal.forget_db();
         self.upstream.link().is_incomplete = false;
         self.upstream.begin_term(None, self.clock.wall());
-        // From now on every key is its own.
+        // From now on, all keys are this server's own.
         self.own_keys.clear();
         self.tell_host_of_role();
         self.disconnect_replicas();
     }
 
-    /// Closes the connections of all replicas: they are to ask again, because the history has another
-    /// id.
+    /// Closes the connections of all replicas, so that they ask again. The history has another id.
     pub fn disconnect_replicas(&self) {
         for client in self.clients.all() {
             if client.flags() & flag::REPLICA != 0 {
@@ -72,9 +74,10 @@ impl Engine {
         }
     }
 
-    /// Ends the waits of blocked clients: what they wait for may never come to a replica. A client that reads
-    /// replicas goes on waiting for what it only reads. One that understands redirection goes to the primary for
-    /// its keys; the connections of others are closed, so that they look for the primary anew.
+    /// Ends the waits of blocked clients, because what they wait for may never happen on a replica.
+    /// A client that reads from replicas keeps waiting if its command only reads. A client that
+    /// understands redirection is redirected to the primary if it waits for keys. The connections
+    /// of others are closed, so that they look for the primary again.
     pub(super) fn unblock_all(&self) {
         for client in self.clients.all() {
             let flags = client.flags();
@@ -82,7 +85,7 @@ impl Engine {
                 continue;
             }
             if self.membership.is_on() && client.waits_for_keys() {
-                // It is sent to where its keys are.
+                // It is redirected to the node with its keys.
                 continue;
             }
             let can_redirect = flags & flag::CAN_REDIRECT != 0 && client.waits_for_keys();
@@ -99,14 +102,14 @@ impl Engine {
         }
     }
 
-    /// Whether the command that the client sent last may write.
+    /// Returns whether the client's last command may write.
     pub(crate) fn last_writes(&self, client: &Client) -> bool {
         let command = client.live.last_command.load(Relaxed).checked_sub(1);
         command.is_some_and(|index| self.table.all()[index].command.flags.has(Flags::WRITE))
     }
 
-    /// Lists the link to the primary among the clients. It belongs to no reactor: the thread that follows
-    /// asks whether it was killed.
+    /// Adds the link to the primary to the client list. It belongs to no reactor: the thread that
+    /// follows the primary checks whether it was killed.
     pub fn list_primary(&self, addr: String, laddr: String, fd: i32) -> Option<Arc<Client>> {
         let client = self.clients.add(usize::MAX, |id| Client {
             addr,
@@ -122,8 +125,8 @@ impl Engine {
         Some(client)
     }
 
-    /// The database in which the journal goes on without a SELECT; `None`: it goes on with one. Exact
-    /// while the world is stopped.
+    /// Returns the database in which the journal continues without a SELECT, or `None` if a SELECT
+    /// comes first. Exact while the world is stopped.
     pub fn stream_db(&self) -> Option<DbIndex> {
         if self.journal.is_copy() {
             return Some(self.upstream.link().stream_db);
@@ -131,7 +134,7 @@ impl Engine {
         self.journal.selected_db()
     }
 
-    /// The context of the calling thread, which follows the primary; once.
+    /// Returns a context for the calling thread, which follows the primary. Called once.
     pub fn follower_context(&'static self) -> ThreadContext {
         self.context(self.thread_stats.len() - 1)
     }

@@ -1,11 +1,11 @@
-//! Snapshots of the whole data set: their begin, their waiting clients, and their end.
+//! Snapshots of the whole data set: their beginning, the clients that wait for them, and their end.
 //!
-//! [`Snapshots::begin`] stops the world for as long as it takes to put a hook into every stripe;
-//! the [`Snapshot`] it returns is the state of that instant. Any number of threads then call
-//! [`Snapshot::write`], which takes what is left of it out of the keyspace, encodes it and gives it
-//! to an [`Output`]. Dropping the snapshot ends it, complete or not.
+//! [`Snapshots::begin`] stops the world while it installs a hook in every stripe. The [`Snapshot`]
+//! it returns is the state of that instant. Any number of threads then call [`Snapshot::write`],
+//! which takes the remaining parts of that state from the keyspace, encodes them and passes them to
+//! an [`Output`]. Dropping the snapshot ends it, complete or not.
 //!
-//! `docs/internals/snapshots.md` has the whole.
+//! `docs/internals/snapshots.md` describes the whole.
 #![allow(unsafe_code)]
 
 mod sweep;
@@ -31,7 +31,7 @@ use std::time::Duration;
 use structs::sync::lock;
 use walker::{Walker, ended};
 
-/// Whether fields of any hash expire. `locks` hold the world.
+/// Returns whether fields of any hash expire. `locks` hold the world.
 fn has_timed_fields(engine: &Engine, locks: &Locks<'_>) -> bool {
     (0..engine.keyspace.stripes().len()).any(|stripe| {
         let data = locks.data(stripe);
@@ -39,33 +39,32 @@ fn has_timed_fields(engine: &Engine, locks: &Locks<'_>) -> bool {
     })
 }
 
-/// Makes bytes of what a file, or whatever else takes a snapshot, is to have of an entry. Each
-/// thread has one of its own.
+/// Encodes entries for a file or another consumer of a snapshot. Each thread has its own encoder.
 pub trait Encode: Send {
-    /// Appends the form of these tokens to `out`. They begin and end anywhere between two tokens of
-    /// a value, and go on where the last ones ended.
+    /// Appends the encoded form of these tokens to `out`. They begin and end between any two tokens
+    /// of a value, and continue the previous tokens.
     fn encode(&mut self, tokens: Tokens<'_>, out: &mut Vec<u8>);
-    /// A value has ended: nothing of it may be kept back.
+    /// Appends everything that was kept back, because a value has ended.
     fn end_of_value(&mut self, out: &mut Vec<u8>);
-    /// Bytes that hold what was kept back.
+    /// Returns the bytes of memory that hold what was kept back.
     fn held_bytes(&self) -> usize {
         0
     }
 }
 
-/// Where a snapshot goes.
+/// The destination of a snapshot.
 pub trait Output: Send {
-    /// Takes the encoded form of some whole entries of a database, or, from [`Snapshot::write`] of
-    /// one thread at a time, of a piece of one.
+    /// Takes the encoded form of some whole entries of a database. While [`Snapshot::write`] of one
+    /// thread streams a big value, it takes pieces of that value.
     fn write(&mut self, db: DbIndex, bytes: &[u8]) -> io::Result<()>;
 }
 
-/// There can be one snapshot at a time, and none of a data set that is being loaded.
+/// There is a snapshot already, or data is being loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AlreadyRunning;
 
 impl Snapshots {
-    /// Takes a snapshot of this instant. The caller is outside the world; `at_cut` runs in the
+    /// Takes a snapshot of this instant. The caller is outside the world. `at_cut` runs in the
     /// stopped world, before anything else happens.
     pub fn begin(
         engine: &'static Engine,
@@ -77,7 +76,7 @@ impl Snapshots {
         }
         let prepared = Snapshot::prepare(engine)?;
         let stopped = engine.keyspace.world().stop();
-        // DEBUG LOADAOF may have come first: half a data set must not be saved.
+        // DEBUG LOADAOF may have come first. Half a data set must not be saved.
         if is_loading() {
             drop(stopped);
             return Err(AlreadyRunning);
@@ -89,31 +88,32 @@ impl Snapshots {
     }
 }
 
-/// The purpose of a snapshot.
+/// Which other work runs while a snapshot is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Beside {
-    /// A thread beside all others.
+    /// Clients are served by other threads.
     Clients,
-    /// The same for replicas, which have no data until they have all of it.
+    /// The same. The snapshot is for replicas, which have no data until they have received all of
+    /// it.
     Replicas,
-    /// The thread that has stopped the world.
+    /// Nothing else runs: the thread has stopped the world.
     Nobody,
 }
 
-/// The state of one instant; see the module's documentation.
+/// The state of one instant. The module's documentation describes its use.
 pub struct Snapshot {
     engine: &'static Engine,
     shared: Arc<Shared>,
     cut: Cut,
     started: Ticks,
     next_stripe: AtomicUsize,
-    /// Stripes whose walk is at its end.
+    /// Number of stripes whose walk has ended.
     walked: AtomicUsize,
     beside: Mutex<Beside>,
 }
 
 impl Snapshot {
-    /// The same for a command that holds the world, by these locks.
+    /// Does the same as [`Snapshots::begin`] for a command that holds the world with these locks.
     pub(crate) fn begin_in_stopped_world(
         engine: &'static Engine,
         locks: &mut Locks<'_>,
@@ -151,7 +151,7 @@ impl Snapshot {
         })
     }
 
-    /// `locks` hold the world.
+    /// Installs the hooks and fills in the cut. `locks` hold the world.
     fn install(mut self, locks: &mut Locks<'_>, at_cut: impl FnOnce(&Cut)) -> Snapshot {
         let engine = self.engine;
         let began = engine.clock.now();
@@ -172,34 +172,36 @@ impl Snapshot {
         self
     }
 
-    /// The snapshot's instant.
+    /// Returns the snapshot's instant.
     pub fn cut(&self) -> &Cut {
         &self.cut
     }
 
-    /// How long ago that was.
+    /// Returns the time since that instant.
     pub fn elapsed(&self) -> Duration {
         self.engine.clock.elapsed(self.started)
     }
 
-    /// That it was not ended since it was written; else an error as of [`Snapshot::write`].
+    /// Returns an error, as [`Snapshot::write`] does, if the snapshot was ended after it was
+    /// written.
     pub fn ensure_not_cancelled(&self) -> io::Result<()> {
         if self.shared.is_over() { Err(ended(&self.shared)) } else { Ok(()) }
     }
 
-    /// How much of it was written, and what is under way.
+    /// Returns how much of it was written, and how much is in progress.
     pub fn progress(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// Says which snapshot runs beside it, and ends: first of all, for it may end without a byte
-    /// written, and must not wait for a world that its owner has stopped.
+    /// Sets what runs beside this snapshot. It must be the first call after the beginning: the
+    /// snapshot may end before a byte is written, and its end must not wait for a world that its
+    /// owner has stopped.
     pub fn begin_beside(&self, beside: Beside) {
         *lock(&self.beside) = beside;
     }
 
-    /// The keys of each database and how many of them expire, as they are now: about what the
-    /// snapshot has.
+    /// Returns the number of keys of each database, and of keys that expire. These are present
+    /// numbers, so they only approximate those of the snapshot.
     pub fn sizes(&self) -> Vec<(DbIndex, u64, u64)> {
         let engine = self.engine;
         let mut sizes: Vec<_> = engine.keyspace.used_databases().map(|db| (db, 0, 0)).collect();
@@ -216,9 +218,9 @@ impl Snapshot {
         sizes
     }
 
-    /// Takes and writes what no other thread does. Returns when there is nothing left for this thread;
-    /// when all threads have returned without an error the snapshot is complete. An error ends the
-    /// snapshot for all of them.
+    /// Takes and writes parts that no other thread takes. Returns when nothing is left for this
+    /// thread. The snapshot is complete when all threads have returned without an error. An error
+    /// ends the snapshot for all of them.
     pub fn write(
         &self,
         encode: &mut dyn Encode,

@@ -1,8 +1,9 @@
-//! The cold values that a snapshot has marked: segment after segment, in the order in which they lie there.
+//! Reads the cold values that a snapshot has marked, segment by segment, in the order in which they
+//! lie there.
 //!
-//! When all tables have been walked through, what is marked is still as it was at the snapshot's moment, for
-//! an entry that changes loses its mark first. So key and expiry are those of the entry in RAM, and the value
-//! is in a window of the segment that was read in one go.
+//! When all tables have been walked, every marked value is still as it was at the snapshot's
+//! moment, because an entry loses its mark before it changes. So key and expiry come from the entry
+//! in RAM. The value comes from a window of the segment that was read at once.
 
 use super::thaw::entry_of;
 use crate::engine::Engine;
@@ -12,12 +13,12 @@ use keyspace::snapshot::write_whole;
 use keyspace::{DbIndex, Entry, Key, StripeData};
 use std::io;
 
-/// Bytes of tokens that are collected before they are given on; one value may be longer.
+/// Bytes of tokens that are collected before they are passed on. One value may be longer.
 const BATCH: usize = 256 << 10;
-/// Memory of a sweep: a window and a batch.
+/// Memory of a sweep in bytes: a window and a batch.
 pub(crate) const SWEEP_BYTES: usize = (1 << 20) + BATCH;
 
-/// One thread's part of it.
+/// One thread's part of the sweep.
 #[derive(Default)]
 pub(crate) struct Sweep {
     segment: Option<tier::Sweep>,
@@ -25,22 +26,23 @@ pub(crate) struct Sweep {
     bytes: usize,
 }
 
-/// How a step has ended.
+/// The result of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     /// There may be more.
     GoesOn,
-    /// [`Sweep::take`] has enough to give on.
+    /// [`Sweep::take`] has a full batch.
     IsFull,
-    /// There is no segment that no other thread reads.
+    /// All remaining segments are read by other threads.
     Nothing,
 }
 
 impl Sweep {
-    /// Reads the next value. `with_stripe` locks a stripe; `is_over` says whether the snapshot has ended.
+    /// Reads the next value. `with_stripe` locks a stripe. `is_over` returns whether the snapshot
+    /// has ended.
     ///
     /// # Errors
-    /// It cannot be read: the snapshot fails.
+    /// A value cannot be read, so the snapshot fails.
     pub(crate) fn step(
         &mut self,
         engine: &Engine,
@@ -61,7 +63,7 @@ impl Sweep {
         let (mut taken, mut is_lost) = (None, false);
         with_stripe(engine.keyspace.stripe_of(Key { bytes: b"", hash }), &mut |data| {
             taken = data.take_marked(hash, location);
-            // Without the mark a writer or the cleaner has come first.
+            // If the mark is gone, a writer or the cleaner has taken the entry first.
             is_lost = taken.is_none() && tier.is_marked(swept.location) && !is_over();
         });
         if is_lost {
@@ -86,7 +88,7 @@ impl Sweep {
         self.bytes += tokens.len() - before;
     }
 
-    /// The tokens of whole entries that have been collected, for each database.
+    /// Returns the tokens of whole entries that have been collected, for each database.
     pub(crate) fn take(&mut self) -> Vec<(DbIndex, Vec<u8>)> {
         self.bytes = 0;
         std::mem::take(&mut self.batch)

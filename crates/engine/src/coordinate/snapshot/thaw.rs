@@ -1,11 +1,11 @@
-//! The cold values of a snapshot: read for it, and not kept.
+//! Reads the cold values of a snapshot. They are not promoted.
 //!
-//! A chunk of a snapshot may name hundreds of cold values. They are read in groups that are limited in
-//! number and bytes. While one group is written out the next one is being read, so the disk is asked for
-//! many values at a time and memory has a bound.
+//! A chunk of a snapshot may name hundreds of cold values. They are read in groups that are limited
+//! in number and bytes. While one group is written out, the next is being read. So the disk gets
+//! many requests at a time, and memory is bounded.
 //!
-//! These are the values of entries that changed before their segment's turn came (`snapshot/sweep.rs`), and
-//! all where the store knows no marks.
+//! These are the values of entries that changed before their segment was read
+//! (`snapshot/sweep.rs`), and all cold values if the store does not support marks.
 
 use crate::cold_values::{decode, log_failure};
 use crate::engine::Engine;
@@ -18,10 +18,10 @@ use std::io;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-/// Values of a group, and bytes of them, at most; one value may be longer.
+/// Greatest number of values and of bytes in a group. One value may be longer.
 const GROUP_VALUES: usize = 128;
 const GROUP_BYTES: usize = 1 << 20;
-/// Groups that are being read.
+/// Number of groups that are being read.
 const GROUPS: usize = 2;
 
 /// A cold value and the place of its token.
@@ -32,16 +32,17 @@ struct Place<'t> {
 
 type Payloads = Vec<Result<Vec<u8>, ColdError>>;
 
-/// Values that are being read together.
+/// Values that are read together.
 struct Group<'p, 't> {
     places: &'p [Place<'t>],
     payloads: Receiver<Payloads>,
 }
 
-/// Gives the tokens of a snapshot on with the cold values read, in pieces that end between two keys.
+/// Passes the tokens of a snapshot to `give` with the cold values read, in pieces that end between
+/// two keys.
 ///
 /// # Errors
-/// One of them cannot be read: the snapshot fails. Or `give` fails.
+/// A value cannot be read, or `give` fails. The snapshot fails.
 pub(crate) fn thaw(
     engine: &Engine,
     tokens: &[u8],
@@ -90,7 +91,7 @@ fn cold_places(tokens: &[u8]) -> Vec<Place<'_>> {
     }
 }
 
-/// How many of the values make the next group.
+/// Returns the number of values in the next group.
 fn group_len(places: &[Place<'_>]) -> usize {
     let store = store().expect("entries are cold, so there is a store");
     let mut bytes = 0;
@@ -104,13 +105,13 @@ fn group_len(places: &[Place<'_>]) -> usize {
 fn begin<'p, 't>(places: &'p [Place<'t>]) -> Group<'p, 't> {
     let (told, payloads) = sync_channel(1);
     let locations = places.iter().map(|place| place.head.location).collect();
-    // A snapshot that was given up does not wait for what it has asked for.
+    // A cancelled snapshot does not wait for the values that it has requested.
     let done = Box::new(move |results| drop(told.send(results)));
     store().expect("entries are cold, so there is a store").fetch(locations, done);
     Group { places, payloads }
 }
 
-/// The entry of a cold value that was read.
+/// Returns the entry of a cold value that was read.
 pub(super) fn entry_of(
     engine: &Engine,
     head: &ColdHead<'_>,

@@ -1,4 +1,4 @@
-//! One thread's part in writing a snapshot: it walks, streams and sweeps, and rests in between.
+//! One thread's part in writing a snapshot: it walks, streams and sweeps, with rests in between.
 
 use super::sweep::{SWEEP_BYTES, Step, Sweep};
 use super::thaw::thaw;
@@ -17,26 +17,26 @@ use std::time::Duration;
 use structs::give_way;
 use structs::sync::lock;
 
-/// Bytes after which a thread gives what it has encoded to the output.
+/// Bytes of encoded output that a thread collects before it writes them.
 const FLUSH: usize = 1 << 20;
-/// Room for them, and for what comes with the last of them.
+/// Capacity for them and for the last value that exceeds them.
 const FLUSH_ROOM: usize = FLUSH + (128 << 10);
-/// What a thread has beside: entries as they were taken.
+/// Bytes of entries that a thread holds besides, as they were taken.
 const BESIDE_FLUSH: usize = 128 << 10;
 /// Bytes of a big value that are taken at a stretch.
 const PIECE: usize = 16 << 10;
-/// How long a thread works at a stretch while clients are served. Short stretches matter more than
-/// the share: a thread that has rested is not put off the processor in the middle of one, with a
-/// stripe's lock in its hand.
+/// Time that a thread works at a stretch while clients are served. Short stretches matter more than
+/// the share of time: the scheduler does not preempt a thread that has just rested in the middle of
+/// a stretch, where it would hold a stripe's lock.
 const STRETCH: Duration = Duration::from_micros(100);
-/// How many times as long it rests then, and how many times more for each of its last eight offers of
-/// the processor that another thread took: in quarters.
+/// Length of a rest as a multiple of the stretch, in quarters. `REST_TAKEN` is added for each of
+/// the last eight offers of the processor that another thread took.
 const REST: u32 = 8;
 const REST_TAKEN: u32 = 8;
-/// The same while replicas wait. What is written meanwhile is kept for them in the journal.
+/// The same while replicas wait. The journal keeps everything written meanwhile for them.
 const REPLICAS_REST: u32 = 2;
 const REPLICAS_REST_TAKEN: u32 = 1;
-/// Commands in a second from which on clients are served.
+/// Commands per second from which on clients count as being served.
 const BUSY: u64 = 1000;
 
 /// One thread's part in writing a snapshot.
@@ -51,9 +51,9 @@ pub(super) struct Walker<'a> {
     out: Vec<u8>,
     out_db: DbIndex,
     stretch_began: Ticks,
-    /// Which of its last eight offers of the processor were taken: the newest in the lowest bit.
+    /// Which of the last eight offers of the processor were taken. The newest is the lowest bit.
     taken: u8,
-    /// What all this takes. Last: it is dropped after the rest.
+    /// Memory of all this. It is the last field, so it is dropped after the others.
     workspace: Workspace,
 }
 
@@ -82,13 +82,13 @@ impl<'a> Walker<'a> {
             out: Vec::new(),
             out_db: DbIndex(0),
             stretch_began: engine.clock.now(),
-            // Scarce until they turn out not to be.
+            // Assume that the processor is scarce until offers are refused.
             taken: u8::MAX,
             workspace: Workspace::new(&snapshot.shared, 0),
         }
     }
 
-    /// Does something inside the world.
+    /// Runs `work` inside the world.
     pub fn inside<R>(&self, work: impl FnOnce() -> R) -> R {
         if let Some(reader) = &self.reader {
             reader.enter();
@@ -117,7 +117,7 @@ impl<'a> Walker<'a> {
                 return Err(ended(&shared));
             }
             self.rest();
-            // Asked before the queue: what is marked no more is in it.
+            // Read this before the queue: a value that has lost its mark is in the queue.
             let has_marked = shared.marked() > 0;
             let is_walked = self.snapshot.walked.load(SeqCst) == STRIPES;
             if let Some(chunk) = shared.handed_over() {
@@ -140,7 +140,8 @@ impl<'a> Walker<'a> {
             } else if let Some(value) = shared.next_big() {
                 self.stream(value, encode, output)?;
             } else if has_marked {
-                // Not before all are marked, or a segment would be read more than once.
+                // Sweep only after all values are marked, or a segment would be read more than
+                // once.
                 if !is_walked || !self.sweep(encode, output)? {
                     self.snapshot.engine.clock.rest(STRETCH);
                 }
@@ -159,7 +160,7 @@ impl<'a> Walker<'a> {
         self.stripe
     }
 
-    /// Reads a marked value; `false` if other threads read all segments that have any.
+    /// Reads a marked value. Returns `false` if other threads read all segments with marked values.
     fn sweep(
         &mut self,
         encode: &mut dyn Encode,
@@ -242,7 +243,7 @@ impl<'a> Walker<'a> {
         Ok(())
     }
 
-    /// Streams a big value; no other thread writes meanwhile.
+    /// Streams a big value. No other thread writes meanwhile.
     fn stream(
         &mut self,
         value: BigRef,
@@ -253,15 +254,16 @@ impl<'a> Walker<'a> {
         let mut output = lock(output);
         self.flush(&mut **output)?;
         self.out_db = value.db;
-        // It is exchanged for what writers have filled: with room in it they need not allocate.
+        // The buffer is swapped with the one that writers have filled. Its capacity spares them an
+        // allocation.
         let _room = Workspace::new(&shared, 16 * PIECE);
         let mut tokens = Vec::with_capacity(16 * PIECE);
         loop {
             tokens.clear();
             let goes_on = self
                 .with_stripe(value.stripe, |data| data.stream_snapshot(value, &mut tokens, PIECE));
-            // Looked at afterwards: from the end on the stripe's hook is not told of changes, so the
-            // value may be another one by now, or gone in the middle.
+            // Check after the read: once the snapshot has ended, changes no longer reach the
+            // stripe's hook, so the value may have been replaced, or its end may be missing.
             if shared.is_over() {
                 return Err(ended(&shared));
             }
@@ -273,7 +275,7 @@ impl<'a> Walker<'a> {
                 self.flush(&mut **output)?;
             }
             if tokens.len() < PIECE / 2 && !shared.is_pressing() {
-                // Writers take the elements; there will be more of them in a moment.
+                // Writers take the elements themselves. There will be more in a moment.
                 self.snapshot.engine.clock.rest(STRETCH);
             }
             self.rest();
@@ -284,7 +286,8 @@ impl<'a> Walker<'a> {
         self.flush(&mut **output)
     }
 
-    /// Leaves the processor to the threads that serve clients, unless clients wait for the snapshot.
+    /// Leaves the processor to the threads that serve clients, unless clients wait for the
+    /// snapshot.
     fn rest(&mut self) {
         let clock = &self.snapshot.engine.clock;
         let worked = clock.elapsed(self.stretch_began);
@@ -306,7 +309,7 @@ impl<'a> Walker<'a> {
         self.stretch_began = clock.now();
     }
 
-    /// `rdb-key-save-delay`, for tests.
+    /// Applies `rdb-key-save-delay`, for tests.
     fn delay(&self, keys: u64) {
         let each = self.snapshot.engine.config.rdb_key_save_delay();
         let Ok(each) = u64::try_from(each) else { return };
