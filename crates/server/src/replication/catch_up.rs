@@ -1,4 +1,4 @@
-//! Waiting until replicas have everything, before the server goes down.
+//! Waits until replicas have everything before the server goes down.
 
 use super::name;
 use crate::log;
@@ -8,26 +8,28 @@ use engine::journal::JournalPos;
 use engine::mailbox::recheck_all;
 use replication::primary::{Link, Stage};
 
-/// What replicas are to have before the server goes down: all that there was when writes paused. They are
-/// not asked for it: a GETACK would be in the stream, and a primary that comes back goes on only with
-/// replicas that have exactly what it has. They acknowledge every second by themselves.
+/// The position that replicas have to reach before the server goes down: the journal's end when
+/// writes paused. They are not asked for acknowledgements. A GETACK would be in the stream, and a
+/// primary that restarts only continues with replicas that have exactly what it has. Replicas
+/// acknowledge every second by themselves.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     paused_at: JournalPos,
 }
 
-/// Whether a replica counts: others acknowledge nothing, and only take a snapshot, or a fail-over does not count them.
+/// Returns whether a replica counts. A replica that only takes a snapshot acknowledges nothing.
+/// Others may not count for a failover.
 fn counts(engine: &Engine, link: &Link) -> bool {
     !link.is_old && !link.facts.rdb_only && engine.votes().counts(link)
 }
 
 impl Target {
-    /// All that there is now.
+    /// Returns the present end of the journal as the target.
     pub fn now(engine: &Engine) -> Target {
         Target { paused_at: engine.journal().position() }
     }
 
-    /// Makes writes wait. The thread is outside the world.
+    /// Pauses writes and returns the target. The thread is outside the world.
     pub fn pause(engine: &Engine) -> Target {
         let stopped = engine.keyspace().world().stop();
         engine.pause().begin_shutdown();
@@ -37,14 +39,14 @@ impl Target {
         target
     }
 
-    /// The position that replicas are to have. A primary's own stream stands still, but for commands that
-    /// had begun before; that of its primary goes on.
+    /// Returns the position that replicas have to reach. On a primary it includes commands that had
+    /// begun before the pause. On a replica the primary's stream goes on, so the position is fixed.
     fn position(self, engine: &Engine) -> JournalPos {
         let is_copy = engine.journal().is_copy();
         if is_copy { self.paused_at } else { engine.journal().position() }
     }
 
-    /// Whether all replicas have that.
+    /// Returns whether all replicas have reached the target.
     pub fn is_reached(self, engine: &Engine) -> bool {
         let wanted = self.position(engine);
         let primary = engine.replicas().primary();
@@ -54,7 +56,7 @@ impl Target {
             .all(|link| link.acknowledged() >= wanted)
     }
 
-    /// Says in the log which replicas lack something.
+    /// Logs which replicas are behind.
     pub fn log(self, engine: &Engine) {
         let (wanted, now) = (self.position(engine), now());
         let lines: Vec<(u64, Option<String>)> = {

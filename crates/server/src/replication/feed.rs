@@ -1,8 +1,8 @@
-//! Feeding replicas: at the end of each turn, a thread copies what the journal has for the replicas
-//! that are connected to it into their output.
+//! Feeds replicas: at the end of each turn, a thread copies new parts of the journal into the
+//! output of the replicas that are connected to it.
 //!
-//! A replica has a window of output that it has not taken yet; what is beyond stays in the journal,
-//! which all replicas share. A replica that is too far behind is cut off by the journal.
+//! The output that a replica has not taken yet is limited to a window. Everything beyond stays in
+//! the journal, which all replicas share. The journal cuts off a replica that is too far behind.
 
 use crate::log;
 use engine::Engine;
@@ -18,40 +18,40 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Bytes of output that may wait for a replica's socket.
 const WINDOW: usize = 1 << 20;
-/// The connections that bring snapshots: see [`Bridge`].
+/// The tag of connections that transfer snapshots ([`Bridge`]).
 pub const BRIDGE: Tag = Tag(u32::MAX);
 
 /// A replica that is connected to this thread.
 #[derive(Default)]
 pub struct Replica {
-    /// What it is to get; `None` before the stream begins.
+    /// The stream to copy from, or `None` before it begins.
     stream: Option<Reader<'static>>,
     has_caught_up: bool,
     behind: Behind,
-    /// With TLS: the connection by which a snapshot comes.
+    /// With TLS: the connection through which a snapshot arrives.
     bridge: Option<ConnId>,
 }
 
-/// A connection within this process. What the sender of snapshots writes to its other end becomes output of a
-/// replica's connection with TLS, since only the reactor can encrypt it.
+/// A connection within this process. The sender of snapshots writes to its other end. What it
+/// writes becomes output of a replica's TLS connection, because only the reactor can encrypt it.
 pub struct Bridge {
     to: ConnId,
     client: Arc<Client>,
 }
 
 impl Bridge {
-    /// A bridge to a replica's connection.
+    /// Creates a bridge to a replica's connection.
     pub fn new(to: ConnId, client: Arc<Client>) -> Bridge {
         Bridge { to, client }
     }
 
-    /// The replica's connection.
+    /// Returns the replica's connection.
     pub fn to(&self) -> ConnId {
         self.to
     }
 
-    /// Passes a piece on. While the replica does not take what it was sent, no more is read; the sender of
-    /// the snapshot counts the bytes.
+    /// Passes bytes on to the replica. While the replica does not take its output, reading stops.
+    /// The sender of the snapshot counts the bytes.
     pub fn cross(&self, io: &mut ConnIo<'_>, input: &[u8]) -> Consumed {
         let is_stuck = io.other(self.to).is_some_and(|mut replica| {
             replica.out().extend_from_slice(input);
@@ -65,20 +65,20 @@ impl Bridge {
     }
 }
 
-/// What a replica has got in a turn.
+/// What a replica got in a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FeedResult {
     /// Bytes of the stream, or of a snapshot.
     pub bytes: usize,
-    /// The bridge that was made for a snapshot.
+    /// The bridge that was created for a snapshot.
     pub bridge: Option<ConnId>,
-    /// The journal does not have what comes next.
+    /// The journal does not have the next bytes any more.
     pub is_cut_off: bool,
 }
 
 impl Replica {
-    /// Copies what there is and what there is room for. Before the stream begins, provides the socket for
-    /// the snapshot once all earlier output has left.
+    /// Copies new parts of the stream, as far as the window allows. Before the stream begins,
+    /// provides the socket for the snapshot once all earlier output has left.
     pub fn feed(
         &mut self,
         engine: &'static Engine,
@@ -115,12 +115,12 @@ impl Replica {
         }
     }
 
-    /// The bridge that a snapshot comes by, if one does.
+    /// Returns the bridge through which a snapshot arrives, if there is one.
     pub fn bridge(&self) -> Option<ConnId> {
         self.bridge
     }
 
-    /// All of the snapshot has come, or nothing more will.
+    /// Handles the end of the bridge: the snapshot has arrived, or the bridge has failed.
     pub fn bridge_ended(&mut self, why: Close, io: &mut ConnIo<'_>) {
         self.bridge = None;
         if let Close::Failed(errno) = why {
@@ -130,20 +130,21 @@ impl Replica {
         }
     }
 
-    /// Whether it has lacked more than the backlog and the soft limit for too long.
+    /// Returns whether the replica has exceeded the backlog and the soft limit for too long.
     fn is_over_soft_limit(&mut self, engine: &Engine, client: u64, lag: u64) -> bool {
         let limit = engine.config().client_output_buffer_limit(config::ClientClass::Replica);
         let (bytes, seconds) = (limit.soft_bytes, limit.soft_seconds);
         let mut limit = SoftLimit { bytes, seconds, backlog: engine.config().repl_backlog_size() };
         if limit.is_exceeded(lag) {
-            // One that was cut off before it had caught up would meet the same end again.
+            // A replica that was cut off before it had caught up gets more, or it would fail in the
+            // same way again.
             limit.bytes = engine.replicas().primary().allowance(client, bytes);
         }
         self.behind.is_over(&limit, lag, now())
     }
 
-    /// Gives the thread that sends snapshots a second descriptor of the socket; with TLS, one end of a
-    /// bridge to it.
+    /// Passes a duplicate of the replica's socket to the thread that sends snapshots. With TLS it
+    /// is one end of a bridge.
     fn provide_socket(&mut self, engine: &Engine, client: u64, io: &mut ConnIo<'_>) {
         if !engine.replicas().lacks_socket(client) {
             return;
@@ -190,18 +191,18 @@ pub struct Feeding {
 }
 
 impl Feeding {
-    /// Whether there is none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.connections.is_empty()
     }
 
-    /// One more.
+    /// Adds a replica.
     pub fn add(&mut self, engine: &Engine, thread: usize, connection: ConnId) {
         self.connections.push(connection);
         self.feed.get_or_insert_with(|| engine.replicas().add_feed(thread));
     }
 
-    /// They are looked at now: from here on the thread is to be told of new entries again.
+    /// Returns the replicas to feed. After this call the thread is notified of new entries again.
     pub fn begin(&self, engine: &Engine) -> Vec<ConnId> {
         if let Some(feed) = &self.feed {
             feed.looks(engine.journal().position());
@@ -209,7 +210,7 @@ impl Feeding {
         self.connections.clone()
     }
 
-    /// One that is gone.
+    /// Removes a replica that is gone.
     pub fn remove(&mut self, engine: &Engine, connection: ConnId) {
         self.connections.retain(|other| *other != connection);
         if self.connections.is_empty()
@@ -220,7 +221,7 @@ impl Feeding {
     }
 }
 
-/// Says why a replica is closed.
+/// Logs why a replica is closed.
 pub fn log_cut_off(engine: &Engine, addr: &str) {
     engine.stats().output_buffer_disconnections.add(1);
     log!(

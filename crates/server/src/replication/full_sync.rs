@@ -1,8 +1,9 @@
-//! A full synchronisation: one snapshot for a group of replicas, then the stream from its position on.
+//! A full synchronisation: one snapshot for a group of replicas, then the stream from the
+//! snapshot's position on.
 //!
-//! Straight into the sockets, behind a mark; or into a file first, for replicas that want to know
-//! the length before. The readers of the journal begin in the stopped world at the snapshot's cut, so
-//! nothing is missing between snapshot and stream, and nothing is there twice.
+//! The snapshot is written straight into the sockets and ended by a mark, or into a file first, for
+//! replicas that need to know the length before. The readers of the journal begin in the stopped
+//! world at the snapshot's cut, so nothing is missing or duplicated between snapshot and stream.
 
 use super::sockets::{Sockets, Target};
 use super::{disconnect, name, post};
@@ -28,7 +29,7 @@ use std::time::Duration;
 /// Bytes of a snapshot's file that are sent at a time.
 const PIECE: usize = 1 << 20;
 
-/// Sends a snapshot to a group, on a thread of its own.
+/// Sends a snapshot to a group, on its own thread.
 pub fn start(engine: &'static Engine, group: Group) {
     let own = group.clone();
     let started = thread::spawn("full-sync", move || run(engine, &own));
@@ -41,7 +42,7 @@ pub fn start(engine: &'static Engine, group: Group) {
 fn run(engine: &'static Engine, group: &Group) {
     save::lower_priority();
     let Some((snapshot, readers)) = begin(engine, group.clients.len()) else {
-        // Another snapshot is under way: this one begins after it.
+        // Another snapshot is running. This one begins after it.
         engine.replicas().primary().postponed(group);
         return;
     };
@@ -65,8 +66,10 @@ fn run(engine: &'static Engine, group: &Group) {
     finish(engine, group, sockets, outcome, seconds);
 }
 
+/// Checks that the replicas' version can load the snapshot.
+///
 /// # Errors
-/// The replicas' version cannot load something that the snapshot has.
+/// It cannot.
 fn ensure_expressible(snapshot: &Snapshot, group: &Group) -> io::Result<()> {
     let has_timed_fields = snapshot.cut().has_timed_fields && group.contents == Contents::All;
     if has_timed_fields && ![REDIS_TIMED_FIELDS_RDB, TIMED_FIELDS_RDB].contains(&group.rdb_version)
@@ -79,10 +82,10 @@ fn ensure_expressible(snapshot: &Snapshot, group: &Group) -> io::Result<()> {
     Ok(())
 }
 
-/// A snapshot, and for each replica a reader of what follows it.
+/// Begins a snapshot. Returns it with a reader of the stream after it for each replica.
 fn begin(engine: &'static Engine, replicas: usize) -> Option<(Snapshot, Vec<Reader<'static>>)> {
     if !engine.journal().is_keeping() {
-        // Before the cut, which notes the history that begins with this.
+        // Keep the journal before the cut, because the cut records the history that this begins.
         let stopped = engine.keyspace().world().stop();
         engine.journal().keep();
         drop(stopped);
@@ -102,7 +105,7 @@ fn begin(engine: &'static Engine, replicas: usize) -> Option<(Snapshot, Vec<Read
 /// Answers the replicas that have asked.
 ///
 /// # Errors
-/// None of them is left.
+/// No replica is left.
 fn answer(
     engine: &Engine,
     group: &Group,
@@ -115,8 +118,8 @@ fn answer(
     })
 }
 
-/// Takes the sockets and puts the readers where the replicas' threads find them. The first connections of
-/// replicas that have two get the stream from now on.
+/// Takes the replicas' sockets and stores their readers for their threads. If a replica has two
+/// connections, its first one gets the stream from now on.
 fn open(
     engine: &'static Engine,
     group: &Group,
@@ -125,7 +128,7 @@ fn open(
 ) -> Sockets {
     let mut targets = Vec::new();
     for (client, reader) in group.clients.iter().zip(readers) {
-        // A client that is gone has no socket any more, and its reader is dropped.
+        // A client that is gone has no socket any more. Its reader is dropped.
         let Some(socket) = engine.replicas().take_socket(*client) else { continue };
         reader.allow(engine.allowance_of(*client));
         let main = engine.replicas().primary().begin_parallel(*client, cut);
@@ -140,7 +143,7 @@ fn open(
     Sockets::new(targets, timeout, is_there, &engine.replicas().figures.snapshot_bytes)
 }
 
-/// The snapshot as it leaves for sockets.
+/// Writes the snapshot into sockets.
 struct Direct<'s> {
     frame: RdbFrame,
     sockets: &'s mut Sockets,
@@ -184,12 +187,12 @@ fn send_direct(
     sockets.write_all(&mark)
 }
 
-/// A file that is deleted with this value.
+/// A file that is deleted when this value is dropped.
 struct Temporary(PathBuf);
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // It is in nothing's way if it cannot be removed.
+        // If the file cannot be removed, it does no harm.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -215,7 +218,7 @@ fn send_file(
     }
 }
 
-/// Starts the streams of the replicas that have got everything, and closes the others.
+/// Starts the streams of the replicas that have received everything, and closes the others.
 fn finish(
     engine: &'static Engine,
     group: &Group,

@@ -1,8 +1,8 @@
-//! The I/O of replication on the primary: [`feed`] writes the stream to replicas, on the thread that
-//! each of them is connected to; [`full_sync`] sends snapshots, on a thread of its own. This file is
-//! the clock of both.
+//! The primary's I/O of replication. [`feed`] writes the stream to replicas, on the threads that
+//! they are connected to. [`full_sync`] sends snapshots, on its own thread. This file runs their
+//! periodic work.
 //!
-//! `docs/internals/replication.md` has the design.
+//! `docs/internals/replication.md` describes the design.
 
 pub mod catch_up;
 pub mod feed;
@@ -23,16 +23,16 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Between two looks at what is due.
+/// Time between two checks of what is due.
 const ROUND: Duration = Duration::from_millis(50);
 
-/// The same while writes wait for a quorum, or the role is handed over.
+/// The same while writes wait for a quorum or the role is handed over.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Starts the thread that does what is due, and the one that follows a primary.
+/// Starts the thread for periodic work, and the thread that follows a primary.
 ///
 /// # Errors
-/// The system can start no thread.
+/// The system cannot start a thread.
 pub fn start(engine: &'static Engine, aof: &Arc<Aof>) -> io::Result<()> {
     upstream::start(engine, aof)?;
     thread::spawn("replication", move || {
@@ -62,8 +62,8 @@ pub fn start(engine: &'static Engine, aof: &Arc<Aof>) -> io::Result<()> {
 fn round(engine: &'static Engine, expiry: &mut BacklogExpiry) {
     let now = now();
     let ttl_s = engine.config().repl_backlog_ttl();
-    // Writes that wait for a quorum are known by their positions, and a replica keeps what its followers
-    // may ask for.
+    // Writes that wait for a quorum are identified by their positions. A replica keeps the part of
+    // the journal that its followers may ask for.
     let is_wanted = engine.wants_quorum() || engine.upstream().is_replica();
     if !is_wanted
         && engine.journal().is_keeping()
@@ -114,7 +114,7 @@ fn disconnect(engine: &Engine, client: u64) {
     post(engine, client, Message::Kill);
 }
 
-/// A replica, for the log.
+/// Returns a replica's name for the log.
 fn name(engine: &Engine, client: u64) -> String {
     let primary = engine.replicas().primary();
     primary.link(client).map_or_else(

@@ -1,13 +1,14 @@
-//! The sockets of the replicas that get one snapshot: each piece is written to all of them, as fast as
-//! the slowest takes it. One that takes nothing for `repl-timeout` is given up, as is one that takes nothing
-//! and whose client is gone: its connection stays open as long as it is written to from here.
+//! The sockets of the replicas that get one snapshot. Each piece is written to all of them, as fast
+//! as the slowest takes it. A replica that takes nothing for `repl-timeout` is given up. So is a
+//! replica that takes nothing and whose client is gone, because its connection stays open while
+//! this module writes to it.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How long to wait for a socket at a stretch.
+/// Longest wait for a socket at a stretch, in milliseconds.
 const POLL_MS: i32 = 100;
 
 /// A replica's socket.
@@ -15,17 +16,17 @@ pub struct Target {
     /// The client.
     pub client: u64,
     socket: OwnedFd,
-    /// Why nothing more is written to it.
+    /// Why the socket is no longer written to.
     pub failure: Option<io::Error>,
 }
 
 impl Target {
-    /// A replica that is there.
+    /// Creates the target of a connected replica.
     pub fn new(client: u64, socket: OwnedFd) -> Target {
         Target { client, socket, failure: None }
     }
 
-    /// Writes what the socket takes; how much that is.
+    /// Writes as much as the socket takes. Returns the number of bytes.
     #[allow(unsafe_code)]
     fn write_some(&mut self, bytes: &[u8]) -> usize {
         // SAFETY: the pointer and the length are those of `bytes`. The flag keeps this call from
@@ -45,19 +46,20 @@ impl Target {
     }
 }
 
-/// The sockets.
+/// The sockets of one snapshot.
 pub struct Sockets {
-    /// All of them, also those that failed.
+    /// All sockets, including those that failed.
     pub targets: Vec<Target>,
     timeout: Box<dyn Fn() -> Duration + Send + Sync>,
     is_there: Box<dyn Fn(u64) -> bool + Send + Sync>,
-    /// Counts what they take.
+    /// Counts the bytes written.
     sent_bytes: &'static AtomicU64,
 }
 
 impl Sockets {
-    /// Sockets that are not waited for longer than `timeout` says, which may change meanwhile, nor without a
-    /// client. What they take is added to `sent_bytes`.
+    /// Creates the set of sockets. A socket is given up after the time that `timeout` returns,
+    /// which may change meanwhile, or when `is_there` denies its client. The bytes written are
+    /// added to `sent_bytes`.
     pub fn new(
         targets: Vec<Target>,
         timeout: impl Fn() -> Duration + Send + Sync + 'static,
@@ -67,18 +69,18 @@ impl Sockets {
         Sockets { targets, timeout: Box::new(timeout), is_there: Box::new(is_there), sent_bytes }
     }
 
-    /// Writes a piece to all of them.
+    /// Writes a piece to all sockets.
     ///
     /// # Errors
-    /// There is none left.
+    /// No replica is left.
     pub fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.write_to(bytes, |_| true)
     }
 
-    /// Writes a piece to those whose clients are wanted.
+    /// Writes a piece to the sockets of wanted clients.
     ///
     /// # Errors
-    /// There is none left, wanted or not.
+    /// No replica is left, wanted or not.
     pub fn write_to(&mut self, bytes: &[u8], is_wanted: impl Fn(u64) -> bool) -> io::Result<()> {
         let wanted = (0..self.targets.len()).filter(|at| is_wanted(self.targets[*at].client));
         let mut left: Vec<(usize, usize, Instant)> =
@@ -115,7 +117,7 @@ impl Sockets {
         }
     }
 
-    /// Waits until one of them may take more.
+    /// Waits until one of the sockets may take more.
     #[allow(unsafe_code)]
     fn wait(&self, targets: impl Iterator<Item = usize>) {
         let poll = |at: usize| libc::pollfd {
@@ -124,8 +126,8 @@ impl Sockets {
             revents: 0,
         };
         let mut polls: Vec<libc::pollfd> = targets.map(poll).collect();
-        // SAFETY: the array has as many elements as it says, and lives longer than the call. That it
-        // fails or is interrupted means only that the sockets are tried again.
+        // SAFETY: the array has as many elements as it says, and lives longer than the call. If the
+        // call fails or is interrupted, the sockets are only tried again.
         unsafe {
             libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, POLL_MS);
         }

@@ -1,4 +1,4 @@
-//! A snapshot as it comes over the link: the bytes up to its end, and nothing behind it.
+//! Reads a snapshot from the link: the bytes up to its end, and nothing after it.
 
 use replication::wire::{MARK_LEN, SnapshotEnd};
 use std::io::{self, ErrorKind, Read};
@@ -7,34 +7,35 @@ use std::time::{Duration, Instant};
 /// Bytes that are read at a time.
 const PIECE: usize = 256 << 10;
 
-/// What the reader of a snapshot tells and asks the link's owner between two pieces.
+/// Observes the reading of a snapshot for the link's owner, between two pieces.
 pub trait Watcher {
-    /// So many bytes of the snapshot have come so far. An error ends the snapshot.
+    /// Reports that `bytes` bytes of the snapshot have arrived so far. An error ends the snapshot.
     ///
     /// # Errors
-    /// It is not wanted any more.
+    /// The snapshot is not wanted any more.
     fn came(&mut self, bytes: u64) -> io::Result<()>;
 }
 
-/// See the module's documentation.
+/// The reader of a snapshot. The module's documentation describes it.
 pub struct SnapshotInput<'s, R, W> {
     socket: &'s mut R,
     watcher: &'s mut W,
     end: SnapshotEnd,
-    /// Bytes that have come and were not read; with a mark its length is held back, as it may be it.
+    /// Bytes that have arrived and were not read. If a mark ends the snapshot, the last bytes of
+    /// its length are kept back, because they may be the mark.
     held: Vec<u8>,
     read: usize,
-    /// Bytes of the stream that had come already.
+    /// Bytes of the stream that had arrived already.
     behind: Vec<u8>,
-    /// Bytes that have come, of the snapshot and its mark.
+    /// Number of bytes that have arrived, of the snapshot and its mark.
     came: u64,
     is_over: bool,
     timeout: Duration,
 }
 
 impl<'s, R: Read, W: Watcher> SnapshotInput<'s, R, W> {
-    /// A snapshot whose first bytes have come already. Reading from the socket may end with nothing
-    /// after a while; nothing for as long as `timeout` is an error.
+    /// Begins to read a snapshot whose first bytes have arrived already. A read from the socket may
+    /// time out. It is an error if nothing arrives for `timeout`.
     pub fn new(
         socket: &'s mut R,
         watcher: &'s mut W,
@@ -63,7 +64,7 @@ impl<'s, R: Read, W: Watcher> SnapshotInput<'s, R, W> {
         };
     }
 
-    /// Bytes that can be read now.
+    /// Returns the number of bytes that can be read now.
     fn readable(&self) -> usize {
         let held = self.held.len() - self.read;
         match &self.end {
@@ -72,7 +73,7 @@ impl<'s, R: Read, W: Watcher> SnapshotInput<'s, R, W> {
         }
     }
 
-    /// Waits for more.
+    /// Waits for more bytes.
     fn fill(&mut self) -> io::Result<()> {
         self.held.drain(..self.read);
         self.read = 0;
@@ -104,7 +105,8 @@ impl<'s, R: Read, W: Watcher> SnapshotInput<'s, R, W> {
         }
     }
 
-    /// Finds the end, of which everything was read. Returns what has come behind it, of the stream.
+    /// Reads the snapshot's end. The snapshot itself has been read. Returns the bytes of the stream
+    /// that have arrived after it.
     ///
     /// # Errors
     /// There is more than the end.
@@ -117,7 +119,7 @@ impl<'s, R: Read, W: Watcher> SnapshotInput<'s, R, W> {
     }
 }
 
-/// Whether an error says only that nothing has come for a while.
+/// Returns whether an error only says that nothing has arrived for a while.
 pub fn is_nothing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
@@ -138,7 +140,7 @@ impl<R: Read, W: Watcher> Read for SnapshotInput<'_, R, W> {
 mod tests {
     use super::*;
 
-    /// Gives what it has in pieces of this size, and nothing every other time.
+    /// Returns its bytes in pieces of this size, and nothing every other time.
     struct Slow<'b>(&'b [u8], usize, bool);
 
     impl Read for Slow<'_> {
@@ -172,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_ends_with_its_mark_wherever_that_is_cut() {
-        // Like the random ones: no end of what comes before is the mark's beginning and its end, too.
+        // Like the random marks: no prefix of this mark is also a suffix of the bytes before it.
         let mark: [u8; MARK_LEN] = std::array::from_fn(|at| b'a' + at as u8);
         let bytes = [&b"snapshot a"[..], &mark].concat();
         for piece in 1..60 {

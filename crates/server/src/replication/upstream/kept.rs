@@ -1,23 +1,23 @@
-//! What has come of the stream while a snapshot comes over another connection, in pieces of a fixed size, so
-//! that it takes little more memory than its bytes.
+//! Keeps the stream that arrives while a snapshot arrives over another connection. The bytes are
+//! stored in pieces of a fixed size, so they take little more memory than their number.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
 
-/// Bytes of a piece, but for the last.
+/// Bytes of each piece but the last.
 const PIECE: usize = 1 << 20;
 
-/// See the module's documentation.
+/// The kept bytes. The module's documentation describes them.
 #[derive(Default)]
 pub struct Kept {
     pieces: VecDeque<Vec<u8>>,
-    /// Bytes of the first piece that were read.
+    /// Number of bytes of the first piece that were read.
     begin: usize,
     len: usize,
 }
 
 impl Kept {
-    /// Its bytes.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.len
     }

@@ -1,9 +1,10 @@
-//! Receiving the primary's snapshot and loading it.
+//! Receives the primary's snapshot and loads it.
 //!
-//! By `repl-diskless-load` the snapshot is written into a file first, which takes the place of the
-//! configured one once it is loaded, or it is loaded while it arrives. In the first case the old data set is served until
-//! all has come. With `swapdb` it is loaded beside the old data set ([`beside`]). All cores load. If the snapshot
-//! comes over a connection of its own, the stream is kept meanwhile ([`MainChannel`]).
+//! By `repl-diskless-load` the snapshot is loaded while it arrives, or written into a file first.
+//! In the second case, the old data set is served until all has arrived, and the file replaces the
+//! configured snapshot once it is loaded. With `swapdb` the snapshot is loaded beside the old data
+//! set ([`beside`]). All cores load. If the snapshot arrives over its own connection, the stream is
+//! kept meanwhile ([`MainChannel`]).
 
 mod beside;
 mod received_file;
@@ -31,22 +32,22 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Bytes that name a snapshot's kind and version.
+/// Number of bytes that contain a snapshot's kind and version.
 const HEAD_LEN: usize = 9;
 
-/// What was loaded.
+/// The result of a load.
 pub struct Loaded {
-    /// The database in which the stream goes on.
+    /// The database in which the stream continues.
     pub stream_db: DbIndex,
-    /// The beginning of the stream, as far as it has come.
+    /// The beginning of the stream, as far as it has arrived.
     pub rest: Vec<u8>,
 }
 
-/// Why nothing was.
+/// Why nothing was loaded.
 pub enum Failure {
     /// Another term has begun.
     Over,
-    /// For the log.
+    /// A failure, with a text for the log.
     Failed(String),
 }
 
@@ -56,16 +57,16 @@ impl From<Over> for Failure {
     }
 }
 
-/// Notes how far the transfer is, and ends it when another term has begun. While the snapshot is loaded
-/// it tells the primary now and then that the link is alive.
+/// Reports the progress of the transfer, and ends it when another term has begun. While the
+/// snapshot is loaded, it regularly tells the primary that the link is alive.
 struct Progress<'e> {
     engine: &'e Engine,
     term: u64,
     total_bytes: Option<u64>,
-    /// Bytes of the snapshot that INFO has counted as received.
+    /// Bytes of the snapshot that INFO already counts as received.
     counted: u64,
     keeps_alive: Option<Socket>,
-    /// The connection that the stream comes over meanwhile.
+    /// The connection over which the stream arrives meanwhile.
     main: Option<&'e MainChannel>,
     last: Instant,
 }
@@ -98,14 +99,15 @@ impl Progress<'_> {
             && self.last.elapsed() > Duration::from_secs(1)
         {
             self.last = Instant::now();
-            // A link that is broken is noticed where it is read.
+            // A broken link is noticed where it is read.
             let _ = socket.write(b"\n");
         }
     }
 }
 
-/// A file that is read while the primary is told that the link is alive, as soon as the old data is freed: the new
-/// would come much faster than that goes, and lie among what is left of it.
+/// Reads a file and meanwhile tells the primary that the link is alive. It starts to read only when
+/// the old data is freed. Reading is much faster than freeing, so the new data would be allocated
+/// among the remains of the old.
 struct Alive<'f, 'e> {
     file: File,
     progress: &'f mut Progress<'e>,
@@ -125,7 +127,7 @@ impl Read for Alive<'_, '_> {
 /// Receives a snapshot and loads it.
 ///
 /// # Errors
-/// The data set is what it was, or empty; the link's `is_incomplete` says which.
+/// The data set is unchanged or empty. The link's `is_incomplete` tells which.
 pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Failure> {
     let engine = uplink.engine;
     let timeout = Duration::from_secs(engine.config().repl_timeout().into());
@@ -135,14 +137,14 @@ pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Fail
     };
     let way = Way::of(engine);
     let Connections { mut socket, first, main } = Connections::take(uplink, &promise)?;
-    // With two connections, the first is kept alive anyway.
+    // With two connections, the main channel keeps the link alive.
     let keeps_alive = if main.is_none() { socket.try_clone().ok() } else { None };
     let (term, last) = (uplink.term, Instant::now());
     let mut progress = Progress {
         engine,
         term,
         total_bytes,
-        // They came with the primary's answer.
+        // These bytes arrived with the primary's answer.
         counted: first.len() as u64,
         keeps_alive: None,
         main: main.as_ref(),
@@ -214,7 +216,7 @@ pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Fail
     let ended = end_load(uplink.engine, uplink.term, GoesOn { db: stream_db, epoch: report.epoch });
     signals::set_loading(false);
     if let Err(over) = ended {
-        // Promoted at the last moment: the data set is whole.
+        // This server was promoted at the last moment. The data set is complete.
         engine.loading().end();
         return Err(over.into());
     }
@@ -223,13 +225,13 @@ pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Fail
     Ok(Loaded { stream_db, rest })
 }
 
-/// The connections, while a snapshot is received.
+/// The connections while a snapshot is received.
 struct Connections {
-    /// The one that it comes over.
+    /// The connection over which the snapshot arrives.
     socket: Socket,
-    /// What has come of it already.
+    /// Bytes of the snapshot that have arrived already.
     first: Vec<u8>,
-    /// The one that the stream comes over meanwhile, if that is another one.
+    /// The connection over which the stream arrives meanwhile, if that is another one.
     main: Option<MainChannel>,
 }
 
@@ -253,8 +255,8 @@ impl Connections {
     }
 }
 
-/// The link goes on over the first connection, and what has come of the stream is to be applied. If no more comes,
-/// that is noticed behind it.
+/// Returns the first connection to the link, with the bytes of the stream to apply. If that
+/// connection is broken, the link notices it after these bytes.
 fn give_back(
     uplink: &mut Uplink<'_>,
     socket: Socket,
@@ -281,7 +283,7 @@ enum Way {
     File,
     /// Into the data set.
     AtOnce,
-    /// Into a data set beside it.
+    /// Into a data set beside the present one.
     Beside,
 }
 
@@ -307,17 +309,17 @@ fn holds_nothing(engine: &Engine) -> bool {
     holds_nothing
 }
 
-/// The history and the position that a snapshot is a moment of.
+/// Returns the history and the position to which a snapshot belongs.
 fn begun_at(promise: &Promise) -> (History, JournalPos) {
     match promise.from {
         Some((id, position)) => (History { id, second: None }, position),
-        // It counts no positions: so this server's followers cannot go on from here.
+        // The primary counts no positions, so this server's followers cannot continue from here.
         None => (History::new(), JournalPos(0)),
     }
 }
 
-/// Reads the beginning of a snapshot that is loaded while it arrives, and looks whether it is that of a file which can
-/// be loaded here. The old data must not go for anything else.
+/// Reads the beginning of a snapshot that is loaded while it arrives, and checks that it is a file
+/// which can be loaded here. Otherwise the old data must be kept.
 fn read_head(engine: &Engine, input: &mut dyn Read) -> Result<[u8; HEAD_LEN], Failure> {
     let mut head = [0; HEAD_LEN];
     let failed = |why: &str| Failure::Failed(format!("Bad snapshot from MASTER: {why}"));
@@ -328,7 +330,7 @@ fn read_head(engine: &Engine, input: &mut dyn Read) -> Result<[u8; HEAD_LEN], Fa
     Ok(head)
 }
 
-/// Looks at a whole snapshot before the old data goes for it, if there is any.
+/// Checks a whole snapshot before the old data is discarded for it, if there is any.
 fn verify_file(
     engine: &Engine,
     path: &Path,
@@ -365,13 +367,13 @@ fn install(
         .map_err(|why| throw_away(uplink, why))
 }
 
-/// The data set is about to go: in a cluster, what is acknowledged from now on is about other data.
+/// Prepares to discard the data set. In a cluster, later acknowledgements are about other data.
 fn before_discard(engine: &Engine) -> Result<(), Failure> {
     let refused = |why| Failure::Failed(format!("The data is kept: {why}"));
     engine.votes().before_discard().map_err(refused)
 }
 
-/// Ends what reads the old data set to write it into a file: the append-only log and a snapshot.
+/// Ends the writers of files that read the old data set: the append-only log and a snapshot.
 fn end_writers(uplink: &Uplink<'_>) {
     uplink.aof.suspend();
     if let Some(snapshot) = uplink.engine.snapshots().current() {
@@ -379,11 +381,11 @@ fn end_writers(uplink: &Uplink<'_>) {
     }
 }
 
-/// Where a snapshot is loaded into.
+/// The data set into which a snapshot is loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Target {
     DataSet,
-    /// The second one.
+    /// The second data set.
     Beside,
 }
 
@@ -403,7 +405,7 @@ fn load_snapshot(
         begun: &mut || {},
     };
     let mut options = load::Options::configured(engine);
-    // The primary says when a key is gone.
+    // Expired keys stay until the primary deletes them.
     options.settings.keeps_expired = true;
     options.settings.is_beside = target == Target::Beside;
     load_rdb(engine, source, &options).map_err(|why| {
@@ -411,7 +413,8 @@ fn load_snapshot(
     })
 }
 
-/// Reads the end of a snapshot that was loaded while it arrived; the beginning of the stream behind it.
+/// Reads the end of a snapshot that was loaded while it arrived. Returns the beginning of the
+/// stream after it.
 fn read_end(input: SnapshotInput<'_, impl Read, impl Watcher>) -> Result<Vec<u8>, Failure> {
     input.finish().map_err(|error| {
         Failure::Failed(format!("Bad end of the snapshot from MASTER: {}", os_error(&error)))
@@ -432,8 +435,9 @@ fn empty(
     Ok(())
 }
 
-/// Half a data set is of no use. That holds in the next term as well: a server that is promoted during the load begins
-/// empty, as no data set but this half is left.
+/// Discards a partly loaded data set and returns the failure. This also applies if another term has
+/// begun: a server that is promoted during the load begins empty, because no other data set is
+/// left.
 fn throw_away(uplink: &Uplink<'_>, failure: Failure) -> Failure {
     signals::set_loading(false);
     let engine = uplink.engine;

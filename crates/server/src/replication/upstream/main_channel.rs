@@ -1,7 +1,9 @@
-//! The main channel while a snapshot comes over another connection: a thread reads the stream and keeps it, so that
-//! it takes no memory of the primary, and tells the primary now and then that the link is alive.
+//! The main channel while a snapshot arrives over another connection. A thread reads the stream and
+//! keeps it, so that it takes no memory of the primary, and regularly tells the primary that the
+//! link is alive.
 //!
-//! What is kept is bounded; beyond that the socket is left unread, and the rest waits on the primary.
+//! The kept bytes are limited. Beyond the limit the socket is not read, and the rest waits at the
+//! primary.
 
 use super::input::is_nothing;
 use super::kept::Kept;
@@ -18,9 +20,9 @@ use structs::sync::lock;
 
 /// Bytes that are read at a time.
 const PIECE: usize = 128 << 10;
-/// For how long reading waits for bytes; then the thread looks whether it is to end.
+/// Longest wait for bytes. After it the thread checks whether it has to end.
 const LOOK: Duration = Duration::from_millis(10);
-/// Between two signs of life.
+/// Time between two signs of life.
 const ALIVE_PERIOD: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
@@ -30,7 +32,8 @@ struct Shared {
     failure: Mutex<Option<String>>,
 }
 
-/// See the module's documentation. With this value the thread ends.
+/// The main channel. The module's documentation describes it. The thread ends when this value is
+/// dropped.
 pub struct MainChannel {
     socket: Option<Socket>,
     shared: Arc<Shared>,
@@ -38,10 +41,10 @@ pub struct MainChannel {
 }
 
 impl MainChannel {
-    /// Keeps what comes from now on, behind what has come already.
+    /// Starts to keep the stream, beginning with `first`, which has arrived already.
     ///
     /// # Errors
-    /// The system has no thread, or no descriptor.
+    /// The system has no thread or no descriptor left.
     pub fn start(engine: &'static Engine, socket: Socket, first: &[u8]) -> io::Result<MainChannel> {
         let shared = Arc::new(Shared::default());
         lock(&shared.kept).push(first);
@@ -62,15 +65,15 @@ impl MainChannel {
         Ok(MainChannel { socket: Some(socket), shared, thread: Some(thread) })
     }
 
-    /// Why nothing comes any more, if that is so.
+    /// Returns why no more bytes arrive, if that is so.
     pub fn failure(&self) -> Option<String> {
         lock(&self.shared.failure).clone()
     }
 
-    /// Ends the thread; the socket, and what has come.
+    /// Ends the thread. Returns the socket and the kept bytes.
     ///
     /// # Errors
-    /// Of the socket.
+    /// An error of the socket.
     pub fn finish(mut self) -> io::Result<(Socket, Kept)> {
         self.end();
         let socket = self.socket.take().expect("it is there until now");
@@ -93,14 +96,14 @@ impl Drop for MainChannel {
     }
 }
 
-/// Bytes of the stream that may be kept.
+/// Returns the number of bytes of the stream that may be kept.
 fn limit(engine: &Engine) -> usize {
     let own = engine.config().replica_full_sync_buffer_limit();
     let limit = if own == 0 { engine.replica_allowance() } else { own };
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Reader {
     engine: &'static Engine,
     socket: Socket,

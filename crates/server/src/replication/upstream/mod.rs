@@ -1,8 +1,8 @@
-//! The link to the primary: a thread of its own connects, receives the snapshot and applies the stream.
-//! What is to be done is decided by [`replication::replica`]; here are the socket and the clock.
+//! The link to the primary. A thread connects, receives the snapshot and applies the stream.
+//! [`replication::replica`] decides what to do; this module adds the socket and the clock.
 //!
-//! The thread waits for its socket for at most [`ROUND`] at a time, so it notices a change of role soon,
-//! which another thread makes by beginning another term ([`engine::upstream`]).
+//! The thread waits for its socket for at most [`ROUND`] at a time. So it soon notices a change of
+//! role, which another thread makes by beginning a new term ([`engine::upstream`]).
 
 mod input;
 mod kept;
@@ -38,20 +38,20 @@ use std::time::Duration;
 
 /// Bytes that are read at a time.
 const PIECE: usize = 256 << 10;
-/// Bytes that are taken in while CLIENT PAUSE holds the stream back.
+/// Bytes that are received while CLIENT PAUSE delays the stream.
 const MOST_HELD: usize = 1 << 20;
-/// Entries that are applied together, most of them.
+/// Greatest number of entries that are applied together.
 const TOGETHER: usize = 1024;
-/// The longest line of the handshake.
+/// Greatest length of a line of the handshake, in bytes.
 const LONGEST_LINE: usize = 1 << 10;
-/// What replicas say their version is. A primary sends the newest form of RDB that this version of Valkey reads,
-/// which is the newest that this server reads.
+/// The version that replicas announce. The primary chooses the newest RDB version that this version
+/// of Valkey reads, which is the newest that this server reads.
 const VERSION: &str = "9.1.0";
 
 /// Starts the thread.
 ///
 /// # Errors
-/// The system can start no thread.
+/// The system cannot start a thread.
 pub fn start(engine: &'static Engine, aof: &Arc<Aof>) -> io::Result<()> {
     let aof = Arc::clone(aof);
     thread::spawn("replica", move || {
@@ -61,7 +61,7 @@ pub fn start(engine: &'static Engine, aof: &Arc<Aof>) -> io::Result<()> {
     .map(drop)
 }
 
-/// The link; see the module's documentation.
+/// The link. The module's documentation describes it.
 struct Uplink<'t> {
     engine: &'static Engine,
     thread: &'t ThreadContext,
@@ -70,17 +70,18 @@ struct Uplink<'t> {
     term: u64,
     socket: Option<Socket>,
     input: Received,
-    /// The second connection, for a snapshot, and what has come over it.
+    /// The second connection, which transfers a snapshot, and the bytes received over it.
     rdb_channel: Option<Socket>,
     rdb_input: Received,
-    /// What came of the stream beside a snapshot, and goes into the input before anything else.
+    /// Bytes of the stream that arrived beside a snapshot. They are moved into the input before any
+    /// others.
     kept: Kept,
-    /// What is to be applied next, if it was prepared already.
+    /// The piece to apply next, if it was prepared already.
     next: Option<Piece>,
     follower: Follower<'t>,
-    /// The link among the clients, while the stream comes.
+    /// The link's entry in the client list, while the stream arrives.
     client: Option<Arc<Client>>,
-    /// The next attempt to connect is told in the log.
+    /// Whether the next attempt to connect is logged.
     announces: bool,
 }
 
@@ -125,7 +126,7 @@ impl<'t> Uplink<'t> {
         }
     }
 
-    /// Another primary, or none.
+    /// Begins a term: there is another primary, or none.
     fn begin_term(&mut self, term: u64) {
         self.term = term;
         self.announces = true;
@@ -133,8 +134,8 @@ impl<'t> Uplink<'t> {
         self.machine.restart(now());
         let is_replica = self.engine.upstream().is_replica();
         logging::set_role(if is_replica { logging::Role::Replica } else { logging::Role::Primary });
-        // A replica without data keeps the log that it had until another snapshot is loaded. After a
-        // promotion, what there is now is the data.
+        // A replica without data keeps its old log until it has loaded a snapshot. After a
+        // promotion, the present data set is the data, complete or not.
         if !self.engine.upstream().is_incomplete() {
             self.aof.resume();
         }
@@ -196,7 +197,7 @@ impl<'t> Uplink<'t> {
         }
     }
 
-    /// The server that was to take over the role of primary has answered.
+    /// Handles the answer of the server that was to take over the role of primary.
     fn handed_over(&self, is_accepted: bool) {
         let stopped = self.engine.keyspace().world().stop();
         if self.engine.upstream().term() != self.term {
@@ -223,7 +224,7 @@ impl<'t> Uplink<'t> {
         self.next = None;
     }
 
-    /// The link is broken.
+    /// Handles a broken link.
     fn lose(&mut self, reason: &str) {
         if self.engine.upstream().term() != self.term {
             // Another term has begun.
@@ -236,7 +237,8 @@ impl<'t> Uplink<'t> {
 
     fn connect(&mut self) {
         let Some((host, port)) = self.engine.upstream().link().primary.clone() else { return };
-        // Once for each primary and each link that was up: attempts may be many.
+        // Log once for each primary and after each link that was up, because there may be many
+        // attempts.
         if std::mem::replace(&mut self.announces, false) {
             log!(Notice, "Connecting to MASTER {host}:{port}");
             log!(Notice, "MASTER <-> REPLICA sync started");
@@ -244,7 +246,7 @@ impl<'t> Uplink<'t> {
         let goes_on = || self.engine.upstream().term() == self.term;
         match open(self.engine.config(), &host, port, goes_on) {
             Ok(socket) => {
-                // Without a second descriptor the link ends a moment later.
+                // Without a second descriptor, the link ends a moment later.
                 let other = socket.with(TcpStream::try_clone).ok();
                 self.engine.upstream().note_socket(self.term, other);
                 self.socket = Some(socket);
@@ -258,7 +260,7 @@ impl<'t> Uplink<'t> {
         }
     }
 
-    /// Connects once more, for a snapshot.
+    /// Opens the second connection, for a snapshot.
     fn connect_rdb_channel(&mut self) {
         let Some((host, port)) = self.engine.upstream().link().primary.clone() else { return };
         let goes_on = || self.engine.upstream().term() == self.term;
@@ -298,7 +300,7 @@ impl<'t> Uplink<'t> {
         self.send(Channel::Main, &words);
     }
 
-    /// Takes what came of the stream beside the snapshot; `false` if there is nothing more.
+    /// Moves kept bytes of the stream into the input. Returns `false` if there are none.
     fn take_kept(&mut self, missing: usize) -> bool {
         if self.kept.len() == 0 {
             return false;
@@ -309,7 +311,7 @@ impl<'t> Uplink<'t> {
         true
     }
 
-    /// Reads what there is; `false` if nothing came for a while, or the link is broken.
+    /// Reads available bytes. Returns `false` if nothing arrived for a while or the link is broken.
     fn read(&mut self, channel: Channel, missing: usize) -> bool {
         let (socket, input) = match channel {
             Channel::Main => (&mut self.socket, &mut self.input),
@@ -342,7 +344,7 @@ impl<'t> Uplink<'t> {
         self.engine.upstream().link().received_bytes += bytes as u64;
     }
 
-    /// The lines of the handshake.
+    /// Reads and handles lines of the handshake.
     fn listen(&mut self) {
         if !self.read(self.machine.listens_to(), 1) {
             return;
@@ -364,7 +366,7 @@ impl<'t> Uplink<'t> {
         }
     }
 
-    /// What has come over the connection that the machine listens to.
+    /// Returns the bytes received over the connection that the machine listens to.
     fn listened_to(&mut self) -> &mut Received {
         match self.machine.listens_to() {
             Channel::Main => &mut self.input,
@@ -372,7 +374,7 @@ impl<'t> Uplink<'t> {
         }
     }
 
-    /// The stream goes on where this server is; `false` if that is not so any more.
+    /// Continues the stream from this server's position. Returns `false` if another term has begun.
     fn resume(&mut self, id: Option<engine::journal::HistoryId>) -> bool {
         let stopped = self.engine.keyspace().world().stop();
         if self.engine.upstream().term() != self.term {
@@ -404,14 +406,14 @@ impl<'t> Uplink<'t> {
         let actions = match outcome {
             Ok(loaded) => {
                 self.follower = Follower::new(self.engine, self.thread, loaded.stream_db);
-                // Over a connection of its own nothing comes behind the snapshot that counts.
+                // On the snapshot's own connection, bytes after the snapshot have no meaning.
                 let rest = if promise.is_parallel { Vec::new() } else { loaded.rest };
                 self.input = Received::from(rest);
                 self.engine.upstream().note_kept(self.kept.len() as u64);
                 log!(Notice, "MASTER <-> REPLICA sync: Finished with success");
                 self.machine.loaded(now())
             }
-            // The next round finds another term.
+            // The next round begins the new term.
             Err(load::Failure::Over) => return self.close(),
             Err(load::Failure::Failed(why)) => self.machine.lost(&why, now()),
         };
@@ -420,7 +422,7 @@ impl<'t> Uplink<'t> {
         self.note_stage();
     }
 
-    /// Lists the link among the clients, and says whether it may stay.
+    /// Adds the link to the client list. Returns `false` if a client has killed it.
     fn is_listed(&mut self) -> bool {
         if let (None, Some(socket)) = (&self.client, &self.socket) {
             let text = |address: io::Result<SocketAddr>| {
@@ -432,12 +434,12 @@ impl<'t> Uplink<'t> {
         self.client.as_ref().is_none_or(|client| !client.is_killed())
     }
 
-    /// The stream.
+    /// Receives and applies the stream.
     fn follow(&mut self) {
         if !self.is_listed() {
             return self.lose("The connection with master was killed by a client.");
         }
-        // The append-only file is far behind: as clients do, the stream waits for it.
+        // If the append-only file is far behind, the stream waits for it, as clients do.
         if self.engine.journal().is_full() {
             std::thread::sleep(Duration::from_millis(1));
             return;
@@ -449,9 +451,10 @@ impl<'t> Uplink<'t> {
             Ok(piece) => piece,
             Err(Missing::Bytes(missing)) => {
                 if !self.take_kept(missing) && self.read(Channel::Main, missing) {
-                    // What came is applied before a tick acknowledges, which is due when a PING of
-                    // the primary wakes this thread: else each acknowledgement would lack the PING,
-                    // and a primary that hands over its role would wait for this server for ever.
+                    // Apply the received entries before the next tick acknowledges. The PING of a
+                    // primary wakes this thread when an acknowledgement is due. Otherwise each
+                    // acknowledgement would lack that PING, and a primary that hands over its role
+                    // would wait for this server for ever.
                     self.next = self.input.piece(self.engine).ok();
                     if self.next.is_some() {
                         self.follow();
@@ -460,7 +463,7 @@ impl<'t> Uplink<'t> {
                 return;
             }
             Err(Missing::Sense(corrupt)) => {
-                // The same bytes would come again.
+                // Asking again would return the same bytes.
                 self.engine.upstream().link().is_incomplete = true;
                 let actions =
                     self.machine.corrupt(&format!("Protocol error from MASTER: {corrupt}"), now());
@@ -473,7 +476,7 @@ impl<'t> Uplink<'t> {
         let has_kept = self.kept.len() > 0;
         let Uplink { engine, follower, input, socket, next, .. } = self;
         let applied = follower.apply(self.term, &piece, || {
-            // What is wrong with the link or the stream is found again when this piece is applied.
+            // Errors of the link or the stream show again when this piece is applied.
             if let Some(Socket::Plain(socket)) = socket
                 && !has_kept
                 && input.rest().len() < PIECE / 2
@@ -486,7 +489,7 @@ impl<'t> Uplink<'t> {
             self.note_received(came);
         }
         if applied.is_over && applied.bytes < piece.bytes() {
-            // The next round finds another term, or goes on when the pause is over.
+            // The next round begins the new term, or continues after the pause.
             piece.skip(applied.bytes);
             self.next = Some(piece);
         } else {
@@ -504,10 +507,10 @@ impl<'t> Uplink<'t> {
 }
 
 impl Uplink<'_> {
-    /// CLIENT PAUSE: what comes is kept, up to a limit, and the rest stays with the primary.
+    /// Receives the stream during CLIENT PAUSE, up to a limit. The rest stays with the primary.
     fn receive_while_held(&mut self) {
         if self.input.rest().len() < MOST_HELD {
-            // What came beside a snapshot is in front of what is in the socket.
+            // Bytes that arrived beside a snapshot come before those in the socket.
             if !self.take_kept(1) {
                 self.read(Channel::Main, 1);
             }
@@ -520,16 +523,17 @@ impl Uplink<'_> {
     }
 }
 
-/// Connects to a primary, by TLS if the configuration says so.
+/// Connects to a primary, with TLS if configured.
 fn open(config: &Config, host: &str, port: u16, goes_on: impl Fn() -> bool) -> io::Result<Socket> {
-    // So that what is wrong with the files is said before the primary has a connection to close.
+    // Load the TLS files first, so that their errors are reported before the primary sees a
+    // connection.
     let rules = config.tls_replication().then(|| tls::outgoing(config)).transpose();
     let timeout = Duration::from_secs(config.repl_timeout().into());
     let rules = rules.map_err(io::Error::other)?;
     Socket::open(host, port, source_of(config)?, timeout, rules, goes_on)
 }
 
-/// `bind-source-addr`: a name or an address.
+/// Returns the address of `bind-source-addr`, which is a name or an address.
 fn source_of(config: &Config) -> io::Result<Option<IpAddr>> {
     let source = config.bind_source_addr();
     if source.is_empty() {

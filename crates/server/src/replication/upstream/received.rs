@@ -1,7 +1,8 @@
-//! What has come over the link and was not applied yet: lines of the handshake, then the stream.
+//! Bytes that have arrived over the link and were not applied yet: lines of the handshake, then the
+//! stream.
 //!
-//! The bytes of a piece that is being applied are shared with it. What comes meanwhile goes into other
-//! memory, where the beginning of an entry that has not come whole is copied to.
+//! A piece that is being applied shares its bytes with this buffer. New bytes then go into other
+//! memory, and the beginning of an incomplete entry is copied there.
 
 use super::{PIECE, TOGETHER};
 use engine::Engine;
@@ -12,23 +13,23 @@ use std::io::{self, Read};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-/// See the module's documentation.
+/// The receive buffer. The module's documentation describes it.
 #[derive(Default)]
 pub struct Received {
     bytes: Arc<Vec<u8>>,
     begin: usize,
     end: usize,
     framer: Framer,
-    /// Memory that a piece was in.
+    /// Memory of an applied piece, for reuse.
     spare: Arc<Vec<u8>>,
 }
 
 /// Why there is nothing to apply.
 #[derive(Debug)]
 pub enum Missing {
-    /// At least so many bytes have to come.
+    /// At least so many bytes have to arrive first.
     Bytes(usize),
-    /// The stream makes no sense.
+    /// The stream is corrupt.
     Sense(Corrupt),
 }
 
@@ -40,22 +41,22 @@ impl From<Vec<u8>> for Received {
 }
 
 impl Received {
-    /// What has come and was not taken.
+    /// Returns the bytes that have arrived and were not taken.
     pub fn rest(&self) -> &[u8] {
         &self.bytes[self.begin..self.end]
     }
 
-    /// Takes bytes of the rest away.
+    /// Removes bytes from the beginning of the rest.
     pub fn take(&mut self, bytes: usize) {
         self.begin += bytes;
     }
 
-    /// Reads into room for at least so many bytes.
+    /// Reads bytes. The buffer is enlarged for `missing` bytes. Returns the number of bytes read.
     ///
     /// # Errors
-    /// Of the socket.
+    /// An error of the socket.
     pub fn read(&mut self, socket: &mut impl Read, missing: usize) -> io::Result<usize> {
-        // A length that is a lie must not make room for more than comes.
+        // A false length must not enlarge the buffer beyond twice the bytes that have arrived.
         let rest = self.end - self.begin;
         let room = missing.clamp(PIECE, (2 * rest).max(PIECE));
         let bytes = self.make_room(rest + room);
@@ -64,10 +65,10 @@ impl Received {
         Ok(read)
     }
 
-    /// Reads what there is, without waiting for more.
+    /// Reads the available bytes without waiting for more.
     ///
     /// # Errors
-    /// Of the socket; there may be nothing.
+    /// An error of the socket, or nothing is available.
     pub fn read_at_once(&mut self, socket: &mut TcpStream) -> io::Result<usize> {
         socket.set_nonblocking(true)?;
         let outcome = self.read(socket, 0);
@@ -75,7 +76,7 @@ impl Received {
         outcome
     }
 
-    /// Memory of at least so many bytes, which begins with the rest.
+    /// Returns a buffer of at least `len` bytes, which begins with the rest.
     fn make_room(&mut self, len: usize) -> &mut Vec<u8> {
         let rest = self.begin..self.end;
         (self.begin, self.end) = (0, rest.len());
@@ -103,7 +104,7 @@ impl Received {
     /// Takes whole entries of the stream.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no whole entry.
     pub fn piece(&mut self, engine: &Engine) -> Result<Piece, Missing> {
         let parsed = self.framer.parse(&self.bytes[self.begin..self.end], TOGETHER);
         if self.framer.entries().is_empty() {
@@ -116,13 +117,13 @@ impl Received {
         Ok(piece)
     }
 
-    /// The piece was applied: its memory can be used again.
+    /// Takes the memory of an applied piece for reuse.
     pub fn reuse(&mut self, piece: Piece) {
         let bytes = piece.into_bytes();
         if Arc::ptr_eq(&bytes, &self.bytes) {
             return;
         }
-        // That of a large value is not worth keeping.
+        // Memory of a large value is not kept.
         self.spare = if bytes.len() > 4 * PIECE { Arc::default() } else { bytes };
     }
 }

@@ -1,8 +1,8 @@
-//! `repl-diskless-load swapdb`: the snapshot is loaded into a second data set, which takes the place of the
-//! first one when all has come. If it does not come, the first one stays as it is.
+//! Loads a snapshot for `repl-diskless-load swapdb`: into a second data set, which replaces the
+//! first one when all of it has arrived. If the transfer fails, the first one stays as it is.
 //!
-//! If the snapshot is of the same history, the first data set is an earlier state of the same data, and is
-//! served meanwhile. Otherwise clients are told that data is being loaded, as in Redis.
+//! If the snapshot belongs to the same history, the first data set is an earlier state of the same
+//! data, and is served meanwhile. Otherwise clients get LOADING errors, as in Redis.
 
 use super::{
     Failure, Loaded, SnapshotInput, Target, Watcher, before_discard, begun_at, end_writers,
@@ -20,7 +20,7 @@ use std::io::Read;
 /// Receives and loads a snapshot.
 ///
 /// # Errors
-/// The data set is what it was.
+/// The transfer or the load failed. The data set is unchanged.
 pub fn receive(
     uplink: &Uplink<'_>,
     promise: &Promise,
@@ -44,7 +44,7 @@ pub fn receive(
     outcome
 }
 
-/// Loads the snapshot to its end, beside the data set.
+/// Loads the whole snapshot into the second data set.
 fn load(
     uplink: &Uplink<'_>,
     promise: &Promise,
@@ -73,7 +73,7 @@ fn load(
     Ok((report, rest))
 }
 
-/// Puts what was loaded into the place of the data set.
+/// Replaces the data set by the loaded one.
 fn install(
     uplink: &Uplink<'_>,
     promise: &Promise,

@@ -1,4 +1,4 @@
-//! The file that a snapshot is received into (`repl-diskless-load disabled`).
+//! The file into which a snapshot is received (`repl-diskless-load disabled`).
 
 use crate::log;
 use crate::persistence::snapshot_file::sync_folder_of;
@@ -9,23 +9,23 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// A snapshot that is received into a file, which goes unless it takes the place of the configured one.
+/// A file with a received snapshot. It is deleted unless it replaces the configured one.
 pub struct ReceivedFile {
     path: PathBuf,
-    /// Locked, so that another process that starts here knows that it is in use.
+    /// Locked, so that another process that starts in this folder knows that the file is in use.
     _file: File,
 }
 
 impl ReceivedFile {
-    /// Where it is.
+    /// Returns the file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes it the configured snapshot, since it is loaded.
+    /// Makes the file the configured snapshot, because it has been loaded.
     pub fn replace_snapshot(self, engine: &Engine) {
         let target = engine.config().dbfilename().as_path().to_path_buf();
-        // A save that is under way would put an older data set into its place.
+        // A running save would replace it by an older data set.
         engine.persistence().end_running();
         let renamed = std::fs::rename(&self.path, &target).and_then(|()| sync_folder_of(&target));
         if let Err(error) = renamed {
@@ -41,15 +41,15 @@ impl ReceivedFile {
 
 impl Drop for ReceivedFile {
     fn drop(&mut self) {
-        // It has another name, or it is in nothing's way if it cannot be removed.
+        // The file has been renamed. If it cannot be removed, it does no harm.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Writes the snapshot into a file; its size.
+/// Writes the snapshot into a file. Returns the file and its size in bytes.
 ///
 /// # Errors
-/// The link or the disk fails. No file is left.
+/// The link or the disk failed. No file is left.
 pub fn write_file(input: &mut dyn Read) -> io::Result<(ReceivedFile, u64)> {
     let path = PathBuf::from(temporaries::received());
     let mut file = File::create(&path)?;
