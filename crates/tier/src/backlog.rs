@@ -1,26 +1,27 @@
-//! The backlog of the disk: appends that were refused because it is too long are told when to try again.
+//! The backlog of the disk. An append is refused while the backlog is too long. Its caller is
+//! notified when to try again.
 //!
-//! A refusal sets a mark: half of the bytes that were on their way to the disk then. When no more than that is
-//! left, the waiters are told, all at once. So waking them is worth some pieces, and the disk has work
-//! meanwhile. A segment that becomes free tells them at once.
+//! A refusal sets a mark at half of the bytes that are being written at that moment. When no more
+//! than that is left, all waiters are notified at once. So each wake-up is worth several pieces,
+//! and the disk has work meanwhile. When a segment becomes free, waiters are notified at once.
 //!
-//! No wake-up is lost: a refused append sets the mark and then tries once more; a write that ends gives its
-//! memory back and then looks at the mark.
+//! No wake-up is lost. A refused append sets the mark and then tries once more. A write that ends
+//! returns its memory and then checks the mark.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::*, fence};
 
-/// The mark of nothing that waits.
+/// The value of the mark if nothing waits.
 const NONE_WAITS: u64 = u64::MAX;
 
-/// Called without locks of the tier's, on any thread.
+/// Called on any thread, while no lock of the tier is held.
 pub type Told = Box<dyn Fn() + Send + Sync>;
 
-/// What is on its way to the disk, and what waits for it.
+/// The bytes being written, and the mark for waiters.
 pub(crate) struct Backlog {
-    /// Bytes on their way to the disk.
+    /// Number of bytes being written.
     writing: AtomicU64,
-    /// At so many bytes the waiters are told.
+    /// Number of bytes at which the waiters are notified.
     mark: AtomicU64,
     told: OnceLock<Told>,
 }
@@ -34,7 +35,7 @@ impl Backlog {
         }
     }
 
-    /// Says what to call; once.
+    /// Sets the function that notifies waiters. Called once.
     pub fn set_told(&self, told: Told) {
         assert!(self.told.set(told).is_ok(), "it is set once");
     }
@@ -43,7 +44,7 @@ impl Backlog {
         self.writing.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// A write is over and its memory is given back.
+    /// Records the end of a write whose memory has been returned.
     pub fn end_write(&self, bytes: usize) {
         let left = self.writing.fetch_sub(bytes as u64, SeqCst) - bytes as u64;
         fence(SeqCst);
@@ -53,16 +54,16 @@ impl Backlog {
         }
     }
 
-    /// An append was refused. It has to be tried once more after this; if it is refused again, there will be
-    /// a call. A mark that is set stays where it is.
+    /// Sets the mark after an append was refused, unless it is set already. The caller has to try
+    /// the append once more. If it is refused again, waiters will be notified.
     pub fn set_mark(&self) {
         let half = self.writing.load(Relaxed) / 2;
-        // Another mark does as well.
+        // A mark that is set already serves as well.
         let _ = self.mark.compare_exchange(NONE_WAITS, half, SeqCst, Relaxed);
         fence(SeqCst);
     }
 
-    /// Tells those that wait, if any do.
+    /// Notifies the waiters, if there are any.
     pub fn tell(&self) {
         if self.mark.swap(NONE_WAITS, SeqCst) != NONE_WAITS
             && let Some(told) = self.told.get()

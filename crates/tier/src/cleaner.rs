@@ -1,8 +1,9 @@
-//! Cleaning: what is left of a segment is moved to another, from flash to flash.
+//! Cleaning: moves the remaining records of a segment to another one, from flash to flash.
 //!
-//! The segment is chosen by cost and benefit, as log-structured file systems do: the space won, times
-//! the age, by what has to be read and written for it. A segment that loses its values quickly is worth
-//! waiting for; an old one is not. What was moved is old, so it goes to segments of its own.
+//! The segment is chosen by cost and benefit, as in log-structured file systems: the space gained,
+//! times the age, divided by the bytes to read and write. A segment that loses its values quickly
+//! is worth waiting for. An old one is not. Moved records are old, so they go to segments of their
+//! own.
 
 use crate::location::{Location, UNIT};
 use crate::record::{self, HEADER, Record};
@@ -17,16 +18,16 @@ use std::time::Duration;
 use structs::aligned::ALIGNMENT;
 use structs::sync::lock;
 
-/// A segment with more than so many thousandths of its bytes in use is not worth it.
+/// A segment with more than this many thousandths of its bytes in use is not worth cleaning.
 const TOO_FULL: u64 = 980;
-/// How long to wait for the disk at a stretch, and how often, before a segment is given up.
+/// Length of one wait for the disk, and number of waits before a segment is given up.
 const PAUSE: Duration = Duration::from_millis(5);
 const PAUSES: u32 = 400;
 
-/// The keepers of locations.
+/// Changes the entries that hold locations.
 pub trait Owners {
-    /// If an entry with this hash refers to `from`, appends the value anew by calling `append`, and has
-    /// the entry refer to that place instead.
+    /// Moves a value. If an entry with this hash refers to `from`, appends the value again with
+    /// `append` and makes the entry refer to the new location.
     fn relocate(
         &self,
         hash: u64,
@@ -35,34 +36,35 @@ pub trait Owners {
     ) -> Relocation;
 }
 
-/// What became of a value that is to be moved.
+/// The result of an attempt to move a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Relocation {
-    /// The entry refers to another place.
+    /// The entry refers to the new location.
     Moved,
-    /// No entry refers to it.
+    /// No entry refers to the value.
     Gone,
     /// The entry cannot be changed now.
     Held,
-    /// No entry can be looked at for longer than the cleaner may wait: new segments may be wanted meanwhile.
+    /// Entries cannot be accessed within the time that the cleaner may wait. New segments may be
+    /// needed meanwhile.
     Later,
-    /// The value was not taken in.
+    /// The tier refused the value.
     Refused(Refused),
 }
 
-/// Whether cleaning a segment goes on.
+/// Whether cleaning a segment continues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Moving {
     On,
-    /// It makes no sense.
+    /// Cleaning is over: more values cannot be moved.
     Over,
-    /// Not now.
+    /// Cleaning continues later.
     Later,
 }
 
 impl Tier {
-    /// The segment that is best cleaned now. Of one that a snapshot is going to read, what is moved has to be read
-    /// once more.
+    /// Returns the segment that is best cleaned now. If a snapshot is going to read a segment, its
+    /// values have to be read once more after they have moved, so they count twice.
     pub(crate) fn choose_victim(&self) -> Option<u32> {
         let now = self.sealed.load(Relaxed);
         let score = |segment: &Segment| {
@@ -79,7 +81,7 @@ impl Tier {
             let age = now.saturating_sub(segment.sealed_at.load(Relaxed));
             let age = u128::from(age);
             let moved = if segment.needs.marked() > 0 { 2 * live } else { live };
-            // (1 - u) × age / (1 + u), as a number that is larger for a better victim.
+            // (1 - u) × age / (1 + u), scaled to an integer. A larger number is a better victim.
             Some(u128::from(size - live.min(size)) * age * 1000 / u128::from(size + moved))
         };
         let scored = self
@@ -89,11 +91,13 @@ impl Tier {
         scored.max().map(|(_, number)| number)
     }
 
-    /// Moves away what is referred to of a segment. What cannot be moved stays where it is: the segment
-    /// is used again when that has gone by itself. `false` if it is to be gone on with later.
+    /// Moves all referenced values out of a segment. Values that cannot be moved stay in place, and
+    /// the segment is reused when they have been released. Returns `false` if cleaning has to
+    /// continue later.
     pub(crate) fn clean(self: &Arc<Self>, number: u32, owners: &dyn Owners) -> bool {
         let segment = self.segments.get(number);
-        // A failing read does not end cleaning: the values stay in place, and readers meet the error.
+        // A failing read does not end cleaning. The values stay in place, and readers get the
+        // error.
         if let Ok(false) = self.move_values(number, segment, owners) {
             return false;
         }
@@ -116,7 +120,8 @@ impl Tier {
         let mut window = Window::new(number, end);
         let mut at = 0;
         while at < end && segment.live.load(Acquire) > 0 {
-            // Behind the last record of a piece, and behind damage, goes on where a piece can begin.
+            // After the last record of a piece, and after damage, continue where the next piece can
+            // begin.
             let next_piece = (at + 1).next_multiple_of(ALIGNMENT as u32);
             let found = record::location_at(window.at(self, at, UNIT)?);
             let Some(location) = found.filter(|it| is_here(*it, number, at, end)) else {
@@ -156,7 +161,7 @@ impl Tier {
                 Relocation::Gone | Relocation::Held => return Moving::On,
                 Relocation::Later => return Moving::Later,
                 Relocation::Refused(Refused::Busy) if self.failing.load(Relaxed) == 0 => {
-                    // What ends before this is seen by the wait's time limit.
+                    // If a write ends before this store, the wait ends by its time limit.
                     self.cleaner_waits.store(true, Release);
                     if !self.disk.poll() {
                         self.wait(PAUSE);
@@ -169,7 +174,7 @@ impl Tier {
     }
 }
 
-/// Whether a header can be that of a record which begins here.
+/// Returns whether a header can belong to a record that begins here.
 fn is_here(location: Location, segment: u32, offset: u32, end: u32) -> bool {
     location.segment() == segment
         && location.offset() == offset

@@ -1,52 +1,52 @@
-//! What the tier asks of a disk: files of one size, and reads and writes that end some time later.
+//! The tier's interface to a disk: files of one size, and asynchronous reads and writes.
 
 use std::io;
 use std::sync::Arc;
 use structs::aligned::AlignedBytes;
 
-/// What is read or written, from its beginning.
+/// The kind of an operation, with its buffer. Operations begin at the buffer's first byte.
 pub enum Work {
-    /// Bytes are read into it.
+    /// Reads into the buffer.
     Read(AlignedBytes),
-    /// Its bytes are written.
+    /// Writes the buffer.
     Write(Arc<AlignedBytes>),
 }
 
-/// Told how an operation has ended: how many bytes were read or written. Fewer than were asked for
-/// are no error of the disk's; the tier asks again.
+/// Called at the end of an operation with the number of bytes read or written. A smaller number
+/// than requested is no error of the disk. The tier asks again.
 pub type Done = Box<dyn FnOnce(Work, io::Result<usize>) + Send>;
 
-/// A read or write. Segment, offset and length are as the tier keeps them; offset and length are
-/// multiples of [`structs::aligned::ALIGNMENT`].
+/// A read or write. Offset and length are multiples of [`structs::aligned::ALIGNMENT`].
 pub struct Operation {
     /// The number of the segment.
     pub segment: u32,
-    /// Where it begins, in bytes.
+    /// Offset in the segment, in bytes.
     pub offset: u32,
-    /// Its length in bytes; the memory has at least as many.
+    /// Length in bytes. The buffer has at least as many.
     pub len: usize,
-    /// What to do.
+    /// The kind and the buffer.
     pub work: Work,
-    /// Called once, on any thread, but never before [`Disk::submit`] has returned.
+    /// Called once, on any thread, but only after [`Disk::submit`] has returned.
     pub done: Done,
 }
 
-/// Where segments are.
+/// The storage of segments.
 pub trait Disk: Send + Sync {
-    /// Makes a segment of so many bytes, for which room is set aside.
+    /// Creates a segment of `bytes` bytes and preallocates its space.
     ///
     /// # Errors
-    /// The system's: above all the disk is full.
+    /// Those of the system: mostly, the disk is full.
     fn create(&self, segment: u32, bytes: u64) -> io::Result<()>;
-    /// Removes a segment that nothing is read from or written to.
+    /// Removes a segment. It is not being read or written.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the system.
     fn remove(&self, segment: u32) -> io::Result<()>;
-    /// Begins operations. It must not wait for any: the caller may hold locks.
+    /// Begins operations. Must not wait for any, because the caller may hold locks.
     fn submit(&self, operations: Vec<Operation>);
-    /// Called by a thread that has to wait for an operation: a disk that has operations which nobody else ends goes
-    /// on with them now, and says whether it did. So do a simulated disk, and the ring of a thread's own.
+    /// Advances operations that only the calling thread can complete. Called by a thread that has
+    /// to wait for an operation. Returns whether it did something. A simulated disk and a thread's
+    /// own ring do.
     fn poll(&self) -> bool {
         false
     }

@@ -1,9 +1,9 @@
-//! What is counted.
+//! The tier's counters and figures.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Buckets of read latencies: powers of two of microseconds.
+/// Number of buckets for read latencies. The buckets are powers of two of microseconds.
 const BUCKETS: usize = 32;
 
 #[derive(Default)]
@@ -24,7 +24,7 @@ pub(crate) struct Counters {
     pub checksum_errors: AtomicU64,
     pub write_errors: AtomicU64,
     pub segments_cleaned: AtomicU64,
-    /// Of all reads of the disk together.
+    /// The sum over all reads of the disk.
     latency_us: AtomicU64,
     latencies: [AtomicU64; BUCKETS],
 }
@@ -36,13 +36,13 @@ impl Counters {
         self.latencies[(us.ilog2() as usize).min(BUCKETS - 1)].fetch_add(1, Relaxed);
     }
 
-    /// The latencies of all reads of the disk together, in microseconds.
+    /// Returns the sum of the latencies of all reads of the disk, in microseconds.
     pub fn total_latency_us(&self) -> u64 {
         self.latency_us.load(Relaxed)
     }
 
-    /// The latency below which so many of a thousand reads were, in microseconds: the upper end of
-    /// its bucket; 0 without reads.
+    /// Returns the latency in microseconds below which `per_mille` of a thousand reads were: the
+    /// upper end of its bucket, or 0 without reads.
     pub fn latency_us(&self, per_mille: u64) -> u64 {
         let counts: Vec<u64> = self.latencies.iter().map(|count| count.load(Relaxed)).collect();
         let wanted = (counts.iter().sum::<u64>() * per_mille).div_ceil(1000);
@@ -57,14 +57,14 @@ impl Counters {
     }
 }
 
-/// A moment's figures. Bytes are those of whole records, with header and padding.
+/// A snapshot of the figures. Bytes are those of whole records, with header and padding.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Figures {
-    /// Values that are referred to.
+    /// Values with references.
     pub values: u64,
     /// Their bytes.
     pub live_bytes: u64,
-    /// Values appended, without those that were moved.
+    /// Values appended, without moved ones.
     pub appended: u64,
     /// Their bytes.
     pub appended_bytes: u64,
@@ -76,43 +76,43 @@ pub struct Figures {
     pub disk_write_bytes: u64,
     /// Values read from the disk or from memory.
     pub reads: u64,
-    /// Of these, values that were not on the disk yet.
+    /// Of these, values that were still in memory.
     pub reads_from_memory: u64,
-    /// Reads of the disk under way.
+    /// Reads of the disk in progress.
     pub reads_in_flight: u64,
-    /// Bytes read from the disk on behalf of values.
+    /// Bytes read from the disk for single values.
     pub read_bytes: u64,
-    /// Bytes that snapshots and cleaning have read, in large pieces.
+    /// Bytes read by snapshots and cleaning, in large pieces.
     pub scanned_bytes: u64,
     /// Values that could not be read.
     pub read_errors: u64,
     /// Of these, values that were damaged.
     pub checksum_errors: u64,
-    /// Writes that failed; each is tried again.
+    /// Failed writes. Each is tried again.
     pub write_errors: u64,
-    /// Writes that wait for another try.
+    /// Failed writes that wait for another try.
     pub writes_failing: u64,
-    /// Segments whose values were moved away.
+    /// Segments that cleaning has emptied.
     pub segments_cleaned: u64,
     /// Segments that exist.
     pub segments: u64,
-    /// Of these, segments that hold nothing.
+    /// Of these, segments that hold no records.
     pub segments_free: u64,
-    /// Segments that hold nothing but what a snapshot or a read still needs.
+    /// Segments that only hold records which a snapshot or a read still needs.
     pub segments_pinned: u64,
-    /// Bytes of one.
+    /// Bytes of one segment.
     pub segment_bytes: u64,
-    /// Memory of what is not on the disk yet, in bytes.
+    /// Memory of pieces that are not on the disk yet, in bytes.
     pub buffer_bytes: u64,
-    /// What the disk's reads took together, in microseconds.
+    /// The sum of the disk's read latencies, in microseconds.
     pub read_us: u64,
     /// The median latency of the disk's reads, in microseconds.
     pub read_p50_us: u64,
-    /// The 99th percentile.
+    /// The 99th percentile, in microseconds.
     pub read_p99_us: u64,
-    /// The 99.9th.
+    /// The 99.9th percentile, in microseconds.
     pub read_p999_us: u64,
-    /// Nothing more can be appended.
+    /// Whether nothing more can be appended.
     pub is_full: bool,
 }
 

@@ -1,7 +1,8 @@
-//! Segments as files in a folder, read and written past the page cache, through io_uring or by threads.
+//! Segments as files in a folder, read and written without the page cache, through io_uring or by
+//! threads.
 //!
-//! The folder belongs to one process: it holds a lock file as long as it lives. What an earlier process
-//! has left is removed at the start, and everything at the end.
+//! The folder belongs to one process, which holds a lock file as long as it lives. Files of an
+//! earlier process are removed at the start, and all files at the end.
 #![allow(unsafe_code)] // fallocate(2)
 
 use crate::disk::{Disk, Operation};
@@ -24,7 +25,7 @@ const LOCK_NAME: &str = "dunlin-tier.lock";
 const PREFIX: &str = "dunlin-tier-";
 const SUFFIX: &str = ".segment";
 
-/// How reads and writes are carried out.
+/// How reads and writes are executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Backend {
     /// Through io_uring, by one thread.
@@ -47,11 +48,11 @@ pub struct Files {
 }
 
 impl Files {
-    /// Takes a folder, which is made if there is none, and removes the segments that are in it. Where io_uring is
-    /// wanted but refused there are threads.
+    /// Takes possession of a folder, and creates it if necessary. Removes the segments in it. If
+    /// io_uring is wanted but refused, threads are used.
     ///
     /// # Errors
-    /// The folder cannot be used, or another process has it.
+    /// The folder cannot be used, or another process uses it.
     pub fn open(folder: &Path, wanted: Backend, spawn: &Spawn<'_>) -> io::Result<Files> {
         std::fs::create_dir_all(folder)?;
         let lock_path = folder.join(LOCK_NAME);
@@ -74,12 +75,12 @@ impl Files {
         Ok(Files { folder: folder.to_owned(), lock, open, backend, carrier, has_direct })
     }
 
-    /// How reads and writes are carried out.
+    /// Returns how reads and writes are executed.
     pub fn backend(&self) -> Backend {
         self.backend
     }
 
-    /// Whether the page cache is passed by, which not every file system allows.
+    /// Returns whether the page cache is bypassed. Not every file system allows this.
     pub fn has_direct(&self) -> bool {
         self.has_direct.load(Relaxed)
     }
@@ -102,11 +103,11 @@ impl Files {
         options.open(self.path(segment))
     }
 
-    /// Ends all operations that were begun, and removes the segments and the lock file.
+    /// Completes all operations that have begun, and removes the segments and the lock file.
     pub fn close(&self) {
         self.carrier.close();
         write(&self.open).clear();
-        // What is left is removed by the next process that uses the folder.
+        // Remaining files are removed by the next process that uses the folder.
         let _ = remove_segments(&self.folder);
         let _ = std::fs::remove_file(self.folder.join(LOCK_NAME));
         let _ = self.lock.unlock();
@@ -125,14 +126,14 @@ fn remove_segments(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets room aside, so that writing does not find the disk full.
+/// Preallocates space, so that no write finds the disk full.
 fn set_aside(file: &File, bytes: u64) -> io::Result<()> {
     let bytes_signed = i64::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: the descriptor is open.
     match unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes_signed) } {
         0 => Ok(()),
         _ => match io::Error::last_os_error() {
-            // Then a full disk shows when it is written.
+            // On such a file system a full disk shows when it is written.
             error if error.raw_os_error() == Some(libc::EOPNOTSUPP) => file.set_len(bytes),
             error => Err(error),
         },
@@ -143,7 +144,7 @@ impl Disk for Files {
     fn create(&self, segment: u32, bytes: u64) -> io::Result<()> {
         let file = self.open_file(segment)?;
         if let Err(error) = set_aside(&file, bytes) {
-            // The error is what matters.
+            // The first error is returned.
             let _ = std::fs::remove_file(self.path(segment));
             return Err(error);
         }

@@ -1,12 +1,12 @@
 //! Values on flash: an extension of RAM that ends with the process.
 //!
-//! Records are appended to segments, files of one size. Where a record is fits in eight bytes
-//! ([`Location`]); nothing else of it stays in RAM. A segment is used again when no record of it is
-//! needed any more. Where too few segments are free, the records that are left of one are moved to
-//! another ([`Tier::maintain`]).
+//! Records are appended to segments, which are files of one size. A record's place is encoded in
+//! eight bytes ([`Location`]). Nothing else of it stays in RAM. A segment is reused when none of
+//! its records is needed any more. If too few segments are free, the remaining records of some are
+//! moved to others ([`Tier::maintain`]).
 //!
-//! The crate knows neither keys nor commands. The keeper of locations implements [`Owners`]; what is
-//! stored is [`Disk`]'s business. `docs/internals/tier.md` has the whole.
+//! The crate knows neither keys nor commands. Its user implements [`Owners`] for the entries that
+//! hold locations. A [`Disk`] stores the segments. `docs/internals/tier.md` describes the whole.
 
 mod backlog;
 mod cleaner;

@@ -1,28 +1,28 @@
-//! Where a record is, in eight bytes.
+//! The place of a record, in eight bytes.
 //!
 //! ```text
 //!  63        44 43            22 21             0
 //! │ segment 20 │ offset / 16  22 │ length / 16  22 │
 //! ```
 //!
-//! A segment has at most 64 MiB and there are at most a million of them. The length makes it possible
-//! to read a record in one go, and to count it as dead without reading it.
+//! A segment has at most 64 MiB, and there are at most a million segments. With the length, a
+//! record can be read in one operation, and counted as dead without reading it.
 
-/// Records begin and end at multiples of it, in bytes.
+/// Records begin and end at multiples of this number of bytes.
 pub(crate) const UNIT: usize = 16;
 const OFFSET_BITS: u32 = 22;
 const LENGTH_BITS: u32 = 22;
-/// The largest segment, in bytes.
+/// Size of the largest segment, in bytes.
 pub(crate) const MAX_SEGMENT_BYTES: u64 = (UNIT as u64) << OFFSET_BITS;
-/// The most segments.
+/// Greatest number of segments.
 pub(crate) const MAX_SEGMENTS: u32 = 1 << (64 - OFFSET_BITS - LENGTH_BITS);
 
-/// Where a record is. As a number it is never 0.
+/// The place of a record. Its number is never 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Location(u64);
 
 impl Location {
-    /// A record of `len` bytes at `offset`; both are multiples of 16.
+    /// Returns the location of a record of `len` bytes at `offset`. Both are multiples of 16.
     pub(crate) fn new(segment: u32, offset: u32, len: usize) -> Location {
         let (offset_units, len_units) = (offset as usize / UNIT, len / UNIT);
         debug_assert!((offset as usize).is_multiple_of(UNIT) && len.is_multiple_of(UNIT));
@@ -32,12 +32,12 @@ impl Location {
         Location(segment | (offset_units as u64) << LENGTH_BITS | len_units as u64)
     }
 
-    /// The number that stands for it.
+    /// Returns the number that encodes the location.
     pub fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// The location that a number from [`Location::to_bits`] stands for.
+    /// Returns the location that a number from [`Location::to_bits`] encodes.
     pub fn from_bits(bits: u64) -> Location {
         Location(bits)
     }
@@ -46,12 +46,12 @@ impl Location {
         (self.0 >> (OFFSET_BITS + LENGTH_BITS)) as u32
     }
 
-    /// In bytes.
+    /// Returns the offset in bytes.
     pub(crate) fn offset(self) -> u32 {
         (self.0 >> LENGTH_BITS) as u32 % (1 << OFFSET_BITS) * UNIT as u32
     }
 
-    /// Bytes of the whole record.
+    /// Returns the length of the whole record in bytes.
     #[allow(clippy::len_without_is_empty)] // No record is empty.
     pub fn len(self) -> usize {
         self.0 as usize % (1 << LENGTH_BITS) * UNIT

@@ -1,9 +1,10 @@
-//! What a snapshot needs of a segment: the records that it reads later, all of a segment together, and
-//! the places that it reads by themselves.
+//! The parts of a segment that a snapshot needs: marked records, which it reads later together with
+//! others of the segment, and pinned places, which it reads one by one.
 //!
-//! A *mark* is a bit for each 32 bytes of a segment, since no record is shorter; the bits are there as long
-//! as one of them is set. The keeper of locations sets and clears marks under the lock of the entry, so the
-//! entry of a marked record is always there. A *pin* only keeps the segment from being used again.
+//! A *mark* is a bit for each 32 bytes of a segment, because no record is shorter. The bits are
+//! allocated while one of them is set. The user of the tier sets and clears marks under the lock of
+//! the entry, so the entry of a marked record always exists. A *pin* only keeps the segment from
+//! being reused.
 
 use crate::location::Location;
 use crate::record::HEADER;
@@ -12,18 +13,18 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use structs::sync::lock;
 
-/// Bytes of a segment for each bit.
+/// Bytes of a segment per bit.
 pub(crate) const GRAIN: u32 = HEADER as u32;
 
 /// What a snapshot needs of one segment.
 #[derive(Default)]
 pub(crate) struct Needs {
     bits: Mutex<Vec<u64>>,
-    /// Bits that are set.
+    /// Number of bits that are set.
     marked: AtomicU32,
-    /// Places that are read by themselves.
+    /// Number of pinned places.
     pins: AtomicU32,
-    /// A thread reads the marked records.
+    /// Whether a thread reads the marked records.
     pub is_swept: AtomicBool,
 }
 
@@ -41,7 +42,7 @@ impl Needs {
         self.pins.load(Acquire) > 0
     }
 
-    /// The first marked grain from this one on.
+    /// Returns the first marked grain at or after `from`.
     pub fn next(&self, from: u32) -> Option<u32> {
         let bits = lock(&self.bits);
         let (first, skipped) = ((from / 64) as usize, from % 64);
@@ -61,8 +62,8 @@ impl Needs {
 }
 
 impl Tier {
-    /// Marks a value: a snapshot reads it with the others of its segment. The caller holds the lock of its entry,
-    /// and clears the mark before the entry goes.
+    /// Marks a value, so that a snapshot reads it with the others of its segment. The caller holds
+    /// the lock of the value's entry, and clears the mark before the entry is removed.
     pub fn mark(&self, location: Location) {
         let needs = &self.segments.get(location.segment()).needs;
         let (word, bit) = bit_of(location);
@@ -76,7 +77,8 @@ impl Tier {
         needs.marked.fetch_add(1, AcqRel);
     }
 
-    /// Clears the mark of a value; whether there was one. The caller holds the lock of its entry.
+    /// Clears the mark of a value. Returns whether there was one. The caller holds the lock of the
+    /// value's entry.
     pub fn unmark(&self, location: Location) -> bool {
         let needs = &self.segments.get(location.segment()).needs;
         if needs.marked() == 0 {
@@ -94,19 +96,19 @@ impl Tier {
         was
     }
 
-    /// Whether a value is marked.
+    /// Returns whether a value is marked.
     pub fn is_marked(&self, location: Location) -> bool {
         let needs = &self.segments.get(location.segment()).needs;
         let (word, bit) = bit_of(location);
         needs.marked() > 0 && lock(&needs.bits).get(word).is_some_and(|word| word & bit != 0)
     }
 
-    /// Keeps a value readable that is referred to, whatever becomes of its entry, until [`Tier::unpin`].
+    /// Keeps a referenced value readable until [`Tier::unpin`], even if its entry is removed.
     pub fn pin(&self, location: Location) {
         self.segments.get(location.segment()).needs.pins.fetch_add(1, AcqRel);
     }
 
-    /// The value has been read.
+    /// Unpins a value that has been read.
     pub fn unpin(&self, location: Location) {
         let before = self.segments.get(location.segment()).needs.pins.fetch_sub(1, AcqRel);
         assert!(before > 0, "a value was unpinned twice");
@@ -115,7 +117,7 @@ impl Tier {
         }
     }
 
-    /// Clears all marks and pins: the snapshot has ended, complete or not, and sets no more.
+    /// Clears all marks and pins. The snapshot has ended, complete or not, and sets no more.
     pub fn forget_snapshot(&self) {
         self.segments.iter().for_each(|(_, segment)| segment.needs.clear());
         self.wake();

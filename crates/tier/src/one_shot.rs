@@ -1,4 +1,4 @@
-//! A place for one result, which a thread waits for.
+//! A place for one result that a thread waits for.
 
 use crate::disk::Disk;
 use std::sync::{Arc, Condvar, Mutex};
@@ -19,7 +19,7 @@ impl<T> OneShot<T> {
         self.arrived.notify_one();
     }
 
-    /// Waits for the result, which an operation of this disk brings.
+    /// Waits for the result of an operation of this disk and returns it.
     pub fn wait(&self, disk: &dyn Disk) -> T {
         loop {
             let mut result = lock(&self.result);

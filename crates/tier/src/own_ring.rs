@@ -1,11 +1,12 @@
-//! A ring of a thread's own for the reads that it wants.
+//! A thread's own ring for its reads.
 //!
-//! A thread that serves clients sleeps until an event descriptor is written to. Its ring writes there when a
-//! read ends, so no other thread has to be woken on the way to the disk or back. The thread begins what it has
-//! asked for once a turn, and looks once a turn what has come. Writes, and reads beyond what the ring holds, go
-//! the common way ([`crate::uring`]).
+//! A thread that serves clients sleeps until its event descriptor is written to. Its ring writes to
+//! that descriptor when a read ends, so no other thread has to be woken on the way to the disk or
+//! back. The thread submits its reads once a turn, and collects completed reads once a turn.
+//! Writes, and reads that exceed the ring's capacity, use the shared ring ([`crate::uring`]).
 //!
-//! A thread that waits for a read of its own in the middle of a turn drives the ring itself (`Disk::poll`).
+//! A thread that waits for its own read in the middle of a turn drives the ring itself
+//! (`Disk::poll`).
 
 use crate::disk::Work;
 use crate::queue::Job;
@@ -14,9 +15,9 @@ use std::cell::RefCell;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Reads under way at most.
+/// Greatest number of reads in progress.
 const MAX_READS: usize = 128;
-/// As many are begun without waiting for the end of the turn.
+/// Number of pending reads that are submitted without waiting for the end of the turn.
 const MAX_UNBEGUN: usize = 32;
 
 struct OwnRing(UnderWay);
@@ -25,7 +26,7 @@ thread_local! {
     static OWN: RefCell<Option<OwnRing>> = const { RefCell::new(None) };
 }
 
-/// From now on the calling thread reads by itself. The event descriptor is written to when a read ends; it
+/// Gives the calling thread its own ring. The event descriptor is written to when a read ends. It
 /// stays open as long as the thread lives.
 ///
 /// # Errors
@@ -39,7 +40,8 @@ pub fn begin(event: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Begins the reads among these, as far as the calling thread has a ring with room; returns the others.
+/// Takes reads from these jobs, as far as the calling thread has a ring with free places. Returns
+/// the other jobs.
 pub(crate) fn take(jobs: Vec<Job>) -> Vec<Job> {
     OWN.with_borrow_mut(|own| {
         let Some(OwnRing(under_way)) = own else { return jobs };
@@ -58,7 +60,7 @@ pub(crate) fn take(jobs: Vec<Job>) -> Vec<Job> {
     })
 }
 
-/// Begins what the calling thread has asked for: at the end of its turn.
+/// Submits the calling thread's pending reads. Called at the end of its turn.
 #[inline]
 pub fn flush() {
     OWN.with_borrow_mut(|own| {
@@ -70,7 +72,7 @@ pub fn flush() {
     });
 }
 
-/// Tells of the calling thread's reads that have ended: at the beginning of its turn.
+/// Completes the calling thread's reads that have ended. Called at the beginning of its turn.
 #[inline]
 pub fn reap() {
     if has_reads() {
@@ -78,7 +80,8 @@ pub fn reap() {
     }
 }
 
-/// Waits for one of the calling thread's reads, and tells of it. `false` if none is under way.
+/// Waits for one of the calling thread's reads and completes it. Returns `false` if none is in
+/// progress.
 pub(crate) fn wait() -> bool {
     let is_waiting = has_reads();
     if is_waiting {
@@ -92,7 +95,8 @@ fn has_reads() -> bool {
     OWN.with_borrow(|own| own.as_ref().is_some_and(|OwnRing(under_way)| !under_way.is_idle()))
 }
 
-/// What is told may ask for more reads, so the ring is free meanwhile.
+/// Completes reads that have ended. Their callbacks may request more reads, so the ring is not
+/// borrowed meanwhile.
 #[cold]
 fn tell(wait_for: usize) {
     let mut ended = Vec::new();
@@ -121,7 +125,7 @@ impl OwnRing {
 
 impl Drop for OwnRing {
     fn drop(&mut self) {
-        // The kernel writes to the memory of what is under way.
+        // The kernel writes to the memory of reads in progress, so wait for them.
         let mut ended = Vec::new();
         while !self.0.is_idle() {
             self.0.submit(1);

@@ -1,14 +1,14 @@
-//! Operations that wait for a thread, whatever back-end it serves.
+//! The queue of operations that wait for a thread. Every back-end uses it.
 //!
-//! Reads go first, since clients wait for them. Few writes are under way at a time: four keep a disk busy
-//! as well as more do, and a read that comes behind many waits for all of them in the device.
+//! Reads go first, because clients wait for them. Only a few writes run at a time: four keep a disk
+//! as busy as more do, and a read that comes after many waits in the device for all of them.
 
 use crate::disk::{Operation, Work};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::Arc;
 
-/// Writes under way at a time.
+/// Greatest number of writes in progress.
 pub(crate) const MAX_WRITES: usize = 4;
 
 /// An operation and its file.
@@ -17,11 +17,11 @@ pub(crate) struct Job {
     pub operation: Operation,
 }
 
-/// How operations are carried out.
+/// A back-end that executes operations.
 pub(crate) trait Carrier: Send + Sync {
-    /// Begins operations, without waiting for any.
+    /// Begins operations without waiting for them.
     fn submit(&self, jobs: Vec<Job>);
-    /// Ends all that were begun.
+    /// Completes all operations that have begun.
     fn close(&self);
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Queue {
     reads: VecDeque<Job>,
     writes: VecDeque<Job>,
     writing: usize,
-    /// Nothing more comes.
+    /// Whether no more operations will come.
     pub is_closed: bool,
 }
 
@@ -42,7 +42,8 @@ impl Queue {
         }
     }
 
-    /// The next operation that may begin. Of a write the end has to be [noted](Queue::end_write).
+    /// Returns the next operation that may begin. The caller reports the end of a write with
+    /// [`Queue::end_write`].
     pub fn pop(&mut self, prefers_writes: bool) -> Option<Job> {
         let write = |queue: &mut Queue| {
             let job = if queue.writing < MAX_WRITES { queue.writes.pop_front() } else { None };
@@ -56,7 +57,7 @@ impl Queue {
         }
     }
 
-    /// A write is over. Whether another one waits.
+    /// Records the end of a write. Returns whether another one waits.
     pub fn end_write(&mut self) -> bool {
         self.writing -= 1;
         !self.writes.is_empty()

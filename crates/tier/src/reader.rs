@@ -1,4 +1,4 @@
-//! Reading values: any number at once, without waiting, or one with waiting.
+//! Reads values: many at once without waiting, or one with waiting.
 
 use crate::disk::{Operation, Work};
 use crate::location::Location;
@@ -13,15 +13,15 @@ use std::time::Instant;
 use structs::aligned::{ALIGNMENT, AlignedBytes};
 use structs::sync::lock;
 
-/// Times that a read is begun again of which the disk gave less than all.
+/// Number of times that a read is repeated if the disk returned fewer bytes than requested.
 const SHORT_READS: u32 = 3;
 
-/// A value could not be read.
+/// Why a value could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadError {
-    /// The disk says why.
+    /// An error of the disk.
     Disk(String),
-    /// What is there is not what was written.
+    /// The bytes are not those that were written.
     Damaged,
 }
 
@@ -34,13 +34,13 @@ impl fmt::Display for ReadError {
     }
 }
 
-/// A value as it was appended.
+/// A value as it was appended, or an error.
 pub type Payload = Result<Vec<u8>, ReadError>;
 
-/// Receives payloads in the order in which they were asked for.
+/// Receives payloads in the order in which they were requested.
 pub type Fetched = Box<dyn FnOnce(Vec<Payload>) + Send>;
 
-/// Values that are being read together.
+/// Values that are read together.
 struct Batch {
     results: Mutex<Vec<Option<Payload>>>,
     missing: AtomicUsize,
@@ -65,12 +65,13 @@ impl Batch {
 }
 
 impl Tier {
-    /// Reads values, all at once. `done` is called once: by another thread, or before this returns if
-    /// all are in memory. The caller makes sure that each is referred to, or pinned, until this returns.
+    /// Reads several values at once. `done` is called once: by another thread, or before this
+    /// returns if all are in memory. The caller keeps each value referenced or pinned until this
+    /// returns.
     pub fn fetch(self: &Arc<Self>, wanted: &[Location], done: Fetched) {
         let batch = Arc::new(Batch {
             results: Mutex::new(vec![None; wanted.len()]),
-            // One more, so that it is not complete before the end of this function.
+            // One more, so that it is not complete before this function ends.
             missing: AtomicUsize::new(wanted.len() + 1),
             done: Mutex::new(Some(done)),
         });
@@ -91,10 +92,10 @@ impl Tier {
         batch.complete(1);
     }
 
-    /// Reads a value and waits for it. It is referred to, or pinned.
+    /// Reads a value and waits for it. The value is referenced or pinned.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The value cannot be read.
     pub fn read(self: &Arc<Self>, location: Location) -> Result<Vec<u8>, ReadError> {
         let slot = OneShot::new();
         let told = Arc::clone(&slot);
@@ -164,7 +165,7 @@ impl Tier {
         self.segments.get(segment).readers.fetch_sub(1, AcqRel);
     }
 
-    /// Counts a value that could not be read.
+    /// Counts a value that could not be read. Returns the error.
     pub(crate) fn count_failure(&self, error: ReadError) -> ReadError {
         self.counters.read_errors.fetch_add(1, Relaxed);
         let is_damaged = u64::from(error == ReadError::Damaged);

@@ -5,25 +5,25 @@
 //! │ location  │ hash  │ generation  │ length   │ crc   │ kind │ 0 │ payload … │ 0 …
 //! ```
 //!
-//! All numbers are little-endian. The location is the record's own and the generation that of its
-//! segment, so a record that lies where another should, or is left of an earlier use of the segment, is
-//! found out. The checksum (CRC-32C) covers everything but itself and the padding. No record begins
+//! All numbers are little-endian. The header contains the record's own location and the generation
+//! of its segment. So a record in a wrong place, or from an earlier use of the segment, is
+//! detected. The checksum (CRC-32C) covers everything but itself and the padding. No record begins
 //! with eight zeros: they mean that the next one is at the next multiple of 4096.
 
 use crate::location::{Location, UNIT};
 use structs::crc32c::crc32c;
 
-/// Bytes in front of the payload.
+/// Number of bytes before the payload.
 pub(crate) const HEADER: usize = 32;
-/// Where the checksum is.
+/// Offset of the checksum.
 const CRC: usize = 24;
 
-/// Why bytes are not the record that was looked for.
+/// Why bytes are not the expected record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Damage {
-    /// Another record, or none.
+    /// There is another record, or none.
     NotTheRecord,
-    /// The header fits, the checksum does not.
+    /// The header is as expected. The checksum is wrong.
     Checksum,
 }
 
@@ -35,12 +35,12 @@ pub(crate) struct Record<'b> {
     pub payload: &'b [u8],
 }
 
-/// Bytes of a record with so long a payload.
+/// Returns the length of a record with a payload of this length, in bytes.
 pub(crate) fn len_of(payload: usize) -> usize {
     (HEADER + payload).next_multiple_of(UNIT)
 }
 
-/// Writes a record; `to` is as long as it is.
+/// Writes a record into `to`, which has exactly its length.
 pub(crate) fn write(to: &mut [u8], location: Location, generation: u32, record: Record<'_>) {
     let payload = record.payload;
     debug_assert_eq!(to.len(), len_of(payload.len()));
@@ -69,13 +69,14 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes are four bytes"))
 }
 
-/// The location that the header here says it has; `None` for zeros, or where nothing more fits.
+/// Returns the location that a record's header contains, or `None` if there are zeros or too few
+/// bytes.
 pub(crate) fn location_at(bytes: &[u8]) -> Option<Location> {
     let bits = bytes.get(..8).map(|bits| u64_at(bits, 0))?;
     (bits != 0).then(|| Location::from_bits(bits))
 }
 
-/// The record at a location, of which `bytes` are all bytes.
+/// Parses the record at a location. `bytes` are all its bytes.
 pub(crate) fn parse(
     bytes: &[u8],
     location: Location,

@@ -1,4 +1,4 @@
-//! Segments: what each holds, and which are free.
+//! Segments: their contents, and which of them are free.
 
 use crate::location::MAX_SEGMENTS;
 use crate::marks::Needs;
@@ -8,40 +8,40 @@ use structs::aligned::AlignedBytes;
 
 const BLOCK: u32 = 1024;
 
-/// What becomes of a segment, in this order and then from the beginning.
+/// The states of a segment. It passes through them in this order, repeatedly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum State {
-    /// There is no file.
+    /// The segment has no file.
     Absent = 0,
-    /// There is a file that holds nothing.
+    /// The segment has a file without records.
     Free = 1,
-    /// Records are appended.
+    /// Records are being appended.
     Open = 2,
-    /// It is full.
+    /// The segment is full.
     Sealed = 3,
-    /// Nothing refers to it, but a snapshot or a read may need it.
+    /// No record is referenced, but a snapshot or a read may need one.
     Emptied = 4,
 }
 
-/// A piece of a segment that is not on the disk yet.
+/// The piece of a segment to which records are appended.
 pub(crate) struct Open {
     pub offset: u32,
     pub bytes: AlignedBytes,
     pub filled: usize,
 }
 
-/// A piece on its way to the disk.
+/// A piece that is being written to the disk.
 pub(crate) struct Writing {
     pub offset: u32,
     pub len: usize,
     pub bytes: Arc<AlignedBytes>,
 }
 
-/// What is in memory of a segment.
+/// The part of a segment that is in memory.
 #[derive(Default)]
 pub(crate) struct Memory {
-    /// Where the next piece begins; the length of a sealed segment.
+    /// Offset of the next piece, or the length of a sealed segment.
     pub end: u32,
     pub open: Option<Open>,
     pub writing: Vec<Writing>,
@@ -52,7 +52,7 @@ impl Memory {
         self.open.is_none() && self.writing.is_empty()
     }
 
-    /// A copy of bytes that are not on the disk yet, or `None` if they are.
+    /// Returns a copy of bytes that are still in memory, or `None` if they are on the disk.
     pub fn copy(&self, offset: u32, len: usize) -> Option<Vec<u8>> {
         let within = |start: u32, bytes: &[u8]| {
             let at = offset.checked_sub(start)? as usize;
@@ -69,18 +69,18 @@ impl Memory {
 #[derive(Default)]
 pub(crate) struct Segment {
     state: AtomicU8,
-    /// Rises whenever the segment is used again.
+    /// Increases each time the segment is reused.
     pub generation: AtomicU32,
-    /// Bytes of records that are referred to.
+    /// Bytes of referenced records.
     pub live: AtomicU64,
-    /// Reads under way.
+    /// Number of reads in progress.
     pub readers: AtomicU32,
-    /// Segments that were sealed before.
+    /// Number of segments that were sealed before this one.
     pub sealed_at: AtomicU64,
-    /// `live`, plus one, when the last attempt to move everything away failed.
+    /// `live` plus one, at the end of the last cleaning that could not empty the segment.
     pub stuck_at: AtomicU64,
     pub memory: Mutex<Memory>,
-    /// What the snapshot under way needs of it.
+    /// What the present snapshot needs of it.
     pub needs: Needs,
 }
 
@@ -100,10 +100,11 @@ impl Segment {
     }
 }
 
-/// All segments by number. They are made by the thousand, when they are first needed, and stay.
+/// All segments by number. They are allocated in blocks of a thousand when they are first needed,
+/// and stay.
 pub(crate) struct Segments {
     blocks: Box<[OnceLock<Box<[Segment]>>]>,
-    /// Numbers that were ever used.
+    /// Number of segments that were ever used.
     count: AtomicU32,
 }
 
@@ -119,7 +120,8 @@ impl Segments {
         self.count.load(Acquire)
     }
 
-    /// Another segment, absent; `None` if there are as many as there can be. One thread at a time.
+    /// Adds a segment without a file and returns its number, or `None` at the greatest number. Only
+    /// one thread may call it at a time.
     pub fn add(&self) -> Option<u32> {
         let number = self.count();
         let block = self.blocks.get((number / BLOCK) as usize)?;

@@ -1,8 +1,8 @@
-//! The marked records of a segment, in the order in which they lie there: each part of the segment is read
-//! once, in large reads.
+//! Reads the marked records of a segment in the order in which they lie there. Each part of the
+//! segment is read once, in large reads.
 //!
-//! Marks may go while a sweep is under way, and come where records are appended. Parts that are not on the
-//! disk yet are taken from memory.
+//! Marks may be cleared during a sweep, and set in segments to which records are appended. Parts
+//! that are not on the disk yet are copied from memory.
 
 use crate::location::Location;
 use crate::marks::GRAIN;
@@ -15,20 +15,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use structs::sync::lock;
 
-/// A thread's way through a segment, which is not used again meanwhile.
+/// A thread's progress through a segment. The segment is not reused meanwhile.
 pub struct Sweep {
     tier: Arc<Tier>,
     window: Window,
-    /// The next grain to look at.
+    /// The next grain to check.
     next: u32,
     /// A record that is not on the disk yet.
     copy: Vec<u8>,
 }
 
-/// A record that is marked, or was a moment ago.
+/// A record that is marked, or was marked just before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Swept<'s> {
-    /// Its place.
+    /// The record's place.
     pub location: Location,
     /// The hash of its key.
     pub hash: u64,
@@ -37,7 +37,8 @@ pub struct Swept<'s> {
 }
 
 impl Tier {
-    /// Begins to read the marked records of a segment that no other thread reads; `None` if there is none.
+    /// Begins to read the marked records of a segment that no other thread reads. Returns `None` if
+    /// there is none.
     pub fn sweep(self: &Arc<Self>) -> Option<Sweep> {
         let is_free = |segment: &Segment| {
             segment.needs.marked() > 0 && !segment.needs.is_swept.swap(true, AcqRel)
@@ -50,17 +51,17 @@ impl Tier {
 }
 
 impl Sweep {
-    /// The next marked record. It waits for the disk.
+    /// Returns the next marked record. Waits for the disk.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The record cannot be read.
     pub fn next_marked(&mut self) -> Result<Option<Swept<'_>>, ReadError> {
         let tier = Arc::clone(&self.tier);
         let segment = tier.segments.get(self.window.segment);
         loop {
             let Some(grain) = segment.needs.next(self.next) else { return Ok(None) };
             self.next = grain + 1;
-            // A mark that has gone meanwhile may leave anything here.
+            // If the mark has been cleared meanwhile, there may be anything in this place.
             match self.find(&tier, segment, grain) {
                 Ok(found) => return Ok(Some(self.swept(&tier, found))),
                 Err(_) if segment.needs.next(grain) != Some(grain) => {}
@@ -77,7 +78,7 @@ impl Sweep {
         Swept { location, hash, payload: record.payload }
     }
 
-    /// The record that begins in a grain, and whether it is in the copy.
+    /// Returns the location of the record that begins in a grain, and whether it is in `copy`.
     fn find(
         &mut self,
         tier: &Tier,
@@ -85,7 +86,7 @@ impl Sweep {
         grain: u32,
     ) -> Result<(Location, bool), ReadError> {
         let mut failure = ReadError::Damaged;
-        // The window may be older than the record, so a failure is looked into again.
+        // The window may be older than the record, so after a failure the disk is read again.
         for is_fresh in [false, true] {
             if is_fresh {
                 self.window.forget();

@@ -1,4 +1,5 @@
-//! Reads and writes by a pool of threads, each of which waits for one at a time: for where io_uring is refused.
+//! Executes reads and writes with a pool of threads, one operation per thread at a time. Used if
+//! io_uring is refused.
 
 use crate::disk::{Operation, Work};
 use crate::files::Spawn;
@@ -10,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use structs::sync::{lock, wait};
 
-/// Threads, and so operations at a time.
+/// Number of threads, which is also the number of operations in progress.
 const THREADS: usize = 8;
 
 pub(crate) struct Pool {
@@ -55,8 +56,8 @@ impl Carrier for Pool {
     }
 }
 
-/// Carries out operations until the pool is closed and nothing is left to do. One thread prefers writes, so
-/// that these make progress whatever is read.
+/// Executes operations until the pool is closed and the queue is empty. One thread prefers writes,
+/// so that they progress however many reads there are.
 fn serve(shared: &Shared, prefers_writes: bool) {
     let mut queue = lock(&shared.queue);
     loop {
@@ -72,7 +73,7 @@ fn serve(shared: &Shared, prefers_writes: bool) {
         carry_out(&file, operation);
         queue = lock(&shared.queue);
         if is_write && queue.end_write() {
-            // A thread that found too many under way may sleep.
+            // A thread that found too many writes in progress may be sleeping.
             shared.arrived.notify_one();
         }
     }

@@ -1,4 +1,5 @@
-//! The tier as a whole: its settings, what its parts share, and what keeps segments free.
+//! The tier as a whole: its settings, the state that its parts share, and the supply of free
+//! segments.
 
 use crate::backlog::{Backlog, Told};
 use crate::cleaner::Owners;
@@ -16,40 +17,41 @@ use std::time::Duration;
 use structs::aligned::{ALIGNMENT, AlignedBytes};
 use structs::sync::{lock, wait_timeout};
 
-/// Free segments that only the cleaner may use.
+/// Number of free segments that only the cleaner may use.
 pub(crate) const SPARE: usize = 2;
-/// Free segments that are made beyond them, as long as there may be more. Writers use them up while files are
-/// made.
+/// Number of free segments that are created in addition, as long as the tier may grow. Writers use
+/// them while more files are created.
 const MADE_AHEAD: usize = 4;
-/// The same where there may be no more: each is cleaned for, and takes from what cleaning has to choose from.
+/// The same if the tier may not grow. Each such segment has to be cleaned, and is no longer
+/// available to cleaning as a source.
 const CLEANED_AHEAD: usize = 1;
-/// Free segments beyond which files are removed.
+/// Number of free segments beyond which files are removed.
 const MAX_FREE: usize = SPARE + MADE_AHEAD + 2;
-/// Segments below which half-empty ones are no waste to speak of.
+/// Number of segments up to which half-empty ones do not count as waste.
 const FEW_SEGMENTS: u64 = 8;
 
-/// Rounds of maintenance after which a segment is tried again that could not be emptied.
+/// Number of rounds of maintenance after which a segment that could not be emptied is tried again.
 const STUCK_ROUNDS: u64 = 64;
 
-/// How a tier is made.
+/// The settings of a tier.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Bytes of a segment: 1 to 64 MiB, a multiple of 4096.
+    /// Size of a segment in bytes: 1 to 64 MiB, a multiple of 4096.
     pub segment_bytes: u64,
-    /// Bytes of all segments at most; 0: as many as the disk has room for.
+    /// Greatest size of all segments together in bytes. 0 means as much as the disk has.
     pub max_bytes: u64,
-    /// Memory for what is not on the disk yet, in bytes.
+    /// Greatest memory of pieces that are not on the disk yet, in bytes.
     pub buffer_bytes: u64,
-    /// Segments that new values are appended to at a time.
+    /// Number of segments to which new values are appended at a time.
     pub streams: usize,
 }
 
-/// Settings that no tier can have.
+/// Why settings are invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SettingsError {
     /// The size of a segment is not allowed.
     SegmentBytes,
-    /// There must be room for so many bytes at least.
+    /// The tier needs at least this many bytes.
     TooSmall(u64),
 }
 
@@ -62,7 +64,7 @@ impl fmt::Display for SettingsError {
     }
 }
 
-/// See the crate's documentation.
+/// The tier. The crate's documentation describes it.
 pub struct Tier {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) settings: Settings,
@@ -71,27 +73,27 @@ pub struct Tier {
     /// Segments in state `Free`.
     pub(crate) free: Mutex<VecDeque<u32>>,
     absent: Mutex<Vec<u32>>,
-    /// Segments that have a file.
+    /// Number of segments that have a file.
     existing: AtomicU64,
-    /// The open segments; the last one is for values that are moved.
+    /// The open segments. The last one is for moved values.
     pub(crate) streams: Box<[Mutex<Option<u32>>]>,
-    /// Segments that were ever sealed.
+    /// Number of segments that were ever sealed.
     pub(crate) sealed: AtomicU64,
-    /// The hashes of values whose key has another name than when they were written.
+    /// The present hashes of values whose key was renamed after they were written.
     aliases: Mutex<HashMap<Location, u64>>,
     alias_count: AtomicUsize,
-    /// Calls of `maintain`.
+    /// Number of calls of `maintain`.
     rounds: AtomicU64,
     pub(crate) failed: Mutex<Vec<Failed>>,
-    /// How many there are.
+    /// Number of failed writes.
     pub(crate) failing: AtomicUsize,
     pub(crate) is_full: AtomicBool,
     pub(crate) pieces: Mutex<Vec<AlignedBytes>>,
     /// Bytes of all pieces in memory.
     pub(crate) buffered: AtomicU64,
-    /// What is on its way to the disk, and what waits for it.
+    /// The bytes being written, and the appends that wait for them.
     pub(crate) backlog: Backlog,
-    /// The cleaner waits for a write to end.
+    /// Whether the cleaner waits for a write to end.
     pub(crate) cleaner_waits: AtomicBool,
     pub(crate) counters: Counters,
     is_awake: Mutex<bool>,
@@ -99,10 +101,10 @@ pub struct Tier {
 }
 
 impl Tier {
-    /// A tier without any segment: the first call of [`Tier::maintain`] makes some.
+    /// Creates a tier without segments. The first call of [`Tier::maintain`] creates some.
     ///
     /// # Errors
-    /// The settings are not possible.
+    /// The settings are invalid.
     pub fn new(disk: Arc<dyn Disk>, settings: Settings) -> Result<Arc<Tier>, SettingsError> {
         let segment = settings.segment_bytes;
         if !(1 << 20..=MAX_SEGMENT_BYTES).contains(&segment)
@@ -139,7 +141,7 @@ impl Tier {
     }
 
     fn check_max(settings: Settings, max_bytes: u64) -> Result<(), SettingsError> {
-        // One for each stream, those of the cleaner, and one that can be cleaned.
+        // One for each stream, those of the cleaner, and one to clean.
         let least =
             (settings.streams.max(1) + 2 + SPARE + CLEANED_AHEAD) as u64 * settings.segment_bytes;
         if max_bytes > 0 && max_bytes < least {
@@ -148,11 +150,11 @@ impl Tier {
         Ok(())
     }
 
-    /// Changes the most bytes that all segments may have; 0: as many as the disk has room for. If there are
-    /// more, files go as they become empty.
+    /// Changes the greatest size of all segments together, in bytes. 0 means as much as the disk
+    /// has. If there are more segments, files are removed as they become empty.
     ///
     /// # Errors
-    /// It is too little.
+    /// The size is too small.
     pub fn set_max_bytes(&self, max_bytes: u64) -> Result<(), SettingsError> {
         Tier::check_max(self.settings, max_bytes)?;
         self.max_bytes.store(max_bytes, Relaxed);
@@ -160,13 +162,13 @@ impl Tier {
         Ok(())
     }
 
-    /// Says what to call when values are taken in again, or none for a while, after one was refused as busy.
-    /// It is to be called once, and must not wait.
+    /// Sets the function to call after an append was refused as busy: when values are accepted
+    /// again, or when the tier is full. Called once. The function must not wait.
     pub fn on_room(&self, told: Told) {
         self.backlog.set_told(told);
     }
 
-    /// The longest payload that [`Tier::append`] takes, in bytes.
+    /// Returns the length of the longest payload that [`Tier::append`] accepts, in bytes.
     pub fn max_payload(&self) -> usize {
         self.max_record() - HEADER
     }
@@ -175,25 +177,25 @@ impl Tier {
         self.settings.segment_bytes as usize / 2
     }
 
-    /// Free segments that there should be.
+    /// Returns the wanted number of free segments.
     pub(crate) fn wanted_free(&self) -> usize {
         SPARE + if self.may_grow() { MADE_AHEAD } else { CLEANED_AHEAD }
     }
 
-    /// Whether another segment is allowed.
+    /// Returns whether another segment may be created.
     fn may_grow(&self) -> bool {
         let max = self.max_bytes.load(Relaxed);
         max == 0 || (self.existing.load(Relaxed) + 1) * self.settings.segment_bytes <= max
     }
 
-    /// Nothing refers to a value any more. It does not wait.
+    /// Releases a value that is no longer referenced. Does not wait.
     pub fn release(&self, location: Location) {
         self.forget_alias(location);
         self.counters.values.fetch_sub(1, Relaxed);
         self.discard(location);
     }
 
-    /// A record is not needed any more.
+    /// Records that a record is not needed any more.
     pub(crate) fn discard(&self, location: Location) {
         let (segment, len) = (self.segments.get(location.segment()), location.len() as u64);
         self.counters.live_bytes.fetch_sub(len, Relaxed);
@@ -204,7 +206,7 @@ impl Tier {
         }
     }
 
-    /// The key of a value has another name, with this hash.
+    /// Records the new hash of a value whose key was renamed.
     pub fn rename(&self, location: Location, hash: u64) {
         self.segments.get(location.segment()).stuck_at.store(0, Relaxed);
         let mut aliases = lock(&self.aliases);
@@ -230,20 +232,20 @@ impl Tier {
         }
     }
 
-    /// Lets [`Tier::wait`] return.
+    /// Wakes the thread in [`Tier::wait`].
     pub fn wake(&self) {
         *lock(&self.is_awake) = true;
         self.woken.notify_all();
     }
 
-    /// Waits until there may be something for [`Tier::maintain`] to do, for so long at most.
+    /// Waits until [`Tier::maintain`] may have work, for `timeout` at most.
     pub fn wait(&self, timeout: Duration) {
         let guard = lock(&self.is_awake);
         *wait_timeout(&self.woken, guard, timeout, |is_awake| !*is_awake) = false;
     }
 
-    /// Keeps enough segments free: takes back those that are empty, makes new ones, and moves values out of
-    /// those that are nearly empty. One thread at a time; it waits for the disk.
+    /// Keeps enough segments free: reuses empty ones, creates new ones, and moves values out of
+    /// those that are nearly empty. Waits for the disk. Only one thread may call it at a time.
     pub fn maintain(self: &Arc<Self>, owners: &dyn Owners) {
         self.write_again();
         self.forget_stuck();
@@ -251,15 +253,15 @@ impl Tier {
         self.collect();
         let is_full = self.clean_as_needed(owners) && lock(&self.free).len() <= SPARE;
         if is_full && !self.is_full.swap(true, Relaxed) {
-            // There is nothing to wait for.
+            // Waiting is of no use, so notify the waiters.
             self.backlog.tell();
         }
         self.is_full.store(is_full, Relaxed);
     }
 
-    /// Moves values until enough segments are free and not more than half of all is waste. Whether free ones
-    /// are short and no more can be had. Those that writers have taken since they were provided do not count:
-    /// there are more to come.
+    /// Moves values until enough segments are free and at most half of the bytes is waste. Returns
+    /// whether free segments are short and no more can be had. Segments that writers have taken
+    /// during the call do not count as short, because more can be provided.
     fn clean_as_needed(self: &Arc<Self>, owners: &dyn Owners) -> bool {
         loop {
             let is_short = !self.provide();
@@ -277,15 +279,16 @@ impl Tier {
         }
     }
 
-    /// Has segments tried again now and then of which something could not be moved.
+    /// Regularly allows segments to be cleaned again that could not be emptied.
     fn forget_stuck(&self) {
         if self.rounds.fetch_add(1, Relaxed).is_multiple_of(STUCK_ROUNDS) {
             self.segments.iter().for_each(|(_, segment)| segment.stuck_at.store(0, Relaxed));
         }
     }
 
-    /// Seals open segments that nothing refers to any more, so that they are taken back. A stream that nothing is
-    /// appended to would keep its own for good, and of a small tier those are most.
+    /// Seals open segments without referenced records, so that they can be reused. Otherwise a
+    /// stream without appends would keep its segment for ever, and in a small tier most segments
+    /// belong to streams.
     fn seal_dead(self: &Arc<Self>) {
         for stream in &self.streams {
             let mut stream = lock(stream);
@@ -297,7 +300,7 @@ impl Tier {
             if !is_used || segment.live.load(Acquire) > 0 {
                 continue;
             }
-            // Somebody may still read what was there.
+            // Readers may still need the piece, so it is written.
             self.write_open(number, &mut memory);
             segment.sealed_at.store(self.sealed.fetch_add(1, Relaxed), Relaxed);
             segment.stuck_at.store(0, Relaxed);
@@ -306,7 +309,7 @@ impl Tier {
         }
     }
 
-    /// Takes back segments that nothing refers to.
+    /// Frees segments without referenced records.
     fn collect(&self) {
         for (number, segment) in self.segments.iter() {
             if segment.state() == State::Sealed
@@ -315,7 +318,7 @@ impl Tier {
             {
                 segment.set_state(State::Emptied);
             }
-            // Asked afterwards: a place is pinned and read only while an entry refers to it.
+            // Check after the state: a place is only pinned or read while an entry refers to it.
             if segment.state() == State::Emptied
                 && segment.readers.load(Acquire) == 0
                 && !segment.needs.is_pinned()
@@ -345,18 +348,19 @@ impl Tier {
         max > 0 && self.existing.load(Relaxed) * self.settings.segment_bytes > max
     }
 
-    /// Makes segments until enough are free; `false` if they are not and no more can be made.
+    /// Creates segments until enough are free. Returns `false` if they are not and no more can be
+    /// created.
     fn provide(&self) -> bool {
         while lock(&self.free).len() < self.wanted_free() {
             if !self.may_grow() || self.make_segment().is_none() {
-                // As many as would be cleaned for are enough, though the disk has no room for more.
+                // If the disk is full, the number that cleaning would provide is enough.
                 return lock(&self.free).len() >= SPARE + CLEANED_AHEAD;
             }
         }
         true
     }
 
-    /// Makes a segment. If it cannot be made the disk is full, most likely; the next round tries again.
+    /// Creates a segment. If that fails, the disk is probably full, and the next round tries again.
     fn make_segment(&self) -> Option<()> {
         let absent = lock(&self.absent).pop();
         let number = absent.or_else(|| self.segments.add())?;
@@ -375,7 +379,7 @@ impl Tier {
         self.backlog.tell();
     }
 
-    /// Whether more than half of the segments in use is waste.
+    /// Returns whether more than half of the bytes of segments in use is waste.
     fn is_mostly_waste(&self) -> bool {
         let free = lock(&self.free).len() as u64;
         let used = self.existing.load(Relaxed).saturating_sub(free);
@@ -383,12 +387,12 @@ impl Tier {
         used > FEW_SEGMENTS && live < used * self.settings.segment_bytes / 2
     }
 
-    /// Whether values are refused until some go.
+    /// Returns whether values are refused until some are released.
     pub fn is_full(&self) -> bool {
         self.is_full.load(Relaxed)
     }
 
-    /// Counts and sizes of this moment.
+    /// Returns the present counts and sizes.
     pub fn figures(&self) -> Figures {
         let counters = &self.counters;
         let get = |counter: &AtomicU64| counter.load(Relaxed);

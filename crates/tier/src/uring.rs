@@ -1,8 +1,9 @@
-//! Reads and writes through io_uring: one thread, and many operations under way.
+//! Executes reads and writes with io_uring: one thread, and many operations in progress.
 //!
-//! The thread owns the ring. Others put operations in a queue and, if the thread sleeps, wake it through an
-//! event descriptor that the ring reads. One system call begins all that has come and waits until
-//! something ends. So a read costs a part of a system call when many are wanted, and no thread of its own.
+//! The thread owns the ring. Other threads put operations in a queue. If the thread sleeps, they
+//! wake it through an event descriptor that the ring reads. One system call submits all queued
+//! operations and waits until one ends. So when many reads are wanted, each costs only a part of a
+//! system call, and no read needs its own thread.
 #![allow(unsafe_code)] // The rings: each block says why memory stays where the kernel looks for it.
 
 use crate::disk::Work;
@@ -18,11 +19,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use structs::sync::lock;
 
-/// Operations under way at most.
+/// Greatest number of operations in progress.
 const MAX_OPERATIONS: usize = 256;
-/// Requests that fit the ring: those, and the wake-up.
+/// Number of entries of the ring: one for each operation, and one for the wake-up.
 const ENTRIES: u32 = (MAX_OPERATIONS + 1).next_power_of_two() as u32;
-/// Stands for the wake-up, where an operation has its place.
+/// Identifies the wake-up. Operations are identified by their places.
 const WAKE_UP: u64 = u64::MAX;
 
 pub(crate) struct Ring {
@@ -38,7 +39,7 @@ struct Shared {
 #[derive(Default)]
 struct Waiting {
     queue: Queue,
-    /// The thread sleeps, or will without looking at the queue again.
+    /// Whether the thread sleeps, or will sleep without checking the queue again.
     is_asleep: bool,
 }
 
@@ -51,7 +52,7 @@ impl Ring {
         let shared = Arc::new(Shared { waiting: Mutex::default(), event: event()? });
         let (to_us, from_thread) = channel();
         let for_thread = Arc::clone(&shared);
-        // The kernel ties a ring to the thread that makes it.
+        // The kernel binds a ring to the thread that creates it.
         let thread = spawn(Box::new(move || serve(for_thread, &to_us)))?;
         let made = from_thread.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
         made.map(|()| Ring { shared, thread: Mutex::new(Some(thread)) })
@@ -59,7 +60,7 @@ impl Ring {
 }
 
 impl Shared {
-    /// Changes what waits, and wakes the thread.
+    /// Changes the queue and wakes the thread.
     fn change(&self, change: impl FnOnce(&mut Queue)) {
         let mut waiting = lock(&self.waiting);
         change(&mut waiting.queue);
@@ -95,7 +96,7 @@ fn event() -> io::Result<File> {
     }
 }
 
-/// A ring with these flags, or with none where this kernel does not have them.
+/// Creates a ring with these flags, or without flags if the kernel does not support them.
 ///
 /// # Errors
 /// io_uring is refused.
@@ -118,25 +119,25 @@ fn serve(shared: Arc<Shared>, made: &Sender<io::Result<()>>) {
     }
 }
 
-/// A ring and the operations that are under way in it.
+/// A ring and the operations in progress in it.
 pub(crate) struct UnderWay {
     ring: IoUring,
-    /// Each at its place; their memory is the kernel's.
+    /// The operations by place. The kernel uses their memory.
     jobs: Box<[Option<Job>]>,
     /// Places without an operation.
     free: Vec<usize>,
 }
 
-/// What has ended.
+/// A completion.
 pub(crate) enum Ended {
     /// The wake-up.
     WakeUp,
-    /// An operation: how many bytes were read or written.
+    /// An operation with the number of bytes read or written.
     Job(Job, io::Result<usize>),
 }
 
 impl UnderWay {
-    /// For so many operations at a time; the ring has room for one more.
+    /// Creates the state for `most` operations in progress. The ring has one more entry.
     pub fn new(ring: IoUring, most: usize) -> UnderWay {
         UnderWay { ring, jobs: (0..most).map(|_| None).collect(), free: (0..most).collect() }
     }
@@ -149,7 +150,7 @@ impl UnderWay {
         self.free.len() == self.jobs.len()
     }
 
-    /// Has the kernel begin an operation with the next call; there is room.
+    /// Queues an operation, which the next [`UnderWay::submit`] begins. There must be a free place.
     pub fn start(&mut self, mut job: Job) {
         let place = self.free.pop().expect("there is room");
         let file = Fd(job.file.as_raw_fd());
@@ -165,25 +166,25 @@ impl UnderWay {
     }
 
     fn push(&mut self, entry: squeue::Entry, name: u64) {
-        // SAFETY: the memory of an operation belongs to its job, and that of the event to the server; both
-        // stay, and nothing else touches them, until the kernel says that it has done with them.
+        // SAFETY: the memory of an operation belongs to its job, and that of the event to the
+        // server; both stay, and nothing else touches them, until the kernel reports completion.
         let pushed = unsafe { self.ring.submission().push(&entry.user_data(name)) };
         assert!(pushed.is_ok(), "the ring has an entry for each operation");
     }
 
-    /// Operations that were started and that the kernel does not know of.
+    /// Returns the number of operations that were started but not submitted.
     pub fn unbegun(&mut self) -> usize {
         self.ring.submission().len()
     }
 
-    /// Begins what was started, and waits until so many have ended.
+    /// Submits started operations, and waits until `wait_for` operations have ended.
     ///
     /// # Panics
-    /// The ring fails, which it does for no reason that a disk could give.
+    /// The ring fails. No error of a disk causes this.
     pub fn submit(&self, wait_for: usize) {
         match self.ring.submit_and_wait(wait_for) {
             Ok(_) => {}
-            // Nothing is lost: what was not begun is begun with the next call.
+            // Nothing is lost: operations that were not submitted are submitted by the next call.
             Err(error)
                 if matches!(
                     error.raw_os_error(),
@@ -193,7 +194,7 @@ impl UnderWay {
         }
     }
 
-    /// The next that has ended.
+    /// Returns the next completion.
     pub fn next_ended(&mut self) -> Option<Ended> {
         loop {
             let over: cqueue::Entry = self.ring.completion().next()?;
@@ -218,7 +219,7 @@ impl UnderWay {
 struct Server {
     under_way: UnderWay,
     shared: Arc<Shared>,
-    /// What the event descriptor's number is read into.
+    /// The buffer into which the event descriptor's number is read.
     event: Box<[u8; 8]>,
     is_event_read: bool,
 }
@@ -229,7 +230,7 @@ impl Server {
         Server { under_way, shared, event: Box::default(), is_event_read: false }
     }
 
-    /// Until the ring is closed and all is over.
+    /// Runs until the ring is closed and all operations have ended.
     fn run(mut self) {
         while self.begin() {
             if !std::mem::replace(&mut self.is_event_read, true) {
@@ -244,7 +245,8 @@ impl Server {
         self.cancel_event();
     }
 
-    /// Takes what may begin from the queue; `false` if nothing is left to do for ever.
+    /// Starts operations from the queue. Returns `false` if the queue is closed and nothing is left
+    /// to do.
     fn begin(&mut self) -> bool {
         let shared = Arc::clone(&self.shared);
         let mut waiting = lock(&shared.waiting);
@@ -257,7 +259,7 @@ impl Server {
         !(self.under_way.is_idle() && waiting.queue.is_closed)
     }
 
-    /// Tells of what is over.
+    /// Handles completions.
     fn end(&mut self) {
         while let Some(ended) = self.under_way.next_ended() {
             match ended {
@@ -272,9 +274,9 @@ impl Server {
         }
     }
 
-    /// Has the kernel let go of the memory that the event's number is read into.
+    /// Completes the read of the event, so that the kernel no longer uses its buffer.
     fn cancel_event(&mut self) {
-        // One who closes has woken the thread, or wakes it now.
+        // The closing thread has woken this one, or the write below does.
         while self.is_event_read {
             let written = (&self.shared.event).write(&1u64.to_ne_bytes());
             assert!(written.is_ok(), "an event descriptor takes a number: {written:?}");

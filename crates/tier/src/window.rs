@@ -1,4 +1,4 @@
-//! A part of a segment in memory: a segment is read from its beginning to its end in large reads.
+//! A part of a segment in memory. Segments are read from beginning to end in large reads.
 
 use crate::disk::{Operation, Work};
 use crate::location::Location;
@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use structs::aligned::{ALIGNMENT, AlignedBytes};
 
-/// Bytes of a segment that are read at a time.
+/// Number of bytes of a segment that are read at a time.
 pub(crate) const WINDOW: usize = 1 << 20;
-/// Times that a read is begun again of which the disk gave less than all.
+/// Number of times that a read is repeated if the disk returned fewer bytes than requested.
 const SHORT_READS: u32 = 3;
 
 /// A part of a segment in memory.
 pub(crate) struct Window {
     pub segment: u32,
-    /// Bytes of the segment that were written.
+    /// Number of bytes of the segment that were written.
     pub end: u32,
     start: u32,
     bytes: AlignedBytes,
@@ -25,23 +25,23 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Nothing of a segment of which so many bytes were written.
+    /// Creates an empty window of a segment of which `end` bytes were written.
     pub fn new(segment: u32, end: u32) -> Window {
         Window { segment, end, start: 0, bytes: AlignedBytes::new(0), len: 0 }
     }
 
-    /// From here on the disk is asked again.
+    /// Empties the window, so that the disk is read again.
     pub fn forget(&mut self) {
         self.len = 0;
     }
 
-    /// A record that [`Window::at`] has returned last.
+    /// Returns the record that the last [`Window::at`] returned.
     pub fn cached(&self, location: Location) -> &[u8] {
         let at = (location.offset() - self.start) as usize;
         &self.bytes[at..at + location.len()]
     }
 
-    /// So many bytes from this place on, read if need be.
+    /// Returns `len` bytes at `offset`. Reads them if necessary.
     pub fn at(&mut self, tier: &Tier, offset: u32, len: usize) -> io::Result<&[u8]> {
         let is_inside = offset >= self.start && (offset - self.start) as usize + len <= self.len;
         if !is_inside {

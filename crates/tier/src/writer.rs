@@ -1,7 +1,8 @@
-//! Appending: records are collected in pieces of 256 KiB, and a full piece is written as a whole.
+//! Appends records. They are collected in pieces of 256 KiB, and a full piece is written at once.
 //!
-//! A record is readable from memory until the disk has it. What cannot be written stays in memory and
-//! is tried again; meanwhile nothing more is taken in, so that what waits has a bound.
+//! A record is readable from memory until it is on the disk. Pieces that cannot be written stay in
+//! memory and are tried again. Meanwhile no more records are accepted, so the waiting pieces are
+//! bounded.
 
 use crate::disk::{Operation, Work};
 use crate::location::Location;
@@ -14,23 +15,23 @@ use std::sync::atomic::Ordering::*;
 use structs::aligned::{ALIGNMENT, AlignedBytes};
 use structs::sync::lock;
 
-/// Bytes of a piece. A longer record has a piece of its own.
+/// Bytes of a piece. A longer record gets its own piece.
 pub(crate) const PIECE: usize = 256 << 10;
-/// Pieces that moving values may have in memory beyond the limit.
+/// Number of pieces beyond the limit that moved values may take in memory.
 const EXTRA_PIECES: u64 = 4;
-/// Pieces that are kept for the next.
+/// Number of pieces whose memory is kept for reuse.
 const KEPT_PIECES: usize = 8;
 
-/// A value was not taken in.
+/// Why a value was not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// As much waits for the disk as may: try again when [`Tier::on_room`] says so.
+    /// The greatest amount of memory waits for the disk. Try again when [`Tier::on_room`] notifies.
     Busy,
-    /// There is no segment for it, and none can be had.
+    /// There is no segment for the value, and no more can be had.
     Full,
-    /// The disk fails.
+    /// Writes to the disk fail.
     Failing,
-    /// It is longer than a record may be.
+    /// The value is longer than a record may be.
     TooLong,
 }
 
@@ -50,8 +51,9 @@ enum From {
 }
 
 impl Tier {
-    /// Appends a value; it can be read at once. `stream` chooses where (modulo their number); threads
-    /// that append to different streams do not meet. It does not wait for the disk.
+    /// Appends a value. It can be read at once. `stream` selects a segment (modulo the number of
+    /// streams), and threads that append to different streams do not contend. Does not wait for the
+    /// disk.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -80,7 +82,7 @@ impl Tier {
         Ok(location)
     }
 
-    /// Appends a value that is moved.
+    /// Appends a value that the cleaner moves.
     pub(crate) fn append_survivor(
         self: &Arc<Self>,
         record: Record<'_>,
@@ -135,7 +137,7 @@ impl Tier {
         }
     }
 
-    /// Has the piece written that was appended to.
+    /// Begins to write the open piece.
     pub(crate) fn write_open(self: &Arc<Self>, number: u32, memory: &mut Memory) {
         let Some(mut open) = memory.open.take() else { return };
         let len = open.filled.next_multiple_of(ALIGNMENT);
@@ -181,14 +183,14 @@ impl Tier {
             lock(&self.failed).push(Failed { segment, offset, len, bytes });
         }
         self.backlog.end_write(len);
-        // Maintenance looks at all segments, which is not worth it for every piece.
+        // Maintenance visits all segments, which is too expensive for every piece.
         let is_empty = of.state() == State::Sealed && of.live.load(Acquire) == 0;
         if is_empty || self.cleaner_waits.swap(false, AcqRel) {
             self.wake();
         }
     }
 
-    /// Tries the writes again that failed, those left out that nothing needs.
+    /// Repeats failed writes, except those of pieces that are not needed any more.
     pub(crate) fn write_again(self: &Arc<Self>) {
         let failed = std::mem::take(&mut *lock(&self.failed));
         for piece in failed {
@@ -206,12 +208,12 @@ impl Tier {
         }
     }
 
-    /// Memory for a piece of so many bytes.
+    /// Returns memory for a piece of `size` bytes.
     fn piece(&self, size: usize, from: From) -> Result<AlignedBytes, Refused> {
         let extra = if from == From::Cleaner { EXTRA_PIECES * PIECE as u64 } else { 0 };
         let limit = self.settings.buffer_bytes + extra;
         let before = self.buffered.fetch_add(size as u64, Relaxed);
-        // One piece may always be there, however long.
+        // One piece is always allowed, however long.
         if before > 0 && before + size as u64 > limit {
             self.buffered.fetch_sub(size as u64, Relaxed);
             return Err(Refused::Busy);
@@ -226,7 +228,7 @@ impl Tier {
             && let Ok(bytes) = Arc::try_unwrap(bytes)
         {
             let mut kept = lock(&self.pieces);
-            // What is kept is part of the memory that pieces may take.
+            // Kept pieces count as memory of pieces.
             let others = self.buffered.load(Relaxed) + (kept.len() * PIECE) as u64;
             if kept.len() < KEPT_PIECES && others + PIECE as u64 <= self.settings.buffer_bytes {
                 kept.push(bytes);
@@ -234,7 +236,7 @@ impl Tier {
         }
     }
 
-    /// A free segment, now open. The last ones are kept for the cleaner.
+    /// Opens a free segment. The last ones are reserved for the cleaner.
     fn open_segment(&self, from: From) -> Result<u32, Refused> {
         let mut free = lock(&self.free);
         let kept = if from == From::Cleaner { 0 } else { SPARE };
@@ -245,7 +247,7 @@ impl Tier {
             self.wake();
         }
         let Some(number) = number else {
-            // Only the cleaner frees segments: it must not wait for one.
+            // Only the cleaner frees segments, so it must not wait for one.
             let is_full = from == From::Cleaner || self.is_full.load(Relaxed);
             return Err(if is_full { Refused::Full } else { Refused::Busy });
         };
