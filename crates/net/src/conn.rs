@@ -1,9 +1,10 @@
-//! One connection's share of the reactor, and the names connections go by.
+//! One connection's state in the reactor, and the names of connections.
 //!
-//! An idle connection costs a [`Link`] (under 128 bytes) and a slot in the handler's array; both
-//! buffers are empty vectors without memory. Output buffers come from the thread's [`Pool`] when
-//! the first reply of a turn is written and go back when the socket has taken it. Everything only
-//! a few connections need (a backlog the peer does not read, a TLS session) is behind a box.
+//! An idle connection costs a [`Link`] (under 128 bytes) and an element of the handler's array.
+//! Both its buffers are empty vectors without memory. An output buffer comes from the thread's
+//! [`Pool`] when the first reply of a turn is written, and returns when the socket has taken it.
+//! State that only a few connections need (a backlog that the peer does not read, a TLS session) is
+//! boxed.
 
 use super::filling::Filling;
 use super::gated::Gate;
@@ -15,7 +16,7 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use structs::output::Output;
 
-/// A connection's name, unique in the process for as long as it matters.
+/// A connection's name, unique in the process as long as any reference to it may exist.
 ///
 /// ```text
 ///   63        56 55                    24 23                     0
@@ -24,11 +25,11 @@ use structs::output::Output;
 ///  └────────────┴────────────────────────┴────────────────────────┘
 /// ```
 ///
-/// A slot is used again, but with the next generation, so an old id finds nothing.
+/// A slot is reused with the next generation, so an old id finds nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnId(u64);
 
-/// The most slots one thread may have.
+/// Greatest number of slots of one thread.
 pub(super) const MAX_SLOTS: usize = 1 << 24;
 
 impl ConnId {
@@ -36,19 +37,20 @@ impl ConnId {
         Self(u64::from(thread) << 56 | token.pack())
     }
 
-    /// The reactor thread that owns the connection: the index of its waker in [`Net`](super::Net).
+    /// Returns the reactor thread that owns the connection: the index of its waker in
+    /// [`Net`](super::Net).
     #[inline]
     pub fn thread(self) -> usize {
         (self.0 >> 56) as usize
     }
 
-    /// The id as a number, for use as a map key or in a message.
+    /// Returns the id as a number, for use as a map key or in a message.
     #[inline]
     pub fn as_u64(self) -> u64 {
         self.0
     }
 
-    /// The id that [`ConnId::as_u64`] gave.
+    /// Returns the id of a number that [`ConnId::as_u64`] returned.
     #[inline]
     pub fn from_u64(bits: u64) -> Self {
         Self(bits)
@@ -67,7 +69,7 @@ impl fmt::Debug for ConnId {
     }
 }
 
-/// A connection's name within its thread: what a completion carries back.
+/// A connection's name within its thread. Completions carry it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Token {
     pub slot: u32,
@@ -75,7 +77,7 @@ pub(super) struct Token {
 }
 
 impl Token {
-    /// The low 56 bits of a word; the high byte is free for the caller.
+    /// Returns the token as the low 56 bits of a word. The high byte is free for the caller.
     #[inline]
     pub fn pack(self) -> u64 {
         u64::from(self.generation) << 24 | u64::from(self.slot)
@@ -87,75 +89,76 @@ impl Token {
     }
 }
 
-/// What is going on with a connection, one bit each.
+/// The states of a connection, one bit each.
 pub(super) mod flag {
     /// In the list of connections with output to send at the end of the turn.
     pub const DIRTY: u32 = 1;
-    /// The socket took only part of the output; the rest waits until it is writable.
+    /// The socket took only part of the output. The rest waits until the socket is writable.
     pub const STUCK: u32 = 1 << 1;
-    /// Close when all output has been sent; input is ignored.
+    /// Closed when all output has been sent. Input is ignored.
     pub const CLOSING: u32 = 1 << 2;
-    /// Over: in the list of connections to be buried before the turn ends.
+    /// Ended: in the list of connections to remove before the turn ends.
     pub const DEAD: u32 = 1 << 3;
     /// The handler does not want input now.
     pub const PAUSED: u32 = 1 << 4;
-    /// The handler could not run the next request; tried again every turn.
+    /// The handler could not run the next request. It is tried again every turn.
     pub const RETRY: u32 = 1 << 5;
     /// In the list of connections whose left-over input is presented again.
     pub const RERUN: u32 = 1 << 6;
-    /// The peer has closed its side, but input it sent before is still to be processed.
+    /// The peer has closed its side. Input that it sent before is still to be processed.
     pub const EOF: u32 = 1 << 7;
     /// The socket is not being read, because too much input waits already.
     pub const UNREAD: u32 = 1 << 8;
     /// Speaks TLS.
     pub const TLS: u32 = 1 << 9;
-    /// The TLS handshake is not over: the handler does not know of the connection yet.
+    /// The TLS handshake is not complete. The handler does not know of the connection yet.
     pub const HANDSHAKE: u32 = 1 << 10;
 
-    /// A reply is with the thread that releases it (`handed.rs`); what follows waits for its return.
+    /// Another thread has a reply to release it (`handed.rs`). Later output waits for its return.
     pub const HANDED: u32 = 1 << 11;
 
-    /// Others have descriptors of the socket, too.
+    /// Other threads have descriptors of the socket, too.
     pub const SHARED: u32 = 1 << 12;
 
-    /// On its way to being connected: nothing can be sent yet.
+    /// The connection is being established. Nothing can be sent yet.
     pub const CONNECTING: u32 = 1 << 13;
 
-    /// The handler has asked for it; it was not accepted.
+    /// The handler opened the connection. It was not accepted.
     pub const OUTGOING: u32 = 1 << 14;
 
-    /// The handler does not want input now, but all that the peer has sent, even if it ends.
+    /// The handler does not want input now, but will want everything that the peer has sent, even
+    /// if the peer closes.
     pub const HELD_BACK: u32 = 1 << 15;
 
-    /// The handler has brought the socket.
+    /// The handler supplied the socket.
     pub const ADOPTED: u32 = 1 << 16;
 
-    /// Any of these keeps input from the handler.
+    /// Input is kept from the handler while any of these is set.
     pub const BLOCKED: u32 = CLOSING | DEAD | PAUSED | RETRY | HANDSHAKE | CONNECTING | HELD_BACK;
 }
 
-/// Output the socket would not take, in the order it is to be sent.
+/// Output that the socket did not take, in sending order.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    /// Each is sent whole, except for the first `sent` bytes of the first.
+    /// The chunks. The first `sent` bytes of the first one have been sent.
     pub chunks: VecDeque<Output>,
     pub sent: usize,
-    /// Bytes still to be sent in all chunks.
+    /// Bytes still to send in all chunks.
     pub bytes: usize,
-    /// Bytes of memory that the chunks take; a string that is at the end of one and the beginning of
-    /// the next counts once.
+    /// Bytes of memory of the chunks. A string at the end of one chunk and the beginning of the
+    /// next counts once.
     pub memory: usize,
 }
 
 impl Backlog {
-    /// Adds output behind what waits already, of which `sent` bytes have gone out.
+    /// Adds output to the end. Its first `sent` bytes have been sent.
     pub fn push(&mut self, chunk: Output, sent: usize) {
         self.bytes += chunk.len() - sent;
         self.memory += chunk.memory() - self.joint_bytes(&chunk);
         self.chunks.push_back(chunk);
     }
 
-    /// Bytes of the string that the last chunk and `next` have in common.
+    /// Returns the bytes of the string that the last chunk and `next` share.
     pub fn joint_bytes(&self, next: &Output) -> usize {
         self.chunks.back().map_or(0, |last| last.joint_bytes(next))
     }
@@ -173,28 +176,28 @@ impl Backlog {
 /// The reactor's side of one connection.
 #[derive(Default)]
 pub(super) struct Link {
-    /// None while the slot is vacant, and while an outgoing connection has no socket yet.
+    /// `None` while the slot is vacant, and while an outgoing connection has no socket yet.
     pub fd: Option<OwnedFd>,
     pub generation: u32,
     pub flags: u32,
-    /// The mark of the window in which it last sent something.
+    /// The mark of the window in which the peer last sent something.
     pub seen: u8,
     pub tag: Tag,
     /// Replies of this turn (plain text, with TLS).
     pub out: Output,
-    /// Input the handler has seen and left, or not seen yet, from `start` on.
+    /// Input that the handler has left or not seen yet. It begins at `start`.
     pub rest: Vec<u8>,
     pub start: usize,
-    /// The handler need not be called before this many bytes are left.
+    /// The handler need not be called before this many bytes are there.
     pub wanted: usize,
     pub backlog: Option<Box<Backlog>>,
     pub tls: Option<Box<Session>>,
-    /// A long word that is arriving, or has arrived; `rest` goes on behind it.
+    /// A long word that is arriving or has arrived. `rest` continues after it.
     pub filling: Option<Box<Filling>>,
-    /// What is written behind the last piece that is held waits too, since replies keep their order.
-    /// Empty if nothing is held; its memory stays, for the next reply.
+    /// Pieces that are held. Output after the last one waits, too, because replies keep their
+    /// order. It is empty if nothing is held, and keeps its memory for the next reply.
     pub gated: Option<Box<Gated>>,
-    /// Bytes of the reply that is handed over.
+    /// Bytes of the reply that another thread has.
     pub handed: u32,
 }
 
@@ -204,24 +207,25 @@ impl Link {
         self.flags & flags != 0
     }
 
-    /// Whether the slot has a connection, open or on its way.
+    /// Returns whether the slot has a connection, open or being established.
     #[inline]
     pub fn is_taken(&self) -> bool {
         self.fd.is_some() || self.is(flag::CONNECTING)
     }
 
-    /// Bytes of input that are not consumed.
+    /// Returns the bytes of input that are not consumed.
     #[inline]
     pub fn unread(&self) -> usize {
         self.rest.len() - self.start
     }
 
-    /// Bytes of the input that is not consumed, a long word included.
+    /// Returns the bytes of input that are not consumed, including a long word.
     pub fn pending_input(&self) -> usize {
         self.unread() + self.filling.as_ref().map_or(0, |filling| filling.arrived())
     }
 
-    /// Bytes that it will be when the word that is arriving is complete; 0 if none is.
+    /// Returns the bytes of input that there will be when the arriving word is complete, or 0 if
+    /// none is arriving.
     pub fn announced_input(&self) -> usize {
         match &self.filling {
             Some(filling) => self.unread() + filling.len(),
@@ -230,37 +234,37 @@ impl Link {
         }
     }
 
-    /// True when some output must not leave yet.
+    /// Returns whether some output must not be sent yet.
     #[inline]
     pub fn holds(&self) -> bool {
         self.gated.as_ref().is_some_and(|gated| !gated.is_empty())
     }
 
-    /// Has the output so far wait for a position.
+    /// Makes the output so far wait for a position.
     pub fn hold_until(&mut self, gate: Gate, position: u64) {
         let end = self.out.plain().len();
         self.gated.get_or_insert_default().add(end, gate, position);
     }
 
-    /// What of the output may leave; all of it, if nothing is held any longer.
+    /// Takes the output that may be sent. If nothing is held any more, it is all output.
     pub fn take_free(&mut self, passed: &Passed) -> Free {
         let len = self.out.plain().len();
         self.gated.get_or_insert_default().take_free(passed, len)
     }
 
-    /// Nothing is held any longer.
+    /// Drops all held pieces, because nothing is held any more.
     pub fn hold_nothing(&mut self) {
         if let Some(gated) = &mut self.gated {
             gated.clear();
         }
     }
 
-    /// The position at a gate behind which no output waits there, if any is held there.
+    /// Returns the last position for which output waits at a gate, if there is any.
     pub fn held_until(&self, gate: Gate) -> Option<u64> {
         self.gated.as_ref()?.last_at(gate)
     }
 
-    /// Puts a reply that was handed over in front of the output again. It may leave.
+    /// Puts a reply back before the other output after another thread had it. It may be sent.
     pub fn put_back(&mut self, mut buf: Output) {
         if let Some(gated) = self.gated.as_mut().filter(|gated| !gated.is_empty()) {
             gated.put_in_front(buf.plain().len());
@@ -270,13 +274,13 @@ impl Link {
         self.handed_is_back();
     }
 
-    /// What was handed over is not on its way any more.
+    /// Records that no other thread has a reply of this connection any more.
     pub fn handed_is_back(&mut self) {
         self.flags &= !flag::HANDED;
         self.handed = 0;
     }
 
-    /// Bytes of output that the socket has not taken yet.
+    /// Returns the bytes of output that the socket has not taken yet.
     #[inline]
     pub fn pending_output(&self) -> usize {
         self.out.len()
@@ -284,8 +288,8 @@ impl Link {
             + self.backlog.as_ref().map_or(0, |backlog| backlog.bytes)
     }
 
-    /// Bytes of output for which the client answers: what it has not read, but a string to which several
-    /// replies in a row refer only once.
+    /// Returns the bytes of output that the client is charged for: everything it has not read. A
+    /// string to which several consecutive replies refer counts once.
     pub fn output_charge(&self) -> usize {
         let pending = self.pending_output();
         if self.out.is_plain() && self.backlog.is_none() {
@@ -302,17 +306,17 @@ impl Link {
 
 const _: () = assert!(std::mem::size_of::<Link>() <= 128, "idle connections are to be cheap");
 
-/// Empty buffers of one thread, warm in the cache, for replies.
+/// Empty buffers of one thread for replies, warm in the cache.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     spare: Vec<Output>,
 }
 
-/// A fresh buffer's size: a few small replies.
+/// Size of a new buffer in bytes: a few small replies.
 const FRESH: usize = 512;
-/// A buffer that has grown beyond this is not worth keeping.
+/// A buffer with a larger capacity is not kept.
 const KEEP_BYTES: usize = 16 << 10;
-/// More spare buffers than this are not worth keeping.
+/// Greatest number of spare buffers.
 const KEEP_COUNT: usize = 256;
 
 impl Pool {

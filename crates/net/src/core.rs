@@ -1,10 +1,10 @@
-//! The state of one reactor that does not depend on its handler: connections and the work lists of
+//! The state of one reactor that does not depend on its handler: connections, and the work lists of
 //! the current turn.
 //!
-//! The handler's callbacks borrow this (through [`ConnIo`](super::ConnIo) and [`Cx`](super::Cx))
-//! while the reactor holds the back-end and the receive buffers apart, so that input can be handed
-//! out without a copy. What a callback asks for is therefore only noted here, in flags and lists,
-//! and carried out by the reactor later in the same turn.
+//! The handler's callbacks borrow this (through [`ConnIo`](super::ConnIo) and [`Cx`](super::Cx)).
+//! The reactor keeps the back-end and the receive buffers apart, so it can pass input without a
+//! copy. Callbacks only record requests here, in flags and lists, and the reactor executes them
+//! later in the same turn.
 
 use super::Close;
 use super::conn::{ConnId, Link, Pool, Token, flag};
@@ -23,47 +23,47 @@ pub(super) struct Core {
     pub links: Vec<Link>,
     /// Vacant slots.
     pub free: Vec<u32>,
-    /// Slots vacated in this turn; requests queued for the kernel may still name them.
+    /// Slots vacated in this turn. Requests queued for the kernel may still name them.
     pub closing: Vec<u32>,
     /// Descriptors of connections that ended in this turn. They are closed after the kernel has
-    /// taken all queued requests: until then a request may hold the number, which a new connection
-    /// must not get.
+    /// taken all queued requests. Until then a request may contain the number, and no new
+    /// connection may get it.
     pub deferred_close: Vec<OwnedFd>,
-    /// Those of connections that ended while a reply of theirs was being sent by another thread.
+    /// Descriptors of connections that ended while another thread was sending a reply of theirs.
     pub lingering: Vec<(Token, OwnedFd)>,
     /// Connections with output to send when the turn ends.
     pub dirty: Vec<u32>,
-    /// Connections to be buried before the turn ends.
+    /// Connections to remove before the turn ends.
     pub dead: Vec<(u32, Close)>,
     /// Connections whose left-over input can be presented again.
     pub rerun: Vec<Token>,
-    /// One that is to be tried again has consumed something.
+    /// Whether a connection that is tried again has consumed something.
     pub has_progress: bool,
     /// Connections whose next request could not run.
     pub retries: Vec<Token>,
     pub pool: Pool,
-    /// Connections with output that is held back, by gate, in the order of its positions.
+    /// Connections with held output, by gate, in the order of their positions.
     pub holding: [VecDeque<(u64, Token)>; 3],
-    /// Up to where output that is held may leave.
+    /// The positions up to which held output may be sent.
     pub passed: Passed,
-    /// When something was held last.
+    /// When output was last held.
     pub held_at: Instant,
-    /// Output has begun to wait at the gate `Judged` since this was last asked.
+    /// Whether output has begun to wait at the gate `Judged` since this was last read.
     pub awaits_judgement: bool,
-    /// What may still be sent in this turn of long output.
+    /// Bytes of long output that may still be sent in this turn.
     pub send_budget: SendBudget,
-    /// The time at which this turn began.
+    /// The time when this turn began.
     pub now: Instant,
     pub live: usize,
-    /// Connections that the handler has asked for, and that are not open yet.
+    /// Connections that the handler is opening.
     pub connecting: Vec<Connecting>,
-    /// Those that failed, and that the handler has not heard of.
+    /// Connections that failed to open, and that the handler does not know of yet.
     pub not_opened: Vec<(ConnId, Tag, ConnectError)>,
-    /// Sockets to become connections of this thread.
+    /// Sockets that will become connections of this thread.
     pub adopted: Vec<(Token, Kind)>,
     pub timers: Timers,
     pub stop: bool,
-    /// When the handler wants its next tick at the latest.
+    /// Latest time of the handler's next tick.
     pub tick_wanted: Option<Instant>,
 }
 
@@ -108,7 +108,7 @@ impl Core {
         ConnId::new(self.thread, self.token(slot))
     }
 
-    /// The slot of a connection that is still alive.
+    /// Returns the slot of a connection that is still alive.
     #[inline]
     pub fn find(&self, token: Token) -> Option<u32> {
         let link = self.links.get(token.slot as usize)?;
@@ -116,7 +116,7 @@ impl Core {
             .then_some(token.slot)
     }
 
-    /// Enters a connection in the list of those to flush, with a buffer to write to.
+    /// Adds a connection to the list of those to flush, with a buffer to write to.
     #[inline]
     pub fn mark_dirty(&mut self, slot: u32) {
         let link = &mut self.links[slot as usize];
@@ -129,7 +129,7 @@ impl Core {
         }
     }
 
-    /// Enters a connection in the list of those whose left-over input is presented again.
+    /// Adds a connection to the list of those whose left-over input is presented again.
     pub fn mark_rerun(&mut self, slot: u32) {
         let token = self.token(slot);
         let link = &mut self.links[slot as usize];
@@ -139,7 +139,7 @@ impl Core {
         }
     }
 
-    /// Lets go of output that is held for positions up to these.
+    /// Releases held output up to these positions.
     pub fn release(&mut self, passed: Passed) {
         let is_new_epoch = passed.epoch != self.passed.epoch;
         self.passed = passed;
@@ -159,7 +159,7 @@ impl Core {
         }
     }
 
-    /// What waits at the gate `Judged` will not be confirmed.
+    /// Marks everything that waits at the gate `Judged` as lost.
     fn lose_waiting(&mut self) {
         for (_, token) in std::mem::take(&mut self.holding[Gate::Judged as usize]) {
             let Some(slot) = self.find(token) else { continue };
@@ -170,29 +170,29 @@ impl Core {
         }
     }
 
-    /// Whether some output is held back.
+    /// Returns whether some output is held.
     pub fn holds(&self) -> bool {
         self.holding.iter().any(|queue| !queue.is_empty())
     }
 
-    /// Condemns a connection; it is buried before the turn ends.
+    /// Ends a connection. It is removed before the turn ends.
     pub fn kill(&mut self, slot: u32, why: Close) {
         let link = &mut self.links[slot as usize];
         if link.is_taken() && !link.is(flag::DEAD) {
             link.flags |= flag::DEAD;
-            // Nothing of it will be sent: others may need the memory in this very turn.
+            // Free the output now, because other connections may need the memory in this turn.
             (link.out, link.backlog) = (Output::default(), None);
             self.dead.push((slot, why));
         }
     }
 
-    /// Has a connection closed once its output is sent; at once if there is none.
+    /// Closes a connection once its output is sent, or at once if there is none.
     pub fn close_after_flush(&mut self, slot: u32) {
         self.links[slot as usize].flags |= flag::CLOSING;
         self.mark_dirty(slot);
     }
 
-    /// True when something is left to do that no event will announce.
+    /// Returns whether there is work that no event will announce.
     pub fn hurried(&self) -> bool {
         !(self.deferred_close.is_empty()
             && self.dirty.is_empty()

@@ -1,11 +1,11 @@
-//! Input: from a socket's bytes to the handler's `data`, and what is left over.
+//! Input: from a socket's bytes to the handler's `data`, and the input that is left over.
 //!
-//! The usual case makes no copy: a connection with nothing left over gets the receive buffer
-//! itself. What the handler does not consume moves to the connection's own `rest`, which exists
-//! only as long as something is in it. A request that is larger than the buffers grows there:
-//! geometrically, so that a peer which merely announces 512 MB has not made us reserve them, but
-//! not beyond what it announced, so that no more is reserved than arrives. A long word of it is received
-//! [into a block of its own](super::filling), where it may stay.
+//! In the usual case nothing is copied: if a connection has nothing left over, the handler gets the
+//! receive buffer itself. Input that the handler does not consume moves to the connection's `rest`,
+//! which has memory only while it is not empty. A request that is larger than the buffers grows
+//! there. It grows geometrically, so that a peer which only announces 512 MB does not cause their
+//! reservation, but not beyond what the peer announced, so that no more is reserved than arrives. A
+//! long word of a request is received [into its own block](super::filling), where it may stay.
 
 use super::buffers::Filled;
 use super::conn::{Link, Token, flag};
@@ -17,15 +17,15 @@ use super::tls::FeedResult;
 use super::{Close, Consumed, Handler, NextInput, Problem, sys};
 use std::os::fd::AsRawFd;
 
-/// Input of a connection that is not being served is kept up to here; then its socket is no longer
-/// read, and the peer's own sends come to a halt.
+/// Bytes of input that are kept for a connection that is not being served. Beyond that its socket
+/// is no longer read, and the peer's sends stop.
 const STASH: usize = 64 << 10;
 
-/// A vector with more room than this that is mostly empty is exchanged for a smaller one.
+/// A vector with more capacity than this that is mostly empty is exchanged for a smaller one.
 const ROOMY: usize = 64 << 10;
 
 impl<H: Handler> Reactor<H> {
-    /// Bytes have been received. This is the hot path.
+    /// Handles received bytes. This is the hot path.
     #[inline]
     pub(super) fn on_data(&mut self, token: Token, buf: Filled) {
         let slot = token.slot;
@@ -46,7 +46,7 @@ impl<H: Handler> Reactor<H> {
         self.driver.recycle(buf);
     }
 
-    /// Bytes of a TLS connection have been received.
+    /// Handles received bytes of a TLS connection.
     fn on_wire(&mut self, slot: u32, buf: Filled) {
         let link = &mut self.core.links[slot as usize];
         if link.is(flag::DEAD) {
@@ -57,7 +57,7 @@ impl<H: Handler> Reactor<H> {
         let fed = session.feed(self.driver.input(buf), &mut plain);
         let ready = !session.is_handshaking();
         if link.is(flag::HANDSHAKE) {
-            // Whatever the session wants to say leaves at the end of the turn.
+            // The session's records are sent at the end of the turn.
             self.core.mark_dirty(slot);
             if ready && fed.is_ok() {
                 self.core.links[slot as usize].flags &= !flag::HANDSHAKE;
@@ -90,13 +90,13 @@ impl<H: Handler> Reactor<H> {
         }
     }
 
-    /// Ends a connection whose TLS session broke, after telling the peer why.
+    /// Ends a connection whose TLS session failed, after sending the peer an alert.
     pub(super) fn tls_failed(&mut self, slot: u32, why: &str) {
         let link = &mut self.core.links[slot as usize];
         if let (Some(session), Some(fd)) = (link.tls.as_mut(), link.fd.as_ref()) {
             let mut alert = Vec::new();
             session.seal(&[], &mut alert);
-            // It fits an empty socket; for a full one the peer is not listening anyway.
+            // An empty socket has space for it. With a full socket, the peer is not reading anyway.
             let _ = sys::send(fd.as_raw_fd(), &alert);
         }
         if link.is(flag::OUTGOING) {
@@ -108,7 +108,7 @@ impl<H: Handler> Reactor<H> {
         self.core.kill(slot, Close::Tls);
     }
 
-    /// A connection's `rest` has grown.
+    /// Handles the growth of a connection's `rest`.
     fn appended(&mut self, slot: u32) {
         let link = &mut self.core.links[slot as usize];
         if link.is(flag::CLOSING | flag::DEAD) {
@@ -126,7 +126,7 @@ impl<H: Handler> Reactor<H> {
         }
     }
 
-    /// Presents what was left over.
+    /// Presents left-over input to the handler.
     fn run_rest(&mut self, slot: u32) {
         let Some(user) = self.users[slot as usize].as_mut() else { return };
         let link = &mut self.core.links[slot as usize];
@@ -143,7 +143,7 @@ impl<H: Handler> Reactor<H> {
             if rest.capacity() > ROOMY && left < rest.capacity() / 4 {
                 rest = rest[begin..].to_vec();
             } else if begin > left {
-                // What is moved is less than what was consumed: linear over all.
+                // Less is moved than was consumed, so the total cost is linear.
                 rest.copy_within(begin.., 0);
                 rest.truncate(left);
             } else {
@@ -154,8 +154,8 @@ impl<H: Handler> Reactor<H> {
         conclude(&mut self.core, slot, consumed, left);
     }
 
-    /// Presents what was left over, unless something still stands against it, and takes up reading
-    /// again.
+    /// Presents left-over input to the handler, unless the connection is still blocked, and resumes
+    /// reading.
     pub(super) fn again(&mut self, slot: u32) {
         let link = &self.core.links[slot as usize];
         if !link.is(flag::BLOCKED) && link.unread() > 0 {
@@ -174,7 +174,7 @@ impl<H: Handler> Reactor<H> {
         }
     }
 
-    /// The peer has closed its side.
+    /// Handles a peer that has closed its side.
     pub(super) fn on_eof(&mut self, slot: u32) {
         let link = &mut self.core.links[slot as usize];
         if link.is(flag::CLOSING | flag::DEAD) {
@@ -188,8 +188,8 @@ impl<H: Handler> Reactor<H> {
         }
     }
 
-    /// All input of a peer that has closed its side has been presented. Replies to what came before the end
-    /// are still sent.
+    /// Ends a connection whose peer has closed its side, after all input has been presented.
+    /// Replies to earlier input are still sent.
     fn end_of_input(&mut self, slot: u32) {
         let user = self.users.get_mut(slot as usize).and_then(Option::as_mut);
         let stays = user.is_some_and(|user| {
@@ -200,16 +200,16 @@ impl<H: Handler> Reactor<H> {
         }
     }
 
-    /// The peer of a connection that is not being read has hung up.
+    /// Handles a peer that has hung up while its connection is not being read.
     pub(super) fn on_hung_up(&mut self, slot: u32, both: bool) {
         if self.core.links[slot as usize].is(flag::HELD_BACK) {
-            // What it has sent is still to be read.
+            // Its earlier input is still to be read.
         } else if both {
             self.core.kill(slot, Close::Failed(libc::ECONNRESET));
         } else if self.core.links[slot as usize].is(flag::PAUSED) {
             self.core.kill(slot, Close::Eof);
         }
-        // Else its end is found where it belongs, behind what it sent before.
+        // Otherwise reading finds the end, after the input that came before.
     }
 }
 
@@ -235,19 +235,19 @@ fn fresh<H: Handler>(
     conclude(core, slot, consumed, left.len());
 }
 
-/// Begins a `rest` with what a handler left of a receive buffer.
+/// Begins `rest` with the part of a receive buffer that the handler left.
 fn keep(link: &mut Link, left: &[u8], consumed: Consumed) {
     let missing = match consumed.next {
         NextInput::Read { missing } => missing,
         NextInput::Word { .. } | NextInput::Retry => 0,
     };
-    // Room for as much again saves the first few growths.
+    // Twice the capacity saves the first few growths.
     let room = left.len().saturating_mul(2).min(left.len().saturating_add(missing));
     link.rest = Vec::with_capacity(even(room));
     link.rest.extend_from_slice(left);
 }
 
-/// Acts on what a handler said about its input, of which `left` bytes are in `rest`.
+/// Acts on the handler's result. `left` bytes of input are in `rest`.
 fn conclude(core: &mut Core, slot: u32, consumed: Consumed, left: usize) {
     let token = core.token(slot);
     let link = &mut core.links[slot as usize];
@@ -268,13 +268,15 @@ fn conclude(core: &mut Core, slot: u32, consumed: Consumed, left: usize) {
     }
 }
 
-/// Has a long word received into a block of its own, of which `arrived` bytes are the last of `rest`.
+/// Begins to receive a long word into its own block. Its first `arrived` bytes are the last of
+/// `rest`.
 fn fill(link: &mut Link, arrived: usize, len: usize, behind: usize) {
     if link.filling.is_none() {
         let begin = link.rest.len() - arrived;
         link.filling = Filling::begin(&link.rest[begin..], len);
         if link.filling.is_none() {
-            // No memory in one piece: as any other word, as far as that goes.
+            // There is no contiguous memory, so receive it like any other word, as far as memory
+            // suffices.
             link.wanted = link.unread().saturating_add(len - arrived + behind);
             return;
         }
@@ -283,8 +285,8 @@ fn fill(link: &mut Link, arrived: usize, len: usize, behind: usize) {
     link.wanted = link.unread() + behind;
 }
 
-/// A capacity of at least `room`, of one of a few sizes if it is middling: each size in use keeps
-/// some of the allocator's memory for itself.
+/// Returns a capacity of at least `room`. Medium sizes are rounded to a few values, because each
+/// size in use costs the allocator some memory.
 fn even(room: usize) -> usize {
     if (4 << 10..=STASH).contains(&room) { room.next_power_of_two() } else { room }
 }
@@ -297,12 +299,12 @@ fn forget(link: &mut Link) {
     link.wanted = 0;
 }
 
-/// Adds received bytes to a `rest`.
+/// Appends received bytes to `rest`.
 fn append(link: &mut Link, bytes: &[u8]) {
     let bytes = link.filling.as_mut().map_or(bytes, |filling| filling.take_in(bytes));
     let len = link.rest.len() + bytes.len();
     if len > link.rest.capacity() {
-        // Twice as much, but not more than the request is known to need.
+        // Doubles the capacity, but not beyond the known need of the request.
         let known = link.start.saturating_add(link.wanted);
         let room = link.rest.capacity().saturating_mul(2).min(known).max(len);
         link.rest.reserve_exact(even(room) - link.rest.len());

@@ -1,27 +1,28 @@
-//! Output that must not leave yet, and what becomes of it.
+//! Output that must wait at a gate before it is sent.
 //!
-//! Output is held in pieces, each at a [`Gate`] for a position. There are three gates, by number; what
-//! the positions are and what a gate stands for is the owner's business.
-//! A piece may leave when its position has passed and all pieces in front of it have left, so replies keep
-//! their order whatever gates they wait at.
+//! Output is held in pieces, each at a [`Gate`] for a position. There are three gates, identified
+//! by number. The crate's user defines the meaning of positions and gates. A piece may be sent when
+//! its position has passed and all pieces before it have been sent, so replies keep their order
+//! whatever gates they wait at.
 //!
-//! At the gate `Judged` a position can also be *given up*. A piece that [can be replaced](super::ConnIo::hold_reply)
-//! is then *lost*: the handler says what takes its place. Other pieces leave as they are.
+//! At the gate `Judged` a position can also be *given up*. A piece that [can be
+//! replaced](super::ConnIo::hold_reply) is then *lost*, and the handler supplies its replacement.
+//! Other pieces are sent as they are.
 
 use std::ops::Range;
 use structs::output::Output;
 
-/// A connection keeps the memory of so many pieces of output that were held.
+/// Number of pieces for which a connection keeps memory.
 const KEPT_PIECES: usize = 16;
 
 /// A gate, by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gate {
-    /// Opened by [`Net::release`](super::Net::release), whose caller sends most of the output itself.
+    /// Opened by [`Net::release`](super::Net::release). Its caller sends most of the output itself.
     Released = 0,
-    /// Opened by [`Net::judge`](super::Net::judge), which can also give positions up.
+    /// Opened by [`Net::judge`](super::Net::judge), which can also give up positions.
     Judged = 1,
-    /// Opened by the handler, which [says](super::Handler::told) how far it is when a reactor looks.
+    /// Opened by the handler. A reactor [asks](super::Handler::told) it for the position.
     Told = 2,
 }
 
@@ -29,23 +30,24 @@ impl Gate {
     pub(super) const ALL: [Gate; 3] = [Gate::Released, Gate::Judged, Gate::Told];
 }
 
-/// Up to where positions have passed the gates.
+/// The positions up to which output has passed the gates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Passed {
     /// Past the gate `Released`.
     pub released: u64,
     /// Past the gate `Judged`.
     pub confirmed: u64,
-    /// Past the gate `Judged`, too, but what can be replaced is lost.
+    /// Past the gate `Judged`, too. Pieces that can be replaced are lost.
     pub given_up: u64,
-    /// Past the gate `Told`, as far as a reactor has asked.
+    /// Past the gate `Told`, as of the reactor's last question.
     pub told: u64,
-    /// Where this changes, positions at the gate `Judged` mean something else: what waits there is lost.
+    /// If this changes, positions at the gate `Judged` change their meaning, and pieces that wait
+    /// there are lost.
     pub epoch: u64,
 }
 
 impl Passed {
-    /// The position up to which output at a gate may leave.
+    /// Returns the position up to which output at a gate may be sent.
     pub fn at(&self, gate: Gate) -> u64 {
         match gate {
             Gate::Released => self.released,
@@ -55,10 +57,10 @@ impl Passed {
     }
 }
 
-/// A piece of output, in plain bytes. It begins where the one before it ends, or later.
+/// A piece of output, in plain bytes. It begins where the previous piece ends, or later.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
-    /// Where a reply begins that may have to be replaced; otherwise the end.
+    /// The beginning of a reply that may have to be replaced. For other pieces it equals `end`.
     start: usize,
     end: usize,
     gate: Gate,
@@ -66,12 +68,12 @@ struct Piece {
     is_lost: bool,
 }
 
-/// What may leave of a connection's output.
+/// The part of a connection's output that may be sent.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Free {
-    /// So many plain bytes.
+    /// Number of plain bytes.
     pub bytes: usize,
-    /// The replies among them that are to be replaced, in order.
+    /// The replies among them to replace, in order.
     pub lost: Vec<Range<usize>>,
 }
 
@@ -80,12 +82,12 @@ pub struct Free {
 pub struct Gated(Vec<Piece>);
 
 impl Gated {
-    /// Whether nothing is held.
+    /// Returns whether nothing is held.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Has the output up to `end` wait.
+    /// Makes the output up to `end` wait.
     pub fn add(&mut self, end: usize, gate: Gate, position: u64) {
         match self.0.last_mut() {
             Some(last) if last.end == end && last.gate == gate => {
@@ -95,13 +97,14 @@ impl Gated {
         }
     }
 
-    /// Has a reply wait that may have to be replaced.
+    /// Makes a reply wait that may have to be replaced.
     pub fn add_reply(&mut self, reply: Range<usize>, position: u64) {
         let Range { start, end } = reply;
         self.0.push(Piece { start, end, gate: Gate::Judged, position, is_lost: false });
     }
 
-    /// Has output of `len` bytes that may leave, if what waits at the gate `Released` may, stand in front.
+    /// Puts output of `len` bytes before all other. It may be sent when output at the gate
+    /// `Released` may.
     pub fn put_in_front(&mut self, len: usize) {
         self.0.iter_mut().for_each(|piece| {
             piece.start += len;
@@ -112,7 +115,7 @@ impl Gated {
         self.0.insert(0, free);
     }
 
-    /// Takes what may leave from the front; `len` is all that there is.
+    /// Takes the output that may be sent from the front. `len` is the length of all output.
     pub fn take_free(&mut self, passed: &Passed, len: usize) -> Free {
         let may_leave = |piece: &&Piece| piece.is_lost || piece.position <= passed.at(piece.gate);
         let due = self.0.iter().take_while(may_leave).count();
@@ -138,28 +141,28 @@ impl Gated {
         Free { bytes, lost }
     }
 
-    /// What waits at the gate `Judged` is lost.
+    /// Marks everything that waits at the gate `Judged` as lost.
     pub fn lose(&mut self) {
         let waiting = self.0.iter_mut().filter(|piece| piece.gate == Gate::Judged);
         waiting.for_each(|piece| piece.is_lost = true);
     }
 
-    /// Nothing is held any longer.
+    /// Drops all pieces, because nothing is held any more.
     pub fn clear(&mut self) {
         self.0.clear();
-        // While a gate is shut for long many may gather.
+        // Many pieces may gather while a gate is closed for long.
         self.0.shrink_to(KEPT_PIECES);
     }
 
-    /// The position at a gate behind which nothing waits there, if anything does.
+    /// Returns the last position for which output waits at a gate, if there is any.
     pub fn last_at(&self, gate: Gate) -> Option<u64> {
         self.0.iter().filter(|piece| piece.gate == gate).map(|piece| piece.position).max()
     }
 }
 
-/// Puts `line` in the place of each of `replies`.
+/// Replaces each of `replies` by `line`.
 pub fn replace(output: &mut Output, replies: &[Range<usize>], line: &[u8]) {
-    // From the back, so that each byte is moved once.
+    // From the end, so that each byte is moved once.
     let mut tails = Vec::with_capacity(replies.len());
     for reply in replies.iter().rev() {
         tails.push(output.split_off(reply.end));

@@ -1,10 +1,10 @@
-//! Output: from the handler's replies to the socket, and what it would not take.
+//! Output: from the handler's replies to the socket, and the part that the socket does not take.
 //!
-//! At the end of a turn every connection that was written to hands its buffer to the driver. When
-//! the next wait returns, all of them are settled: a buffer that went out whole returns to the
+//! At the end of a turn, the buffer of each connection that was written to goes to the driver. When
+//! the next wait returns, all of them are settled: a buffer that was sent whole returns to the
 //! pool, and the connection keeps nothing. Only a peer that does not read fast enough gets a
-//! backlog, which is sent by plain system calls whenever the socket takes more, and while it lasts
-//! new replies queue up behind it.
+//! backlog. It is sent by plain system calls when the socket takes more. Meanwhile new replies are
+//! queued after it.
 
 use super::Close;
 use super::Handler;
@@ -21,14 +21,14 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use structs::output::Output;
 
-/// Replies behind a backlog join it in pieces of at least this.
+/// Least number of bytes with which replies join a backlog.
 const PIECE: usize = 64 << 10;
-/// Bytes that are encrypted at a time: the session keeps a copy of them until then.
+/// Number of bytes that are encrypted at a time. The session keeps a copy of them meanwhile.
 const SEALED: usize = 64 << 10;
 
 impl<H: Handler> Reactor<H> {
-    /// Queues the output of every connection that was written to. True when something is to be
-    /// done as soon as it has been sent.
+    /// Queues the output of every connection that was written to. Returns whether there is work as
+    /// soon as it has been sent.
     pub(super) fn flush(&mut self) -> bool {
         let mut dirty = std::mem::take(&mut self.core.dirty);
         let mut eager = false;
@@ -63,7 +63,7 @@ impl<H: Handler> Reactor<H> {
                 note_held(&mut self.core, slot);
             }
             let link = &mut self.core.links[slot as usize];
-            // The handshake's own words go in front of all that is to be said.
+            // The records of the handshake go before all other output.
             let is_early = link.is(flag::HANDSHAKE);
             let mut buf =
                 if is_early { Output::default() } else { std::mem::replace(&mut link.out, held) };
@@ -83,10 +83,10 @@ impl<H: Handler> Reactor<H> {
             let token = self.core.token(slot);
             let mut flight = Flight { buf, token, flags, result: 0 };
             if flight.buf.len() > fair::PIECE {
-                // So long that a system call of its own does not matter.
+                // The output is so long that its own system call does not matter.
                 let share = self.core.send_budget.take(flight.buf.len());
                 flight.send_now(fd, share);
-                // Nothing else ends the wait if the socket takes more already.
+                // If the socket takes more already, nothing else would end the wait.
                 eager |= !flight.is_whole();
                 self.driver.flights().push(flight);
             } else {
@@ -98,8 +98,8 @@ impl<H: Handler> Reactor<H> {
         eager
     }
 
-    /// Keeps the output of a connection, none of which may leave yet: hands it over, if others can
-    /// send it.
+    /// Keeps the output of a connection while none of it may be sent. Passes it to another thread
+    /// if that can send it.
     fn keep(&mut self, slot: u32, fd: RawFd) {
         let token = self.core.token(slot);
         let link = &mut self.core.links[slot as usize];
@@ -119,7 +119,7 @@ impl<H: Handler> Reactor<H> {
         handed.hand_over(HandedReply { position, fd, token, buf });
     }
 
-    /// Looks at what became of the replies that were handed over.
+    /// Handles replies that other threads return.
     #[inline]
     pub(super) fn settle_handed(&mut self) {
         let (handed, _) = self.net.handed(self.core.thread as usize);
@@ -145,7 +145,7 @@ impl<H: Handler> Reactor<H> {
         }
     }
 
-    /// Looks at what became of the buffers that were queued.
+    /// Handles the results of the queued buffers.
     pub(super) fn settle(&mut self) {
         let core = &mut self.core;
         for flight in self.driver.flights().drain(..) {
@@ -189,7 +189,7 @@ impl<H: Handler> Reactor<H> {
         }
     }
 
-    /// A socket that was full takes more.
+    /// Sends more to a socket that was full.
     pub(super) fn on_writable(&mut self, slot: u32) {
         let link = &mut self.core.links[slot as usize];
         if link.is(flag::CONNECTING) {
@@ -223,7 +223,7 @@ impl<H: Handler> Reactor<H> {
         }
     }
 
-    /// All output of a connection has been sent.
+    /// Handles the end of a connection's output: all has been sent.
     fn drained(&mut self, slot: u32) {
         let link = &self.core.links[slot as usize];
         if link.is(flag::CLOSING) && !link.holds() && link.out.is_empty() {
@@ -231,14 +231,14 @@ impl<H: Handler> Reactor<H> {
         }
     }
 
-    /// Ends a connection that was to be closed once its output is sent.
+    /// Ends a connection that was to be closed after its output.
     fn finish(&mut self, slot: u32) {
         let asked = !self.core.links[slot as usize].is(flag::EOF);
         self.core.kill(slot, if asked { Close::Asked } else { Close::Eof });
     }
 }
 
-/// Enters a connection that holds output in the list of those to look at when it is released.
+/// Adds a connection with held output to the queues of its gates.
 fn note_held(core: &mut Core, slot: u32) {
     let token = core.token(slot);
     for gate in Gate::ALL {
@@ -248,7 +248,7 @@ fn note_held(core: &mut Core, slot: u32) {
     }
 }
 
-/// Moves replies behind the backlog once they are worth a piece of their own.
+/// Moves replies to the backlog if they are long enough for a chunk.
 fn queue_behind(link: &mut Link) {
     if link.out.len() < PIECE || link.is(flag::TLS) || link.holds() {
         return;
@@ -270,14 +270,15 @@ fn seal(core: &mut Core, slot: u32, plain: Output) -> Output {
         if closing {
             session.say_goodbye();
         }
-        // What the session has to say itself, too.
+        // Also send the session's own records.
         session.seal(&[], wire.plain_mut());
     }
     core.pool.put(plain);
     wire
 }
 
-/// Sends as much of a backlog as the socket takes, but no more than `budget` bytes. True when nothing is left.
+/// Sends as much of a backlog as the socket takes, at most `budget` bytes. Returns whether nothing
+/// is left.
 fn send_backlog(link: &mut Link, mut budget: usize) -> io::Result<bool> {
     let (Some(fd), Some(backlog)) = (link.fd.as_ref(), link.backlog.as_mut()) else {
         return Ok(true);

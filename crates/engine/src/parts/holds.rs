@@ -1,8 +1,8 @@
-//! What long commands hold, and the commands that wait for them.
+//! The long commands that hold keys, and the commands that wait for them.
 //!
-//! The holds themselves are in the stripes (`keyspace::holds`); here is what concerns all of them:
-//! how many long commands run, which threads want to be told when one ends, and which keys it left unserved. The view that a
-//! long command has of its keys is [`crate::held_keys::HeldKeys`].
+//! The holds themselves are in the stripes (`keyspace::holds`). This module has their common state:
+//! the number of long commands, the threads to notify when one ends, and the keys that one has left
+//! unserved. A long command sees its keys through [`crate::held_keys::HeldKeys`].
 
 use crate::background::GAP;
 use crate::clients::waiter::Ready;
@@ -16,40 +16,42 @@ use structs::sync::lock;
 #[derive(Default)]
 pub struct Holds {
     count: AtomicUsize,
-    /// Those of them that hold keys just now.
+    /// Number of long commands that hold keys at this moment.
     pub(crate) holding: AtomicUsize,
     last_holder: AtomicU64,
-    /// Scripts that run on background threads, under locks.
+    /// Number of scripts that run on background threads, under locks.
     scripts: AtomicUsize,
     is_waited_for: AtomicBool,
     world_is_wanted: AtomicBool,
-    /// No key is to be held now; see [`Holds::bar`].
+    /// Whether no key may be held now ([`Holds::bar`]).
     pub(crate) is_barred: AtomicBool,
-    /// The long command that changes its keys one after the other just now; 0 if none does.
+    /// The long command that is changing its keys one after the other, or 0.
     changer: AtomicU64,
-    /// Keys whose blocked clients could not be served because a long command was in the way.
+    /// Keys whose blocked clients could not be served because of a long command.
     unserved: Mutex<Vec<Ready>>,
 }
 
-/// Pauses in which nothing keeps a thread from stopping the world, before it counts as gone.
+/// Number of pauses without a long command or script after which a thread that wanted to stop the
+/// world counts as gone.
 const MAX_FREE_ROUNDS: u32 = 50;
 
 impl Holds {
-    /// Whether any long command holds keys.
+    /// Returns whether any long command holds keys.
     #[inline]
     pub fn any(&self) -> bool {
         self.count.load(SeqCst) > 0
     }
 
-    /// How many commands hold keys just now.
+    /// Returns the number of commands that hold keys at this moment.
     pub fn holding(&self) -> usize {
         self.holding.load(SeqCst)
     }
 
-    /// From now on no key is held until [`Holds::unbar`], if none is held already and no long command is
-    /// about to hold one; `false` otherwise. For a moment, and by one thread.
+    /// Prevents keys from being held until [`Holds::unbar`]. Returns `false` without effect if a
+    /// key is held or a long command is about to hold one. For a short time, and by one thread
+    /// only.
     pub(crate) fn bar(&self) -> bool {
-        // A long command counts itself before it looks whether this is set.
+        // A long command counts itself before it checks this flag.
         self.is_barred.store(true, SeqCst);
         let is_free = !self.any();
         if !is_free {
@@ -58,13 +60,13 @@ impl Holds {
         is_free
     }
 
-    /// The end of what [`Holds::bar`] began.
+    /// Ends the effect of [`Holds::bar`].
     pub(crate) fn unbar(&self) {
         self.is_barred.store(false, SeqCst);
     }
 
-    /// Whether a script must not take the turn: a long command that began before may hold a key that the
-    /// script comes to want, and then want the script's stripes.
+    /// Returns whether a script must not take the turn. A long command that began earlier may hold
+    /// a key that the script will need, and then need the script's stripes.
     pub(crate) fn blocks_turn(&self) -> bool {
         if !self.any() {
             return false;
@@ -73,31 +75,33 @@ impl Holds {
         self.any()
     }
 
-    /// Begins a script on a background thread, under locks, unless the world is wanted.
+    /// Begins a script on a background thread, under locks. Waits first if a thread wants to stop
+    /// the world.
     pub(crate) fn begin_script(&self, clock: &Clock) {
         self.wait_for_world(clock);
         self.scripts.fetch_add(1, SeqCst);
     }
 
-    /// Ends it.
+    /// Ends a script on a background thread.
     pub(crate) fn end_script(&self, mailboxes: &[Mailbox]) {
         self.scripts.fetch_sub(1, SeqCst);
         self.recheck(mailboxes);
     }
 
-    /// Tells the threads to try again what could not be done, if one of them has said that it waits.
+    /// Makes the threads try again what they could not do, if one of them waits.
     pub(crate) fn recheck(&self, mailboxes: &[Mailbox]) {
         if self.is_waited_for.swap(false, SeqCst) {
             recheck_all(mailboxes);
         }
     }
 
-    /// Whether anything runs in the background that the world must not wait for.
+    /// Returns whether a long command or a script runs in the background. The world must not wait
+    /// for it.
     pub(crate) fn is_in_background(&self) -> bool {
         self.any() || self.scripts.load(SeqCst) > 0
     }
 
-    /// Waits until the world was stopped, if that is wanted. The client that wanted it may be gone.
+    /// Waits until the world has been stopped, if a thread wants that. Its client may be gone.
     fn wait_for_world(&self, clock: &Clock) {
         let mut free_rounds = 0;
         while self.world_is_wanted() {
@@ -109,19 +113,19 @@ impl Holds {
         }
     }
 
-    /// Whether a thread wants to stop the world, which scripts and long commands in the background
-    /// keep it from.
+    /// Returns whether a thread wants to stop the world and is kept from it by scripts or long
+    /// commands in the background.
     pub(crate) fn world_is_wanted(&self) -> bool {
         self.world_is_wanted.load(SeqCst)
     }
 
-    /// The world is stopped: what waited for that can go on.
+    /// Notes that the world is stopped. Commands that waited for this can continue.
     pub(crate) fn got_world(&self) {
         self.world_is_wanted.store(false, SeqCst);
     }
 
-    /// Begins a long command; its number. Waits if a thread wants the world and has waited long
-    /// enough for the commands that run already, and while a script has the turn.
+    /// Begins a long command and returns its number. Waits while a thread wants to stop the world,
+    /// and while a script has the turn.
     pub(crate) fn begin(&self, clock: &Clock, is_turn_taken: impl Fn() -> bool) -> u64 {
         loop {
             self.wait_for_world(clock);
@@ -135,24 +139,24 @@ impl Holds {
         self.last_holder.fetch_add(1, SeqCst) + 1
     }
 
-    /// Ends it, and tells the threads to try again what could not be done beside it.
+    /// Ends a long command. Threads try again what they could not do meanwhile.
     pub(crate) fn end(&self, mailboxes: &[Mailbox], clock: &Clock) {
         self.count.fetch_sub(1, SeqCst);
         if self.is_waited_for.swap(false, SeqCst) {
             recheck_all(mailboxes);
-            // Without it the next long command might be faster than those that wait.
+            // Without the pause, the next long command might begin before those that waited.
             clock.rest(GAP);
         }
     }
 
-    /// The long command that is changing the keys it holds one after the other: until its end they must
-    /// not be read either. 0 if there is none.
+    /// Returns the long command that is changing its keys one after the other, or 0. Until its end,
+    /// its keys must not be read either.
     #[inline]
     pub(crate) fn changer(&self) -> u64 {
         self.changer.load(SeqCst)
     }
 
-    /// Begins such a change; one command at a time does that.
+    /// Begins such a change. Only one command does so at a time.
     pub(crate) fn begin_change(&self, holder: u64, clock: &Clock) {
         while self.changer.compare_exchange(0, holder, SeqCst, SeqCst).is_err() {
             clock.rest(GAP);
@@ -163,13 +167,13 @@ impl Holds {
         self.changer.store(0, SeqCst);
     }
 
-    /// Notes that a command waits for a long one to end. To be called before the last look at
-    /// what is in the way, so that the end is either seen or announced.
+    /// Notes that a command waits for a long one to end. Called before the last check for an
+    /// obstacle, so that its end is either seen or notified.
     pub(crate) fn wait(&self) {
         self.is_waited_for.store(true, SeqCst);
     }
 
-    /// Whether the world must not be stopped now; the caller is told when to try again.
+    /// Returns whether the world must not be stopped now. The caller is notified when to try again.
     pub(crate) fn keep_world(&self) -> bool {
         if !self.is_in_background() {
             return false;
@@ -179,14 +183,13 @@ impl Holds {
         self.is_in_background()
     }
 
-    /// Whether a script runs on a background thread, under locks.
+    /// Returns whether a script runs on a background thread, under locks.
     pub(crate) fn has_scripts(&self) -> bool {
         self.scripts.load(SeqCst) > 0
     }
 
-    /// Leaves the serving of a key's blocked clients to the long command or the script in the way.
-    /// If that has
-    /// ended meanwhile, what it may have missed is returned.
+    /// Leaves a key's blocked clients to the long command or the script that is in the way. If that
+    /// has ended meanwhile, returns the keys that it may have missed.
     pub(crate) fn serve_later(&self, ready: Ready) -> Vec<Ready> {
         lock(&self.unserved).push(ready);
         if self.is_in_background() { Vec::new() } else { self.take_unserved() }

@@ -1,5 +1,5 @@
-//! Sending the keys of a slot, or those that are another shard's by a rule that comes, to other servers, by a command that
-//! does so for clients, for this server itself.
+//! Sends keys to other servers: all keys of a slot, or the keys that a new hashing rule assigns to
+//! other shards. It uses a command that does so for clients, on behalf of this server itself.
 
 use crate::args::Args;
 use crate::cx::Cx;
@@ -15,23 +15,24 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// Keys that are held at a time: clients that want to change one of them wait.
+/// Number of keys that are held at a time. Clients that want to change one of them wait.
 const KEYS: usize = 64;
 
-/// Makes the request that sends these keys of a database.
+/// Returns the request that sends these keys of a database.
 pub type MakeRequest = dyn Fn(DbIndex, &[Box<[u8]>]) -> Vec<Vec<u8>> + Send + Sync;
 
-/// How keys of a slot are sent.
+/// How the keys of a slot are sent.
 #[derive(Clone)]
 pub struct Carrier {
-    /// How many replicas of the other server have to have a key before it is deleted here.
+    /// Number of the other server's replicas that must have a key before it is deleted here.
     pub copies: usize,
-    /// What sends them.
+    /// Builds the request that sends them.
     pub request: Arc<MakeRequest>,
 }
 
 impl Engine {
-    /// Sends all keys of a slot. Nothing may be added to it meanwhile. The caller is no thread of the engine's.
+    /// Sends all keys of a slot. No keys may be added to it meanwhile. The caller is not a thread
+    /// of the engine.
     ///
     /// # Errors
     /// Some keys are still here.
@@ -41,7 +42,7 @@ impl Engine {
                 let (done, outcome) = channel();
                 let to = to.clone();
                 let job = move |thread: &ThreadContext| {
-                    // The thread that asks waits for it.
+                    // The caller waits for the result.
                     let _ = done.send(carry(self, thread, db, slot, &to));
                 };
                 self.background.run_waiting(Box::new(job));
@@ -55,7 +56,7 @@ impl Engine {
     }
 }
 
-/// Sends some keys of a slot. Returns how many there were.
+/// Sends some keys of a slot. Returns their number.
 fn carry(
     engine: &'static Engine,
     thread: &ThreadContext,
@@ -79,7 +80,7 @@ fn carry(
     Ok(keys.len())
 }
 
-/// Sends these keys, as far as they are here, and deletes them here.
+/// Sends those of these keys that exist, and deletes them here.
 fn send(
     engine: &'static Engine,
     thread: &ThreadContext,
@@ -104,28 +105,29 @@ fn send(
     }
 }
 
-/// Entries that are looked at under one lock.
+/// Number of entries that are checked under one lock.
 const LOOKS: usize = 256;
 
-/// Where keys go by a change of the rule.
+/// Where keys go by a new hashing rule.
 #[derive(Clone)]
 pub struct Routes {
-    /// By the number of each shard: how keys get there.
+    /// How keys are sent to each shard, by its number.
     pub carriers: Arc<BTreeMap<u16, Carrier>>,
-    /// How many replicas of this server have to know that a key was deleted here before it is changed elsewhere.
+    /// Number of this server's replicas that must know that a key was deleted here before it is
+    /// changed elsewhere.
     pub own_copies: usize,
-    /// Whether the change is the one that the routes were made for.
+    /// Returns whether the change for which the routes were made is still in progress.
     pub is_current: fn(&Published) -> bool,
 }
 
-/// Keys that were sent, perhaps without an answer.
+/// Keys that were sent to a shard, perhaps without an answer.
 #[derive(Clone)]
 pub struct Unanswered(DbIndex, u16, Vec<Box<[u8]>>);
 
-/// Keys by the numbers of the shards that they go to.
+/// Keys by the number of the shard that they are sent to.
 type Groups = BTreeMap<u16, Vec<Box<[u8]>>>;
 
-/// Where a walk over all keys is.
+/// The position of a walk over all keys.
 #[derive(Clone, Copy)]
 struct Walk {
     db: DbIndex,
@@ -133,18 +135,18 @@ struct Walk {
     at: Place,
 }
 
-/// What came of a step of the walk.
+/// The result of a step of the walk.
 struct Looked {
-    /// Where it goes on.
+    /// Where the walk continues.
     next: Option<Place>,
-    /// A key that has no slot by the rule that comes.
+    /// A key without a slot by the new rule.
     homeless: Option<Box<[u8]>>,
 }
 
 impl Engine {
-    /// Sends away all keys that are another shard's by the rule that comes. Returns one that it has no slot for, if there
-    /// is one; then these are still here. `unanswered` keeps what has to be sent again if a server does not answer. The
-    /// caller is no thread of the engine's.
+    /// Sends all keys that the new rule assigns to other shards. Returns a key for which the rule
+    /// has no slot, if there is one. Such keys are still here. `unanswered` keeps the keys to send
+    /// again if a server does not answer. The caller is not a thread of the engine.
     ///
     /// # Errors
     /// Some keys are still here.
@@ -179,7 +181,7 @@ impl Engine {
         Ok(homeless)
     }
 
-    /// Sends again what was sent without an answer.
+    /// Repeats requests that were not answered.
     ///
     /// # Errors
     /// There is still no answer.
@@ -198,7 +200,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends keys that requests wait for.
+    /// Sends the keys that requests wait for.
     fn send_wanted(
         &'static self,
         routes: &Routes,
@@ -217,7 +219,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Looks at some keys, and sends those that leave.
+    /// Checks some keys, and sends those that leave.
     fn step(
         &'static self,
         routes: &Routes,
@@ -243,7 +245,7 @@ impl Engine {
         if unanswered.is_empty() { Ok(()) } else { self.send_unanswered(routes, unanswered) }
     }
 
-    /// Forgets keys of whose deletion all replicas know. Returns whether there are none left.
+    /// Drops keys whose deletion all replicas know. Returns whether none are left.
     fn settle(&self, routes: &Routes) -> bool {
         let copies = routes.own_copies;
         self.membership.rehash.settle(|position| self.safe.count_received(position) >= copies)
@@ -253,7 +255,7 @@ impl Engine {
         self.membership.newest().is_some_and(|published| (routes.is_current)(&published))
     }
 
-    /// Does something on a thread that may wait for other servers.
+    /// Runs `work` on a thread that may wait for other servers.
     fn on_background<T: Send + 'static>(
         &'static self,
         routes: &Routes,
@@ -265,7 +267,7 @@ impl Engine {
         let (done, outcome) = channel();
         let routes = routes.clone();
         let job = move |thread: &ThreadContext| {
-            // The thread that asks waits for it.
+            // The caller waits for the result.
             let _ = done.send(work(self, thread, &routes));
         };
         self.background.run_waiting(Box::new(job));
@@ -273,7 +275,7 @@ impl Engine {
     }
 }
 
-/// The shard that a key of this server goes to.
+/// Returns the shard to which a key of this server is sent.
 fn leaves_to(published: &Published, key: &[u8]) -> Option<u16> {
     let slot = published.slot_of(Key::new(key))?;
     match published.open_key(slot, key)? {
@@ -282,7 +284,7 @@ fn leaves_to(published: &Published, key: &[u8]) -> Option<u16> {
     }
 }
 
-/// Looks at some keys of a stripe. Returns those that leave, by the shards that they go to.
+/// Checks some keys of a stripe. Returns those that leave, by the shard that they are sent to.
 fn look(
     engine: &'static Engine,
     thread: &ThreadContext,

@@ -1,14 +1,15 @@
-//! Repeating history on threads beside the thread that reads it.
+//! Replays history on several threads: the reading thread and its helpers.
 //!
-//! The reading thread takes a part of the history whose commands have one key each, and sorts them into
-//! *lanes* by stripe, so that all commands of a key are in one lane, in their order. It and the threads here
-//! take one lane after the other until none is left. It waits for nothing but lanes that others have
-//! taken: a thread that does not get a core delays no part.
+//! The reading thread takes a part of the history whose commands have one key each, and sorts them
+//! into *lanes* by stripe. So all commands of a key are in one lane, in their order. All threads
+//! take one lane after the other until none is left. The reading thread only waits for lanes that
+//! others have taken, so a helper that does not get a core delays no part.
 //!
-//! The reading thread stays inside the world from the first lane to the last, on behalf of all. So a
-//! thread that stops the world finds either nothing of a part done, or all. The others must not wait for anything
-//! that waits for the world: they lock one stripe at a time, no long command begins to hold a key
-//! meanwhile ([`crate::holds::Holds::bar`]), and what could have to step back is not run this way.
+//! The reading thread stays inside the world from the first lane to the last, on behalf of all
+//! threads. So a thread that stops the world finds either none or all of a part done. The helpers
+//! must not wait for anything that itself waits for the world. So they lock one stripe at a time,
+//! no long command begins to hold a key meanwhile ([`crate::holds::Holds::bar`]), and commands that
+//! might have to be tried again are not run this way.
 
 use crate::appliers::{Appliers, Job, MIN_JOBS, Manner, Part, SharedCommands};
 use crate::args::Args;
@@ -31,14 +32,15 @@ use std::sync::{Arc, Mutex};
 use structs::backoff::wait_until;
 use structs::sync::{lock, wait};
 
-/// Lanes for each thread: the more, the shorter is the wait for the last.
+/// Number of lanes per thread. With more lanes, the wait for the last one is shorter.
 const LANES_PER_THREAD: usize = 8;
-/// Keys that are fetched together; about what a core can have under way.
+/// Number of keys that are prefetched together: about the number of cache misses that a core can
+/// have in progress.
 pub(crate) const TOGETHER: usize = 32;
 
 impl Job {
-    /// What is to be known of a command to run it beside others; `None` if it has another number of keys
-    /// than one, or touches more than its key.
+    /// Returns the facts needed to run a command in a lane, or `None` if it does not have exactly
+    /// one key, or touches more than its key.
     pub fn of(
         engine: &Engine,
         row: &'static Resolved,
@@ -55,8 +57,8 @@ impl Job {
     }
 }
 
-/// Brings the keys of some jobs into the cache. The caller is inside the world, or another thread on its
-/// behalf.
+/// Prefetches the keys of some jobs into the cache. The caller is inside the world, or a helper of
+/// a thread that is.
 pub(crate) fn fetch(engine: &Engine, db: DbIndex, jobs: &[Job]) {
     let stripe = |job: &Job| engine.keyspace.stripe(job.stripe);
     jobs.iter().for_each(|job| stripe(job).prefetch());
@@ -65,7 +67,7 @@ pub(crate) fn fetch(engine: &Engine, db: DbIndex, jobs: &[Job]) {
 }
 
 impl Manner {
-    /// The context of commands that are repeated in this manner and belong to no transaction.
+    /// Returns a context for commands that are replayed in this manner outside of a transaction.
     pub fn context<'a>(
         self,
         engine: &'static Engine,
@@ -85,7 +87,7 @@ impl Manner {
         cx
     }
 
-    /// Runs commands of one key each, in order. Returns those that failed.
+    /// Runs commands with one key each, in order. Returns those that failed, with their errors.
     pub fn run_jobs(
         self,
         cx: &mut Cx<'_>,
@@ -108,7 +110,7 @@ impl Manner {
         failures
     }
 
-    /// Runs a command whose stripes are locked, and unlocks these.
+    /// Runs a command whose stripes are locked, and unlocks them.
     pub fn run(self, cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), Error> {
         let outcome = self.apply(cx, row, args);
         dispatch::serve_first(cx);
@@ -117,7 +119,7 @@ impl Manner {
         outcome
     }
 
-    /// Runs a command under locks that the caller gives back.
+    /// Runs a command under locks that the caller releases.
     pub fn apply(
         self,
         cx: &mut Cx<'_>,
@@ -140,7 +142,7 @@ impl Manner {
     }
 }
 
-/// What a thread needs to run lanes.
+/// The state with which a thread runs lanes.
 pub(crate) struct Lanes {
     engine: &'static Engine,
     session: Session,
@@ -157,7 +159,7 @@ impl Lanes {
     fn run(&mut self, thread: &ThreadContext, part: &Part) {
         while let Some(lane) = part.lanes.get(part.next.fetch_add(1, Relaxed)) {
             self.run_lane(thread, part, lane);
-            // From here on the reading thread may leave the world.
+            // From here on, the reading thread may leave the world.
             part.done.fetch_add(1, Release);
         }
     }
@@ -172,7 +174,7 @@ impl Lanes {
     }
 }
 
-/// What is to be run: jobs in the order of the history.
+/// Jobs to run, in the order of the history.
 pub(crate) struct Request<I> {
     pub manner: Manner,
     pub db: DbIndex,
@@ -181,9 +183,9 @@ pub(crate) struct Request<I> {
 }
 
 impl Appliers {
-    /// Runs jobs beside each other, those of each key in their order, and does something else `meanwhile`.
-    /// Returns what failed, in order. The caller is inside the world, and has [barred](crate::holds::Holds::bar)
-    /// holds where commands can run.
+    /// Runs jobs on several threads. The jobs of each key keep their order. Runs `meanwhile` on the
+    /// calling thread first. Returns the failures in order. The caller is inside the world. If
+    /// commands can run, it has [barred](crate::holds::Holds::bar) holds.
     pub(crate) fn run(
         &self,
         engine: &'static Engine,
@@ -234,7 +236,7 @@ impl Appliers {
         }
     }
 
-    /// A thread's work, up to the end of the process.
+    /// Runs a helper thread until the end of the process.
     fn work(&self, engine: &'static Engine, number: usize) {
         let thread = engine.context(engine.thread_stats.len() - 2 - number);
         let mut lanes = Lanes::new(engine, &thread);

@@ -1,18 +1,18 @@
-//! Long commands: run on a background thread, so that a reactor goes on serving the others.
+//! Runs long commands on a background thread, so that a reactor continues to serve other clients.
 //!
-//! The session is parked as a blocked one is: what it pipelined behind the command waits, and the
-//! reply arrives through the mailbox. What the command may touch meanwhile depends on its keys:
+//! The session is parked like a blocked one: its later requests wait, and the reply arrives through
+//! the mailbox. What the command may touch meanwhile depends on its keys:
 //!
-//! - none (KEYS, SCAN): it walks the stripes, locking one at a time; so does WATCH, whose keys are
-//!   watched one after the other;
-//! - any number: it *holds* them ([`crate::holds`]), so that it reads without any lock. Its first
-//!   change exchanges the holds for the locks of the stripes;
-//! - very many that it changes (MSET, DEL, EXEC of thousands): it keeps its holds, and locks the stripe
-//!   of one key at a time.
+//! - None (KEYS, SCAN): it walks the stripes and locks one at a time. WATCH does so, too: it
+//!   watches its keys one by one.
+//! - Any number: it *holds* them ([`crate::holds`]), so it reads without any lock. At its first
+//!   change, it exchanges the holds for the locks of the stripes.
+//! - Very many that it changes (MSET, DEL, EXEC of thousands): it keeps its holds, and locks the
+//!   stripe of one key at a time.
 //!
-//! If its client goes away it ends early, unless it has something to change; see [`Db::is_wanted`].
+//! If its client disconnects, it ends early, unless it has something to change ([`Db::is_wanted`]).
 //!
-//! `docs/internals/long-commands.md` says why.
+//! `docs/internals/long-commands.md` gives the reasons.
 
 use crate::args::Args;
 use crate::blocking::{Choice, Resumption, Suspension, TimeoutReply};
@@ -34,7 +34,7 @@ use crate::words::Words;
 use crate::{Error, Flags, KeyUse, RequestKeys};
 use resp::{Output, Reply};
 
-/// A command on its way to a background thread.
+/// A command that is passed to a background thread.
 struct LongCommand {
     row: &'static Resolved,
     words: Words,
@@ -44,8 +44,8 @@ struct LongCommand {
     token: u64,
 }
 
-/// Parks the session and hands its command to a background thread, which waits for locks that are
-/// held here.
+/// Parks the session and passes its command to a background thread, which waits for the locks that
+/// this thread holds.
 #[cold]
 pub(crate) fn run_in_background(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     let is_cached = cx.session.tracking.is_some() && row.command.flags.has(Flags::READONLY);
@@ -57,13 +57,14 @@ pub(crate) fn run_in_background(cx: &mut Cx<'_>, row: &'static Resolved, args: A
         session.watching = cx.session.watching.take();
     }
     session.output_room = cx.session.output_room;
-    // The guest counts the command for the statistics; the client's own figures are here.
+    // The guest session counts the command for the statistics. The client's own figures are in this
+    // session.
     cx.session.commands += 1;
     cx.session.last_command = row.index + 1;
     if row.command.flags.has(Flags::RUNS_QUEUE) {
         session.multi = cx.session.multi.take();
     }
-    // Where they were not found yet, the background thread does that.
+    // If the keys were not found yet, the background thread finds them.
     let keys = std::mem::take(&mut cx.keys);
     let words = Words::new(args.words());
     let command = LongCommand { row, words, keys, session, touches: cx.db.touches, token };
@@ -77,13 +78,13 @@ pub(crate) fn run_in_background(cx: &mut Cx<'_>, row: &'static Resolved, args: A
 }
 
 impl Cx<'_> {
-    /// Parks the session until a background thread has done `work`, which writes the reply.
+    /// Parks the session until a background thread has run `work`, which writes the reply.
     pub fn reply_later(&mut self, work: impl FnOnce(&mut Reply<'_>) + Send + 'static) {
         let suspension = Suspension::background(TimeoutReply::Null);
         let token = self.session.suspend(self.thread, suspension);
         let (client, reactor) = (self.session.id(), self.session.client.thread);
         let (protocol, engine) = (self.reply.protocol(), self.engine);
-        // What the command itself writes is noted in its session.
+        // Writes of the command itself are recorded in its session.
         let written = JournalPos(0);
         let job = move |_: &ThreadContext| {
             let mut out = Output::default();
@@ -96,7 +97,7 @@ impl Cx<'_> {
 }
 
 impl Cx<'_> {
-    /// Parks the session; the owner of the returned value writes the reply.
+    /// Parks the session. The owner of the returned value writes the reply.
     pub fn late_reply(&mut self) -> LateReply {
         let suspension = Suspension::background(TimeoutReply::Null);
         let token = self.session.suspend(self.thread, suspension);
@@ -124,7 +125,7 @@ impl LongCommand {
         };
         let asker = Asker::new(&self.session, &keys);
         if asker.has_gone() {
-            // Gone while this was waiting for a thread.
+            // The client disconnected while the command waited for a thread.
             return;
         }
         let mut out = Output::default();
@@ -146,7 +147,7 @@ impl LongCommand {
     }
 }
 
-/// Gives a suspended client the replies of its command, which this thread has run in `session`.
+/// Sends a suspended client the replies of its command, which this thread has run in `session`.
 pub(crate) fn resume(engine: &Engine, session: &mut Session, token: u64, out: Output) {
     let (client, reactor) = (session.id(), session.client.thread);
     engine.flush_broadcasts();
@@ -156,7 +157,7 @@ pub(crate) fn resume(engine: &Engine, session: &mut Session, token: u64, out: Ou
     }
     let mut resumption = Resumption::new(Some(token), out, session.written);
     if engine.safe.holds_replies() {
-        // It may have seen whatever there is.
+        // The command may have seen any earlier write.
         resumption.seen = engine.journal.position();
     }
     resumption.watching = session.watching.take();
@@ -175,7 +176,7 @@ fn named_keys(row: &Resolved, keys: &RequestKeys, words: &[&[u8]]) -> Vec<NamedK
     named.collect()
 }
 
-/// The keys of a transaction's commands.
+/// Returns the keys of a transaction's commands.
 fn queued_keys(engine: &Engine, multi: &Multi) -> Vec<NamedKey> {
     let mut keys = Vec::with_capacity(multi.keys().len());
     for queued in multi.queue() {
@@ -192,7 +193,7 @@ fn walk(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     reader.enter();
     cx.db.set_background(reader);
     cx.start_timing();
-    // Another error, if any, is the reply.
+    // Any other error is the reply.
     let is_refused = dispatch::call(cx, row, args) == Err(Error::StripeTaken);
     commit::commit(cx, args);
     dispatch::serve_first(cx);
@@ -218,23 +219,24 @@ fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Ve
     // Slots may have begun to move since its gate.
     cx.session.checks_slot |= cx.engine.membership.moves.any_closed();
     cx.start_timing();
-    // The error, if any, is the reply.
+    // An error is the reply.
     let _ = dispatch::call(cx, row, args);
     finish_held(cx, args);
 }
 
-/// Runs a command that takes hold of its keys when it is ready to.
+/// Runs a command that holds its keys later, when it asks for them.
 fn run_to_hold(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Vec<NamedKey>) {
     cx.db.to_hold = Some(keys);
     cx.start_timing();
-    // The error, if any, is the reply.
+    // An error is the reply.
     let _ = dispatch::call(cx, row, args);
     if cx.db.to_hold.take().is_none() {
         finish_held(cx, args);
     }
 }
 
-/// Runs a command that asks another server, for this server itself, on this thread. The caller is outside the world.
+/// Runs a command of this server itself that asks another server, on this thread. The caller is
+/// outside the world.
 pub(crate) fn run_for_server(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     cx.resolved = row;
     cx.find_keys(row, args);
@@ -259,17 +261,18 @@ pub(crate) fn look_at_held<R>(
 }
 
 impl Cx<'_> {
-    /// Whether this command, which waits for another server, is on a thread where it may. It holds nothing
-    /// there until it asks for it.
+    /// Returns whether this thread may wait for another server. A command on such a thread holds
+    /// nothing until it asks for it.
     pub fn may_wait(&self) -> bool {
         self.db.to_hold.is_some()
     }
 
-    /// Takes hold of the keys that the request names: until its end the command can read them, no other
-    /// can change them, and its own first change locks them. Its time is now.
+    /// Holds the keys that the request names. Until its end, the command can read them and no other
+    /// command can change them. Its own first change locks them. The command's time is set to the
+    /// present.
     ///
     /// # Errors
-    /// While it waited the server has become a replica.
+    /// A script has run for long, or this server has become a replica meanwhile.
     pub fn hold_keys(&mut self) -> Result<(), Error> {
         let Some(keys) = self.db.to_hold.take() else { return Ok(()) };
         let engine = self.engine;
@@ -288,7 +291,7 @@ impl Cx<'_> {
     }
 }
 
-/// The end of a command that has held its keys.
+/// Ends a command that has held its keys.
 fn finish_held(cx: &mut Cx<'_>, args: Args<'_>) {
     let thread = cx.thread;
     if cx.db.held.as_ref().is_some_and(HeldKeys::is_changing) {
@@ -298,12 +301,12 @@ fn finish_held(cx: &mut Cx<'_>, args: Args<'_>) {
     }
     match cx.db.held.take() {
         Some(held) => {
-            // Keys that it found expired are held: another command will delete them.
+            // Expired keys that it met are held, so another command deletes them.
             cx.db.forget_stale();
             held.release();
             cx.db.outbox.send();
         }
-        // It has changed something, and holds locks inside the world since.
+        // The command has changed something, so it holds locks inside the world.
         None => {
             finish_locked(cx, args);
             thread.reader.leave();
@@ -312,7 +315,7 @@ fn finish_held(cx: &mut Cx<'_>, args: Args<'_>) {
     end(cx);
 }
 
-/// Commits what the command did to its keys one after the other, and lets others reach them again.
+/// Commits changes that the command made to one key after the other, and releases the keys.
 fn finish_changing(cx: &mut Cx<'_>, args: Args<'_>) {
     commit::commit(cx, args);
     if let Some(held) = cx.db.held.take() {
@@ -321,7 +324,7 @@ fn finish_changing(cx: &mut Cx<'_>, args: Args<'_>) {
     dispatch::serve_ready(cx);
 }
 
-/// Commits what the command did under locks, and gives these back.
+/// Commits the command's changes under locks, and releases the locks.
 fn finish_locked(cx: &mut Cx<'_>, args: Args<'_>) {
     commit::commit(cx, args);
     dispatch::serve_ready(cx);
@@ -329,13 +332,14 @@ fn finish_locked(cx: &mut Cx<'_>, args: Args<'_>) {
     dispatch::serve_ready(cx);
 }
 
-/// The end of a command that held keys: commands that waited for it go on.
+/// Ends a command that held keys. Commands that waited for it continue.
 fn end(cx: &mut Cx<'_>) {
     cx.engine.holds.end(&cx.engine.mailboxes, &cx.engine.clock);
     serve_unserved(cx);
 }
 
-/// Serves the blocked clients that a long command or a script was in the way of; outside the world.
+/// Serves the blocked clients that could not be served because of a long command or a script. The
+/// caller is outside the world.
 pub(crate) fn serve_unserved(cx: &mut Cx<'_>) {
     let unserved = cx.engine.holds.take_unserved();
     if !unserved.is_empty() {
