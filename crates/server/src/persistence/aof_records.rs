@@ -1,5 +1,5 @@
-//! A snapshot's entries as the commands that make them again: the base of an append-only file when
-//! `aof-use-rdb-preamble` is off.
+//! Encodes a snapshot's entries as the commands that recreate them. This is the base of an
+//! append-only file if `aof-use-rdb-preamble` is off.
 
 mod stream;
 
@@ -11,7 +11,7 @@ use structs::intset::Intset;
 use structs::listpack::{Element, Listpack};
 use structs::numbers::{push_f64, push_i64};
 
-/// Elements of one command.
+/// Greatest number of elements in one command.
 const ELEMENTS: usize = 64;
 
 /// One thread's encoder.
@@ -20,16 +20,16 @@ pub struct AofRecords {
     key: Vec<u8>,
     form: Option<Form>,
     expiry: Option<Millis>,
-    /// The words of the next command behind its key, and how many they are.
+    /// The words of the next command after its key, and their number.
     words: Vec<u8>,
     word_count: usize,
-    /// The next string is a list's chunk, and a packed one.
+    /// Whether the next string is a packed chunk of a list.
     is_packed: bool,
-    /// A string that comes in parts.
+    /// A string that arrives in parts.
     parts: Parts,
-    /// A field and its value that wait for when the field expires.
+    /// A field and its value, kept until the field's expiry is known.
     field: Vec<Vec<u8>>,
-    /// The stream at hand.
+    /// The present stream.
     stream: stream::StreamRecords,
 }
 
@@ -37,9 +37,9 @@ pub struct AofRecords {
 enum Parts {
     #[default]
     None,
-    /// It is put together: bytes so far, and all of them.
+    /// The parts are joined: the bytes so far, and the total length.
     Joined(Vec<u8>, usize),
-    /// It is written as it comes; so many bytes are left.
+    /// The parts are written as they arrive. The number of bytes left.
     Passed(u64),
 }
 
@@ -58,7 +58,7 @@ impl AofRecords {
         self.expiry = head.expiry;
     }
 
-    /// The command that makes this form, and how many words one element has.
+    /// Returns the command that creates this form, and the number of words per element.
     fn maker(&self) -> (&'static [u8], usize) {
         match self.form {
             None | Some(Form::String) => (b"SET", 1),
@@ -70,7 +70,7 @@ impl AofRecords {
         }
     }
 
-    /// Adds a word to the command at hand, which ends when it has all it may have.
+    /// Adds a word to the present command. The command ends when it is full.
     fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         push_bulk(&mut self.words, bytes);
         self.word_count += 1;
@@ -96,7 +96,7 @@ impl AofRecords {
     }
 
     fn string(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
-        // The blocks are the server's own, copied under their lock.
+        // The blocks are the server's own. They were copied under their lock.
         const OURS: &str = "a snapshot's listpack is well-formed";
         match self.form {
             Some(Form::SetIntset) => {
@@ -109,7 +109,7 @@ impl AofRecords {
                 listpack.iter().for_each(|element| self.push_element(element, out));
             }
             Some(Form::ZsetListpack) => {
-                // ZADD wants the score first.
+                // ZADD expects the score first.
                 for (member, score) in Listpack::from_bytes(bytes).expect(OURS).pairs() {
                     self.push_element(score, out);
                     self.push_element(member, out);
@@ -119,7 +119,7 @@ impl AofRecords {
                 let listpack = Listpack::from_bytes(bytes).expect(OURS);
                 listpack.iter().for_each(|element| self.push_element(element, out));
             }
-            // A member waits for its score.
+            // A member is kept until its score arrives.
             Some(Form::Zset) => self.parts = Parts::Joined(bytes.to_vec(), bytes.len()),
             Some(Form::TimedHash) => self.field.push(bytes.to_vec()),
             _ => self.push(bytes, out),
@@ -189,7 +189,7 @@ impl AofRecords {
         }
     }
 
-    /// Ends the value at hand.
+    /// Ends the present value.
     fn end(&mut self, out: &mut Vec<u8>) {
         self.flush(out);
         self.stream.finish(&self.key, out);

@@ -1,14 +1,14 @@
-//! Writing past the page cache (`O_DIRECT`): what it asks of files.
+//! Direct writes, which bypass the page cache (`O_DIRECT`).
 #![allow(unsafe_code)] // fcntl(2)
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
 
-/// Switches direct writes of an open file on or off.
+/// Enables or disables direct writes for an open file.
 ///
 /// # Errors
-/// The system's: the file system may have none.
+/// Those of the system: the file system may not support them.
 pub fn set_direct(file: &File, is_direct: bool) -> io::Result<()> {
     // SAFETY: the descriptor is open, and the flags are those of an open file.
     let is_done = unsafe {

@@ -1,27 +1,28 @@
-//! The name of the data that a copy of a cluster holds, on its disk.
+//! The name of the data that a copy in a cluster holds, stored on its disk.
 //!
-//! A copy draws a new name whenever it may have lost something that it had acknowledged, and before it discards what it
-//! has; only acknowledgements of the name that the topology knows count (`docs/internals/cluster.md`). The file has one
-//! line: the name, and what a start may conclude from it.
+//! A copy draws a new name whenever it may have lost data that it had acknowledged, and before it
+//! discards its data. Only acknowledgements under the name that the topology knows count
+//! (`docs/internals/cluster.md`). The file has one line: the name, and what the next start may
+//! conclude from it.
 //!
 //! ```text
-//!   4711 open                 the server runs, or crashed: files may lack what was acknowledged
+//!   4711 open                 the server runs, or crashed: files may lack acknowledged data
 //!   4711 durable              it acknowledges nothing that is not on its disk
 //!   4711 closed 3 123456      it ended in order; all of it is on disk, up to this epoch and offset
 //! ```
 //!
-//! A file is written beside it, forced to the disk and renamed; so after a crash there is the old line or the new one.
-//! A line that cannot be read, or none, stands for data of unknown origin: they get a new name.
+//! A new file is written beside it, forced to the disk and renamed, so after a crash there is the
+//! old line or the new one. Data without a readable line is of unknown origin, and gets a new name.
 
 use super::snapshot_file::sync_folder_of;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// How far data goes: the epoch of the last entry, and the offset behind it.
+/// The extent of data: the epoch of the last entry, and the offset after it.
 pub type Extent = (u64, u64);
 
-/// What a start may conclude.
+/// What the next start may conclude.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Open,
@@ -29,7 +30,7 @@ enum State {
     Closed(Extent),
 }
 
-/// See the module's documentation.
+/// The stored name. The module's documentation describes it.
 #[derive(Debug)]
 pub struct Incarnation {
     path: PathBuf,
@@ -38,9 +39,9 @@ pub struct Incarnation {
 }
 
 impl Incarnation {
-    /// The server has loaded what goes so far: takes the old name if that is all that it had acknowledged, or draws a
-    /// new one. Before this returns the disk says that the server runs. `is_durable`: it acknowledges nothing that is
-    /// not on its disk.
+    /// Begins with loaded data of the extent `found`. Keeps the old name if this is everything that
+    /// was acknowledged under it, or draws a new name. When this returns, the line on disk says
+    /// that the server runs. `is_durable`: the server acknowledges nothing that is not on its disk.
     ///
     /// # Errors
     /// The file cannot be written. Nothing may be acknowledged.
@@ -57,13 +58,13 @@ impl Incarnation {
         Ok(incarnation)
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> u64 {
         self.name
     }
 
-    /// Data are about to be discarded: draws a new name. What is kept by the old one until then is not to be
-    /// acknowledged any more.
+    /// Draws a new name, because data is about to be discarded. Data received under the old name
+    /// must not be acknowledged any more.
     ///
     /// # Errors
     /// The file cannot be written. The data must not be discarded.
@@ -72,17 +73,19 @@ impl Incarnation {
         Ok(self.name)
     }
 
-    /// From now on the server acknowledges nothing that is not on its disk, or it does. To be called before the first
-    /// acknowledgement of the new kind; when it begins to be durable, after all acknowledged data are on the disk.
+    /// Records whether the server from now on only acknowledges data that is on its disk. Called
+    /// before the first acknowledgement of the new kind. If it becomes durable, all acknowledged
+    /// data must be on the disk before.
     ///
     /// # Errors
-    /// The file cannot be written, and says what it said.
+    /// The file cannot be written, and is unchanged.
     pub fn set_durable(&mut self, is_durable: bool) -> io::Result<()> {
         let state = if is_durable { State::Durable } else { State::Open };
         if state == self.state { Ok(()) } else { self.write(self.name, state) }
     }
 
-    /// The server ends. Its files have everything, which goes so far, and nothing is acknowledged any more.
+    /// Records an orderly end. The files have all data, up to `end`, and nothing is acknowledged
+    /// any more.
     ///
     /// # Errors
     /// The file cannot be written. The next start draws a new name.
@@ -137,7 +140,7 @@ fn parse(text: &str) -> Option<(u64, State)> {
 mod tests {
     use super::*;
 
-    /// An empty folder that goes with the test.
+    /// An empty folder that is deleted after the test.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -151,7 +154,7 @@ mod tests {
 
     impl Drop for Folder {
         fn drop(&mut self) {
-            // What is left is small.
+            // Remaining files are small.
             let _ = fs::remove_dir_all(&self.0);
         }
     }
@@ -170,7 +173,7 @@ mod tests {
         let name = crashed.name();
         crashed.close((3, 60)).expect("the disk works");
         assert_eq!(start(&folder, (3, 60)).name(), name);
-        // It was opened, and crashed before it had done anything.
+        // The server that started just before crashed before it had done anything.
         assert_ne!(start(&folder, (3, 60)).name(), name);
     }
 

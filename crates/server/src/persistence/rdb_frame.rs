@@ -1,5 +1,5 @@
-//! What surrounds the entries of an RDB, wherever it is written to: header, databases, end and
-//! checksum.
+//! The parts of an RDB around its entries, wherever it is written to: header, database selections,
+//! end and checksum.
 
 use super::snapshot_file::{Content, Sizes};
 use engine::DbIndex;
@@ -10,7 +10,8 @@ use replication::primary::Contents;
 use std::collections::HashMap;
 use structs::crc64::crc64;
 
-/// The frame of one RDB. All bytes are either made here or [noted](RdbFrame::note).
+/// The frame of one RDB. All bytes are either made here or [noted](RdbFrame::note), so that the
+/// checksum covers them.
 pub struct RdbFrame {
     has_checksum: bool,
     checksum: u64,
@@ -21,18 +22,19 @@ pub struct RdbFrame {
 }
 
 impl RdbFrame {
-    /// Of an RDB of this version, or what the snapshot needs, with about so many keys in each database.
+    /// Creates the frame of an RDB of at most this version, or of the version that the snapshot
+    /// needs. `sizes` are the approximate numbers of keys of each database.
     pub fn new(has_checksum: bool, version: u16, sizes: &Sizes) -> RdbFrame {
         let sizes = sizes.iter().map(|(db, keys, expiring)| (db.0, (*keys, *expiring))).collect();
         RdbFrame { has_checksum, checksum: 0, version, db: None, sizes, contents: Contents::All }
     }
 
-    /// The same around a part of the data.
+    /// Restricts the frame to a part of the data.
     pub fn of(self, contents: Contents) -> RdbFrame {
         RdbFrame { contents, ..self }
     }
 
-    /// Bytes that were written.
+    /// Adds written bytes to the checksum.
     pub fn note(&mut self, bytes: &[u8]) {
         if self.has_checksum {
             self.checksum = crc64(self.checksum, bytes);
@@ -44,7 +46,7 @@ impl RdbFrame {
         encoder.as_bytes().to_vec()
     }
 
-    /// The first bytes: metadata, and the libraries of functions.
+    /// Returns the first bytes: metadata, and the function libraries.
     pub fn header(&mut self, cut: &Cut, content: Content) -> Vec<u8> {
         let mut header = Encoder::new(Compression::Off);
         let has_timed_fields = cut.has_timed_fields && self.contents == Contents::All;
@@ -68,7 +70,8 @@ impl RdbFrame {
         self.noted(&header)
     }
 
-    /// What precedes entries of a database; nothing if the last ones were of the same.
+    /// Returns the bytes before entries of a database. They are empty if the last entries were of
+    /// the same database.
     pub fn select(&mut self, db: DbIndex) -> Vec<u8> {
         if self.db == Some(db) {
             return Vec::new();
@@ -82,7 +85,7 @@ impl RdbFrame {
         self.noted(&select)
     }
 
-    /// The last bytes.
+    /// Returns the last bytes.
     pub fn end(&mut self) -> Vec<u8> {
         let mut end = Encoder::new(Compression::Off);
         end.end_of_file();
@@ -94,9 +97,9 @@ impl RdbFrame {
     }
 }
 
-/// Says which moment of which history the RDB is, in the words in which Redis does: what the
-/// replication stream has up to this offset is in it. Left out while the journal records nothing, as
-/// Redis does without a backlog.
+/// Writes the RDB's place in the replication history, in the fields of Redis: the RDB contains the
+/// stream up to this offset. They are left out while the journal records nothing, as in Redis
+/// without a backlog.
 fn place_in_history(header: &mut Encoder, cut: &Cut) {
     if let Some(db) = cut.stream_db {
         header.aux_integer("repl-stream-db", i64::from(db.0));

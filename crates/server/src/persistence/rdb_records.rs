@@ -1,4 +1,4 @@
-//! A snapshot's entries in the form of RDB files.
+//! Encodes a snapshot's entries in the form of RDB files.
 
 use engine::Engine;
 use engine::snapshot::Encode;
@@ -10,11 +10,12 @@ use structs::list::Chunk;
 use structs::listpack::{Element, Listpack};
 use structs::stream::Part;
 
-/// A string that came in parts is put together, to be compressed, up to this many bytes. What is
-/// longer is written as it is.
+/// A string that arrives in parts is joined up to this many bytes, so that it can be compressed.
+/// Longer strings are written as they are.
 const JOIN_UP_TO: u64 = 8 << 20;
 
-/// The version of Redis 7.2, which brought packed sets, and streams that say when a consumer last got something.
+/// The RDB version of Redis 7.2, which introduced packed sets, and streams with the time of a
+/// consumer's last success.
 const REDIS_7_2: u16 = 11;
 
 /// One thread's encoder.
@@ -23,31 +24,32 @@ pub struct RdbRecords {
     records: Records,
 }
 
-/// How records are made of tokens.
+/// Converts tokens to records.
 struct Records {
-    /// What access bits mean, if the file says how recently keys were used.
+    /// The meaning of access bits, if the file contains them.
     access: Option<Policy>,
     now_ms: i64,
-    /// The next string is a list's chunk.
+    /// Whether the next string is a chunk of a list, and whether the chunk is packed.
     chunk: Option<bool>,
-    /// The string that comes in parts, and its length.
+    /// The string that arrives in parts, and its length.
     parts: Option<(Vec<u8>, usize)>,
-    /// The reader is older than Redis 7.2: packed sets are written element by element, and streams in their older
-    /// form.
+    /// Whether the reader is older than Redis 7.2. Then packed sets are written element by element,
+    /// and streams in their older form.
     is_for_old: bool,
-    /// The next string is a packed set.
+    /// Whether the next string is a packed set.
     is_packed_set: bool,
-    /// Integers are when fields of a hash expire.
+    /// Whether integers are expiry times of hash fields.
     is_timed: bool,
-    /// Such hashes are written in the form of Redis 7.4, which has the expiry of a field in front of it: the
-    /// field and its value wait here until the expiry is known.
+    /// If set, hashes with expiring fields are written in the form of Redis 7.4, where a field's
+    /// expiry comes before the field. The field and its value are kept here until the expiry is
+    /// known.
     field: Option<Encoder>,
-    /// The head of a stream, which waits for what comes in front of it.
+    /// The head of a stream, kept until the data before it is known.
     stream: Option<Encoder>,
 }
 
 impl RdbRecords {
-    /// An encoder by the options as they are now, for readers of this version.
+    /// Creates an encoder for readers of this version, with the present options.
     pub fn for_version(engine: &Engine, version: u16) -> RdbRecords {
         let config = engine.config();
         let policy = config.maxmemory_policy().name();
@@ -94,8 +96,9 @@ impl Records {
         self.plain_token(token, to);
     }
 
-    /// A token of a hash whose fields expire, in the form of Redis 7.4: how long after the earliest expiry a
-    /// field expires, and one more, or 0; the field; the value. The earliest expiry is written as 0.
+    /// Writes a token of a hash with expiring fields, in the form of Redis 7.4. For each field this
+    /// is: 0, or the time by which its expiry exceeds the earliest expiry, plus one; the field; the
+    /// value. The earliest expiry is written as 0.
     fn part_of_field(&mut self, token: Token<'_>, field: &mut Encoder, to: &mut Encoder) {
         let Token::Int(expiry) = token else { return self.plain_token(token, field) };
         to.length(u64::try_from(expiry).map_or(0, |expiry| expiry + 1));

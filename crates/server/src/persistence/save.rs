@@ -1,6 +1,6 @@
-//! Saving: a snapshot becomes the configured file.
+//! Writes a snapshot into the configured file.
 //!
-//! In the background one thread of its own does so, with as many helpers as `snapshot-threads` says.
+//! In the background, one thread does so, with as many helpers as `snapshot-threads` allows.
 
 use super::aof_records::AofRecords;
 use super::rdb_records::RdbRecords;
@@ -25,10 +25,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use structs::sync::lock;
 
-/// What an encoder takes at most, whatever it encodes: the table of its compressor.
+/// Greatest memory of an encoder, in bytes: the table of its compressor.
 const ENCODER_BYTES: usize = 128 << 10;
 
-/// How many threads write a snapshot.
+/// Returns the number of threads that write a snapshot.
 pub fn threads(engine: &Engine) -> usize {
     match engine.config().snapshot_threads() {
         0 => engine.threads(),
@@ -36,8 +36,8 @@ pub fn threads(engine: &Engine) -> usize {
     }
 }
 
-/// Writes a snapshot into a file of this name, through `temporary` beside it; how many bytes that
-/// has.
+/// Writes a snapshot into the file `target`, through `temporary` beside it. Returns its size in
+/// bytes.
 pub fn write_file(
     engine: &'static Engine,
     snapshot: &Snapshot,
@@ -77,7 +77,8 @@ pub fn write_file(
     };
     let bytes = written
         .and_then(|()| file.complete())
-        // If it was ended while it was forced to the disk, that caller was told that the old file stays.
+        // If the snapshot was ended while the file was forced to the disk, that caller was told
+        // that the old file stays.
         .and_then(|bytes| snapshot.ensure_not_cancelled().map(|()| bytes))
         .inspect_err(|error| tell(&format!("Failed writing the temp RDB file {from}"), error))?;
     file.rename(target).inspect_err(|error| {
@@ -86,7 +87,7 @@ pub fn write_file(
     Ok(bytes)
 }
 
-/// What snapshots are made of (`rdb-version`).
+/// Returns the content of snapshots (`rdb-version`).
 fn content(engine: &Engine) -> Content {
     match engine.config().rdb_version() {
         ReplicaRdbVersion::Auto => Content::Rdb,
@@ -96,8 +97,10 @@ fn content(engine: &Engine) -> Content {
     }
 }
 
+/// Checks that the snapshot's data can be written in this version.
+///
 /// # Errors
-/// The snapshot has what this version cannot say.
+/// It cannot.
 fn ensure_expressible(snapshot: &Snapshot, content: Content) -> io::Result<()> {
     let Content::Replica { version } = content else { return Ok(()) };
     if snapshot.cut().has_timed_fields && version < rdb::REDIS_TIMED_VERSION {
@@ -111,7 +114,7 @@ fn ensure_expressible(snapshot: &Snapshot, content: Content) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes all of a snapshot to `output`, on as many threads as there may be.
+/// Writes all of a snapshot to `output`, on as many threads as allowed.
 pub fn write_all<E: engine::snapshot::Encode>(
     engine: &'static Engine,
     snapshot: &Snapshot,
@@ -130,14 +133,15 @@ pub fn write_all<E: engine::snapshot::Encode>(
         let helpers: Vec<_> = (0..helpers)
             .filter_map(|number| {
                 let name = format!("snapshot-{}", number + 1);
-                // With fewer threads it takes longer, and that is all.
+                // With fewer threads it only takes longer.
                 std::thread::Builder::new().name(name).spawn_scoped(scope, write).ok()
             })
             .collect();
         let mut result = write();
         for helper in helpers {
             let its = helper.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
-            // The first cause is worth more than that the others were stopped because of it.
+            // The first cause is more helpful than errors of threads that were stopped because of
+            // it.
             let is_cause = |e: &io::Error| e.kind() != io::ErrorKind::Interrupted;
             match (&result, &its) {
                 (Ok(()), Err(_)) => result = its,
@@ -149,24 +153,25 @@ pub fn write_all<E: engine::snapshot::Encode>(
     })
 }
 
-/// Has the calling thread, which writes a snapshot, step back behind those that serve clients.
+/// Lowers the priority of the calling thread, which writes a snapshot, below that of threads that
+/// serve clients.
 pub fn lower_priority() {
     priority::step_back("a snapshot's thread");
 }
 
-/// Where a snapshot goes, and what it is called while it is written.
+/// The snapshot's final path, and its path while it is written.
 struct Paths {
     temporary: PathBuf,
     target: PathBuf,
 }
 
 impl Paths {
-    /// As they are configured now, and as they stay for one snapshot: `dir` and `dbfilename` may be
-    /// set to others before it is written.
+    /// Returns the configured paths. They stay fixed for one snapshot, because `dir` and
+    /// `dbfilename` may change before it is written.
     fn configured(engine: &Engine) -> Paths {
         let temporary = PathBuf::from(temporaries::snapshot());
         signals::delete_when_killed(&temporary);
-        // The folder's name may lead nowhere when it or one above it was moved or is closed to us.
+        // The folder's path may be invalid if it or a parent was moved or is not accessible.
         let folder = std::env::current_dir().ok().filter(|folder| folder.is_dir());
         let folder = folder.unwrap_or_default();
         Paths {
@@ -176,15 +181,15 @@ impl Paths {
     }
 }
 
-/// A snapshot on its way to the thread that writes it.
+/// A snapshot that is passed to the thread that writes it.
 type Save = (Snapshot, Paths);
 
-/// Where that thread takes them from.
+/// The channel to that thread.
 static SAVES: Mutex<Option<Sender<Save>>> = Mutex::new(None);
 
-/// Starts the thread that writes snapshots into the configured file. It is there before the first
-/// one is: BGSAVE runs in a stopped world, and to start a thread takes the kernel's lock of the
-/// address space, which others (readers of `smaps`, say) hold for many milliseconds.
+/// Starts the thread that writes snapshots into the configured file. It is started before the first
+/// snapshot. BGSAVE runs in a stopped world, and starting a thread takes the kernel's lock of the
+/// address space, which others (readers of `smaps`, say) may hold for many milliseconds.
 pub fn start(engine: &'static Engine) -> io::Result<()> {
     saves(engine).map(drop)
 }
@@ -242,24 +247,25 @@ fn run(engine: &'static Engine, snapshot: Snapshot, paths: Paths) {
             (Outcome::Failed, "Background saving error")
         }
     };
-    // The next one may begin before anybody hears of this one.
+    // The next snapshot may begin before this one's end is announced.
     drop(snapshot);
     engine.persistence().ended(outcome, peak);
-    // Last, for a client that reads it may ask for the next one at once.
+    // Log this last, because a client that reads it may request the next save at once.
     match outcome {
         Outcome::Failed => log!(Warning, "{last}"),
         Outcome::Saved | Outcome::Cancelled => log!(Notice, "{last}"),
     }
 }
 
-/// A snapshot of now, or of as soon as there can be one.
+/// Begins a snapshot, now or as soon as possible.
 pub fn begin(engine: &'static Engine, other: OnConflict) -> Snapshot {
     loop {
-        // Also one that has begun since: a rewrite is announced before it has a snapshot.
+        // Also cancel one that has begun meanwhile: a rewrite is announced before it has a
+        // snapshot.
         if other == OnConflict::Cancel
             && let Some(running) = engine.snapshots().current()
         {
-            // This request does not ask for a rewrite of the append-only file again.
+            // A cancelled rewrite of the append-only file has to be repeated later.
             let figures = &engine.append_log().figures;
             if figures.is_rewriting.load(Acquire) {
                 figures.is_scheduled.store(true, Release);
@@ -273,7 +279,7 @@ pub fn begin(engine: &'static Engine, other: OnConflict) -> Snapshot {
     }
 }
 
-/// Saves on a thread of its own, as soon as there can be a snapshot.
+/// Saves on its own thread, as soon as a snapshot is possible.
 pub fn apart(engine: &'static Engine, other: OnConflict, done: SaveDone) {
     let shared = Arc::new(Mutex::new(Some(done)));
     let own = Arc::clone(&shared);
@@ -292,7 +298,7 @@ pub fn apart(engine: &'static Engine, other: OnConflict, done: SaveDone) {
     }
 }
 
-/// Writes the snapshot while its caller waits.
+/// Writes the snapshot while the caller waits.
 pub fn now(engine: &'static Engine, snapshot: Snapshot, beside: Beside) -> Result<(), String> {
     let Paths { temporary, target } = Paths::configured(engine);
     match write_file(engine, &snapshot, beside, temporary, &target, content(engine)) {

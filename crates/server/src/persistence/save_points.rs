@@ -1,4 +1,4 @@
-//! Automatic snapshots: the save points of `save`, and what BGSAVE SCHEDULE put off.
+//! Automatic snapshots: the save points of `save`, and saves that BGSAVE SCHEDULE has postponed.
 
 use super::save;
 use crate::log;
@@ -10,14 +10,14 @@ use process::thread;
 use std::io;
 use std::time::Duration;
 
-/// How often the save points are looked at.
+/// Time between two checks of the save points.
 const ROUND: Duration = Duration::from_millis(100);
 /// Seconds after a failure before the next attempt.
 const BACK_OFF_S: i64 = 5;
-/// Seconds between two warnings that the last good snapshot is old, at least.
+/// Least number of seconds between two warnings that the last good snapshot is old.
 const WARN_EVERY_S: i64 = 60;
 
-/// Starts the thread that looks.
+/// Starts the thread that checks.
 pub fn start(engine: &'static Engine) -> io::Result<()> {
     let mut next_warning_s = 0;
     thread::spawn("save-points", move || {
@@ -32,7 +32,7 @@ pub fn start(engine: &'static Engine) -> io::Result<()> {
     .map(drop)
 }
 
-/// The save point that is due.
+/// Returns the save point that is due.
 fn due(points: &[SavePoint], changes: u64, age_s: i64) -> Option<&SavePoint> {
     points.iter().find(|point| {
         let seconds = i64::try_from(point.seconds).unwrap_or(i64::MAX);
@@ -48,14 +48,14 @@ fn look(engine: &'static Engine) {
     let now = now_s();
     let rests = state.last_failed() && now - state.last_try_s() <= BACK_OFF_S;
     if state.is_scheduled() {
-        // Something else may have begun since, and the save is put off once more.
+        // Another snapshot may have begun since. Then the save is postponed once more.
         if !rests && state.take_scheduled() && !begin(engine) {
             state.schedule();
         }
         return;
     }
     if engine.upstream().is_incomplete() {
-        // Half a data set, or none, must not take the place of a good one.
+        // An incomplete data set must not replace a complete one.
         return;
     }
     let points = engine.config().save_points();
@@ -68,14 +68,14 @@ fn look(engine: &'static Engine) {
     }
 }
 
-/// Begins a save; `false` if there is another snapshot.
+/// Begins a save. Returns `false` if there is another snapshot.
 fn begin(engine: &'static Engine) -> bool {
     let snapshot = Snapshots::begin(engine, |_| {});
     snapshot.map(|snapshot| save::in_background(engine, snapshot)).is_ok()
 }
 
-/// Warns when the last good snapshot is older than twice the interval that asks for it; returns
-/// when it may be said again.
+/// Warns if the last good snapshot is older than twice the configured interval. Returns the time of
+/// the next possible warning.
 fn warn(engine: &Engine, not_before_s: i64) -> i64 {
     let now = now_s();
     if now < not_before_s {

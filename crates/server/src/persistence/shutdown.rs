@@ -1,8 +1,8 @@
-//! Going down by SHUTDOWN, SIGTERM or SIGINT: replicas get what they lack, then the last snapshot is
-//! written.
+//! Shuts down after SHUTDOWN, SIGTERM or SIGINT: waits until replicas have everything, then writes
+//! the last snapshot.
 //!
-//! While replicas are waited for, and from the instant of the last snapshot on, nothing may change: writes
-//! wait until the server is gone or, if it cannot go down, until it is clear that it goes on.
+//! While it waits for replicas, and from the instant of the last snapshot on, nothing may change.
+//! Writes wait until the server has ended, or until it is clear that it continues.
 
 use super::save;
 use crate::cluster::leave;
@@ -26,33 +26,34 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use structs::sync::{lock, wait_timeout};
 
-/// The one shutdown there may be. It is begun, taken back and ended under this lock,
-/// so that an ABORT that was answered OK has no shutdown behind it.
+/// The stage of the only shutdown. It is begun, aborted and ended under this lock, so after an
+/// ABORT that was answered OK there is no shutdown.
 static STAGE: Mutex<Stage> = Mutex::new(Stage::None);
-/// Told when the stage has changed.
+/// Notified when the stage has changed.
 static CHANGED: Condvar = Condvar::new();
-/// Between two looks at what replicas have acknowledged.
+/// Time between two checks of the replicas' acknowledgements.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The data set has been loaded: before, a last snapshot would replace the file that it is in.
+/// Whether the data set has been loaded. Before that, a last snapshot would replace the file that
+/// contains it.
 static IS_COMPLETE: AtomicBool = AtomicBool::new(false);
 
-/// How many saves had succeeded when a shutdown that a signal had asked for failed; `None`: none has failed, or the last
-/// one was taken back.
+/// Number of successful saves at the time when a shutdown by a signal failed. `None`: none has
+/// failed, or the last one was aborted.
 static FAILED_AFTER: Mutex<Option<u64>> = Mutex::new(None);
 
 enum Stage {
-    /// There is none, though a signal may have asked for one.
+    /// There is no shutdown, although a signal may have requested one.
     None,
-    /// Replicas are to get what they lack first.
+    /// It waits until replicas have everything.
     Waits(ShutdownRequest),
     /// It will save.
     Begun,
-    /// It saves this.
+    /// It writes this snapshot.
     Saves(Arc<Shared>),
-    /// It was taken back; what it began still has to end.
+    /// It was aborted. Work that it began still has to end.
     Aborted,
-    /// There is no way back.
+    /// It cannot be aborted any more.
     Final,
 }
 
@@ -60,12 +61,13 @@ fn stage() -> MutexGuard<'static, Stage> {
     lock(&STAGE)
 }
 
-/// Takes a shutdown back that has not begun, or whose last snapshot is not complete; `false` if there
-/// is none. Signals so far are forgotten with it; a later one counts, even before the end of this one.
+/// Aborts a shutdown that has not begun, or whose last snapshot is not complete. Returns `false` if
+/// there is none. Earlier signals are forgotten. A later signal counts, even before the aborted
+/// shutdown has ended.
 pub fn abort() -> bool {
     let mut stage = stage();
     match &*stage {
-        // A signal that was not acted on yet.
+        // Forget a signal that was not handled yet.
         Stage::None | Stage::Aborted => return signals::cancel(),
         Stage::Final => return false,
         Stage::Begun | Stage::Waits(_) => {}
@@ -78,21 +80,21 @@ pub fn abort() -> bool {
     true
 }
 
-/// The data set is there: from now on a shutdown may save it.
+/// Declares the data set complete. From now on a shutdown may save it.
 pub fn data_set_is_complete() {
     IS_COMPLETE.store(true, SeqCst);
 }
 
-/// What the client is told whose SHUTDOWN failed.
+/// The error for a client whose SHUTDOWN failed.
 const FAILED: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
 
 fn refuse(reply: LateReply) {
     reply.send(|reply| reply.error(FAILED));
 }
 
-/// Begins the shutdown that a client asked for. `by` describes that client, which gets `reply` if the
-/// server does not go down. While replicas are waited for, the client waits with those that asked before;
-/// with NOW nothing is waited for any longer.
+/// Begins a shutdown that a client requested. `by` describes the client. It gets `reply` if the
+/// server does not end. If a shutdown waits for replicas already, the client waits with the earlier
+/// ones. With NOW the shutdown stops waiting.
 pub fn begin(engine: &'static Engine, request: ShutdownRequest, by: &str, reply: LateReply) {
     let mut stage = stage();
     match &mut *stage {
@@ -115,8 +117,8 @@ pub fn begin(engine: &'static Engine, request: ShutdownRequest, by: &str, reply:
     }
 }
 
-/// Begins the shutdown that a signal asked for, unless it was taken back. Waits for the end of one
-/// that is going, after which the signal still counts if it came after an ABORT.
+/// Begins a shutdown that a signal requested, unless it was aborted. First waits for the end of a
+/// running one. After that the signal still counts if it came after an ABORT.
 pub fn follow_signal(engine: &'static Engine) {
     let is_going = |stage: &mut Stage| !matches!(stage, Stage::None);
     let stage = CHANGED.wait_while(stage(), is_going).unwrap_or_else(PoisonError::into_inner);
@@ -130,7 +132,7 @@ pub fn follow_signal(engine: &'static Engine) {
         (_, true) => Some(false),
         _ => None,
     };
-    // The last signal was in vain, and no save has succeeded since.
+    // The last signal failed, and no save has succeeded since.
     let is_second = *lock(&FAILED_AFTER) == Some(engine.persistence().saves());
     let force = options.force() || is_second;
     let request = ShutdownRequest { save, now: options.now(), force };
@@ -138,11 +140,11 @@ pub fn follow_signal(engine: &'static Engine) {
     start(stage, request);
 }
 
-/// Starts the thread that shuts down. It is there from the beginning, as the system may not be able to start one when
-/// it is needed.
+/// Starts the thread that shuts down. It exists from the beginning, because the system may not be
+/// able to start a thread when it is needed.
 ///
 /// # Errors
-/// The system can start no thread.
+/// The system cannot start a thread.
 pub fn prepare(engine: &'static Engine, net: &Arc<Net>) -> io::Result<()> {
     let stopping = Arc::clone(net);
     thread::spawn("shutdown", move || {
@@ -151,7 +153,7 @@ pub fn prepare(engine: &'static Engine, net: &Arc<Net>) -> io::Result<()> {
             drop(CHANGED.wait_while(stage(), is_idle).unwrap_or_else(PoisonError::into_inner));
             let may_wait =
                 |stage: &Stage| matches!(stage, Stage::Waits(it) if !it.now && !it.force);
-            // A script without an end would have to end first.
+            // An endless script would have to end first.
             let is_held_up = engine.scripts().running.is_busy();
             let waits = || !is_held_up && may_wait(&self::stage());
             leave::hand_over(engine, waits);
@@ -159,7 +161,7 @@ pub fn prepare(engine: &'static Engine, net: &Arc<Net>) -> io::Result<()> {
             let target = wait_for_replicas(engine);
             match begin_to_end(engine, target) {
                 Some(request) if is_ended(engine, request) => return stop(engine, &stopping),
-                // It has gone on, and the next one may have begun.
+                // The server has continued, and the next shutdown may have begun.
                 Some(_) => {}
                 None => go_on(engine, stage()),
             }
@@ -168,18 +170,19 @@ pub fn prepare(engine: &'static Engine, net: &Arc<Net>) -> io::Result<()> {
     .map(drop)
 }
 
-/// Hands the shutdown to its thread.
+/// Passes the shutdown to its thread.
 fn start(mut stage: MutexGuard<'static, Stage>, request: ShutdownRequest) {
     *stage = Stage::Waits(request);
     CHANGED.notify_all();
 }
 
-/// Waits until the replicas have everything, for `shutdown-timeout` at most. Returns what they are to have.
+/// Waits until the replicas have everything, for `shutdown-timeout` at most. Returns the position
+/// that they have to reach.
 fn wait_for_replicas(engine: &Engine) -> Target {
     let timeout = Duration::from_secs(engine.config().shutdown_timeout().into());
     let waits = |stage: &Stage| matches!(stage, Stage::Waits(request) if !request.now);
     let target = Target::now(engine);
-    // To pause writes would be to wait for the script, which may have no end.
+    // Pausing writes would wait for the script, which may be endless.
     let is_held_up = engine.scripts().running.is_busy();
     if is_held_up || timeout.is_zero() || target.is_reached(engine) || !waits(&stage()) {
         return target;
@@ -196,14 +199,14 @@ fn wait_for_replicas(engine: &Engine) -> Target {
     target
 }
 
-/// Replicas are waited for no longer. Decides whether there will be a last snapshot, and returns what
-/// there is to do; `None`: the server goes on.
+/// Stops waiting for replicas. Decides whether there will be a last snapshot. Returns the request
+/// to carry out, or `None` if the server continues.
 fn begin_to_end(engine: &Engine, target: Target) -> Option<ShutdownRequest> {
     let mut stage = stage();
     let Stage::Waits(mut request) = *stage else { return None };
     target.log(engine);
     if engine.append_log().state() == LogState::Beginning {
-        // The log may wait for a script without an end, which nothing but NOSAVE ends if it has written.
+        // The log may wait for an endless script. If the script has written, only NOSAVE ends it.
         let ends_script = request.save == Some(false) && engine.scripts().running.is_busy();
         if !request.force && !ends_script {
             log!(Warning, "Writing initial AOF, can't exit.");
@@ -228,7 +231,7 @@ fn begin_to_end(engine: &Engine, target: Target) -> Option<ShutdownRequest> {
     Some(request)
 }
 
-/// Does what there is to do; whether the server goes down.
+/// Carries out the request. Returns whether the server ends.
 fn is_ended(engine: &'static Engine, request: ShutdownRequest) -> bool {
     if request.save == Some(true) {
         return save_last(engine, request.force);
@@ -241,13 +244,13 @@ fn log_failure() {
     log!(Warning, "Errors trying to shut down the server. Check the logs for more information.");
 }
 
-/// The server goes on: clients learn that, and writes need not wait any longer.
+/// Continues the server: notifies the waiting clients and resumes writes.
 fn go_on(engine: &Engine, mut stage: MutexGuard<'static, Stage>) {
-    // Before anybody can see that it failed: the next signal counts as the first again.
+    // Do this before the failure becomes visible: the next signal counts as the first again.
     if !matches!(*stage, Stage::Aborted) {
         signals::cancel();
     }
-    // Before the lock is free: the next shutdown may begin then, and pauses by itself.
+    // Do this before the lock is released: the next shutdown may begin then, and pauses by itself.
     engine.pause().end_shutdown();
     *stage = Stage::None;
     let replies = engine.last_wait().take_replies();
@@ -257,13 +260,13 @@ fn go_on(engine: &Engine, mut stage: MutexGuard<'static, Stage>) {
     recheck_all(engine.mailboxes());
 }
 
-/// Ends the load, be it under way or still to come, and the reactors.
+/// Ends a present or later load, and the reactors.
 fn stop(engine: &Engine, net: &Net) {
     engine.loading().cancel();
     net.stop();
 }
 
-/// Saves; whether the server goes down.
+/// Writes the last snapshot. Returns whether the server ends.
 fn save_last(engine: &'static Engine, is_forced: bool) -> bool {
     log!(Notice, "Saving the final RDB snapshot before exiting.");
     engine.pause().begin_shutdown();
@@ -291,7 +294,7 @@ fn save_last(engine: &'static Engine, is_forced: bool) -> bool {
     false
 }
 
-/// Ends the snapshot under way, and gives it time to delete its temporary file.
+/// Ends the running snapshot, and gives it time to delete its temporary file.
 fn end_running(engine: &Engine) {
     const TIMEOUT: Duration = Duration::from_secs(1);
     let until = Instant::now() + TIMEOUT;
@@ -303,7 +306,7 @@ fn end_running(engine: &Engine) {
     }
 }
 
-/// Writes a snapshot of now; one that is under way gives way.
+/// Writes a snapshot of the present data. Cancels a running one.
 fn save_unless_aborted(engine: &'static Engine) -> Result<(), String> {
     let snapshot = save::begin(engine, OnConflict::Cancel);
     {

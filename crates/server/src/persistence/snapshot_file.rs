@@ -1,5 +1,5 @@
-//! A snapshot's file on its way to the disk, RDB or commands: written beside the old one, forced to the disk, and put into
-//! its place in one step. Whatever goes wrong, the old file stays as it was.
+//! A snapshot's file while it is written, RDB or commands. It is written beside the old one, forced
+//! to the disk, and renamed. After any failure, the old file is unchanged.
 
 use super::aof_records::command;
 pub use super::rdb_frame::RdbFrame;
@@ -12,37 +12,37 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a file is made with.
+/// How a file is written.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// `rdbchecksum`
     pub checksum: bool,
     /// `rdb-save-incremental-fsync`
     pub incremental_fsync: bool,
-    /// What the file is made of.
+    /// The file's content.
     pub content: Content,
 }
 
-/// What a file is made of.
+/// The content of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Content {
     /// RDB.
     Rdb,
-    /// RDB of this version at most, for replicas, or by `rdb-version`.
+    /// RDB of at most this version, for replicas, or by `rdb-version`.
     Replica {
         /// The version.
         version: u16,
     },
-    /// RDB that an append-only file begins with.
+    /// RDB at the beginning of an append-only file.
     AofPreamble,
-    /// Commands, behind the time if `aof-timestamp-enabled` says so.
+    /// Commands, after an annotation of the time if `aof-timestamp-enabled` is set.
     Commands {
-        /// Whether the time comes first.
+        /// Whether the annotation comes first.
         timestamp: bool,
     },
 }
 
-/// Keys and expiring keys by database.
+/// Numbers of keys and of expiring keys by database.
 pub type Sizes = Vec<(DbIndex, u64, u64)>;
 
 /// A file that is being written.
@@ -50,12 +50,12 @@ pub struct SnapshotFile {
     /// `None` once it is complete.
     file: Option<UnbufferedFile>,
     temporary: PathBuf,
-    /// It is not the temporary file any more.
+    /// Whether it has its final name.
     has_name: bool,
     options: Options,
     frame: RdbFrame,
     db: Option<DbIndex>,
-    /// What comes behind the last of the commands.
+    /// Bytes after the last command.
     end: Vec<u8>,
 }
 
@@ -93,7 +93,7 @@ impl SnapshotFile {
         Ok(this)
     }
 
-    /// Whether it holds commands, and not the form of an RDB file.
+    /// Returns whether the content is commands and not RDB.
     pub fn has_commands(&self) -> bool {
         matches!(self.options.content, Content::Commands { .. })
     }
@@ -105,12 +105,12 @@ impl SnapshotFile {
         self.write(bytes)
     }
 
-    /// Writes what the frame has noted already, or need not.
+    /// Writes bytes that the frame has noted already or need not note.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.as_mut().expect("it is not complete").append(bytes)
     }
 
-    /// Ends the file and forces it to the disk; how many bytes it has.
+    /// Ends the file and forces it to the disk. Returns its size in bytes.
     pub fn complete(&mut self) -> io::Result<u64> {
         let end =
             if self.has_commands() { std::mem::take(&mut self.end) } else { self.frame.end() };
@@ -121,7 +121,7 @@ impl SnapshotFile {
         Ok(bytes)
     }
 
-    /// Gives the complete file its name, for good.
+    /// Renames the complete file durably.
     pub fn rename(mut self, target: &Path) -> io::Result<()> {
         assert!(self.file.is_none(), "it is complete");
         std::fs::rename(&self.temporary, target)?;
@@ -130,8 +130,8 @@ impl SnapshotFile {
     }
 }
 
-/// Where in the replication stream the commands of a snapshot end, and for which database the stream goes
-/// on: an increment behind them may be empty.
+/// Returns the end of a snapshot of commands: its place in the replication stream, and the database
+/// in which the stream continues. They are needed because the following increment may be empty.
 fn place_of(cut: &Cut) -> Vec<u8> {
     let mut end = Vec::new();
     if let Some(db) = cut.stream_db {
@@ -145,13 +145,13 @@ fn place_of(cut: &Cut) -> Vec<u8> {
 }
 
 impl Content {
-    /// The version of its RDB.
+    /// Returns the greatest version of the content's RDB.
     pub fn version(self) -> u16 {
         if let Content::Replica { version } = self { version } else { rdb::VERSION }
     }
 }
 
-/// Makes a rename in this file's folder last.
+/// Forces the folder of this file to the disk, so that a rename in it is durable.
 pub fn sync_folder_of(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
@@ -176,7 +176,7 @@ impl Output for SnapshotFile {
 impl Drop for SnapshotFile {
     fn drop(&mut self) {
         if !self.has_name {
-            // A file that does no harm if it cannot be removed.
+            // If the file cannot be removed, it does no harm.
             let _ = std::fs::remove_file(&self.temporary);
         }
     }

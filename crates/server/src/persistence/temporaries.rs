@@ -1,31 +1,31 @@
 //! Files that a server was writing when it was killed: `temp-PID.rdb` beside the snapshot and
 //! `temp-rewriteaof-bg-PID.aof` in the directory of the log. Each can be as large as the data set.
 //!
-//! A start removes those that no process writes any more: there is no process of that number, or it is
-//! this one, and the lock that a writer holds on its file is free. (A process in another container has
-//! a number that means nothing here, but its lock counts.)
+//! At its start, a server removes files that no process writes any more: no process has the number
+//! in the name, or it is the server's own number, and the lock that a writer holds on its file is
+//! free. (The number of a process in another container means nothing here, but its lock counts.)
 
 use crate::log;
 use process::os_error;
 use std::fs::{self, File};
 use std::path::Path;
 
-/// What the names begin and end with, around the number of the process.
+/// The beginning and end of the names. The number of the process is in between.
 const SNAPSHOT: (&str, &str) = ("temp-", ".rdb");
 const RECEIVED: (&str, &str) = ("temp-sync-", ".rdb");
 const BASE: (&str, &str) = ("temp-rewriteaof-bg-", ".aof");
 
-/// The name of this process's temporary snapshot.
+/// Returns the name of this process's temporary snapshot.
 pub fn snapshot() -> String {
     named(SNAPSHOT, std::process::id())
 }
 
-/// The name of the snapshot that this process receives from its primary.
+/// Returns the name of the snapshot that this process receives from its primary.
 pub fn received() -> String {
     named(RECEIVED, std::process::id())
 }
 
-/// The name of this process's temporary base of the log.
+/// Returns the name of this process's temporary base of the log.
 pub fn base() -> String {
     named(BASE, std::process::id())
 }
@@ -34,7 +34,7 @@ fn named((begin, end): (&str, &str), process: u32) -> String {
     format!("{begin}{process}{end}")
 }
 
-/// Removes those in the working directory and in the directory of the log.
+/// Removes such files from the working directory and from the directory of the log.
 pub fn remove_stale(log_folder: &Path) {
     remove_in(Path::new("."), SNAPSHOT);
     remove_in(Path::new("."), RECEIVED);
@@ -42,7 +42,7 @@ pub fn remove_stale(log_folder: &Path) {
 }
 
 fn remove_in(folder: &Path, pattern: (&str, &str)) {
-    // What cannot be read now is looked at by the next start.
+    // Unreadable entries are left to the next start.
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
@@ -59,19 +59,19 @@ fn remove_in(folder: &Path, pattern: (&str, &str)) {
     }
 }
 
-/// The number in a name of this kind.
+/// Returns the process number in a name of this kind.
 fn process_of(name: &str, (begin, end): (&str, &str)) -> Option<u32> {
     let digits = name.strip_prefix(begin)?.strip_suffix(end)?;
     let process = digits.parse().ok()?;
     (named((begin, end), process) == name).then_some(process)
 }
 
-/// Whether no other process has this number.
+/// Returns whether no other process has this number.
 fn is_gone(process: u32) -> bool {
     process == std::process::id() || !Path::new("/proc").join(process.to_string()).exists()
 }
 
-/// Whether no process holds the file's lock. A file that cannot be opened is left alone.
+/// Returns whether no process holds the file's lock. A file that cannot be opened counts as locked.
 fn is_unlocked(path: &Path) -> bool {
     let is_file = fs::symlink_metadata(path).is_ok_and(|facts| facts.is_file());
     is_file && File::open(path).is_ok_and(|file| file.try_lock().is_ok())

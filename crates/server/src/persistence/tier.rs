@@ -12,34 +12,36 @@ use std::time::{Duration, Instant};
 use tier::files::{Backend, Files};
 use tier::{Settings, Tier};
 
-/// Memory for what is not on the disk yet, in bytes: at most, at least, and as a share of `maxmemory`.
+/// Memory of data that is not on the disk yet, in bytes: the greatest, the least, and the share of
+/// `maxmemory` as a divisor.
 const MAX_BUFFERED: u64 = 16 << 20;
 const MIN_BUFFERED: u64 = 1 << 20;
 const BUFFERED_SHARE: u64 = 32;
-/// Segments that a tier of limited size has at least: a few are always open or kept free, and the fewer there are
-/// the more those weigh on what cleaning has to move. Of 64 they cost a fifth of all writes.
+/// Least number of segments of a tier with a limited size. A few segments are always open or spare.
+/// The fewer there are in total, the more has to be moved by cleaning. With 64 segments, this costs
+/// a fifth of all writes.
 const FEWEST_SEGMENTS: u64 = 128;
-/// Segments per stream of new values: a small tier has one.
+/// Number of segments per stream of new values. A small tier has one stream.
 const SEGMENTS_PER_STREAM: u64 = 128;
-/// How often segments are looked at though nothing asks for it.
+/// Longest time between two rounds of maintenance.
 const ROUND: Duration = Duration::from_millis(100);
 
 /// The folder of a tier that is in use.
 pub struct TierFiles(Arc<Files>);
 
 impl TierFiles {
-    /// Whether threads can have rings of their own to read by.
+    /// Returns whether threads can have their own rings for reading.
     pub fn has_rings(&self) -> bool {
         self.0.backend() == Backend::Uring
     }
 
-    /// Removes the segments. Nothing is read or written from here on.
+    /// Removes the segments. Nothing is read or written after this.
     pub fn close(&self) {
         self.0.close();
     }
 }
 
-/// Makes the tier that the configuration asks for, if any, and starts what keeps it going.
+/// Creates the tier that the configuration asks for, if any, and starts its threads.
 ///
 /// # Errors
 /// Why there cannot be one, for the operator.
@@ -95,19 +97,19 @@ pub fn start(engine: &'static Engine) -> Result<Option<TierFiles>, String> {
     Ok(Some(TierFiles(files)))
 }
 
-/// What the log says of a tier that is full, and that is not full any more. A tier at its limit may be full and not full
-/// many times in a second.
+/// Logs when the tier becomes full and when it accepts values again. A tier at its limit may change
+/// between the two many times in a second.
 #[derive(Default)]
 struct Fullness {
-    /// The log says that it is full.
+    /// Whether the log last said that the tier is full.
     is_told: bool,
-    /// Since when it is as it is.
+    /// Time of the last change.
     since: Option<Instant>,
     was_full: bool,
 }
 
 impl Fullness {
-    /// It is told once it has stayed so.
+    /// A state is logged once it has lasted this long.
     const STAYED: Duration = Duration::from_secs(1);
 
     fn look(&mut self, tier: &Tier) {
@@ -135,8 +137,8 @@ impl Fullness {
     }
 }
 
-/// The settings of a tier on a disk with so much room. Where there is no limit the disk is one: a tier of a few large
-/// segments would have most of them open or spare.
+/// Returns the settings of a tier on a disk with `room` free bytes. Without a configured limit, the
+/// disk is the limit. A tier of a few large segments would have most of them open or spare.
 fn settings(engine: &Engine, config: &Config, room: u64) -> Settings {
     let max_bytes = config.tier_max_size();
     let size = if max_bytes == 0 { room } else { max_bytes };

@@ -1,8 +1,8 @@
-//! A file that is written once, from its beginning to its end, past the page cache.
+//! A file that is written once, from beginning to end, without the page cache.
 //!
-//! What is written to a snapshot's file is not read again: in the page cache it would take the place
-//! of what is, and half of the processor time of writing it was spent on getting it there. Where the
-//! file system has no direct writes, the file is an ordinary one.
+//! A snapshot's file is not read again. In the page cache it would displace data that is, and
+//! copying it there took half of the processor time of writing. If the file system does not support
+//! direct writes, the file is an ordinary one.
 #![allow(unsafe_code)] // sync_file_range(2)
 
 use super::direct::set_direct;
@@ -13,21 +13,21 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use structs::aligned::{ALIGNMENT, AlignedBytes};
 
-/// What a write takes to the disk at a time, in bytes.
+/// Bytes per write.
 const BLOCK: usize = 1 << 20;
-/// What a file takes in memory, in bytes.
+/// Memory of a file in bytes.
 pub const MEMORY: usize = BLOCK + ALIGNMENT;
-/// Bytes after which the kernel is asked to begin writing if the file is an ordinary one, so that
-/// the fsync at the end finds little left to do.
+/// For an ordinary file, the number of bytes after which the kernel is asked to begin writing, so
+/// that little is left for the fsync at the end.
 const SYNC_EVERY: u64 = 4 << 20;
 
-/// See the module's documentation.
+/// The file. The module's documentation describes it.
 pub struct UnbufferedFile {
     file: File,
     is_direct: bool,
     /// Whether the disk begins to write before the end.
     is_incremental: bool,
-    /// A block that has `filled` bytes.
+    /// A block with `filled` bytes.
     memory: AlignedBytes,
     filled: usize,
     written: u64,
@@ -35,8 +35,8 @@ pub struct UnbufferedFile {
 }
 
 impl UnbufferedFile {
-    /// Creates the file, or empties it. `is_incremental` has the disk write as the file grows where
-    /// there are no direct writes.
+    /// Creates the file, or empties it. If there are no direct writes, `is_incremental` makes the
+    /// disk write as the file grows.
     pub fn create(path: &Path, is_incremental: bool) -> io::Result<UnbufferedFile> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true);
@@ -47,7 +47,8 @@ impl UnbufferedFile {
             }
             Err(error) => return Err(error),
         };
-        // Says that it is being written (`temporaries`). Not every file system has locks.
+        // The lock says that the file is being written (`temporaries`). Not every file system has
+        // locks.
         let _ = file.try_lock();
         Ok(UnbufferedFile {
             file,
@@ -60,12 +61,12 @@ impl UnbufferedFile {
         })
     }
 
-    /// Bytes appended so far.
+    /// Returns the number of bytes appended so far.
     pub fn len(&self) -> u64 {
         self.written + self.filled as u64
     }
 
-    /// Appends to the file. After an error its content is not defined.
+    /// Appends to the file. After an error its content is undefined.
     pub fn append(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let taken = bytes.len().min(BLOCK - self.filled);
@@ -80,7 +81,7 @@ impl UnbufferedFile {
         Ok(())
     }
 
-    /// Writes what is left and forces the file to the disk.
+    /// Writes the rest and forces the file to the disk.
     pub fn finish(mut self) -> io::Result<()> {
         if !self.filled.is_multiple_of(ALIGNMENT) {
             self.become_ordinary()?;
@@ -96,7 +97,8 @@ impl UnbufferedFile {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(bytes) => done += bytes,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Some file systems find out only now; and part of a block may have been written.
+                // Some file systems report this only now. A part of the block may have been
+                // written.
                 Err(error) if self.is_direct && error.raw_os_error() == Some(libc::EINVAL) => {
                     self.become_ordinary()?;
                 }
@@ -111,7 +113,7 @@ impl UnbufferedFile {
         Ok(())
     }
 
-    /// From now on the page cache is used.
+    /// Begins to use the page cache.
     fn become_ordinary(&mut self) -> io::Result<()> {
         if !self.is_direct {
             return Ok(());
@@ -121,8 +123,8 @@ impl UnbufferedFile {
     }
 
     fn begin_to_sync(&mut self) {
-        // SAFETY: the descriptor is open; the call has no effect but on the disk's queue. It is a
-        // hint: what it cannot do, the fsync at the end does.
+        // SAFETY: the descriptor is open, and the call only affects the disk's queue. It is a hint:
+        // if it fails, the fsync at the end does the work.
         unsafe {
             libc::sync_file_range(
                 self.file.as_raw_fd(),

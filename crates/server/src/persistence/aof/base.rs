@@ -1,4 +1,4 @@
-//! The base of a log that begins with nothing.
+//! The base of a log that begins empty.
 
 use engine::Engine;
 use rdb::{Compression, Encoder};
@@ -6,11 +6,11 @@ use std::io;
 use std::path::Path;
 use structs::crc64::crc64;
 
-/// Writes it. It has its name when it is whole: half a base without a manifest would keep the next
-/// server from starting.
+/// Writes the base. It gets its name only when it is complete: an incomplete base without a
+/// manifest would prevent the next start.
 ///
 /// # Errors
-/// The system's.
+/// Those of the system.
 pub fn write_empty(engine: &Engine, path: &Path) -> io::Result<()> {
     let mut encoder = Encoder::new(Compression::Off);
     if engine.config().aof_use_rdb_preamble() {

@@ -1,8 +1,8 @@
-//! One file of the append-only log, being written: the seam at which the disk can be made to fail.
+//! One file of the append-only log that is being written. Tests make the disk fail here.
 //!
-//! A write that fails half-way is taken back, so that the file always ends with a whole piece; only
-//! if that fails too does part of a piece stay, and the caller goes on behind it. Or the file is
-//! written in place, into [preallocated space](super::preallocated) ahead of its end.
+//! A write that fails half-way is taken back, so that the file always ends with a whole piece. Only
+//! if that fails, too, does part of a piece stay, and the caller continues after it. Alternatively,
+//! the file is written in place, into [preallocated space](super::preallocated) ahead of its end.
 
 use super::preallocated::{self, InPlace, PreallocationJob};
 use engine::debug::{DebugSettings, DiskFault};
@@ -16,11 +16,11 @@ use std::sync::Arc;
 /// A file that is appended to.
 pub struct LogFile {
     file: Arc<File>,
-    /// What it is called in messages.
+    /// The file's name in messages.
     name: Arc<str>,
     size: u64,
     in_place: Option<InPlace>,
-    /// Whether the file can be written in place, once that is known.
+    /// Whether the file can be written in place. `None` if that is not known yet.
     may_be_in_place: Option<bool>,
     debug: &'static DebugSettings,
 }
@@ -34,19 +34,19 @@ impl From<io::Error> for AppendError {
 /// A failed append.
 #[derive(Debug)]
 pub struct AppendError {
-    /// Bytes of the piece that are in the file all the same, because they could not be taken back.
+    /// Bytes of the piece that remain in the file because they could not be taken back.
     pub kept: usize,
-    /// Whether that is so because cutting the file failed.
+    /// The error for which they could not be taken back, if cutting the file failed.
     pub cut_failed: Option<io::Error>,
-    /// Why.
+    /// The error of the append.
     pub error: io::Error,
 }
 
 impl LogFile {
-    /// Opens a file of the log to go on behind its end. Preallocated space there is cut off.
+    /// Opens a file of the log to continue after its end. Preallocated space there is cut off.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the system.
     pub fn open(path: &Path, debug: &'static DebugSettings) -> io::Result<LogFile> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let end = preallocated::data_end(&file)?;
@@ -56,11 +56,11 @@ impl LogFile {
         Ok(LogFile::of(path, file, end.at, debug))
     }
 
-    /// Makes a new file of the log. One that has its name without being part of the log (of another
-    /// history, over which a backup was laid, say) gives way; links to it that a backup has keep it.
+    /// Creates a new file of the log. A file with this name that is not part of the log (of another
+    /// history that a backup has replaced, say) is removed. Links to it that a backup has keep it.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the system.
     pub fn create(path: &Path, debug: &'static DebugSettings) -> io::Result<LogFile> {
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -76,25 +76,25 @@ impl LogFile {
         LogFile { file, name, size, in_place: None, may_be_in_place: None, debug }
     }
 
-    /// Its bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// What it is called in messages.
+    /// Returns the file's name in messages.
     pub fn name(&self) -> Arc<str> {
         Arc::clone(&self.name)
     }
 
-    /// The file itself, to force it to the disk from another thread.
+    /// Returns the file itself, so that another thread can force it to the disk.
     pub fn handle(&self) -> Arc<File> {
         Arc::clone(&self.file)
     }
 
-    /// Appends a piece. The file is not written in place.
+    /// Appends a piece. The file is not being written in place.
     ///
     /// # Errors
-    /// The system's, or one that was asked for.
+    /// Those of the system, or a requested fault.
     pub fn append(&mut self, piece: &[u8]) -> Result<(), AppendError> {
         debug_assert!(self.in_place.is_none(), "room would be behind the piece");
         self.delay();
@@ -122,33 +122,34 @@ impl LogFile {
         }
     }
 
-    /// From now on the file is written in place, if it can be; says whether that is so.
+    /// Begins to write the file in place, if that is possible. Returns whether it is.
     pub fn write_in_place(&mut self) -> bool {
         if self.in_place.is_none()
             && may_begin(self.size)
             && *self.may_be_in_place.get_or_insert_with(|| preallocated::is_of_use(&self.file))
         {
             self.in_place = InPlace::begin(&self.file, self.size).ok();
-            // What the file system refuses once, it does not allow later.
+            // If the file system refuses this once, it will not allow it later.
             self.may_be_in_place = Some(self.in_place.is_some());
         }
         self.in_place.is_some()
     }
 
-    /// Whether it is written in place.
+    /// Returns whether the file is written in place.
     pub fn is_in_place(&self) -> bool {
         self.in_place.is_some()
     }
 
-    /// Whether there is preallocated space ahead of what is written.
+    /// Returns whether there is preallocated space ahead of the data.
     pub fn has_preallocated(&self) -> bool {
         self.in_place.as_ref().is_some_and(InPlace::has_preallocated)
     }
 
-    /// From now on the file is appended to.
+    /// Begins to append to the file.
     ///
     /// # Errors
-    /// The system's, as it cuts off the preallocated space; it is still written in place then.
+    /// Those of the system when it cuts off the preallocated space. The file is still written in
+    /// place then.
     pub fn write_at_end(&mut self) -> io::Result<()> {
         if let Some(in_place) = &mut self.in_place {
             in_place.finish()?;
@@ -157,17 +158,18 @@ impl LogFile {
         Ok(())
     }
 
-    /// Begins a batch of `len` bytes; `None` if the file is not written in place.
+    /// Begins a batch of `len` bytes. Returns `None` if the file is not written in place.
     pub fn begin_batch(&mut self, len: usize) -> Option<&mut InPlace> {
         let in_place = self.in_place.as_mut()?;
         in_place.begin_batch(len);
         Some(in_place)
     }
 
-    /// Writes the batch that was begun and is complete.
+    /// Writes the complete batch.
     ///
     /// # Errors
-    /// As of [`LogFile::append`]. What the file has then behind its end can be told from a batch.
+    /// As of [`LogFile::append`]. Readers can tell the bytes then after the file's end from a
+    /// batch.
     pub fn write_batch(&mut self) -> Result<(), AppendError> {
         self.delay();
         let Some(in_place) = &mut self.in_place else { return Ok(()) };
@@ -178,13 +180,13 @@ impl LogFile {
                 self.size = in_place.end();
                 Ok(())
             }
-            // Some file systems find out only now that they have no direct writes.
+            // Some file systems report only now that they do not support direct writes.
             (0, Err(error)) if error.raw_os_error() == Some(libc::EINVAL) => self.append_batch(),
             (_, Err(error)) => Err(error.into()),
         }
     }
 
-    /// Appends the batch that cannot be written in place, like everything after it.
+    /// Appends the batch because it cannot be written in place. All later data is appended, too.
     fn append_batch(&mut self) -> Result<(), AppendError> {
         self.may_be_in_place = Some(false);
         let Some(mut in_place) = self.in_place.take() else { return Ok(()) };
@@ -192,25 +194,25 @@ impl LogFile {
         self.append(in_place.batch())
     }
 
-    /// The preallocated space that is to be made now, by another thread, for `wanted` bytes of it.
+    /// Returns the job, for another thread, that preallocates up to `wanted` bytes, if one is due.
     ///
     /// # Errors
-    /// Why there is none of what was wanted before.
+    /// Why the previous job failed.
     pub fn preallocation_due(&mut self, wanted: u64) -> io::Result<Option<Arc<PreallocationJob>>> {
         self.in_place.as_mut().map_or(Ok(None), |in_place| in_place.preallocation_due(wanted))
     }
 
-    /// Forces what was appended to the disk.
+    /// Forces appended data to the disk.
     ///
     /// # Errors
-    /// The system's, or one that was asked for.
+    /// Those of the system, or a requested fault.
     pub fn sync(&self) -> io::Result<()> {
         sync(&self.file, self.debug)
     }
 }
 
-/// Writes as much of the bytes as can be; how much, and why not more. A failure that was asked for leaves
-/// a multiple of `unit` bytes.
+/// Writes as many of the bytes as possible. Returns their number, and why not more. A requested
+/// fault leaves a multiple of `unit` bytes.
 fn write_all(
     file: &File,
     bytes: &[u8],
@@ -248,7 +250,7 @@ fn write_once(
 /// Forces a file to the disk.
 ///
 /// # Errors
-/// The system's, or one that was asked for.
+/// Those of the system, or a requested fault.
 pub fn sync(file: &File, debug: &DebugSettings) -> io::Result<()> {
     if debug.disk_fault() == DiskFault::Sync {
         return Err(io::Error::from_raw_os_error(libc::EIO));

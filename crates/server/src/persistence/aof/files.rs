@@ -12,7 +12,7 @@ use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// Where the log is. Paths are relative to the working directory, as messages show them.
+/// The directory of the log. Paths are relative to the working directory, as messages show them.
 #[derive(Clone, Debug)]
 pub struct Folder {
     dir: PathBuf,
@@ -20,53 +20,53 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// The log of this configuration.
+    /// Returns the directory that this configuration names.
     pub fn new(config: &config::Config) -> Folder {
         let stem = config.appendfilename().as_path().as_os_str().as_bytes().to_vec();
         Folder { dir: config.appenddirname().as_path().to_path_buf(), stem }
     }
 
-    /// `appendfilename`: what names of files begin with.
+    /// Returns `appendfilename`, with which the names of files begin.
     pub fn stem(&self) -> &[u8] {
         &self.stem
     }
 
-    /// The path of a file in the directory.
+    /// Returns the path of a file in the directory.
     pub fn path(&self, name: &[u8]) -> PathBuf {
         self.dir.join(OsStr::from_bytes(name))
     }
 
-    /// The old-style file, beside the directory.
+    /// Returns the path of the old-style file, beside the directory.
     pub fn old_style(&self) -> PathBuf {
         PathBuf::from(OsStr::from_bytes(&self.stem))
     }
 
-    /// The increment that is written while the first base is not there yet.
+    /// Returns the path of the increment that is written before the first base is complete.
     pub fn temporary_incr(&self) -> PathBuf {
         self.path(&[b"temp-", &self.stem[..], b".incr"].concat())
     }
 
-    /// The mark of a log that begins while the server runs. It is there before any of its files, until
-    /// there is a manifest that names them.
+    /// Returns the path of the mark of a log that begins while the server runs. It exists before
+    /// any of the log's files, until a manifest names them.
     pub fn beginning(&self) -> PathBuf {
         self.path(&[b"temp-", &self.stem[..], b".beginning"].concat())
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The manifest's path.
+    /// Returns the manifest's path.
     pub fn manifest(&self) -> PathBuf {
         self.path(&[&self.stem[..], b".manifest"].concat())
     }
 
-    /// Makes the directory if it is not there. It lasts: whatever is forced to the disk in it would be
-    /// lost with the name of a directory that was not.
+    /// Creates the directory if it does not exist, and forces its name to the disk. Otherwise,
+    /// files in it could be lost with the name, although they were forced to the disk.
     ///
     /// # Errors
-    /// In Redis's words.
+    /// An error in Redis's words.
     pub fn create(&self) -> Result<(), String> {
         let failed = |why: &str| {
             format!("Can't open or create append-only dir {}: {why}", self.dir.display())
@@ -81,10 +81,10 @@ impl Folder {
         sync_folder_of(&self.dir).map_err(|error| failed(&os_error(&error)))
     }
 
-    /// The manifest on disk; an empty one if there is none.
+    /// Returns the manifest on disk, or an empty one if there is none.
     ///
     /// # Errors
-    /// It cannot be read, or is none.
+    /// It cannot be read or is invalid.
     pub fn read_manifest(&self) -> Result<Manifest, String> {
         let path = self.manifest();
         match fs::read(&path) {
@@ -106,22 +106,22 @@ impl Folder {
         }
     }
 
-    /// Replaces the manifest on disk, for good: afterwards the old one or the new one is there,
-    /// whatever happens.
+    /// Replaces the manifest on disk durably. Even after a crash, either the old or the new one is
+    /// there.
     ///
     /// # Errors
-    /// In Redis's words. The old one is in force; or the new one, of which it is not sure that it
-    /// survives a crash of the machine.
+    /// An error in Redis's words. Either the old manifest is in force, or the new one, which may
+    /// not survive a crash of the machine.
     pub fn write_manifest(&self, manifest: &Manifest) -> Result<(), String> {
         self.replace_manifest(manifest)?;
         self.sync_dir()
     }
 
-    /// Replaces the manifest on disk: afterwards it is in force. After a crash of the machine it may
-    /// be the old one until the directory has been forced to the disk.
+    /// Replaces the manifest on disk. It is in force afterwards. After a crash of the machine, the
+    /// old one may be back until the directory has been forced to the disk.
     ///
     /// # Errors
-    /// In Redis's words; nothing has changed.
+    /// An error in Redis's words. Nothing has changed.
     pub fn replace_manifest(&self, manifest: &Manifest) -> Result<(), String> {
         let path = self.manifest();
         let temporary = self.path(&[b"temp-", &self.stem[..], b".manifest"].concat());
@@ -141,7 +141,7 @@ impl Folder {
             })
         };
         let written = write();
-        // A log that has a manifest does not begin any more. Neither file is in the way if it stays.
+        // A log with a manifest has begun. Either file does no harm if it stays.
         if written.is_ok() {
             self.forget_beginning();
         } else {
@@ -150,12 +150,12 @@ impl Folder {
         written
     }
 
-    /// There is a manifest, and the log does not begin any more.
+    /// Removes the mark of a beginning log, because there is a manifest.
     pub fn forget_beginning(&self) {
         let _ = fs::remove_file(self.beginning());
     }
 
-    /// Deletes what a crash has left beside the log that has been loaded without it.
+    /// Deletes files of a crashed rewrite. The log was loaded without them.
     pub fn remove_leftovers(&self, files: &[PathBuf]) {
         for path in files {
             log!(Notice, "Removing {}, which a rewrite left that a crash ended", path.display());
@@ -165,28 +165,28 @@ impl Folder {
         }
     }
 
-    /// Forces the directory's own entries to the disk.
+    /// Forces the directory's entries to the disk.
     ///
     /// # Errors
-    /// In Redis's words.
+    /// An error in Redis's words.
     pub fn sync_dir(&self) -> Result<(), String> {
         sync_folder_of(&self.manifest()).map_err(|error| {
             format!("Fail to fsync AOF directory {}: {}", self.dir.display(), os_error(&error))
         })
     }
 
-    /// The size of a file of the log in bytes, without preallocated space.
+    /// Returns the size of a file of the log in bytes, without preallocated space.
     ///
     /// # Errors
-    /// In Redis's words.
+    /// An error in Redis's words.
     pub fn size(&self, file: &LogFile) -> Result<u64, String> {
         self.data_end(file).map(|end| end.at)
     }
 
-    /// Where the data of a file of the log ends.
+    /// Returns where the data of a file of the log ends.
     ///
     /// # Errors
-    /// In Redis's words.
+    /// An error in Redis's words.
     pub fn data_end(&self, file: &LogFile) -> Result<FileEnd, String> {
         let opened = File::open(self.path(&file.name));
         opened.and_then(|opened| preallocated::data_end(&opened)).map_err(|error| {
@@ -195,16 +195,17 @@ impl Folder {
         })
     }
 
-    /// Bytes of all files to load.
+    /// Returns the total size in bytes of all files to load.
     ///
     /// # Errors
-    /// One of them is not there.
+    /// A file does not exist.
     pub fn total_size(&self, manifest: &Manifest) -> Result<u64, String> {
         manifest.files().map(|file| self.size(file)).sum()
     }
 
-    /// Deletes the files that were replaced, and forgets them. What cannot be deleted stays history:
-    /// a file that no manifest names would stop the next start.
+    /// Deletes the files that were replaced, and removes them from the manifest. Files that cannot
+    /// be deleted stay in it as history: a file that no manifest names would prevent the next
+    /// start.
     pub fn delete_history(&self, manifest: &mut Manifest) {
         if manifest.history.is_empty() {
             return;
@@ -224,7 +225,7 @@ impl Folder {
         }
     }
 
-    /// Makes an old-style single file the base of a log, if there is one and nothing else.
+    /// Makes an old-style single file the base of a log, if there is one and no log.
     ///
     /// # Errors
     /// A file cannot be written or moved. Trying again is safe.

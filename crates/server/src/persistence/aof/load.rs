@@ -1,7 +1,8 @@
-//! Loading the append-only log: base, then increments, in order.
+//! Loads the append-only log: the base, then the increments in order.
 //!
-//! Commands are found in large pieces of the file, whose commands are repeated together. A transaction is repeated when its EXEC has been seen; one
-//! that never ends did not happen.
+//! Commands are parsed in large pieces of the file, and the commands of a piece are replayed
+//! together. A transaction is replayed when its EXEC has been parsed. A transaction without an EXEC
+//! did not happen.
 
 use super::files::Folder;
 use super::tail;
@@ -29,25 +30,26 @@ use std::time::Instant;
 /// Bytes read at a time.
 const PIECE: usize = 1 << 20;
 
-/// What was loaded.
+/// The result of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
     /// Bytes of all files.
     pub total_bytes: u64,
     /// Bytes of the base.
     pub base_bytes: u64,
-    /// The last file is not to be gone on with: there is room in the middle of it.
+    /// Whether the last file must not be continued, because it has preallocated space in the
+    /// middle.
     pub has_gap: bool,
-    /// Where in the replication stream the log ends, if it says so.
+    /// The log's end as a place in the replication stream, if the log contains it.
     pub place: Option<Place>,
-    /// The database that is selected there.
+    /// The database that is selected at the end.
     pub db: DbIndex,
 }
 
 /// Loads all files of a manifest.
 ///
 /// # Errors
-/// Why not, naming the file and the place; the data set is to be thrown away.
+/// Why it failed, with the file and the place. The data set has to be discarded.
 pub fn all(
     engine: &'static Engine,
     thread: &ThreadContext,
@@ -68,8 +70,8 @@ pub fn all(
         db: DbIndex(0),
     };
     for (number, &(file, end)) in files.iter().enumerate() {
-        // What a crash cut off was the end, if nothing came to be written behind it. A base is
-        // complete before it has its name; only an old-style file, alone, may have been cut off.
+        // An incomplete end is a crash's, if no data was written after it. A base gets its name
+        // only when it is complete. Only a lone old-style file may be incomplete.
         let is_base = is_base(file);
         let mut later = files[number + 1..].iter();
         let is_last = if is_base { later.len() == 0 } else { later.all(|(_, end)| end.at == 0) };
@@ -86,7 +88,7 @@ pub fn all(
     Ok(loaded)
 }
 
-/// One file being loaded.
+/// The loading of one file.
 struct Loading<'l> {
     engine: &'static Engine,
     thread: &'l ThreadContext,
@@ -94,14 +96,14 @@ struct Loading<'l> {
     file: &'l LogFile,
     end: FileEnd,
     is_last: bool,
-    /// Where in the replication stream the commands stand that were repeated last.
+    /// The place in the replication stream after the last replayed command.
     place: &'l Cell<Option<Place>>,
-    /// The database that is selected behind them.
+    /// The database that is selected there.
     db: &'l Cell<DbIndex>,
 }
 
 impl Loading<'_> {
-    /// Loads it; whether there is room in the middle of it.
+    /// Loads the file. Returns whether it has preallocated space in the middle.
     fn run(&self) -> Result<bool, String> {
         let path = self.folder.path(&self.file.name);
         let name = self.file.display();
@@ -119,7 +121,7 @@ impl Loading<'_> {
         self.load_commands(&mut input.take(end.at - offset), &path, offset, end)
     }
 
-    /// Loads the RDB file that this one is or begins with; where that ends.
+    /// Loads the RDB file that this file is or begins with. Returns the offset of its end.
     fn load_rdb(&self, input: &mut File, size: u64) -> Result<u64, String> {
         let name = self.file.display();
         let is_old_style = self.file.name == self.folder.stem();
@@ -132,7 +134,7 @@ impl Loading<'_> {
         let source = Source { input, name: name.clone(), offset: 0, end: size, begun: &mut || {} };
         let engine = self.engine;
         let mut options = load::Options::configured(engine);
-        // What has expired is deleted by what follows, if it is so.
+        // Later commands delete the expired keys.
         options.settings.keeps_expired = true;
         let report = load_rdb(engine, source, &options).map_err(|why| {
             let what = if is_old_style { "RDB preamble of the AOF file" } else { "RDB base file" };
@@ -164,10 +166,10 @@ impl Loading<'_> {
         let (mut shared, mut filled, mut wanted) = (Arc::new(vec![0; PIECE]), 0, 0);
         let mut unread = end.at - offset;
         loop {
-            // A length that is garbage must not make room for more than there is.
+            // A corrupt length must not enlarge the buffer beyond the size of the file.
             let most = usize::try_from(unread).unwrap_or(usize::MAX);
             let room = filled + wanted.min(most).max(PIECE / 2);
-            // It is copied if a thread has not let go of it yet.
+            // This copies the bytes if a thread still uses them.
             let buf = Arc::make_mut(&mut shared);
             if buf.len() < room {
                 buf.resize(room.max((2 * buf.len()).min(filled.saturating_add(most))), 0);
@@ -195,7 +197,7 @@ impl Loading<'_> {
         if filled == 0 {
             return Ok(reader.has_gap());
         }
-        // What is left is no whole command, or inside a transaction that does not end.
+        // The rest is an incomplete command, or belongs to a transaction without an end.
         if let Some(why) = tail::damage(self.engine.table(), &reader, &shared[..filled]) {
             return Err(self.malformed(&why));
         }
@@ -216,7 +218,7 @@ impl Loading<'_> {
         )
     }
 
-    /// Repeats what is whole in a piece of the file.
+    /// Replays the whole commands of a piece of the file.
     fn repeat(
         &self,
         replay: &mut Replay<'_>,
@@ -228,7 +230,7 @@ impl Loading<'_> {
         let mut batch = Batch::default();
         let mut ranges = Vec::new();
         let (mut at, mut done) = (0, 0);
-        // Where the stream stands at `done`: a transaction that the piece cuts is read again.
+        // The reader's state at `done`. A transaction that the piece cuts is read again.
         let mut settled = reader.clone();
         let mut place = self.place.get();
         let (missing, is_torn) = loop {
@@ -265,14 +267,14 @@ impl Loading<'_> {
         Ok(Taken { bytes: done, missing: missing + (at - done), is_torn })
     }
 
-    /// Repeats the settled commands of a batch.
+    /// Replays the settled commands of a batch.
     fn run_batch(
         &self,
         replay: &mut Replay<'_>,
         mut batch: Batch,
         bytes: &Arc<Vec<u8>>,
     ) -> Result<(), String> {
-        // What is inside a transaction that goes on is read again.
+        // Commands of an unfinished transaction are read again.
         let _ = batch.commands.split_off(batch.settled, 0);
         let source = Arc::new(SharedCommands {
             bytes: Arc::clone(bytes),
@@ -302,7 +304,7 @@ impl Loading<'_> {
                 batch.offsets[command],
                 one_line(&error)
             );
-            // What follows went into another database than it is meant for.
+            // Later commands would go to the wrong database.
             if name_of(command).eq_ignore_ascii_case(b"select") {
                 return Err(failure);
             }
@@ -318,7 +320,7 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// The file does not end with a whole command: cuts it there, if that is allowed.
+    /// Cuts the file after its last whole command, if that is allowed.
     fn cut_off(&self, path: &Path, valid: u64, size: u64) -> Result<(), String> {
         let name = self.file.display();
         if !self.is_last {
@@ -354,30 +356,30 @@ impl Loading<'_> {
     }
 }
 
-/// How far a piece was used.
+/// How much of a piece was used.
 struct Taken {
     bytes: usize,
-    /// A lower bound of what must follow it.
+    /// A lower bound of the bytes that must follow.
     missing: usize,
-    /// What follows are the remains of a batch that was written in place.
+    /// Whether the remains of a batch that was written in place follow.
     is_torn: bool,
 }
 
-/// Commands that wait to be repeated together.
+/// Commands that are replayed together.
 #[derive(Default)]
 struct Batch {
     commands: Commands,
-    /// Where each begins in the file.
+    /// The offset in the file at which each command begins.
     offsets: Vec<u64>,
-    /// So many of them are not inside a transaction that goes on.
+    /// Number of commands that are not part of an unfinished transaction.
     settled: usize,
 }
 
 impl Batch {
-    /// Adds a command that begins at this offset of the file, and at `at` in the piece.
+    /// Adds a command that begins at `offset` in the file, and at `at` in the piece.
     fn add(&mut self, offset: u64, piece: &[u8], at: usize, words: &[Range<usize>]) {
         let name = &piece[at..][words[0].clone()];
-        // No other client is there that could see half of a transaction.
+        // MULTI and EXEC are left out, because no client can see half of the transaction.
         if !name.eq_ignore_ascii_case(b"multi") && !name.eq_ignore_ascii_case(b"exec") {
             self.commands.push(at, words);
             self.offsets.push(offset);
@@ -389,14 +391,14 @@ impl Batch {
     }
 }
 
-/// The epoch that begins with this command, if it is such an entry.
+/// Returns the epoch that this entry begins, if it is such an entry.
 fn epoch_of(piece: &[u8], words: &[Range<usize>]) -> Option<u64> {
     let [name, message] = words else { return None };
     let is_ping = piece[name.clone()].eq_ignore_ascii_case(b"ping");
     is_ping.then(|| wire::epoch_of(&piece[message.clone()])).flatten()
 }
 
-/// An error for the log, where what it quotes of the file cannot begin a line.
+/// Formats an error for the log. Text of the file in it cannot begin a new line.
 fn one_line(error: &Error) -> String {
     String::from_utf8_lossy(&error.line()).replace(char::is_control, " ")
 }

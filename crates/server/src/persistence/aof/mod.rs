@@ -1,9 +1,9 @@
 //! The append-only log: started with the server or while it runs, rewritten, stopped.
 //!
-//! A thread of its own looks after it ten times a second: it follows `appendonly`, starts rewrites
-//! that are due, and keeps INFO's figures. Nothing here runs on a reactor.
+//! A thread maintains it ten times a second: it follows `appendonly`, starts due rewrites, and
+//! updates INFO's figures. Nothing here runs on a reactor.
 //!
-//! `docs/internals/aof.md` has the whole.
+//! `docs/internals/aof.md` describes the whole.
 
 mod base;
 mod file;
@@ -43,7 +43,7 @@ use std::time::{Duration, Instant};
 use structs::sync::lock;
 use writer::Writer;
 
-/// Between two looks at what is due.
+/// Time between two rounds of maintenance.
 const ROUND: Duration = Duration::from_millis(100);
 
 /// The append-only log of a server.
@@ -52,29 +52,31 @@ pub struct Aof {
     net: Arc<Net>,
     folder: Folder,
     inner: Mutex<Inner>,
-    /// The writer, for the threads that nudge it.
+    /// The writer, for threads that wake it.
     writing: Arc<Mutex<Option<Arc<Writer>>>>,
-    /// Others have gone on with the last increment behind preallocated space, so the log goes on in another file.
+    /// Other servers have written to the last increment after preallocated space, so the log
+    /// continues in another file.
     has_gap: AtomicBool,
     is_stopping: AtomicBool,
     keeper: Mutex<Option<JoinHandle<()>>>,
-    /// Held while the log is switched on and a rewrite is asked for, which belong together; while it is
-    /// switched off and its end noted; and while it becomes one, which it must not after that.
+    /// Held while the log is switched on and a rewrite is requested, which belong together; while
+    /// it is switched off and its end is recorded; and while it becomes active, which must not
+    /// happen after it was switched off.
     switching: Mutex<()>,
-    /// There is no log for a moment, whatever the options say.
+    /// Whether there is no log for the moment, whatever the options say.
     is_suspended: AtomicBool,
-    /// The caller that has switched the log off, or the preallocated space ahead of it, and waits for that.
+    /// Clients that have switched off the log or its preallocation, and wait for that.
     settling: Mutex<Vec<LateReply>>,
-    /// The number of the rewrite that has been told to end.
+    /// The number of the rewrite that was told to end.
     ending_rewrite: AtomicU64,
-    /// The snapshot of the rewrite under way.
+    /// The snapshot of the running rewrite.
     rewriting: Mutex<Option<Arc<Shared>>>,
 }
 
 #[derive(Default)]
 struct Inner {
     manifest: Manifest,
-    /// What a crash has left beside its files.
+    /// Files that a crash has left beside the log's files.
     leftovers: Vec<PathBuf>,
     writer: Option<Arc<Writer>>,
     /// Bytes of the files that are not written any more.
@@ -83,7 +85,7 @@ struct Inner {
 }
 
 impl Aof {
-    /// The log of this server, which neither reads nor writes anything yet.
+    /// Creates the state of this server's log. Nothing is read or written yet.
     pub fn new(engine: &'static Engine, net: &Arc<Net>) -> Arc<Aof> {
         engine.append_log().figures.last_rewrite_s.store(-1, Relaxed);
         let writing: Arc<Mutex<Option<Arc<Writer>>>> = Arc::default();
@@ -110,7 +112,7 @@ impl Aof {
         })
     }
 
-    /// Reads the manifest, upgrades an old-style file, and says how many bytes there are to load;
+    /// Reads the manifest and upgrades an old-style file. Returns the number of bytes to load, or
     /// `None` if there is no log.
     ///
     /// # Errors
@@ -132,7 +134,7 @@ impl Aof {
         Ok(found)
     }
 
-    /// The manifest, and the files that a crash has left beside those that it names.
+    /// Returns the manifest, and the files that a crash has left beside the files it names.
     ///
     /// # Errors
     /// It cannot be read, or there are files that no crash explains.
@@ -146,13 +148,13 @@ impl Aof {
     /// data set does not change otherwise meanwhile.
     ///
     /// # Errors
-    /// Why not, naming file and place.
+    /// Why it failed, with file and place.
     pub fn load(&self) -> Result<LoadedLog, String> {
         let (send, receive) = mpsc::sync_channel(1);
         let (folder, manifest) = (self.folder.clone(), lock(&self.inner).manifest.clone());
         let engine = self.engine;
         let job = move |thread: &ThreadContext| {
-            // Only the waiter below holds the other end.
+            // The thread below waits for the result.
             let _ = send.send(load::all(engine, thread, &folder, &manifest));
         };
         self.engine.background().run(Box::new(job));
@@ -164,7 +166,7 @@ impl Aof {
         Ok(loaded)
     }
 
-    /// Whether there are files of one, as the manifest on the disk says; if not, the server's log says why.
+    /// Returns whether the manifest on disk names files to load. If not, logs why.
     pub fn is_there(&self) -> bool {
         let why = match self.folder.read_manifest() {
             Ok(manifest) if !manifest.is_empty() => return true,
@@ -175,13 +177,13 @@ impl Aof {
         false
     }
 
-    /// Begins to write, where the log that was loaded ends, or a new one; and to look after it.
+    /// Begins to write at the end of the loaded log, or a new log, and starts the maintenance.
     ///
     /// # Errors
     /// Why the server must not start.
     pub fn open(self: &Arc<Self>) -> Result<(), String> {
         temporaries::remove_stale(self.folder.dir());
-        // A log that was about to begin when the server was killed; it begins anew.
+        // A log that was beginning when the server was killed begins again.
         let _ = std::fs::remove_file(self.folder.temporary_incr());
         if self.engine.config().appendonly() {
             self.open_log()?;
@@ -251,17 +253,18 @@ impl Aof {
         inner.writer = writer;
     }
 
-    /// Bytes of all files but the last increment.
+    /// Returns the size of all files but the last increment.
     fn settled_bytes(&self, manifest: &Manifest) -> u64 {
         let files = manifest.base.iter().chain(manifest.incr.iter().rev().skip(1));
         files.filter_map(|file| self.folder.size(file).ok()).sum()
     }
 
-    /// `CONFIG SET appendonly`: what can be refused is refused at once, the rest follows. Switched
-    /// off, the log has what was written before, and nothing that is written after.
+    /// Applies `CONFIG SET appendonly`. Errors that can be found at once are returned. The rest
+    /// happens later. A log that is switched off contains everything written before, and nothing
+    /// written later.
     ///
     /// # Errors
-    /// For the client.
+    /// The error for the client.
     pub fn configure(self: &Arc<Self>, in_transaction: bool) -> Result<(), String> {
         let log = self.engine.append_log();
         if self.is_suspended.load(SeqCst) {
@@ -302,19 +305,19 @@ impl Aof {
         Ok(())
     }
 
-    /// Ends the log at what it has now. `_together` is the lock of `switching`.
+    /// Ends the log at its present position. `_together` is the lock of `switching`.
     fn switch_off(&self, _together: &MutexGuard<'_, ()>) {
         let log = self.engine.append_log();
         log.set_state(LogState::Off);
-        // It may still wait for a snapshot, without a writer that the keeper would find.
+        // The log may be waiting for a snapshot, without a writer that the maintenance would find.
         log.figures.is_scheduled.store(false, Release);
         if let Some(writer) = &*lock(&self.writing) {
             writer.end_here();
         }
     }
 
-    /// Ends the log, whatever the options say, and waits for that: the data set is about to be replaced
-    /// by one that it knows nothing of.
+    /// Ends the log, whatever the options say, and waits for that. The data set is about to be
+    /// replaced by one that the log does not contain.
     pub fn suspend(&self) {
         let log = self.engine.append_log();
         let together = lock(&self.switching);
@@ -333,7 +336,7 @@ impl Aof {
         }
     }
 
-    /// Begins a new log, if the options say that there is one, after [`Aof::suspend`].
+    /// Begins a new log after [`Aof::suspend`], if the options want one.
     pub fn resume(self: &Arc<Self>) {
         if self.is_suspended.swap(false, SeqCst)
             && let Err(why) = self.configure(false)
@@ -342,22 +345,22 @@ impl Aof {
         }
     }
 
-    /// Makes the directory for new files of the log.
+    /// Creates the directory for new files of the log.
     ///
     /// # Errors
-    /// There can be none, or it has files of another log.
+    /// It cannot be created, or contains files of another log.
     fn make_folder(&self) -> Result<(), String> {
         self.folder.create()?;
         if self.read_checked_manifest().is_ok() {
             return Ok(());
         }
-        // A rewrite that ends between a look at the manifest and one at the files makes its own seem
-        // strange. Nothing ends while this is locked.
+        // If a rewrite ends between the reading of the manifest and of the files, its files look
+        // foreign. No rewrite ends while this is locked.
         let _inner = lock(&self.inner);
         self.read_checked_manifest().map(drop)
     }
 
-    /// `CONFIG SET appendfsync`: holds for the next reply. Also what else the writer looks at.
+    /// Applies `CONFIG SET appendfsync` for the next reply, and other options of the writer.
     pub fn follow_policy(&self) {
         if let Some(writer) = &*lock(&self.writing) {
             writer.follow_policy();
@@ -376,7 +379,7 @@ impl Aof {
         }
     }
 
-    /// Has the keeper look at what is due now.
+    /// Starts a round of maintenance now.
     pub fn look(&self) {
         if let Some(keeper) = &*lock(&self.keeper) {
             keeper.thread().unpark();
@@ -393,8 +396,8 @@ impl Aof {
         }
     }
 
-    /// Stops the log when it was switched off. Switched on, it begins with a rewrite. Both may have
-    /// happened since the last look.
+    /// Stops the log if it was switched off. A log that is switched on begins with a rewrite. Both
+    /// may have happened since the last round.
     fn follow_configuration(&self) {
         let log = self.engine.append_log();
         let mut inner = lock(&self.inner);
@@ -403,11 +406,11 @@ impl Aof {
             self.end_rewrite();
             *lock(&self.writing) = None;
             writer.stop();
-            // Writes that waited for it need not any more.
+            // Writes no longer wait for the log.
             recheck_all(self.engine.mailboxes());
-            // Only there if it was switched off before its first base was complete.
+            // The file exists only if the log was switched off before its first base was complete.
             let _ = std::fs::remove_file(self.folder.temporary_incr());
-            // That took a moment, in which it may have been switched on again.
+            // Meanwhile the log may have been switched on again.
             let _together = lock(&self.switching);
             if log.state() == LogState::Off {
                 log.figures.is_scheduled.store(false, Relaxed);
@@ -415,20 +418,20 @@ impl Aof {
         }
     }
 
-    /// Replies once the log is as the options say: complete, on the disk, and closed if it was switched
-    /// off; without preallocated space ahead of it if there is to be none.
+    /// Replies once the log is in the state that the options describe: complete, on the disk,
+    /// closed if it was switched off, and without preallocated space if there is to be none.
     pub fn reply_when_settled(&self, reply: LateReply) {
         lock(&self.settling).push(reply);
         if lock(&self.keeper).is_some() {
             self.look();
         } else {
-            // The data set is being loaded: it is not served yet, and there is no log to wait for.
+            // The data set is being loaded. It is not served yet, and there is no log to wait for.
             self.reply_if_settled();
         }
     }
 
     fn reply_if_settled(&self) {
-        // Looked at first: what each of them waits for was set before.
+        // Take the replies first: the states they wait for were set before.
         let mut waiting = std::mem::take(&mut *lock(&self.settling));
         let is_at_work =
             |writer: &Arc<Writer>| writer.is_ending() || writer.has_unwanted_preallocation();
@@ -455,7 +458,7 @@ impl Aof {
             return;
         }
         let is_asked = figures.is_scheduled.load(Acquire);
-        // A log that is none without a base, or that may lack something on the disk.
+        // The log is not active without a base, or may lack data on the disk.
         let is_needed = log.state() == LogState::Beginning || log.needs_rewrite();
         if is_asked || (is_needed && self.may_retry()) {
             self.start_rewrite();
@@ -474,7 +477,7 @@ impl Aof {
         }
     }
 
-    /// Whether earlier failures allow another attempt now.
+    /// Returns whether earlier failures allow another attempt now.
     fn may_retry(&self) -> bool {
         let now_s = engine::clock::now_s();
         let failures = self.engine.append_log().figures.consecutive_failures.load(Relaxed);
@@ -493,32 +496,32 @@ impl Aof {
         }
     }
 
-    /// Ends a rewrite that is under way: it is not needed any more.
+    /// Ends a running rewrite, which is not needed any more.
     fn end_rewrite(&self) {
         let figures = &self.engine.append_log().figures;
         if figures.is_rewriting.load(Acquire) {
             self.ending_rewrite.store(figures.rewrites.load(Relaxed), Relaxed);
-            // Without one the rewrite has not come so far, and looks when it has.
+            // If there is no snapshot yet, the rewrite checks for its end when it has one.
             if let Some(snapshot) = &*lock(&self.rewriting) {
                 snapshot.end();
             }
         }
     }
 
-    /// Whether the rewrite under way is the one that was told to end.
+    /// Returns whether the running rewrite is the one that was told to end.
     fn is_rewrite_ending(&self) -> bool {
         let figures = &self.engine.append_log().figures;
         figures.is_rewriting.load(Acquire)
             && figures.rewrites.load(Relaxed) == self.ending_rewrite.load(Relaxed)
     }
 
-    /// Writes what is there, forces it to the disk, and ends; with the server.
+    /// Writes all data, forces it to the disk, and ends the threads, because the server ends.
     pub fn stop(&self) {
-        /// How long a rewrite may take to notice that it is over.
+        /// Time in which a rewrite should notice that it has to end.
         const TIMEOUT: Duration = Duration::from_secs(1);
         self.is_stopping.store(true, Release);
         let until = Instant::now() + TIMEOUT;
-        // Beside a load there is none, though it keeps others from beginning one.
+        // During a load there is no rewrite, although the flag is set to prevent one.
         let is_rewriting = || {
             let figures = &self.engine.append_log().figures;
             figures.is_rewriting.load(Acquire) && !self.engine.loading().is_on()
@@ -528,8 +531,8 @@ impl Aof {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.look();
-        // A rewrite that waits for a script without an end, which SHUTDOWN NOSAVE leaves behind, has `inner`
-        // until the process is gone; the keeper waits for that.
+        // A rewrite may wait for an endless script, which SHUTDOWN NOSAVE leaves running. It holds
+        // `inner` until the process ends, and the maintenance thread waits for that lock.
         let is_held_up = is_rewriting();
         if let Some(keeper) = lock(&self.keeper).take()
             && !is_held_up
@@ -544,7 +547,7 @@ impl Aof {
         }
     }
 
-    /// Waits until everything there is up to now is in the log, if one is written.
+    /// Waits until all present data is in the log, if one is written.
     ///
     /// # Errors
     /// Why it cannot be written: an attempt since the call has failed, or the log was switched off.
@@ -553,7 +556,7 @@ impl Aof {
         let log = self.engine.append_log();
         let (end, failures) = (writer.target().0, writer.failures());
         while log.written.load(Acquire) < end {
-            // Looked at first: what it has written before its end is written.
+            // Check this first: everything written before the writer's end has been counted.
             let is_over = writer.is_over();
             if writer.failures() > failures {
                 return Err(log.error());
@@ -567,17 +570,18 @@ impl Aof {
         Ok(())
     }
 
-    /// Loads the log anew (DEBUG LOADAOF): everything is in it, and nothing changes
-    /// or rewrites it meanwhile.
+    /// Loads the log again (DEBUG LOADAOF). It contains all data, and nothing changes or rewrites
+    /// it meanwhile.
     ///
     /// # Errors
-    /// Why not; the data set is incomplete then.
+    /// Why it failed. The data set is incomplete then.
     pub fn reload(&self) -> Result<(), String> {
         let mut inner = lock(&self.inner);
-        // As it is on the disk, so that numbers of files begin anew as they do after a start.
+        // Take the manifest from the disk, so that the numbers of files begin again as after a
+        // start.
         inner.manifest = self.folder.read_manifest()?;
         drop(inner);
-        // The history goes on: what is loaded is what was there.
+        // The history continues, because the loaded data is the data that was there.
         self.load()?;
         self.engine.persistence().set_unchanged(self.engine.changes());
         log!(Notice, "Append Only File loaded by DEBUG LOADAOF");

@@ -1,6 +1,7 @@
 //! Preallocated space ahead of the log's end, in the file: making it, and writing batches into it.
 //!
-//! `docs/internals/preallocation.md` says why; what the bytes are says [`replication::preallocation`].
+//! `docs/internals/preallocation.md` gives the reasons. [`replication::preallocation`] defines the
+//! bytes.
 #![allow(unsafe_code)] // fstatfs(2)
 
 use crate::persistence::direct::set_direct;
@@ -19,15 +20,15 @@ use std::sync::{Arc, Condvar, Mutex};
 use structs::aligned::AlignedBytes;
 use structs::sync::{lock, wait};
 
-/// Bytes of preallocated space that are written at a time; the file is locked as long.
+/// Bytes of preallocated space that are written at a time. The file is locked meanwhile.
 const PIECE: usize = 256 << 10;
-/// Bytes read at a time when the end of the data is looked for.
+/// Bytes read at a time to find the end of the data.
 const LOOK: usize = 64 << 10;
 
-/// Where the data of a file of a log ends. Snapshots have no preallocated space behind them.
+/// Returns where the data of a file of a log ends. Snapshots have no preallocated space after them.
 ///
 /// # Errors
-/// The system's.
+/// Those of the system.
 pub fn data_end(file: &File) -> io::Result<FileEnd> {
     let size = file.metadata()?.len();
     let mut magic = [0; 5];
@@ -49,7 +50,7 @@ pub fn data_end(file: &File) -> io::Result<FileEnd> {
     Ok(FileEnd { at: end, has_preallocated: end < size })
 }
 
-/// Whether files are written in place where this one is, so that preallocated space ahead is of use.
+/// Returns whether this file system writes in place, so that preallocated space is of use.
 pub fn is_of_use(file: &File) -> bool {
     let mut about = MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: the descriptor is open, and there is a place for the answer.
@@ -61,35 +62,36 @@ pub fn is_of_use(file: &File) -> bool {
     }
 }
 
-/// Cuts off what is behind the data. That is on the disk before anything else is written there: otherwise
-/// a lost power could leave the preallocated space behind what was.
+/// Cuts off everything after the data. The cut is forced to the disk before anything else is
+/// written there. Otherwise the preallocated space could be back after a power failure, between old
+/// and new data.
 ///
 /// # Errors
-/// The system's.
+/// Those of the system.
 pub fn cut(file: &File, end: u64) -> io::Result<()> {
     file.set_len(end)?;
     file.sync_all()
 }
 
-/// Writing a file in place.
+/// A file that is written in place.
 pub struct InPlace {
     file: Arc<File>,
-    /// The block that the data ends in, and the batch behind it.
+    /// The block in which the data ends, and the batch after it.
     memory: AlignedBytes,
-    /// Where the data ends in the file.
+    /// The end of the data in the file.
     end: u64,
-    /// Where the batch stands in memory that is being put together, and up to where it is there.
+    /// The beginning of the batch in memory, and its end so far.
     batch: (usize, usize),
-    /// The file is preallocated space up to here, a multiple of a block.
+    /// The end of preallocated space, a multiple of a block.
     preallocated_end: u64,
     making: Option<Arc<PreallocationJob>>,
 }
 
 impl InPlace {
-    /// Goes on at the end of a file that has no preallocated space.
+    /// Begins to write at the end of a file without preallocated space.
     ///
     /// # Errors
-    /// The system's: the file cannot be written so.
+    /// Those of the system: the file cannot be written in this way.
     pub fn begin(file: &Arc<File>, end: u64) -> io::Result<InPlace> {
         let mut memory = AlignedBytes::new(BLOCK + LARGEST_HEAD + LARGEST_BATCH + BLOCK);
         let tail = (end % BLOCK as u64) as usize;
@@ -106,19 +108,19 @@ impl InPlace {
         self.batch = (begin, begin);
     }
 
-    /// Adds to the batch.
+    /// Appends bytes to the batch.
     pub fn push(&mut self, bytes: &[u8]) {
         let at = self.batch.1;
         self.memory[at..at + bytes.len()].copy_from_slice(bytes);
         self.batch.1 += bytes.len();
     }
 
-    /// What was added to it.
+    /// Returns the bytes of the batch.
     pub fn batch(&self) -> &[u8] {
         &self.memory[self.batch.0..self.batch.1]
     }
 
-    /// What is to be written, whole blocks, and where in the file. The batch is complete.
+    /// Returns the whole blocks to write, and their place in the file. The batch is complete.
     pub fn blocks(&mut self) -> (&[u8], u64) {
         let (end, tail, (begin, batch_end)) = (self.end, self.tail(), self.batch);
         let offset = end - tail as u64;
@@ -135,7 +137,7 @@ impl InPlace {
         (&self.memory[..whole], offset)
     }
 
-    /// The blocks are in the file.
+    /// Records that the blocks are in the file.
     pub fn written(&mut self) {
         let (tail, (_, batch_end)) = (self.tail(), self.batch);
         let offset = self.end - tail as u64;
@@ -145,7 +147,7 @@ impl InPlace {
         self.memory.copy_within(last..batch_end, 0);
     }
 
-    /// Where the data ends.
+    /// Returns the end of the data.
     pub fn end(&self) -> u64 {
         self.end
     }
@@ -154,12 +156,12 @@ impl InPlace {
         (self.end % BLOCK as u64) as usize
     }
 
-    /// Whether there is more preallocated space than the rest of the block that the data ends in.
+    /// Returns whether there is preallocated space beyond the block in which the data ends.
     pub fn has_preallocated(&self) -> bool {
         self.preallocated_end > self.end.next_multiple_of(BLOCK as u64)
     }
 
-    /// The writer may use the preallocated space up to here.
+    /// Returns the end of the preallocated space that the writer may use.
     fn preallocated_end(&mut self) -> u64 {
         if let Some(job) = &self.making {
             self.preallocated_end = self.preallocated_end.max(job.reached.load(Acquire));
@@ -167,11 +169,11 @@ impl InPlace {
         self.preallocated_end
     }
 
-    /// The preallocated space to be made so that there are `wanted` bytes of it, if that is due and no job is making
-    /// any. It has to be [run](PreallocationJob::run) by another thread.
+    /// Returns the job that preallocates up to `wanted` bytes, if one is due and none is running.
+    /// Another thread has to [run](PreallocationJob::run) it.
     ///
     /// # Errors
-    /// Why the last one could make none.
+    /// Why the previous job failed.
     pub fn preallocation_due(&mut self, wanted: u64) -> io::Result<Option<Arc<PreallocationJob>>> {
         let preallocated_end = self.preallocated_end();
         if let Some(job) = self.making.take_if(|job| job.is_over()) {
@@ -185,7 +187,7 @@ impl InPlace {
         Ok(self.making.clone())
     }
 
-    /// From here on the file is the writer's alone.
+    /// Stops the job. After this, only the writer writes to the file.
     fn stop_making(&mut self) {
         if let Some(job) = self.making.take() {
             job.stop();
@@ -193,27 +195,29 @@ impl InPlace {
         }
     }
 
-    /// Forces what was written to the disk and cuts the preallocated space off; the file is an ordinary one afterwards.
+    /// Forces the data to the disk and cuts off the preallocated space. The file is an ordinary one
+    /// afterwards.
     ///
     /// # Errors
-    /// The system's. It can be tried again.
+    /// Those of the system. It can be tried again.
     pub fn finish(&mut self) -> io::Result<()> {
         self.stop_making();
-        // What is torn must be told from preallocated space, not from a cut.
+        // Force the data first: a torn batch is recognised by the preallocated space around it, not
+        // by a cut.
         self.file.sync_data()?;
         set_direct(&self.file, false)?;
         cut(&self.file, self.end)
     }
 }
 
-/// Preallocated space that is being made, or is to be.
+/// A job that preallocates space.
 pub struct PreallocationJob {
     file: Arc<File>,
-    /// Preallocated space is there up to here.
+    /// The end of the space that it has made so far.
     reached: AtomicU64,
     end: u64,
     is_stopped: AtomicBool,
-    /// How it ended.
+    /// Its result, once it has ended.
     outcome: Mutex<Option<io::Result<()>>>,
     over: Condvar,
 }
@@ -230,7 +234,7 @@ impl PreallocationJob {
         }
     }
 
-    /// Makes it.
+    /// Makes the space.
     pub fn run(&self) {
         let outcome = self.make();
         *self.lock() = Some(outcome);
@@ -262,7 +266,7 @@ impl PreallocationJob {
         self.lock().take().unwrap_or(Ok(()))
     }
 
-    /// Returns when nothing is written any more.
+    /// Stops the job, and returns when it does not write any more.
     fn stop(&self) {
         self.is_stopped.store(true, Relaxed);
         let mut outcome = self.lock();
@@ -286,7 +290,7 @@ mod tests {
         (Arc::new(file), path)
     }
 
-    /// Writes a batch; preallocated space is made beside it.
+    /// Writes a batch, and preallocates space on another thread.
     fn write(file: &File, in_place: &mut InPlace, batch: &[u8], preallocated: u64) {
         in_place.begin_batch(batch.len());
         in_place.push(&batch[..batch.len() / 2]);

@@ -1,4 +1,4 @@
-//! Rewriting the log: a snapshot becomes its new base, and a new increment goes on behind it.
+//! Rewrites the log: a snapshot becomes its new base, and a new increment continues after it.
 //!
 //! ```text
 //!   base.1 │ incr.1 ───────────┐ cut
@@ -7,9 +7,9 @@
 //!   manifest:  base.1 incr.1  ▸  base.1 incr.1 incr.2  ▸  base.2 incr.2, base.1 and incr.1 history
 //! ```
 //!
-//! The new increment is in the manifest before anything is written to it, so at every moment the
-//! manifest names files from which everything can be loaded. If the snapshot fails, the log simply
-//! goes on in one file more.
+//! The manifest names the new increment before anything is written to it. So at every moment,
+//! everything can be loaded from the files that the manifest names. If the snapshot fails, the log
+//! only has one file more.
 
 use super::{Aof, Inner, lock};
 use crate::log;
@@ -30,11 +30,11 @@ use std::sync::atomic::Ordering::*;
 
 /// Why a rewrite did not happen.
 enum Trouble {
-    /// A snapshot is under way: later.
+    /// Another snapshot is running. The rewrite is tried again later.
     Busy,
-    /// It is not wanted any more.
+    /// The rewrite is not wanted any more.
     Cancelled,
-    /// In words for the log.
+    /// An error in words for the log.
     Failed(String),
 }
 
@@ -45,20 +45,21 @@ impl From<String> for Trouble {
 }
 
 impl Aof {
-    /// Starts a rewrite on a thread of its own, unless one is under way.
+    /// Starts a rewrite on its own thread, unless one is running. Returns whether it did.
     pub fn start_rewrite(self: &Arc<Self>) -> bool {
         let figures = &self.engine.append_log().figures;
         if figures.is_rewriting.swap(true, AcqRel) {
             return false;
         }
-        // It is the one that was put off.
+        // A postponed rewrite is this one.
         figures.is_scheduled.store(false, Release);
         figures.rewrite_began_s.store(engine::clock::now_s(), Relaxed);
         figures.rewrites.fetch_add(1, Relaxed);
-        // With the flag, since a client that sees a rewrite under way may expect it to be counted.
+        // Count it together with the flag, because a client that sees a running rewrite may expect
+        // it to be counted.
         self.engine.persistence().count_fork();
         let own = Arc::clone(self);
-        // If the log is switched off before the thread runs, it is not wanted any more.
+        // If the log is switched off before the thread runs, the rewrite is not wanted any more.
         let state = self.engine.append_log().state();
         let started = thread::spawn("aof-rewrite", move || {
             save::lower_priority();
@@ -71,7 +72,7 @@ impl Aof {
         started.is_ok()
     }
 
-    /// `outcome`: how many lapses of the disk there had been when it began.
+    /// Ends a rewrite. `outcome` is the number of failed fsyncs at its beginning, or why it failed.
     fn finished(&self, outcome: Result<u64, Trouble>) {
         let log = self.engine.append_log();
         let figures = &log.figures;
@@ -85,11 +86,11 @@ impl Aof {
                 return;
             }
             Err(Trouble::Cancelled) => {
-                // Redis's words, which people look for; here it is a thread.
+                // Redis's words, for which users search. Here it is a thread.
                 log!(Notice, "Killing running AOF rewrite child: it is not needed any more");
                 figures.is_rewriting.store(false, Release);
                 log!(Notice, "Background AOF rewrite was cancelled");
-                // Somebody may wait for this.
+                // A client may wait for this.
                 self.look();
                 return;
             }
@@ -105,17 +106,17 @@ impl Aof {
         figures.consecutive_failures.store(failures, Relaxed);
         drop(inner);
         figures.is_rewriting.store(false, Release);
-        // Only now, for a client that reads it may ask for the next one at once.
+        // Log this last, because a client that reads it may request the next rewrite at once.
         if is_ok {
             log!(Notice, "Background AOF rewrite finished successfully");
         } else {
             log!(Warning, "Background AOF rewrite terminated with error");
         }
-        // The log may be one now, or sound again.
+        // The log may be active now, or complete again.
         self.engine.serve_acks();
     }
 
-    /// A log that has just begun has no base, so what was written of it counts for nothing; the next
+    /// Discards a log that has just begun. It has no base, so its increment is of no use. The next
     /// attempt begins anew.
     fn drop_beginning(&self, inner: &mut Inner) {
         if let Some(writer) = inner.writer.take() {
@@ -133,7 +134,7 @@ impl Aof {
     }
 
     fn rewrite(&self, state: LogState) -> Result<u64, Trouble> {
-        // What goes wrong from here on may be about what the new base does not have.
+        // A failure from here on may concern data that the new base does not contain.
         let lapses = self.engine.append_log().lapses();
         self.make_folder()?;
         if state == LogState::Beginning || lock(&self.inner).manifest.is_empty() {
@@ -157,7 +158,7 @@ impl Aof {
         *lock(&self.rewriting) = None;
         drop(snapshot);
         written.map_err(|error| {
-            // It may have its name already, without being sure to keep it.
+            // The base may have its name already, although not durably.
             let _ = fs::remove_file(self.folder.path(&base.name));
             let why = os_error(&error);
             match error.kind() {
@@ -171,8 +172,9 @@ impl Aof {
         Ok(lapses)
     }
 
-    /// The first base has its name before it is in a manifest. Were the server killed in between, it
-    /// would be taken for what is left of another log.
+    /// Marks the beginning of a log. Its first base has its name before a manifest names it. If the
+    /// server was killed in between, the base would look like a file of another log without this
+    /// mark.
     fn mark_beginning(&self) -> Result<(), String> {
         let path = self.folder.beginning();
         fs::write(&path, b"")
@@ -183,7 +185,7 @@ impl Aof {
         Snapshots::begin(self.engine, |_| at_cut()).map_err(|AlreadyRunning| Trouble::Busy)
     }
 
-    /// The log goes on in a new increment from the cut on.
+    /// Begins a snapshot, and continues the log in a new increment from the cut on.
     fn begin_with_increment(&self) -> Result<Snapshot, Trouble> {
         if self.engine.snapshots().is_running() {
             return Err(Trouble::Busy);
@@ -198,7 +200,7 @@ impl Aof {
         self.folder.replace_manifest(&manifest).inspect_err(|_| {
             let _ = fs::remove_file(&path);
         })?;
-        // Were it not on the disk for good, what is written to the increment could be lost with it.
+        // The manifest must be durable, or data written to the increment could be lost with it.
         self.folder.sync_dir()?;
         log!(Notice, "Creating AOF incr file {} on background rewrite", incr.display());
         let mut file = Some(file);
@@ -210,7 +212,8 @@ impl Aof {
             }
         });
         if snapshot.is_err() {
-            // The increment stays empty: it is not in the manifest that counts, nor in the way.
+            // The increment stays empty. The manifest in force does not name it, and it does no
+            // harm.
             self.folder.write_manifest(&inner.manifest)?;
             let _ = fs::remove_file(&path);
             return snapshot;
@@ -220,25 +223,25 @@ impl Aof {
         snapshot
     }
 
-    /// A log that was switched on begins at the cut, in a file that is none of it until the base is
-    /// there.
+    /// Begins a log that was switched on. It begins at the cut, in a file that becomes part of it
+    /// when the base is complete.
     fn begin_log(&self) -> Result<Snapshot, Trouble> {
         let mut inner = lock(&self.inner);
         if self.engine.append_log().state() == LogState::Off {
             return Err(Trouble::Cancelled);
         }
-        // What an earlier attempt has left.
+        // Remove the file of an earlier attempt.
         self.drop_beginning(&mut inner);
         let path = self.folder.temporary_incr();
         let file = self.create_file(&path)?;
         let mut reader: Option<(Reader<'static>, Option<DbIndex>)> = None;
         let engine = self.engine;
         let begun = self.begin(|| {
-            // Replicas may have read the journal for long. Other servers need a SELECT.
+            // Replicas may have read the journal for long, but other servers need a SELECT.
             engine.journal().forget_db();
             reader = Some((engine.journal().read(IfBehind::HoldWriters), engine.stream_db()));
         });
-        // It is begun again later, unless the log is switched off first.
+        // The log begins again later, unless it is switched off first.
         let snapshot = begun.inspect_err(|_| drop(fs::remove_file(&path)))?;
         if let Some((reader, db)) = reader {
             let writer = super::Writer::start(engine, &self.net, reader, db, file, false)
@@ -262,14 +265,14 @@ impl Aof {
         save::write_file(engine, snapshot, Beside::Clients, temporary, &target, content)
     }
 
-    /// The new base takes the place of what it contains.
+    /// Installs the new base in the place of the files that it replaces.
     fn install(&self, began_as: LogState, base: &Named, format: BaseFormat) -> Result<(), Trouble> {
         let mut inner = lock(&self.inner);
         let log = self.engine.append_log();
         let is_written = inner.writer.is_some() && log.state() != LogState::Off;
         if (began_as != LogState::Off) != is_written {
             let _ = fs::remove_file(self.folder.path(&base.name));
-            // The log was switched off meanwhile, or on.
+            // The log was switched off or on meanwhile.
             return Err(Trouble::Cancelled);
         }
         let mut manifest = inner.manifest.clone();
@@ -277,7 +280,7 @@ impl Aof {
         assert!(installed == *base, "one rewrite at a time");
         let mut moved = None;
         if began_as == LogState::Beginning {
-            // What came before the log was switched off is contained in the base.
+            // Increments from before the log was switched off are contained in the base.
             manifest.retire_incr(0);
             moved = Some(self.folder.path(&manifest.add_incr(self.folder.stem()).name));
         } else {
@@ -285,14 +288,14 @@ impl Aof {
         }
         let replaced = moved.as_ref().map_or(Ok(()), |to| self.move_temporary_incr(to));
         if let Err(why) = replaced.and_then(|()| self.folder.replace_manifest(&manifest)) {
-            // They would take the room that the next attempt needs.
+            // The files would take the space that the next attempt needs.
             let _ = fs::remove_file(self.folder.path(&base.name));
             if let Some(moved) = moved {
                 let _ = fs::remove_file(moved);
             }
             return Err(why.into());
         }
-        // From here on it is the log, so this base must not be written a second time.
+        // From here on the base is part of the log, so it must not be written a second time.
         inner.manifest = manifest;
         let synced = self.folder.sync_dir();
         self.settle(&mut inner, synced.is_ok());
@@ -305,8 +308,8 @@ impl Aof {
             .map_err(|error| format!("Error moving {}: {}", from.display(), os_error(&error)))
     }
 
-    /// `is_sure`: the manifest that names the new base survives a crash of the machine. So what it
-    /// replaces can go, and a log that was none is one.
+    /// Updates the figures. `is_sure`: the manifest that names the new base survives a crash of the
+    /// machine. Then the replaced files can be deleted, and a beginning log becomes active.
     fn settle(&self, inner: &mut Inner, is_sure: bool) {
         let log = self.engine.append_log();
         inner.settled_bytes = self.settled_bytes(&inner.manifest);
@@ -315,7 +318,8 @@ impl Aof {
             log.figures.current_size.store(bytes, Relaxed);
             log.figures.base_size.store(bytes, Relaxed);
             let _together = lock(&self.switching);
-            // It may have been switched off meanwhile, and on again, for which the next rewrite is.
+            // The log may have been switched off and on again meanwhile. The next rewrite is for
+            // that.
             if is_sure && log.state() == LogState::Beginning && !writer.is_ending() {
                 log.set_state(LogState::On);
                 writer.trust();

@@ -1,8 +1,9 @@
-//! Files that have the name of a part of the log, but that no manifest names.
+//! Finds files that are named like parts of the log, although no manifest names them.
 //!
-//! Going on beside them would load a part of the data silently, and a later rewrite would overwrite
-//! what may be the only copy: the manifest was lost, misses a line, or is an older one than the files.
-//! So a file that holds data must be explained by a crash between two steps, or the start is refused:
+//! If the server ignored such a file, it would load only a part of the data without notice, and a
+//! later rewrite would overwrite what may be the only copy. The cause is a manifest that was lost,
+//! lacks a line, or is older than the files. So a file with data must be explained by a crash
+//! between two steps, or the start is refused:
 //!
 //! | crash | leaves |
 //! |---|---|
@@ -20,13 +21,13 @@ use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// A base without a key is shorter than this.
+/// A base without a key is shorter than this, in bytes.
 const EMPTY_BASE: u64 = 4096;
 
-/// Looks for them. What a crash has left, and can go, is the result.
+/// Looks for such files. Returns those that a crash has left and that may be deleted.
 ///
 /// # Errors
-/// Why there can be no log here: a file that no crash explains, or one that cannot be looked at.
+/// Why there can be no log here: no crash explains a file, or a file cannot be read.
 pub fn find(folder: &Folder, manifest: &Manifest) -> Result<Vec<PathBuf>, String> {
     let failed = |path: &Path, error: &io::Error| {
         format!("Can't read the append-only dir {}: {}", path.display(), os_error(error))
@@ -34,7 +35,7 @@ pub fn find(folder: &Folder, manifest: &Manifest) -> Result<Vec<PathBuf>, String
     let entries = match fs::read_dir(folder.dir()) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        // That it is none is said where it is made.
+        // The error is reported when the directory is created.
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(Vec::new()),
         Err(error) => return Err(failed(folder.dir(), &error)),
     };
@@ -56,23 +57,24 @@ pub fn find(folder: &Folder, manifest: &Manifest) -> Result<Vec<PathBuf>, String
     Ok(explained)
 }
 
-/// Whether the log would take the file for one of its own, or overwrite it.
+/// Returns whether the log would take the file for its own, or overwrite it.
 fn is_stray(folder: &Folder, manifest: &Manifest, path: &Path, name: &[u8]) -> bool {
     if manifest.is_empty() && name == folder.stem() {
-        // An old-style file would be moved there, unless it is there (`appenddirname .`).
+        // An old-style file would be moved there, unless it is the same file (`appenddirname .`).
         return fs::canonicalize(folder.old_style())
             .is_ok_and(|old| fs::canonicalize(path).is_ok_and(|new| new != old));
     }
     is_part(folder.stem(), name) && !manifest.names(name)
 }
 
-/// Whether a crash between two steps leaves it.
+/// Returns whether a crash between two steps may have left the file.
 fn is_explained(folder: &Folder, manifest: &Manifest, name: &[u8]) -> bool {
     let (stem, is_beginning) = (folder.stem(), folder.beginning().exists());
     if manifest.is_empty() {
         return is_beginning && name != stem;
     }
-    // A server never writes a manifest with increments and no base: it has lost a line.
+    // A server never writes a manifest with increments and no base, so such a manifest has lost a
+    // line.
     (manifest.base.is_some() && manifest.is_next_base(stem, name))
         || (is_beginning && manifest.is_next_incr(stem, name))
 }
@@ -95,7 +97,7 @@ fn refusal(folder: &Folder, manifest: &Manifest, path: &Path) -> String {
     }
 }
 
-/// Whether a file of this name is a base or an increment of the log `stem`.
+/// Returns whether a file of this name is a base or an increment of the log `stem`.
 fn is_part(stem: &[u8], name: &[u8]) -> bool {
     let Some(rest) = name.strip_prefix(stem).and_then(|rest| rest.strip_prefix(b".")) else {
         return false;
@@ -116,7 +118,7 @@ fn holds_data(path: &Path) -> io::Result<bool> {
     Ok(!is_empty_rdb(&bytes))
 }
 
-/// Whether this is a whole RDB file without a key.
+/// Returns whether this is a whole RDB file without a key.
 fn is_empty_rdb(bytes: &[u8]) -> bool {
     if !bytes.first_chunk().is_some_and(|&magic| rdb::file::is_rdb(magic)) {
         return false;

@@ -1,6 +1,6 @@
-//! The thread that forces the append-only file to the disk once a second (`everysec`), so that a slow
-//! disk does not stop writers, and makes [preallocated space](super::preallocated) ahead of it (`always`); and what an
-//! fsync that fails means for all others.
+//! The thread that forces the append-only file to the disk once a second (`everysec`), so that a
+//! slow disk does not stop writers, and that makes [preallocated space](super::preallocated) ahead
+//! of the data (`always`). It also handles failed fsyncs.
 
 use super::file::{self, LogFile};
 use super::lock;
@@ -22,11 +22,11 @@ pub struct Syncer {
     has_failed: AtomicBool,
 }
 
-/// What is to be forced to the disk.
+/// A requested fsync.
 struct Wanted {
     file: Arc<File>,
     name: Arc<str>,
-    /// What the file has then.
+    /// The position up to which the file then has data.
     position: u64,
 }
 
@@ -42,7 +42,7 @@ impl Syncer {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The system can start none.
+    /// The system cannot start it.
     pub fn start(engine: &'static Engine) -> io::Result<Arc<Syncer>> {
         let syncer = Arc::new(Syncer {
             state: Mutex::default(),
@@ -82,7 +82,7 @@ impl Syncer {
         }
     }
 
-    /// Asks for an fsync; `false` if the last one is not done.
+    /// Requests an fsync. Returns `false` if the previous one has not ended.
     pub fn ask(&self, file: &LogFile, position: u64) -> bool {
         let mut state = lock(&self.state);
         if state.is_busy || state.wanted.is_some() {
@@ -93,13 +93,13 @@ impl Syncer {
         true
     }
 
-    /// Has preallocated space made. What was to be made before has been.
+    /// Requests that a job preallocates space. The previous job has ended.
     pub fn write_preallocation(&self, job: Arc<PreallocationJob>) {
         lock(&self.state).preallocated = Some(job);
         self.changed.notify_all();
     }
 
-    /// Waits until no fsync is under way.
+    /// Waits until no fsync is in progress.
     pub fn wait(&self) {
         let mut state = lock(&self.state);
         while state.is_busy || state.wanted.is_some() {
@@ -107,19 +107,20 @@ impl Syncer {
         }
     }
 
-    /// Ends the thread once nothing is under way.
+    /// Ends the thread once nothing is in progress.
     pub fn stop(&self) {
         lock(&self.state).stops = true;
         self.changed.notify_all();
     }
 
-    /// Whether the last fsync failed.
+    /// Returns whether the last fsync failed.
     pub fn has_failed(&self) -> bool {
         self.has_failed.load(Acquire)
     }
 
-    /// What the kernel could not write may be lost although a later fsync succeeds; writes are
-    /// refused until then, and then the whole is written anew.
+    /// Handles a failed fsync. Data that the kernel could not write may be lost although a later
+    /// fsync succeeds. So writes are refused until an fsync succeeds, and then the whole log is
+    /// rewritten.
     pub fn failed(&self, engine: &Engine, name: &str, why: &str) {
         if !self.has_failed.swap(true, AcqRel) {
             log!(Warning, "Fail to fsync the AOF file {name}: {why}");
@@ -127,7 +128,7 @@ impl Syncer {
         engine.append_log().set_broken(why);
     }
 
-    /// The file is on the disk as far as this.
+    /// Records that the file is on the disk up to this position.
     pub fn succeeded(&self, engine: &Engine, position: JournalPos) {
         if self.has_failed.swap(false, AcqRel) {
             engine.append_log().set_sound();

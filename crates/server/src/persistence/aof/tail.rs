@@ -1,11 +1,11 @@
-//! The end of a log that does not end with a whole command: torn off by a crash, or damaged?
+//! Examines the end of a log that does not end with a whole command. It was torn off by a crash, or
+//! is damaged.
 //!
-//! What a crash leaves is the beginning of what would have been there, and may be cut off. Behind a
-//! length or an EXEC that is not what was written, on the other hand, there may be any amount of
-//! sound history, which must not be cut off with it. So an end is damaged if there is a command in
-//! an unfinished transaction that does not exist, or if whole commands stand inside what claims to be
-//! a single word. (A value that is itself a piece of such a log looks the same. That it is asked
-//! about is the lesser evil.)
+//! A crash leaves the beginning of the data that would have been written. That may be cut off.
+//! After a damaged length or EXEC, on the other hand, there may be any amount of sound history,
+//! which must not be cut off. So an end is damaged if an unfinished transaction has a command that
+//! does not exist, or if whole commands stand inside an apparent single word. (A value that is
+//! itself a piece of such a log looks the same. Asking the operator about it is the lesser evil.)
 
 use engine::table::CommandTable;
 use replication::{Item, StreamReader};
@@ -15,18 +15,18 @@ use std::ops::Range;
 /// What is wrong with the end of a log.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// There is no such command.
+    /// A command does not exist.
     Unknown {
         /// Its first word.
         command: Vec<u8>,
-        /// Where it begins.
+        /// The offset at which it begins.
         offset: u64,
     },
-    /// A command that does not end contains others.
+    /// An unfinished command contains other commands.
     Swallows {
-        /// Where it begins.
+        /// The offset at which it begins.
         offset: u64,
-        /// Where the first command inside begins.
+        /// The offset at which the first command inside begins.
         inner: u64,
     },
 }
@@ -49,8 +49,8 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Looks at all that is left of a log behind the last place at which it is whole, where `reader`
-/// stands. `None`: a crash may have left it so.
+/// Examines the rest of a log after its last whole command, where `reader` stands. Returns `None`
+/// if a crash may have left it.
 pub fn damage(table: &CommandTable, reader: &StreamReader, tail: &[u8]) -> Option<Damage> {
     let mut reader = reader.clone();
     let (mut at, mut words) = (0, Vec::new());
@@ -69,7 +69,7 @@ pub fn damage(table: &CommandTable, reader: &StreamReader, tail: &[u8]) -> Optio
                 | Item::Place { consumed, .. }
                 | Item::Comment { consumed },
             ) => at += consumed,
-            // The reader has met this already, and has said so.
+            // The reader has met and reported this before.
             Ok(Item::Torn) | Err(_) => return None,
             Ok(Item::Incomplete { .. }) => {
                 let inner = command_inside(table, &tail[at..])?;
@@ -84,13 +84,13 @@ fn is_known(table: &CommandTable, input: &[u8], words: &[Range<usize>]) -> bool 
     table.resolve_logged(&words).is_ok()
 }
 
-/// Where a whole command begins inside of what begins with an incomplete one.
+/// Returns the offset of a whole command inside of an incomplete one.
 fn command_inside(table: &CommandTable, input: &[u8]) -> Option<usize> {
     let mut words = Vec::new();
     let lines = input.windows(3).enumerate().filter(|(_, bytes)| bytes == b"\r\n*");
     for (at, _) in lines {
         let begin = at + 2;
-        // Only this command is looked at, whatever it is.
+        // Only this command is parsed.
         if let Ok(Item::Command { .. }) = StreamReader::inside().next(&input[begin..], &mut words)
             && is_known(table, &input[begin..], &words)
         {

@@ -1,10 +1,10 @@
 //! The thread that writes the append-only log.
 //!
-//! The writer takes from the journal what is there, writes it, and says how far it got; replies
-//! that wait for the disk are let go. With `everysec` it wakes every few milliseconds while there
-//! are writes, and hands the fsync to a second thread once a second, so that neither a slow write
-//! nor a slow fsync ever meets a reactor. With `always` it sleeps until a reactor nudges it at the
-//! end of its turn, writes and forces in one go, and so one fsync serves all that wait.
+//! The writer takes new data from the journal, writes it, and reports its position. Then replies
+//! that wait for the disk are released. With `everysec` it wakes every few milliseconds while there
+//! are writes, and passes the fsync to a second thread once a second, so that neither a slow write
+//! nor a slow fsync delays a reactor. With `always` it sleeps until a reactor wakes it at the end
+//! of its turn. It then writes and forces in one step, so one fsync serves all waiting replies.
 
 use super::file::{self, LogFile};
 use super::lock;
@@ -27,36 +27,36 @@ use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-/// Between two looks at the journal while there are writes.
+/// Time between two checks of the journal while there are writes.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Without writes for so long, the thread sleeps until it is nudged.
+/// After this time without writes, the thread sleeps until it is woken.
 const IDLE: Duration = Duration::from_millis(50);
-/// The longest sleep: writes of threads that do not nudge the writer are not left lying for longer.
+/// Longest sleep. It limits the delay of writes whose threads do not wake the writer.
 const SLEEP: Duration = Duration::from_millis(100);
-/// Between two attempts after a failure.
+/// Time between two attempts after a failure.
 const RETRY: Duration = Duration::from_millis(100);
-/// Between two lines in the log about the same trouble.
+/// Time between two log lines about the same error.
 const COMPLAINT: Duration = Duration::from_secs(30);
-/// Between two fsyncs of `everysec`.
+/// Time between two fsyncs of `everysec`.
 const SECOND: Duration = Duration::from_secs(1);
-/// Between two attempts to make preallocated space, or to cut it off, when the last one failed.
+/// Time between two attempts to make or to cut off preallocated space, after a failure.
 const ROOM_RETRY: Duration = Duration::from_secs(1);
-/// So many batches after one that is too large for it are not written in place either.
+/// Number of batches after a too large one that are appended, too, and not written in place.
 const APPENDED: u32 = 64;
 /// An fsync that takes longer counts as delayed.
 const SLOW_SYNC: Duration = Duration::from_secs(2);
 
-/// What the writer is told.
+/// Requests to the writer.
 #[derive(Default)]
 struct Orders {
-    /// Everything from a position on goes to another file. The thread may be so far behind that
-    /// there is a second one before it comes to the first.
+    /// Everything from a position on goes to another file. The thread may be so far behind that a
+    /// second switch comes before it has done the first.
     switches: VecDeque<Switch>,
-    /// What is before this position is in a base, for good.
+    /// Everything before this position is durably contained in a base.
     contained: JournalPos,
     /// So are entries beside the stream with a lower number.
     contained_aside: u64,
-    /// Write everything, force it to the disk, and end.
+    /// Write all data, force it to the disk, and end.
     stops: bool,
 }
 
@@ -64,9 +64,9 @@ struct Orders {
 struct Switch {
     at: JournalPos,
     file: LogFile,
-    /// The database that is selected there; `None`: what follows begins with a SELECT.
+    /// The database that is selected there. `None`: the following data begins with a SELECT.
     db: Option<DbIndex>,
-    /// Entries beside the stream from this number on go there.
+    /// Entries beside the stream from this number on go to the new file.
     aside: u64,
 }
 
@@ -76,7 +76,7 @@ impl Orders {
     }
 }
 
-/// The writer, as others see it.
+/// The writer, as other threads see it.
 pub struct Writer {
     engine: &'static Engine,
     net: Arc<Net>,
@@ -85,29 +85,30 @@ pub struct Writer {
     handle: Mutex<Option<JoinHandle<()>>>,
     /// Bytes of the file that is being written.
     size: Arc<AtomicU64>,
-    /// Bytes from this position on are not for the log: it was switched off.
+    /// Data from this position on is not part of the log, because it was switched off.
     end: AtomicU64,
     /// Nor are entries beside the stream from this number on.
     end_aside: AtomicU64,
-    /// The log counts: replies may wait for it. It does not before its first base is there.
+    /// Whether replies may wait for the log. They may not before its first base is complete.
     is_trusted: AtomicBool,
-    /// Attempts to write that have failed.
+    /// Number of failed attempts to write.
     failures: AtomicU64,
-    /// The thread writes no more.
+    /// Whether the thread has ended its work.
     is_over: AtomicBool,
-    /// There may be preallocated space ahead of the file.
+    /// Whether there may be preallocated space ahead of the data.
     has_preallocated: AtomicBool,
-    /// Held to decide whether replies wait, and to release them.
+    /// Held while deciding whether replies wait, and while releasing them.
     policy: Mutex<()>,
 }
 
 impl Writer {
-    /// Starts the threads. `reader` stands where `file` goes on. The world is stopped, or nothing writes
-    /// yet, or both have been so since `reader` was made and `db`, the database that is selected there
-    /// (`None`: what follows begins with a SELECT), was asked for.
+    /// Starts the threads. `reader` stands where `file` continues. `db` is the database that is
+    /// selected there, or `None` if the following data begins with a SELECT. The world is stopped
+    /// or nothing writes yet, at least from the moment when `reader` was made to the moment when
+    /// `db` was read.
     ///
     /// # Errors
-    /// The system can start no thread.
+    /// The system cannot start a thread.
     pub fn start(
         engine: &'static Engine,
         net: &Arc<Net>,
@@ -164,9 +165,9 @@ impl Writer {
             has_preallocated: AtomicBool::new(false),
             policy: Mutex::default(),
         });
-        // Before the first reply; the thread may take a while to begin.
+        // Do this before the first reply, because the thread may take a while to begin.
         writer.follow_policy();
-        // The thread waits for it.
+        // The thread waits for this.
         let _ = send.send(Arc::clone(&writer));
         Ok(writer)
     }
@@ -176,16 +177,17 @@ impl Writer {
         self.thread.unpark();
     }
 
-    /// Has everything from `at` on written to another file. The old one is forced to the disk. The
-    /// world is stopped, and `at` is where the journal ends.
+    /// Switches to another file from `at` on. The old file is forced to the disk. The world is
+    /// stopped, and `at` is the journal's end.
     pub fn switch(&self, at: JournalPos, file: LogFile) {
         let (db, aside) = (self.engine.stream_db(), self.engine.journal().next_aside());
         lock(&self.orders).switches.push_back(Switch { at, file, db, aside });
         self.wake();
     }
 
-    /// A base that is in force for good has everything up to the last switch. What cannot be written of
-    /// that need not be: its file was deleted, and as long as it is open its blocks stay in use.
+    /// Records that a durable base contains everything up to the last switch. Data before it that
+    /// cannot be written need not be written: its file was deleted, and keeps its blocks only while
+    /// it is open.
     pub fn contained(&self) {
         let mut orders = lock(&self.orders);
         if let Some(&Switch { at, aside, .. }) = orders.switches.back() {
@@ -195,21 +197,21 @@ impl Writer {
         self.wake();
     }
 
-    /// What is behind this position is not for the file at hand.
+    /// Returns the position up to which data belongs to the current file.
     fn limit(&self) -> JournalPos {
         lock(&self.orders).switches.front().map_or(JournalPos(u64::MAX), |switch| switch.at)
     }
 
-    /// Entries beside the stream from this number on are not for the file at hand.
+    /// Returns the number up to which entries beside the stream belong to the current file.
     fn aside_limit(&self) -> u64 {
         let end = self.end_aside.load(Acquire);
         lock(&self.orders).switches.front().map_or(end, |switch| switch.aside.min(end))
     }
 
-    /// The next file, if everything up to `written` is in the one at hand.
+    /// Returns the next file, if the current one has everything up to `written`.
     fn next_file(&self, written: JournalPos) -> Option<Switch> {
         let mut orders = lock(&self.orders);
-        // If the log ends before, the other file stays empty.
+        // If the log ends before the switch, the next file stays empty.
         let journal = self.engine.journal();
         let is_due = |switch: &Switch| {
             let before = switch.aside.min(self.end_aside.load(Acquire));
@@ -222,34 +224,34 @@ impl Writer {
         orders.switches.pop_front()
     }
 
-    /// Nothing that is appended to the journal from now on is written, so a command that begins now does not wait
-    /// for it, although the threads go on until they are [stopped](Writer::stop).
+    /// Ends the log at the journal's present end. A command that begins now does not wait for it,
+    /// although the threads continue until they are [stopped](Writer::stop).
     pub fn end_here(&self) {
         self.end.fetch_min(self.engine.journal().position().0, AcqRel);
         self.end_aside.fetch_min(self.engine.journal().next_aside(), AcqRel);
         self.follow_policy();
     }
 
-    /// Whether it has been told so.
+    /// Returns whether [`Writer::end_here`] was called.
     pub fn is_ending(&self) -> bool {
         self.end.load(Acquire) != u64::MAX
     }
 
-    /// What there is to write up to now ends here.
+    /// Returns the present end of the data to write.
     pub fn target(&self) -> JournalPos {
         self.engine.journal().position().min(JournalPos(self.end.load(Acquire)))
     }
 
-    /// From now on replies may wait for the log.
+    /// Allows replies to wait for the log.
     pub fn trust(&self) {
         self.is_trusted.store(true, Release);
         self.follow_policy();
         self.wake();
     }
 
-    /// Has replies wait for the disk, or not, as `appendfsync` says now.
+    /// Makes replies wait for the disk or not, by the present `appendfsync`. Returns the policy.
     pub fn follow_policy(&self) -> AppendFsync {
-        // The last to look has seen the latest.
+        // Under the lock, the last caller applies the latest options.
         let _looking = lock(&self.policy);
         let policy = self.engine.fsync_policy();
         let is_trusted = self.is_trusted.load(Acquire) && !self.is_ending();
@@ -257,20 +259,20 @@ impl Writer {
         let safe = self.engine.safe();
         let held = safe.holds_at(Gate::Disk);
         if holds && !held {
-            // Replies that were released without an fsync are held from now on, if a client reads
-            // what they told of.
+            // Lower the released position to that of the disk. Replies that tell of earlier writes
+            // without an fsync are held from now on, too.
             self.net.release_only(safe.disk().0);
         }
         let end = self.engine.journal().position();
         safe.hold_replies(Gate::Disk, holds.then_some(Need::DISK), end);
         if holds != held {
-            // A quorum needs the disk as well, or no longer.
+            // A quorum now needs the disk as well, or no longer.
             self.engine.follow_commit_modes();
         }
         policy
     }
 
-    /// Writes what is there, forces it to the disk, and ends.
+    /// Writes all data, forces it to the disk, and ends the threads.
     pub fn stop(&self) {
         lock(&self.orders).stops = true;
         self.wake();
@@ -281,29 +283,29 @@ impl Writer {
         }
     }
 
-    /// How many attempts to write have failed.
+    /// Returns the number of failed attempts to write.
     pub fn failures(&self) -> u64 {
         self.failures.load(Acquire)
     }
 
-    /// Whether it writes no more.
+    /// Returns whether the thread has ended its work.
     pub fn is_over(&self) -> bool {
         self.is_over.load(Acquire)
     }
 
-    /// Whether there is preallocated space ahead of the file although none is wanted any more. What cannot be cut off
-    /// does not count: the log says so.
+    /// Returns whether there is preallocated space although none is wanted any more. Space that
+    /// cannot be cut off does not count; it is logged.
     pub fn has_unwanted_preallocation(&self) -> bool {
         self.has_preallocated.load(Acquire) && self.engine.config().aof_preallocation_size() == 0
     }
 
-    /// Bytes of the file that is being written.
+    /// Returns the bytes of the file that is being written.
     pub fn size(&self) -> u64 {
         self.size.load(Relaxed)
     }
 }
 
-/// What the writing thread has.
+/// The state of the writing thread.
 struct Work {
     engine: &'static Engine,
     net: Arc<Net>,
@@ -311,28 +313,28 @@ struct Work {
     file: LogFile,
     syncer: Arc<Syncer>,
     last_sync: Instant,
-    /// The syncer has been asked for everything before this.
+    /// The position up to which an fsync was requested.
     sync_asked: u64,
     counted_delay: bool,
     last_data: Instant,
     /// The second of the last time annotation.
     last_second: i64,
-    /// The history that the file was told of last.
+    /// The history that was last annotated in the file.
     noted: Option<HistoryId>,
-    /// The file does not say yet that what follows is for this database, nor does what follows.
+    /// The database of the following data, if neither the file nor that data selects it.
     unselected: Option<DbIndex>,
-    /// An entry beside the stream was written since the disk was last forced.
+    /// Whether an entry beside the stream was written since the last fsync.
     has_unsynced_aside: bool,
     complaint: Option<Instant>,
     write_failed: bool,
     size: Arc<AtomicU64>,
-    /// So many more batches are appended whatever their size.
+    /// Number of further batches that are appended whatever their size.
     to_append: u32,
-    /// When preallocated space could not be made.
+    /// When preallocation last failed.
     not_preallocated: Option<Instant>,
-    /// When the log last said so.
+    /// When such a failure was last logged.
     preallocation_error: Option<Instant>,
-    /// When preallocated space could not be cut off.
+    /// When preallocated space last could not be cut off.
     not_cut: Option<Instant>,
 }
 
@@ -340,7 +342,7 @@ impl Work {
     fn run(&mut self, writer: &Writer) {
         loop {
             let policy = writer.follow_policy();
-            // Looked at first: what was written before is written before the end.
+            // Read this first: data from before the request is then written before the end.
             let stops = lock(&writer.orders).stops;
             let wrote = self.drain(writer, policy);
             let is_stuck = self.write_failed;
@@ -365,7 +367,7 @@ impl Work {
         }
     }
 
-    /// Writes what the journal has, up to where the file changes; says whether there was any.
+    /// Writes the journal's new data up to the next change of files. Returns whether there was any.
     fn drain(&mut self, writer: &Writer, policy: AppendFsync) -> bool {
         if self.write_failed {
             let orders = lock(&writer.orders);
@@ -374,7 +376,8 @@ impl Work {
             self.skip(contained.min(writer.target()), aside);
         }
         let end = self.reader.readable();
-        // Looked at after what is readable: what was appended behind a limit comes with it.
+        // Read the limits after the readable end: data that was appended after a limit comes with
+        // that limit.
         let end = end.min(writer.limit()).min(writer.target());
         let mut wrote = false;
         while let Some(aside) = self.engine.journal().first_aside(end, writer.aside_limit()) {
@@ -387,7 +390,7 @@ impl Work {
         self.write_up_to(end, writer, policy) || wrote
     }
 
-    /// Writes what the journal has up to `end`; says whether there was any.
+    /// Writes the journal's data up to `end`. Returns whether there was any.
     fn write_up_to(&mut self, end: JournalPos, writer: &Writer, policy: AppendFsync) -> bool {
         if end <= self.reader.position() {
             return false;
@@ -404,7 +407,7 @@ impl Work {
         true
     }
 
-    /// Writes an entry that stands beside the stream, where the file is; `false` if that failed.
+    /// Writes an entry beside the stream at the file's end. Returns `false` if that failed.
     fn write_aside(&mut self, aside: &Aside, writer: &Writer, policy: AppendFsync) -> bool {
         let mut bytes = NO_PLACE.to_vec();
         bytes.extend_from_slice(&aside.bytes);
@@ -427,8 +430,8 @@ impl Work {
         true
     }
 
-    /// Leaves out what the journal has up to `end`, and entries beside it with a number lower than
-    /// `aside_end`, since a base has them.
+    /// Skips the journal's data up to `end`, and entries beside it with a number lower than
+    /// `aside_end`, because a base contains them.
     fn skip(&mut self, end: JournalPos, aside_end: u64) {
         while let Some(aside) = self.engine.journal().first_aside(end, aside_end) {
             if self.engine.journal().aside_written(&aside) {
@@ -438,7 +441,7 @@ impl Work {
         if end <= self.reader.position() {
             return;
         }
-        // What follows stands elsewhere in the stream than what was written last.
+        // The following data is elsewhere in the stream than the last data written.
         self.noted = None;
         while let Some(chunk) = self.reader.chunk(end) {
             if self.reader.advance(chunk.len()) {
@@ -449,7 +452,8 @@ impl Work {
         self.wrote();
     }
 
-    /// Whether what the journal has up to `end` is written in place, with so many bytes before it.
+    /// Returns whether the journal's data up to `end` is written in place, after `before` other
+    /// bytes.
     fn goes_in_place(&mut self, policy: AppendFsync, end: JournalPos, before: usize) -> bool {
         if policy != AppendFsync::Always || self.skips_sync() || self.wants_preallocated() == 0 {
             return false;
@@ -469,7 +473,8 @@ impl Work {
         self.engine.config().aof_preallocation_size()
     }
 
-    /// Writes what the journal has up to `end` as one batch. That it fails is the end with `always`.
+    /// Writes the journal's data up to `end` as one batch. If it fails, the server ends, because
+    /// the policy is `always`.
     fn write_batch(&mut self, writer: &Writer, end: JournalPos, notes: &[u8], policy: AppendFsync) {
         let len = notes.len() + (end.0 - self.reader.position().0) as usize;
         let Some(batch) = self.file.begin_batch(len) else { return };
@@ -496,8 +501,9 @@ impl Work {
         recheck_all(self.engine.mailboxes());
     }
 
-    /// Has preallocated space made if that is due, so that the next batches find some. What is not wanted any more is cut
-    /// off, also if nothing is written: a copy of the file may lack what is written there while it is made.
+    /// Preallocates space if that is due, so that the next batches find some. Unwanted space is cut
+    /// off even if nothing is written: a copy of the file that is being made may lack data written
+    /// into that space.
     fn write_preallocation(&mut self, policy: AppendFsync) {
         let is_recent = |at: Instant| at.elapsed() < ROOM_RETRY;
         if policy != AppendFsync::Always || self.wants_preallocated() == 0 {
@@ -537,7 +543,7 @@ impl Work {
         );
     }
 
-    /// Appends what the journal has up to `end`.
+    /// Appends the journal's data up to `end`.
     fn append(&mut self, writer: &Writer, end: JournalPos, notes: &[u8], policy: AppendFsync) {
         let begun = match self.file.write_at_end() {
             Ok(()) if notes.is_empty() => Ok(()),
@@ -567,13 +573,13 @@ impl Work {
         }
     }
 
-    /// The annotations in front of what is written next: where in the replication stream it stands, if the
-    /// file does not say so yet, and the time.
+    /// Returns the annotations before the next data: its place in the replication stream, if the
+    /// file does not contain it yet, and the time.
     fn notes(&mut self) -> Vec<u8> {
         let mut notes = self.time_note();
         let id = self.engine.journal().history().id;
         if let Some(db) = self.unselected {
-            // The command is not one of the stream.
+            // The SELECT is not part of the stream.
             notes.extend_from_slice(NO_PLACE);
             push_select(&mut notes, db);
             self.noted = None;
@@ -586,7 +592,7 @@ impl Work {
         notes
     }
 
-    /// The annotation that says the time, once a second if that is wanted; otherwise nothing.
+    /// Returns the annotation of the time, once a second if it is wanted.
     fn time_note(&mut self) -> Vec<u8> {
         let second = engine::clock::now_s();
         if !self.engine.config().aof_timestamp_enabled() || second == self.last_second {
@@ -605,8 +611,8 @@ impl Work {
         }
     }
 
-    /// A write has failed. With `always` there is no way on: what clients are about to be told
-    /// could not be kept. Otherwise writes are refused until one succeeds.
+    /// Handles a failed write. With `always` the server has to end, because it could not keep what
+    /// clients are about to be told. Otherwise writes are refused until one succeeds.
     fn fail(
         &mut self,
         writer: &Writer,
@@ -640,11 +646,11 @@ impl Work {
         }
         self.write_failed = true;
         self.engine.append_log().set_broken(&why);
-        // The reason is known before.
+        // Count the failure after its reason is set.
         writer.failures.fetch_add(1, AcqRel);
     }
 
-    /// Goes on in another file.
+    /// Continues in another file.
     fn change_file(&mut self, switch: Switch) {
         let mut old = std::mem::replace(&mut self.file, switch.file);
         self.unselected = switch.db;
@@ -655,7 +661,7 @@ impl Work {
         self.sync_old(&old);
     }
 
-    /// Forces the file that is complete now to the disk.
+    /// Forces the old file, which is complete now, to the disk.
     fn sync_old(&mut self, old: &LogFile) {
         self.syncer.wait();
         match old.sync() {
@@ -725,17 +731,17 @@ impl Work {
         }
     }
 
-    /// `no-appendfsync-on-rewrite`.
+    /// Returns whether `no-appendfsync-on-rewrite` suppresses fsyncs now.
     fn skips_sync(&self) -> bool {
         self.engine.config().no_appendfsync_on_rewrite()
             && self.engine.append_log().figures.is_rewriting.load(Relaxed)
     }
 
-    /// Lets go of the replies that are safe.
+    /// Releases the replies that are safe.
     fn release_replies(&mut self, writer: &Writer) {
         let engine = self.engine;
-        // The policy as it is now: a reply that waits since it changed has been promised an fsync. So has
-        // one that waits while the log ends, although later ones need not wait.
+        // Use the present policy: a reply that waits since the policy changed was promised an
+        // fsync. So was a reply that waits while the log ends, although later ones need not wait.
         let _looking = lock(&writer.policy);
         let ends = writer.is_ending() && engine.fsync_policy() == AppendFsync::Always;
         let safe = if self.skips_sync() {
@@ -750,7 +756,7 @@ impl Work {
         self.net.release(safe);
     }
 
-    /// Waits for more.
+    /// Waits for more data.
     fn pause(&mut self, policy: AppendFsync, wrote: bool, writer: &Writer) {
         if self.write_failed {
             std::thread::park_timeout(RETRY);
@@ -776,15 +782,15 @@ impl Work {
     fn sleep(&self, writer: &Writer) {
         let log = self.engine.append_log();
         log.is_asleep.store(true, SeqCst);
-        // The second look, since other threads can see now that this one is about to sleep: those that
-        // appended before have not nudged.
+        // Check again now that other threads see the flag. Threads that appended before did not
+        // wake this one.
         if self.has_nothing_to_do(writer) {
             std::thread::park_timeout(SLEEP);
         }
         log.is_asleep.store(false, SeqCst);
     }
 
-    /// The last thing: nothing is left in memory or on its way to the disk.
+    /// Ends the work: nothing is left in memory or in progress.
     fn finish(&mut self, writer: &Writer) {
         cut_preallocated(&mut self.file);
         self.syncer.wait();
@@ -814,11 +820,11 @@ impl Work {
     }
 }
 
-/// Nothing is written there any more. Whether it could be cut off.
+/// Cuts off preallocated space of a file that is not written any more. Returns whether it could.
 fn cut_preallocated(file: &mut LogFile) -> bool {
     let cut = file.write_at_end();
     if let Err(error) = &cut {
-        // It takes up preallocated space, and readers of the file skip it.
+        // The space is only wasted, and readers of the file skip it.
         let (name, why) = (file.name(), os_error(error));
         log!(Warning, "Can't cut off the room ahead of the AOF file {name}: {why}");
     }

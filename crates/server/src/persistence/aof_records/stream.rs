@@ -1,8 +1,8 @@
-//! Streams as the commands that make them again.
+//! Encodes streams as the commands that recreate them.
 //!
-//! XADD for each entry; XSETID for what the entries do not tell; for each group XGROUP CREATE, and for
-//! each of its consumers XGROUP CREATECONSUMER or XCLAIM. A pending entry that is deleted cannot be
-//! made again by commands, and is left out.
+//! These are XADD for each entry, XSETID for the counters, XGROUP CREATE for each group, and XGROUP
+//! CREATECONSUMER or XCLAIM for each of its consumers. A pending entry that is deleted cannot be
+//! recreated by commands, and is left out.
 
 use super::command;
 use resp::bulk::{push_bulk, push_header};
@@ -10,14 +10,14 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use structs::stream::{Counters, Idempotency, Part, StreamId, walk_block};
 
-/// What has been read of a stream and is needed later.
+/// Parts of a stream that are needed later.
 #[derive(Default)]
 pub(super) struct StreamRecords {
     group: Vec<u8>,
     consumer: Vec<u8>,
-    /// When the group's pending entries were delivered, and how often.
+    /// The delivery time of the group's pending entries, and the number of deliveries.
     pending: HashMap<StreamId, (i64, u64)>,
-    /// Which messages of producers it has.
+    /// The messages of producers that the stream remembers.
     idempotency: Option<Idempotency>,
 }
 
@@ -30,7 +30,7 @@ fn digits(number: impl ToString) -> Vec<u8> {
 }
 
 impl StreamRecords {
-    /// Appends what makes a part of the stream at `key`.
+    /// Appends the commands for a part of the stream at `key`.
     pub fn part(&mut self, key: &[u8], part: Part<'_>, out: &mut Vec<u8>) {
         match part {
             Part::Idempotency(bytes) => self.idempotency = Idempotency::from_bytes(bytes).ok(),
@@ -58,7 +58,7 @@ impl StreamRecords {
         }
     }
 
-    /// Appends what comes behind all parts.
+    /// Appends the commands that come after all parts.
     pub fn finish(&mut self, key: &[u8], out: &mut Vec<u8>) {
         let Some(ids) = self.idempotency.take() else { return };
         let (duration, count) = (digits(ids.duration_s), digits(ids.max_ids));
@@ -89,7 +89,7 @@ impl StreamRecords {
     }
 }
 
-/// XADD for each entry.
+/// Appends XADD for each entry of a block.
 fn block(key: &[u8], id: StreamId, bytes: &[u8], out: &mut Vec<u8>) {
     walk_block(id, bytes, |id, fields| {
         push_header(out, b'*', 3 + 2 * fields.len());
@@ -105,7 +105,7 @@ fn block(key: &[u8], id: StreamId, bytes: &[u8], out: &mut Vec<u8>) {
     .expect("a snapshot's blocks are well-formed");
 }
 
-/// The stream's past, which is all there is of an empty one.
+/// Appends the stream's counters. An empty stream has nothing else.
 fn set_id(key: &[u8], counters: &Counters, out: &mut Vec<u8>) {
     if counters.length == 0 {
         command(out, &[b"XADD", key, b"MAXLEN", b"0", b"0-1", b"x", b"y"]);

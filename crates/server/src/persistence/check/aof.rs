@@ -1,7 +1,7 @@
 //! `dunlin check aof [--fix | --truncate-to-timestamp T] FILE|MANIFEST`, which is also
-//! `redis-check-aof`: whether an append-only log is sound, and cutting off what is not.
+//! `redis-check-aof`: checks whether an append-only log is sound, and cuts off an unsound end.
 //!
-//! What it prints is what redis-check-aof prints, for the scripts that look for it; a fault comes
+//! It prints what redis-check-aof prints, for scripts that search its output. Each fault is printed
 //! with its offset. Files of any size are read in pieces.
 
 use super::check_rdb;
@@ -19,17 +19,17 @@ use std::process::ExitCode;
 /// Bytes read at a time.
 const PIECE: usize = 1 << 20;
 
-/// What is to be done with what is found.
+/// What to do with an unsound log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Repair {
     Nothing,
-    /// Cut off the end that is not sound.
+    /// Cut off the unsound end.
     Fix,
-    /// Cut off everything that was written later than this (seconds since the epoch).
+    /// Cut off everything written after this time (seconds since the epoch).
     TruncateTo(i64),
 }
 
-/// How a file turned out.
+/// The result for a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
     Sound,
@@ -38,10 +38,10 @@ enum Verdict {
     TruncatedToTime,
 }
 
-/// Why the check ends: it has been said.
+/// Why the check ends early. The reason has been printed.
 enum Stop {
     Failed,
-    /// It is not read.
+    /// The output cannot be written.
     Output,
 }
 
@@ -51,7 +51,7 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// Runs the subcommand; `args` are its own.
+/// Runs the subcommand. `args` are its arguments.
 pub fn run_check_aof(program: &str, args: &[OsString]) -> ExitCode {
     let mut out = io::stdout().lock();
     let words: Vec<&OsStr> = args.iter().map(OsString::as_os_str).collect();
@@ -66,7 +66,7 @@ pub fn run_check_aof(program: &str, args: &[OsString]) -> ExitCode {
             match time.to_str().and_then(|time| time.parse().ok()) {
                 Some(time) => (Repair::TruncateTo(time), *path),
                 None => {
-                    // The status says it too.
+                    // The exit status reports it, too.
                     let _ = writeln!(out, "Invalid timestamp, aborting...");
                     return ExitCode::FAILURE;
                 }
@@ -94,7 +94,7 @@ pub fn run_check_aof(program: &str, args: &[OsString]) -> ExitCode {
 struct Check<'c> {
     out: &'c mut dyn Write,
     repair: Repair,
-    /// Asks whether the file may be cut.
+    /// Asks the user whether the file may be cut.
     may_cut: &'c dyn Fn() -> bool,
 }
 
@@ -117,7 +117,7 @@ impl Check<'_> {
         Err(Stop::Failed)
     }
 
-    /// The manifest that this file is; `None` if it is a log.
+    /// Returns the manifest that this file contains, or `None` if the file is a log.
     fn manifest(&mut self, path: &Path) -> Result<Option<Manifest>, Stop> {
         match is_manifest(path) {
             Ok(true) => {}
@@ -288,7 +288,7 @@ impl Check<'_> {
         Ok(Verdict::TruncatedToTime)
     }
 
-    /// Reads commands to the end or to the first that is none.
+    /// Reads commands to the end or to the first invalid one.
     fn read(
         &mut self,
         file: &mut impl Read,
@@ -331,7 +331,7 @@ impl Check<'_> {
                         consumed
                     }
                     Ok(Item::Comment { consumed }) => {
-                        // What is behind it may be older.
+                        // Later data may be older.
                         if matches!(self.repair, Repair::TruncateTo(_))
                             && buf[at..filled].starts_with(b"#TS:")
                         {
@@ -378,18 +378,19 @@ impl Check<'_> {
     }
 }
 
-/// What reading commands has shown.
+/// The result of reading commands.
 struct Found {
-    /// The file makes sense up to here.
+    /// The end of the sound part.
     valid: u64,
     line: u64,
-    /// Where what was written too late begins.
+    /// Where data after the requested time begins.
     later_at: Option<u64>,
     trouble: Option<String>,
 }
 
-/// Whether the first line that is no annotation begins as those of manifests do, or the name is that of
-/// one and the line is of no log: taken for a log, it would be cut off.
+/// Returns whether a file is a manifest: its first line without an annotation begins like a
+/// manifest's, or it has a manifest's name and that line does not begin like a log. A manifest that
+/// was taken for a log would be cut off.
 fn is_manifest(path: &Path) -> io::Result<bool> {
     let mut lines = BufReader::new(File::open(path)?);
     while let Some(b'#') = lines.fill_buf()?.first() {
@@ -407,7 +408,8 @@ fn is_rdb(path: &Path) -> bool {
     read.is_ok() && rdb::file::is_rdb(magic)
 }
 
-/// Whether there are zeros among the room behind the data of a file, which others do not skip.
+/// Returns whether there are zeros in the space after a file's data. Other servers do not skip
+/// them.
 fn has_zeros(file: &File, data_end: u64) -> io::Result<bool> {
     let mut buf = vec![0; PIECE];
     let mut at = data_end;
@@ -437,7 +439,7 @@ mod tests {
         format!("*{}\r\n{}", words.len(), words.iter().map(word).collect::<String>())
     }
 
-    /// Runs a check; what it printed, and whether it succeeded.
+    /// Runs a check. Returns its output, and whether it succeeded.
     fn check(path: &Path, repair: Repair) -> (String, bool) {
         let mut out = Vec::new();
         let done = Check { out: &mut out, repair, may_cut: &|| true }.run(path);
@@ -526,7 +528,7 @@ mod tests {
             assert!(!is_ok && said.contains(why), "{text}: {said}");
             assert_eq!(std::fs::read(&path).unwrap(), text.as_bytes());
         }
-        // Whatever a log is called, it is one.
+        // A log is a log, whatever its name.
         std::fs::write(&path, command(&["SET", "k", "v"])).unwrap();
         assert!(check(&path, Repair::Nothing).1);
         std::fs::remove_dir_all(folder).unwrap();
@@ -545,7 +547,7 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), before.as_bytes());
         let (text, is_ok) = check(&path, Repair::TruncateTo(50));
         assert!(!is_ok && text.contains("has nothing before timestamp 50"), "{text}");
-        // A time that is damaged may be any.
+        // The real time of a damaged annotation is unknown.
         let damaged = before.clone() + "#TS:2x0\r\n" + &command(&["SET", "k", "2"]);
         std::fs::write(&path, &damaged).unwrap();
         assert!(check(&path, Repair::Nothing).1);

@@ -1,4 +1,4 @@
-//! `dunlin check`: whether files are sound, without a server.
+//! `dunlin check`: checks files without a server.
 
 mod aof;
 mod rdb;

@@ -1,9 +1,8 @@
-//! `dunlin check rdb FILE`, which is also `redis-check-rdb FILE`: reads a snapshot as a server
-//! does at start, and says what is in it and what is wrong with it, with the place.
+//! `dunlin check rdb FILE`, which is also `redis-check-rdb FILE`: reads a snapshot as a server does
+//! at its start, and reports its contents and its faults with their offsets.
 //!
-//! Every value is decoded, of types that a server here can load. Large collections are looked at
-//! piece by piece, so memory stays bounded; an element that is there twice is found only within a
-//! piece.
+//! Every value of a type that this server can load is decoded. Large collections are checked in
+//! pieces, so memory stays bounded. A duplicate element is only found within a piece.
 
 use crate::persistence::load::Options;
 use crate::persistence::load::feed::Feed;
@@ -17,31 +16,31 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Collections that are larger are looked at in pieces.
+/// Larger collections are checked in pieces. In bytes.
 const PIECE_BYTES: usize = 4 << 20;
-/// How often a long check says how far it is.
+/// Time between two progress lines of a long check.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
-/// What was found in a file.
+/// The contents of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Keys.
     pub keys: u64,
     /// Keys that expire.
     pub expires: u64,
-    /// Keys whose time has come.
+    /// Keys that have expired.
     pub already_expired: u64,
-    /// Keys of collections without elements; a server passes them over.
+    /// Keys of collections without elements. A server skips them.
     pub empty: u64,
     /// Libraries of functions.
     pub functions: u64,
-    /// Keys and other things of types that a server here cannot load.
+    /// Keys and other items of types that this server cannot load.
     pub unsupported: u64,
-    /// Where the file ends, in bytes from the container's beginning.
+    /// The file's end, in bytes from the container's beginning.
     pub end: u64,
 }
 
-/// Runs the subcommand; `args` are its own.
+/// Runs the subcommand. `args` are its arguments.
 pub fn run_check_rdb(program: &str, args: &[OsString]) -> ExitCode {
     let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
     let done = match args {
@@ -53,7 +52,7 @@ pub fn run_check_rdb(program: &str, args: &[OsString]) -> ExitCode {
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
-        // A reader that has gone away (`| head`) is no failure of its own, but nothing was proven.
+        // A closed output (`| head`) is no failure by itself, but nothing was proven.
         Ok(false) | Err(_) => ExitCode::FAILURE,
     }
 }
@@ -73,14 +72,14 @@ fn check_path(path: &Path, out: &mut dyn Write, err: &mut dyn Write) -> io::Resu
         }
     };
     writeln!(out, "[offset 0] Checking RDB file {name}")?;
-    // The length of a pipe is not known.
+    // The length of a pipe is unknown.
     let end = if facts.is_file() { facts.len() } else { u64::MAX };
     Ok(check_rdb(&mut file, 0, end, out, err)?.is_some())
 }
 
-/// Checks the file that begins at byte `offset` of a container that ends at byte `end`, `u64::MAX` if
-/// that is not known; `input` is what follows. Says on `out` what it finds and on `err` how far it
-/// is. `None`: it is not sound.
+/// Checks the file that begins at byte `offset` of a container that ends at byte `end` (`u64::MAX`
+/// if unknown). `input` begins at `offset`. Prints its findings on `out` and its progress on `err`.
+/// Returns `None` if the file is unsound.
 pub fn check_rdb(
     input: &mut dyn Read,
     offset: u64,
@@ -107,10 +106,10 @@ pub fn check_rdb(
     Ok(failed.is_none().then_some(check.summary))
 }
 
-/// Looks at a whole file of `end` bytes before a server gives its data up for it.
+/// Checks a whole file of `end` bytes before a server discards its data for it.
 ///
 /// # Errors
-/// What is wrong, with the place.
+/// What is wrong, with the offset.
 pub fn verify_rdb(input: &mut dyn Read, end: u64, options: &Options) -> Result<(), String> {
     let (mut out, mut err) = (io::sink(), io::sink());
     let feed = Feed::new(input, 0, options.verifies_checksum);
@@ -131,7 +130,7 @@ pub fn verify_rdb(input: &mut dyn Read, end: u64, options: &Options) -> Result<(
 /// Why a check ends early.
 enum Stop {
     Unsound(String),
-    /// What is found cannot be said.
+    /// The output cannot be written.
     Output(io::Error),
 }
 
@@ -147,9 +146,9 @@ struct Check<'c> {
     summary: Summary,
     now_ms: i64,
     end: u64,
-    /// Where a value that is not sound is, with its key and type.
+    /// The offset of an unsound value, with its key and type.
     at: Option<(u64, Vec<u8>, u8)>,
-    /// The collection whose pieces are coming.
+    /// The collection whose pieces are being read.
     large: Option<(Kind, Vec<u8>)>,
     said: Instant,
     out: &'c mut dyn Write,
@@ -244,10 +243,10 @@ impl<'c> Check<'c> {
             Item::Function(_) => self.summary.functions += 1,
             Item::Foreign(thing) => self.foreign(&thing)?,
             Item::Checksum(stored) => {
-                // What stands in front of it has been taken.
+                // All bytes before the checksum have been taken.
                 let computed = self.feed.checksum();
                 match stored {
-                    // It is not to be looked at.
+                    // The checksum is not verified.
                     _ if computed.is_none() => {}
                     0 => {
                         self.info("RDB file was saved with checksum disabled: no check performed.")?

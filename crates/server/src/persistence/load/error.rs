@@ -1,17 +1,17 @@
-//! Why a file was not loaded, in words that name the file and the place in it.
+//! Why a file was not loaded, with messages that name the file and the offset.
 
 use engine::load::{BadRecord, Why};
 use rdb::file::{Foreign, Scanner};
 use std::fmt;
 
-/// Why, and where.
+/// Why and where loading failed.
 #[derive(Debug)]
 pub struct Failure(Box<Details>);
 
 #[derive(Debug)]
 struct Details {
     file: String,
-    /// In bytes from the container's beginning.
+    /// Offset in bytes from the container's beginning.
     offset: u64,
     cause: Cause,
     doing: Option<&'static str>,
@@ -28,24 +28,24 @@ pub enum Cause {
     Truncated,
     /// The bytes make no sense.
     Malformed(rdb::Error),
-    /// The checksum is another one.
+    /// The checksum is wrong.
     Checksum {
-        /// That of the bytes.
+        /// The checksum of the bytes.
         computed: u64,
-        /// The one in the file.
+        /// The checksum in the file.
         stored: u64,
     },
-    /// Something that there is no place for.
+    /// An item that this server does not support.
     Foreign(Foreign),
-    /// A library of functions that cannot be loaded; why.
+    /// A function library that cannot be loaded, and why.
     Library(String),
-    /// A key is there already.
+    /// A key exists already. Its database.
     Duplicate(u32),
-    /// There is no such database.
+    /// A database does not exist.
     NoSuchDb {
-        /// The file's.
+        /// The database in the file.
         db: u32,
-        /// As many as there are.
+        /// The number of databases.
         databases: u32,
     },
     /// The server is to stop.
@@ -53,13 +53,13 @@ pub enum Cause {
 }
 
 impl Failure {
-    /// A failure at a place.
+    /// Creates a failure at an offset.
     pub fn new(file: &str, offset: u64, cause: Cause) -> Failure {
         let file = file.to_owned();
         Failure(Box::new(Details { file, offset, cause, doing: None, key: None, kind: None }))
     }
 
-    /// A failure where the scanner stands.
+    /// Creates a failure at the scanner's position.
     pub(super) fn at(file: &str, scanner: &Scanner, cause: Cause) -> Failure {
         Failure(Box::new(Details {
             file: file.to_owned(),
@@ -71,7 +71,8 @@ impl Failure {
         }))
     }
 
-    /// What is wrong with a record, of a batch that begins at `offset` of a file to be named.
+    /// Creates a failure about a record of a batch that begins at `offset`. The file's name is
+    /// added later.
     pub(super) fn of_record(offset: u64, bad: BadRecord, databases: u32) -> Failure {
         let cause = match bad.why {
             Why::Malformed(error) => Cause::Malformed(error),
@@ -89,13 +90,13 @@ impl Failure {
         }))
     }
 
-    /// The same, with the file's name.
+    /// Adds the file's name.
     pub(super) fn in_file(mut self, file: &str) -> Failure {
         self.0.file = file.to_owned();
         self
     }
 
-    /// Why.
+    /// Returns the cause.
     pub fn cause(&self) -> &Cause {
         &self.0.cause
     }

@@ -6,10 +6,10 @@
 //!                                └─ large collection ─ its pieces ─ decode ─ insert
 //! ```
 //!
-//! The caller reads; there are as many workers as reactors. What is under way is bounded: batches
-//! wait in a short queue, and a collection of any size passes in pieces. A file that is not sound
-//! ends the load, with the place in it; what has been inserted by then stays, so the caller has
-//! to stop or to empty the keyspace.
+//! The caller reads. There are as many workers as reactors. Memory is bounded: batches wait in a
+//! short queue, and a collection of any size passes in pieces. An unsound file ends the load with
+//! an error that names the offset. Entries inserted before that stay, so the caller has to stop or
+//! to empty the keyspace.
 
 mod error;
 pub(super) mod feed;
@@ -32,18 +32,17 @@ use scan::{Ended, Scan};
 use std::io::Read;
 use std::sync::Arc;
 
-/// Where a file is read from.
+/// The source of a file.
 pub struct Source<'r> {
-    /// Its bytes, from `offset` on.
+    /// The bytes, from `offset` on.
     pub input: &'r mut dyn Read,
-    /// What it is called in messages.
+    /// The file's name in messages.
     pub name: String,
-    /// Where in its container the file begins.
+    /// Offset in the container at which the file begins.
     pub offset: u64,
-    /// Where the container ends; what does not fit is refused at once. `u64::MAX` if that is not
-    /// known.
+    /// The container's end. Lengths beyond it are refused at once. `u64::MAX` if it is unknown.
     pub end: u64,
-    /// Called once it is clear that this is a file that can be read, before any key is inserted.
+    /// Called once the file is known to be readable, before any key is inserted.
     pub begun: &'r mut dyn FnMut(),
 }
 
@@ -52,16 +51,16 @@ pub struct Source<'r> {
 pub struct Options {
     /// How keys are put into the keyspace.
     pub settings: Settings,
-    /// Whether the checksum is looked at.
+    /// Whether the checksum is verified.
     pub verifies_checksum: bool,
-    /// Versions that are not known yet are tried.
+    /// Whether newer, unknown versions are tried.
     pub accepts_newer: bool,
-    /// What is of no type that is known here is passed over, and counted.
+    /// Whether items of unknown types are skipped and counted.
     pub skips_unknown: bool,
 }
 
 impl Options {
-    /// As the configuration has it; for a load at start, with the world going on.
+    /// Returns the configured options, for a load at start while the world runs.
     pub fn configured(engine: &Engine) -> Options {
         let config = engine.config();
         Options {
@@ -81,33 +80,33 @@ impl Options {
     }
 }
 
-/// What a file held.
+/// The contents of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Its version.
+    /// The RDB version.
     pub version: u16,
-    /// Its keys.
+    /// Numbers of keys.
     pub counts: Counts,
-    /// Things that were passed over because they are of no type that is known here.
+    /// Number of items that were skipped because their types are unknown.
     pub skipped: u64,
-    /// The first byte behind it, in its container.
+    /// Offset of the first byte after the file, in its container.
     pub end: u64,
-    /// `repl-id`: the history that it is a moment of.
+    /// `repl-id`: the history to which the snapshot belongs.
     pub replication_id: Option<String>,
-    /// `repl-offset`: the moment.
+    /// `repl-offset`: the position in that history.
     pub replication_offset: Option<i64>,
-    /// `repl-stream-db`: the database that the stream goes on in.
+    /// `repl-stream-db`: the database in which the stream continues.
     pub stream_db: Option<u32>,
-    /// `dunlin-epoch`: the epoch of the last entry before that moment; 0 outside of a cluster.
+    /// `dunlin-epoch`: the epoch of the last entry before that position. 0 outside of a cluster.
     pub epoch: u64,
-    /// `aof-base`: it is the base of an append-only file.
+    /// `aof-base`: whether this is the base of an append-only file.
     pub is_aof_base: bool,
-    /// `aof-preamble`: an append-only file goes on behind it.
+    /// `aof-preamble`: whether an append-only file follows.
     pub has_aof_tail: bool,
 }
 
 impl Report {
-    /// Where in the replication stream the file stands, if it says so.
+    /// Returns the snapshot's place in the replication stream, if the file contains it.
     pub fn place(&self) -> Option<Place> {
         let id = HistoryId::parse(self.replication_id.as_ref()?.as_bytes())?;
         let position = JournalPos(u64::try_from(self.replication_offset?).ok()?);
@@ -115,7 +114,7 @@ impl Report {
     }
 }
 
-/// Loads a file. Says what it does in the log, as Redis does; that it failed is the caller's to say.
+/// Loads a file. Logs what it does, as Redis does. The caller logs a failure.
 pub fn load_rdb(
     engine: &'static Engine,
     source: Source<'_>,
@@ -126,7 +125,7 @@ pub fn load_rdb(
     let workers = worker::start(engine, options, &queue)
         .map_err(|error| Failure::new(&name, source.offset, Cause::Read(error)))?;
     let scanned = Scan::new(engine, source, options, &queue).run();
-    // A wrong checksum is known only at the end: then a worker may still find out which key it is.
+    // A wrong checksum is known only at the end. A worker may still find the damaged key.
     let is_checksum = |failure: &Failure| matches!(failure.cause(), Cause::Checksum { .. });
     match &scanned {
         Err(Ended::Failed(failure)) if !is_checksum(failure) => queue.give_up(),

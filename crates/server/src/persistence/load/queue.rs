@@ -1,4 +1,5 @@
-//! What waits for a worker: a short queue, so that reading does not run ahead of inserting.
+//! The jobs that wait for a worker. The queue is short, so reading cannot run far ahead of
+//! inserting.
 
 use super::error::Failure;
 use engine::load::{Cut, Head};
@@ -8,19 +9,19 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use structs::sync::{lock, wait};
 
-/// Work for one worker.
+/// A job for one worker.
 pub enum Job {
-    /// Records, whole.
+    /// Whole records.
     Batch(Batch),
     /// A collection in pieces.
     Large(Large),
 }
 
-/// Records and the bytes that they are in.
+/// Records and the bytes that contain them.
 pub struct Batch {
     pub bytes: Vec<u8>,
     pub cuts: Vec<Cut>,
-    /// Where in the container the bytes begin.
+    /// Offset in the container at which the bytes begin.
     pub offset: u64,
 }
 
@@ -28,10 +29,10 @@ pub struct Batch {
 pub struct Large {
     pub head: Head,
     pub kind: Kind,
-    /// The number of its elements.
+    /// Number of elements.
     pub count: u64,
     pub pieces: Receiver<Piece>,
-    /// Where in the container it begins.
+    /// Offset in the container at which it begins.
     pub offset: u64,
 }
 
@@ -39,7 +40,7 @@ pub struct Large {
 pub struct Piece {
     pub bytes: Vec<u8>,
     pub elements: usize,
-    /// Where in the container the bytes begin.
+    /// Offset in the container at which the bytes begin.
     pub offset: u64,
 }
 
@@ -60,7 +61,7 @@ pub struct Queue {
     drained: Condvar,
 }
 
-/// The load has failed, or is no longer wanted; see [`Queue::take_failure`].
+/// The load has failed or is no longer wanted. [`Queue::take_failure`] returns the reason.
 pub struct GivenUp;
 
 impl Queue {
@@ -73,7 +74,7 @@ impl Queue {
         lock(&self.state)
     }
 
-    /// Adds a job; waits while there are enough.
+    /// Adds a job. Waits while the queue is full.
     pub fn push(&self, job: Job) -> Result<(), GivenUp> {
         let mut state = self.lock();
         while state.jobs.len() >= self.capacity && !state.gave_up {
@@ -88,7 +89,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The next job; waits for one. `None`: there will be no more.
+    /// Returns the next job and waits for one. Returns `None` if there will be no more.
     pub fn pop(&self) -> Option<Job> {
         let mut state = self.lock();
         loop {
@@ -107,7 +108,7 @@ impl Queue {
         }
     }
 
-    /// Gives back what a batch was in.
+    /// Returns the memory of a batch for reuse.
     pub fn recycle(&self, bytes: Vec<u8>, mut cuts: Vec<Cut>) {
         cuts.clear();
         let mut state = self.lock();
@@ -116,7 +117,7 @@ impl Queue {
         }
     }
 
-    /// What a batch was in that is done with.
+    /// Returns memory of a finished batch, if there is any.
     pub fn spare(&self) -> (Option<Vec<u8>>, Vec<Cut>) {
         match self.lock().spare.pop() {
             Some((bytes, cuts)) => (Some(bytes), cuts),
@@ -124,26 +125,26 @@ impl Queue {
         }
     }
 
-    /// No more jobs will come.
+    /// Declares that no more jobs will come.
     pub fn close(&self) {
         self.lock().is_closed = true;
         self.filled.notify_all();
     }
 
-    /// The load is to end.
+    /// Ends the load.
     pub fn give_up(&self) {
         self.lock().gave_up = true;
         self.filled.notify_all();
         self.drained.notify_all();
     }
 
-    /// A worker has failed. The first to do so is heard.
+    /// Ends the load because a worker has failed. Only the first failure is kept.
     pub fn fail(&self, failure: Failure) {
         self.lock().failure.get_or_insert(failure);
         self.give_up();
     }
 
-    /// Why a worker failed, if one has.
+    /// Returns why a worker failed, if one has.
     pub fn take_failure(&self) -> Option<Failure> {
         self.lock().failure.take()
     }

@@ -1,4 +1,4 @@
-//! What the metadata of a file says, and what the log says of a load.
+//! Handles a file's metadata, and logs the result of a load.
 
 use super::Report;
 use crate::log;
@@ -6,7 +6,7 @@ use engine::Engine;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Report {
-    /// Takes in a field of metadata.
+    /// Handles a field of metadata.
     pub(super) fn aux(&mut self, engine: &Engine, name: &[u8], value: &[u8]) {
         let text = String::from_utf8_lossy(value);
         let number = || text.parse::<i64>().unwrap_or(0);
@@ -43,7 +43,7 @@ impl Report {
         }
     }
 
-    /// Says what was loaded.
+    /// Logs what was loaded.
     pub(super) fn log(&self, engine: &Engine) {
         let counts = &self.counts;
         for key in &counts.empty_keys {

@@ -1,4 +1,4 @@
-//! The reading thread: what the scanner finds goes to the workers or into the report.
+//! The reading thread: passes what the scanner finds to the workers or into the report.
 
 use super::error::{Cause, Failure};
 use super::feed::{BATCH_BYTES, Feed};
@@ -13,20 +13,20 @@ use rdb::{Decoder, Kind};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Collections that are larger are built in pieces.
+/// Larger collections are built in pieces. In bytes.
 const PIECE_BYTES: usize = 4 << 20;
-/// Pieces of a collection that may wait for its worker.
+/// Greatest number of a collection's pieces that wait for its worker.
 const PIECES_WAITING: usize = 2;
-/// The least bytes that a key takes in a file, to tell how many there can be.
+/// Least number of bytes of a key in a file, from which the greatest number of keys follows.
 const KEY_BYTES: u64 = 4;
-/// Foreign things that are named in the log; the others are only counted.
+/// Number of unsupported items that are logged. Others are only counted.
 const NAMED: u64 = 10;
 
 /// Why scanning ended early.
 pub enum Ended {
-    /// A worker has failed, and says why.
+    /// A worker has failed and reports why.
     GivenUp,
-    /// The file.
+    /// The file is the reason.
     Failed(Failure),
 }
 
@@ -41,9 +41,9 @@ pub struct Scan<'o, 'r> {
     feed: Feed<'r>,
     scanner: Scanner,
     cuts: Vec<Cut>,
-    /// What stood in front of the stream that comes next.
+    /// Metadata before the next stream.
     idempotency: Option<Box<[u8]>>,
-    /// The collection whose pieces are coming.
+    /// The collection whose pieces are being read.
     large: Option<SyncSender<Piece>>,
     libraries: LibraryLoader,
     report: Report,
@@ -87,7 +87,7 @@ impl<'o, 'r> Scan<'o, 'r> {
             }
         }
         self.ship()?;
-        // What has been read behind the file's end is another's to count.
+        // Bytes after the file's end are counted by their own reader.
         self.engine.loading().retract(self.feed.rest().len() as u64);
         self.report.end = self.scanner.position();
         Ok(self.report)
@@ -155,13 +155,14 @@ impl<'o, 'r> Scan<'o, 'r> {
             Item::ResizeDb { keys, expiring } => self.resize(keys, expiring),
             Item::Function(source) => self.function(&source)?,
             Item::Foreign(thing) => {
-                // Its bytes must not be in a batch.
+                // The item's bytes must not be part of a batch.
                 self.ship()?;
                 self.foreign(thing)?;
             }
             Item::Passed | Item::EndOfFile => {}
             Item::Checksum(stored) => {
-                // What is wrong with a value is the better message.
+                // A worker's error about a value is more helpful than a wrong checksum, so let it
+                // come first.
                 self.ship()?;
                 self.verify(stored)?;
             }
@@ -188,7 +189,7 @@ impl<'o, 'r> Scan<'o, 'r> {
         Ok(())
     }
 
-    /// Gives the records that have been found to a worker.
+    /// Passes the records found so far to a worker.
     fn ship(&mut self) -> Result<(), Ended> {
         if self.cuts.is_empty() {
             if self.feed.taken() > 0 {
@@ -209,7 +210,7 @@ impl<'o, 'r> Scan<'o, 'r> {
         if db < databases { Ok(()) } else { Err(self.failed(Cause::NoSuchDb { db, databases })) }
     }
 
-    /// Makes preallocated space, but not for more keys than the file can hold.
+    /// Reserves memory for keys, but not for more than the file can contain.
     fn resize(&self, keys: u64, expiring: u64) {
         let left = self.end.saturating_sub(self.scanner.position());
         let most = if self.end == u64::MAX { 0 } else { left / KEY_BYTES };
@@ -250,7 +251,8 @@ impl<'o, 'r> Scan<'o, 'r> {
         }
     }
 
-    /// `key-load-delay`: makes loading slow, for tests. Below zero it is a share of a microsecond.
+    /// Slows down loading for tests (`key-load-delay`). A negative value is a fraction of a
+    /// microsecond.
     fn delay(&mut self) -> Result<(), Ended> {
         let delay = self.engine.config().key_load_delay();
         if delay == 0 {
@@ -264,7 +266,7 @@ impl<'o, 'r> Scan<'o, 'r> {
             return Ok(());
         }
         self.ship()?;
-        // In small steps: the delay may be taken back or the server stopped meanwhile.
+        // Sleep in small steps, because the option may be changed or the server stopped meanwhile.
         while !self.owed.is_zero()
             && self.engine.config().key_load_delay() != 0
             && !self.engine.loading().is_cancelled()
@@ -278,5 +280,5 @@ impl<'o, 'r> Scan<'o, 'r> {
     }
 }
 
-/// The size of a buffer says how much is read at a time.
+/// The buffer's size is the number of bytes read at a time.
 const _: () = assert!(BATCH_BYTES < PIECE_BYTES);

@@ -1,4 +1,4 @@
-//! The snapshot that a server begins with.
+//! Loads the snapshot with which a server starts.
 
 use super::{Cause, Options, Source, load_rdb};
 use crate::log;
@@ -14,26 +14,26 @@ use std::io::{ErrorKind, Seek};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Fields in one command of the stream.
+/// Number of fields in one command of the stream.
 const FIELDS_TOGETHER: usize = 1000;
 
-/// The snapshot as it was found before clients were let in.
+/// The snapshot, as it was found before clients were admitted.
 pub struct Snapshot {
     path: PathBuf,
     file: File,
     bytes: u64,
 }
 
-/// What became of it.
+/// The result of loading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadedAtStart {
-    /// The server goes on.
+    /// The server can start.
     Ready,
-    /// It was told to stop meanwhile; nothing must be saved.
+    /// The server was told to stop meanwhile. Nothing must be saved.
     Cancelled,
 }
 
-/// Opens the snapshot, if there is one, and closes the gate to clients' commands.
+/// Opens the snapshot, if there is one, and refuses clients' commands until it is loaded.
 pub fn begin_at_start(engine: &Engine) -> Result<Option<Snapshot>, String> {
     let path = engine.config().dbfilename().as_path().to_path_buf();
     let name = path.display();
@@ -54,7 +54,7 @@ pub fn begin_at_start(engine: &Engine) -> Result<Option<Snapshot>, String> {
     Ok(Some(Snapshot { path, file, bytes: facts.len() }))
 }
 
-/// Loads it. The gate is the caller's to open.
+/// Loads the snapshot. The caller admits commands afterwards.
 pub fn at_start(
     engine: &'static Engine,
     snapshot: Option<Snapshot>,
@@ -69,7 +69,8 @@ pub fn at_start(
         begun: &mut || {},
     };
     let mut options = Options::configured(engine);
-    // A replica has what its primary has. A primary tells its replicas, which may go on from here.
+    // A replica keeps expired keys, as its primary does. A primary deletes them, and propagates
+    // that to replicas that may continue from here.
     options.settings.keeps_expired = engine.upstream().is_replica();
     options.settings.names_expired = !engine.upstream().is_replica();
     let loaded = load_rdb(engine, source, &options);
@@ -82,7 +83,7 @@ pub fn at_start(
             log!(Notice, "DB loaded from disk: {:.3} seconds", started.elapsed().as_secs_f64());
             Ok(LoadedAtStart::Ready)
         }
-        // The gate stays closed: half a data set is not served.
+        // Commands stay refused: half a data set is not served.
         Err(failure) if matches!(failure.cause(), Cause::Cancelled) => Ok(LoadedAtStart::Cancelled),
         Err(failure) => {
             Err(format!("{failure}\nTerminating server after rdb file reading failure."))
@@ -90,9 +91,10 @@ pub fn at_start(
     }
 }
 
-/// Replicas of the server that wrote the file may go on from the moment that it is. What that server
-/// did later is not known here, so from that moment on this is a history of its own; unless this server
-/// is a replica, which asks for what came later, in this database.
+/// Continues the history of the file. Replicas of the server that wrote it may continue from the
+/// snapshot's position. What that server did later is unknown here, so a new history branches off
+/// at that position. If this server is itself a replica, it does not branch off but asks its
+/// primary for later data, in this database.
 pub fn continue_history(engine: &Engine, place: Option<Place>, db: DbIndex) {
     if let Some(Place { id, position }) = place {
         let mut history = History { id, second: None };
@@ -108,7 +110,8 @@ pub fn continue_history(engine: &Engine, place: Option<Place>, db: DbIndex) {
     }
 }
 
-/// Replicas that go on from the file's moment have the keys and fields whose time came while the server was down.
+/// Propagates the deletion of keys and fields that expired while the server was down. Replicas that
+/// continue from the snapshot's position still have them.
 fn propagate_expired(engine: &Engine, counts: &Counts) {
     if !engine.journal().is_recording() {
         return;
@@ -128,12 +131,13 @@ fn propagate_expired(engine: &Engine, counts: &Counts) {
     }
 }
 
-/// Loads the configured file while the world is stopped (DEBUG RELOAD). `make_room` takes the present data
-/// away; it is called once the whole file was found sound, before any key is inserted.
+/// Loads the configured file while the world is stopped (DEBUG RELOAD). `make_room` removes the
+/// present data. It is called after the whole file was checked, before any key is inserted.
 ///
 /// # Errors
-/// Why nothing was loaded; without `make_room` a part may have been. Where the data is gone and the
-/// file cannot be loaded after all, the process ends: a part is not served in the place of the whole.
+/// Why nothing was loaded. Without `make_room`, a part may have been loaded. If the data was
+/// removed and loading fails after that, the process ends, because a part must not be served as the
+/// whole.
 pub fn now(
     engine: &'static Engine,
     replaces: bool,
@@ -158,7 +162,8 @@ pub fn now(
     let source = Source { input: &mut input, name, offset: 0, end: facts.len(), begun: &mut begun };
     options.settings.world_is_stopped = true;
     options.settings.replaces = replaces;
-    // The append-only file has to be told of those that have expired, when they are found.
+    // Expired keys are kept until they are found, because the append-only file must contain their
+    // deletion.
     options.settings.keeps_expired = engine.journal().is_recording();
     let loaded = load_rdb(engine, source, &options);
     if let Err(failure) = &loaded

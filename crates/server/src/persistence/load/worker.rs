@@ -1,4 +1,4 @@
-//! The threads that decode and insert.
+//! The threads that decode and insert entries.
 
 use super::error::Failure;
 use super::queue::{Batch, Job, Large, Piece, Queue};
@@ -81,7 +81,7 @@ fn load_large(engine: &Engine, loader: &mut Loader, large: &Large) -> Result<(),
         built += elements;
     }
     if built != count {
-        // The reader gave up, and says why.
+        // The reader gave up and reports why.
         return Err(Failure::new("", large.offset, Cause::Truncated));
     }
     let object = match builder.finish() {
