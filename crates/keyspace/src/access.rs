@@ -1,9 +1,9 @@
 //! The 24 bits of an entry that remember how it was used, for eviction and OBJECT.
 //!
-//! Under an LRU (or no) policy they are the time of the last access in seconds, modulo 2^24.
+//! Under an LRU policy, or none, they are the time of the last access in seconds, modulo 2^24.
 //! Under an LFU policy they are Redis's: 16 bits of minutes since the last decay and an 8-bit
-//! logarithmic counter. With a flash tier the time has 22 bits (48 days), and two count uses, which the
-//! tier's hand takes away again as it goes round (CLOCK).
+//! logarithmic counter. With a flash tier, the time has 22 bits (48 days), and two bits count uses.
+//! The tier's clock hand subtracts a use each time it passes (CLOCK).
 //!
 //! ```text
 //!   23             8 7        0
@@ -15,20 +15,20 @@
 //!   23  22 21                 0
 //! ```
 
-/// The counter of a new key: not the first to go.
+/// The counter of a new key. It is above 0, so that a new key is not evicted first.
 pub const LFU_INITIAL: u8 = 5;
 const CLOCK_MASK: u32 = (1 << 24) - 1;
-/// A use, as the CLOCK policy counts them.
+/// One use, as the CLOCK policy counts them.
 const USE: u32 = 1 << 22;
 const USES: u32 = 3 * USE;
 const SHORT_CLOCK_MASK: u32 = USE - 1;
 
-/// Which meaning the bits have, with the tuning of LFU.
+/// The meaning of the bits, with the parameters of LFU.
 #[derive(Clone, Copy, Debug)]
 pub enum Policy {
     /// Time of last access.
     Lru,
-    /// The same and up to three uses: with a flash tier.
+    /// The same, and up to three uses. Used with a flash tier.
     Clock,
     /// `lfu-log-factor` and `lfu-decay-time` (minutes).
     Lfu {
@@ -43,7 +43,7 @@ fn minutes(now_ms: i64) -> u32 {
     ((now_ms / 60_000) & 0xffff) as u32
 }
 
-/// The bits of a new entry.
+/// Returns the bits of a new entry.
 #[inline]
 pub fn fresh(policy: Policy, now_ms: i64) -> u32 {
     match policy {
@@ -53,7 +53,7 @@ pub fn fresh(policy: Policy, now_ms: i64) -> u32 {
     }
 }
 
-/// The bits after the value was replaced, where `fresh` are those of a new entry.
+/// Returns the bits after the value was replaced. `fresh` are those of a new entry.
 #[inline]
 pub fn replaced(policy: Policy, bits: u32, fresh: u32) -> u32 {
     match policy {
@@ -66,17 +66,17 @@ fn one_more_use(bits: u32) -> u32 {
     (bits & USES).saturating_add(USE).min(USES)
 }
 
-/// The bits after the hand has come by; `None` if there is no use left to take away.
+/// Returns the bits after the hand has passed, or `None` if no use is left.
 pub fn one_use_less(bits: u32) -> Option<u32> {
     (bits & USES > 0).then(|| bits - USE)
 }
 
-/// The bits when no use is left.
+/// Returns the bits without uses.
 pub fn without_uses(policy: Policy, bits: u32) -> u32 {
     if matches!(policy, Policy::Clock) { bits & !USES } else { bits }
 }
 
-/// Whether the entry was used lately, for one whose value is not in RAM.
+/// Returns whether an entry whose value is not in RAM was used recently.
 pub fn is_warm(policy: Policy, bits: u32, now_ms: i64) -> bool {
     match policy {
         Policy::Lru => true,
@@ -85,7 +85,7 @@ pub fn is_warm(policy: Policy, bits: u32, now_ms: i64) -> bool {
     }
 }
 
-/// The bits after an access; `random` is a uniform number.
+/// Returns the bits after an access. `random` returns a uniform number.
 #[inline]
 pub fn touched(policy: Policy, bits: u32, now_ms: i64, random: impl FnOnce() -> u32) -> u32 {
     match policy {
@@ -101,7 +101,7 @@ pub fn touched(policy: Policy, bits: u32, now_ms: i64, random: impl FnOnce() -> 
     }
 }
 
-/// The decayed counter (OBJECT FREQ).
+/// Returns the decayed counter (OBJECT FREQ).
 pub fn frequency(policy: Policy, bits: u32, now_ms: i64) -> u8 {
     let counter = bits as u8;
     match policy {
@@ -117,12 +117,12 @@ fn time_mask(policy: Policy) -> u32 {
     if matches!(policy, Policy::Clock) { SHORT_CLOCK_MASK } else { CLOCK_MASK }
 }
 
-/// Seconds since the last access (OBJECT IDLETIME).
+/// Returns the seconds since the last access (OBJECT IDLETIME).
 pub fn idle_seconds(policy: Policy, bits: u32, now_ms: i64) -> u32 {
     ((now_ms / 1000) as u32).wrapping_sub(bits) & time_mask(policy)
 }
 
-/// How much an entry deserves to be evicted: higher goes first.
+/// Returns the score for eviction. Entries with a higher score are evicted first.
 pub fn eviction_score(policy: Policy, bits: u32, now_ms: i64) -> u64 {
     match policy {
         Policy::Lru | Policy::Clock => u64::from(idle_seconds(policy, bits, now_ms)),
@@ -130,12 +130,12 @@ pub fn eviction_score(policy: Policy, bits: u32, now_ms: i64) -> u64 {
     }
 }
 
-/// Bits that say "idle for `seconds`" (RESTORE … IDLETIME).
+/// Returns bits that mean "idle for `seconds`" (RESTORE … IDLETIME).
 pub fn with_idle(policy: Policy, seconds: u32, now_ms: i64) -> u32 {
     ((now_ms / 1000) as u32).wrapping_sub(seconds) & time_mask(policy)
 }
 
-/// Bits that say "used this often" (RESTORE … FREQ).
+/// Returns bits that mean "used this often" (RESTORE … FREQ).
 pub fn with_frequency(counter: u8, now_ms: i64) -> u32 {
     minutes(now_ms) << 8 | u32::from(counter)
 }

@@ -1,9 +1,9 @@
-//! A lock of one byte, for data that is held for fractions of a microsecond.
+//! A lock of one byte, for data that is locked for fractions of a microsecond.
 //!
-//! A reactor that finds it taken tries a few times and then does something else. Only background
-//! threads wait, and they can look again a little later. Without
-//! sleepers to wake, unlocking is a plain store: a pipelined command locks and unlocks once, and
-//! a second locked instruction would be a fiftieth of all it costs.
+//! If a reactor finds it locked, it tries a few times and then does other work. Only background
+//! threads wait, and they can try again a little later. There are no sleepers to wake, so unlocking
+//! is a plain store. A pipelined command locks and unlocks once, and a second atomic instruction
+//! would cost a fiftieth of the command.
 
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use structs::backoff::wait_until;
@@ -14,20 +14,20 @@ use structs::reactor::check_wait;
 pub(crate) struct ByteLock(AtomicBool);
 
 impl ByteLock {
-    /// Locks if the lock is free.
+    /// Locks if the lock is free. Returns whether it did.
     #[inline]
     pub fn try_lock(&self) -> bool {
-        // Only looked at while it is taken: its cache line stays where it is.
+        // Only read it while it is locked, so that its cache line stays with the holder.
         !self.0.load(Relaxed) && !self.0.swap(true, Acquire)
     }
 
-    /// Locks, however long that takes; not on a reactor.
+    /// Locks, and waits as long as necessary. Not for reactors.
     pub fn lock(&self) {
         check_wait("a stripe");
         wait_until(|| self.try_lock());
     }
 
-    /// Unlocks; the caller holds the lock.
+    /// Unlocks. The caller holds the lock.
     #[inline]
     pub fn unlock(&self) {
         debug_assert!(self.0.load(Relaxed), "unlocked a lock that nobody held");

@@ -1,92 +1,96 @@
 //! Cold entries: the key is in RAM, the value somewhere else.
 //!
-//! Cold is a property of an entry and no type: a cold entry keeps its type, expiry and access bits.
-//! In the place of its value it has where that is, and what can be told without reading it:
+//! Being cold is a property of an entry, not a type. A cold entry keeps its type, expiry and access
+//! bits. In the place of its value it has the value's location, and a summary that can be used
+//! without reading the value:
 //!
 //! ```text
 //!  word │ klen u8 │ size u8 │ version u8 │ shape u8 │ location 8 B │ [expiry i64] │ key
 //!  word │ 0       │ size u8 │ version u8 │ shape u8 │ location 8 B │ klen u32 │ [expiry] │ key
 //! ```
 //!
-//! A key of 16 bytes takes a block of 32 bytes, and about 13 in the table. The second form is that
-//! of keys longer than 255 bytes.
+//! A key of 16 bytes takes a block of 32 bytes, and about 13 bytes in the table. The second form is
+//! for keys longer than 255 bytes.
 //!
-//! The version tells two cold values of one key apart. It counts all values of a stripe that went
-//! cold, modulo 256; a value that was read is installed only if both version and location are
-//! what they were when it was asked for. A store that reuses a location waits for the reads of the
-//! old value first, so the version only has to tell apart what happened during one read.
+//! The version distinguishes two cold values of one key. It counts all values of a stripe that
+//! became cold, modulo 256. A value that was read is installed only if version and location are the
+//! same as when it was requested. A store that reuses a location first waits for reads of the old
+//! value, so the version only has to distinguish values during one read.
 //!
-//! A value that is put back may keep its record as a *copy* ([`crate::Entry::copy`]), so that it can
-//! leave again without being written. Every change of the value gives the copy up.
+//! A value that is read back may keep its record as a *copy* ([`crate::Entry::copy`]), so that it
+//! can leave RAM again without being written. Every change of the value gives up the copy.
 //!
-//! Where values go is the business of a [`ColdStore`], of which a process has one at most. It learns
-//! from the entry itself, when this is dropped, that a value is not needed any more: no way to
-//! delete, overwrite or flush a key has to think of it.
+//! A [`ColdStore`] keeps the values. A process has one at most. When an entry is dropped, it tells
+//! the store that its value is not needed any more, so deleting, overwriting and flushing need no
+//! extra code.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Where a value is; only its [`ColdStore`] knows what it means.
+/// Where a value is. Only its [`ColdStore`] can interpret this.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ColdLocation(pub u64);
 
-/// A cold value of an entry, as far as it has to stay the same while it is read.
+/// A cold value of an entry: the part that must stay the same while it is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ColdRef {
-    /// Where it is.
+    /// The value's location.
     pub location: ColdLocation,
-    /// See the module's documentation.
+    /// The version. The module's documentation describes it.
     pub version: u8,
 }
 
-/// A value could not be read: the command that needs it fails, and nothing else.
+/// A value could not be read. Only the command that needs it fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColdError(pub String);
 
-/// Receives the values that were asked for, in their order.
+/// Receives the requested values in order.
 pub type Fetched = Box<dyn FnOnce(Vec<Result<Vec<u8>, ColdError>>) + Send>;
 
-/// Where the values of cold entries are.
+/// The storage of cold values.
 pub trait ColdStore: Send + Sync {
-    /// Reads values. `done` is called once, on any thread, maybe before this returns.
+    /// Reads values. `done` is called once, on any thread, possibly before this returns.
     fn fetch(&self, wanted: Vec<ColdLocation>, done: Fetched);
-    /// The bytes that a value takes there.
+    /// Returns the bytes that a value takes in the store.
     fn size(&self, location: ColdLocation) -> usize;
-    /// Waits for a value. Here and in [`ColdStore::fetch`] an entry refers to it, or it is pinned.
+    /// Waits for a value. Here and in [`ColdStore::fetch`], an entry refers to the value or it is
+    /// pinned.
     ///
     /// # Errors
-    /// The value could not be read, or is damaged.
+    /// The value cannot be read or is damaged.
     fn read(&self, location: ColdLocation) -> Result<Vec<u8>, ColdError>;
-    /// No entry refers to the value any more. Called under a stripe's lock or on a background
-    /// thread: it must not wait.
+    /// Releases a value to which no entry refers any more. Called under a stripe's lock or on a
+    /// background thread, so it must not wait.
     fn release(&self, location: ColdLocation);
-    /// The value belongs to a key with this hash now. A store that moves values needs to know: it finds
+    /// Records that the value now belongs to a key with this hash. A store that moves values finds
     /// an entry by hash and location ([`crate::StripeData::move_cold`]).
     fn renamed(&self, location: ColdLocation, hash: u64) {
         let _ = (location, hash);
     }
-    /// A snapshot wants to have the value read together with those that lie beside it. Whether the store
-    /// does that: then it names the value to the snapshot as long as the mark is there
-    /// ([`crate::StripeData::take_marked`]). Called under the stripe's lock, as all about marks.
+    /// Marks a value for a snapshot, which wants to read it together with its neighbours. Returns
+    /// whether the store supports that. Then the store passes the value to the snapshot as long as
+    /// the mark is set ([`crate::StripeData::take_marked`]). All functions about marks are called
+    /// under the stripe's lock.
     fn mark(&self, location: ColdLocation) -> bool {
         let _ = location;
         false
     }
-    /// Clears a mark; whether there was one.
+    /// Clears a mark. Returns whether there was one.
     fn unmark(&self, location: ColdLocation) -> bool {
         let _ = location;
         false
     }
-    /// Whether there is a mark.
+    /// Returns whether there is a mark.
     fn is_marked(&self, location: ColdLocation) -> bool {
         let _ = location;
         false
     }
-    /// Keeps a value readable whose entry may go, until [`ColdStore::unpin`] or the end of the snapshot.
+    /// Keeps a value readable although its entry may be removed, until [`ColdStore::unpin`] or the
+    /// end of the snapshot.
     fn pin(&self, location: ColdLocation) {
         let _ = location;
     }
-    /// The pinned value has been read.
+    /// Unpins a value that has been read.
     fn unpin(&self, location: ColdLocation) {
         let _ = location;
     }
@@ -96,49 +100,50 @@ static STORE: OnceLock<Box<dyn ColdStore>> = OnceLock::new();
 static ENTRIES: AtomicUsize = AtomicUsize::new(0);
 static COPIES: AtomicUsize = AtomicUsize::new(0);
 
-/// Says where the values of cold entries are; once in a process, before the first goes cold. Says
-/// whether it was the first to do so.
+/// Sets the store of cold values. Called once in a process, before the first value becomes cold.
+/// Returns whether this was the first call.
 pub fn set_store(store: Box<dyn ColdStore>) -> bool {
     STORE.set(store).is_ok()
 }
 
-/// Where the values of cold entries are.
+/// Returns the store of cold values.
 pub fn store() -> Option<&'static dyn ColdStore> {
     STORE.get().map(|store| &**store)
 }
 
-/// Number of cold entries, in all keyspaces of the process.
+/// Returns the number of cold entries in all keyspaces of the process.
 #[inline]
 pub fn entries() -> usize {
     ENTRIES.load(Relaxed)
 }
 
-/// An entry has become cold.
+/// Counts an entry that has become cold.
 pub(crate) fn count() {
     ENTRIES.fetch_add(1, Relaxed);
 }
 
-/// Number of entries whose value is in RAM and has a copy, in all keyspaces of the process.
+/// Returns the number of entries in all keyspaces of the process whose value is in RAM and has a
+/// copy.
 pub fn copies() -> usize {
     COPIES.load(Relaxed)
 }
 
-/// A cold entry has gone, and its location has another owner.
+/// Uncounts a cold entry that was dropped after its location got another owner.
 pub(crate) fn uncount() {
     ENTRIES.fetch_sub(1, Relaxed);
 }
 
-/// A value was put back and keeps its copy.
+/// Counts a value that was read back and keeps its copy.
 pub(crate) fn count_copy() {
     COPIES.fetch_add(1, Relaxed);
 }
 
-/// A value has left RAM for its copy.
+/// Uncounts a value that has left RAM and has its copy as the cold value.
 pub(crate) fn uncount_copy() {
     COPIES.fetch_sub(1, Relaxed);
 }
 
-/// A copy is not needed any more.
+/// Releases a copy that is not needed any more.
 #[cold]
 pub(crate) fn release_copy(location: ColdLocation) {
     if let Some(store) = store() {
@@ -147,7 +152,7 @@ pub(crate) fn release_copy(location: ColdLocation) {
     uncount_copy();
 }
 
-/// A cold entry has got another key.
+/// Tells the store that a cold entry has a new key.
 #[cold]
 pub(crate) fn renamed(location: ColdLocation, hash: u64) {
     if let Some(store) = store() {
@@ -155,7 +160,7 @@ pub(crate) fn renamed(location: ColdLocation, hash: u64) {
     }
 }
 
-/// A cold entry is dropped.
+/// Releases the value of a cold entry that is dropped.
 #[cold]
 pub(crate) fn release(location: ColdLocation) {
     if let Some(store) = store() {
@@ -164,7 +169,7 @@ pub(crate) fn release(location: ColdLocation) {
     ENTRIES.fetch_sub(1, Relaxed);
 }
 
-/// What is known of a cold value without reading it.
+/// Facts about a cold value that are known without reading it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Summary {
     /// A rounded size ([`rounded`]).
@@ -173,7 +178,7 @@ pub(crate) struct Summary {
     pub shape: u8,
 }
 
-/// Every name that OBJECT ENCODING knows of values that can be cold.
+/// All names of OBJECT ENCODING for values that can be cold.
 const ENCODINGS: [&str; 8] =
     ["raw", "embstr", "listpack", "quicklist", "intset", "hashtable", "skiplist", "stream"];
 
@@ -198,7 +203,8 @@ impl Summary {
     }
 }
 
-/// A size as a floating-point number of eight bits: three of mantissa, at most an eighth too small.
+/// Rounds a size to a floating-point number of eight bits, three of which are the mantissa. The
+/// result is at most an eighth too small.
 fn rounded(bytes: usize) -> u8 {
     if bytes < 8 {
         return bytes as u8;
@@ -222,7 +228,7 @@ pub(crate) mod tests {
     use std::sync::{LazyLock, Mutex};
     use structs::sync::lock;
 
-    /// A store in memory. There is one for all tests of the process, so locations are never reused.
+    /// A store in memory. All tests of the process share it, so locations are never reused.
     static VALUES: LazyLock<Mutex<HashMap<u64, Vec<u8>>>> = LazyLock::new(Mutex::default);
 
     struct Memory;
@@ -243,7 +249,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Keeps a value in the store of the tests.
+    /// Stores a value in the store of the tests.
     pub(crate) fn keep(bytes: &[u8]) -> ColdLocation {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         set_store(Box::new(Memory));

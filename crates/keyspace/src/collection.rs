@@ -1,8 +1,8 @@
-//! What the keyspace, snapshots and INFO need to know of a value that is no string.
+//! The interface of values that are not strings, for the keyspace, snapshots and INFO.
 //!
-//! One trait, implemented once a type, in the files below this one. Commands work on the types
-//! themselves (`structs`); this is what happens to a value without regard to its type: it is
-//! measured, copied, freed, and written to a snapshot.
+//! It is one trait, with one implementation per type in the files below this one. Commands work on
+//! the types themselves (`structs`). This interface does what is independent of the type: it
+//! measures, copies and frees a value, and writes it to a snapshot.
 
 mod hash;
 mod list;
@@ -14,28 +14,28 @@ use crate::kind::Value;
 use crate::snapshot::record::{Form, Writer};
 use std::ops::ControlFlow;
 
-/// How the contents of a value lie in memory, which is how a snapshot takes them.
+/// How the contents of a value lie in memory, and therefore how a snapshot takes them.
 pub enum Layout<'a> {
     /// One block of bytes (a listpack, an intset).
     Block(Form, &'a [u8]),
-    /// So many chunks ([`Collection::chunk`]).
+    /// A number of chunks ([`Collection::chunk`]).
     Chunks(Form, usize),
     /// [`Collection::len`] elements ([`Collection::visit`]), in a table that can be watched.
     Elements(Form),
-    /// So many parts, shared with copies of the value ([`Collection::take_apart`]).
+    /// A number of parts, which copies of the value share ([`Collection::take_apart`]).
     Shared(Form, usize),
 }
 
-/// A copy of a value that is taken apart while the value itself goes on changing.
+/// A copy of a value that is taken apart while the value itself changes.
 pub trait TakeApart: Send {
-    /// Appends the next part; `false` if there is none.
+    /// Appends the next part. Returns `false` if there is none.
     fn write_next(&mut self, to: &mut Writer<'_>) -> bool;
 }
 
 /// A chunk of a value.
 #[derive(Clone, Copy)]
 pub struct Chunk<'a> {
-    /// Whether it is a listpack; else it is one element alone.
+    /// Whether it is a listpack. Otherwise it is one element.
     pub is_packed: bool,
     /// Its bytes.
     pub bytes: &'a [u8],
@@ -46,21 +46,21 @@ pub struct Chunk<'a> {
 pub enum Element<'a> {
     /// A member of a set.
     Member(&'a [u8]),
-    /// A field, its value, and when it expires.
+    /// A field, its value, and its expiry.
     Field(&'a [u8], &'a [u8], Option<i64>),
     /// A member and its score.
     Scored(&'a [u8], f64),
 }
 
 impl Element<'_> {
-    /// The member or the field.
+    /// Returns the member or the field.
     pub(crate) fn first_bytes(&self) -> &[u8] {
         match self {
             Element::Member(bytes) | Element::Field(bytes, ..) | Element::Scored(bytes, _) => bytes,
         }
     }
 
-    /// Bytes of its strings.
+    /// Returns the bytes of its strings.
     pub(crate) fn bytes_len(self) -> usize {
         match self {
             Element::Member(bytes) | Element::Scored(bytes, _) => bytes.len(),
@@ -69,38 +69,39 @@ impl Element<'_> {
     }
 }
 
-/// Takes elements one after the other until it breaks.
+/// Takes elements one after the other until it returns `Break`.
 pub type Visit<'v> = &'v mut dyn FnMut(Element<'_>) -> ControlFlow<()>;
 
-/// Takes the elements that a watch sees.
+/// Takes the elements that a watch meets.
 pub type Take = Box<dyn FnMut(Element<'_>) + Send>;
 
-/// What every type other than the string can do; see the module's documentation.
+/// What each type but the string can do. The module's documentation describes it.
 pub trait Collection: Send + Sync {
-    /// OBJECT ENCODING.
+    /// Returns the name for OBJECT ENCODING.
     fn encoding(&self) -> &'static str;
-    /// Number of elements.
+    /// Returns the number of elements.
     fn len(&self) -> usize;
-    /// Whether the key must go because nothing is left in it.
+    /// Returns whether nothing is left, so that the key has to be removed.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Bytes of its blocks.
+    /// Returns the bytes of its blocks.
     fn allocated_bytes(&self) -> usize;
-    /// Roughly how many allocations freeing it takes.
+    /// Returns the approximate number of deallocations that freeing it takes.
     fn free_effort(&self) -> usize;
-    /// A copy (COPY).
+    /// Returns a copy (COPY).
     fn duplicate(&self) -> Value;
 
-    /// What the order in which a scan sees its elements depends on besides them: whoever makes the value anew under the
-    /// same key does so in that order ([`structs::table::in_order_of`]).
+    /// Returns the value on which, besides the elements, the order of a scan depends. If the same
+    /// key's value is rebuilt, it is rebuilt in that order ([`structs::table::in_order_of`]), so
+    /// that a scan stays correct.
     fn table_order(&self) -> Option<u64> {
         None
     }
 
-    /// How its contents lie in memory.
+    /// Returns how its contents lie in memory.
     fn layout(&self) -> Layout<'_>;
-    /// A chunk by its index, found at once, if the layout is [`Layout::Chunks`].
+    /// Returns a chunk by its index in constant time, if the layout is [`Layout::Chunks`].
     fn chunk(&self, index: usize) -> Option<Chunk<'_>> {
         let _ = index;
         None
@@ -109,22 +110,23 @@ pub trait Collection: Send + Sync {
     fn visit(&self, visit: Visit<'_>) {
         let _ = visit;
     }
-    /// Has elements taken before they change (`structs/watched.rs`), if the layout is
-    /// [`Layout::Elements`]; says whether it is.
+    /// Begins a watch, which takes elements before they change (`structs/watched.rs`), if the
+    /// layout is [`Layout::Elements`]. Returns whether it is.
     fn watch(&self, take: Take) -> bool {
         let _ = take;
         false
     }
-    /// Takes the next cell of a value that is watched; `false` if there is none left.
+    /// Takes the next cell of a watched value. Returns `false` if none is left.
     fn step_watch(&self) -> bool {
         false
     }
-    /// Allows writers to take so many cells; returns how many of the last allowance are left.
+    /// Allows writers to take `cells` cells. Returns how many of the last allowance are left.
     fn allow_watch(&self, cells: usize) -> usize {
         let _ = cells;
         0
     }
-    /// A copy to be taken apart, made at once, if the layout is [`Layout::Shared`].
+    /// Returns a copy that can be taken apart, in constant time, if the layout is
+    /// [`Layout::Shared`].
     fn take_apart(&self) -> Option<Box<dyn TakeApart>> {
         None
     }
@@ -132,7 +134,7 @@ pub trait Collection: Send + Sync {
     fn unwatch(&self) {}
 }
 
-/// Visits each of `elements` until one breaks.
+/// Visits each of `elements` until `visit` returns `Break`.
 fn visit_all<'e>(elements: impl Iterator<Item = Element<'e>>, visit: Visit<'_>) {
     for element in elements {
         if visit(element).is_break() {

@@ -9,16 +9,17 @@
 //!  list, set, hash …   word │ klen u32 │ payload 16 B │ [copy] │ [expiry] │ key
 //! ```
 //!
-//! A cold entry, whose value is not in RAM, looks otherwise: see [`crate::cold`]. An entry that is
-//! *copied* has its value in RAM and the location of the same value elsewhere (0: it has been given up).
+//! A cold entry, whose value is not in RAM, has another layout ([`crate::cold`]). A *copied* entry
+//! has its value in RAM and the location of the same value elsewhere (0 if the copy has been given
+//! up).
 //!
-//! A 16-byte key with a 1-byte value takes a 24-byte block. A string value lives inside the entry
-//! unless a block of its own wastes less (500 bytes: 544 instead of 640) or it is edited in place
-//! (APPEND, SETBIT …). Numbers are kept as such, so that INCR writes 8 bytes.
+//! A 16-byte key with a 1-byte value takes a 24-byte block. A string value lies inside the entry
+//! unless its own block wastes less (500 bytes: 544 instead of 640) or it is edited in place
+//! (APPEND, SETBIT …). Numbers are stored as numbers, so INCR writes 8 bytes.
 //!
 //! Rejected: a separate value object (Redis's robj: 16 bytes and a cache miss more), a digest of
-//! the key (the table's fingerprint suffices), storing the expiry in the table only (one more
-//! miss for each read of a volatile key).
+//! the key (the table's fingerprint suffices), and the expiry in the table only (one more miss for
+//! each read of a volatile key).
 #![allow(unsafe_code)]
 
 use crate::cold::{self, ColdLocation, ColdRef, Summary};
@@ -39,7 +40,7 @@ const WIDE: u32 = 1 << 29;
 const COLD: u32 = kind::COLD << 24;
 const COPIED: u32 = kind::COPIED << 24;
 const ACCESS: u32 = (1 << 24) - 1;
-/// Inline strings above this many bytes get a block of their own whatever it wastes.
+/// Inline strings above this many bytes get their own block, whatever it wastes.
 const INLINE_MAX: usize = 4096;
 
 /// The offset of the key by the eight tag bits (kind, expires, wide, cold, copied).
@@ -64,19 +65,19 @@ const KEY_OFFSET: [u8; 256] = {
     table
 };
 
-/// A string value as it is held.
+/// A string value as it is stored.
 #[derive(Clone, Copy, Debug)]
 pub enum StringRef<'a> {
     /// Bytes.
     Bytes(&'a [u8]),
-    /// Bytes in a block of their own.
+    /// Bytes in their own block.
     Block(&'a HeapString),
     /// A number.
     Integer(i64),
 }
 
 impl<'a> StringRef<'a> {
-    /// The bytes, unless it is a number.
+    /// Returns the bytes, unless it is a number.
     #[inline]
     pub fn text(self) -> Option<&'a [u8]> {
         match self {
@@ -86,7 +87,7 @@ impl<'a> StringRef<'a> {
         }
     }
 
-    /// A string of its own: of a long one another reference, of others a copy.
+    /// Returns an owned string: another reference to a long one, a copy of others.
     pub fn to_heap_string(self) -> HeapString {
         match self {
             StringRef::Block(block) => block.clone(),
@@ -94,7 +95,7 @@ impl<'a> StringRef<'a> {
         }
     }
 
-    /// The bytes; a number is written into `buf`.
+    /// Returns the bytes. A number is written into `buf`.
     pub fn bytes<'b>(self, buf: &'b mut [u8; structs::numbers::INT_MAX_LEN]) -> &'b [u8]
     where
         'a: 'b,
@@ -106,12 +107,12 @@ impl<'a> StringRef<'a> {
         }
     }
 
-    /// A copy of the bytes.
+    /// Returns a copy of the bytes.
     pub fn to_vec(self) -> Vec<u8> {
         self.bytes(&mut [0; structs::numbers::INT_MAX_LEN]).to_vec()
     }
 
-    /// STRLEN.
+    /// Returns the length in bytes (STRLEN).
     #[inline]
     pub fn len(self) -> usize {
         match self {
@@ -123,12 +124,12 @@ impl<'a> StringRef<'a> {
         }
     }
 
-    /// Whether it is the empty string.
+    /// Returns whether it is the empty string.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// The number that it is or spells, by the strict rule.
+    /// Returns the number that it is or spells, by the strict rule.
     pub fn integer(self) -> Option<i64> {
         match self {
             StringRef::Bytes(bytes) => structs::numbers::parse_i64(bytes),
@@ -138,16 +139,16 @@ impl<'a> StringRef<'a> {
     }
 }
 
-/// The entry; see the module's documentation.
+/// The entry. The module's documentation describes it.
 #[repr(transparent)]
 pub struct Entry(NonNull<u8>);
 
-// SAFETY: owns its block and its value, which are `Send`.
+// SAFETY: it owns its block and its value, which are `Send`.
 unsafe impl Send for Entry {}
 // SAFETY: through `&self` only the access bits change, atomically.
 unsafe impl Sync for Entry {}
 
-// SAFETY: transparent over `NonNull<u8>`; nothing changes a key in place.
+// SAFETY: it is transparent over `NonNull<u8>`; nothing changes a key in place.
 unsafe impl Item for Entry {
     const MAPS_ARRAYS: bool = true;
     #[inline]
@@ -156,7 +157,7 @@ unsafe impl Item for Entry {
     }
 }
 
-/// What a new block is to look like.
+/// The form of a new block.
 #[derive(Clone, Copy)]
 struct Shape {
     kind: Kind,
@@ -184,7 +185,7 @@ impl Shape {
         if wide {
             let heap = Shape { kind: Kind::HeapString, ..inline };
             let apart = block_size(heap.size(expires)) + heap_string::block_for(value_len);
-            // A second block costs a cache miss: it has to save a sixteenth at least.
+            // A second block costs a cache miss, so it has to save at least a sixteenth.
             if apart + apart / 16 < block_size(inline.size(expires)) {
                 return heap;
             }
@@ -217,7 +218,7 @@ fn layout(size: usize) -> Layout {
 impl Entry {
     // ---- making one -------------------------------------------------------------------------
 
-    /// A string; `value` is kept as a number if it spells one.
+    /// Creates a string. `value` is stored as a number if it spells one.
     pub fn new_string(key: &[u8], value: &[u8], expiry: Option<Millis>, access: u32) -> Entry {
         match structs::numbers::parse_i64(value) {
             Some(number) => Entry::new_integer(key, number, expiry, access),
@@ -225,7 +226,7 @@ impl Entry {
         }
     }
 
-    /// A string that stays text even if it spells a number (the result of INCRBYFLOAT).
+    /// Creates a string that stays text even if it spells a number (the result of INCRBYFLOAT).
     pub fn new_text(key: &[u8], value: &[u8], expiry: Option<Millis>, access: u32) -> Entry {
         Entry::new_raw_string(key, value, expiry, access)
     }
@@ -234,7 +235,7 @@ impl Entry {
         Entry::new_copied_string(key, value, expiry, access, None)
     }
 
-    /// A string, kept as text, of which there is a copy at a location.
+    /// Creates a string that is stored as text and has a copy at a location.
     pub(crate) fn new_copied_string(
         key: &[u8],
         value: &[u8],
@@ -260,7 +261,7 @@ impl Entry {
         entry
     }
 
-    /// A number.
+    /// Creates a number.
     pub fn new_integer(key: &[u8], number: i64, expiry: Option<Millis>, access: u32) -> Entry {
         let entry = Entry::allocate(Entry::plain(Kind::Integer, key), key, expiry, access);
         // SAFETY: the payload of this kind is one i64.
@@ -268,7 +269,7 @@ impl Entry {
         entry
     }
 
-    /// A string with a block of its own.
+    /// Creates a string in its own block.
     pub fn new_heap_string(
         key: &[u8],
         string: HeapString,
@@ -281,7 +282,7 @@ impl Entry {
         entry
     }
 
-    /// A list, set, hash or sorted set.
+    /// Creates a list, set, hash or sorted set.
     pub fn new_object<T: Object>(
         key: &[u8],
         value: T,
@@ -294,7 +295,7 @@ impl Entry {
         entry
     }
 
-    /// Any value.
+    /// Creates an entry with any value.
     pub fn new(key: &[u8], value: Value, expiry: Option<Millis>, access: u32) -> Entry {
         value.into_entry(key, expiry, access)
     }
@@ -304,10 +305,10 @@ impl Entry {
         Shape { kind, wide: false, is_cold: false, is_copied: false, key_len, value_len: 0 }
     }
 
-    /// The same entry without its value, which is at a location.
+    /// Returns the same entry without its value, which is stored at a location.
     ///
     /// # Panics
-    /// If it is a number, which takes no more room than a location, or cold already.
+    /// If it is a number, which takes no more space than a location, or already cold.
     pub(crate) fn as_cold(&self, cold: ColdRef) -> Entry {
         let kind = self.value_kind();
         assert!(kind != Kind::Integer, "a number cannot be cold");
@@ -318,20 +319,21 @@ impl Entry {
         new
     }
 
-    /// Whether the value of a cold entry was written after it had last been read back, so that its next
-    /// use is at least the second.
+    /// Returns whether the value of a cold entry was written after it had last been read back, so
+    /// that its next use is at least the second one.
     pub fn is_credited(&self) -> bool {
         self.word() & (COPIED | COLD) == COPIED | COLD
     }
 
     fn set_credited(&self, is_credited: bool) {
         let word = if is_credited { self.word() | COPIED } else { self.word() & !COPIED };
-        // SAFETY: see `word`; a cold entry's layout does not depend on this bit, and the caller is the
-        // only writer.
+        // SAFETY: see `word`; a cold entry's layout does not depend on this bit, and the caller is
+        // the only writer.
         unsafe { self.0.cast::<AtomicU32>().as_ref() }.store(word, Relaxed);
     }
 
-    /// The same entry with a copy of its value at a location, which belongs to it from now on.
+    /// Returns the same entry with a copy of its value at a location. The copy belongs to the entry
+    /// from now on.
     pub(crate) fn with_copy(self, copy: Option<ColdLocation>) -> Entry {
         if copy.is_none() {
             return self;
@@ -369,7 +371,7 @@ impl Entry {
         entry
     }
 
-    /// A block with everything but the value.
+    /// Allocates a block and writes everything but the value.
     #[inline]
     fn allocate(shape: Shape, key: &[u8], expiry: Option<Millis>, access: u32) -> Entry {
         assert!(key.len() <= u32::MAX as usize, "a key of more than 4 GiB");
@@ -383,7 +385,7 @@ impl Entry {
             let entry = Entry(at);
             at.cast::<u32>().write(tag | access & ACCESS);
             if shape.is_cold {
-                // Its maker writes the rest.
+                // The caller writes the rest.
             } else if shape.kind == Kind::InlineString && !shape.wide {
                 entry.at(4).write(shape.key_len as u8);
                 entry.at(5).write(shape.value_len as u8);
@@ -435,8 +437,8 @@ impl Entry {
 
     #[inline]
     fn key_len(&self, word: u32) -> usize {
-        // SAFETY: the length stands at offset 4 in one byte or in four; only a wide cold entry has it
-        // behind its location.
+        // SAFETY: the length stands at offset 4 in one byte or in four; only a wide cold entry has
+        // it behind its location.
         unsafe {
             if Entry::is_narrow(word) {
                 self.at(4).read() as usize
@@ -450,7 +452,7 @@ impl Entry {
         }
     }
 
-    /// The key.
+    /// Returns the key.
     #[inline]
     pub fn key(&self) -> &[u8] {
         let word = self.word();
@@ -458,28 +460,29 @@ impl Entry {
         unsafe { std::slice::from_raw_parts(self.at(Entry::key_offset(word)), self.key_len(word)) }
     }
 
-    /// The kind of the value.
+    /// Returns the kind of the value.
     #[inline]
     pub fn kind(&self) -> Kind {
         Kind::from_number(self.word() >> 24 & 15)
     }
 
-    /// The kind of the value.
+    /// Returns the kind of the value.
     ///
     /// # Panics
-    /// If the entry is cold, so that none of what is in RAM is taken for its value.
+    /// If the entry is cold, so that nothing in RAM is taken for its value.
     #[inline]
     fn value_kind(&self) -> Kind {
         Kind::from_number(self.word() >> 24 & (15 | kind::COLD))
     }
 
-    /// Whether the value is not in RAM. Then everything that needs it panics: ask before.
+    /// Returns whether the value is not in RAM. Everything that needs the value panics then, so
+    /// callers check this first.
     #[inline]
     pub fn is_cold(&self) -> bool {
         self.word() & COLD != 0
     }
 
-    /// Where the value is, if that is not in RAM.
+    /// Returns where the value is, if it is not in RAM.
     #[inline]
     pub fn cold(&self) -> Option<ColdRef> {
         if !self.is_cold() {
@@ -496,7 +499,7 @@ impl Entry {
         unsafe { Summary { size: self.at(5).read(), shape: self.at(7).read() } }
     }
 
-    /// Where a copy of the value is, if that is in RAM.
+    /// Returns where a copy of the value is, if the value is in RAM.
     #[inline]
     pub fn copy(&self) -> Option<ColdLocation> {
         // SAFETY: the entry has this field.
@@ -504,13 +507,13 @@ impl Entry {
         (at != 0).then_some(ColdLocation(at))
     }
 
-    /// Whether there is room for the location of a copy.
+    /// Returns whether the entry has a field for the location of a copy.
     #[inline]
     pub fn is_copied(&self) -> bool {
         self.word() & (COPIED | COLD) == COPIED
     }
 
-    /// The 8 bytes in front of key and expiry.
+    /// Returns the 8 bytes before key and expiry.
     #[inline]
     fn copy_field(&self) -> Option<*mut u64> {
         let word = self.word();
@@ -526,7 +529,7 @@ impl Entry {
         }
     }
 
-    /// Gives the copy away: it does not belong to the entry any more.
+    /// Returns the copy, which does not belong to the entry any more.
     pub(crate) fn take_copy(&mut self) -> Option<ColdLocation> {
         let copy = self.copy();
         if let Some(field) = self.copy_field() {
@@ -536,7 +539,8 @@ impl Entry {
         copy
     }
 
-    /// Gives the copy up, and the room for its location: the value is about to change. The block may move.
+    /// Gives up the copy and the field for its location, because the value is about to change. The
+    /// block may move.
     pub(crate) fn drop_copy(&mut self) {
         if !self.is_copied() {
             return;
@@ -549,7 +553,7 @@ impl Entry {
         *self = old.rebuilt_with(&key, expiry, access, None);
     }
 
-    /// When it expires.
+    /// Returns the expiry.
     #[inline]
     pub fn expiry(&self) -> Option<Millis> {
         let word = self.word();
@@ -562,13 +566,13 @@ impl Entry {
         Some(Millis(unsafe { at.read_unaligned() }))
     }
 
-    /// Whether its time has come.
+    /// Returns whether the entry has expired.
     #[inline]
     pub fn is_expired(&self, now: Millis) -> bool {
         self.expiry().is_some_and(|at| at < now)
     }
 
-    /// The access bits; see [`crate::access`].
+    /// Returns the access bits ([`crate::access`]).
     #[inline]
     pub fn access(&self) -> u32 {
         self.word() & ACCESS
@@ -582,7 +586,7 @@ impl Entry {
         unsafe { self.0.cast::<AtomicU32>().as_ref() }.store(word, Relaxed);
     }
 
-    /// The value, if it is a string.
+    /// Returns the value, if it is a string.
     #[inline]
     pub fn string(&self) -> Option<StringRef<'_>> {
         let word = self.word();
@@ -613,17 +617,17 @@ impl Entry {
         }
     }
 
-    /// The value, if it is a `T`.
+    /// Returns the value, if it is a `T`.
     #[inline]
     pub fn object<T: Object>(&self) -> Option<&T> {
         // SAFETY: an entry of `T`'s kind holds a `T`.
         (self.value_kind() == T::KIND).then(|| unsafe { &*self.payload::<T>() })
     }
 
-    /// The value, if it is a `T`, to change it.
+    /// Returns the value for changes, if it is a `T`.
     ///
     /// # Panics
-    /// In debug builds, if there is a copy, which would not be one any more.
+    /// In debug builds, if there is a copy, which would no longer be one.
     #[inline]
     pub fn object_mut<T: Object>(&mut self) -> Option<&mut T> {
         debug_assert!(self.copy().is_none(), "a value was changed of which there is a copy");
@@ -636,17 +640,17 @@ impl Entry {
         (self.value_kind() == T::KIND).then(|| unsafe { &mut *self.payload::<T>() })
     }
 
-    /// The value, if it is a hash in RAM with fields that expire.
+    /// Returns the value, if it is a hash in RAM with fields that expire.
     #[inline]
     pub(crate) fn timed_hash(&mut self) -> Option<&mut Hash> {
         if self.word() >> 24 & (15 | kind::COLD) != Kind::Hash as u32 {
             return None;
         }
-        // What is noted there is no part of the value.
+        // The time noted there is no part of the value.
         self.payload_mut::<Hash>().filter(|hash| hash.is_timed())
     }
 
-    /// When to look at it for fields that have expired, as its stripe has it.
+    /// Returns the time at which its stripe has listed it for expired fields.
     #[inline]
     pub(crate) fn noted_time(&self) -> Option<i64> {
         if self.word() >> 24 & (15 | kind::COLD) != Kind::Hash as u32 {
@@ -655,21 +659,21 @@ impl Entry {
         self.object::<Hash>().and_then(Hash::noted_time)
     }
 
-    /// The stripe does not have it any more.
+    /// Forgets that time, because the stripe does not list the hash any more.
     pub(crate) fn forget_noted_time(&mut self) {
         if let Some(hash) = self.timed_hash() {
             hash.note_time(None);
         }
     }
 
-    /// The value as what every type but the string can do.
+    /// Returns the value as a collection, for all types but the string.
     #[inline]
     pub fn collection(&self) -> Option<&dyn Collection> {
         // SAFETY: the payload holds what the kind says, as long as the entry is borrowed.
         self.value_kind().collection(self.payload()).map(|value| unsafe { &*value })
     }
 
-    /// OBJECT ENCODING.
+    /// Returns the name for OBJECT ENCODING.
     pub fn encoding(&self) -> &'static str {
         if self.is_cold() {
             return self.summary().encoding();
@@ -684,8 +688,8 @@ impl Entry {
         }
     }
 
-    /// Whether the reference server would keep the string in the object itself, which OBJECT
-    /// ENCODING shows as `embstr`: if header, expiry, key and value fit two cache lines.
+    /// Returns whether Redis would store the string in the object itself, which OBJECT ENCODING
+    /// shows as `embstr`. It would if header, expiry, key and value fit into two cache lines.
     fn would_be_embedded(&self) -> bool {
         let key_len = self.key().len();
         let key_header = if key_len < 32 { 2 } else { 4 };
@@ -694,7 +698,7 @@ impl Entry {
         9 + expiry + key_header + key_len + 4 + value_len <= 128
     }
 
-    /// Bytes of the entry's own block.
+    /// Returns the bytes of the entry's own block.
     pub fn own_bytes(&self) -> usize {
         let word = self.word();
         let is_inline = word >> 24 & (15 | kind::COLD) == Kind::InlineString as u32;
@@ -702,10 +706,11 @@ impl Entry {
         block_size(Entry::key_offset(word) + self.key_len(word) + value)
     }
 
-    /// Bytes in all its blocks in RAM, rounded as the allocator rounds them. Takes constant time (of a
-    /// stream, time in proportion to its groups): collections add their bytes up as they change. Exact but
-    /// for the names of a stream's groups and consumers, whose places are estimated. What others refer to as
-    /// well (a long string, a stream that is being copied) counts whole.
+    /// Returns the bytes of all its blocks in RAM, rounded as the allocator rounds them. Takes
+    /// constant time, because collections count their bytes as they change; for a stream it takes
+    /// time in proportion to its groups. Exact except for the names of a stream's groups and
+    /// consumers, whose overhead is estimated. Shared data (a long string, a stream that is being
+    /// copied) counts whole.
     pub fn memory_usage(&self) -> usize {
         if self.is_cold() {
             return self.own_bytes();
@@ -717,7 +722,8 @@ impl Entry {
         self.own_bytes() + apart
     }
 
-    /// Bytes that the value takes, or would take if it were not cold: then an estimate.
+    /// Returns the bytes of the value. For a cold entry it is an estimate of the bytes it would
+    /// take.
     pub fn value_bytes(&self) -> usize {
         match self.cold() {
             Some(_) => self.summary().bytes(),
@@ -730,7 +736,8 @@ impl Entry {
         (self.value_kind() == Kind::HeapString).then(|| unsafe { &*self.payload::<HeapString>() })
     }
 
-    /// The number of elements of a collection; of a string 1. Of a cold entry an estimate.
+    /// Returns the number of elements of a collection, and 1 for a string. For a cold entry it is
+    /// an estimate.
     pub fn elements(&self) -> usize {
         if self.is_cold() {
             return self.summary().elements();
@@ -738,7 +745,7 @@ impl Entry {
         self.collection().map_or(1, Collection::len)
     }
 
-    /// Roughly how many allocations freeing it takes.
+    /// Returns the approximate number of deallocations that freeing it takes.
     pub fn free_effort(&self) -> usize {
         if self.is_cold() {
             return 1;
@@ -748,12 +755,12 @@ impl Entry {
 
     // ---- changing it ------------------------------------------------------------------------
 
-    /// Puts `value` into the place of the present string if the block fits and the expiry may
-    /// stay as it is; says whether it did. The fast path of SET.
+    /// Overwrites the present string if `value` fits its block and the expiry may stay. Returns
+    /// whether it did. The fast path of SET.
     #[inline]
     pub fn overwrite_string(&mut self, value: &[u8]) -> bool {
         let word = self.word();
-        // What has a copy gets another block, without one.
+        // A value with a copy gets another block, without a copy.
         if word >> 24 & (15 | kind::COLD | kind::COPIED) != Kind::InlineString as u32 {
             return self.kind() == Kind::Integer
                 && structs::numbers::parse_i64(value).is_some_and(|n| self.overwrite_integer(n));
@@ -783,7 +790,7 @@ impl Entry {
         true
     }
 
-    /// Puts `number` into the place of the present number; `false` if it is none.
+    /// Overwrites the present number. Returns `false` if the value is no number.
     #[inline]
     pub fn overwrite_integer(&mut self, number: i64) -> bool {
         let is_integer = self.kind() == Kind::Integer;
@@ -794,7 +801,7 @@ impl Entry {
         is_integer
     }
 
-    /// The string in a block of its own, to edit it; `None` if the value is no string.
+    /// Returns the string in its own block, to edit it, or `None` if the value is no string.
     pub fn heap_string(&mut self) -> Option<&mut HeapString> {
         self.drop_copy();
         if self.value_kind() != Kind::HeapString {
@@ -807,7 +814,7 @@ impl Entry {
         Some(unsafe { &mut *self.payload::<HeapString>() })
     }
 
-    /// Sets or clears the expiry; the block may move.
+    /// Sets or clears the expiry. The block may move.
     pub fn set_expiry(&mut self, expiry: Option<Millis>) {
         match (self.expiry(), expiry) {
             (None, None) => {}
@@ -827,12 +834,12 @@ impl Entry {
         }
     }
 
-    /// An entry without any value to speak of, for the blink of an eye.
+    /// Returns an entry that stands in for another one for a moment.
     fn placeholder() -> Entry {
         Entry::new_integer(b"", 0, None, 0)
     }
 
-    /// The same value under another key; the expiry stays.
+    /// Returns the same value under another key. The expiry stays.
     pub fn rekeyed(self, key: &[u8]) -> Entry {
         let (expiry, access) = (self.expiry(), self.access());
         if let Some(location) = self.location() {
@@ -841,12 +848,12 @@ impl Entry {
         self.rebuilt(key, expiry, access)
     }
 
-    /// Where the value is outside RAM, be that all there is of it or a copy.
+    /// Returns where the value is outside RAM, as the cold value or as a copy.
     pub(crate) fn location(&self) -> Option<ColdLocation> {
         self.cold().map(|cold| cold.location).or_else(|| self.copy())
     }
 
-    /// Drops a cold entry whose location belongs to another entry from now on.
+    /// Drops a cold entry whose location belongs to another entry now.
     pub(crate) fn forget_location(self) {
         assert!(self.is_cold(), "only cold entries have nothing else");
         cold::uncount();
@@ -855,7 +862,7 @@ impl Entry {
         unsafe { this.free_block() }
     }
 
-    /// The value of a cold entry is somewhere else now.
+    /// Sets the new location of a cold entry's value.
     pub(crate) fn set_cold_location(&mut self, location: ColdLocation) {
         assert!(self.is_cold(), "only cold entries have a location");
         // SAFETY: a cold entry has this field, and is borrowed exclusively.
@@ -867,7 +874,7 @@ impl Entry {
         self.rebuilt_with(key, expiry, access, copy)
     }
 
-    /// Its value in another block. The copy that it has, if any, is no longer its own.
+    /// Returns its value in another block. Its present copy, if any, no longer belongs to it.
     fn rebuilt_with(
         mut self,
         key: &[u8],
@@ -906,7 +913,8 @@ impl Entry {
         }
     }
 
-    /// Moves to another block, with a string's block of its own, and with a copy of a collection if `takes_along` says so.
+    /// Moves the entry to another block. A string's own block moves with it, and a collection is
+    /// copied if `takes_along` returns true.
     pub(crate) fn relocate(&mut self, takes_along: impl Fn(&Entry, &dyn Collection) -> bool) {
         if !self.is_cold() {
             let fresh = self.collection().filter(|value| takes_along(self, *value));
@@ -924,8 +932,8 @@ impl Entry {
             }
         }
         let layout = layout(self.own_bytes());
-        // SAFETY: the block has this layout and holds no address of itself; its contents belong to the new block
-        // from here on.
+        // SAFETY: the block has this layout and holds no address of itself; its contents belong to
+        // the new block from here on.
         unsafe {
             let Some(at) = NonNull::new(alloc(layout)) else { handle_alloc_error(layout) };
             at.copy_from_nonoverlapping(self.0, layout.size());
@@ -933,12 +941,12 @@ impl Entry {
         }
     }
 
-    /// The block of a string that has one of its own and shares it with nobody.
+    /// Returns the own block of a string, unless it is shared.
     pub(crate) fn string_block(&self) -> Option<*const u8> {
         self.heap_string_ref()?.own_block()
     }
 
-    /// A copy under another key (COPY); of a long string another reference.
+    /// Returns a copy under another key (COPY). A long string is shared.
     pub fn duplicate(&self, key: &[u8], expiry: Option<Millis>, access: u32) -> Entry {
         if let Some(collection) = self.collection() {
             return Entry::new(key, collection.duplicate(), expiry, access);
@@ -961,12 +969,12 @@ impl Entry {
         unsafe { dealloc(self.0.as_ptr(), layout(size)) };
     }
 
-    /// The block's address, for the index of expiring entries.
+    /// Returns the block's address, for the index of expiring entries.
     pub(crate) fn address(&self) -> NonNull<u8> {
         self.0
     }
 
-    /// An alias of an entry, by its address.
+    /// Returns an alias of an entry, by its address.
     ///
     /// # Safety
     /// The entry must be alive, and the alias must not be dropped.

@@ -1,45 +1,46 @@
-//! Which hashes of a stripe have fields that expire, in the order in which to look at them.
+//! The hashes of a stripe that have expiring fields, in the order in which they have to be checked.
 //!
-//! A hash with such fields is listed under a time that none of them is before, and knows it itself
-//! ([`Hash::noted_time`]), so the listing is found again when the key goes. The time may be too early:
-//! the hash is looked at then and listed anew. It is never too late, because every setter of an expiry
-//! calls [`StripeData::list_fields`](crate::StripeData::list_fields).
+//! Such a hash is listed under a time that is not after the expiry of any of its fields. The hash
+//! knows this time ([`Hash::noted_time`]), so the listing is found again when the key is removed.
+//! The time may be too early: then the hash is checked and listed again. It is never too late,
+//! because every function that sets an expiry calls
+//! [`StripeData::list_fields`](crate::StripeData::list_fields).
 //!
-//! A listing is the time and the hash of the key, 16 bytes in a tree; there is no pointer that could
+//! A listing is the time and the hash of the key, 16 bytes in a tree. It has no pointer that could
 //! outlive its entry. Hashes without such fields are not listed.
 
 use crate::entry::Entry;
 use crate::types::Millis;
 use std::collections::BTreeSet;
 
-/// See the module's documentation.
+/// The listings. The module's documentation describes them.
 #[derive(Default)]
 pub struct FieldTimes(BTreeSet<(i64, u64)>);
 
 impl FieldTimes {
-    /// Number of hashes that are listed.
+    /// Returns the number of listed hashes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether none is.
+    /// Returns whether no hash is listed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether fields of any may have expired before `now`.
+    /// Returns whether fields of any hash may have expired before `now`.
     #[inline]
     pub fn is_due(&self, now: Millis) -> bool {
         self.0.first().is_some_and(|&(time, _)| time < now.0)
     }
 
-    /// The hashes whose fields may have expired before `now`, at most `most` of them: the times that
-    /// they are listed under, and the hashes of their keys.
+    /// Returns the hashes whose fields may have expired before `now`, at most `most` of them: the
+    /// times under which they are listed, and the hashes of their keys.
     pub fn due(&self, now: Millis, most: usize) -> Vec<(i64, u64)> {
         self.0.iter().take_while(|&&(time, _)| time < now.0).take(most).copied().collect()
     }
 
-    /// An entry has come, or its fields have changed: lists it as it is now.
+    /// Updates the listing of an entry that is new or whose fields have changed.
     pub(crate) fn add(&mut self, hash: u64, entry: &mut Entry) {
         let Some(fields) = entry.timed_hash() else { return };
         let noted = fields.noted_time();
@@ -54,7 +55,7 @@ impl FieldTimes {
         fields.drop_times();
     }
 
-    /// What the entry was listed under is not valid any more.
+    /// Removes the listing of an entry.
     pub(crate) fn remove(&mut self, hash: u64, noted: Option<i64>) {
         if let Some(time) = noted {
             self.0.remove(&(time, hash));

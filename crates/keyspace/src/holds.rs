@@ -1,16 +1,16 @@
-//! Holds: keys that a long command works on without keeping their stripe's lock.
+//! Holds: keys on which a long command works without keeping their stripe's lock.
 //!
-//! A hold is a promise of the stripe to one long command: the entry, if there is one, stays where
-//! it is and as it is until the hold ends. Others may read it meanwhile under the lock as always.
-//! A command that changes a held key has to wait; the engine sees to that before it runs a
-//! command, and [`StripeData`] asserts it at every change. The holder itself, if it holds a key for
-//! writing, changes it under the lock, between [`StripeData::begin_change`] and
-//! [`StripeData::end_change`]; its holds stay where they are.
+//! A hold is a promise of the stripe to one long command: the entry, if there is one, stays
+//! unchanged in its place until the hold ends. Other commands may read it under the lock as always.
+//! A command that changes a held key has to wait. The engine checks this before it runs a command,
+//! and [`StripeData`] asserts it at every change. If the holder holds a key for writing, it changes
+//! the key itself under the lock, between [`StripeData::begin_change`] and
+//! [`StripeData::end_change`]. Its holds remain meanwhile.
 //!
 //! The holds of a stripe are sorted by hash, so a command may hold very many keys.
 //!
-//! A hold knows a key by its hash alone, in whatever database: two keys of one hash, which is rare
-//! beyond all practice, only wait for each other.
+//! A hold identifies a key only by its hash, in any database. Two keys with the same hash are
+//! extremely rare, and only wait for each other.
 #![allow(unsafe_code)]
 
 use crate::entry::Entry;
@@ -26,13 +26,14 @@ pub struct Hold {
     pub hash: u64,
     /// The command.
     pub holder: u64,
-    /// Whether it will change the key in the end: then no other command may hold the key.
+    /// Whether the command will change the key in the end. Then no other command may hold the key.
     pub writes: bool,
-    /// Somebody waits for the hold to end; no further hold of the key is given until then.
+    /// Whether a command waits for the hold to end. No further hold of the key is granted until
+    /// then.
     pub is_wanted: bool,
 }
 
-/// An entry whose key is held: an alias, not an owner.
+/// An entry whose key is held. An alias, not an owner.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct HeldEntry(NonNull<u8>);
@@ -41,7 +42,7 @@ pub struct HeldEntry(NonNull<u8>);
 unsafe impl Send for HeldEntry {}
 
 impl HeldEntry {
-    /// The entry.
+    /// Returns the entry.
     ///
     /// # Safety
     /// The hold must last as long as the reference is used.
@@ -52,20 +53,20 @@ impl HeldEntry {
 }
 
 impl StripeData {
-    /// Whether a command may hold a key, beside those that hold it already.
+    /// Returns whether a command may hold a key in addition to its present holders.
     pub fn may_hold(&self, hash: u64, writes: bool) -> bool {
         let mut of_key = self.holds()[self.holds_of(hash)].iter();
         of_key.all(|hold| !writes && !hold.writes && !hold.is_wanted)
     }
 
-    /// Where the holds of a key are.
+    /// Returns the indices of the holds of a key.
     fn holds_of(&self, hash: u64) -> Range<usize> {
         let start = self.holds().partition_point(|hold| hold.hash < hash);
         let count = self.holds()[start..].iter().take_while(|hold| hold.hash == hash).count();
         start..start + count
     }
 
-    /// Gives a hold; the entry of the key in `db`, if there is one, is what it protects.
+    /// Grants a hold. Returns the protected entry of the key in `db`, if there is one.
     pub fn hold(&mut self, db: DbIndex, key: Key<'_>, hold: Hold) -> Option<HeldEntry> {
         debug_assert!(self.may_hold(hold.hash, hold.writes));
         let at = self.holds_of(hold.hash).end;
@@ -73,39 +74,39 @@ impl StripeData {
         self.held_entry(db, key)
     }
 
-    /// What a hold of a key protects: the entry, if there is one.
+    /// Returns the entry that a hold of a key protects, if there is one.
     pub fn held_entry(&self, db: DbIndex, key: Key<'_>) -> Option<HeldEntry> {
         self.find(db, key).map(|entry| HeldEntry(entry.address()))
     }
 
-    /// From here to [`StripeData::end_change`] under the same lock, keys that this command holds may be
-    /// changed.
+    /// Allows changes of the keys that this command holds, until [`StripeData::end_change`] under
+    /// the same lock.
     pub fn begin_change(&mut self, holder: u64) {
         self.changer = holder;
     }
 
-    /// Keys that the command holds are protected again.
+    /// Protects the keys of the command again.
     pub fn end_change(&mut self) {
         self.changer = 0;
     }
 
-    /// Whether the key is held by any command but the one that changes the stripe just now.
+    /// Returns whether the key is held by any command but the one that is changing the stripe.
     pub fn is_held(&self, hash: u64) -> bool {
         let mut of_key = self.holds()[self.holds_of(hash)].iter();
         of_key.any(|hold| hold.holder != self.changer)
     }
 
-    /// Whether any key is held whose hash is meant.
+    /// Returns whether any key is held whose hash is meant.
     pub fn holds_any(&self, is_meant: impl Fn(u64) -> bool) -> bool {
         self.holds().iter().any(|hold| is_meant(hold.hash))
     }
 
-    /// Whether the key is held by this command.
+    /// Returns whether this command holds the key.
     pub fn is_held_by(&self, hash: u64, holder: u64) -> bool {
         self.holds()[self.holds_of(hash)].iter().any(|hold| hold.holder == holder)
     }
 
-    /// Says whether the key is held, and if so notes that a command waits for it.
+    /// Returns whether the key is held. If so, records that a command waits for it.
     pub fn want(&mut self, hash: u64) -> bool {
         if self.holds_of(hash).is_empty() {
             return false;
@@ -115,7 +116,7 @@ impl StripeData {
         true
     }
 
-    /// Ends all holds of a command; says whether a command waited for one of them.
+    /// Ends all holds of a command. Returns whether a command waited for one of them.
     pub fn end_holds(&mut self, holder: u64) -> bool {
         let was_wanted = self.holds().iter().any(|hold| hold.holder == holder && hold.is_wanted);
         if !self.holds().is_empty() {

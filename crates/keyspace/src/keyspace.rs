@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Number of stripes: a power of two, many more than cores, and small enough that the stripes'
-/// headers stay in a core's cache.
+/// Number of stripes. It is a power of two, much larger than the number of cores, and small enough
+/// for the stripes' headers to stay in a core's cache.
 pub const STRIPES: usize = if cfg!(miri) { 64 } else { 1024 };
 
 /// How keys are assigned to stripes.
@@ -21,8 +21,8 @@ pub const STRIPES: usize = if cfg!(miri) { 64 } else { 1024 };
 pub enum Assignment {
     /// By the hash of the whole key.
     ByHash,
-    /// By hash slot, so that a slot's keys are in one stripe and have tables of their own (cluster
-    /// mode). The first keyspace of the process decides whether there can be one by slot.
+    /// By hash slot, so that all keys of a slot are in one stripe, in their own tables (cluster
+    /// mode). The first keyspace of the process decides whether keyspaces by slot are possible.
     BySlot,
 }
 
@@ -35,7 +35,7 @@ pub struct Keyspace {
 }
 
 impl Keyspace {
-    /// An empty keyspace of so many databases.
+    /// Creates an empty keyspace of `databases` databases.
     pub fn new(databases: u32, assignment: Assignment) -> Keyspace {
         let has_slots = assignment == Assignment::BySlot;
         decide_hashes(has_slots);
@@ -51,8 +51,8 @@ impl Keyspace {
         Keyspace { stripes, databases, assignment, common }
     }
 
-    /// Another keyspace, empty, in the same world: what is loaded into it can be exchanged with the contents
-    /// of this one.
+    /// Returns another, empty keyspace in the same world. Data loaded into it can be exchanged with
+    /// the contents of this one.
     pub fn beside(&self) -> Keyspace {
         let has_slots = self.assignment == Assignment::BySlot;
         let common = &self.common;
@@ -67,12 +67,12 @@ impl Keyspace {
         }
     }
 
-    /// Number of databases.
+    /// Returns the number of databases.
     pub fn databases(&self) -> u32 {
         self.databases
     }
 
-    /// The first database and those that hold anything; exact while the world is stopped.
+    /// Returns the first database and those that hold anything. Exact while the world is stopped.
     pub fn used_databases(&self) -> impl Iterator<Item = DbIndex> + '_ {
         let counts = self.common.stripes_with.iter().enumerate();
         let is_used = |(db, stripes): &(usize, &AtomicU32)| *db == 0 || stripes.load(Relaxed) > 0;
@@ -86,25 +86,25 @@ impl Keyspace {
         self.common.hidden.assign(is_hidden);
     }
 
-    /// The lock that stops the world.
+    /// Returns the lock that stops the world.
     #[inline]
     pub fn world(&self) -> &World {
         &self.common.world
     }
 
-    /// The stripe a key falls in. Where hashes carry slots that is the stripe of its slot.
+    /// Returns the stripe of a key. If hashes carry slots, it is the stripe of the key's slot.
     #[inline]
     pub fn stripe_of(&self, key: Key<'_>) -> usize {
         key.hash as usize % STRIPES
     }
 
-    /// The slot of a key with this hash; `None` unless keys are assigned by slot.
+    /// Returns the slot of a key with this hash, or `None` unless keys are assigned by slot.
     #[inline]
     pub fn slot_of(&self, hash: u64) -> Option<Slot> {
         (self.assignment == Assignment::BySlot).then(|| Slot::in_hash(hash))
     }
 
-    /// How many tables of keys a stripe has for one database, at most.
+    /// Returns the greatest number of key tables that a stripe has for one database.
     pub fn tables_per_stripe(&self) -> usize {
         match self.assignment {
             Assignment::ByHash => 1,
@@ -112,34 +112,34 @@ impl Keyspace {
         }
     }
 
-    /// How keys are assigned to stripes.
+    /// Returns how keys are assigned to stripes.
     pub fn assignment(&self) -> Assignment {
         self.assignment
     }
 
-    /// A stripe by its number.
+    /// Returns a stripe by its number.
     #[inline]
     pub fn stripe(&self, index: usize) -> &Stripe {
         &self.stripes[index]
     }
 
-    /// All stripes.
+    /// Returns all stripes.
     pub fn stripes(&self) -> &[Stripe] {
         &*self.stripes
     }
 
-    /// Waits until a table has outgrown an array, for so long at most.
+    /// Waits until a table has outgrown an array, for `timeout` at most.
     pub fn wait_for_outgrown(&self, timeout: Duration) {
         self.common.outgrown.wait(timeout);
     }
 
-    /// Frees outgrown arrays that no thread can be reading any more; to be called after
-    /// [`Keyspace::wait_for_outgrown`], when a moment has passed.
+    /// Frees outgrown arrays that no thread can be reading any more. Called some time after
+    /// [`Keyspace::wait_for_outgrown`] has returned.
     pub fn collect_outgrown(&self) {
         self.common.outgrown.collect(&self.common.world);
     }
 
-    /// Lets a snapshot of this moment begin; there must be none, and `locks` hold the world.
+    /// Begins a snapshot of this moment. There must be none, and `locks` hold the world.
     pub fn begin_snapshot(&self, locks: &mut Locks<'_>, shared: &Arc<Shared>) {
         assert!(*locks.held() == Locked::World, "a snapshot begins in a stopped world");
         for index in 0..STRIPES {
@@ -148,29 +148,29 @@ impl Keyspace {
         }
     }
 
-    /// Removes what is left of a snapshot that has ended. The caller is inside the world or has
-    /// stopped it.
+    /// Removes the rest of a snapshot that has ended. The caller is inside the world or has stopped
+    /// it.
     pub fn end_snapshot(&self) {
         self.stripes.iter().for_each(|stripe| stripe.lock().abandon_snapshot());
     }
 
-    /// Bytes in use, by the allocator.
+    /// Returns the bytes in use, as counted by the allocator.
     pub fn used_bytes(&self) -> usize {
         memory::used_bytes()
     }
 }
 
-/// Tables that were taken out of the keyspace, to be freed wherever it does no harm.
+/// Tables that were taken out of the keyspace. They are freed by the caller, on any thread.
 #[derive(Default)]
 pub struct Taken(pub Vec<DbTables>);
 
 impl Taken {
-    /// Number of keys in them.
+    /// Returns the number of keys in them.
     pub fn keys(&self) -> usize {
         self.0.iter().map(|t| t.entries().len()).sum()
     }
 
-    /// Takes the keys of some databases out of a stripe; the world is stopped.
+    /// Takes the keys of some databases out of a stripe. The world is stopped.
     pub fn take(&mut self, stripe: &mut StripeData, dbs: impl Iterator<Item = DbIndex>) {
         for db in dbs {
             self.0.extend(stripe.take_db(db));
@@ -201,7 +201,7 @@ pub(crate) mod tests {
         run(&mut keyspace.stripe(keyspace.stripe_of(key)).lock(), key)
     }
 
-    /// Reads the value of a key, if it is cold.
+    /// Reads the value of a key back, if it is cold.
     fn thaw(keyspace: &Keyspace, name: &[u8], record: Record) {
         with(keyspace, name, |data, key| {
             let Some(cold) = data.cold(DB, key) else { return };

@@ -1,7 +1,7 @@
 //! The kinds of values, in one table: `collections!` below lists every type but the string.
 //!
-//! A new type is one `impl Collection` in a file of its own (`collection/`) and one row here. From
-//! the rows come the [`Kind`]s, the [`Value`]s, the names that TYPE replies with, and the only place
+//! A new type needs one `impl Collection` in its own file (`collection/`) and one row here. The
+//! rows generate the [`Kind`]s, the [`Value`]s, the names in replies of TYPE, and the only place
 //! where the address of a payload becomes a reference to a type.
 #![allow(unsafe_code)]
 
@@ -19,15 +19,15 @@ use structs::zset::Zset;
 /// # Safety
 /// `KIND` must be unique to the type, and the type at most 16 bytes with an alignment of 8.
 pub unsafe trait Object: Collection + Clone + Sized {
-    /// Its kind.
+    /// The type's kind.
     const KIND: Kind;
-    /// An empty value, for commands that create a key.
+    /// Returns an empty value, for commands that create a key.
     fn empty() -> Self;
 }
 
 macro_rules! collections {
     ($($(#[$doc:meta])* $type:ident = $number:literal, $name:literal, $empty:expr;)*) => {
-        /// How a value is held; with the value itself this gives type and encoding.
+        /// How a value is stored. Together with the value this gives type and encoding.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u8)]
         pub enum Kind {
@@ -35,12 +35,12 @@ macro_rules! collections {
             InlineString = 0,
             /// A string that is the decimal form of a number.
             Integer = 1,
-            /// A string in a block of its own.
+            /// A string in its own block.
             HeapString = 2,
             $($(#[$doc])* $type = $number,)*
         }
 
-        /// A value on its own, out of any entry.
+        /// A value outside of any entry.
         pub enum Value {
             /// A string.
             String(Vec<u8>),
@@ -48,7 +48,7 @@ macro_rules! collections {
         }
 
         impl Kind {
-            /// The kind with this number.
+            /// Returns the kind with this number.
             #[inline]
             pub(crate) fn from_number(number: u32) -> Kind {
                 match number {
@@ -60,7 +60,7 @@ macro_rules! collections {
                 }
             }
 
-            /// The name of the type, as TYPE replies it.
+            /// Returns the name of the type in replies of TYPE.
             pub fn type_name(self) -> &'static str {
                 match self {
                     Kind::InlineString | Kind::Integer | Kind::HeapString => "string",
@@ -68,8 +68,8 @@ macro_rules! collections {
                 }
             }
 
-            /// The payload of an entry as what its type can do; `None` for strings. The pointer is
-            /// only formed here, not read.
+            /// Returns the payload of an entry as a collection, or `None` for strings. The pointer
+            /// is only formed, not read.
             #[inline]
             pub(crate) fn collection(self, payload: *mut u8) -> Option<*mut dyn Collection> {
                 match self {
@@ -80,7 +80,7 @@ macro_rules! collections {
         }
 
         impl Value {
-            /// The value in a new entry.
+            /// Returns a new entry with the value.
             pub(crate) fn into_entry(self, key: &[u8], expiry: Option<Millis>, access: u32) -> Entry {
                 match self {
                     Value::String(bytes) => Entry::new_string(key, &bytes, expiry, access),
@@ -91,7 +91,8 @@ macro_rules! collections {
 
         $(
             const _: () = assert!(size_of::<$type>() <= 16 && align_of::<$type>() <= 8);
-            // SAFETY: one kind a type, of the same name; size and alignment are checked above.
+            // SAFETY: there is one kind for each type, of the same name; size and alignment are
+            // checked above.
             unsafe impl Object for $type {
                 const KIND: Kind = Kind::$type;
                 fn empty() -> Self {
@@ -122,21 +123,21 @@ collections! {
 }
 
 impl Kind {
-    /// Whether the value is a string.
+    /// Returns whether the value is a string.
     #[inline]
     pub fn is_string(self) -> bool {
         matches!(self, Kind::InlineString | Kind::Integer | Kind::HeapString)
     }
 }
 
-/// Set in the number of a kind when the entry is cold, where the caller needs the value.
+/// Added to the number of a kind if the entry is cold and the caller needs the value.
 pub(crate) const COLD: u32 = 64;
-/// Set beside the number of a kind where there is a copy of the value outside RAM. Of a cold entry it
+/// Added to the number of a kind if there is a copy of the value outside RAM. For a cold entry it
 /// means [`crate::Entry::is_credited`].
 pub(crate) const COPIED: u32 = 128;
 
-/// Numbers of kinds are written by this crate only, so another one means that memory is damaged; or
-/// the value of a cold entry was asked for without a look at whether it is there.
+/// Panics. Only this crate writes the numbers of kinds, so an unknown one means damaged memory. Or
+/// the value of a cold entry was used without a check.
 #[cold]
 fn no_such_kind(number: u32) -> ! {
     assert!(number & COLD == 0, "the value of a cold entry was used");

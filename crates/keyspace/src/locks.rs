@@ -1,14 +1,13 @@
 //! Locks of stripes, and the access that they give.
 //!
-//! [`Locks`] is the token of the stripes that one command holds. A shared reference to it reads
-//! their contents, an exclusive reference changes them, and it asserts, in release builds too, that
-//! the stripe is among those it holds. For a single stripe that is one comparison, which costs less
-//! than half a percent of a pipelined GET or SET.
+//! [`Locks`] is the token for the stripes that one command holds. A shared reference to it can read
+//! their contents, and an exclusive reference can change them. It asserts, in release builds too,
+//! that the stripe is among those it holds. For a single stripe this is one comparison, which costs
+//! less than half a percent of a pipelined GET or SET.
 //!
-//! Stripes are always locked in ascending order, so two commands never wait for each other in a
-//! circle. A lock that cannot be had soon makes the whole attempt fail with [`Busy`]: the reactor
-//! then serves other connections and tries this one again, so that a long command on one stripe
-//! never blocks a thread.
+//! Stripes are always locked in ascending order, so two commands cannot deadlock. If a lock is not
+//! available soon, the whole attempt fails with [`Busy`]. The reactor then serves other connections
+//! and tries again, so a long command on one stripe never blocks a thread.
 #![allow(unsafe_code)]
 
 use crate::keyspace::{Keyspace, STRIPES};
@@ -16,8 +15,8 @@ use crate::stripe::{Stripe, StripeData};
 use crate::world::{Reader, Stopped};
 
 const WORDS: usize = STRIPES / 64;
-/// Attempts before a lock counts as busy; about two microseconds, many times what a command
-/// holds a stripe for.
+/// Number of attempts before a lock counts as busy. They take about two microseconds, many times
+/// longer than a command holds a stripe.
 const SPINS: u32 = 64;
 
 /// A set of stripes.
@@ -31,11 +30,11 @@ impl StripeSet {
     pub fn insert(&mut self, stripe: usize) {
         self.bits[stripe / 64] |= 1 << (stripe % 64);
     }
-    /// Whether a stripe is in the set.
+    /// Returns whether a stripe is in the set.
     pub fn contains(&self, stripe: usize) -> bool {
         self.bits[stripe / 64] & 1 << (stripe % 64) != 0
     }
-    /// The stripes in ascending order.
+    /// Returns the stripes in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.bits.iter().enumerate().flat_map(|(word, &bits)| {
             let mut bits = bits;
@@ -46,13 +45,13 @@ impl StripeSet {
             })
         })
     }
-    /// Whether the set is empty.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.bits.iter().all(|&word| word == 0)
     }
 }
 
-/// What a command needs, and, once it has it, what it holds.
+/// The stripes that a command needs and, after locking, the stripes that it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Locked {
     /// Nothing.
@@ -70,7 +69,7 @@ pub enum Locked {
 pub struct Busy;
 
 impl Locked {
-    /// Adds a stripe to what is needed.
+    /// Adds a stripe to those needed.
     pub fn add(&mut self, stripe: usize) {
         match self {
             Locked::None => *self = Locked::One(stripe),
@@ -86,7 +85,7 @@ impl Locked {
         }
     }
 
-    /// Whether a stripe may be touched.
+    /// Returns whether a stripe may be accessed.
     #[inline]
     pub fn covers(&self, stripe: usize) -> bool {
         match self {
@@ -97,7 +96,7 @@ impl Locked {
         }
     }
 
-    /// Visits the stripes in ascending order; none where the world is stopped.
+    /// Visits the stripes in ascending order, or none if the world is stopped.
     pub fn for_each(&self, mut visit: impl FnMut(usize)) {
         match self {
             Locked::None | Locked::World => {}
@@ -107,14 +106,14 @@ impl Locked {
     }
 }
 
-/// The stripes that are locked for one command, or the stopped world. Dropping it unlocks.
+/// The stripes that are locked for one command, or the stopped world. Dropping it unlocks them.
 pub struct Locks<'k> {
     keyspace: &'k Keyspace,
     held: Locked,
-    /// The stripe that is held if it is the only one, else [`NOT_ONE`]: most commands have one key,
+    /// The stripe that is held if it is the only one, else [`NOT_ONE`]. Most commands have one key,
     /// and for them the check of an access is one comparison.
     one: usize,
-    /// Present exactly if `held` is `World`.
+    /// `Some` exactly if `held` is `World`.
     world: Option<Stopped<'k>>,
 }
 
@@ -122,24 +121,24 @@ pub struct Locks<'k> {
 const NOT_ONE: usize = usize::MAX;
 
 impl<'k> Locks<'k> {
-    /// A token that holds nothing yet.
+    /// Creates a token that holds nothing.
     pub fn new(keyspace: &'k Keyspace) -> Locks<'k> {
         Locks { keyspace, held: Locked::None, one: NOT_ONE, world: None }
     }
 
-    /// The stripes that are held.
+    /// Returns the stripes that are held.
     #[inline]
     pub fn held(&self) -> &Locked {
         &self.held
     }
 
-    /// Whether nothing is held.
+    /// Returns whether nothing is held.
     #[inline]
     pub fn is_empty(&self) -> bool {
         matches!(self.held, Locked::None)
     }
 
-    /// Locks these stripes. The token holds nothing before; on [`Busy`] it holds nothing after.
+    /// Locks these stripes. The token holds nothing before. On [`Busy`] it holds nothing after.
     #[inline]
     pub fn acquire(&mut self, need: Locked) -> Result<(), Busy> {
         self.assert_empty();
@@ -148,14 +147,15 @@ impl<'k> Locks<'k> {
         Ok(())
     }
 
-    /// Locks these stripes, however long that takes; for threads that no client waits for.
+    /// Locks these stripes, and waits as long as necessary. Only for threads that no client waits
+    /// for.
     pub fn acquire_patiently(&mut self, need: Locked) {
         self.assert_empty();
         need.for_each(|stripe| self.keyspace.stripe(stripe).acquire());
         self.hold(need);
     }
 
-    /// Notes what is held from here on; nothing was held before.
+    /// Records the stripes that are held from now on. Nothing was held before.
     #[inline]
     fn hold(&mut self, held: Locked) {
         self.one = if let Locked::One(stripe) = held { stripe } else { NOT_ONE };
@@ -163,7 +163,7 @@ impl<'k> Locks<'k> {
         std::mem::forget(std::mem::replace(&mut self.held, held));
     }
 
-    /// Locks one stripe if that is possible at once.
+    /// Locks one stripe if it is free. Returns whether it did.
     pub fn try_acquire(&mut self, stripe: usize) -> bool {
         self.assert_empty();
         let is_free = self.keyspace.stripe(stripe).try_acquire();
@@ -173,8 +173,8 @@ impl<'k> Locks<'k> {
         is_free
     }
 
-    /// Locks further stripes beside those that are held. This cannot deadlock whatever their order:
-    /// they are only tried, and none is kept if one cannot be had.
+    /// Locks more stripes in addition to those held. This cannot deadlock in any order: the locks
+    /// are only tried, and none is kept if one is not available.
     pub fn extend(&mut self, need: &Locked) -> Result<(), Busy> {
         let mut missing = Locked::None;
         need.for_each(|stripe| {
@@ -192,16 +192,16 @@ impl<'k> Locks<'k> {
     /// Holds all stripes, because the world is stopped.
     ///
     /// # Safety
-    /// `stopped` is of this keyspace's world. Until [`Locks::release`] other threads lock stripes
-    /// only inside the world, that is, not at all, or on behalf of this token's owner, which
-    /// borrows no stripe meanwhile (a load or a save that a command waits for).
+    /// `stopped` belongs to this keyspace's world. Until [`Locks::release`], other threads lock
+    /// stripes only inside the world, that is, not at all, or on behalf of this token's owner,
+    /// which borrows no stripe meanwhile (a load or a save that a command waits for).
     pub unsafe fn hold_world(&mut self, stopped: Stopped<'k>) {
         self.assert_empty();
         self.hold(Locked::World);
         self.world = Some(stopped);
     }
 
-    /// Unlocks everything; lets the world go on if it is stopped.
+    /// Unlocks everything. Resumes the world if it is stopped.
     #[inline]
     pub fn release(&mut self) {
         if self.one == NOT_ONE {
@@ -217,7 +217,7 @@ impl<'k> Locks<'k> {
         unsafe { self.keyspace.stripe(stripe).release() }
     }
 
-    /// Unlocks everything. A thread that had the world stopped is inside it afterwards.
+    /// Unlocks everything. If the thread had stopped the world, it is inside afterwards.
     pub fn release_inside(&mut self, reader: &Reader<'_>) {
         let stopped = self.world.take();
         self.release();
@@ -236,7 +236,7 @@ impl<'k> Locks<'k> {
         }
     }
 
-    /// Moves what is held into a token of its own.
+    /// Moves the held stripes into a token of their own.
     #[must_use]
     pub fn take(&mut self) -> Locks<'k> {
         let held = std::mem::replace(&mut self.held, Locked::None);
@@ -244,10 +244,10 @@ impl<'k> Locks<'k> {
         Locks { keyspace: self.keyspace, held, one, world: self.world.take() }
     }
 
-    /// The contents of a stripe that is held, to read.
+    /// Returns the contents of a held stripe for reading.
     ///
     /// # Panics
-    /// When the stripe is not held.
+    /// If the stripe is not held.
     #[inline]
     pub fn data(&self, stripe: usize) -> &StripeData {
         self.assert_held(stripe);
@@ -255,10 +255,10 @@ impl<'k> Locks<'k> {
         unsafe { self.keyspace.stripe(stripe).data() }
     }
 
-    /// The contents of a stripe that is held, to change.
+    /// Returns the contents of a held stripe for changes.
     ///
     /// # Panics
-    /// When the stripe is not held.
+    /// If the stripe is not held.
     #[inline]
     pub fn data_mut(&mut self, stripe: usize) -> &mut StripeData {
         self.assert_held(stripe);
@@ -266,12 +266,12 @@ impl<'k> Locks<'k> {
         unsafe { self.keyspace.stripe(stripe).data_mut() }
     }
 
-    /// Visits the stripes that are held in ascending order, to read them.
+    /// Visits the held stripes in ascending order, for reading.
     pub fn for_each(&self, mut visit: impl FnMut(&StripeData)) {
         self.held.for_each(|stripe| visit(self.data(stripe)));
     }
 
-    /// Visits the stripes that are held in ascending order, to change them.
+    /// Visits the held stripes in ascending order, for changes.
     pub fn for_each_mut(&mut self, mut visit: impl FnMut(&mut StripeData)) {
         self.held.for_each(|stripe| {
             // SAFETY: this token holds the stripe, and is borrowed exclusively.
@@ -321,7 +321,7 @@ fn lock(keyspace: &Keyspace, stripe: usize) -> Result<(), Busy> {
     if try_soon(keyspace.stripe(stripe)) { Ok(()) } else { Err(Busy) }
 }
 
-/// Locks a stripe if that is possible within a few attempts.
+/// Locks a stripe if that is possible within a few attempts. Returns whether it did.
 #[inline]
 pub(crate) fn try_soon(stripe: &Stripe) -> bool {
     stripe.try_acquire() || try_again(stripe)

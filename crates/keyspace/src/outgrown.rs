@@ -1,4 +1,4 @@
-//! Arrays that tables have outgrown and that a prefetch may still be looking at.
+//! Arrays that tables have outgrown while a prefetch may still be reading them.
 
 use crate::world::{Grace, World};
 use std::collections::VecDeque;
@@ -7,11 +7,11 @@ use std::time::Duration;
 use structs::sync::{lock, wait_timeout};
 use structs::table::Buckets;
 
-/// Bytes of outgrown arrays beyond which those whose tables grow free some themselves.
+/// Bytes of outgrown arrays beyond which a thread whose table grows frees some itself.
 const MAX_OUTGROWN_BYTES: usize = 16 << 20;
 
-/// Arrays that tables have outgrown, until no prefetch can be looking at them and they are freed:
-/// by an idle thread, or else by the threads that cause the growth.
+/// Arrays that tables have outgrown. They are freed when no prefetch can be reading them any more,
+/// by an idle thread or by the threads that cause the growth.
 #[derive(Default)]
 pub struct Outgrown {
     waiting: Mutex<Waiting>,
@@ -25,7 +25,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// The oldest, if every thread has stopped looking at it.
+    /// Removes and returns the oldest array, if no thread reads it any more.
     fn pop(&mut self, world: &World) -> Option<Buckets> {
         let (_, buckets) = self.arrays.pop_front_if(|(grace, _)| world.has_passed(grace))?;
         self.bytes -= buckets.bytes();
@@ -34,8 +34,8 @@ impl Waiting {
 }
 
 impl Outgrown {
-    /// Takes an array in. Where too many wait, it frees up to two of the oldest: then the work is
-    /// spread over the threads that cause it.
+    /// Adds an array. If too many bytes wait, it frees up to two of the oldest arrays, which
+    /// spreads the work over the threads that cause it.
     pub(crate) fn add(&self, world: &World, buckets: Buckets) {
         let grace = world.grace();
         let mut waiting = lock(&self.waiting);
@@ -51,24 +51,24 @@ impl Outgrown {
         }
     }
 
-    /// How many arrays wait, and their bytes.
+    /// Returns the number of waiting arrays, and their bytes.
     #[cfg(test)]
     pub fn waiting(&self) -> (usize, usize) {
         let waiting = lock(&self.waiting);
         (waiting.arrays.len(), waiting.bytes)
     }
 
-    /// Waits until there is an array, for so long at most.
+    /// Waits until there is an array, for `timeout` at most.
     pub fn wait(&self, timeout: Duration) {
         let waiting = lock(&self.waiting);
         drop(wait_timeout(&self.arrived, waiting, timeout, |waiting| waiting.arrays.is_empty()));
     }
 
-    /// Frees the arrays that every thread has stopped looking at.
+    /// Frees the arrays that no thread reads any more.
     pub fn collect(&self, world: &World) {
         let mut waiting = lock(&self.waiting);
         let free = std::iter::from_fn(|| waiting.pop(world)).collect();
-        // A thread that grows a table must not wait until the system has them.
+        // A thread that grows a table must not wait while the memory returns to the system.
         drop(waiting);
         Buckets::free(free);
     }

@@ -1,8 +1,8 @@
-//! Entries that move to other blocks, so that pages of the allocator become empty.
+//! Moves entries to other blocks, so that pages of the allocator become empty.
 //!
-//! Nothing changes for anybody: no effect follows, no client is told, and a snapshot takes the entry where it finds
-//! it. What a long command holds or a snapshot streams is read without the lock, and stays. See
-//! `docs/internals/fragmentation.md`.
+//! Nothing else changes: there is no effect, no client is notified, and a snapshot takes the entry
+//! in its new place. Entries that a long command holds or a snapshot streams are read without the
+//! lock, so they do not move. See `docs/internals/fragmentation.md`.
 
 use crate::collection::{Collection, Layout};
 use crate::entry::Entry;
@@ -11,18 +11,19 @@ use crate::types::{DbIndex, Key};
 use std::ops::ControlFlow;
 use structs::table::prefetch;
 
-/// Blocks of a value that are looked at.
+/// Number of a value's blocks that are checked.
 const SAMPLE: usize = 16;
-/// Values with more bytes stay where they are, since they are copied under the stripe's lock.
+/// Values with more bytes do not move, because they are copied under the stripe's lock.
 const LARGEST: usize = 64 << 10;
 
 impl Entry {
-    /// Has the processor load what is looked at first, for a walk that comes by soon.
+    /// Prefetches the part of the entry that a following walk reads first.
     pub fn prefetch(&self) {
         prefetch(self.address().as_ptr().cast());
     }
 
-    /// Shows an address in each block that moves with the entry: its own, and of the value's some.
+    /// Passes an address in each block that moves with the entry to `show`: its own block and some
+    /// of the value's.
     pub fn show_blocks(&self, most_elements: usize, show: &mut dyn FnMut(usize)) {
         show(self.address().as_ptr().addr());
         if self.is_cold() {
@@ -38,9 +39,9 @@ impl Entry {
     }
 }
 
-/// Whether a value is copied when its entry moves.
+/// Returns whether a value is copied when its entry moves.
 fn may_move(entry: &Entry, value: &dyn Collection, most_elements: usize) -> bool {
-    // A hash whose fields expire is listed by what is in it.
+    // A hash with expiring fields is listed by the time noted in it.
     let is_listed = entry.noted_time().is_some();
     let is_small = value.allocated_bytes() <= LARGEST;
     let is_quick = match value.layout() {
@@ -72,7 +73,7 @@ fn show_value(value: &dyn Collection, show: &mut dyn FnMut(usize)) {
 }
 
 impl StripeData {
-    /// Moves an entry, with its value if that is small, to other blocks; whether it did.
+    /// Moves an entry to other blocks, with its value if that is small. Returns whether it did.
     pub fn relocate(&mut self, db: DbIndex, key: Key<'_>, most_elements: usize) -> bool {
         if !self.is_free_to_move(db, key.hash) {
             return false;
@@ -98,7 +99,7 @@ mod tests {
 
     const DB: DbIndex = DbIndex(0);
 
-    /// The addresses that are shown.
+    /// Returns the addresses that are shown.
     fn blocks(data: &StripeData, key: Key<'_>) -> Vec<usize> {
         let mut blocks = Vec::new();
         data.find(DB, key).unwrap().show_blocks(1000, &mut |at| blocks.push(at));

@@ -1,31 +1,32 @@
-//! What a cluster does with one slot: counting, walking, flushing and moving its keys.
+//! Operations of a cluster on one slot: counting, walking, flushing and moving its keys.
 //!
-//! All of it is work on the tables of the slot, which are in one stripe, one for each database.
+//! All of them work on the slot's tables. These are in one stripe, one for each database.
 
 use crate::keyspace::Taken;
 use crate::stripe::{DbTables, StripeData};
 use crate::tables::TableId;
 use crate::types::{DbIndex, Slot};
 
-/// A slot's tables outside the keyspace, on their way from or to another node.
+/// A slot's tables outside the keyspace, while they move from or to another node.
 pub struct SlotTables {
     slot: Slot,
     tables: Vec<(DbIndex, DbTables)>,
 }
 
 impl SlotTables {
-    /// The slot.
+    /// Returns the slot.
     pub fn slot(&self) -> Slot {
         self.slot
     }
 
-    /// Number of keys.
+    /// Returns the number of keys.
     pub fn keys(&self) -> usize {
         self.tables.iter().map(|(_, tables)| tables.entries().len()).sum()
     }
 }
 
-/// A snapshot has not taken all keys of the slot yet: it can be detached when the snapshot has ended.
+/// A snapshot has not taken all keys of the slot yet. The slot can be detached when the snapshot
+/// has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NeededBySnapshot;
 
@@ -34,19 +35,21 @@ impl StripeData {
         self.table_ids().filter(|id| id.slot == Some(slot)).collect()
     }
 
-    /// Number of keys of a slot in a database, those included that have expired and are still there.
+    /// Returns the number of keys of a slot in a database, including expired keys that were not
+    /// deleted yet.
     pub fn slot_key_count(&self, db: DbIndex, slot: Slot) -> usize {
         self.table(TableId { db, slot: Some(slot) }).entries().len()
     }
 
-    /// The names of some keys of a slot in a database, at most `most`.
+    /// Returns the names of some keys of a slot in a database, at most `most`.
     pub fn slot_keys(&self, db: DbIndex, slot: Slot, most: usize) -> Vec<Box<[u8]>> {
         let entries = self.table(TableId { db, slot: Some(slot) }).entries();
         entries.iter().take(most).map(|entry| Box::from(entry.key())).collect()
     }
 
-    /// Bytes of the keys of a slot in a database with their values, by the mean of the first `most` keys: exact if it has no
-    /// more. Tables are in the order of hashes, so the first keys are any keys.
+    /// Returns the bytes of the keys of a slot in a database with their values, estimated from the
+    /// mean of the first `most` keys. It is exact if there are no more. Tables are in the order of
+    /// hashes, so the first keys are a random sample.
     pub fn slot_bytes(&self, db: DbIndex, slot: Slot, most: usize) -> u64 {
         let entries = self.table(TableId { db, slot: Some(slot) }).entries();
         let (mut bytes, mut seen) = (0, 0);
@@ -58,14 +61,16 @@ impl StripeData {
         u64::try_from(scaled).unwrap_or(u64::MAX)
     }
 
-    /// Takes the keys of a slot away, of all databases; freeing them is the caller's. A snapshot that
-    /// still needs them keeps them. The world must stand still, and clients must have been told.
+    /// Takes away the keys of a slot in all databases. The caller frees them. A running snapshot
+    /// keeps those that it still needs. The world must be stopped, and clients must have been
+    /// notified.
     pub fn flush_slot(&mut self, slot: Slot) -> Taken {
         let ids = self.ids_of_slot(slot);
         Taken(ids.into_iter().filter_map(|id| self.take_tables(id)).collect())
     }
 
-    /// Takes a slot's tables out, to be given to another keyspace or back. The world must stand still.
+    /// Takes a slot's tables out of the keyspace, to attach them to this or another one. The world
+    /// must be stopped.
     ///
     /// # Errors
     /// A snapshot needs some of the keys.
@@ -82,11 +87,12 @@ impl StripeData {
         Ok(SlotTables { slot, tables })
     }
 
-    /// Puts a slot's tables in. The world must stand still, and the keyspace have the databases. A snapshot
-    /// that runs has none of the keys, since they were not here at its moment.
+    /// Adds a slot's tables to the keyspace. The world must be stopped, and the keyspace must have
+    /// the databases. A running snapshot takes none of the keys, because they were not here at its
+    /// moment.
     ///
     /// # Panics
-    /// When the slot is of another stripe or holds keys.
+    /// If the slot belongs to another stripe or has keys.
     pub fn attach_slot(&mut self, moved: SlotTables) {
         assert!(self.has_slots(), "slots are attached in cluster mode only");
         let slot = moved.slot;
@@ -251,7 +257,7 @@ mod tests {
         keyspace.end_snapshot();
     }
 
-    /// All keys of a database as SCAN finds them, while `between` changes others.
+    /// Returns all keys of a database as SCAN finds them, while `between` changes others.
     fn walked(keyspace: &Keyspace, mut between: impl FnMut()) -> Vec<Box<[u8]>> {
         let mut found = Vec::new();
         for stripe in keyspace.stripes() {

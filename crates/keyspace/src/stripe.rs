@@ -1,8 +1,9 @@
-//! A stripe: a lock and, for every database and in cluster mode for every slot of it, a small table.
+//! A stripe: a lock and a small table for each database, or in cluster mode for each slot of each
+//! database.
 //!
-//! The methods of [`StripeData`] are the only way to change an entry, and each calls
-//! `before_change` first: that is where a running snapshot takes what it has not yet taken.
-//! None of them knows about expiry rules, effects or commands; the engine builds on them.
+//! The methods of [`StripeData`] are the only way to change an entry. Each calls `before_change`
+//! first, in which a running snapshot takes what it has not taken yet. None of them knows about
+//! expiry rules, effects or commands. The engine builds on them.
 #![allow(unsafe_code)]
 
 mod guards;
@@ -27,7 +28,7 @@ use std::sync::atomic::AtomicU32;
 use structs::heap_string::HeapString;
 use structs::table::{Item, Table};
 
-/// An entry that expires, as the index of such entries holds it: an alias, not an owner.
+/// An expiring entry, as the index of such entries stores it: an alias, not an owner.
 #[repr(transparent)]
 pub struct Expiring(NonNull<u8>);
 
@@ -46,7 +47,7 @@ unsafe impl Item for Expiring {
 }
 
 impl Expiring {
-    /// The entry.
+    /// Returns the entry.
     pub fn entry(&self) -> &Entry {
         // SAFETY: `Entry` is transparent over the same address, and alive as long as the index
         // holds it.
@@ -54,7 +55,7 @@ impl Expiring {
     }
 }
 
-/// What a stripe holds of one database.
+/// The contents of a stripe for one database.
 #[derive(Default)]
 #[repr(C)]
 pub struct DbTables {
@@ -64,77 +65,78 @@ pub struct DbTables {
 }
 
 impl DbTables {
-    /// All entries.
+    /// Returns all entries.
     pub fn entries(&self) -> &Table<Entry> {
         &self.entries
     }
-    /// The entries that expire.
+    /// Returns the entries that expire.
     pub fn expiring(&self) -> &Table<Expiring> {
         &self.expiring
     }
-    /// The hashes with fields that expire.
+    /// Returns the hashes with expiring fields.
     pub fn field_times(&self) -> &FieldTimes {
         &self.field_times
     }
 }
 
-/// What the stripes of one keyspace share.
+/// The state that the stripes of one keyspace share.
 pub(crate) struct Common {
     pub world: World,
     pub outgrown: Outgrown,
-    /// How many stripes hold something of each database; the first is not counted.
+    /// Number of stripes that hold something of each database. The first database is not counted.
     pub stripes_with: Box<[AtomicU32]>,
     /// Slots that walks, counts and samples pass over.
     pub hidden: SlotBits,
 }
 
-/// The contents of a stripe; reached through its lock. What every command looks at comes first:
-/// it shares a cache line with the lock.
+/// The contents of a stripe, accessed under its lock. Fields that every command reads come first
+/// and share a cache line with the lock.
 #[repr(C)]
 pub struct StripeData {
-    /// Whether there is an attachment, which every write asks.
+    /// Whether there is an attachment. Every write checks it.
     has_attachment: bool,
-    /// A snapshot or a hold has to be asked before an entry changes.
+    /// Whether a snapshot or a hold has to be asked before an entry changes.
     is_guarded: bool,
-    /// 1 where each slot has tables of its own, else 0: together with the number of a database it
-    /// tells with one test whether `first` is meant.
+    /// 1 if each slot has its own tables, else 0. Together with the number of a database, one test
+    /// tells whether `first` is meant.
     pub(crate) split: u32,
-    /// The position in the journal behind the last write here; kept by the engine while replies wait
-    /// for the disk.
+    /// The position in the journal after the last write to this stripe. The engine updates it while
+    /// replies wait for the disk.
     pub written: u64,
-    /// Database 0, which nearly every key is in; empty where each slot has tables of its own.
+    /// Database 0, which contains nearly all keys. Empty if each slot has its own tables.
     pub(crate) first: DbTables,
-    /// Those of the others that hold anything, in order: most servers use only the first database,
-    /// and room for a hundred thousand in each stripe would be a gigabyte.
+    /// The other databases that hold anything, in order. Most servers only use the first database,
+    /// and space for a hundred thousand databases in each stripe would be a gigabyte.
     pub(crate) others: Vec<(TableId, Box<DbTables>)>,
     pub(crate) snapshot: Option<Box<StripeSnapshot>>,
-    /// Boxed because hardly any stripe has one at a time.
+    /// Boxed because few stripes have holds at a time.
     #[allow(clippy::box_collection)]
     holds: Option<Box<Vec<Hold>>>,
-    /// The long command that has the lock and changes what it holds itself; 0 if none does.
+    /// The long command that has the lock and changes keys that it holds, or 0.
     pub(crate) changer: u64,
-    /// See [`StripeData::attachment`].
+    /// The attachment ([`StripeData::attachment`]).
     attachment: Option<Box<dyn Any + Send>>,
     pub(crate) common: Arc<Common>,
-    /// The version of the value that went cold last.
+    /// The version of the last value that became cold.
     cold_version: u8,
 }
 
 impl StripeData {
-    /// Whether the engine keeps anything beside the entries: clients watch, track or wait for keys.
+    /// Returns whether the engine keeps anything beside the entries: clients that watch, track or
+    /// wait for keys.
     #[inline]
     pub fn has_attachment(&self) -> bool {
         self.has_attachment
     }
 
-    /// What the engine keeps beside the entries, under the same lock. The keyspace does not know
-    /// its type; there is only one.
+    /// Returns the data that the engine keeps beside the entries, under the same lock. The keyspace
+    /// does not know its type. There is only one.
     pub fn attachment<T: Any>(&self) -> Option<&T> {
         self.attachment.as_ref()?.downcast_ref()
     }
 
-    /// Changes the attachment, which is made where there is none and dropped where `is_empty` says
-    /// that nothing is left of it.
+    /// Changes the attachment. It is created if there is none, and dropped if `is_empty` returns
+    /// true afterwards.
     pub fn change_attachment<T: Any + Send + Default, R>(
         &mut self,
         change: impl FnOnce(&mut T) -> R,
@@ -150,27 +152,27 @@ impl StripeData {
         result
     }
 
-    /// The version of the next value that goes cold.
+    /// Returns the version of the next value that becomes cold.
     pub(crate) fn next_cold_version(&mut self) -> u8 {
         self.cold_version = self.cold_version.wrapping_add(1);
         self.cold_version
     }
 
-    /// The entry, expired or not.
+    /// Returns the entry, expired or not.
     #[inline]
     pub fn find(&self, db: DbIndex, key: Key<'_>) -> Option<&Entry> {
         self.tables_of(db, key.hash).entries.get(key.hash, key.bytes)
     }
 
-    /// The entry, expired or not, to change what it holds; it must stay in its block.
+    /// Returns the entry, expired or not, to change its contents. It must stay in its block.
     #[inline]
     pub fn find_mut(&mut self, db: DbIndex, key: Key<'_>) -> Option<&mut Entry> {
         self.before_change(db, key.hash, Touch::Elements);
         self.held_tables_mut(db, key.hash)?.entries.get_mut(key.hash, key.bytes)
     }
 
-    /// The entry of any database with this hash that `same` accepts. What is changed of it must not
-    /// matter to a snapshot, nor to a long command that holds it.
+    /// Returns the entry of any database that has this hash and that `same` accepts. The caller may
+    /// only change what matters neither to a snapshot nor to a long command that holds the entry.
     pub(crate) fn find_by_hash(
         &mut self,
         hash: u64,
@@ -185,7 +187,7 @@ impl StripeData {
         Some((id.db, entry))
     }
 
-    /// Lets `change` rewrite the entry; it may move to another block.
+    /// Lets `change` rewrite the entry. It may move to another block.
     #[inline]
     pub fn update<R>(
         &mut self,
@@ -206,13 +208,13 @@ impl StripeData {
     ) -> Option<R> {
         let DbTables { entries, expiring, field_times } = self.held_tables_mut(db, key.hash)?;
         let mut slot = entries.occupied(key.hash, key.bytes)?;
-        // The index is looked up first: afterwards the old address may be no entry any more.
+        // Look up the index first: afterwards the old address may be invalid.
         let was_expiring = slot.get().expiry().is_some();
         let index = if was_expiring { expiring.occupied(key.hash, key.bytes) } else { None };
         let (result, address, expires) = slot.update(|entry| {
             let noted = entry.noted_time();
             let result = change(entry);
-            // Another hash may have taken the place of the one that was listed.
+            // Another hash value may have replaced the listed one.
             if noted != entry.noted_time() {
                 field_times.remove(key.hash, noted);
             }
@@ -231,7 +233,7 @@ impl StripeData {
         Some(result)
     }
 
-    /// The value, if it is a `T`; to be changed only through this.
+    /// Returns the value, if it is a `T`. It may only be changed through this reference.
     #[inline]
     pub fn object_mut<T: Object>(&mut self, db: DbIndex, key: Key<'_>) -> Option<&mut T> {
         let entry: *mut Entry = self.find_mut(db, key)?;
@@ -244,7 +246,7 @@ impl StripeData {
         entry.object_mut::<T>()
     }
 
-    /// The string in a block of its own, to edit it.
+    /// Returns the string in its own block, to edit it.
     pub fn heap_string(&mut self, db: DbIndex, key: Key<'_>) -> Option<&mut HeapString> {
         self.update(db, key, |entry| entry.heap_string().is_some())?.then_some(())?;
         self.held_tables_mut(db, key.hash)?.entries.get_mut(key.hash, key.bytes)?.heap_string()
@@ -277,7 +279,7 @@ impl StripeData {
         }
     }
 
-    /// Puts an entry in the place of the one with the same key, if any; returns the old one.
+    /// Adds an entry, or replaces the one with the same key. Returns the old one.
     pub fn put(&mut self, db: DbIndex, hash: u64, mut entry: Entry) -> Option<Entry> {
         entry.forget_noted_time();
         let bytes: &[u8] = entry.key();
@@ -312,19 +314,19 @@ impl StripeData {
             self.retire(db, key.hash);
         }
         if is_last && db.0 | self.split > 0 {
-            // What expires is among the entries, so nothing is in the other table either.
+            // Expiring keys are also among the entries, so the other table is empty, too.
             self.remove_other(self.table_id(db, key.hash));
         }
         Some(entry)
     }
 
-    /// Sets or clears an entry's expiry.
+    /// Sets or clears an entry's expiry. Returns whether there is such an entry.
     pub fn set_expiry(&mut self, db: DbIndex, key: Key<'_>, expiry: Option<Millis>) -> bool {
         self.before_change(db, key.hash, Touch::Elements);
         self.rewrite(db, key, |entry| entry.set_expiry(expiry)).is_some()
     }
 
-    /// Lists a hash anew after its fields, or when they expire, have changed.
+    /// Updates the listing of a hash after its fields or their expiry have changed.
     pub fn list_fields(&mut self, db: DbIndex, key: Key<'_>) {
         let Some(tables) = self.held_tables_mut(db, key.hash) else { return };
         if let Some(entry) = tables.entries.get_mut(key.hash, key.bytes) {
@@ -332,7 +334,7 @@ impl StripeData {
         }
     }
 
-    /// The key of a hash that is listed under the hash of its key.
+    /// Returns the key of a listed hash whose key has this hash.
     pub fn find_listed(&self, db: DbIndex, hash: u64) -> Option<Box<[u8]>> {
         let entries = &self.tables_of(db, hash).entries;
         let mut found = None;
@@ -344,7 +346,7 @@ impl StripeData {
         found
     }
 
-    /// Forgets that fields of such a hash are due, because there is none.
+    /// Removes a listing for which there is no hash.
     pub fn unlist(&mut self, db: DbIndex, hash: u64, time: i64) {
         if let Some(tables) = self.held_tables_mut(db, hash) {
             tables.field_times.remove(hash, Some(time));
@@ -352,7 +354,7 @@ impl StripeData {
     }
 }
 
-/// A lock and what it protects, on cache lines of their own.
+/// A lock and the data that it protects, on their own cache lines.
 #[repr(C, align(64))]
 pub struct Stripe {
     lock: ByteLock,
@@ -391,33 +393,33 @@ impl Stripe {
         }
     }
 
-    /// Locks the stripe for one visit; spins a little, then looks again now and then. The caller is
-    /// inside the world or has a part in stopping it.
+    /// Locks the stripe for one visit. Spins a little, then tries again now and then. The caller is
+    /// inside the world or takes part in stopping it.
     #[inline]
     pub fn lock(&self) -> StripeGuard<'_> {
         self.acquire();
         StripeGuard(self)
     }
 
-    /// Locks the stripe for one visit, unless another thread has it.
+    /// Locks the stripe for one visit, unless another thread holds the lock.
     #[inline]
     pub fn try_lock(&self) -> Option<StripeGuard<'_>> {
         self.try_acquire().then(|| StripeGuard(self))
     }
 
-    /// The same, after a few attempts: most stripes are locked for a moment only.
+    /// Does the same with a few attempts, because most stripes are locked only for a moment.
     #[inline]
     pub fn try_lock_soon(&self) -> Option<StripeGuard<'_>> {
         crate::locks::try_soon(self).then(|| StripeGuard(self))
     }
 
-    /// Locks, until [`Stripe::release`].
+    /// Locks until [`Stripe::release`].
     #[inline]
     pub(crate) fn acquire(&self) {
         self.lock.lock();
     }
 
-    /// Locks if that is possible at once.
+    /// Locks if that is possible at once. Returns whether it did.
     #[inline]
     pub(crate) fn try_acquire(&self) -> bool {
         self.lock.try_lock()
@@ -432,7 +434,7 @@ impl Stripe {
         self.lock.unlock();
     }
 
-    /// The contents, to read.
+    /// Returns the contents for reading.
     ///
     /// # Safety
     /// The caller holds the lock or has stopped the world for as long as the reference lives, and
@@ -443,7 +445,7 @@ impl Stripe {
         unsafe { &*self.data.get() }
     }
 
-    /// The contents, to change.
+    /// Returns the contents for changes.
     ///
     /// # Safety
     /// The caller holds the lock or has stopped the world for as long as the reference lives, and
@@ -455,16 +457,16 @@ impl Stripe {
         unsafe { &mut *self.data.get() }
     }
 
-    /// Fetches the stripe's head, which leads to the bucket.
+    /// Prefetches the stripe's head, which leads to the bucket.
     #[inline]
     pub fn prefetch(&self) {
         structs::table::prefetch(ptr::from_ref(self).cast());
     }
 
-    /// Fetches the bucket that a key of database `db` is in. May run beside a writer.
+    /// Prefetches the bucket of a key of database `db`. May run beside a writer.
     ///
     /// # Safety
-    /// The calling thread must be inside the world, so that no array it looks at is freed.
+    /// The calling thread must be inside the world, so that no array that it reads is freed.
     #[inline]
     pub unsafe fn prefetch_bucket(&self, db: DbIndex, hash: u64) {
         if db.0 == 0 {
@@ -473,7 +475,7 @@ impl Stripe {
         }
     }
 
-    /// Fetches the entry itself, once its bucket is in the cache.
+    /// Prefetches the entry itself, once its bucket is in the cache.
     ///
     /// # Safety
     /// As for [`Stripe::prefetch_bucket`].

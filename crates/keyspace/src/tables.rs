@@ -1,13 +1,13 @@
-//! Which tables a stripe has, and which of them a key is in.
+//! The tables of a stripe, and the assignment of keys to them.
 //!
 //! ```text
 //!  standalone    first = database 0          others = [(database, tables)], sorted
 //!  by slot       first stays empty           others = [(database, slot, tables)], sorted
 //! ```
 //!
-//! Where each slot has tables of its own, all that is about a slot is work on these, and an empty slot
-//! costs nothing. A range of one table would not do: hash tags put any number of keys into one slot, and
-//! the homes of its range would overflow.
+//! If each slot has its own tables, operations on a slot are operations on its tables, and an empty
+//! slot costs nothing. A range of one table per slot is not possible: hash tags can put any number
+//! of keys into one slot, and the buckets of its range would overflow.
 
 use crate::entry::Entry;
 use crate::keyspace::STRIPES;
@@ -17,28 +17,30 @@ use std::sync::LazyLock;
 use std::sync::atomic::Ordering::Relaxed;
 use structs::table::{ScanPosition, Table};
 
-/// Names tables of a stripe: a database, and the slot where each slot has tables of its own.
+/// Identifies tables of a stripe: a database, and the slot if each slot has its own tables.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct TableId {
     /// The database.
     pub db: DbIndex,
-    /// The slot; `None` where keys are assigned by hash.
+    /// The slot, or `None` if keys are assigned by hash.
     pub slot: Option<Slot>,
 }
 
 impl TableId {
-    /// Before all tables of a database.
+    /// Returns an id that comes before all other ids of a database.
     const fn before(db: DbIndex) -> TableId {
         TableId { db, slot: None }
     }
 }
 
-/// Where a walk over the keys of a database in one stripe goes on; valid for ever.
+/// The place where a walk over the keys of a database in one stripe continues. It stays valid for
+/// ever.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// Which of the stripe's tables: 0 standalone, else the slot's number divided by that of stripes.
+    /// The index of the stripe's table: 0 standalone, else the slot's number divided by the number
+    /// of stripes.
     pub table: usize,
-    /// The position in it.
+    /// The position in that table.
     pub at: ScanPosition,
 }
 
@@ -46,12 +48,12 @@ impl Place {
     /// The beginning.
     pub const START: Place = Place::start_of(0);
 
-    /// As a number.
+    /// Returns the place as a number.
     pub fn to_bits(self) -> u64 {
         self.at.to_bits48() | (self.table as u64) << 48
     }
 
-    /// The inverse of [`Place::to_bits`].
+    /// Returns the place of a number from [`Place::to_bits`].
     pub fn from_bits(bits: u64) -> Place {
         Place { table: (bits >> 48) as usize, at: ScanPosition::from_bits48(bits) }
     }
@@ -61,35 +63,35 @@ impl Place {
     }
 }
 
-/// What tables look like that hold nothing.
+/// Tables without entries.
 static EMPTY: LazyLock<DbTables> = LazyLock::new(DbTables::default);
 
 impl StripeData {
-    /// Whether each slot has tables of its own.
+    /// Returns whether each slot has its own tables.
     #[inline]
     pub(crate) fn has_slots(&self) -> bool {
         self.split != 0
     }
 
-    /// The tables that a key with this hash is in.
+    /// Returns the id of the tables of a key with this hash.
     #[inline]
     pub(crate) fn table_id(&self, db: DbIndex, hash: u64) -> TableId {
         TableId { db, slot: self.has_slots().then(|| Slot::in_hash(hash)) }
     }
 
-    /// Whether `first` is what a database's keys are in.
+    /// Returns whether `first` contains the keys of a database.
     #[inline]
     fn is_first(&self, db: DbIndex) -> bool {
         db.0 | self.split == 0
     }
 
-    /// The tables that a key with this hash is in, to read.
+    /// Returns the tables of a key with this hash, for reading.
     #[inline]
     pub(crate) fn tables_of(&self, db: DbIndex, hash: u64) -> &DbTables {
         if self.is_first(db) { &self.first } else { self.table(self.table_id(db, hash)) }
     }
 
-    /// These tables; empty ones, if there is nothing in them.
+    /// Returns these tables. If they hold nothing, returns empty ones.
     pub fn table(&self, id: TableId) -> &DbTables {
         if self.is_first(id.db) {
             return &self.first;
@@ -97,12 +99,12 @@ impl StripeData {
         self.place(id).map_or(&EMPTY, |at| &*self.others[at].1)
     }
 
-    /// Where tables are among `others`, or where they belong.
+    /// Returns the index of tables in `others`, or the index at which to insert them.
     fn place(&self, id: TableId) -> Result<usize, usize> {
         self.others.binary_search_by_key(&id, |(other, _)| *other)
     }
 
-    /// The tables that a key with this hash is in, or belongs in, to change.
+    /// Returns the tables of a key with this hash, for changes. Creates them if necessary.
     #[inline]
     pub(crate) fn tables_mut(&mut self, db: DbIndex, hash: u64) -> &mut DbTables {
         if self.is_first(db) {
@@ -111,7 +113,7 @@ impl StripeData {
         self.other_or_new(self.table_id(db, hash))
     }
 
-    /// The same, if there can be anything in them.
+    /// Returns the same tables, if they can hold anything.
     #[inline]
     pub(crate) fn held_tables_mut(&mut self, db: DbIndex, hash: u64) -> Option<&mut DbTables> {
         if self.is_first(db) {
@@ -139,31 +141,31 @@ impl StripeData {
         Some(tables)
     }
 
-    /// The first tables that a walk over the stripe visits.
+    /// Returns the id of the first tables that a walk over the stripe visits.
     pub fn first_table(&self) -> Option<TableId> {
         let first = TableId::before(DbIndex(0));
         if self.has_slots() { self.next_table(first) } else { Some(first) }
     }
 
-    /// The next tables after these that hold anything.
+    /// Returns the id of the next tables after these that hold anything.
     pub fn next_table(&self, after: TableId) -> Option<TableId> {
         let at = self.others.partition_point(|(id, _)| *id <= after);
         self.others.get(at).map(|(id, _)| *id)
     }
 
-    /// Those of database 0 and all others that hold anything; where each slot has tables of its own
-    /// only those that do.
+    /// Returns the ids of database 0's tables and of all others that hold anything. If each slot
+    /// has its own tables, returns only ids of tables that hold anything.
     pub fn table_ids(&self) -> impl Iterator<Item = TableId> + Clone + '_ {
         std::iter::successors(self.first_table(), |&id| self.next_table(id))
     }
 
-    /// The next database after this one that holds anything.
+    /// Returns the next database after this one that holds anything.
     pub fn next_db(&self, after: DbIndex) -> Option<DbIndex> {
         let at = self.others.partition_point(|(id, _)| id.db <= after);
         self.others.get(at).map(|(id, _)| id.db)
     }
 
-    /// The first database and those that hold anything.
+    /// Returns the first database and those that hold anything.
     pub fn dbs(&self) -> impl Iterator<Item = DbIndex> + Clone + '_ {
         std::iter::successors(Some(DbIndex(0)), |&db| self.next_db(db))
     }
@@ -174,7 +176,7 @@ impl StripeData {
         self.common.hidden.any() && id.slot.is_some_and(|slot| self.common.hidden.has(slot))
     }
 
-    /// The names of a database's tables that hold anything, in the order of slots.
+    /// Returns the ids of a database's tables that hold anything, in the order of slots.
     fn all_ids_of(&self, db: DbIndex) -> impl Iterator<Item = TableId> + Clone + '_ {
         let first = self.is_first(db).then(|| TableId::before(db));
         let from = self.others.partition_point(|(id, _)| id.db < db);
@@ -182,37 +184,38 @@ impl StripeData {
         first.into_iter().chain(others.take_while(move |id| id.db == db))
     }
 
-    /// The same without those of hidden slots.
+    /// Returns the same ids without those of hidden slots.
     fn ids_of(&self, db: DbIndex) -> impl Iterator<Item = TableId> + Clone + '_ {
         self.all_ids_of(db).filter(|&id| !self.is_hidden(id))
     }
 
-    /// The tables of a database that hold anything: one pair, or one for each slot that is not hidden.
+    /// Returns the tables of a database that hold anything: one set, or one for each slot that is not hidden.
     pub fn tables(&self, db: DbIndex) -> impl Iterator<Item = &DbTables> + Clone + '_ {
         self.ids_of(db).map(|id| self.table(id))
     }
 
-    /// Number of keys of a database.
+    /// Returns the number of keys of a database.
     pub fn key_count(&self, db: DbIndex) -> usize {
         self.tables(db).map(|tables| tables.entries.len()).sum()
     }
 
-    /// Number of those that expire.
+    /// Returns the number of those that expire.
     pub fn expiring_count(&self, db: DbIndex) -> usize {
         self.tables(db).map(|tables| tables.expiring.len()).sum()
     }
 
-    /// All entries of a database, in no particular order.
+    /// Returns all entries of a database, in no particular order.
     pub fn entries(&self, db: DbIndex) -> impl Iterator<Item = &Entry> + '_ {
         self.tables(db).flat_map(|tables| tables.entries.iter())
     }
 
-    /// An entry of a database, each with equal probability; `random` yields uniform numbers.
+    /// Returns a random entry of a database, each with equal probability. `random` returns uniform
+    /// numbers.
     pub fn sample(&self, db: DbIndex, random: impl FnMut() -> u64) -> Option<&Entry> {
         self.sample_of(db, |tables| &tables.entries, random)
     }
 
-    /// The same of the entries that expire.
+    /// Does the same for the entries that expire.
     pub fn sample_expiring(&self, db: DbIndex, random: impl FnMut() -> u64) -> Option<&Entry> {
         self.sample_of(db, |tables| &tables.expiring, random).map(|item| item.entry())
     }
@@ -238,8 +241,9 @@ impl StripeData {
         None
     }
 
-    /// Makes room in a database that has never held anything; the world must stand still. Not where
-    /// each slot has tables of its own: how keys are spread over slots is not known before.
+    /// Reserves memory in a database that has never held anything. The world must be stopped. Does
+    /// nothing if each slot has its own tables, because the distribution of keys over slots is
+    /// unknown.
     pub fn reserve(&mut self, db: DbIndex, entries: usize, expiring: usize) {
         if self.has_slots() {
             return;
@@ -253,15 +257,16 @@ impl StripeData {
         }
     }
 
-    /// Takes a database's tables away, leaving it empty (FLUSHDB); freeing them is the caller's. A
-    /// snapshot that still needs some keeps them: those are not among what is returned.
-    /// No thread may prefetch meanwhile: the world must stand still.
+    /// Takes a database's tables, and leaves it empty (FLUSHDB). The caller frees them. Tables that
+    /// a snapshot still needs are kept by it and not returned. No thread may prefetch meanwhile, so
+    /// the world must be stopped.
     pub fn take_db(&mut self, db: DbIndex) -> Vec<DbTables> {
         let ids: Vec<TableId> = self.all_ids_of(db).collect();
         ids.into_iter().filter_map(|id| self.take_tables(id)).collect()
     }
 
-    /// Takes tables away; `None` if there is nothing in them or a snapshot that needs them keeps them.
+    /// Takes tables. Returns `None` if there is nothing in them, or if a snapshot needs and keeps
+    /// them.
     pub(crate) fn take_tables(&mut self, id: TableId) -> Option<DbTables> {
         assert!(self.holds().is_empty(), "tables were taken away that a long command reads");
         let is_needed = self.with_snapshot(|hook, data| hook.needs(data, id)) == Some(true);
@@ -283,7 +288,7 @@ impl StripeData {
         self.remove_other(id).map(|tables| *tables)
     }
 
-    /// Exchanges two databases (SWAPDB); the world must stand still.
+    /// Exchanges two databases (SWAPDB). The world must be stopped.
     pub fn swap_dbs(&mut self, a: DbIndex, b: DbIndex) {
         if a == b {
             return;
@@ -299,8 +304,8 @@ impl StripeData {
             .for_each(|(slot, tables)| self.give_tables(TableId { db: a, slot }, tables));
     }
 
-    /// Exchanges all tables with those of the same stripe of a keyspace beside this one; the world must
-    /// stand still. A snapshot of this stripe ends.
+    /// Exchanges all tables with those of the same stripe of a keyspace in the same world. The
+    /// world must be stopped. A snapshot of this stripe ends.
     pub fn exchange(&mut self, other: &mut StripeData) {
         assert!(self.holds().is_empty(), "tables were exchanged that a long command reads");
         self.abandon_snapshot();
@@ -322,12 +327,12 @@ impl StripeData {
         }
     }
 
-    /// One step of a walk over a database; where to go on, unless it is through.
+    /// Makes one step of a walk over a database. Returns where to continue, or `None` at the end.
     pub fn walk(&self, db: DbIndex, from: Place, visit: impl FnMut(&Entry)) -> Option<Place> {
         self.walk_until(db, from, None, visit)
     }
 
-    /// The same, but in the table of `from` it does not go past `end`.
+    /// Does the same, but does not pass `end` in the table of `from`.
     pub fn walk_until(
         &self,
         db: DbIndex,
@@ -361,7 +366,7 @@ impl StripeData {
         next.or_else(|| left.next().map(|id| Place::start_of(place(&id))))
     }
 
-    /// One step of a walk over tables in the order of hashes.
+    /// Makes one step of a walk over tables in the order of hashes. Returns where to continue.
     pub fn scan(
         &self,
         id: TableId,

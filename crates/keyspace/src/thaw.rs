@@ -1,8 +1,9 @@
-//! Values that leave RAM and come back, under their stripe's lock.
+//! Moves values out of RAM and back, under their stripe's lock.
 //!
-//! Neither changes what the key means: no effect follows, no client is told, and a snapshot that has not come by
-//! takes the entry as it finds it then. A value that a snapshot is streaming stays in RAM, and so does what a long
-//! command holds, since it is read without a lock.
+//! Neither changes the meaning of the key: there is no effect, no client is notified, and a
+//! snapshot that has not taken the entry yet takes it in its new state. A value that a snapshot is
+//! streaming stays in RAM. So do values that a long command holds, because they are read without a
+//! lock.
 
 use crate::cold::{self, ColdLocation, ColdRef};
 use crate::entry::Entry;
@@ -13,13 +14,13 @@ use structs::heap_string::HeapString;
 use structs::stream::Stream;
 
 impl StripeData {
-    /// Where the value of a key is, if it is not in RAM.
+    /// Returns where the value of a key is, if it is not in RAM.
     pub fn cold(&self, db: DbIndex, key: Key<'_>) -> Option<ColdRef> {
         self.find(db, key)?.cold()
     }
 
-    /// Takes the value of a key out, which is at this location from now on; what is returned holds
-    /// it. `None` unless [`StripeData::may_make_cold`].
+    /// Takes the value of a key out of RAM. Its cold value is at `location`. Returns an entry with
+    /// the old value, or `None` if [`StripeData::may_make_cold`] does not allow it.
     pub fn make_cold(
         &mut self,
         db: DbIndex,
@@ -37,8 +38,9 @@ impl StripeData {
         })
     }
 
-    /// Whether the value of a key can be taken out now: there is one, it is no number and not cold
-    /// already, none of its fields expires, it notes no messages of producers, no long command holds the key, and no snapshot streams the value.
+    /// Returns whether the value of a key may leave RAM now. It must exist, be no number and not
+    /// cold, have no expiring fields, and remember no messages of producers. No long command may
+    /// hold the key, and no snapshot may stream the value.
     pub fn may_make_cold(&self, db: DbIndex, key: Key<'_>) -> bool {
         let may = |entry: &Entry| {
             !entry.is_cold()
@@ -49,10 +51,10 @@ impl StripeData {
         self.is_free_to_move(db, key.hash) && self.find(db, key).is_some_and(may)
     }
 
-    /// If an entry of any database with this hash has its value at `from`, calls `append` and lets the entry
-    /// refer to the place that it returns. The value is the same: the mark that a snapshot may have set goes
-    /// with it. A copy is given up instead: to write it now is not less than to write it when the value leaves
-    /// RAM, which may never be.
+    /// Moves a cold value. If an entry of any database with this hash has its value at `from`,
+    /// calls `append` and makes the entry refer to the returned location. The value is unchanged,
+    /// so a snapshot's mark moves with it. A copy is given up instead, because writing it now costs
+    /// as much as writing it when the value leaves RAM, which may never happen.
     pub fn move_cold<E>(
         &mut self,
         hash: u64,
@@ -84,8 +86,8 @@ impl StripeData {
         }
     }
 
-    /// Puts a value back that was read, if the key still has the cold value that was asked for and no
-    /// long command holds it; says whether it did.
+    /// Installs a value that was read, if the key still has the requested cold value and no long
+    /// command holds it. Returns whether it did.
     pub fn install(
         &mut self,
         db: DbIndex,
@@ -111,8 +113,8 @@ impl StripeData {
         }
     }
 
-    /// Takes the value of a key out of RAM that has a copy; what is returned holds it. `None` if it has no
-    /// copy, or has to stay ([`StripeData::may_make_cold`]).
+    /// Takes a value out of RAM that has a copy. Returns an entry with the old value, or `None` if
+    /// there is no copy or [`StripeData::may_make_cold`] does not allow it.
     pub fn make_cold_again(&mut self, db: DbIndex, key: Key<'_>) -> Option<Entry> {
         if !self.may_make_cold(db, key) || self.find(db, key)?.copy().is_none() {
             return None;
@@ -135,29 +137,30 @@ impl StripeData {
     }
 }
 
-/// What becomes of the record that a value was read from.
+/// What happens to the record from which a value was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Record {
-    /// It stays, as a copy.
+    /// It stays as a copy.
     Stays,
     /// It is released.
     Goes,
 }
 
-/// How [`StripeData::move_cold`] has ended.
+/// The result of [`StripeData::move_cold`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moved<E> {
-    /// The entry refers to the other place.
+    /// The entry refers to the new location.
     Done,
     /// There is no such entry.
     Gone,
-    /// A long command holds the key and may be looking at the entry.
+    /// A long command holds the key and may be reading the entry.
     Held,
-    /// There is no other place.
+    /// There is no new location.
     Failed(E),
 }
 
-/// The entry with its value, held as it was before: what was no number is none now.
+/// Returns the entry with its value, in the form in which it was stored before. Text that spells a
+/// number stays text.
 fn thawed(cold: &Entry, value: Value, copy: Option<ColdLocation>) -> Entry {
     let (key, expiry, access) = (cold.key(), cold.expiry(), cold.access());
     match (cold.kind(), value) {

@@ -1,4 +1,4 @@
-//! Newtypes for what would otherwise be bare numbers.
+//! Newtypes for values that would otherwise be bare numbers.
 
 use crate::keyspace::STRIPES;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -8,12 +8,12 @@ use structs::{crc16, hashing};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
 pub struct DbIndex(pub u32);
 
-/// A point in time: milliseconds since the epoch of Unix.
+/// A point in time: milliseconds since the Unix epoch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
 pub struct Millis(pub i64);
 
 impl Millis {
-    /// Milliseconds from `now` until then; 0 if it has passed.
+    /// Returns the milliseconds from `now` until then, or 0 if it has passed.
     #[inline]
     pub fn left(self, now: Millis) -> i64 {
         self.0.saturating_sub(now.0).max(0)
@@ -24,44 +24,45 @@ impl Millis {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct Slot(u16);
 
-/// The bits of a key's hash that hold its slot, where hashes carry slots.
+/// The bits of a key's hash that contain its slot, if hashes carry slots.
 const SLOT_BITS: u64 = Slot::COUNT as u64 - 1;
 
 const _: () = assert!(Slot::COUNT.is_power_of_two() && STRIPES.is_power_of_two());
 const _: () = assert!(STRIPES <= Slot::COUNT, "a slot is in one stripe");
 
 impl Slot {
-    /// How many there are.
+    /// Number of slots.
     pub const COUNT: usize = crc16::SLOTS as usize;
 
-    /// The slot of this number, if there is one.
+    /// Returns the slot of this number, if there is one.
     pub fn new(number: u16) -> Option<Slot> {
         (usize::from(number) < Slot::COUNT).then_some(Slot(number))
     }
 
-    /// The slot of a key, computed.
+    /// Returns the slot of a key, computed from its name.
     pub fn of(key: &[u8]) -> Slot {
         Slot(crc16::key_slot(key))
     }
 
-    /// The slot that a key's hash carries, where hashes carry slots. It is that of the standard rule, whatever rule the
-    /// database has: it says where in this process the key is.
+    /// Returns the slot that a key's hash carries, if hashes carry slots. It is always the slot by
+    /// the standard rule, whatever rule the database has, because it determines the key's place in
+    /// this process.
     #[inline]
     pub fn in_hash(hash: u64) -> Slot {
         Slot((hash & SLOT_BITS) as u16)
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn number(self) -> u16 {
         self.0
     }
 
-    /// The stripe that its keys are in, where keys are assigned by slot.
+    /// Returns the stripe of its keys, if keys are assigned by slot.
     pub fn stripe(self) -> usize {
         usize::from(self.0) % STRIPES
     }
 
-    /// All slots of a stripe, in ascending order.
+    /// Returns all slots of a stripe, in ascending order.
     pub fn of_stripe(stripe: usize) -> impl Iterator<Item = Slot> {
         (stripe..Slot::COUNT).step_by(STRIPES).map(|number| Slot(number as u16))
     }
@@ -71,7 +72,7 @@ const UNDECIDED: u8 = 0;
 const PLAIN: u8 = 1;
 const WITH_SLOTS: u8 = 2;
 
-/// Whether the hashes of keys carry slots; decided once, when the first keyspace is made.
+/// Whether the hashes of keys carry slots. It is decided once, when the first keyspace is created.
 static HASHES: AtomicU8 = AtomicU8::new(UNDECIDED);
 
 #[inline]
@@ -83,7 +84,7 @@ fn hashes_carry_slots() -> bool {
 /// Decides for the whole process whether the hashes of keys carry slots.
 ///
 /// # Panics
-/// When slots are wanted and a keyspace without was made before.
+/// If slots are wanted and a keyspace without slots was created before.
 pub(crate) fn decide_hashes(with_slots: bool) {
     let wanted = if with_slots { WITH_SLOTS } else { PLAIN };
     if HASHES.compare_exchange(UNDECIDED, wanted, Relaxed, Relaxed).is_err() {
@@ -97,7 +98,7 @@ pub(crate) fn decide_hashes(with_slots: bool) {
 pub struct Key<'a> {
     /// The bytes.
     pub bytes: &'a [u8],
-    /// `hashing::hash(bytes)`; in cluster mode its lowest bits are the key's slot.
+    /// `hashing::hash(bytes)`. In cluster mode its lowest bits are the key's slot.
     pub hash: u64,
 }
 
@@ -113,7 +114,7 @@ impl<'a> Key<'a> {
     }
 }
 
-/// The hash with the slot in its lowest bits, of which no table looks at any.
+/// Returns the hash with the slot in its lowest bits, which no table uses.
 #[inline(never)]
 fn with_slot(key: &[u8], hash: u64) -> u64 {
     hashing::position(hash) | u64::from(Slot::of(key).number())

@@ -1,14 +1,14 @@
 //! The lock that stops the world: a big-reader lock.
 //!
-//! A thread that works on the keyspace is a reader: it *enters* once for a batch of commands, at
-//! the cost of two stores to a cache line of its own. A command that needs everything (FLUSHALL, a
-//! transaction with KEYS, the instant a snapshot begins) *stops* the world: it raises a flag,
-//! makes every core see it (membarrier), and waits until no reader is inside. The readers pay
-//! nothing for the fence; the stopper pays for all.
+//! A thread that works on the keyspace is a reader. It *enters* once for a batch of commands, at
+//! the cost of two stores to its own cache line. A command that needs everything (FLUSHALL, a
+//! transaction with KEYS, the instant at which a snapshot begins) *stops* the world: it sets a
+//! flag, makes it visible to every core (membarrier), and waits until no reader is inside. The
+//! readers pay nothing for the fence. The stopping thread pays for all.
 //!
-//! The counters of the readers serve a second purpose. Memory that others may still be reading
-//! without a lock (the arrays a table has outgrown, which prefetching looks at) is freed once
-//! every reader has left the batch it was in: [`World::grace`].
+//! The counters of the readers have a second purpose. Memory that other threads may still be
+//! reading without a lock (the arrays that a table has outgrown, which prefetching reads) is freed
+//! once every reader has left its batch: [`World::grace`].
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
@@ -17,7 +17,7 @@ use structs::backoff::wait_until;
 use structs::reactor::check_wait;
 use structs::sync::lock;
 
-/// Most threads that can ever register.
+/// Greatest number of threads that can ever register.
 const MAX_READERS: usize = if cfg!(miri) { 16 } else { 4096 };
 
 #[repr(align(128))]
@@ -33,7 +33,7 @@ pub struct World {
     /// 1 while a thread stops or has stopped the world.
     stopping: AtomicU32,
     stopper: Mutex<()>,
-    /// Whether readers must fence for themselves, where the kernel has no membarrier.
+    /// Whether readers have to execute fences themselves, because the kernel has no membarrier.
     readers_fence: AtomicBool,
 }
 
@@ -43,13 +43,13 @@ pub struct Reader<'w> {
     index: usize,
 }
 
-/// Proof that the world stands still; it goes on when this is dropped.
+/// Proof that the world is stopped. Dropping it resumes the world.
 pub struct Stopped<'w> {
     world: &'w World,
     _stopper: MutexGuard<'w, ()>,
 }
 
-/// A moment; see [`World::grace`].
+/// A moment, for [`World::grace`].
 pub struct Grace {
     turns: Vec<u64>,
 }
@@ -59,7 +59,8 @@ const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
 
 fn membarrier(command: i32) -> bool {
     if cfg!(miri) {
-        // Miri does not know the call; readers fence for themselves then, as on an old kernel.
+        // Miri does not support the call. Readers then execute fences themselves, as on an old
+        // kernel.
         return false;
     }
     // SAFETY: membarrier takes plain numbers and touches no memory of ours.
@@ -73,7 +74,7 @@ impl Default for World {
 }
 
 impl World {
-    /// A world without readers.
+    /// Creates a world without readers.
     pub fn new() -> World {
         let fence_by_kernel = membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED);
         World {
@@ -101,8 +102,8 @@ impl World {
         }
     }
 
-    /// The same, but gives up where another thread stops the world, or `gives_up` says so before
-    /// all readers are outside.
+    /// Does the same, but returns `None` if another thread stops the world, or if `gives_up`
+    /// returns true before all readers are outside.
     pub fn try_stop(&self, gives_up: impl Fn() -> bool) -> Option<Stopped<'_>> {
         self.wait_for_readers(self.try_lock()?, || (), gives_up).ok()
     }
@@ -115,8 +116,8 @@ impl World {
         }
     }
 
-    /// Stops the world once `leave` has taken the caller out of it; the world goes on if `gives_up`
-    /// says so before all readers are outside.
+    /// Stops the world after `leave` has taken the caller out of it. The world is resumed if
+    /// `gives_up` returns true before all readers are outside.
     fn wait_for_readers<'w>(
         &'w self,
         stopper: MutexGuard<'w, ()>,
@@ -130,7 +131,8 @@ impl World {
         }
         fence(SeqCst);
         for reader in &self.readers[..self.registered.load(Acquire).min(MAX_READERS)] {
-            // A reader that was seen outside may come and look at `stopping`: that does not count.
+            // A reader that was seen outside may enter to read `stopping`. That does not count as
+            // inside.
             let mut is_outside = false;
             wait_until(|| {
                 is_outside = reader.turns.load(Acquire) & 1 == 0;
@@ -144,13 +146,13 @@ impl World {
         Ok(Stopped { world: self, _stopper: stopper })
     }
 
-    /// Notes where every reader stands.
+    /// Records the position of every reader.
     pub fn grace(&self) -> Grace {
         let registered = self.registered.load(Acquire).min(MAX_READERS);
         Grace { turns: self.readers[..registered].iter().map(|s| s.turns.load(SeqCst)).collect() }
     }
 
-    /// Whether every reader that was inside at that moment has left since.
+    /// Returns whether every reader that was inside at that moment has left since.
     pub fn has_passed(&self, grace: &Grace) -> bool {
         grace
             .turns
@@ -161,14 +163,14 @@ impl World {
 }
 
 impl<'w> Reader<'w> {
-    /// Begins a batch; waits while the world is stopped.
+    /// Begins a batch. Waits while the world is stopped.
     #[inline]
     pub fn enter(&self) {
         check_wait("the world to go on");
         self.enter_unless(|| false);
     }
 
-    /// The same, but gives up while the world is stopped if `gives_up` says so; `false` then.
+    /// Does the same, but returns `false` if `gives_up` returns true while the world is stopped.
     #[inline]
     pub fn enter_unless(&self, gives_up: impl Fn() -> bool) -> bool {
         let turns = &self.world.readers[self.index].turns;
@@ -192,9 +194,10 @@ impl<'w> Reader<'w> {
         }
     }
 
-    /// Leaves the world and stops it; `None` if another thread is about to, and the caller is inside still:
-    /// it is to end its batch soon, since that thread waits for it. The same if `gives_up` says,
-    /// while others are inside, that one of them may stay there for long.
+    /// Leaves the world and stops it. Returns `None` if another thread is about to stop it. The
+    /// caller is then still inside, and has to end its batch soon, because that thread waits for
+    /// it. Also returns `None` if `gives_up` says, while other threads are inside, that one of them
+    /// may stay there for long.
     pub fn try_stop(&self, gives_up: impl Fn() -> bool) -> Option<Stopped<'w>> {
         let stopper = self.world.try_lock()?;
         match self.world.wait_for_readers(stopper, || self.leave(), gives_up) {
@@ -217,21 +220,21 @@ impl<'w> Reader<'w> {
         turns.store(now + 1, Release);
     }
 
-    /// Whether a thread waits for the world to stop; a long batch should end early then.
+    /// Returns whether a thread waits for the world to stop. A long batch should end early then.
     #[inline]
     pub fn is_wanted(&self) -> bool {
         self.world.stopping.load(Relaxed) != 0
     }
 
-    /// The world this thread is registered with.
+    /// Returns the world with which this thread is registered.
     pub fn world(&self) -> &World {
         self.world
     }
 }
 
 impl Stopped<'_> {
-    /// Lets the world go on, with the caller inside. It does not wait, whatever other threads want to
-    /// stop the world next.
+    /// Resumes the world, with the caller inside. Does not wait, even if other threads want to stop
+    /// the world next.
     pub fn resume(self, reader: &Reader<'_>) {
         let turns = &self.world.readers[reader.index].turns;
         let now = turns.load(Relaxed);

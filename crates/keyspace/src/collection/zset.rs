@@ -32,7 +32,7 @@ impl Collection for Zset {
     }
     fn visit(&self, visit: Visit<'_>) {
         if let ZsetContents::Sorted(elements) = self.contents() {
-            // From the highest score down: a skiplist then inserts at its head.
+            // Visit them from the highest score down, so that a skiplist inserts at its head.
             let elements = elements.rev();
             visit_all(elements.map(|(member, score)| Element::Scored(member, score)), visit);
         }

@@ -1,12 +1,12 @@
-//! A value that is too big to be taken in one go.
+//! A value that is too big to be taken at once.
 //!
-//! It is streamed piece by piece, each under the stripe's lock. Between two pieces nothing changes
-//! it unnoticed. The table of a hash, set or sorted set is *watched* (`structs/watched.rs`): an
-//! element that is about to change goes into the stream first, with its cell, and writers go on.
-//! Any other change comes to the stripe's hook first, which takes all that is left
-//! ([`BigValue::finish`]); the engine makes ordinary writers wait instead, until the stream is
-//! through. Of a value that shares its parts with copies a copy is taken apart, whatever happens to
-//! the value itself.
+//! It is streamed piece by piece, each under the stripe's lock. Between two pieces no change goes
+//! unnoticed. The table of a hash, set or sorted set is *watched* (`structs/watched.rs`): before an
+//! element changes, it is written into the stream with its cell, and writers continue. Any other
+//! change is first reported to the stripe's hook, which takes the whole rest
+//! ([`BigValue::finish`]). The engine makes ordinary writers wait for the end of the stream
+//! instead. If a value shares its parts with copies, a copy is taken apart, and the value itself
+//! may change freely.
 
 use super::Shared;
 use super::pieces::Pieces;
@@ -16,10 +16,10 @@ use crate::entry::Entry;
 use std::sync::{Arc, Mutex, MutexGuard};
 use structs::sync::lock;
 
-/// Appends an entry with its value, however big it is; the value is in RAM.
+/// Appends an entry with its value, however big it is. The value is in RAM.
 pub fn write_whole(out: &mut Vec<u8>, entry: &Entry) {
     if super::record::write_entry(out, entry).is_err() {
-        // No other thread knows of this snapshot, so nothing is counted anywhere.
+        // No other thread knows this snapshot, so nothing is counted.
         let shared = Arc::new(Shared::new(usize::MAX, Box::new(|| {})));
         let mut big = BigValue::new(entry, 0, &shared);
         while !big.is_finished() {
@@ -28,32 +28,32 @@ pub fn write_whole(out: &mut Vec<u8>, entry: &Entry) {
     }
 }
 
-/// How far the stream has come.
+/// The progress of the stream.
 enum Progress {
     /// Nothing was taken.
     Waiting,
-    /// So many bytes of a string, a listpack or an intset.
+    /// A number of bytes of a string, a listpack or an intset.
     Bytes(usize),
-    /// So many chunks of a list, and bytes of the next one.
+    /// A number of chunks of a list, and of bytes of the next one.
     Chunks(usize, usize),
     /// A table that is watched.
     Watched(Arc<Seen>),
-    /// A copy, which is taken apart; the value itself is not needed any more.
+    /// A copy, which is taken apart. The value itself is not needed any more.
     Apart(Box<dyn TakeApart>),
     /// Everything.
     Finished,
 }
 
-/// See the module's documentation.
+/// A big value. The module's documentation describes it.
 pub(crate) struct BigValue {
     pub key: Box<[u8]>,
     pub hash: u64,
     progress: Progress,
-    /// What [`BigValue::finish`] took.
+    /// The bytes that [`BigValue::finish`] took.
     rest: Vec<u8>,
 }
 
-/// What a watch has taken and the snapshot has not written yet.
+/// Elements that a watch has taken and the snapshot has not written yet.
 struct Seen {
     tokens: Mutex<Pieces>,
     shared: Arc<Shared>,
@@ -72,10 +72,10 @@ impl Seen {
     }
 }
 
-/// Cells of a table that are taken between two looks at how much that is.
+/// Number of cells of a table that are taken between two checks of their size.
 const STRETCH: usize = 16;
-/// Cells that a table's writers may take between two pieces. As long as they take half of them the
-/// piece is what they have taken, and they are not locked out.
+/// Number of cells that a table's writers may take between two pieces. While they take at least
+/// half of them, the next piece consists of those, and this thread does not lock them out.
 const WRITERS_CELLS: usize = 128;
 
 impl BigValue {
@@ -88,7 +88,8 @@ impl BigValue {
         BigValue { key, hash, progress, rest }
     }
 
-    /// Whether the stream does without the value, which may change or go.
+    /// Returns whether the stream does not need the value any more, so that it may change or be
+    /// removed.
     pub fn is_apart(&self) -> bool {
         matches!(self.progress, Progress::Apart(_))
     }
@@ -106,12 +107,12 @@ impl BigValue {
         }
     }
 
-    /// Whether its elements may change: they go into the stream first.
+    /// Returns whether its elements may change, because they are written into the stream first.
     pub fn is_watched(&self) -> bool {
         matches!(self.progress, Progress::Watched(_))
     }
 
-    /// Ends the stream before it is through.
+    /// Ends the stream early.
     pub fn abandon(&mut self, entry: &Entry) {
         if self.is_watched() {
             unwatch(entry);
@@ -119,23 +120,23 @@ impl BigValue {
         self.progress = Progress::Finished;
     }
 
-    /// Whether nothing of the entry is needed any more.
+    /// Returns whether nothing of the entry is needed any more.
     pub fn is_finished(&self) -> bool {
         matches!(self.progress, Progress::Finished)
     }
 
-    /// Whether it belongs to an entry with this hash, from which the rest is still to be taken.
+    /// Returns whether it belongs to an entry with this hash, from which more has to be taken.
     pub fn needs_entry(&self, hash: u64) -> bool {
         self.hash == hash && !self.is_finished() && !self.is_apart()
     }
 
-    /// What [`BigValue::finish`] has taken; the last piece of the stream.
+    /// Returns the bytes that [`BigValue::finish`] took, which are the last piece of the stream.
     pub fn take_rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.rest)
     }
 
-    /// Takes all that is left, because the entry is about to change; how many bytes that is beyond
-    /// what is counted already.
+    /// Takes the whole rest, because the entry is about to change. Returns the number of bytes that
+    /// were not counted before.
     pub fn finish(&mut self, entry: &Entry) -> usize {
         if self.is_apart() {
             return 0;
@@ -172,7 +173,8 @@ impl BigValue {
     }
 }
 
-/// The head, and where the elements begin. A layout of elements is watched from the beginning.
+/// Writes the head. Returns where the elements begin. A layout of elements is watched from the
+/// beginning.
 fn begin(entry: &Entry, out: &mut Vec<u8>) -> Progress {
     let mut to = Writer(out);
     let form = match entry.collection().map(Collection::layout) {
@@ -189,7 +191,7 @@ fn begin(entry: &Entry, out: &mut Vec<u8>) -> Progress {
     Progress::Bytes(0)
 }
 
-/// The bytes of a value that is one block.
+/// Returns the bytes of a value that is one block.
 fn blob(entry: &Entry) -> Option<&[u8]> {
     match entry.collection().map(Collection::layout) {
         Some(Layout::Block(_, bytes)) => Some(bytes),
@@ -198,7 +200,7 @@ fn blob(entry: &Entry) -> Option<&[u8]> {
     }
 }
 
-/// Appends bytes from `at` on, as far as there is room; where the next part begins.
+/// Appends bytes from `at` on, up to `most` bytes in `out`. Returns where the next part begins.
 fn part(bytes: &[u8], at: usize, out: &mut Vec<u8>, most: usize) -> usize {
     let room = most.saturating_sub(out.len()).clamp(1, u32::MAX as usize);
     let end = at.saturating_add(room).min(bytes.len());
@@ -236,7 +238,8 @@ fn chunks(
     Progress::Finished
 }
 
-/// Watches a table, with its head in front of its elements; `None` if the value is none.
+/// Begins to watch a table. Its head is written before its elements. Returns `None` if the value is
+/// no table.
 fn watch(entry: &Entry, shared: &Arc<Shared>) -> Option<Arc<Seen>> {
     let collection = entry.collection()?;
     let Layout::Elements(form) = collection.layout() else { return None };
@@ -248,7 +251,7 @@ fn watch(entry: &Entry, shared: &Arc<Shared>) -> Option<Arc<Seen>> {
     Some(seen)
 }
 
-/// A copy to be taken apart, with its head in `rest`; `None` if the value has none.
+/// Returns a copy to take apart, with its head in `rest`, or `None` if the value has none.
 fn apart(entry: &Entry, rest: &mut Vec<u8>) -> Option<Progress> {
     let collection = entry.collection()?;
     let Layout::Shared(form, count) = collection.layout() else { return None };

@@ -1,10 +1,11 @@
-//! Snapshots: the state of one moment, taken while everything goes on.
+//! Snapshots: the state of one moment, taken while everything else continues.
 //!
-//! At the moment of the snapshot every stripe gets a hook ([`StripeSnapshot`]). The stripe's tables
-//! are cut into cells ([`structs::cells`]); a walk takes them one after the other. A writer
-//! that is about to change an entry of a cell not yet taken takes that cell first. So every entry of
-//! that moment is taken exactly once, as it was, and what it costs beyond the copies under way is a
-//! bit for some six keys. `docs/internals/snapshots.md` has the whole.
+//! At the moment of the snapshot, each stripe gets a hook ([`StripeSnapshot`]). The stripe's tables
+//! are divided into cells ([`structs::cells`]), and a walk takes them one after the other. If a
+//! writer is about to change an entry of a cell that was not taken yet, it takes that cell first.
+//! So every entry of that moment is taken exactly once, in its old state. Apart from copies in
+//! progress, this costs a bit for about six keys. `docs/internals/snapshots.md` describes the
+//! whole.
 
 mod big;
 mod pieces;
@@ -22,14 +23,15 @@ use std::sync::{Arc, Mutex};
 pub(crate) use stripe::StripeSnapshot;
 use structs::sync::lock;
 
-/// Bytes that a stripe collects before it hands them over, at most.
+/// Greatest number of bytes that a stripe collects before it hands them over.
 const HAND_OVER: usize = 8 << 10;
-/// Bytes of small chunks that are written together: some hundred places of cold values.
+/// Number of bytes up to which small chunks are written together: some hundred locations of cold
+/// values.
 const TOGETHER: usize = 16 << 10;
 
-/// Entries that were taken from one database, as [`record`] has them.
+/// Entries that were taken from one database, in the form of [`record`].
 pub struct Chunk {
-    /// The database that they were in at the snapshot's moment.
+    /// Their database at the snapshot's moment.
     pub db: DbIndex,
     /// The tokens.
     pub bytes: Vec<u8>,
@@ -48,32 +50,33 @@ pub struct BigRef {
     pub hash: u64,
 }
 
-/// What a change is about.
+/// What a change concerns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Touch {
     /// The elements of the value, or the key's expiry.
     Elements,
-    /// The entry as a whole: it may come, go, or become another one.
+    /// The whole entry: it may be added, removed or replaced.
     Whole,
 }
 
 /// Why a caller asks whether a key can be changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Urgency {
-    /// A client waits: the key's value comes next.
+    /// A client waits, so the key's value is streamed next.
     Waiting,
-    /// It can be done some other time.
+    /// The change can be made later.
     None,
 }
 
-/// What the hooks of one snapshot share with the threads that write it.
+/// The state that the hooks of one snapshot share with the threads that write it.
 pub struct Shared {
-    /// The most bytes that writers may have handed over and the snapshot has not written yet.
+    /// Greatest number of bytes that writers may have handed over and the snapshot has not written
+    /// yet.
     limit: AtomicUsize,
     spent: AtomicUsize,
-    /// Bytes by which the buffers that they are in are larger.
+    /// Unused bytes of the buffers that hold them.
     slack: AtomicIsize,
-    /// Bytes that the work itself takes ([`Workspace`]).
+    /// Bytes that the writing itself takes ([`Workspace`]).
     workspace: AtomicUsize,
     peak: AtomicUsize,
     queue: Mutex<VecDeque<Chunk>>,
@@ -83,15 +86,15 @@ pub struct Shared {
     is_waited_for: AtomicBool,
     is_hurried: AtomicBool,
     keys: AtomicU64,
-    /// Entries that are marked: their values come later ([`crate::cold::ColdStore::mark`]).
+    /// Number of marked entries, whose values are read later ([`crate::cold::ColdStore::mark`]).
     marked: AtomicUsize,
-    /// Tells the waiting writers to try again.
+    /// Makes the waiting writers try again.
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Shared {
-    /// A snapshot that may hold so many bytes, but at least one, since no room at all would never be
-    /// given back. It wakes waiting clients by `wake`.
+    /// Creates the state of a snapshot that may hold `limit` bytes, and at least one, because with
+    /// no space at all nothing would ever be returned. It wakes waiting clients with `wake`.
     pub fn new(limit: usize, wake: Box<dyn Fn() + Send + Sync>) -> Shared {
         Shared {
             limit: AtomicUsize::new(limit.max(1)),
@@ -111,64 +114,65 @@ impl Shared {
         }
     }
 
-    /// Changes the limit (CONFIG SET). Waiting commands try again, for there may be room now.
+    /// Changes the limit (CONFIG SET). Waiting commands try again, because there may be space now.
     pub fn set_limit(&self, bytes: usize) {
         self.limit.store(bytes.max(1), SeqCst);
         self.recheck();
     }
 
-    /// The bytes that a stripe may collect before it hands them over: as many as all stripes
-    /// together may keep back while the other half of the budget goes on, since only the walk
-    /// fetches them.
+    /// Returns the number of bytes that a stripe may collect before it hands them over. Only the
+    /// walk fetches collected bytes. So all stripes together may keep back half of the limit, and
+    /// the other half remains usable.
     fn kept_back(&self) -> usize {
         (self.limit.load(Relaxed) / 2 / STRIPES).min(HAND_OVER)
     }
 
-    /// Bytes handed over by writers and not yet written.
+    /// Returns the bytes that writers have handed over and that were not written yet.
     pub fn buffered_bytes(&self) -> usize {
         self.spent.load(Relaxed)
     }
 
-    /// The memory that they and the work itself take, in bytes.
+    /// Returns the bytes of memory that they and the writing itself take.
     pub fn held_bytes(&self) -> usize {
         let buffers = self.buffered_bytes().saturating_add_signed(self.slack.load(Relaxed));
         buffers + self.workspace.load(Relaxed)
     }
 
-    /// The most there ever were.
+    /// Returns the greatest number of such bytes so far.
     pub fn peak_bytes(&self) -> usize {
         self.peak.load(Relaxed)
     }
 
-    /// Keys taken so far.
+    /// Returns the number of keys taken so far.
     pub fn keys(&self) -> u64 {
         self.keys.load(Relaxed)
     }
 
-    /// Entries whose values are still to be read with those beside them. An entry that is counted here no more
-    /// has been taken; what writers have taken was handed over before the last one of its stripe went.
+    /// Returns the number of entries whose values will be read together with their neighbours. An
+    /// entry that is no longer counted has been taken. Entries taken by writers were handed over
+    /// before the count of their stripe reached 0.
     pub fn marked(&self) -> usize {
         self.marked.load(SeqCst)
     }
 
-    /// Ends the snapshot, whether it is complete or not: nothing is taken any more.
+    /// Ends the snapshot, complete or not. Nothing more is taken.
     pub fn end(&self) {
         self.is_over.store(true, SeqCst);
         (self.wake)();
     }
 
-    /// Ends it as a failure of the disk does (DEBUG SNAPSHOT-FAULT).
+    /// Ends the snapshot as a failure of the disk does (DEBUG SNAPSHOT-FAULT).
     pub fn fail(&self) {
         self.has_failed.store(true, SeqCst);
         self.end();
     }
 
-    /// Whether it has ended by [`Shared::fail`].
+    /// Returns whether it has ended by [`Shared::fail`].
     pub fn has_failed(&self) -> bool {
         self.has_failed.load(SeqCst)
     }
 
-    /// Whether it has ended.
+    /// Returns whether it has ended.
     #[inline]
     pub fn is_over(&self) -> bool {
         self.is_over.load(Relaxed)
@@ -178,7 +182,7 @@ impl Shared {
         self.spent.load(SeqCst) >= self.limit.load(SeqCst)
     }
 
-    /// Whether clients wait for the snapshot, or soon will.
+    /// Returns whether clients wait for the snapshot, or soon will.
     pub fn is_pressing(&self) -> bool {
         self.is_hurried() || self.spent.load(Relaxed) >= self.limit.load(Relaxed) / 4
     }
@@ -192,36 +196,36 @@ impl Shared {
         self.slack.fetch_add(bytes, Relaxed);
     }
 
-    /// A chunk that was handed over has been written, and is freed.
+    /// Returns the budget of a chunk that was handed over and has been written. It is freed.
     pub fn give_back_chunk(&self, bytes: usize, capacity: usize) {
         self.add_slack(bytes as isize - capacity as isize);
         self.give_back(bytes);
     }
 
-    /// What was handed over has been written.
+    /// Returns the budget of bytes that have been written.
     pub fn give_back(&self, bytes: usize) {
         let spent = self.spent.fetch_sub(bytes, SeqCst) - bytes;
-        // With a little room to spare, so that not every chunk wakes all waiting commands.
+        // Wait until there is some space, so that not every chunk wakes all waiting commands.
         let limit = self.limit.load(SeqCst);
         if spent < limit - limit / 4 {
             self.recheck();
         }
     }
 
-    /// Lets waiting commands try again.
+    /// Makes waiting commands try again.
     pub fn recheck(&self) {
         if self.is_waited_for.swap(false, SeqCst) {
             (self.wake)();
         }
     }
 
-    /// Notes that a command is going to wait. To be called before the last look at what is in the
-    /// way, so that its end is either seen or announced.
+    /// Records that a command is going to wait. Called before the last check for an obstacle, so
+    /// that its end is either seen or notified.
     pub fn wait(&self) {
         self.is_waited_for.store(true, SeqCst);
     }
 
-    /// The next entries that writers have handed over: those of several, if they are few.
+    /// Returns the next entries that writers have handed over. Small chunks are joined.
     pub fn handed_over(&self) -> Option<Chunk> {
         let mut queue = lock(&self.queue);
         let mut chunk = queue.pop_front()?;
@@ -244,13 +248,13 @@ impl Shared {
         lock(&self.queue).push_back(chunk);
     }
 
-    /// The next value to stream.
+    /// Returns the next value to stream.
     pub fn next_big(&self) -> Option<BigRef> {
         self.is_hurried.store(false, Relaxed);
         self.lock_big().pop_front()
     }
 
-    /// Whether a command waits for the next value to stream.
+    /// Returns whether a command waits for the next value to stream.
     pub fn is_hurried(&self) -> bool {
         self.is_hurried.load(Relaxed)
     }
@@ -263,7 +267,7 @@ impl Shared {
         self.lock_big().push_back(value);
     }
 
-    /// Somebody waits for this one: it comes next.
+    /// Makes a value the next to be streamed, because a client waits for it.
     fn hurry(&self, value: BigRef) {
         let mut big = self.lock_big();
         if let Some(at) = big.iter().position(|other| *other == value)
@@ -275,24 +279,25 @@ impl Shared {
     }
 }
 
-/// Memory that writing a snapshot needs in any case: counted with it as
-/// long as this lives.
+/// Memory that writing a snapshot needs in any case. It is counted as part of the snapshot until
+/// this is dropped.
 pub struct Workspace {
     shared: Arc<Shared>,
     bytes: usize,
 }
 
 impl Workspace {
-    /// Counts so many bytes; before they are allocated, or they may cost a key.
+    /// Counts `bytes` bytes. Called before they are allocated, because they might otherwise cause
+    /// an eviction.
     pub fn new(shared: &Arc<Shared>, bytes: usize) -> Workspace {
         shared.workspace.fetch_add(bytes, Relaxed);
         Workspace { shared: Arc::clone(shared), bytes }
     }
 
-    /// From now on it is so many.
+    /// Changes the number of bytes.
     pub fn set(&mut self, bytes: usize) {
         if bytes != self.bytes {
-            // Never less than there is in between.
+            // Add first, so that the sum is never too small in between.
             self.shared.workspace.fetch_add(bytes, Relaxed);
             self.shared.workspace.fetch_sub(self.bytes, Relaxed);
             self.bytes = bytes;

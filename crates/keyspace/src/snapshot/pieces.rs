@@ -1,18 +1,18 @@
-//! What the writers of a big value have taken of it and the snapshot has not written yet: tokens in pieces.
+//! Tokens that writers of a big value have taken and the snapshot has not written yet, in pieces.
 //!
-//! When the disk is slow this becomes many megabytes, added to under the stripe's lock. A vector
-//! that doubles would copy all of them there, into memory that the system has to find first: a pause
-//! of some ten milliseconds for all clients of the value. A piece that is full stays where it
-//! is instead, and is handed on as it is.
+//! If the disk is slow, they become many megabytes, which are added to under the stripe's lock. A
+//! vector that doubles would copy all of them under the lock, into memory that the system has to
+//! provide first. This would delay all clients of the value by some ten milliseconds. Instead, a
+//! full piece stays in its place and is passed on without a copy.
 
 use std::collections::VecDeque;
 
-/// A piece of so many bytes is full.
+/// A piece with this many bytes is full.
 const FULL: usize = 64 << 10;
-/// Room for what the last token has beyond.
+/// Additional capacity for the last token.
 const SLACK: usize = 8 << 10;
 
-/// See the module's documentation.
+/// The pieces. The module's documentation describes them.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
     full: VecDeque<Vec<u8>>,
@@ -23,7 +23,7 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// Appends what `write` does; how many bytes that is.
+    /// Appends what `write` writes. Returns the number of bytes.
     pub fn add(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> usize {
         if self.current.len() >= FULL {
             let mut next = std::mem::take(&mut self.spare);
@@ -39,22 +39,22 @@ impl Pieces {
         added
     }
 
-    /// Bytes of all pieces.
+    /// Returns the bytes of all pieces.
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Whether there is nothing.
+    /// Returns whether there is nothing.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Whether there is more than the piece that is being filled.
+    /// Returns whether there is more than the piece that is being filled.
     pub fn has_full(&self) -> bool {
         !self.full.is_empty()
     }
 
-    /// Appends the oldest piece to `out`; how many bytes that is.
+    /// Appends the oldest piece to `out`. Returns the number of bytes.
     pub fn take(&mut self, out: &mut Vec<u8>) -> usize {
         let mut oldest = self.full.pop_front().unwrap_or_else(|| std::mem::take(&mut self.current));
         let taken = oldest.len();
@@ -65,7 +65,7 @@ impl Pieces {
             out.extend_from_slice(&oldest);
             oldest.clear();
         }
-        // The memory is warm, and the next piece is filled under a lock.
+        // Reuse the memory: it is warm, and the next piece is filled under a lock.
         if self.current.capacity() == 0 {
             self.current = oldest;
         } else if self.spare.capacity() == 0 {
@@ -74,7 +74,7 @@ impl Pieces {
         taken
     }
 
-    /// Everything, in one piece.
+    /// Returns everything in one piece.
     pub fn take_all(&mut self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.bytes);
         for piece in self.full.drain(..) {
@@ -108,7 +108,7 @@ mod tests {
         }
         assert!(pieces.has_full());
         while pieces.len() > FULL {
-            // Behind what is there already, too.
+            // Append to existing bytes, too.
             pieces.take(&mut taken);
         }
         taken.extend(pieces.take_all());

@@ -1,8 +1,8 @@
 //! The form in which a snapshot takes entries out of the keyspace: a stream of tokens.
 //!
-//! An entry is taken under its stripe's lock, perhaps on a client's thread; so taking is
-//! nothing but copying. What makes a file of it (compression, numbers, groups of commands) comes
-//! later, on a snapshot's own thread.
+//! An entry is taken under its stripe's lock, possibly on a client's thread, so taking only copies.
+//! A thread of the snapshot later converts the tokens to a file (compression, numbers, groups of
+//! commands).
 //!
 //! ```text
 //!  HEAD  kind u8 │ expiry i64 (i64::MIN: none) │ access u32 │ count u64 │ key len u32 │ key
@@ -36,7 +36,7 @@ const COLD: u8 = 8;
 const STREAM: u8 = 9;
 const NO_EXPIRY: i64 = i64::MIN;
 
-/// What a value is made of.
+/// The composition of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Form {
@@ -58,13 +58,13 @@ pub enum Form {
     ZsetListpack = 7,
     /// Members, each with its score.
     Zset = 8,
-    /// Parts of a stream; the count is that of its blocks.
+    /// Parts of a stream. The count is the number of its blocks.
     Stream = 9,
-    /// Fields, each with its value and when it expires: an integer, [`NEVER`] if it does not.
+    /// Fields, each with its value and its expiry: an integer, [`NEVER`] if it has none.
     TimedHash = 10,
 }
 
-/// Stands for the expiry of a field that has none.
+/// The expiry of a field that has none.
 pub const NEVER: i64 = -1;
 
 impl Form {
@@ -86,18 +86,18 @@ impl Form {
     }
 }
 
-/// What stands in front of a value.
+/// The head of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// What the value is made of.
+    /// The composition of the value.
     pub form: Form,
-    /// When the key expires.
+    /// The key's expiry.
     pub expiry: Option<Millis>,
     /// Its access bits.
     pub access: u32,
-    /// Chunks, members or fields of the value; 1 for what is in one piece.
+    /// Number of chunks, members or fields of the value. It is 1 for a value in one piece.
     pub count: u64,
 }
 
@@ -106,35 +106,35 @@ pub struct Head<'a> {
 pub struct ColdHead<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// When the key expires.
+    /// The key's expiry.
     pub expiry: Option<Millis>,
     /// Its access bits.
     pub access: u32,
-    /// Where the value is.
+    /// The location of the value.
     pub location: ColdLocation,
 }
 
-/// A piece of the stream.
+/// A piece of the stream of tokens.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Token<'a> {
     /// The next key.
     Head(Head<'a>),
-    /// A string, or one of a value's.
+    /// A string value, or a string of another value.
     Bytes(&'a [u8]),
     /// A string that is the decimal form of a number.
     Int(i64),
     /// The score of the member before it.
     Score(f64),
-    /// A list's chunk follows: a listpack, or one element alone.
+    /// A list's chunk follows: a listpack or one element.
     Chunk {
         /// Whether it is a listpack.
         is_packed: bool,
     },
     /// The length of a string that follows in parts.
     Long(u64),
-    /// A part of it.
+    /// A part of such a string.
     Part(&'a [u8]),
-    /// The next key, whose value is still to be read.
+    /// The next key, whose value has yet to be read.
     Cold(ColdHead<'a>),
     /// A part of a stream.
     Stream(structs::stream::Part<'a>),
@@ -144,17 +144,17 @@ pub enum Token<'a> {
 pub struct Tokens<'a>(&'a [u8]);
 
 impl<'a> Tokens<'a> {
-    /// Those of what [`write_entry`] and its like have written.
+    /// Creates an iterator over bytes that [`write_entry`] and similar functions have written.
     pub fn new(bytes: &'a [u8]) -> Tokens<'a> {
         Tokens(bytes)
     }
 
-    /// Bytes that are left.
+    /// Returns the number of remaining bytes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether no token is left.
+    /// Returns whether no token is left.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -247,7 +247,7 @@ impl Writer<'_> {
         self.0.push(BYTES);
         self.tail(bytes);
     }
-    /// An element of a value of this form.
+    /// Appends an element of a value of this form.
     pub(crate) fn element(&mut self, form: Form, element: Element<'_>) {
         match element {
             Element::Member(member) => self.bytes(member),
@@ -285,15 +285,15 @@ impl Writer<'_> {
     }
 }
 
-/// Elements above which a value is not taken in one go.
+/// Number of elements above which a value is not taken at once.
 pub(crate) const MAX_ELEMENTS: usize = 1000;
-/// Bytes above which it is not.
+/// Number of bytes above which it is not.
 pub(crate) const MAX_BYTES: usize = 64 << 10;
 
-/// A value is too big to be taken in one go.
+/// A value is too big to be taken at once.
 pub(crate) struct TooBig;
 
-/// Appends an entry with its value; if it is too big for that, nothing is appended.
+/// Appends an entry with its value. If the value is too big, nothing is appended.
 pub(crate) fn write_entry(out: &mut Vec<u8>, entry: &Entry) -> Result<(), TooBig> {
     let start = out.len();
     let most = start + MAX_BYTES;
@@ -333,7 +333,7 @@ fn write_below(out: &mut Vec<u8>, entry: &Entry, most: usize) -> Result<(), TooB
             write_elements(&mut to, form, collection, most)
         }
         Layout::Shared(form, count) => {
-            // Half of what is allocated is used at least.
+            // At least half of the allocated bytes are used.
             fits(to.0.len() + collection.allocated_bytes() / 2, most)?;
             to.head(entry, form, count);
             if let Some(mut parts) = collection.take_apart() {
@@ -376,7 +376,8 @@ fn write_elements(
     result
 }
 
-/// A value whose bytes are one block. Such blocks are bounded by options, but not strictly.
+/// Writes a value whose bytes are one block. Options bound the size of such blocks, but not
+/// strictly.
 fn whole(to: &mut Writer<'_>, entry: &Entry, form: Form, bytes: &[u8]) -> Result<(), TooBig> {
     if bytes.len() > 16 * MAX_BYTES {
         return Err(TooBig);

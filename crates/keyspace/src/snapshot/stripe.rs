@@ -1,8 +1,8 @@
-//! One stripe's part of a snapshot: the hook that sees every change first, and the walk.
+//! One stripe's part of a snapshot: the hook that is called before every change, and the walk.
 //!
-//! All of it runs under the stripe's lock or in a stopped world. What the stripe held at the
-//! snapshot's moment is looked at when it is first touched: everything that could change it comes
-//! by here before.
+//! All of it runs under the stripe's lock or in a stopped world. The contents of the stripe at the
+//! snapshot's moment are recorded when the stripe is first touched, which is early enough because
+//! every change is reported here before it is made.
 
 use super::big::BigValue;
 use super::record;
@@ -18,15 +18,16 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use structs::cells::Cells;
 use structs::table::{ScanPosition, Table};
 
-/// Cells that the walk takes at a stretch, and bytes after which it stops all the same.
+/// Greatest number of cells that the walk takes at a stretch, and number of bytes after which it
+/// stops earlier.
 const STRETCH_CELLS: usize = 32;
 const STRETCH_BYTES: usize = 32 << 10;
 
-/// Where the tables of a database are that was there at the snapshot's moment.
+/// Where the tables of a database of the snapshot's moment are now.
 enum Place {
-    /// In the stripe, maybe under another number (SWAPDB).
+    /// In the stripe, possibly under another number (SWAPDB).
     In(TableId),
-    /// Taken out of the keyspace (FLUSHALL) and kept until they are written.
+    /// Taken out of the keyspace (FLUSHALL), and kept until they are written.
     Apart(Box<DbTables>),
 }
 
@@ -35,34 +36,34 @@ struct View {
     id: TableId,
     place: Place,
     cells: Cells,
-    /// Values of cells that are done which are streamed apart.
+    /// Big values of finished cells, which are streamed separately.
     big: Vec<BigValue>,
-    /// Cold entries of cells that are done which are marked: their values are read later, with those that lie
-    /// beside them. An entry that changes before is taken first.
+    /// Number of marked cold entries in finished cells. Their values are read later, together with
+    /// their neighbours. An entry that changes before is taken first.
     marked: usize,
 }
 
-/// The entries of one database that are on their way.
+/// Entries of one database that have been taken.
 #[derive(Default)]
 struct Taken {
     bytes: Vec<u8>,
     keys: u64,
 }
 
-/// See the module's documentation.
+/// The hook of a stripe. The module's documentation describes it.
 pub(crate) struct StripeSnapshot {
     shared: Arc<Shared>,
     stripe: usize,
     /// `None` until the stripe is touched.
     views: Option<Vec<View>>,
-    /// What writers have handed over, of database `taken_of`.
+    /// Entries of database `taken_of` that writers have taken.
     taken: Taken,
     taken_of: DbIndex,
-    /// The hook and its views. Last: it is dropped after them.
+    /// Memory of the hook and its views. It is the last field, so it is dropped after them.
     workspace: Workspace,
 }
 
-/// What a hook takes that was not touched.
+/// Memory of a hook that was not touched, in bytes.
 const HOOK_BYTES: usize = block_size(size_of::<StripeSnapshot>());
 
 fn table_of<'d>(place: &'d Place, data: &'d StripeData) -> &'d Table<Entry> {
@@ -78,7 +79,7 @@ impl View {
     }
 }
 
-/// Whether an entry is cold and marked, and at this place if one is named.
+/// Returns whether an entry is cold and marked, and is at this location if one is given.
 fn is_marked(entry: &Entry, at: Option<ColdLocation>) -> bool {
     let marked = |cold: ColdRef| {
         at.is_none_or(|at| at == cold.location)
@@ -142,18 +143,19 @@ impl StripeSnapshot {
         self.views.as_deref_mut().unwrap_or_default()
     }
 
-    /// Which view's tables have this name in the stripe now.
+    /// Returns the index of the view whose tables have this name in the stripe now.
     fn view_in(&self, id: TableId) -> Option<usize> {
         let views = self.views.as_deref().unwrap_or_default();
         views.iter().position(|view| matches!(view.place, Place::In(place) if place == id))
     }
 
-    /// Notes which tables there are, unless that was done before: others are about to come.
+    /// Records the present tables, unless that was done before, because others are about to be
+    /// added.
     pub fn note_tables(&mut self, data: &StripeData) {
         self.begin(data);
     }
 
-    /// Takes the cell of a position unless that is done.
+    /// Takes the cell of a position, unless it was taken before.
     fn take_cell(&mut self, data: &StripeData, index: usize, at: ScanPosition) {
         let (stripe, shared) = (self.stripe, Arc::clone(&self.shared));
         let Some(view) = self.views.as_mut().and_then(|views| views.get_mut(index)) else { return };
@@ -170,8 +172,8 @@ impl StripeSnapshot {
         end_taking(&shared, db, taken, (before, capacity));
     }
 
-    /// Takes the entries with this hash that are marked: one of them is about to change. They are handed over at
-    /// once, for a place that is pinned keeps a whole segment from being used again.
+    /// Takes the marked entries with this hash, because one of them is about to change. They are
+    /// handed over at once, because a pinned location prevents the reuse of a whole segment.
     #[cold]
     fn take_marked_before_change(&mut self, data: &StripeData, index: usize, hash: u64) {
         let shared = Arc::clone(&self.shared);
@@ -190,14 +192,14 @@ impl StripeSnapshot {
         }
     }
 
-    /// See [`StripeData::take_marked`].
+    /// Implements [`StripeData::take_marked`].
     pub fn take_marked(
         &mut self,
         data: &StripeData,
         hash: u64,
         location: ColdLocation,
     ) -> Option<Chunk> {
-        // From the end on changes do not come by here: the entry may be another one.
+        // After the end, changes are no longer reported here, so the entry may be another one.
         if self.shared.is_over() {
             return None;
         }
@@ -216,7 +218,8 @@ impl StripeSnapshot {
         None
     }
 
-    /// An entry with this hash in database `db` of the stripe is about to change, come or go.
+    /// Prepares for a change, an insertion or a removal of an entry with this hash in database `db`
+    /// of the stripe.
     pub fn before_change(&mut self, data: &StripeData, db: DbIndex, hash: u64, touch: Touch) {
         if self.shared.is_over() {
             return;
@@ -227,8 +230,9 @@ impl StripeSnapshot {
         self.let_go_of_value(data, index, hash, touch);
     }
 
-    /// The value of an entry with this hash is about to leave RAM, or to come back. That changes nothing: if the
-    /// walk has not come by yet it takes the entry as it finds it. Only what refers to where the value is goes.
+    /// Prepares for the value of an entry with this hash leaving RAM or returning. This changes
+    /// nothing: if the walk has not taken the entry yet, it takes it in its new state. Only
+    /// references to the value's place are dropped.
     pub fn before_move(&mut self, data: &StripeData, db: DbIndex, hash: u64) {
         if self.shared.is_over() {
             return;
@@ -238,14 +242,14 @@ impl StripeSnapshot {
         }
     }
 
-    /// Whether a value of an entry with this hash is being streamed from where it is.
+    /// Returns whether a value of an entry with this hash is being streamed from its place.
     pub fn streams(&self, data: &StripeData, db: DbIndex, hash: u64) -> bool {
         let Some(index) = self.view_in(data.table_id(db, hash)) else { return false };
         let views = self.views.as_deref().unwrap_or_default();
         !self.shared.is_over() && views[index].big.iter().any(|big| big.needs_entry(hash))
     }
 
-    /// Takes the marked entries with this hash, and what is left of a value that is being streamed.
+    /// Takes the marked entries with this hash, and the rest of a value that is being streamed.
     fn let_go_of_value(&mut self, data: &StripeData, index: usize, hash: u64, touch: Touch) {
         if self.views()[index].marked > 0 {
             self.take_marked_before_change(data, index, hash);
@@ -261,7 +265,8 @@ impl StripeSnapshot {
         }
     }
 
-    /// Whether a change of this key should wait: the budget is spent, or its value is streamed.
+    /// Returns whether a change of this key should wait, because the budget is spent or its value
+    /// is being streamed.
     pub fn delays(
         &mut self,
         data: &StripeData,
@@ -302,7 +307,8 @@ impl StripeSnapshot {
         is_streamed
     }
 
-    /// Whether tables that are taken out of the stripe are needed; if so, [`Self::keep`] them.
+    /// Returns whether tables that are taken out of the stripe are still needed. If so,
+    /// [`Self::keep`] keeps them.
     pub fn needs(&mut self, data: &StripeData, id: TableId) -> bool {
         if self.shared.is_over() {
             return false;
@@ -318,7 +324,7 @@ impl StripeSnapshot {
         }
     }
 
-    /// Two databases are about to be exchanged.
+    /// Prepares for the exchange of two databases.
     pub fn swap(&mut self, data: &StripeData, a: DbIndex, b: DbIndex) {
         self.begin(data);
         for view in self.views() {
@@ -332,7 +338,7 @@ impl StripeSnapshot {
         }
     }
 
-    /// Takes the next cells; `None` if there are none left.
+    /// Takes the next cells. Returns `None` if there are none left.
     pub fn walk(&mut self, data: &StripeData) -> Option<Chunk> {
         self.begin(data);
         let (stripe, shared) = (self.stripe, Arc::clone(&self.shared));
@@ -355,8 +361,8 @@ impl StripeSnapshot {
         Some(Chunk { db, bytes: taken.bytes, keys: taken.keys })
     }
 
-    /// Whether nothing of the stripe is needed any more; if so, what writers have taken is handed
-    /// over, since it is not fetched again.
+    /// Returns whether nothing of the stripe is needed any more. If so, entries that writers have
+    /// taken are handed over, because no walk fetches them later.
     pub fn ends(&mut self) -> bool {
         let is_done = self.views.as_ref().is_some_and(|views| views.iter().all(View::is_done));
         if is_done {
@@ -365,7 +371,7 @@ impl StripeSnapshot {
         is_done
     }
 
-    /// Ends the snapshot in this stripe before it is through.
+    /// Ends the snapshot in this stripe early.
     pub fn abandon(&mut self, data: &StripeData) {
         for view in self.views.iter_mut().flatten() {
             let table = table_of(&view.place, data);
@@ -377,7 +383,7 @@ impl StripeSnapshot {
         }
     }
 
-    /// Takes the next piece of a big value, of about `most` bytes, and says whether there is more.
+    /// Takes the next piece of a big value, of about `most` bytes. Returns whether there is more.
     pub fn stream(
         &mut self,
         data: &StripeData,
@@ -386,7 +392,7 @@ impl StripeSnapshot {
         most: usize,
     ) -> bool {
         let shared = Arc::clone(&self.shared);
-        // From the end on changes do not come by here: the value may be another one.
+        // After the end, changes are no longer reported here, so the value may be another one.
         if shared.is_over() {
             return false;
         }
@@ -419,16 +425,16 @@ impl StripeSnapshot {
     }
 }
 
-/// What becomes of a value whose mark goes.
+/// What happens to a value whose mark is cleared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
-    /// It is read by itself, some time later.
+    /// It is pinned and read separately, some time later.
     Pin,
-    /// The caller has it.
+    /// The caller has read it.
     ReadNow,
 }
 
-/// Appends the token of a marked entry, which is not marked from now on.
+/// Appends the token of a marked entry, and clears its mark.
 fn unmark_and_write(out: &mut Vec<u8>, entry: &Entry, then: Then) {
     if let Some(cold) = entry.cold()
         && let Some(store) = cold::store()
@@ -442,7 +448,8 @@ fn unmark_and_write(out: &mut Vec<u8>, entry: &Entry, then: Then) {
     assert!(written.is_ok(), "a cold entry is small");
 }
 
-/// Before a writer takes entries of a database: the bytes that are taken, and how many have room.
+/// Prepares for a writer that takes entries of a database. Returns the number of bytes taken so
+/// far, and the buffer's capacity.
 fn begin_taking(
     shared: &Shared,
     taken_of: &mut DbIndex,
@@ -461,7 +468,7 @@ fn begin_taking(
     before
 }
 
-/// Afterwards: counts what was taken, and hands it over if it is enough.
+/// Counts the entries that a writer has taken, and hands them over if there are enough.
 fn end_taking(shared: &Shared, db: DbIndex, taken: &mut Taken, (before, capacity): (usize, usize)) {
     let (spent, grown) = (taken.bytes.len() - before, taken.bytes.capacity() - capacity);
     shared.spend(spent);

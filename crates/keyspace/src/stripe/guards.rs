@@ -1,4 +1,4 @@
-//! What is told of a change before it is made: a running snapshot, and the holds of long commands.
+//! Reports changes before they are made: to a running snapshot, and to the holds of long commands.
 
 use super::StripeData;
 use crate::cold::ColdLocation;
@@ -13,13 +13,13 @@ impl StripeData {
         self.note_guards();
     }
 
-    /// Whether a snapshot needs something of the stripe.
+    /// Returns whether a snapshot needs something of the stripe.
     #[cfg(test)]
     pub(crate) fn has_snapshot(&self) -> bool {
         self.snapshot.is_some()
     }
 
-    /// Lets the snapshot's hook look at the stripe, if there is one.
+    /// Calls `work` with the snapshot's hook, if there is one.
     pub(crate) fn with_snapshot<R>(
         &mut self,
         work: impl FnOnce(&mut StripeSnapshot, &StripeData) -> R,
@@ -30,16 +30,16 @@ impl StripeData {
         Some(result)
     }
 
-    /// Whether a change of this key should wait for a snapshot: the bytes it would hand over are
-    /// too many just now, or its value is too big to be handed over. Says so of no key that can be
-    /// changed at once. If a client waits, the value's turn comes next.
+    /// Returns whether a change of this key should wait for a snapshot, because at this moment it
+    /// would hand over too many bytes, or because its value is too big to be handed over. Returns
+    /// `false` if the key can be changed at once. If a client waits, the value is streamed next.
     pub fn is_delayed(&mut self, db: DbIndex, hash: u64, touch: Touch, urgency: Urgency) -> bool {
         let delays = self.with_snapshot(|hook, data| hook.delays(data, db, hash, touch, urgency));
         delays.unwrap_or(false)
     }
 
-    /// The next entries that a snapshot's walk takes; `None` if the walk through this stripe is at
-    /// its end.
+    /// Returns the next entries that a snapshot's walk takes, or `None` if the walk through this
+    /// stripe has ended.
     pub fn walk_snapshot(&mut self) -> Option<Chunk> {
         let chunk = self.with_snapshot(StripeSnapshot::walk)?;
         if chunk.is_none() {
@@ -48,8 +48,8 @@ impl StripeData {
         chunk
     }
 
-    /// The next piece of a big value of a snapshot, of about `most` bytes; `false` if it is the
-    /// last.
+    /// Appends the next piece of a snapshot's big value, of about `most` bytes. Returns `false` if
+    /// it is the last one.
     pub fn stream_snapshot(&mut self, value: BigRef, out: &mut Vec<u8>, most: usize) -> bool {
         let goes_on = self.with_snapshot(|hook, data| hook.stream(data, value, out, most));
         if goes_on == Some(false) {
@@ -58,15 +58,16 @@ impl StripeData {
         goes_on.unwrap_or(false)
     }
 
-    /// The entry with this hash whose cold value a snapshot has marked here: its token and the database
-    /// that it was in. From now on it is not marked. `None` if it was not.
+    /// Takes the entry with this hash whose cold value a snapshot has marked at this location.
+    /// Returns its token and its database. The mark is cleared. Returns `None` if there was no
+    /// mark.
     pub fn take_marked(&mut self, hash: u64, location: ColdLocation) -> Option<Chunk> {
         let taken = self.with_snapshot(|hook, data| hook.take_marked(data, hash, location));
         self.end_snapshot_if_done();
         taken.flatten()
     }
 
-    /// Ends a snapshot in this stripe that is not through.
+    /// Ends a snapshot in this stripe early.
     pub(crate) fn abandon_snapshot(&mut self) {
         self.with_snapshot(StripeSnapshot::abandon);
         self.set_snapshot(None);
@@ -86,7 +87,8 @@ impl StripeData {
         self.holds.as_deref().map_or(&[], |holds| holds)
     }
 
-    /// To add to or take from; [`StripeData::drop_empty_holds`] after taking.
+    /// Returns the holds for adding or removing. [`StripeData::drop_empty_holds`] is called after
+    /// removing.
     pub(crate) fn holds_mut(&mut self) -> &mut Vec<Hold> {
         self.is_guarded = true;
         self.holds.get_or_insert_default()
@@ -104,7 +106,7 @@ impl StripeData {
         }
     }
 
-    /// The value of an entry with this hash is about to leave RAM, or to come back.
+    /// Prepares for the value of an entry with this hash leaving RAM or returning.
     #[inline]
     pub(crate) fn before_move(&mut self, db: DbIndex, hash: u64) {
         if self.is_guarded {
@@ -113,13 +115,13 @@ impl StripeData {
         }
     }
 
-    /// Whether nobody reads an entry with this hash, or its value, where it is without the lock: no long command
-    /// holds it and no snapshot streams it.
+    /// Returns whether the entry with this hash and its value are only read under the lock: no long
+    /// command holds it and no snapshot streams it.
     pub(crate) fn is_free_to_move(&self, db: DbIndex, hash: u64) -> bool {
         !self.is_held(hash) && !self.is_streamed(db, hash)
     }
 
-    /// Whether a snapshot is streaming the value of an entry with this hash from RAM.
+    /// Returns whether a snapshot is streaming the value of an entry with this hash from RAM.
     pub(crate) fn is_streamed(&self, db: DbIndex, hash: u64) -> bool {
         self.snapshot.as_ref().is_some_and(|hook| hook.streams(self, db, hash))
     }

@@ -75,7 +75,7 @@ impl<'a> Tokens<'a> {
         StreamId::new(self.number(), self.number())
     }
 
-    /// The part of a stream behind its tag.
+    /// Reads the part of a stream after its tag.
     pub(super) fn stream_part(&mut self) -> Part<'a> {
         let [part] = self.array();
         match part {
