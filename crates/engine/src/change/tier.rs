@@ -110,7 +110,7 @@ pub(crate) enum Demoted {
     Nothing,
 }
 
-/// What a search for values to demote needs.
+/// The parameters of a search for values to demote.
 struct Search<'s> {
     engine: &'s Engine,
     tier: &'s Arc<Tier>,

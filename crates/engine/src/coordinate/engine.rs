@@ -143,7 +143,7 @@ pub struct Engine {
     pub(crate) cold_reads: ColdReads,
     /// The flash tier with the cold values.
     pub(crate) tier: FlashTier,
-    /// Figures of defragmentation, which moves entries to empty pages.
+    /// Figures of defragmentation, which moves entries so that pages become empty.
     pub(crate) defrag: Defrag,
     /// Snapshots.
     pub(crate) snapshots: Snapshots,

@@ -30,7 +30,7 @@ const SMALL_WASTE: u64 = 32 << 20;
 const PRESSURE_WASTE_DIVISOR: u64 = 8;
 /// Number of fruitless visits that one find outweighs, at least.
 const VISITS_PER_FIND: u32 = 64;
-/// Without pressure the waste approaches its measured value by one part in so many, every 20 ms.
+/// Without pressure the waste approaches its measured value by one part in this many, every 20 ms.
 const WASTE_STEPS: u64 = 100;
 /// RSS may exceed `maxmemory` by this share of it, or by `MIN_ALLOWANCE_BYTES` bytes if that is
 /// more.

@@ -196,13 +196,13 @@ impl Shared {
         self.slack.fetch_add(bytes, Relaxed);
     }
 
-    /// Returns the budget of a chunk that was handed over and has been written. It is freed.
+    /// Gives back the budget of a chunk that was handed over and has been written. It is freed.
     pub fn give_back_chunk(&self, bytes: usize, capacity: usize) {
         self.add_slack(bytes as isize - capacity as isize);
         self.give_back(bytes);
     }
 
-    /// Returns the budget of bytes that have been written.
+    /// Gives back the budget of bytes that have been written.
     pub fn give_back(&self, bytes: usize) {
         let spent = self.spent.fetch_sub(bytes, SeqCst) - bytes;
         // Wait until there is some space, so that not every chunk wakes all waiting commands.

@@ -1,4 +1,4 @@
-//! A snapshot under random changes against a model: what it takes is the state of its instant.
+//! Tests a snapshot under random changes against a model: it must contain the state of its instant.
 #![allow(unsafe_code)]
 
 use super::record::{ColdHead, Form, Token, Tokens};
@@ -21,7 +21,7 @@ use structs::set::{Set, SetLimits};
 use structs::sync::lock;
 use structs::zset::{Zset, ZsetLimits};
 
-/// What an entry holds, in a form that does not depend on how it is held.
+/// The contents of an entry, in a form that does not depend on its encoding.
 type Content = (Option<i64>, Form, Vec<Vec<u8>>);
 type State = BTreeMap<(u32, Vec<u8>), Content>;
 
@@ -36,7 +36,7 @@ fn begin_snapshot(keyspace: &Keyspace, shared: &Arc<Shared>) {
     keyspace.begin_snapshot(&mut locks, shared);
 }
 
-/// Values that have gone cold, by location.
+/// Cold values by location.
 static KEPT: LazyLock<Mutex<BTreeMap<u64, Entry>>> = LazyLock::new(Mutex::default);
 
 fn make_cold(data: &mut StripeData, db: DbIndex, key: Key<'_>) {
@@ -64,7 +64,7 @@ fn thaw(data: &mut StripeData, db: DbIndex, key: Key<'_>) {
     assert!(data.install(db, key, cold, value, record));
 }
 
-/// Puts tokens together to contents.
+/// Converts tokens to contents.
 #[derive(Default)]
 struct Reader {
     state: State,
@@ -103,7 +103,7 @@ impl Reader {
         }
     }
 
-    /// Reads the value as it was when it went cold, and takes the rest from the token.
+    /// Reads the value in its state when it became cold, and takes the rest from the token.
     fn read_cold(&mut self, db: DbIndex, cold: &ColdHead<'_>) {
         let mut out = Vec::new();
         let kept = lock(&KEPT);
@@ -130,7 +130,7 @@ impl Reader {
     }
 }
 
-/// The state now, read by the same code that snapshots use for values, but all at once.
+/// Returns the present state, read by the same code that snapshots use for values, but all at once.
 fn state(keyspace: &Keyspace, dbs: u32) -> State {
     let mut reader = Reader::default();
     for stripe in 0..STRIPES {
@@ -194,14 +194,14 @@ fn random_value(rng: &mut Rng, is_big: bool) -> Value {
     }
 }
 
-/// The name of one of so many keys; half of them are in one slot, where there are slots.
+/// Returns the name of one of `keys` keys. If there are slots, half of them are in one slot.
 fn random_name(rng: &mut Rng, keys: usize) -> Vec<u8> {
     let number = rng.index(keys);
     let tag = if number.is_multiple_of(2) { "{tag}" } else { "" };
     format!("{tag}key:{number}").into_bytes()
 }
 
-/// One random change.
+/// Makes one random change.
 fn change(keyspace: &Keyspace, rng: &mut Rng, keys: usize, dbs: u32) {
     let db = DbIndex(rng.index(dbs as usize) as u32);
     let name = random_name(rng, keys);
@@ -219,7 +219,7 @@ fn change(keyspace: &Keyspace, rng: &mut Rng, keys: usize, dbs: u32) {
         6 => drop(data.set_expiry(db, key, Some(Millis(number as i64)))),
         12 => make_cold(data, db, key),
         13 => thaw(data, db, key),
-        // The others need the value.
+        // The other changes need the value.
         _ if data.cold(db, key).is_some() => thaw(data, db, key),
         7 => {
             if data.find(db, key).is_some_and(|entry| entry.string().is_some())
@@ -255,7 +255,7 @@ fn change(keyspace: &Keyspace, rng: &mut Rng, keys: usize, dbs: u32) {
     });
 }
 
-/// Changes of whole databases; the test has one thread, so the world stands still.
+/// Changes whole databases. The test has one thread, so the world is stopped.
 fn change_dbs(keyspace: &Keyspace, rng: &mut Rng, dbs: u32) {
     let (a, b) = (DbIndex(rng.index(dbs as usize) as u32), DbIndex(rng.index(dbs as usize) as u32));
     let is_flush = rng.index(2) == 0;
@@ -270,7 +270,7 @@ fn change_dbs(keyspace: &Keyspace, rng: &mut Rng, dbs: u32) {
     }
 }
 
-/// Changes of whole slots; the test has one thread, so the world stands still.
+/// Changes whole slots. The test has one thread, so the world is stopped.
 fn change_slots(keyspace: &Keyspace, rng: &mut Rng, keys: usize) {
     let slot = Slot::of(&random_name(rng, keys));
     let is_flush = rng.index(2) == 0;
@@ -353,7 +353,8 @@ fn run(seed: u64, assignment: Assignment) {
     assert!(wrong.is_none(), "seed {seed}: {wrong:?}");
 }
 
-/// What a snapshot shares with its writers, and how often these were told that there is room.
+/// Returns the state that a snapshot shares with its writers, and a counter of the wake-ups for
+/// free space.
 fn counting(limit: usize) -> (Arc<Shared>, Arc<AtomicUsize>) {
     let woken = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&woken);
@@ -385,7 +386,8 @@ fn writers_go_on_when_what_they_handed_over_is_written() {
         let (shared, woken) = counting(limit);
         // SAFETY: only this test has the keyspace.
         begin_snapshot(&keyspace, &shared);
-        // No walk comes by: all that makes room is what writers have handed over.
+        // No walk takes place, so only writing the chunks that writers have handed over frees
+        // space.
         for index in 0..KEYS {
             shared.wait();
             if !set(index, b"y") {
@@ -416,7 +418,7 @@ fn run_both(seed: u64) {
     run(seed, Assignment::BySlot);
 }
 
-/// `DUNLIN_SEED` runs one seed, `DUNLIN_SNAPSHOT_SEEDS` so many.
+/// `DUNLIN_SEED` runs one seed, `DUNLIN_SNAPSHOT_SEEDS` this many seeds.
 #[test]
 fn a_snapshot_is_the_state_of_its_instant() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());

@@ -56,7 +56,7 @@ impl Engine {
         &self.holds
     }
 
-    /// Figures of defragmentation, which moves entries to empty pages.
+    /// Figures of defragmentation, which moves entries so that pages become empty.
     #[inline]
     pub fn defrag(&self) -> &Defrag {
         &self.defrag

@@ -175,7 +175,7 @@ impl Engine {
         }
     }
 
-    /// Returns the replica's reader to its thread, if the stream is to begin. From now on, the
+    /// Returns the replica's reader for its thread, if the stream is to begin. From now on, the
     /// replica counts as a copy of everything before, unless another connection still transfers its
     /// snapshot.
     pub fn take_stream(&self, client: u64) -> Option<Reader<'static>> {

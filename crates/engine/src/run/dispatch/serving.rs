@@ -104,8 +104,8 @@ fn serve(
     let args = Args::new(&words);
     let mut session = waiter.guest_session();
     let mut out = Output::default();
-    // The command that made the key ready may have run past this entry's expiry, so the time is
-    // read again.
+    // The command that made the key ready may have run past the key's expiry, so the time is read
+    // again.
     let now = engine.clock.wall().max(cx.now());
     let mut guest = Cx::new(engine, cx.thread, &mut session, now, &mut out);
     guest.resolved = row;

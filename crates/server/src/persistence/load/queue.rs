@@ -108,7 +108,7 @@ impl Queue {
         }
     }
 
-    /// Returns the memory of a batch for reuse.
+    /// Gives back the memory of a batch for reuse.
     pub fn recycle(&self, bytes: Vec<u8>, mut cuts: Vec<Cut>) {
         cuts.clear();
         let mut state = self.lock();

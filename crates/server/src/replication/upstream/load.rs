@@ -255,7 +255,7 @@ impl Connections {
     }
 }
 
-/// Returns the first connection to the link, with the bytes of the stream to apply. If that
+/// Gives the first connection back to the link, with the bytes of the stream to apply. If that
 /// connection is broken, the link notices it after these bytes.
 fn give_back(
     uplink: &mut Uplink<'_>,

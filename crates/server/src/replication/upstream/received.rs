@@ -27,7 +27,7 @@ pub struct Received {
 /// Why there is nothing to apply.
 #[derive(Debug)]
 pub enum Missing {
-    /// At least so many bytes have to arrive first.
+    /// At least this many bytes have to arrive first.
     Bytes(usize),
     /// The stream is corrupt.
     Sense(Corrupt),

@@ -17,7 +17,8 @@ static MULTI: Command =
 static DEBUG: Command = Command { name: "debug", flags: Flags::PROTECTED, ..Command::ROW };
 static ROWS: &[&Command] = &[&GET, &SET, &WAIT, &MULTI, &DEBUG];
 
-/// What each command of `ROWS` is told in this state: the first word of its refusal, or nothing.
+/// Asserts the reply to each command of `ROWS` in this state: the first word of its refusal, or
+/// nothing.
 #[track_caller]
 fn check<const N: usize>(gates: [Gate; N], set_up: impl Fn(&mut Cx<'_>), expected: [&str; 5]) {
     let clock = Clock::manual(ManualTime::starting_at(Millis(1)));
