@@ -76,9 +76,9 @@ fn read(mut reader: StreamReader, stream: &[u8], step: usize) -> (Vec<Seen>, u64
 
 /// Anything that might be an increment or a manifest.
 pub fn check(input: &[u8]) {
-    for has_room in [false, true] {
+    for has_preallocated in [false, true] {
         let at = input.len() as u64;
-        let reader = || StreamReader::of_file(0, FileEnd { at, has_room });
+        let reader = || StreamReader::of_file(0, FileEnd { at, has_preallocated });
         let whole = memory::bounded(input.len(), || read(reader(), input, usize::MAX));
         assert_eq!(memory::bounded(input.len(), || read(reader(), input, 1)), whole);
         assert_eq!(memory::bounded(input.len(), || read(reader(), input, 61)), whole);

@@ -23,7 +23,7 @@ pub fn new_seed() -> u64 {
 
 /// Whether servers with `appendfsync always` make room ahead of a log in the folder for temporary files: its
 /// file system has to write in place. Says so if it does not.
-pub fn has_room_ahead_of_logs() -> bool {
+pub fn has_preallocated_logs() -> bool {
     let mut stat = std::process::Command::new("stat");
     let output = stat.args(["--file-system", "--format=%T"]).arg(std::env::temp_dir()).output();
     let kind = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());

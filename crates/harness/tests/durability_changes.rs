@@ -9,13 +9,13 @@
 #![allow(clippy::unwrap_used)]
 
 use harness::client::{Client, ask, ok};
-use harness::environment::{has_room_ahead_of_logs, new_seed, variable};
+use harness::environment::{has_preallocated_logs, new_seed, variable};
 use harness::info::field;
 use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server, signal};
 use harness::wait::{eventually, until_not_rewriting};
-use replication::preallocation::data_before_room;
+use replication::preallocation::data_before_preallocation;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -183,7 +183,7 @@ fn data_bytes(server: &Server) -> u64 {
     let bytes = files(server).into_iter().map(|path| {
         let bytes = fs::read(&path).unwrap();
         let is_base = path.to_string_lossy().ends_with(".rdb");
-        if is_base { bytes.len() } else { data_before_room(&bytes) }
+        if is_base { bytes.len() } else { data_before_preallocation(&bytes) }
     });
     bytes.sum::<usize>() as u64
 }
@@ -268,7 +268,10 @@ fn what_was_promised_outlives_every_change_of_mind() {
             for path in files(&server) {
                 let bytes = fs::read(&path).unwrap();
                 let is_base = path.to_string_lossy().ends_with(".rdb");
-                assert!(is_base || data_before_room(&bytes) == bytes.len(), "{what}: {path:?}");
+                assert!(
+                    is_base || data_before_preallocation(&bytes) == bytes.len(),
+                    "{what}: {path:?}"
+                );
             }
             written.map(|written| written.acknowledged)
         };
@@ -281,7 +284,7 @@ fn what_was_promised_outlives_every_change_of_mind() {
 
 #[test]
 fn room_that_is_not_wanted_any_more_is_cut_off_without_a_write() {
-    if !has_room_ahead_of_logs() {
+    if !has_preallocated_logs() {
         return;
     }
     let options = Options::arguments(&["--appendonly", "yes", "--appendfsync", "always"]);
@@ -290,7 +293,7 @@ fn room_that_is_not_wanted_any_more_is_cut_off_without_a_write() {
     let log = server.directory().join("appendonlydir/appendonly.aof.1.incr.aof");
     let has_room = || {
         let bytes = fs::read(&log).unwrap();
-        data_before_room(&bytes) < bytes.len()
+        data_before_preallocation(&bytes) < bytes.len()
     };
     let begin = |client: &mut Client| {
         eventually("room", || {

@@ -18,7 +18,7 @@ mod strays;
 
 use harness::client::{encode, ok};
 use harness::contents::{Contents, contents};
-use harness::environment::{has_room_ahead_of_logs, new_seed, variable};
+use harness::environment::{has_preallocated_logs, new_seed, variable};
 use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};

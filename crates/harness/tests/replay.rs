@@ -7,7 +7,7 @@
 use harness::client::{Client, ask, ok};
 use harness::contents::{Contents, contents};
 use harness::differential::grammar::Generator;
-use harness::environment::{has_room_ahead_of_logs, variable};
+use harness::environment::{has_preallocated_logs, variable};
 use harness::replicas::assert_same;
 use harness::reply::Reply;
 use harness::server::{Options, Program, Server};
@@ -313,7 +313,7 @@ fn check_by(other: &Program, server: &Server) -> String {
 
 #[test]
 fn others_load_what_a_killed_server_wrote_in_place() {
-    let Some(reference) = reference().filter(|_| has_room_ahead_of_logs()) else { return };
+    let Some(reference) = reference().filter(|_| has_preallocated_logs()) else { return };
     for other in [reference.beside("redis-server"), reference] {
         for (preamble, is_rewriting) in [("yes", false), ("yes", true), ("no", true)] {
             let what = format!("{}, base in RDB: {preamble}, {is_rewriting}", other.name());

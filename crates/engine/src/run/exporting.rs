@@ -17,7 +17,7 @@ mod stream;
 use crate::cold_values::with_value;
 use crate::cx::Cx;
 use crate::engine::Engine;
-use crate::held::NamedKey;
+use crate::held_keys::NamedKey;
 use crate::journal::{IfBehind, JournalPos, Reader as JournalReader};
 use crate::long;
 use crate::mailbox::recheck_all;

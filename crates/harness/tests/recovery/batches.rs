@@ -362,7 +362,7 @@ fn zeros_of_a_cut_that_was_lost_are_room() {
                 write_preallocation(at as u64, &mut mixed[at..at + SECTOR]);
             }
             sample.lay(&patient, &mixed);
-            patient.holds(&format!("sectors {room:b}, {end} bytes"), &sample.whole);
+            patient.holds(&format!("sectors {preallocated:b}, {end} bytes"), &sample.whole);
         }
     }
 }

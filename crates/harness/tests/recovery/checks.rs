@@ -85,7 +85,7 @@ fn a_damaged_batch_is_not_cut_off_unless_that_is_asked_for() {
 
 #[test]
 fn a_log_with_batches_is_cut_back_to_a_time() {
-    if !has_room_ahead_of_logs() {
+    if !has_preallocated_logs() {
         return;
     }
     let arguments = ["--appendonly", "yes", "--appendfsync", "always"];

@@ -96,7 +96,7 @@ impl LogFile {
     /// # Errors
     /// Those of the system, or a requested fault.
     pub fn append(&mut self, piece: &[u8]) -> Result<(), AppendError> {
-        debug_assert!(self.in_place.is_none(), "room would be behind the piece");
+        debug_assert!(self.in_place.is_none(), "preallocated space would be behind the piece");
         self.delay();
         let (written, outcome) = write_all(&self.file, piece, self.size, 1, self.debug);
         let Err(failure) = outcome else {

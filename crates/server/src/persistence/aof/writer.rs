@@ -538,7 +538,7 @@ impl Work {
         let (name, why) = (self.file.name(), os_error(error));
         log!(
             Warning,
-            "Can't write preallocated ahead of the AOF file {name}: {why}. Without it every fsync takes \
+            "Can't write preallocated space ahead of the AOF file {name}: {why}. Without it every fsync takes \
              longer"
         );
     }
@@ -826,7 +826,7 @@ fn cut_preallocated(file: &mut LogFile) -> bool {
     if let Err(error) = &cut {
         // The space is only wasted, and readers of the file skip it.
         let (name, why) = (file.name(), os_error(error));
-        log!(Warning, "Can't cut off the room ahead of the AOF file {name}: {why}");
+        log!(Warning, "Can't cut off the preallocated space ahead of the AOF file {name}: {why}");
     }
     cut.is_ok()
 }
