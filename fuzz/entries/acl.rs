@@ -1,5 +1,5 @@
-//! The rules of users: they do not panic, and what an ACL file saves makes the same users when it is
-//! loaded: they may send the same requests.
+//! The rules of users: they do not panic, and what an ACL file saves makes the same users when it
+//! is loaded: they may send the same requests.
 
 use config::Config;
 use engine::DbIndex;

@@ -1,5 +1,6 @@
-//! The append-only file's reader and its manifest: no panic, no memory far beyond the input, the same
-//! commands however the file arrives, and a manifest that is read says the same when it is written.
+//! The append-only file's reader and its manifest: no panic, no memory far beyond the input, the
+//! same commands however the file arrives, and a manifest that is read says the same when it is
+//! written.
 
 #[path = "memory.rs"]
 mod memory;

@@ -1,5 +1,5 @@
-//! Strings that say they are HyperLogLogs, as clients can make them with SET and RESTORE: no panic, and the
-//! registers are those that a simple reader finds, before and after elements are added.
+//! Strings that say they are HyperLogLogs, as clients can make them with SET and RESTORE: no panic,
+//! and the registers are those that a simple reader finds, before and after elements are added.
 
 use structs::hyperloglog::{
     Encoding, REGISTERS, Registers, encoding, estimate, merge, place, raise, to_dense,

@@ -1,4 +1,5 @@
-//! RDB files: no panic, no memory far beyond the input, and the same items however the file arrives.
+//! RDB files: no panic, no memory far beyond the input, and the same items however the file
+//! arrives.
 
 #[path = "memory.rs"]
 mod memory;

@@ -1,9 +1,9 @@
 //! Drives an entry function without a fuzzer: seeded mutations of given inputs.
 //!
-//! What coverage finds this does not, but it runs wherever `cargo test` does. The default is a second
-//! or so of the same inputs every time; `DUNLIN_FUZZ_SECONDS` runs for so long from a seed of the
-//! clock's, `DUNLIN_FUZZ_SEED` from that one. `DUNLIN_FUZZ_SEEDS` is a folder to write the inputs and
-//! words to, for libFuzzer to start from (`tests/fuzz`), instead of a run.
+//! What coverage finds this does not, but it runs wherever `cargo test` does. The default is a
+//! second or so of the same inputs every time; `DUNLIN_FUZZ_SECONDS` runs for so long from a seed
+//! of the clock's, `DUNLIN_FUZZ_SEED` from that one. `DUNLIN_FUZZ_SEEDS` is a folder to write the
+//! inputs and words to, for libFuzzer to start from (`tests/fuzz`), instead of a run.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -1,6 +1,7 @@
-//! A hostile primary: whatever it says and in whatever order, the replica's machine does not panic, goes on
-//! only from where it is, loads only what was promised, tries again with pauses, and does not repeat itself in
-//! the log. What it sends as a stream is cut into entries that lie one behind the other.
+//! A hostile primary: whatever it says and in whatever order, the replica's machine does not panic,
+//! goes on only from where it is, loads only what was promised, tries again with pauses, and does
+//! not repeat itself in the log. What it sends as a stream is cut into entries that lie one behind
+//! the other.
 
 use replication::replica::framing::Framer;
 use replication::replica::{Action, Identity, Replica, Stage, Surroundings};

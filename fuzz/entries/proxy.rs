@@ -1,5 +1,5 @@
-//! The configurations of the proxy, in both formats: reading one does not panic, and what is accepted says the
-//! same the second time.
+//! The configurations of the proxy, in both formats: reading one does not panic, and what is
+//! accepted says the same the second time.
 
 use proxy::config::{native, nutcracker};
 

@@ -1,5 +1,6 @@
-//! A hostile replica: whatever it says and in whatever order, the primary's machine does not panic, grants
-//! only bytes that are kept, never has two snapshots under way, and knows no link of a client that is gone.
+//! A hostile replica: whatever it says and in whatever order, the primary's machine does not panic,
+//! grants only bytes that are kept, never has two snapshots under way, and knows no link of a
+//! client that is gone.
 
 use replication::primary::{Acknowledged, Action, Group, Kept, Primary, Settings, Stage, Sync};
 use replication::wire::{Answer, DualChannels, EndOffset, SnapshotEnd, Wanted};
@@ -11,7 +12,8 @@ use keyspace::Millis;
 /// The id of the history, which a replica may guess.
 const ID: &[u8; 40] = b"0123456789012345678901234567890123456789";
 
-/// A client is gone, and the next one of this number, which a server would not give out again, is another.
+/// A client is gone, and the next one of this number, which a server would not give out again, is
+/// another.
 fn leave(sending: &mut Option<Group>, client: u64) {
     if let Some(group) = sending {
         group.clients.retain(|other| *other != client);
@@ -29,7 +31,8 @@ pub fn check(input: &[u8]) {
     let mut sending: Option<Group> = None;
     let mut now = Millis(0);
     for line in input.split(|&byte| byte == b'\n') {
-        // What a primary answers is read by other servers' replicas, and what they answer by this one.
+        // What a primary answers is read by other servers' replicas, and what they answer by this
+        // one.
         let _ = (Answer::parse(line), SnapshotEnd::parse(line), EndOffset::parse(line));
         let [what, whose, rest @ ..] = line else { continue };
         let client = u64::from(whose % 8);

@@ -1,6 +1,6 @@
-//! The reader of replies: however a stream is cut into pieces, the replies are the same and end at the
-//! same error; the tree is made of exactly what the scanner finds; nothing is complete before the bytes
-//! have come that were announced as missing.
+//! The reader of replies: however a stream is cut into pieces, the replies are the same and end at
+//! the same error; the tree is made of exactly what the scanner finds; nothing is complete before
+//! the bytes have come that were announced as missing.
 
 use resp::decode::{Scanned, Scanner, decode};
 use resp::token::{InvalidReply, ReplyLimits};

@@ -1,5 +1,6 @@
 //! The RESP parser: however a stream is cut into pieces, the requests are the same and end at the
-//! same error; and no request is complete before the bytes have come that were announced as missing.
+//! same error; and no request is complete before the bytes have come that were announced as
+//! missing.
 
 use resp::parser::{Limits, Parsed, Parser};
 

@@ -1,5 +1,5 @@
-//! What a server of the proxy, or a node of a cluster, may answer: replies find their requests in whatever pieces they
-//! come, and what is made of several is a reply again.
+//! What a server of the proxy, or a node of a cluster, may answer: replies find their requests in
+//! whatever pieces they come, and what is made of several is a reply again.
 
 use resp::decode::{Scanned, Scanner, decode};
 use resp::token::ReplyLimits;

@@ -1,6 +1,6 @@
-//! Lua: a source is compiled or refused; what libraries take apart (JSON, MessagePack, structs) and what becomes a
-//! reply neither crashes nor takes memory far beyond the input. Sources run only if they are these: any other may
-//! rightly run for ever, or ask for all memory.
+//! Lua: a source is compiled or refused; what libraries take apart (JSON, MessagePack, structs) and
+//! what becomes a reply neither crashes nor takes memory far beyond the input. Sources run only if
+//! they are these: any other may rightly run for ever, or ask for all memory.
 
 #[path = "memory.rs"]
 mod memory;
@@ -43,7 +43,8 @@ fn interpreter() -> Interpreter {
     Interpreter::new(&identity, 1)
 }
 
-/// The first byte says what the rest is: a source, or the arguments of a script, with a line break between them.
+/// The first byte says what the rest is: a source, or the arguments of a script, with a line break
+/// between them.
 pub fn check(input: &[u8]) {
     let Some((&kind, rest)) = input.split_first() else { return };
     let mut lua = interpreter();

@@ -1,6 +1,6 @@
-//! Hashes whose fields expire, in the payloads of Valkey (type 22) and of Redis (24 and 25): no panic, no
-//! memory far beyond the input, and what is accepted keeps its fields, values and times, through another
-//! DUMP and while fields expire.
+//! Hashes whose fields expire, in the payloads of Valkey (type 22) and of Redis (24 and 25): no
+//! panic, no memory far beyond the input, and what is accepted keeps its fields, values and times,
+//! through another DUMP and while fields expire.
 
 #[path = "memory.rs"]
 mod memory;
@@ -9,7 +9,8 @@ use rdb::{Compression, Limits, Object, VALKEY_VERSION, VERSION, dump, restore};
 use structs::crc64::crc64;
 use structs::hash::{Hash, HashLimits};
 
-/// The types, and the version of the payloads that they are in. The first byte of an input picks one.
+/// The types, and the version of the payloads that they are in. The first byte of an input picks
+/// one.
 const KINDS: [(u8, u16); 3] = [(22, VALKEY_VERSION), (24, VERSION), (25, VERSION)];
 /// Fields that are removed at a time.
 const AT_A_TIME: usize = 3;

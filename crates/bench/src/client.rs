@@ -1,5 +1,5 @@
-//! A plain client that waits for its replies: for what has to be asked beside the load (INFO, CLUSTER
-//! SLOTS, reading back).
+//! A plain client that waits for its replies: for what has to be asked beside the load (INFO,
+//! CLUSTER SLOTS, reading back).
 
 use crate::options::Target;
 use crate::transport::Transport;

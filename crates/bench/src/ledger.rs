@@ -1,6 +1,8 @@
-//! The ledger: every acknowledged write of a run, so that an audit can tell later what a server lost.
+//! The ledger: every acknowledged write of a run, so that an audit can tell later what a server
+//! lost.
 //!
-//! Each key has one writer, so its versions have an order. A value names its writer and its version:
+//! Each key has one writer, so its versions have an order. A value names its writer and its
+//! version:
 //!
 //! ```text
 //! RUN:VERSION:CLIENT:SEQUENCE:xxxx…      RUN tells runs apart, VERSION counts the key's writes,

@@ -1,7 +1,7 @@
 //! `dunlin bench`: puts load on any server that speaks RESP and says honestly what came of it.
 //!
-//! To this crate Dunlin is one more server behind a port: it uses no code of the server's. The design
-//! is in `docs/internals/bench.md`, the user's guide in `docs/bench.md`.
+//! To this crate Dunlin is one more server behind a port: it uses no code of the server's. The
+//! design is in `docs/internals/bench.md`, the user's guide in `docs/bench.md`.
 
 mod client;
 mod experiment;

@@ -21,8 +21,8 @@ impl Sentinels {
         Ok(Sentinels { addresses, name: name.to_owned() })
     }
 
-    /// The address that the first sentinel names that answers. It may be one of before: sentinels learn
-    /// of a fail-over one after the other.
+    /// The address that the first sentinel names that answers. It may be one of before: sentinels
+    /// learn of a fail-over one after the other.
     ///
     /// # Errors
     /// None answers, or none knows the name.

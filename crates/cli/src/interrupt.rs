@@ -19,7 +19,8 @@ extern "C" fn handle(_: libc::c_int) {
 
 /// Installs the handler. System calls that wait are interrupted.
 pub fn install() {
-    // SAFETY: the action is initialised in full, and the handler does only what a signal handler may.
+    // SAFETY: the action is initialised in full, and the handler does only what a signal handler
+    // may.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handle as *const () as libc::sighandler_t;
@@ -45,8 +46,8 @@ pub fn pressed() -> bool {
     PRESSED.load(Ordering::Relaxed)
 }
 
-/// Waits until one of these can be read, at most so many milliseconds (negative: without end). Returns
-/// which can.
+/// Waits until one of these can be read, at most so many milliseconds (negative: without end).
+/// Returns which can.
 pub fn wait_readable(descriptors: [libc::c_int; 2], timeout_ms: i32) -> [bool; 2] {
     let mut polled = descriptors.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
     // SAFETY: the array lives throughout the call, and its length is right.

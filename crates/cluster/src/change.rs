@@ -1,8 +1,9 @@
-//! What operators and their tools ask of a server (CLUSTER MEET, ADDSLOTS, REPLICATE, FORGET …), as transactions. The
-//! refusals are the replies that Redis gives.
+//! What operators and their tools ask of a server (CLUSTER MEET, ADDSLOTS, REPLICATE, FORGET …), as
+//! transactions. The refusals are the replies that Redis gives.
 //!
-//! A server that has just been started is a database of its own, with one shard that has no slots. MEET joins two
-//! databases, one of which has a single copy; FORGET and RESET make a copy a database of its own again.
+//! A server that has just been started is a database of its own, with one shard that has no slots.
+//! MEET joins two databases, one of which has a single copy; FORGET and RESET make a copy a
+//! database of its own again.
 
 use crate::coordinator::{Change, Compare, LeaseId, Revision, Transaction};
 use crate::id::{Epoch, Id};
@@ -50,7 +51,8 @@ pub fn found(keys: &Keys, database: Id, copy: Replica, alive: Alive) -> Transact
     }
 }
 
-/// The transaction of a server that has a new lease, or other data than before. It leads nothing by that.
+/// The transaction of a server that has a new lease, or other data than before. It leads nothing by
+/// that.
 pub fn register(view: &View, copy: Id, alive: Alive) -> Transaction {
     Transaction {
         compares: vec![view.unchanged(), view.alive_unchanged(copy)],
@@ -86,7 +88,8 @@ pub fn read_ranges(words: &[(&[u8], &[u8])]) -> Result<Slots, Refused> {
     Ok(Slots::from_fn(|slot| named[usize::from(slot)]))
 }
 
-/// CLUSTER ADDSLOTS, ADDSLOTSRANGE: slots that no shard has become those of the shard that `me` leads.
+/// CLUSTER ADDSLOTS, ADDSLOTSRANGE: slots that no shard has become those of the shard that `me`
+/// leads.
 pub fn add_slots(view: &View, me: Id, slots: &Slots) -> Result<Transaction, Refused> {
     let mut topology = view.topology.value.clone();
     if let Some(busy) =
@@ -115,8 +118,8 @@ pub fn delete_slots(view: &View, slots: &Slots) -> Result<Transaction, Refused> 
     Ok(view.replace(&topology))
 }
 
-/// CLUSTER FAILOVER: the transaction that asks the primary of `to`'s shard to hand over to it. The primary does it when
-/// `to` has everything, within [`crate::copy::Settings::switch`].
+/// CLUSTER FAILOVER: the transaction that asks the primary of `to`'s shard to hand over to it. The
+/// primary does it when `to` has everything, within [`crate::copy::Settings::switch`].
 pub fn ask_switch(view: &View, to: Id) -> Result<Transaction, Refused> {
     let Some(shard) = view.topology.value.shard_of(to) else {
         return refused(format!("Unknown node {to}"));
@@ -159,8 +162,9 @@ pub fn set_config_epoch(view: &View, me: Id, epoch: Epoch) -> Result<Transaction
     Ok(view.replace(&topology))
 }
 
-/// CLUSTER MEET, with the views of both databases: the one with a single copy, `mine` if both have, joins the other.
-/// `None`: they are one already. `home` is the revision of the joining copy's [`Keys::home`].
+/// CLUSTER MEET, with the views of both databases: the one with a single copy, `mine` if both have,
+/// joins the other. `None`: they are one already. `home` is the revision of the joining copy's
+/// [`Keys::home`].
 pub fn meet(
     mine: &View,
     theirs: &View,
@@ -199,8 +203,8 @@ pub fn meet(
     Ok(Some(transaction))
 }
 
-/// CLUSTER REPLICATE: `me`, which is a replica or a primary without slots and keys, becomes a copy of the shard that
-/// `primary` leads.
+/// CLUSTER REPLICATE: `me`, which is a replica or a primary without slots and keys, becomes a copy
+/// of the shard that `primary` leads.
 pub fn replicate(view: &View, me: Id, primary: Id, has_keys: bool) -> Result<Transaction, Refused> {
     let mut topology = view.topology.value.clone();
     let Some(target) = topology.shard_of(primary) else {
@@ -230,8 +234,8 @@ pub fn replicate(view: &View, me: Id, primary: Id, has_keys: bool) -> Result<Tra
     Ok(view.replace(&topology))
 }
 
-/// The transaction after which confirmed writes of the commit mode `quorum` are on so many copies. It never lowers that
-/// number: another primary may have been told the greater one.
+/// The transaction after which confirmed writes of the commit mode `quorum` are on so many copies.
+/// It never lowers that number: another primary may have been told the greater one.
 pub fn promise_quorum(view: &View, quorum: usize) -> Transaction {
     let mut topology = view.topology.value.clone();
     topology.quorum = topology.quorum.max(quorum);

@@ -1,12 +1,13 @@
 //! The door to the coordinator: six calls, which etcd and the simulator answer.
 //!
-//! All of them may fail after they have taken effect. So what a failed [`Coordinator::commit`] did is known only from a
-//! later read, and not even that read excludes that the transaction takes effect afterwards: every transaction compares
-//! what it rests on.
+//! All of them may fail after they have taken effect. So what a failed [`Coordinator::commit`] did
+//! is known only from a later read, and not even that read excludes that the transaction takes
+//! effect afterwards: every transaction compares what it rests on.
 
 use crate::Moment;
 
-/// Counts the changes of all keys. Every transaction that changes something has a revision of its own.
+/// Counts the changes of all keys. Every transaction that changes something has a revision of its
+/// own.
 pub type Revision = u64;
 
 /// Names a lease. The coordinator draws it.
@@ -32,7 +33,8 @@ pub struct Range {
     pub revision: Revision,
 }
 
-/// A condition of a transaction: the key's last change has this revision. 0: the key does not exist.
+/// A condition of a transaction: the key's last change has this revision. 0: the key does not
+/// exist.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Compare {
     /// The key.
@@ -143,8 +145,9 @@ pub enum Failure {
 
 /// The coordinator.
 pub trait Coordinator {
-    /// Returns the keys that begin with `prefix`, as they were at one revision: the given one or the newest. A read
-    /// of the newest sees every transaction that was answered before the read began.
+    /// Returns the keys that begin with `prefix`, as they were at one revision: the given one or
+    /// the newest. A read of the newest sees every transaction that was answered before the read
+    /// began.
     fn range(&mut self, prefix: &str, at: Option<Revision>) -> Result<Range, Failure>;
 
     /// Makes a transaction.
@@ -153,8 +156,8 @@ pub trait Coordinator {
     /// Grants, renews or revokes a lease.
     fn lease(&mut self, call: LeaseCall) -> Result<LeaseReply, Failure>;
 
-    /// Returns the changes of keys that begin with `prefix` from the revision `from` on. Waits for the first of them,
-    /// at most so long.
+    /// Returns the changes of keys that begin with `prefix` from the revision `from` on. Waits for
+    /// the first of them, at most so long.
     fn watch(&mut self, prefix: &str, from: Revision, wait: Moment) -> Result<Changes, Failure>;
 
     /// Returns the servers of the coordinator.

@@ -1,8 +1,9 @@
-//! One copy and its coordinator, driven on a thread: makes the calls that the copy asks for, one after the other, and
-//! returns what is left for the host to do.
+//! One copy and its coordinator, driven on a thread: makes the calls that the copy asks for, one
+//! after the other, and returns what is left for the host to do.
 //!
-//! A call may block for as long as the coordinator's client allows, so that should be a small part of a lease's time.
-//! Threads that confirm writes need not wait for it: the answer of [`crate::copy::Copy::is_alone`] changes with the clock alone.
+//! A call may block for as long as the coordinator's client allows, so that should be a small part
+//! of a lease's time. Threads that confirm writes need not wait for it: the answer of
+//! [`crate::copy::Copy::is_alone`] changes with the clock alone.
 
 use crate::Moment;
 use crate::change;
@@ -56,8 +57,9 @@ impl<C: Coordinator> Driver<C> {
         Arc::clone(&self.copy)
     }
 
-    /// Does what is due at the coordinator. Returns what the host has to do. `clock` is asked before and after each call.
-    /// `decided` sees the copy before a transaction is sent that may end its leadership.
+    /// Does what is due at the coordinator. Returns what the host has to do. `clock` is asked
+    /// before and after each call. `decided` sees the copy before a transaction is sent that may
+    /// end its leadership.
     pub fn turn(
         &mut self,
         clock: &impl Fn() -> Moment,
@@ -97,8 +99,8 @@ impl<C: Coordinator> Driver<C> {
         left
     }
 
-    /// Waits until something in the database changes, at most so long. Returns whether it waited: if the coordinator is
-    /// away it does not.
+    /// Waits until something in the database changes, at most so long. Returns whether it waited:
+    /// if the coordinator is away it does not.
     pub fn wait(&mut self, clock: &impl Fn() -> Moment, time: Moment) -> bool {
         let place = self.copy().view().map(|view| (view.database, view.revision + 1));
         let Some((database, from)) = place else { return false };
@@ -115,8 +117,8 @@ impl<C: Coordinator> Driver<C> {
         }
     }
 
-    /// Makes an operator's transaction: `change` makes it of the newest view, and is asked again after a conflict. The
-    /// error is the client's.
+    /// Makes an operator's transaction: `change` makes it of the newest view, and is asked again
+    /// after a conflict. The error is the client's.
     pub fn operate(
         &mut self,
         change: impl Fn(&View) -> Result<Transaction, change::Refused>,
@@ -148,9 +150,10 @@ impl<C: Coordinator> Driver<C> {
         }
     }
 
-    /// Reads the copy's database: the one in which it was, if that has it still, since a copy leaves one database in the
-    /// transaction that brings it into another. A value that cannot be read counts as a coordinator that is away: it may be that
-    /// another version's transaction is half way through an upgrade, and acting on a guess is worse than waiting.
+    /// Reads the copy's database: the one in which it was, if that has it still, since a copy
+    /// leaves one database in the transaction that brings it into another. A value that cannot be
+    /// read counts as a coordinator that is away: it may be that another version's transaction is
+    /// half way through an upgrade, and acting on a guess is worse than waiting.
     fn read(&mut self) -> Result<Option<View>, Failure> {
         let known = self.copy().view().map(|view| view.database);
         if let Some(view) = known.map_or(Ok(None), |database| self.read_database(database))?

@@ -1,16 +1,19 @@
-//! From a key to its slot: by the standard rule of Redis Cluster, or by rules of the database's own.
+//! From a key to its slot: by the standard rule of Redis Cluster, or by rules of the database's
+//! own.
 //!
-//! A rule is a regular expression with a group named `tag`. The first rule that matches from the start of the key wins, and
-//! the slot is that of the tag. A key that no rule matches has no slot: its requests get an error. The expressions are those
-//! of the crate `regex`, with three differences, all because keys are bytes and because rules for Redis Enterprise are to
-//! mean here what they mean there:
+//! A rule is a regular expression with a group named `tag`. The first rule that matches from the
+//! start of the key wins, and the slot is that of the tag. A key that no rule matches has no slot:
+//! its requests get an error. The expressions are those of the crate `regex`, with three
+//! differences, all because keys are bytes and because rules for Redis Enterprise are to mean here
+//! what they mean there:
 //!
 //! - classes and `.` are about bytes, and `.` matches a newline, too;
 //! - a match begins at the start of the key and may end before its end;
 //! - a `{` that begins no counted repetition stands for itself, as in PCRE: `.*{(?<tag>.*)}.*`.
 //!
-//! An expression is matched in time that is linear in the key's length, whatever it is, and its automata have limits.
-//! Groups other than the tag are dropped when it is read, so a match fills two pairs of places on the stack.
+//! An expression is matched in time that is linear in the key's length, whatever it is, and its
+//! automata have limits. Groups other than the tag are dropped when it is read, so a match fills
+//! two pairs of places on the stack.
 
 use regex_automata::meta::{self, Regex};
 use regex_automata::{Anchored, Input};
@@ -113,7 +116,8 @@ impl Hashing {
         Ok(Hashing::Rules(made.into()))
     }
 
-    /// The same for rules that were checked before. What cannot be read is noted, and no key has a slot then.
+    /// The same for rules that were checked before. What cannot be read is noted, and no key has a
+    /// slot then.
     pub fn of_checked(rules: &[String]) -> Hashing {
         Hashing::new(rules).unwrap_or_else(|flaw| Hashing::Unreadable(flaw.to_string()))
     }
@@ -296,8 +300,8 @@ fn only_tag(hir: &Hir) -> Hir {
     }
 }
 
-/// Whether it certainly matches from the start of every key. A pattern that matches nothing at all does, unless it asks
-/// for an end.
+/// Whether it certainly matches from the start of every key. A pattern that matches nothing at all
+/// does, unless it asks for an end.
 fn is_universal(hir: &Hir) -> bool {
     let takes_nothing = |hir: &Hir| {
         hir.properties().minimum_len() == Some(0) && hir.properties().look_set().is_empty()

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The name of a copy, shard or database: 20 bytes, written as 40 hexadecimal digits, as Redis Cluster has them.
+/// The name of a copy, shard or database: 20 bytes, written as 40 hexadecimal digits, as Redis
+/// Cluster has them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Id([u8; 20]);
@@ -84,12 +85,14 @@ impl fmt::Debug for Id {
     }
 }
 
-/// Names the data that a copy holds. A copy draws a new one whenever it may have lost something that it had
-/// acknowledged: a restart that does not find all of it on disk, the beginning of a full synchronisation.
+/// Names the data that a copy holds. A copy draws a new one whenever it may have lost something
+/// that it had acknowledged: a restart that does not find all of it on disk, the beginning of a
+/// full synchronisation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Incarnation(pub u64);
 
-/// Counts the leaderships of a database's shards. Each is used once in a database, and the greater one is the later.
+/// Counts the leaderships of a database's shards. Each is used once in a database, and the greater
+/// one is the later.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]
@@ -102,8 +105,8 @@ impl Epoch {
     }
 }
 
-/// How far a copy's data goes. The order is the one by which successors are chosen: first the epoch in which the
-/// last entry was written, then the offset behind it.
+/// How far a copy's data goes. The order is the one by which successors are chosen: first the epoch
+/// in which the last entry was written, then the offset behind it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub struct Position {
     /// The epoch of the last entry; a leadership begins with an entry of its own.

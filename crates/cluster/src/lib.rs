@@ -1,5 +1,5 @@
-//! The decisions of a cluster, without any I/O: what etcd holds, which transactions change it, and when a copy
-//! leads, follows, refuses and takes over.
+//! The decisions of a cluster, without any I/O: what etcd holds, which transactions change it, and
+//! when a copy leads, follows, refuses and takes over.
 //!
 //! ```text
 //!   driver         a copy and its coordinator on one thread: calls one after the other
@@ -16,8 +16,8 @@
 //!   id  slots      node ids and incarnations; sets of hash slots
 //! ```
 //!
-//! `docs/internals/cluster.md` has the rules and why they hold. Nothing here reads a clock: a [`Moment`] comes with
-//! every call that needs one.
+//! `docs/internals/cluster.md` has the rules and why they hold. Nothing here reads a clock: a
+//! [`Moment`] comes with every call that needs one.
 
 pub mod change;
 pub mod coordinator;

@@ -1,7 +1,8 @@
-//! What changes for clients between two views of a database: shards that fail over or are handed over, and slots that move.
+//! What changes for clients between two views of a database: shards that fail over or are handed
+//! over, and slots that move.
 //!
-//! Every node finds the same by itself, from what it reads anyway. So whatever begins a switch or a move tells clients
-//! without knowing of them.
+//! Every node finds the same by itself, from what it reads anyway. So whatever begins a switch or a
+//! move tells clients without knowing of them.
 
 use crate::id::Id;
 use crate::slots::Slots;

@@ -1,15 +1,18 @@
 //! Fail-over: who may lead next, and the transactions that make it so.
 //!
-//! **The rule.** Each confirmed write is held by more than `members - fence` members. A promotion counts members that
-//! refuse the old epoch; if there are `fence` of them, each confirmed write is held by at least one. The successor's
-//! position is not less than any of theirs, so it has them all. No clock is part of this.
+//! **The rule.** Each confirmed write is held by more than `members - fence` members. A promotion
+//! counts members that refuse the old epoch; if there are `fence` of them, each confirmed write is
+//! held by at least one. The successor's position is not less than any of theirs, so it has them
+//! all. No clock is part of this.
 //!
-//! A member is counted only with the data with which it became a member. Who restarts without all it has acknowledged,
-//! or begins a full synchronisation, has another incarnation and is not counted until it is enrolled again.
+//! A member is counted only with the data with which it became a member. Who restarts without all
+//! it has acknowledged, or begins a full synchronisation, has another incarnation and is not
+//! counted until it is enrolled again.
 //!
-//! **`fence` over time.** A copy that is enrolled may lack a write confirmed at that moment, so `fence` rises by one,
-//! at most to the number of members, which is always enough because the primary has everything. A copy that leaves may
-//! be one of the holders: `fence` stays. Only the primary lowers it ([`settle`]), when it knows who has what.
+//! **`fence` over time.** A copy that is enrolled may lack a write confirmed at that moment, so
+//! `fence` rises by one, at most to the number of members, which is always enough because the
+//! primary has everything. A copy that leaves may be one of the holders: `fence` stays. Only the
+//! primary lowers it ([`settle`]), when it knows who has what.
 
 use crate::coordinator::{Change, Compare, Transaction};
 use crate::id::{Id, Position};
@@ -54,7 +57,8 @@ fn votes(view: &View, shard: &Shard) -> Vec<Vote> {
     shard.members().filter_map(vote).collect()
 }
 
-/// Returns the eligible vote with the greatest position; of equals the former primary, then the lowest id.
+/// Returns the eligible vote with the greatest position; of equals the former primary, then the
+/// lowest id.
 fn best<'a>(votes: impl Iterator<Item = &'a Vote>, former: Id) -> Option<&'a Vote> {
     let rank = |vote: &&Vote| {
         let id = vote.holder.id;
@@ -73,8 +77,8 @@ pub fn elect(view: &View, shard: &Shard) -> Election {
     {
         return Election::Won(best.holder);
     }
-    // Without a quorum's promise, all copies may have been restarted with what their files had. If all have said what
-    // that is, and nothing more can come, the best of it is the database.
+    // Without a quorum's promise, all copies may have been restarted with what their files had. If
+    // all have said what that is, and nothing more can come, the best of it is the database.
     if view.topology.value.quorum > 0 || votes.len() < shard.members().count() {
         return waiting;
     }
@@ -88,8 +92,8 @@ pub fn elect(view: &View, shard: &Shard) -> Election {
     }
 }
 
-/// The transaction by which a copy says that it refuses the shard's epoch. It cannot take effect in a later epoch, nor
-/// after the copy's data became others.
+/// The transaction by which a copy says that it refuses the shard's epoch. It cannot take effect in
+/// a later epoch, nor after the copy's data became others.
 pub fn fence(view: &View, shard: &Shard, copy: Id, fence: Fence) -> Transaction {
     let key = view.keys.fence(view.database, shard.id, copy);
     Transaction {
@@ -98,7 +102,8 @@ pub fn fence(view: &View, shard: &Shard, copy: Id, fence: Fence) -> Transaction 
     }
 }
 
-/// The transaction that makes `winner` the primary. Everything that [`elect`] looked at has to be unchanged.
+/// The transaction that makes `winner` the primary. Everything that [`elect`] looked at has to be
+/// unchanged.
 pub fn promote(view: &View, shard: &Shard, winner: Holder) -> Transaction {
     let mut transaction = lead(view, shard, winner, |_| {});
     transaction.compares.push(view.alive_unchanged(shard.holder.id));
@@ -112,9 +117,10 @@ pub fn promote(view: &View, shard: &Shard, winner: Holder) -> Transaction {
     transaction
 }
 
-/// The transaction by which a primary whose lease has ended leads on with a new one, in a new epoch. It needs no fence:
-/// with the same data it has everything that it ever confirmed, and the topology says that there was no other. The same
-/// begins the first leadership of a shard ([`Shard::planned`]), with the data that the copy has.
+/// The transaction by which a primary whose lease has ended leads on with a new one, in a new
+/// epoch. It needs no fence: with the same data it has everything that it ever confirmed, and the
+/// topology says that there was no other. The same begins the first leadership of a shard
+/// ([`Shard::planned`]), with the data that the copy has.
 pub fn retake(view: &View, shard: &Shard, alive: Alive) -> Transaction {
     let copy = shard.holder.id;
     let holder = Holder { id: copy, incarnation: alive.incarnation };
@@ -124,8 +130,9 @@ pub fn retake(view: &View, shard: &Shard, alive: Alive) -> Transaction {
     transaction
 }
 
-/// The transaction of a planned switch, which a primary makes when it has paused all writes and `to` has everything. It
-/// may take effect late: the primary goes on only when [`cancel_switch`] has won.
+/// The transaction of a planned switch, which a primary makes when it has paused all writes and
+/// `to` has everything. It may take effect late: the primary goes on only when [`cancel_switch`]
+/// has won.
 pub fn switch(view: &View, shard: &Shard, to: Holder) -> Transaction {
     let mut transaction = lead(view, shard, to, |_| {});
     transaction.compares.push(view.alive_unchanged(shard.holder.id));
@@ -140,8 +147,9 @@ pub fn cancel_switch(view: &View, shard: &Shard) -> Transaction {
     transaction
 }
 
-/// The transaction by which an operator makes a copy the primary of a shard that cannot elect one. What only others had
-/// is given up: they are members again when they have synchronised. `None`: the copy is not alive, or the primary is.
+/// The transaction by which an operator makes a copy the primary of a shard that cannot elect one.
+/// What only others had is given up: they are members again when they have synchronised. `None`:
+/// the copy is not alive, or the primary is.
 pub fn recover(view: &View, shard: &Shard, copy: Id) -> Option<Transaction> {
     let incarnation = view.alive.get(&copy)?.value.incarnation;
     if view.is_alive(shard.holder) || shard.copy(copy).is_none() {
@@ -158,7 +166,8 @@ pub fn recover(view: &View, shard: &Shard, copy: Id) -> Option<Transaction> {
     Some(transaction)
 }
 
-/// The transaction by which a copy that is in step with the present primary becomes a member, with these data.
+/// The transaction by which a copy that is in step with the present primary becomes a member, with
+/// these data.
 pub fn enrol(view: &View, shard: &Shard, copy: Holder) -> Transaction {
     let quorum = view.topology.value.quorum;
     let mut topology = view.topology.value.clone();
@@ -176,8 +185,8 @@ pub fn enrol(view: &View, shard: &Shard, copy: Holder) -> Transaction {
     transaction
 }
 
-/// The transaction by which the primary lowers the number of fences, when `holding` members, itself among them, hold
-/// all that may have been confirmed. `None`: it is low enough.
+/// The transaction by which the primary lowers the number of fences, when `holding` members, itself
+/// among them, hold all that may have been confirmed. `None`: it is low enough.
 pub fn settle(view: &View, shard: &Shard, holding: usize) -> Option<Transaction> {
     let fence = settled_fence(view, shard, holding)?;
     let mut topology = view.topology.value.clone();

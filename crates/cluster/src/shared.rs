@@ -6,8 +6,9 @@
 //! | `functions` | [`Functions`] | with the database |
 //! | `applied/<copy>` | [`Applied`] | with the copy's lease |
 //!
-//! They are apart from the keys of the view, because libraries may be long and change seldom. Each of the first two is one key: a
-//! reader sees all users, or all libraries, of one moment, and a change is one compare-and-set.
+//! They are apart from the keys of the view, because libraries may be long and change seldom. Each
+//! of the first two is one key: a reader sees all users, or all libraries, of one moment, and a
+//! change is one compare-and-set.
 
 use crate::coordinator::{Change, Compare, LeaseId, Range, Revision, Transaction};
 use crate::id::Id;
@@ -17,7 +18,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// The longest value that is written. etcd refuses requests of more than 1.5 MB, and values travel in base64.
+/// The longest value that is written. etcd refuses requests of more than 1.5 MB, and values travel
+/// in base64.
 pub const MAX_BYTES: usize = 1 << 20;
 
 /// A library of functions.
@@ -56,7 +58,8 @@ pub enum Taken {
 pub struct Functions {
     /// In the order of their names.
     pub libraries: Vec<Library>,
-    /// The shards whose primaries have what is here. The libraries of others are added before they take it over.
+    /// The shards whose primaries have what is here. The libraries of others are added before they
+    /// take it over.
     #[serde(default)]
     pub joined: BTreeSet<Id>,
 }
@@ -97,8 +100,8 @@ impl Functions {
         self.libraries.len() < before
     }
 
-    /// Adds what a shard has that is new here. Returns the libraries that it has to give up, since their names are taken by
-    /// others.
+    /// Adds what a shard has that is new here. Returns the libraries that it has to give up, since
+    /// their names are taken by others.
     pub fn join(&mut self, shard: Id, own: &[Library]) -> Vec<String> {
         self.joined.insert(shard);
         let mut refused = Vec::new();

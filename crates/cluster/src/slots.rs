@@ -1,4 +1,5 @@
-//! A set of hash slots, kept as ranges: 16384 slots of one shard are one range, in memory and in etcd.
+//! A set of hash slots, kept as ranges: 16384 slots of one shard are one range, in memory and in
+//! etcd.
 
 use serde::{Deserialize, Serialize};
 

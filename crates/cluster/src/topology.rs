@@ -1,8 +1,10 @@
-//! A database: its shards, their slots and copies, and which copy leads each of them since which epoch.
+//! A database: its shards, their slots and copies, and which copy leads each of them since which
+//! epoch.
 //!
-//! It is one value in etcd, as JSON. One value means that a change is one compare-and-set, that every reader sees all
-//! slots of the same moment, and that 16384 slots need no more than a few ranges of one transaction. What is read was
-//! perhaps written by hand or by another version, so [`Topology::decode`] checks all that the code relies on.
+//! It is one value in etcd, as JSON. One value means that a change is one compare-and-set, that
+//! every reader sees all slots of the same moment, and that 16384 slots need no more than a few
+//! ranges of one transaction. What is read was perhaps written by hand or by another version, so
+//! [`Topology::decode`] checks all that the code relies on.
 
 use crate::id::{Epoch, Id, Incarnation};
 use crate::slots::{COUNT, Slots};
@@ -78,8 +80,8 @@ pub struct Replica {
     pub id: Id,
     /// Where it is.
     pub address: Address,
-    /// The data with which it became a member, which can acknowledge for a quorum and be promoted. `None`: it has
-    /// never been in step with a primary.
+    /// The data with which it became a member, which can acknowledge for a quorum and be promoted.
+    /// `None`: it has never been in step with a primary.
     pub member: Option<Incarnation>,
     /// It is never promoted.
     #[serde(default)]
@@ -109,21 +111,25 @@ pub struct Shard {
     pub epoch: Epoch,
     /// The leader. It stays here when it is dead, until another is promoted.
     pub holder: Holder,
-    /// How many members a promotion has to fence. Every confirmed write is held by more than `members - fence`.
+    /// How many members a promotion has to fence. Every confirmed write is held by more than
+    /// `members - fence`.
     pub fence: usize,
     /// Its slots.
     pub slots: Slots,
-    /// Those of its slots that move key by key, and the shards that they move to (CLUSTER SETSLOT MIGRATING).
+    /// Those of its slots that move key by key, and the shards that they move to (CLUSTER SETSLOT
+    /// MIGRATING).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub migrating: BTreeMap<u16, Id>,
-    /// Slots that arrive key by key, and the shards that they come from (CLUSTER SETSLOT IMPORTING).
+    /// Slots that arrive key by key, and the shards that they come from (CLUSTER SETSLOT
+    /// IMPORTING).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub importing: BTreeMap<u16, Id>,
     /// Its copies, the leader among them.
     pub copies: Vec<Replica>,
 }
 
-/// A job that moves slots from one shard to another, all at one moment. [`Move::phase`] says how far it is.
+/// A job that moves slots from one shard to another, all at one moment. [`Move::phase`] says how
+/// far it is.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Move {
@@ -144,8 +150,8 @@ pub struct Move {
     pub is_cancelled: bool,
 }
 
-/// How far the change of a database's rule is. Each primary says in the topology when it has got there; the last one to
-/// do so takes all of them to the next phase.
+/// How far the change of a database's rule is. Each primary says in the topology when it has got
+/// there; the last one to do so takes all of them to the next phase.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
@@ -153,7 +159,8 @@ pub enum Phase {
     Opening,
     /// Keys move. One that is not where it was is where the new rule has it.
     Moving,
-    /// As `Moving`, but what is on its way arrives and nothing else is sent: the change is about to go back.
+    /// As `Moving`, but what is on its way arrives and nothing else is sent: the change is about to
+    /// go back.
     Turning,
     /// All keys are where the new rule has them, and primaries learn to answer for them unasked.
     Settling,
@@ -171,7 +178,8 @@ impl Phase {
     }
 }
 
-/// Another rule that takes the place of a database's, while it serves. `docs/internals/hashing.md` has the protocol.
+/// Another rule that takes the place of a database's, while it serves. `docs/internals/hashing.md`
+/// has the protocol.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rehash {
@@ -234,8 +242,8 @@ pub struct Topology {
     pub version: u32,
     /// The greatest epoch that was ever given to a shard.
     pub epoch: Epoch,
-    /// How many copies, the primary among them, hold a write before it is confirmed in the commit mode `quorum`. 0: no
-    /// quorum is promised, and leases alone decide.
+    /// How many copies, the primary among them, hold a write before it is confirmed in the commit
+    /// mode `quorum`. 0: no quorum is promised, and leases alone decide.
     pub quorum: usize,
     /// The shards.
     pub shards: Vec<Shard>,
@@ -278,10 +286,11 @@ impl Shard {
         }
     }
 
-    /// Makes a shard of copies that have not been started yet, the first of them its leader. `None`: there is no copy.
+    /// Makes a shard of copies that have not been started yet, the first of them its leader.
+    /// `None`: there is no copy.
     ///
-    /// Nothing can have been confirmed in epoch 0 by a leader without data, so the copy that is named takes the shard with the
-    /// data that it has when it registers.
+    /// Nothing can have been confirmed in epoch 0 by a leader without data, so the copy that is
+    /// named takes the shard with the data that it has when it registers.
     pub fn planned(id: Id, slots: Slots, copies: Vec<(Id, Address)>) -> Option<Shard> {
         let holder = Holder { id: copies.first()?.0, incarnation: UNBORN };
         let replica =
@@ -431,7 +440,8 @@ impl Topology {
         self.epoch
     }
 
-    /// Returns a slot that a shard still drops its copy of. It must not be given to that shard meanwhile.
+    /// Returns a slot that a shard still drops its copy of. It must not be given to that shard
+    /// meanwhile.
     pub fn dropped_by(&self, shard: Id, slots: &Slots) -> Option<u16> {
         let is_dropped = |job: &&Move| match job.phase() {
             MovePhase::Copying => false,

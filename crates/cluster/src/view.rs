@@ -73,7 +73,8 @@ impl Keys {
         format!("{}switch/{shard}", self.database(database))
     }
 
-    /// The beginning of the keys of what all copies of a database have alike: see [`crate::shared`].
+    /// The beginning of the keys of what all copies of a database have alike: see
+    /// [`crate::shared`].
     pub fn shared(&self, database: Id) -> String {
         format!("{}shared/{database}/", self.root)
     }
@@ -93,7 +94,8 @@ pub struct Alive {
     pub lease: LeaseId,
 }
 
-/// A copy's word that it has stopped following `epoch` and will acknowledge nothing more of it. It is never taken back.
+/// A copy's word that it has stopped following `epoch` and will acknowledge nothing more of it. It
+/// is never taken back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Fence {
     /// The epoch that the copy refuses, and all older ones.
@@ -104,7 +106,8 @@ pub struct Fence {
     pub position: Position,
 }
 
-/// An operator's wish that a copy becomes the primary. The primary of `epoch` fulfils it, or lets it lapse.
+/// An operator's wish that a copy becomes the primary. The primary of `epoch` fulfils it, or lets
+/// it lapse.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Switch {
     /// The epoch that it ends. In any other it says nothing.
@@ -232,7 +235,8 @@ impl View {
     }
 }
 
-/// The transaction that makes a database of shards that have not been started yet. Nothing of it may be there.
+/// The transaction that makes a database of shards that have not been started yet. Nothing of it
+/// may be there.
 pub fn plan(keys: &Keys, database: Id, topology: &Topology) -> Transaction {
     let absent = |key| Compare { key, revision: 0 };
     let homes = || topology.copies().map(|copy| keys.home(copy.id));

@@ -2,9 +2,9 @@
 //! whether it is here.
 //!
 //! What is here comes from the table; what there is elsewhere from `compatibility/commands.txt`;
-//! what is known to differ from `compatibility/differences.txt` and from the scripts that are marked
-//! as failing; how the reference test suite went from `tests/tcl/results.txt`. A test compares the committed
-//! file with what these say, and writes it instead when told to:
+//! what is known to differ from `compatibility/differences.txt` and from the scripts that are
+//! marked as failing; how the reference test suite went from `tests/tcl/results.txt`. A test
+//! compares the committed file with what these say, and writes it instead when told to:
 //!
 //! ```sh
 //! BLESS=1 cargo test -p commands compatibility

@@ -64,8 +64,9 @@ mod tests {
             ensure(command.since.split('.').count() == 3, "`since` is no version")?;
             ensure(command.arity != 0, "no arity")?;
             let takes_words = command.arity != if row.parent.is_some() { 2 } else { 1 };
-            // DEBUG's subcommands come and go, and users are not told about them.
-            // QUIT takes and ignores whatever follows it. REPLCONF is between servers. CLUSTER SYNCSLOTS is between servers.
+            // DEBUG's subcommands come and go, and users are not told about them. QUIT takes and
+            // ignores whatever follows it. REPLCONF is between servers. CLUSTER SYNCSLOTS is
+            // between servers.
             let is_excused = !command.subcommands.is_empty()
                 || ["debug", "quit", "syncslots", "replconf"].contains(&command.name);
             ensure(
@@ -167,7 +168,8 @@ mod tests {
         });
     }
 
-    /// A user that may do with the key what the row says may send every request of it (`most_access`).
+    /// A user that may do with the key what the row says may send every request of it
+    /// (`most_access`).
     #[test]
     fn a_function_for_the_only_key_takes_access_away_from_what_the_row_says() {
         const ACCESS: [KeyFlags; 4] =

@@ -222,8 +222,8 @@ impl Loader {
         Ok(())
     }
 
-    /// Lines of `save` add up; `save ""` starts over, and so does the first one behind an `include`,
-    /// since what a file says is to win over what it includes before.
+    /// Lines of `save` add up; `save ""` starts over, and so does the first one behind an
+    /// `include`, since what a file says is to win over what it includes before.
     fn add_save_points(&mut self, words: &[Vec<u8>], points: &[SavePoint]) -> Vec<SavePoint> {
         let starts_over = std::mem::take(&mut self.is_behind_include) || words.len() == 1;
         let all = self.save_points.get_or_insert_default();

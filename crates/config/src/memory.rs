@@ -6,8 +6,8 @@
 
 /// Reads a size in bytes; `None` if the text is not a size or does not fit 64 bits.
 ///
-/// Redis lets a product that does not fit wrap around silently; a limit that was not asked for is worse
-/// than an error, so here it is refused.
+/// Redis lets a product that does not fit wrap around silently; a limit that was not asked for is
+/// worse than an error, so here it is refused.
 pub fn parse_memory(text: &[u8]) -> Option<u64> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (number, suffix) = text.split_at(digits);

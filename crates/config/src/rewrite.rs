@@ -1,9 +1,9 @@
 //! `CONFIG REWRITE`: the running configuration written back into the file it came from.
 //!
-//! The file keeps its comments, its order, the names of its options and the lines that are not options. A line
-//! of an option is replaced by the option's present value; an option that is not at its default and has no line
-//! is appended under a signature; lines left over (an option given twice, a string that is no
-//! longer set) are removed. Empty lines in a row become one.
+//! The file keeps its comments, its order, the names of its options and the lines that are not
+//! options. A line of an option is replaced by the option's present value; an option that is not at
+//! its default and has no line is appended under a signature; lines left over (an option given
+//! twice, a string that is no longer set) are removed. Empty lines in a row become one.
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata, Permissions};
@@ -189,8 +189,8 @@ fn common_name(name: &str) -> &str {
     }
 }
 
-/// Where a line is filed: under the present name of its option, or the directive's. Output buffer limits
-/// have a line for each class of clients; one that has several is the line of the first.
+/// Where a line is filed: under the present name of its option, or the directive's. Output buffer
+/// limits have a line for each class of clients; one that has several is the line of the first.
 fn place_of(line: &[u8]) -> Option<String> {
     let words = split_words(line)?;
     let name = words.first()?;
@@ -207,9 +207,9 @@ fn place_of(line: &[u8]) -> Option<String> {
 }
 
 /// Replaces a file so that after a crash either the old or the new content is there: a temporary
-/// file beside it is written, forced to the disk and renamed, and the directory is forced too.
-/// The file keeps its mode, and owner and group if it may. A new one is readable by all and writable
-/// by its owner, as far as the umask allows.
+/// file beside it is written, forced to the disk and renamed, and the directory is forced too. The
+/// file keeps its mode, and owner and group if it may. A new one is readable by all and writable by
+/// its owner, as far as the umask allows.
 pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     let temporary = temporary_beside(path);
     let old = fs::metadata(path).ok();

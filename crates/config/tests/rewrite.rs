@@ -20,8 +20,8 @@ fn parts(text: &str) -> (Vec<&str>, BTreeSet<&str>) {
     (kept, lines.collect())
 }
 
-/// But for `client-output-buffer-limit`: Valkey writes the classes of clients over whatever lines there
-/// are, so that each rewrite of a file has them in another order.
+/// But for `client-output-buffer-limit`: Valkey writes the classes of clients over whatever lines
+/// there are, so that each rewrite of a file has them in another order.
 #[test]
 fn the_file_is_what_valkey_writes() {
     let before = include_str!("fixtures/rewrite-before.conf");
@@ -154,8 +154,8 @@ proptest! {
     ) {
         let config = Config::new();
         for (at, value) in &changes {
-            // A log file would be opened, and `dir` must exist: neither is about the text. What users set
-            // `hz` to is brought into its bounds before it is recorded.
+            // A log file would be opened, and `dir` must exist: neither is about the text. What
+            // users set `hz` to is brought into its bounds before it is recorded.
             if !["logfile", "dir", "cluster-enabled", "hz"].contains(&OPTIONS[*at].name()) {
                 let _ = config.record(OPTIONS[*at].name(), value);
             }

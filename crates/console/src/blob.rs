@@ -12,8 +12,8 @@ pub const MAX_LISTED: usize = 4 << 10;
 /// Bytes of a string that are shown by itself.
 pub const MAX_SHOWN: usize = 64 << 10;
 
-/// A string of any bytes. In JSON it is a string if it is UTF-8, else `{"base64": …}`; one that was cut is
-/// `{"text": …, "size": bytes}` or `{"base64": …, "size": bytes}`.
+/// A string of any bytes. In JSON it is a string if it is UTF-8, else `{"base64": …}`; one that was
+/// cut is `{"text": …, "size": bytes}` or `{"base64": …, "size": bytes}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blob {
     /// The bytes, or the first of them.

@@ -51,8 +51,8 @@ impl Info {
         self.order.iter().map(|(section, name)| (section.as_str(), name.as_str(), self.text(name)))
     }
 
-    /// The fields whose names are a prefix and something, in order: that something, and the parts of the
-    /// value.
+    /// The fields whose names are a prefix and something, in order: that something, and the parts
+    /// of the value.
     pub fn lines<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, Parts<'a>)> {
         self.all()
             .filter_map(move |(_, name, value)| Some((name.strip_prefix(prefix)?, Parts(value))))

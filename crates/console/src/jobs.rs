@@ -1,5 +1,5 @@
-//! Work in the background on behalf of a user: counting and deleting the keys of a prefix, looking for big and
-//! hot keys by sampling. A job can be watched and cancelled.
+//! Work in the background on behalf of a user: counting and deleting the keys of a prefix, looking
+//! for big and hot keys by sampling. A job can be watched and cancelled.
 
 use crate::api::prefix_pattern;
 use crate::auth::Session;

@@ -10,8 +10,8 @@
 //!                    history, events ──────┘
 //! ```
 //!
-//! The console is a client of the server: what a user sees and does goes through a connection that has
-//! authenticated as that user. It runs inside a server (`admin-port`) and beside any other
+//! The console is a client of the server: what a user sees and does goes through a connection that
+//! has authenticated as that user. It runs inside a server (`admin-port`) and beside any other
 //! (`dunlin console --url`); the difference is the [`host::Host`].
 
 mod access;
@@ -35,8 +35,8 @@ mod sampler;
 
 pub use remote::run;
 
-/// What another admin port builds its interface from: tables of routes, their OpenAPI document, errors, and what tells a
-/// foreign page.
+/// What another admin port builds its interface from: tables of routes, their OpenAPI document,
+/// errors, and what tells a foreign page.
 pub mod rest {
     pub use crate::api::openapi::{About, describe};
     pub use crate::api::route::{Done, Nothing, Route, json};

@@ -1,5 +1,6 @@
-//! `/metrics`: what Prometheus reads. The request runs as the user whose credentials it carries; without any, as the
-//! default user. What that user may not ask is left out, but INFO, without which there is nothing to say.
+//! `/metrics`: what Prometheus reads. The request runs as the user whose credentials it carries;
+//! without any, as the default user. What that user may not ask is left out, but INFO, without
+//! which there is nothing to say.
 
 use crate::api::{self, ApiError};
 use crate::app::App;

@@ -12,8 +12,8 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::c_void;
 use std::ptr;
 
-/// The option for the milliseconds after which a thread that allocates gives back what has been free
-/// for so long; the bindings have no name for it.
+/// The option for the milliseconds after which a thread that allocates gives back what has been
+/// free for so long; the bindings have no name for it.
 const PURGE_DELAY: mi::mi_option_t = 15;
 /// The option for what becomes of a page that was full when a block of it is freed.
 const PAGE_RECLAIM_ON_FREE: mi::mi_option_t = 35;
@@ -39,8 +39,9 @@ pub const PURGING: Purging = Purging {
     census,
 };
 
-/// Shows the pages of all threads. mimalloc finds them in bit sets of its own and reads their heads, which stay readable
-/// when a page goes meanwhile: such a page shows zeros or what has taken its place.
+/// Shows the pages of all threads. mimalloc finds them in bit sets of its own and reads their
+/// heads, which stay readable when a page goes meanwhile: such a page shows zeros or what has taken
+/// its place.
 fn census(show: &mut dyn FnMut(Area)) {
     type Show<'s> = &'s mut dyn FnMut(Area);
     unsafe extern "C" fn visit(

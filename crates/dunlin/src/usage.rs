@@ -113,8 +113,8 @@ Examples:
     )
 }
 
-/// What `dunlin server --version` prints: the shape that scripts know from redis-server. They take the
-/// version in it for one of Redis, so it is INFO's `redis_version`; our own comes last.
+/// What `dunlin server --version` prints: the shape that scripts know from redis-server. They take
+/// the version in it for one of Redis, so it is INFO's `redis_version`; our own comes last.
 pub fn server_version() -> String {
     let (sha, version, own) = (facts::GIT_SHA1, server::REDIS_VERSION, facts::VERSION);
     let (allocator, bits) = (facts::ALLOCATOR, facts::ARCH_BITS);

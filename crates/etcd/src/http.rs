@@ -1,4 +1,5 @@
-//! As much of HTTP/1.1 as the gateway needs: POST with JSON, bodies with a length or in chunks, one connection.
+//! As much of HTTP/1.1 as the gateway needs: POST with JSON, bodies with a length or in chunks, one
+//! connection.
 
 use crate::Endpoint;
 use cluster::Moment;
@@ -243,8 +244,8 @@ impl Connection {
         }
     }
 
-    /// Reads the next chunk. `None`: there is no more. If the time is over in the middle of one, it is read again from
-    /// its beginning the next time.
+    /// Reads the next chunk. `None`: there is no more. If the time is over in the middle of one, it
+    /// is read again from its beginning the next time.
     pub(crate) fn chunk(&mut self, deadline: Instant) -> io::Result<Option<Vec<u8>>> {
         let head = self.find_line(deadline)?;
         let digits = std::str::from_utf8(&self.arrived[..head]).unwrap_or_default();

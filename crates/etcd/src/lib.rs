@@ -1,11 +1,13 @@
-//! The coordinator's six calls to etcd, version 3, over its JSON gateway: `POST /v3/…` with HTTP/1.1.
+//! The coordinator's six calls to etcd, version 3, over its JSON gateway: `POST /v3/…` with
+//! HTTP/1.1.
 //!
-//! Calls block, each for a bounded time, so they belong on a thread of their own, never on a reactor. A client has two
-//! connections: one for calls, one for the watch, whose answer never ends. Whatever goes wrong is
-//! [`Failure::Away`], and the next call goes to the next endpoint.
+//! Calls block, each for a bounded time, so they belong on a thread of their own, never on a
+//! reactor. A client has two connections: one for calls, one for the watch, whose answer never
+//! ends. Whatever goes wrong is [`Failure::Away`], and the next call goes to the next endpoint.
 //!
-//! Why the gateway and not gRPC: the calls are six, an HTTP/1.1 client for them is a page, and gRPC would bring tonic,
-//! prost and h2 into a server that has no other use for them. Every etcd has the gateway switched on by default.
+//! Why the gateway and not gRPC: the calls are six, an HTTP/1.1 client for them is a page, and gRPC
+//! would bring tonic, prost and h2 into a server that has no other use for them. Every etcd has the
+//! gateway switched on by default.
 
 mod access;
 mod endpoints;
@@ -42,7 +44,8 @@ const OUT_OF_RANGE: i64 = 11;
 pub struct Client {
     endpoints: Vec<Endpoint>,
     access: Access,
-    /// What etcd gave for the user's password. It forgets it after some minutes without use, and with a restart.
+    /// What etcd gave for the user's password. It forgets it after some minutes without use, and
+    /// with a restart.
     token: Option<String>,
     /// The endpoint that is tried next.
     next: usize,
@@ -52,7 +55,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of these servers of one etcd, with a limit for each call. It connects with the first call.
+    /// A client of these servers of one etcd, with a limit for each call. It connects with the
+    /// first call.
     pub fn new(endpoints: Vec<Endpoint>, timeout: Moment) -> Client {
         assert!(!endpoints.is_empty(), "an etcd has an endpoint");
         Client {
@@ -152,7 +156,8 @@ impl Client {
         }
     }
 
-    /// What an error reply means. The server may be one that has lost the others, so the next one is asked.
+    /// What an error reply means. The server may be one that has lost the others, so the next one
+    /// is asked.
     fn refusal(&mut self, response: &Response) -> Failure {
         self.next += 1;
         self.connection = None;

@@ -41,10 +41,12 @@ impl Client {
         Ok(list(&reply["members"]).iter().map(peer).collect())
     }
 
-    /// Adds a server that will be reached by its peers at this address. Returns all servers, with the new one.
+    /// Adds a server that will be reached by its peers at this address. Returns all servers, with
+    /// the new one.
     ///
     /// # Errors
-    /// etcd is away, or refuses it for now: the members that it has must have been in touch for some seconds.
+    /// etcd is away, or refuses it for now: the members that it has must have been in touch for
+    /// some seconds.
     pub fn add_peer(&mut self, peer_url: &str) -> Result<Vec<Peer>, Failure> {
         let reply = self.ask("/v3/cluster/member/add", &json!({ "peerURLs": [peer_url] }))?;
         Ok(list(&reply["members"]).iter().map(peer).collect())

@@ -1,7 +1,7 @@
 //! Which versions of etcd keep leases as they promise.
 
-/// The first version in which a leader that is stuck on its disk does not end leases renewed with its successor
-/// (etcd-io/etcd issue 15247).
+/// The first version in which a leader that is stuck on its disk does not end leases renewed with
+/// its successor (etcd-io/etcd issue 15247).
 const SOUND: (u32, u32, u32) = (3, 5, 13);
 
 /// Returns what to say about a version of etcd, if it is not to be relied on.

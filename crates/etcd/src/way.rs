@@ -1,4 +1,5 @@
-//! An etcd as it is configured: its servers, and files and words that let a client in. Clients are made of it.
+//! An etcd as it is configured: its servers, and files and words that let a client in. Clients are
+//! made of it.
 
 use crate::{Access, Client, Endpoint, Unusable};
 use cluster::Moment;
@@ -39,8 +40,8 @@ impl Way {
     /// To these servers. The files are read now.
     ///
     /// # Errors
-    /// There is no server; a file cannot be used; a server wants TLS and there is no authority; or a user has no
-    /// password.
+    /// There is no server; a file cannot be used; a server wants TLS and there is no authority; or
+    /// a user has no password.
     pub fn new(endpoints: Vec<Endpoint>, credentials: &Credentials) -> Result<Way, Unusable> {
         let Credentials { ca_cert_file, cert_file, key_file, user, password } = credentials;
         let wrong = |why: &str| Err(Unusable(why.to_owned()));

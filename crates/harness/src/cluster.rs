@@ -78,7 +78,8 @@ impl Etcd {
         panic!("etcd does not start");
     }
 
-    /// Starts one on each of some machines, that are one cluster. It can be asked when most of them listen.
+    /// Starts one on each of some machines, that are one cluster. It can be asked when most of them
+    /// listen.
     pub fn start_on(network: &Network, machines: Range<usize>) -> Vec<Etcd> {
         const CLIENTS: u16 = 2379;
         const PEERS: u16 = 2380;

@@ -11,9 +11,9 @@ pub type Contents = BTreeMap<(u32, Vec<u8>), (String, i64)>;
 /// Databases that are looked at.
 const DATABASES: u32 = 16;
 
-/// What a group's lag begins with in [`contents`] if the group has all entries before it and none of
-/// them is deleted, or there is none. Redis 8 shows their number then. Valkey goes by what was ever added
-/// and read, and so counts trimmed entries too, or does not know.
+/// What a group's lag begins with in [`contents`] if the group has all entries before it and none
+/// of them is deleted, or there is none. Redis 8 shows their number then. Valkey goes by what was
+/// ever added and read, and so counts trimmed entries too, or does not know.
 pub const LAG_OF_ALL: &str = "lag=all:";
 
 /// What a server holds now. The client is in database 0 afterwards.
@@ -68,8 +68,8 @@ fn value(client: &mut Client, key: &[u8]) -> String {
     format!("{kind} {value:?}")
 }
 
-/// Entries, counters and groups, without what differs from server to server: the sizes of trees, and when
-/// consumers were last seen.
+/// Entries, counters and groups, without what differs from server to server: the sizes of trees,
+/// and when consumers were last seen.
 fn stream(client: &mut Client, key: &[u8]) -> String {
     const STREAM: &[&str] = &[
         "length",
@@ -129,8 +129,8 @@ fn chosen(reply: &Reply, names: &[&str], show: &dyn Fn(&str, &Reply) -> String) 
     shown
 }
 
-/// The consumers that have something pending: Valkey does not tell its replicas of those that XAUTOCLAIM
-/// has made and given nothing.
+/// The consumers that have something pending: Valkey does not tell its replicas of those that
+/// XAUTOCLAIM has made and given nothing.
 fn with_pending(consumers: &Reply, show: &dyn Fn(&Reply) -> String) -> String {
     let none = format!("{:?}", Reply::Array(Vec::new()));
     let mut shown: Vec<String> =

@@ -21,8 +21,8 @@ pub fn new_seed() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_secs())
 }
 
-/// Whether servers with `appendfsync always` make room ahead of a log in the folder for temporary files: its
-/// file system has to write in place. Says so if it does not.
+/// Whether servers with `appendfsync always` make room ahead of a log in the folder for temporary
+/// files: its file system has to write in place. Says so if it does not.
 pub fn has_preallocated_logs() -> bool {
     let mut stat = std::process::Command::new("stat");
     let output = stat.args(["--file-system", "--format=%T"]).arg(std::env::temp_dir()).output();

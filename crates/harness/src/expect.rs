@@ -3,8 +3,8 @@
 //! An expectation is written once, in RESP3's types, and holds for RESP2 too, where the same reply
 //! is *lowered*: a map is a flat array of pairs, a set an array, a double and a big number a bulk
 //! string, a boolean 0 or 1, a push an array, a verbatim string a bulk string, and `(nil)` is `$-1`
-//! where RESP3 has `_`. Only where a command's RESP2 reply is something else (`ZRANGE … WITHSCORES`)
-//! does a script need two expectations.
+//! where RESP3 has `_`. Only where a command's RESP2 reply is something else (`ZRANGE …
+//! WITHSCORES`) does a script need two expectations.
 
 use crate::reply::{Protocol, Reply};
 use regex_lite::Regex;
@@ -102,7 +102,8 @@ fn bind(name: &str, text: &[u8], names: &mut Bindings) -> bool {
 }
 
 impl Expect {
-    /// Whether `reply`, received under `protocol`, is what was expected. Names are bound on the way.
+    /// Whether `reply`, received under `protocol`, is what was expected. Names are bound on the
+    /// way.
     pub fn holds(&self, reply: &Reply, protocol: Protocol, names: &mut Bindings) -> bool {
         let resp2 = protocol == Protocol::Resp2;
         match (self, reply) {

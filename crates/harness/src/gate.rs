@@ -1,8 +1,9 @@
 //! A link between a replica and its primary that can be held at a point of the synchronisation.
 //!
-//! It forwards whatever the replica says at once, and reads what the primary says to find the point: lines
-//! until `+FULLRESYNC` or `+CONTINUE`, the header of the snapshot, the snapshot, the stream. Where it is to
-//! hold, nothing more is forwarded until it is told to go on, and the test does what it is about.
+//! It forwards whatever the replica says at once, and reads what the primary says to find the
+//! point: lines until `+FULLRESYNC` or `+CONTINUE`, the header of the snapshot, the snapshot, the
+//! stream. Where it is to hold, nothing more is forwarded until it is told to go on, and the test
+//! does what it is about.
 
 use crate::replicas::send_on;
 use crate::wait::eventually;
@@ -75,7 +76,8 @@ impl State {
         }
     }
 
-    /// Bytes that may be forwarded before the gate has to be asked again, of a part of which `done` were.
+    /// Bytes that may be forwarded before the gate has to be asked again, of a part of which `done`
+    /// were.
     fn most(&self, done: usize, of: impl Fn(Point) -> Option<usize>) -> usize {
         match *lock(&self.order) {
             Order::HoldAt(point) => of(point).map_or(usize::MAX, |at| at.saturating_sub(done)),

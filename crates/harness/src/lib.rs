@@ -6,13 +6,15 @@
 //! - [`crowd`] is many of them that keep a server busy;
 //! - [`script`], [`expect`] and [`notation`] run the command scripts in `tests/commands`;
 //! - [`differential`] sends random requests to two servers and compares;
-//! - [`replicas`] makes primaries and replicas, [`gate`] a link that is held at a point of a synchronisation;
+//! - [`replicas`] makes primaries and replicas, [`gate`] a link that is held at a point of a
+//!   synchronisation;
 //! - [`info`] is what INFO says;
 //! - [`http`] is a small HTTP client;
 //! - [`history`] checks what concurrent clients saw;
 //! - [`preload`] puts a library under a server; [`power_loss`] makes up what a power cut leaves;
 //! - [`environment`] is what a run is told from outside;
-//! - [`cluster`] makes clusters at a real etcd, [`registers`] are clients of one whose history is checked;
+//! - [`cluster`] makes clusters at a real etcd, [`registers`] are clients of one whose history is
+//!   checked;
 //! - [`network`] is machines in network namespaces, which can be cut off from each other;
 //! - [`sentinel`] runs stock sentinels;
 //! - [`tls`] makes certificates, and is a client that trusts them;

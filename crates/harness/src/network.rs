@@ -1,9 +1,10 @@
-//! Machines of a test: network namespaces that are joined by a bridge in one more, so nothing of the system's own
-//! network is touched.
+//! Machines of a test: network namespaces that are joined by a bridge in one more, so nothing of
+//! the system's own network is touched.
 //!
-//! A thread enters a machine's namespace and stays there ([`Network::at`]), and so do the processes and threads that it
-//! starts. Packets in one direction are dropped by a neighbour entry with a hardware address that no machine has: that
-//! needs no module of the kernel, and both ends believe that all is well.
+//! A thread enters a machine's namespace and stays there ([`Network::at`]), and so do the processes
+//! and threads that it starts. Packets in one direction are dropped by a neighbour entry with a
+//! hardware address that no machine has: that needs no module of the kernel, and both ends believe
+//! that all is well.
 #![allow(unsafe_code)] // setns(2)
 
 use std::fs::File;

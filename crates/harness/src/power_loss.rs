@@ -1,26 +1,28 @@
 //! What a machine that loses its power leaves of a server's files.
 //!
-//! A killed process leaves everything it has written, for that is the kernel's. A machine that stops
-//! leaves what was forced to the disk, and of the rest whatever the kernel happened to have written.
-//! Here a library between the server and the C library (`power_loss.c`) notes every change of its
-//! files; [`Disk`] reads that trace up to any instant and makes up what could be found afterwards, at
-//! the worst that file systems and disks leave:
+//! A killed process leaves everything it has written, for that is the kernel's. A machine that
+//! stops leaves what was forced to the disk, and of the rest whatever the kernel happened to have
+//! written. Here a library between the server and the C library (`power_loss.c`) notes every change
+//! of its files; [`Disk`] reads that trace up to any instant and makes up what could be found
+//! afterwards, at the worst that file systems and disks leave:
 //!
 //! - Of a file, all changes are there that were made before an fsync of it began that has ended.
-//! - Its size is what the first so many of the later changes made it, the last write perhaps in part.
-//!   The bytes that a file has grown by are on the disk before its size is, and with them the sector
-//!   that they begin in, as it was then.
-//! - Otherwise sectors are overwritten in place, in no order: each holds what is sure, or what any later
-//!   change made of it, whatever the size is and the other sectors hold. It holds all of that, which is
-//!   the one thing that disks promise.
-//! - What was cut off is gone; if the cut is lost, it is there as it was before, since the file went on
-//!   in other blocks. Only the block of the cut stays the file's, with zeros behind the end at first.
-//! - Of a folder, all entries are there as they were made, renamed and removed before such an fsync of
-//!   the folder, and the first so many of the later ones. An fsync of a file is none of its name.
+//! - Its size is what the first so many of the later changes made it, the last write perhaps in
+//!   part. The bytes that a file has grown by are on the disk before its size is, and with them the
+//!   sector that they begin in, as it was then.
+//! - Otherwise sectors are overwritten in place, in no order: each holds what is sure, or what any
+//!   later change made of it, whatever the size is and the other sectors hold. It holds all of
+//!   that, which is the one thing that disks promise.
+//! - What was cut off is gone; if the cut is lost, it is there as it was before, since the file
+//!   went on in other blocks. Only the block of the cut stays the file's, with zeros behind the end
+//!   at first.
+//! - Of a folder, all entries are there as they were made, renamed and removed before such an fsync
+//!   of the folder, and the first so many of the later ones. An fsync of a file is none of its
+//!   name.
 //!
-//! A record of the trace is a line: `create INODE PATH`, `write INODE OFFSET BYTES` (the bytes follow),
-//! `resize INODE BYTES`, `rename OLD NEW`, `unlink PATH`, `mkdir PATH`, and `begin-` and `end-` of an
-//! fsync, `-file THREAD INODE` or `-folder THREAD PATH`.
+//! A record of the trace is a line: `create INODE PATH`, `write INODE OFFSET BYTES` (the bytes
+//! follow), `resize INODE BYTES`, `rename OLD NEW`, `unlink PATH`, `mkdir PATH`, and `begin-` and
+//! `end-` of an fsync, `-file THREAD INODE` or `-folder THREAD PATH`.
 
 use crate::rng::Rng;
 use std::collections::BTreeMap;
@@ -107,8 +109,8 @@ pub fn instants(trace: &[u8]) -> Vec<(usize, bool)> {
     found
 }
 
-/// The words of the record at a place, and where what follows its line is. `None` at the end, where a
-/// record may be incomplete.
+/// The words of the record at a place, and where what follows its line is. `None` at the end, where
+/// a record may be incomplete.
 fn record(trace: &[u8], at: usize) -> Option<(Vec<&str>, Range<usize>)> {
     let len = trace[at..].iter().position(|&byte| byte == b'\n')?;
     let line = std::str::from_utf8(&trace[at..at + len]).expect("the trace has lines of text");
@@ -260,8 +262,8 @@ impl Change {
         }
     }
 
-    /// Where the sectors lie that are written if a file of `size` bytes is changed. What a cut leaves of
-    /// its last block is emptied; room that no bytes come with needs none on the disk.
+    /// Where the sectors lie that are written if a file of `size` bytes is changed. What a cut
+    /// leaves of its last block is emptied; room that no bytes come with needs none on the disk.
     fn sectors(&self, size: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let bytes = match self {
             Change::Resize(new) => *new..size,
@@ -290,8 +292,8 @@ impl Loss {
         Loss { disk: file.clone(), file, kept: usize::MAX }
     }
 
-    /// The size is found, or some of what it has grown by. Returns where the bytes begin that are there
-    /// if the size is.
+    /// The size is found, or some of what it has grown by. Returns where the bytes begin that are
+    /// there if the size is.
     fn resize(&mut self, before: usize, is_whole: bool, rng: &mut Rng) -> usize {
         let grown = self.file.len().saturating_sub(before);
         let lost = if is_whole { 0 } else { rng.below(grown + 1) };
@@ -389,7 +391,8 @@ mod tests {
             (0..2000).map(|seed| disk.content(0, &mut Rng::new(seed))).collect()
         }
 
-        /// All that can be found in the file: which bytes, and how many of them, one after the other.
+        /// All that can be found in the file: which bytes, and how many of them, one after the
+        /// other.
         fn found(&self) -> BTreeSet<String> {
             self.contents().iter().map(|content| runs(content)).collect()
         }
@@ -465,7 +468,8 @@ mod tests {
     #[test]
     fn what_was_cut_off_does_not_come_back() {
         let trace = Trace::safe(1024).write(0, 1024, b'n').line("resize 7 512");
-        // The cut block is the file's as before, so that its end can be emptied before the size changes.
+        // The cut block is the file's as before, so that its end can be emptied before the size
+        // changes.
         let mut found = any_of(&[b"on", b"on0"]);
         found.extend(any_of(&[b"on"]));
         assert_eq!(trace.found(), found);

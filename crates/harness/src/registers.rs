@@ -1,6 +1,6 @@
-//! Clients that write and read registers of a cluster through any of its nodes, whatever fails meanwhile. What they saw
-//! is a history, which one order of all operations has to explain: then no confirmed write is lost, no read is stale, and
-//! no two primaries confirm.
+//! Clients that write and read registers of a cluster through any of its nodes, whatever fails
+//! meanwhile. What they saw is a history, which one order of all operations has to explain: then no
+//! confirmed write is lost, no read is stale, and no two primaries confirm.
 
 use crate::client::Client;
 use crate::history::{Action, Recorder, State};
@@ -93,8 +93,8 @@ impl Registers {
         eventually("writes are confirmed", || self.confirmed() > before + 20);
     }
 
-    /// Reads all registers once more, since what is there in the end belongs to the history, and checks it. Returns how
-    /// many operations it has.
+    /// Reads all registers once more, since what is there in the end belongs to the history, and
+    /// checks it. Returns how many operations it has.
     ///
     /// # Errors
     /// What no order explains.
@@ -218,7 +218,8 @@ pub fn leader(addresses: &[SocketAddr]) -> usize {
     found.unwrap_or_default()
 }
 
-/// Waits until all of three copies are members that have everything, so that two of them are enough for a promotion.
+/// Waits until all of three copies are members that have everything, so that two of them are enough
+/// for a promotion.
 #[track_caller]
 pub fn until_settled(addresses: &[SocketAddr]) {
     until_settled_with(addresses, 2);

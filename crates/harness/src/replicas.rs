@@ -1,5 +1,5 @@
-//! Primaries and replicas in tests: random writes, comparing what two servers hold, and a link that can
-//! be cut.
+//! Primaries and replicas in tests: random writes, comparing what two servers hold, and a link that
+//! can be cut.
 
 use crate::client::Client;
 use crate::contents::{Contents, LAG_OF_ALL, contents};
@@ -116,7 +116,8 @@ pub fn try_write(client: &mut Client, rng: &mut Rng) -> io::Result<()> {
     client.command(&request).map(drop)
 }
 
-/// A random change of one of a few streams with groups. Some commands and options not every server knows.
+/// A random change of one of a few streams with groups. Some commands and options not every server
+/// knows.
 ///
 /// # Panics
 /// If the server does not answer.
@@ -159,8 +160,8 @@ fn try_change_stream(client: &mut Client, rng: &mut Rng) -> io::Result<()> {
     client.command(&request).map(drop)
 }
 
-/// Has the groups of [`change_stream`] forget what is pending but deleted: a log base that is written as
-/// commands cannot say that, here as in Valkey.
+/// Has the groups of [`change_stream`] forget what is pending but deleted: a log base that is
+/// written as commands cannot say that, here as in Valkey.
 ///
 /// # Panics
 /// If the server does not answer.
@@ -272,8 +273,8 @@ pub fn while_writing(primary: &Server, seed: u64, work: impl FnOnce()) {
     });
 }
 
-/// A link that connections go through on their way to a server. It can be cut, at once or after some
-/// more bytes have come from there, and can hold back what comes.
+/// A link that connections go through on their way to a server. It can be cut, at once or after
+/// some more bytes have come from there, and can hold back what comes.
 pub struct Link {
     port: u16,
     state: Arc<State>,
@@ -352,7 +353,8 @@ impl Link {
         self.state.budget.store(bytes, SeqCst);
     }
 
-    /// Holds every connection back that has brought so many bytes from the server, until it is released.
+    /// Holds every connection back that has brought so many bytes from the server, until it is
+    /// released.
     pub fn hold_after(&self, bytes: u64) {
         self.state.pass(Some(bytes));
     }

@@ -30,9 +30,9 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    /// Starts three that watch a primary on this port of the loopback. They give it up after a second
-    /// of silence. `more`: lines for their files; `NAME` stands for the primary's name there, `FREE_PORT` for
-    /// a port of its own.
+    /// Starts three that watch a primary on this port of the loopback. They give it up after a
+    /// second of silence. `more`: lines for their files; `NAME` stands for the primary's name
+    /// there, `FREE_PORT` for a port of its own.
     ///
     /// # Errors
     /// One does not start.

@@ -411,8 +411,8 @@ impl Server {
         eprintln!("the server on port {} {state}; the end of its log:\n{last}", self.port);
     }
 
-    /// Whether it is the one that listens on its port, and not a server of another test that has drawn
-    /// the same and was faster.
+    /// Whether it is the one that listens on its port, and not a server of another test that has
+    /// drawn the same and was faster.
     fn is_listening(&self) -> bool {
         let process = PathBuf::from(format!("/proc/{}", self.child.id()));
         let sockets: Vec<String> = ["net/tcp", "net/tcp6"]
@@ -585,15 +585,15 @@ fn built_binary() -> PathBuf {
             if folder.ends_with("deps") {
                 folder = folder.parent().expect("deps is inside a profile's folder");
             }
-            // `tests/suite` has built everything at once. A build of this package alone would choose
-            // other features of the dependencies and compile most of them again.
+            // `tests/suite` has built everything at once. A build of this package alone would
+            // choose other features of the dependencies and compile most of them again.
             if std::env::var_os("DUNLIN_BUILT").is_some() {
                 return folder.join("dunlin");
             }
             let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
             build.args(["build", "--quiet", "--package", "dunlin", "--bin", "dunlin"]);
-            // What cargo tells a test about itself is none of the build's business: build scripts that
-            // look at it (ring's does) would run again, here and in the next build outside.
+            // What cargo tells a test about itself is none of the build's business: build scripts
+            // that look at it (ring's does) would run again, here and in the next build outside.
             for (name, _) in std::env::vars_os() {
                 let name = name.to_string_lossy();
                 if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {

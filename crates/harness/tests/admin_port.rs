@@ -1,4 +1,5 @@
-//! The admin port of a server: who is answered what, and that it is no way around the rules of the others.
+//! The admin port of a server: who is answered what, and that it is no way around the rules of the
+//! others.
 
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]

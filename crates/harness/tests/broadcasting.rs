@@ -1,5 +1,5 @@
-//! Client-side caching: a client that has the reply to a change may rely on it that the caches have been
-//! told, whichever thread did that.
+//! Client-side caching: a client that has the reply to a change may rely on it that the caches have
+//! been told, whichever thread did that.
 
 use harness::client::{Client, ask, ok};
 use harness::reply::{Protocol, Reply};
@@ -73,8 +73,8 @@ const CHANGES: [&[&str]; 7] = [
     &["EXEC"],
 ];
 
-/// While one thread is held up, a client of the other one changes what a cache of the first has read: the
-/// reply has to wait for that thread.
+/// While one thread is held up, a client of the other one changes what a cache of the first has
+/// read: the reply has to wait for that thread.
 #[test]
 fn replies_wait_until_caches_have_been_told() {
     let program = Program::under_test();

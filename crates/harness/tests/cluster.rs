@@ -1,5 +1,5 @@
-//! Servers that form a cluster at a real etcd, made with the stock redis-cli: where requests are answered, and what happens
-//! when a primary is killed.
+//! Servers that form a cluster at a real etcd, made with the stock redis-cli: where requests are
+//! answered, and what happens when a primary is killed.
 
 #[path = "cluster/adopting.rs"]
 mod adopting;
@@ -253,8 +253,8 @@ fn a_node_announces_other_addresses_while_it_runs() {
     assert!(first_node(&mut client).contains("zone-a"));
 }
 
-/// Counts up a key as fast as it can, going where MOVED says, until it is stopped. Returns how often that was
-/// confirmed, and how often a request was lost with its connection or refused.
+/// Counts up a key as fast as it can, going where MOVED says, until it is stopped. Returns how
+/// often that was confirmed, and how often a request was lost with its connection or refused.
 fn count_up(address: SocketAddr, key: &str, is_over: &AtomicBool) -> (i64, i64) {
     let (mut confirmed, mut failed) = (0, 0);
     let mut client = Client::connect(address).expect("it listens");
@@ -273,8 +273,8 @@ fn count_up(address: SocketAddr, key: &str, is_over: &AtomicBool) -> (i64, i64) 
     (confirmed, failed)
 }
 
-/// While clients write, a replica takes over from its primary and back: everything that was confirmed is there, and no
-/// client sees an error but MOVED.
+/// While clients write, a replica takes over from its primary and back: everything that was
+/// confirmed is there, and no client sees an error but MOVED.
 #[test]
 fn a_planned_switch_loses_nothing_and_refuses_nothing() {
     let etcd = Etcd::start("switch");

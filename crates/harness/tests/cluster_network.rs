@@ -1,12 +1,13 @@
-//! A shard of three copies, three etcds and clients, each on a machine of its own (a network namespace): machines are cut
-//! off from each other in one direction or both, processes are killed and stand still, wall clocks jump, disks are full
-//! or stuck.
+//! A shard of three copies, three etcds and clients, each on a machine of its own (a network
+//! namespace): machines are cut off from each other in one direction or both, processes are killed
+//! and stand still, wall clocks jump, disks are full or stuck.
 //!
-//! With a quorum, one order explains what all clients saw: no confirmed write is lost, no read is stale. Without one,
-//! no two primaries confirm at a time, and what is lost is counted.
+//! With a quorum, one order explains what all clients saw: no confirmed write is lost, no read is
+//! stale. Without one, no two primaries confirm at a time, and what is lost is counted.
 //!
-//! `DUNLIN_NETWORK_SECONDS` sets how long faults go on, `DUNLIN_OUTAGE_SECONDS` how long etcd is away, `DUNLIN_SEED` which
-//! faults there are. Where there can be no namespaces, the tests say so and are skipped.
+//! `DUNLIN_NETWORK_SECONDS` sets how long faults go on, `DUNLIN_OUTAGE_SECONDS` how long etcd is
+//! away, `DUNLIN_SEED` which faults there are. Where there can be no namespaces, the tests say so
+//! and are skipped.
 
 #[path = "cluster_network/machines.rs"]
 mod machines;

@@ -32,7 +32,8 @@ const OUR_OWN: &[&str] = &[
     "    Tell this connection of fail-overs",
 ];
 
-/// Commands with options of later Redises, which their documentation has and the reference's has not.
+/// Commands with options of later Redises, which their documentation has and the reference's has
+/// not.
 const EXTENDED: &[&str] =
     &["set", "bitop", "zinterstore", "zunionstore", "zinter", "zunion", "xread", "xadd"];
 

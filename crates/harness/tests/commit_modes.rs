@@ -1,5 +1,5 @@
-//! Commit modes: which replies wait for which copies, what releases them, and what a client is told of
-//! a write that is not confirmed.
+//! Commit modes: which replies wait for which copies, what releases them, and what a client is told
+//! of a write that is not confirmed.
 
 use harness::client::{Client, ask, ok};
 use harness::info::{field, number};

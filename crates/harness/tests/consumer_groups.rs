@@ -1,7 +1,8 @@
-//! Consumer groups under many readers and writers, scripts among them: each entry comes to one consumer, and
-//! none is lost.
+//! Consumer groups under many readers and writers, scripts among them: each entry comes to one
+//! consumer, and none is lost.
 //!
-//! `DUNLIN_CROSSING_SECONDS` sets how long the test runs on each server (default 1), `DUNLIN_SEED` what it does.
+//! `DUNLIN_CROSSING_SECONDS` sets how long the test runs on each server (default 1), `DUNLIN_SEED`
+//! what it does.
 
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]

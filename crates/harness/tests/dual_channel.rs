@@ -1,5 +1,5 @@
-//! Snapshots over a connection of their own, with the stream beside it: Dunlin with itself, with Valkey and with
-//! Redis 8, on either side.
+//! Snapshots over a connection of their own, with the stream beside it: Dunlin with itself, with
+//! Valkey and with Redis 8, on either side.
 
 use harness::client::{Client, ask, ok};
 use harness::info::{field, number};
@@ -115,8 +115,8 @@ fn a_connection_that_is_killed_ends_the_attempt_and_no_more() {
             link.release();
             until_linked(&replica);
             compare(&primary, &replica);
-            // A child of the other servers may send the rest before the replica knows of the loss: then the stream
-            // goes on where the snapshot ends.
+            // A child of the other servers may send the rest before the replica knows of the loss:
+            // then the stream goes on where the snapshot ends.
             let whole = number(&mut ours, "sync_full");
             let is_resumed = !pair.primary.is_dunlin() && whole == 1;
             let expected = if is_resumed { (1, 3) } else { (2, 4) };

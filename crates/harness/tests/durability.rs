@@ -3,9 +3,9 @@
 //! Each writer counts: transaction `n` sets its counter to `n`, one of a hundred keys to `n`, and
 //! increments a second counter. After a crash the state of one `n` must be there, whole: every key
 //! as transaction `n` left it, and no transaction behind it. With `appendfsync always` that `n` is
-//! one that was acknowledged last or later, and no reader has seen a later one; with `everysec` it may
-//! be what was acknowledged a second before. Rewrites and snapshots run meanwhile, so that kills meet
-//! them too.
+//! one that was acknowledged last or later, and no reader has seen a later one; with `everysec` it
+//! may be what was acknowledged a second before. Rewrites and snapshots run meanwhile, so that
+//! kills meet them too.
 //!
 //! `DUNLIN_KILLS=500` says how often; the seed is printed, and taken from `DUNLIN_SEED`.
 
@@ -83,7 +83,8 @@ fn write(address: SocketAddr, writer: usize, first: i64, seed: u64) -> Known {
     }
 }
 
-/// Reads what the writers count until the server is gone: the last transaction of each that was seen.
+/// Reads what the writers count until the server is gone: the last transaction of each that was
+/// seen.
 fn read(address: SocketAddr, seed: u64) -> [i64; WRITERS] {
     let mut rng = Rng::new(seed);
     let mut seen = [0; WRITERS];

@@ -1,7 +1,8 @@
-//! Changing one's mind about durability while the server writes: `appendfsync` and the room ahead of the
-//! log back and forth, rewrites with and without fsync, the log switched off and on and loaded again,
-//! small batches and such as are too large to be written in place. After a kill everything is there that
-//! was acknowledged while the policy was `always`; after an orderly end all of it, and no room.
+//! Changing one's mind about durability while the server writes: `appendfsync` and the room ahead
+//! of the log back and forth, rewrites with and without fsync, the log switched off and on and
+//! loaded again, small batches and such as are too large to be written in place. After a kill
+//! everything is there that was acknowledged while the policy was `always`; after an orderly end
+//! all of it, and no room.
 //!
 //! `DUNLIN_KILLS=100` lives so many lives; the seed is printed, and taken from `DUNLIN_SEED`.
 

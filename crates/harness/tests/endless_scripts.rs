@@ -324,7 +324,8 @@ fn trusted(server: &Server) -> Client {
     client
 }
 
-/// A script that was always short with as many arguments runs on its reactor, also what cannot be undone.
+/// A script that was always short with as many arguments runs on its reactor, also what cannot be
+/// undone.
 #[test]
 fn a_script_that_was_short_leaves_the_other_reactors() {
     for by_signal in [true, false] {
@@ -375,7 +376,8 @@ fn a_script_that_was_short_leaves_its_reactor_when_it_is_called_otherwise() {
     }
 }
 
-/// A transaction with a script chooses and tells what one without it does, on whichever thread it runs.
+/// A transaction with a script chooses and tells what one without it does, on whichever thread it
+/// runs.
 #[test]
 fn an_endless_script_beside_select_and_publish_can_be_killed() {
     let server = start_one();

@@ -1,5 +1,6 @@
-//! `maxmemory` under load, with each of the eight policies: memory stays within the limit, only keys
-//! that may be evicted are, cold ones rather than hot ones, and without eviction writes are refused.
+//! `maxmemory` under load, with each of the eight policies: memory stays within the limit, only
+//! keys that may be evicted are, cold ones rather than hot ones, and without eviction writes are
+//! refused.
 //!
 //! How hot a key is comes from RESTORE's IDLETIME and FREQ, so that no test has to wait for it.
 
@@ -81,8 +82,8 @@ impl Test {
         payload
     }
 
-    /// Writes new keys from four connections until so many have been evicted, and few more; the memory
-    /// in use never exceeds the limit by more than the margin meanwhile.
+    /// Writes new keys from four connections until so many have been evicted, and few more; the
+    /// memory in use never exceeds the limit by more than the margin meanwhile.
     fn press(&mut self, evictions: usize, write: impl Fn(usize) -> Vec<Vec<u8>> + Sync) {
         let start = info(&mut self.client, "evicted_keys");
         let mut highest = 0;

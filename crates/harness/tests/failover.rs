@@ -1,4 +1,5 @@
-//! FAILOVER on Dunlin: the role goes to a replica of any kind, and no write that was acknowledged is lost.
+//! FAILOVER on Dunlin: the role goes to a replica of any kind, and no write that was acknowledged
+//! is lost.
 
 use harness::client::{Client, ask, ok};
 use harness::info::{field, find, number};
@@ -220,8 +221,8 @@ fn a_successor_that_is_forced_takes_over_with_what_it_has() {
     compare(&successor, &primary);
 }
 
-/// Clients that can be sent on are when the successor has taken over; one that may read from replicas goes on waiting
-/// for the stream.
+/// Clients that can be sent on are when the successor has taken over; one that may read from
+/// replicas goes on waiting for the stream.
 #[test]
 fn readers_of_replicas_go_on_waiting() {
     for program in [Program::under_test(), reference()] {
@@ -277,7 +278,8 @@ fn a_successor_that_refuses_leaves_the_role_here() {
             let writer = scope.spawn(|| {
                 let mut client = primary.client();
                 while !stops.load(SeqCst) {
-                    // Between the hand-over and the refusal this server is a replica, but writes wait.
+                    // Between the hand-over and the refusal this server is a replica, but writes
+                    // wait.
                     ok(&mut client, &["INCR", "counter"]);
                 }
             });

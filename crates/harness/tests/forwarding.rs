@@ -1,5 +1,5 @@
-//! One address: clients of a cluster with `cluster-endpoint single` see one ordinary server, whichever node they are
-//! connected to.
+//! One address: clients of a cluster with `cluster-endpoint single` see one ordinary server,
+//! whichever node they are connected to.
 
 #[path = "cluster/moving.rs"]
 mod moving;
@@ -304,7 +304,8 @@ fn messages_caches_and_users_of_one_address() {
         }
     }
 
-    // A script that one node has run is known to the node that a client is connected to, also in a transaction.
+    // A script that one node has run is known to the node that a client is connected to, also in a
+    // transaction.
     for (at, node) in [(0, &nodes[0]), (1, &nodes[3]), (2, &nodes[6])] {
         let mut client = node.client();
         let script = format!("return {{KEYS[1], {at}}}");

@@ -1,5 +1,5 @@
-//! Libraries of functions outlive the process: in snapshots, in the append-only file, at replicas, and
-//! in files that go between Dunlin, Valkey and Redis. And what scripts say of replication.
+//! Libraries of functions outlive the process: in snapshots, in the append-only file, at replicas,
+//! and in files that go between Dunlin, Valkey and Redis. And what scripts say of replication.
 
 use harness::client::{Client, ask, ok};
 use harness::info::field;

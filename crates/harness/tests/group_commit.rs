@@ -1,5 +1,5 @@
-//! Many clients wait for one fsync (`appendfsync always`): the thread that serves them gives way to the
-//! one that sends their replies, and stops yielding when they have gone.
+//! Many clients wait for one fsync (`appendfsync always`): the thread that serves them gives way to
+//! the one that sends their replies, and stops yielding when they have gone.
 
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]
@@ -34,7 +34,8 @@ fn round(clients: &mut [Client]) {
     }
 }
 
-/// The scheduling policy of the reactor: the 41st field, and the second one ends with a parenthesis.
+/// The scheduling policy of the reactor: the 41st field, and the second one ends with a
+/// parenthesis.
 fn policy(server: &Server) -> i32 {
     let tasks = format!("/proc/{}/task", server.process_id());
     let stats = fs::read_dir(tasks).unwrap().map(|task| task.unwrap().path().join("stat"));

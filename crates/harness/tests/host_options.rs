@@ -1,5 +1,5 @@
-//! Options whose effect is outside the protocol, seen where the host shows it: the kernel's timers of
-//! a connection, the system's logger, the processors of a thread.
+//! Options whose effect is outside the protocol, seen where the host shows it: the kernel's timers
+//! of a connection, the system's logger, the processors of a thread.
 
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]

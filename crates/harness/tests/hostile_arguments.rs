@@ -1,6 +1,6 @@
-//! Every command with hostile arguments: numbers at the ends of their ranges, lengths that
-//! are not, options in the wrong places, keys of the wrong types. What the replies are is for other
-//! tests to say; here the server has to survive them, answer others meanwhile, and send whole replies.
+//! Every command with hostile arguments: numbers at the ends of their ranges, lengths that are not,
+//! options in the wrong places, keys of the wrong types. What the replies are is for other tests to
+//! say; here the server has to survive them, answer others meanwhile, and send whole replies.
 //!
 //! Debug builds check arithmetic, so that an overflow anywhere ends the server and fails the test.
 //! `DUNLIN_HOSTILE_SECONDS` is how long each server is tormented (default 3), `DUNLIN_SEED` how.
@@ -222,8 +222,8 @@ fn torment(server: &Server, requests: &[Vec<Vec<u8>>]) -> Result<(), String> {
             Err(error) => return Err(error.to_string()),
         }
     }
-    // HELLO changes the protocol in the middle, and a replica is sent a snapshot and the log, so only
-    // other batches are followed to their end.
+    // HELLO changes the protocol in the middle, and a replica is sent a snapshot and the log, so
+    // only other batches are followed to their end.
     let mut rest = &replies[..];
     while let Ok(Some((_, used))) = decode(rest, Protocol::Resp2) {
         rest = &rest[used..];

@@ -189,8 +189,8 @@ fn requests_without_reading_the_replies() {
     });
 }
 
-/// Some client libraries send a whole pipeline before they read the first reply. A server that waits
-/// for them to read, while they wait for it to take the rest, waits for ever.
+/// Some client libraries send a whole pipeline before they read the first reply. A server that
+/// waits for them to read, while they wait for it to take the rest, waits for ever.
 #[test]
 fn a_pipeline_that_is_sent_before_anything_is_read() {
     const REQUESTS: usize = 400_000;

@@ -1,6 +1,6 @@
-//! Hostile peers over real sockets: a primary that sends nonsense, lies or never ends, and replicas that say
-//! nonsense, never read or go away at any moment. The server beside them serves its clients, loses nothing,
-//! takes no memory for promises, and says what is wrong once.
+//! Hostile peers over real sockets: a primary that sends nonsense, lies or never ends, and replicas
+//! that say nonsense, never read or go away at any moment. The server beside them serves its
+//! clients, loses nothing, takes no memory for promises, and says what is wrong once.
 //!
 //! `DUNLIN_HOSTILE_ROUNDS` makes more random sessions than the default; `DUNLIN_SEED` repeats them.
 
@@ -113,7 +113,8 @@ fn what_is_wrong_with_a_primary_is_said_once() {
     assert_eq!(field(&mut theirs, "master_link_status"), "down");
 }
 
-/// The beginning of a session in which a snapshot of so many bytes is promised, with the first key of it.
+/// The beginning of a session in which a snapshot of so many bytes is promised, with the first key
+/// of it.
 fn promised(bytes: u64) -> Vec<u8> {
     let id = "0123456789".repeat(4);
     let mut answer =
@@ -395,8 +396,8 @@ fn a_command_of_the_stream_that_fails_ends_the_replica_on_request() {
     }
 }
 
-/// CLIENT KILL closes the connection at once, although the snapshot's threads have the socket, too, and a
-/// snapshot without a replica ends although nothing of it is to be written for minutes.
+/// CLIENT KILL closes the connection at once, although the snapshot's threads have the socket, too,
+/// and a snapshot without a replica ends although nothing of it is to be written for minutes.
 #[test]
 fn a_replica_that_is_killed_in_its_snapshot_learns_of_it() {
     let primary = dunlin(&["--rdb-key-save-delay", "100000"]);
@@ -426,7 +427,8 @@ fn a_file_for_replicas_that_are_gone_is_given_up() {
     eventually("the log says so", || primary.log().contains("Synchronization with replica"));
 }
 
-/// `repl-timeout` holds for a snapshot that is under way when it is set, and other replicas get theirs.
+/// `repl-timeout` holds for a snapshot that is under way when it is set, and other replicas get
+/// theirs.
 #[test]
 fn a_replica_that_is_stopped_in_its_snapshot_is_dropped() {
     let primary = dunlin(&["--repl-diskless-sync-max-replicas", "2", "--rdbcompression", "no"]);
@@ -446,7 +448,8 @@ fn a_replica_that_is_stopped_in_its_snapshot_is_dropped() {
     eventually("the log says why", || primary.log().contains("failed: "));
 }
 
-/// A replica that lacks too much is cut off in the middle of its snapshot, which would be of no use to it.
+/// A replica that lacks too much is cut off in the middle of its snapshot, which would be of no use
+/// to it.
 #[test]
 fn a_snapshot_for_a_replica_that_lacks_too_much_is_given_up() {
     let primary = dunlin(&["--rdb-key-save-delay", "100000", "--repl-backlog-size", "16kb"]);

@@ -29,8 +29,8 @@ fn seconds() -> Duration {
     environment::seconds("DUNLIN_LINEARIZABILITY_SECONDS").unwrap_or(half)
 }
 
-/// Calls `test` with a server of two threads and one of four, on each I/O back-end, and with one of four
-/// whose values are sent to flash again and again, while all entries move.
+/// Calls `test` with a server of two threads and one of four, on each I/O back-end, and with one of
+/// four whose values are sent to flash again and again, while all entries move.
 fn with_servers(test: impl Fn(&Server)) {
     let program = Program::under_test();
     for backend in program.backends() {
@@ -610,7 +610,8 @@ const LIFE: Duration = Duration::from_millis(100);
 /// A thread looks at the clock and then may have to wait for a processor.
 const SLACK: Duration = Duration::from_millis(60);
 
-/// Asks for what was given a short life between `before` and now until it is gone, and for some time after.
+/// Asks for what was given a short life between `before` and now until it is gone, and for some
+/// time after.
 fn outlive(worker: &mut Worker, name: &str, exists: &str, before: Instant) {
     let set = Instant::now();
     let mut gone = false;
@@ -627,8 +628,8 @@ fn outlive(worker: &mut Worker, name: &str, exists: &str, before: Instant) {
     }
 }
 
-/// Keys with short lives: once a client sees one gone it never sees it again, since none is written twice;
-/// no client sees it long after its time, nor finds it gone long before.
+/// Keys with short lives: once a client sees one gone it never sees it again, since none is written
+/// twice; no client sees it long after its time, nor finds it gone long before.
 #[test]
 fn expired_keys_do_not_come_back() {
     with_servers(|server| {
@@ -656,7 +657,8 @@ fn expired_keys_do_not_come_back() {
     });
 }
 
-/// The same for fields of one hash, which all clients give short lives, in each of the ways there are.
+/// The same for fields of one hash, which all clients give short lives, in each of the ways there
+/// are.
 #[test]
 fn expired_fields_do_not_come_back() {
     with_servers(|server| {

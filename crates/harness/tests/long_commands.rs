@@ -60,11 +60,12 @@ fn two_sets(client: &mut Client) {
     fill(client, "SADD", "b", "b:", ELEMENTS);
 }
 
-/// Attempts until a long command is seen at work: on a busy machine it can be over before its observer is
-/// scheduled.
+/// Attempts until a long command is seen at work: on a busy machine it can be over before its
+/// observer is scheduled.
 const ATTEMPTS: usize = 100;
 
-/// Waits until the command that another client has just sent holds its keys. Returns `false` if it is over.
+/// Waits until the command that another client has just sent holds its keys. Returns `false` if it
+/// is over.
 fn is_held(client: &mut Client, busy: &mut Client) -> bool {
     loop {
         let info = ask(client, "INFO memory");
@@ -98,8 +99,8 @@ fn hold(long: &mut Client, other: &mut Client, request: &str) -> usize {
     sent
 }
 
-/// Sends short commands for a while, but not for longer than another client's long one takes. Returns
-/// whether they were served beside it.
+/// Sends short commands for a while, but not for longer than another client's long one takes.
+/// Returns whether they were served beside it.
 fn others_are_served_beside(long: &mut Client, other: &mut Client) -> bool {
     ask(other, "DEL counter");
     let mut served = 0;
@@ -125,7 +126,8 @@ fn others_go_on_and_the_pipeline_keeps_its_order() {
             long.send_raw(&requests).unwrap();
             let mut is_seen = is_held(&mut other, &mut long);
             if is_seen {
-                // What it reads can be read, what it will write too, and any other key can be changed.
+                // What it reads can be read, what it will write too, and any other key can be
+                // changed.
                 assert_eq!(number(&mut other, "SCARD a"), ELEMENTS as i64);
                 let before = number(&mut other, "EXISTS out");
                 // Not writing, and yet more than reading.
@@ -281,7 +283,8 @@ fn a_change_of_very_many_keys_is_seen_whole() {
                     while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
                         at = (at * 31 + 7) % KEYS;
                         let (a, b) = (at, (at * 17 + 3) % KEYS);
-                        // Together, and one after the other: never a newer value before an older one.
+                        // Together, and one after the other: never a newer value before an older
+                        // one.
                         let both = ask(&mut reader, &format!("MGET k{a} k{b}"));
                         let Reply::Array(values) = both else { panic!("{both:?}") };
                         assert_eq!(values[0], values[1]);

@@ -1,5 +1,5 @@
-//! Long strings are one block that keyspace, replies and messages refer to, and that a long word of a
-//! request is received into. On both I/O back-ends.
+//! Long strings are one block that keyspace, replies and messages refer to, and that a long word of
+//! a request is received into. On both I/O back-ends.
 
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]

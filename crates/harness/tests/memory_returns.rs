@@ -1,5 +1,5 @@
-//! Memory that the keys no longer need goes back to the system by itself or by active defragmentation, and a server that may use
-//! little memory takes it in small pages.
+//! Memory that the keys no longer need goes back to the system by itself or by active
+//! defragmentation, and a server that may use little memory takes it in small pages.
 
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]
@@ -57,7 +57,8 @@ fn pages_that_were_emptied_go_back_to_the_system() {
     eventually("the memory is back", || status(&server, "VmRSS") < before + REST_KB);
 }
 
-/// What DEL leaves of many small values lies in pages of which each holds something; `activedefrag` moves it together.
+/// What DEL leaves of many small values lies in pages of which each holds something; `activedefrag`
+/// moves it together.
 #[test]
 fn entries_move_out_of_pages_that_are_nearly_empty() {
     const KEYS: usize = 100_000;

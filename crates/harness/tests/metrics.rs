@@ -1,5 +1,6 @@
-//! `/metrics`: every field of INFO has its row, and the series are there that redis_exporter makes of such servers
-//! (tests/metrics compares their values with the exporter's) and that dashboards ask for.
+//! `/metrics`: every field of INFO has its row, and the series are there that redis_exporter makes
+//! of such servers (tests/metrics compares their values with the exporter's) and that dashboards
+//! ask for.
 
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]

@@ -385,8 +385,8 @@ fn a_connection_is_used_again_and_closed_when_it_is_old() {
     eventually("it is closed when it is old", || counted(&mut theirs) == 1);
 }
 
-/// Writers add to lists that move back and forth between two servers; what each was told to have been added
-/// is in the end there, once.
+/// Writers add to lists that move back and forth between two servers; what each was told to have
+/// been added is in the end there, once.
 #[test]
 fn no_write_is_lost_between_the_copy_and_the_deletion() {
     const WRITES: usize = 400;

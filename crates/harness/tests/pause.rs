@@ -1,4 +1,5 @@
-//! CLIENT PAUSE beside writers on all threads: a client that has its reply may rely on what is there.
+//! CLIENT PAUSE beside writers on all threads: a client that has its reply may rely on what is
+//! there.
 
 use harness::client::{Client, ask, encode};
 use harness::crowd::Crowd;

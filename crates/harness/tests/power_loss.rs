@@ -1,13 +1,13 @@
 //! The machine stops at any instant: whatever of the server's files is left then, the server starts
-//! from it, with `always` everything it had acknowledged is there, without a log everything of the last
-//! snapshot, and no transaction is there by half.
+//! from it, with `always` everything it had acknowledged is there, without a log everything of the
+//! last snapshot, and no transaction is there by half.
 //!
-//! Writers work while the log is rewritten, switched off and on, snapshots are saved and the server is
-//! killed and started again. With `always` some of what they write is too large for a batch, there is
-//! little room ahead of the log, at times none, and the policy is another one for a while; afterwards servers start from what
-//! instants of that history could have left
-//! (`harness::power_loss`). `DUNLIN_INSTANTS=2000` looks at so many of a run, `DUNLIN_SEED=17` takes
-//! the choices of that seed (clients meet as they will).
+//! Writers work while the log is rewritten, switched off and on, snapshots are saved and the server
+//! is killed and started again. With `always` some of what they write is too large for a batch,
+//! there is little room ahead of the log, at times none, and the policy is another one for a while;
+//! afterwards servers start from what instants of that history could have left
+//! (`harness::power_loss`). `DUNLIN_INSTANTS=2000` looks at so many of a run, `DUNLIN_SEED=17`
+//! takes the choices of that seed (clients meet as they will).
 
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]
@@ -105,18 +105,18 @@ fn length(client: &mut Client, writer: usize) -> usize {
 struct Known {
     done: [Acknowledged; WRITERS],
     saved: Saved,
-    /// Where the trace ended before the log was switched off or the policy was another one, and when it
-    /// was as before again.
+    /// Where the trace ended before the log was switched off or the policy was another one, and
+    /// when it was as before again.
     off: Vec<(u64, u64)>,
 }
 
 impl Known {
-    /// How many transactions of a writer are sure to be there after the power was lost where the trace
-    /// had `end` bytes.
+    /// How many transactions of a writer are sure to be there after the power was lost where the
+    /// trace had `end` bytes.
     fn promised(&self, policy: Policy, writer: usize, end: u64) -> usize {
         // A transaction was done between the answer to the one before and its own: nothing was
-        // promised if the log was off then. The trace may not grow for a while: with everysec the server
-        // answers first.
+        // promised if the log was off then. The trace may not grow for a while: with everysec the
+        // server answers first.
         let was_off = |begin, end| self.off.iter().any(|(from, to)| begin <= *to && *from <= end);
         let lasts = |pair: &&[(usize, u64)]| pair[1].1 <= end && !was_off(pair[0].1, pair[1].1);
         let done = self.done[writer].windows(2).rfind(lasts).map(|pair| pair[1]);

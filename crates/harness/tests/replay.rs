@@ -117,8 +117,8 @@ fn difference(held: &Contents, loaded: &Contents, server: &Server) -> String {
     text
 }
 
-/// Which members lie between two others has no answer where scores differ; the log holds the one that
-/// was given, however the sorted set is laid out when it is loaded.
+/// Which members lie between two others has no answer where scores differ; the log holds the one
+/// that was given, however the sorted set is laid out when it is loaded.
 #[test]
 fn ranges_by_member_are_repeated_as_they_were() {
     let server =
@@ -254,8 +254,8 @@ fn others_load_our_files_and_we_load_theirs() {
     }
 }
 
-/// A Dunlin with `always` that was killed, in the middle of a rewrite or not, after batches that were
-/// written in place and one that was too large for that; and what it had.
+/// A Dunlin with `always` that was killed, in the middle of a rewrite or not, after batches that
+/// were written in place and one that was too large for that; and what it had.
 fn killed(preamble: &str, is_rewriting: bool) -> (Server, Contents) {
     let arguments = ["--appendonly", "yes", "--appendfsync", "always"];
     let sizes = ["--aof-preallocation-size", "64kb", "--auto-aof-rewrite-percentage", "0"];

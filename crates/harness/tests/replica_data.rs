@@ -1,4 +1,5 @@
-//! What a replica keeps of its data: in its own files, over restarts, and when a synchronisation fails.
+//! What a replica keeps of its data: in its own files, over restarts, and when a synchronisation
+//! fails.
 
 use harness::client::{Client, ask, ok};
 use harness::contents::contents;

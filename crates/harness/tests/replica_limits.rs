@@ -1,5 +1,5 @@
-//! The replica class of `client-output-buffer-limit`: a replica that takes nothing is cut off by the soft limit when
-//! its time is over, but not while the backlog has what it lacks.
+//! The replica class of `client-output-buffer-limit`: a replica that takes nothing is cut off by
+//! the soft limit when its time is over, but not while the backlog has what it lacks.
 
 use harness::client::{Client, ask, ok};
 use harness::info::number;

@@ -25,8 +25,8 @@ fn replica_by(program: &Program, primary: &Server, arguments: &[&str]) -> Server
     Server::start(program, Options::arguments(&all)).expect("it starts")
 }
 
-/// Tools that wait for the end of a save look at the field, and Redis counts what is sent to replicas. A replica
-/// that has just come gets no PING, so the position stays that of the writes.
+/// Tools that wait for the end of a save look at the field, and Redis counts what is sent to
+/// replicas. A replica that has just come gets no PING, so the position stays that of the writes.
 #[test]
 fn a_snapshot_for_replicas_is_a_save_that_leaves_the_position_alone() {
     let primary = primary(&["--repl-ping-replica-period", "3600"]);

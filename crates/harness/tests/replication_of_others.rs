@@ -27,7 +27,8 @@ fn error(reply: Reply) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Follows a primary under writes, loading its snapshot in both ways, and cuts the link at random bytes.
+/// Follows a primary under writes, loading its snapshot in both ways, and cuts the link at random
+/// bytes.
 fn follows(program: &Program) {
     for (mode, is_diskless) in [("disabled", "yes"), ("flush-before-load", "no")] {
         // What is written while the first snapshot is taken in is kept, however slow that is.

@@ -1,6 +1,6 @@
-//! Connections that Dunlin makes by TLS, to the reference and to itself, with certificates on both sides: as a
-//! replica (`tls-replication yes`), with links that are cut, authorities that do not fit and two channels, and as the source
-//! of MIGRATE (`tls-cluster yes`).
+//! Connections that Dunlin makes by TLS, to the reference and to itself, with certificates on both
+//! sides: as a replica (`tls-replication yes`), with links that are cut, authorities that do not
+//! fit and two channels, and as the source of MIGRATE (`tls-cluster yes`).
 
 use harness::client::{ask, ok};
 use harness::info::{field, number};
@@ -132,8 +132,8 @@ fn a_replica_of_the_reference() {
 const VALKEY: &str = "dual-channel-replication-enabled";
 const REDIS: &str = "repl-rdb-channel";
 
-/// Two servers that talk by TLS and take two channels, the first of them with more data than sockets hold, and
-/// the link between them. The replica does not follow yet.
+/// Two servers that talk by TLS and take two channels, the first of them with more data than
+/// sockets hold, and the link between them. The replica does not follow yet.
 struct TwoChannels {
     primary: Server,
     replica: Server,
@@ -211,7 +211,8 @@ fn come_over_two_channels(primary: &Program, replica: &Program, option: &str, lo
         pair.follow();
         until_linked(&pair.replica);
     });
-    // A first attempt with Redis 8 as primary has been seen to lose its main connection at the snapshot's end.
+    // A first attempt with Redis 8 as primary has been seen to lose its main connection at the
+    // snapshot's end.
     let attempts = number(&mut pair.primary.client(), "sync_full");
     let most = if primary.is_dunlin() { 1 } else { 2 };
     assert!(attempts <= most, "{attempts} attempts: {}", pair.primary.log());

@@ -1,9 +1,9 @@
-//! Snapshots between servers: what Dunlin saves Valkey 9.1 and Redis 8 load, and the other way round,
-//! compared key by key.
+//! Snapshots between servers: what Dunlin saves Valkey 9.1 and Redis 8 load, and the other way
+//! round, compared key by key.
 //!
-//! A server saves random data of every type and encoding; its file is loaded by another, which saves
-//! it again for the first. The default run takes one seed; `DUNLIN_ROUND_TRIPS=50` takes so many more
-//! from the clock, `DUNLIN_SEED=17` that one.
+//! A server saves random data of every type and encoding; its file is loaded by another, which
+//! saves it again for the first. The default run takes one seed; `DUNLIN_ROUND_TRIPS=50` takes so
+//! many more from the clock, `DUNLIN_SEED=17` that one.
 
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]

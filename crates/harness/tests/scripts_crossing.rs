@@ -1,8 +1,8 @@
-//! Scripts that cross: transfers between accounts whose sum stays, over keys that are declared, that
-//! are not, and over values too large to be copied, while other scripts are killed.
+//! Scripts that cross: transfers between accounts whose sum stays, over keys that are declared,
+//! that are not, and over values too large to be copied, while other scripts are killed.
 //!
-//! `DUNLIN_CROSSING_SECONDS` sets how long each test runs on each server (default 2), `DUNLIN_SEED` what
-//! it does.
+//! `DUNLIN_CROSSING_SECONDS` sets how long each test runs on each server (default 2), `DUNLIN_SEED`
+//! what it does.
 
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]
@@ -29,7 +29,8 @@ fn seed() -> u64 {
 }
 
 fn start(threads: &str) -> Server {
-    // Beside scripts that want the world, one that does not end is killed when others are answered again.
+    // Beside scripts that want the world, one that does not end is killed when others are answered
+    // again.
     let arguments = [
         ["--io-threads", threads],
         ["--save", ""],
@@ -40,8 +41,8 @@ fn start(threads: &str) -> Server {
     Server::start(&Program::under_test(), Options::arguments(&arguments)).unwrap()
 }
 
-/// Whether a reply says that the script was killed, which only happens before it has written, or that it
-/// did not run because another one has run for long.
+/// Whether a reply says that the script was killed, which only happens before it has written, or
+/// that it did not run because another one has run for long.
 fn did_nothing(reply: &Reply) -> bool {
     let text = String::from_utf8_lossy(reply.text().unwrap_or_default());
     let is_refused = text.contains("Script killed by user") || text.starts_with("BUSY ");

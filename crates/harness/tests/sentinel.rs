@@ -1,7 +1,7 @@
 //! Stock sentinels manage Dunlins, alone and mixed with the reference server.
 //!
-//! By default two fail-overs by the reference's sentinels; with `DUNLIN_SENTINEL_LONG=1` (`./test sentinel`)
-//! everything, by those of Valkey 9.1, Redis 7.0 and Redis 8.
+//! By default two fail-overs by the reference's sentinels; with `DUNLIN_SENTINEL_LONG=1` (`./test
+//! sentinel`) everything, by those of Valkey 9.1, Redis 7.0 and Redis 8.
 
 use harness::client::{Client, ask, is_gone, ok};
 use harness::environment::variable;
@@ -23,8 +23,8 @@ fn is_long() -> bool {
     variable("DUNLIN_SENTINEL_LONG").is_some_and(|number| number != 0)
 }
 
-/// Runs a scenario with the sentinels of every server; with those of the reference alone in a short run, if
-/// it is part of that at all.
+/// Runs a scenario with the sentinels of every server; with those of the reference alone in a short
+/// run, if it is part of that at all.
 fn with_sentinels(is_short: bool, scenario: impl Fn(&Program)) {
     if is_short || is_long() {
         scenario(&reference());
@@ -111,8 +111,8 @@ impl Fleet {
         }
     }
 
-    /// What a server says of its role; `None` if it does not, or if a sentinel closes the connection, as
-    /// it does with all clients where it changes a role.
+    /// What a server says of its role; `None` if it does not, or if a sentinel closes the
+    /// connection, as it does with all clients where it changes a role.
     fn says(&self, server: usize, name: &str) -> Option<String> {
         let mut client = self.servers[server].connect(Protocol::Resp2).ok()?;
         if !self.login.is_empty() {
@@ -312,7 +312,8 @@ fn servers_have_names() {
 fn works_by_tls(sentinel: &Program) {
     let authority = Authority::new("sentinel");
     authority.sign("server");
-    // The sentinels see another root, and so a copy of the files; servers and sentinels name them alike.
+    // The sentinels see another root, and so a copy of the files; servers and sentinels name them
+    // alike.
     let names = ["ca.crt", "server.crt", "server.key"];
     let inside = sentinel.root().join(authority.path("").trim_start_matches('/'));
     fs::create_dir_all(&inside).expect("a folder");
@@ -368,7 +369,8 @@ fn all_links_may_be_encrypted() {
     with_sentinels(false, works_by_tls);
 }
 
-/// A planned fail-over for which the sentinel asks the primary itself: nothing that was acknowledged is lost.
+/// A planned fail-over for which the sentinel asks the primary itself: nothing that was
+/// acknowledged is lost.
 fn hands_over_coordinated() {
     let fleet = Fleet::dunlins(&reference());
     fleet.fill(0, 20);
@@ -401,7 +403,8 @@ fn a_coordinated_failover_loses_nothing() {
     }
 }
 
-/// Runs `dunlin bench` with these arguments and ones that find the primary; its status and what it has said.
+/// Runs `dunlin bench` with these arguments and ones that find the primary; its status and what it
+/// has said.
 fn bench(fleet: &Fleet, line: &str) -> (bool, String) {
     let ports = [0, 1, 2].map(|number| format!("127.0.0.1:{}", fleet.sentinels.port(number)));
     let mut command = Program::under_test().subcommand("bench");
@@ -411,7 +414,8 @@ fn bench(fleet: &Fleet, line: &str) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&text).into_owned())
 }
 
-/// A ledger is kept across the death of the primary. With a majority for each reply nothing in it is lost.
+/// A ledger is kept across the death of the primary. With a majority for each reply nothing in it
+/// is lost.
 fn loses_nothing_with_a_quorum(sentinel: &Program) {
     let config = "commit-mode quorum\ncommit-quorum 1\n";
     let programs = [(); 3].map(|()| Program::under_test());

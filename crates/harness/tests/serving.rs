@@ -1,5 +1,5 @@
-//! A client that waits for an element has it before any client on another thread, whatever that one does with
-//! the key.
+//! A client that waits for an element has it before any client on another thread, whatever that one
+//! does with the key.
 
 use harness::client::{ask, encode};
 use harness::crowd::Crowd;

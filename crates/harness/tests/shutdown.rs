@@ -149,7 +149,8 @@ fn a_first_log_that_is_not_complete_keeps_it_from_going() {
     assert!(until_gone(primary).contains("Writing initial AOF. Exit anyway."));
 }
 
-/// Sends that request together with a script that writes and has no end, and ends the server meanwhile.
+/// Sends that request together with a script that writes and has no end, and ends the server
+/// meanwhile.
 fn end_with_script_beside(server: &Server, client: &mut Client, request: &[&str]) {
     let script = "redis.call('set', KEYS[1], 'y') while true do end";
     let both = [encode(request), encode(&["EVAL", script, "1", "x"])];

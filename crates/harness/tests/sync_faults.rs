@@ -1,9 +1,10 @@
-//! Servers are killed or hang, and links are cut, at each point of a synchronisation, while clients write.
-//! Afterwards offsets meet, contents are equal, and no write that a primary with `appendfsync always` has
-//! acknowledged is lost.
+//! Servers are killed or hang, and links are cut, at each point of a synchronisation, while clients
+//! write. Afterwards offsets meet, contents are equal, and no write that a primary with
+//! `appendfsync always` has acknowledged is lost.
 //!
-//! By default a few rounds for each pair of servers; `DUNLIN_SYNC_ROUNDS=60` (`./test sync-faults 60`) makes
-//! more. `DUNLIN_SEED` repeats a run: its faults and points, not the instants of its threads.
+//! By default a few rounds for each pair of servers; `DUNLIN_SYNC_ROUNDS=60` (`./test sync-faults
+//! 60`) makes more. `DUNLIN_SEED` repeats a run: its faults and points, not the instants of its
+//! threads.
 
 use harness::client::{Client, ask, ok};
 use harness::environment::{new_seed, variable};
@@ -192,7 +193,8 @@ impl Fleet {
         compare(&self.primary, &self.last);
     }
 
-    /// The replica is promoted while something happens to its primary, which then follows it, and back.
+    /// The replica is promoted while something happens to its primary, which then follows it, and
+    /// back.
     fn promotion(&mut self, seed: u64) {
         let fault = *self.rng.pick(&[Fault::KillPrimary, Fault::HangPrimary, Fault::Cut]);
         println!("{fault:?} at a promotion");

@@ -286,8 +286,8 @@ fn a_snapshot_sweeps_the_segments_while_values_come_and_go() {
     assert_eq!(number(&mut client, "tier_read_errors"), 0);
 }
 
-/// Cleaning goes on while a snapshot runs: a tier that is too small for all that is written meanwhile
-/// takes it all the same.
+/// Cleaning goes on while a snapshot runs: a tier that is too small for all that is written
+/// meanwhile takes it all the same.
 #[test]
 fn segments_are_cleaned_while_a_snapshot_runs() {
     let limits = ["--maxmemory", "12mb", "--tier-max-size", "64mb", "--save", ""];
@@ -305,7 +305,8 @@ fn segments_are_cleaned_while_a_snapshot_runs() {
     (0..200).for_each(|number| check(&mut client, number * 100));
 }
 
-/// A value that changes before a snapshot has read it keeps its segment for a moment only, not until its end.
+/// A value that changes before a snapshot has read it keeps its segment for a moment only, not
+/// until its end.
 #[test]
 fn a_snapshot_soon_gives_back_the_segments_of_what_has_changed() {
     const KEYS: usize = 10_000;
@@ -461,7 +462,8 @@ fn a_full_tier_leaves_it_to_the_policy() {
     assert!(number(&mut client, "evicted_keys") > 0);
 }
 
-/// Keys stay in RAM. Where they alone fill it, the value that a command brings is no room for the next.
+/// Keys stay in RAM. Where they alone fill it, the value that a command brings is no room for the
+/// next.
 #[test]
 fn keys_that_fill_the_memory_leave_it_to_the_policy() {
     const LIMIT: u64 = 8 << 20;

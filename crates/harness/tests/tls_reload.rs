@@ -1,5 +1,6 @@
 //! A server that gets new certificates while it runs: CONFIG SET serves them to new connections,
-//! leaves old connections alone, and refuses files that do not work without forgetting the old ones.
+//! leaves old connections alone, and refuses files that do not work without forgetting the old
+//! ones.
 
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]
@@ -58,7 +59,8 @@ fn a_new_certificate_is_for_new_connections() {
         assert_eq!(set(&mut client, &files), ok());
         assert_eq!(authority.connect(port).certificate(), second);
         old.ping();
-        // A file renewed under its own name is read again when it is set again, as Certbot's hooks do.
+        // A file renewed under its own name is read again when it is set again, as Certbot's hooks
+        // do.
         let third = authority.sign("second");
         assert_eq!(authority.connect(port).certificate(), second, "nobody asked yet");
         assert_eq!(set(&mut client, &files), ok());

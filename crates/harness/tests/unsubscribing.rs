@@ -1,5 +1,5 @@
-//! Leaving channels while others publish to them: nothing follows the reply that says so. To a client
-//! under RESP2 a message that comes later would be the reply to its next request.
+//! Leaving channels while others publish to them: nothing follows the reply that says so. To a
+//! client under RESP2 a message that comes later would be the reply to its next request.
 
 use harness::client::{Client, ask, encode};
 use harness::crowd::Crowd;

@@ -1,4 +1,5 @@
-//! WATCH of very many keys: it takes time in proportion to their number, and beside it others go on.
+//! WATCH of very many keys: it takes time in proportion to their number, and beside it others go
+//! on.
 #![allow(clippy::unwrap_used)]
 
 use harness::client::{Client, ask, ok};

@@ -1,11 +1,11 @@
-//! Entries beside a stream: what a replica changes by itself, while its journal is a copy of its primary's
-//! stream. They are for the append-only file only. Replicas of the replica do not get them, since they
-//! have no place in the stream.
+//! Entries beside a stream: what a replica changes by itself, while its journal is a copy of its
+//! primary's stream. They are for the append-only file only. Replicas of the replica do not get
+//! them, since they have no place in the stream.
 //!
 //! Each stands at the position that the copy had when it was made, under the locks of its keys; the
-//! thread that applies the stream appends under the locks of an entry's keys as well, where clients may write. So a writer that
-//! puts the entries at a position in front of the stream's bytes from there on keeps the order of every key.
-//! Those of one position are told apart by their numbers.
+//! thread that applies the stream appends under the locks of an entry's keys as well, where clients
+//! may write. So a writer that puts the entries at a position in front of the stream's bytes from
+//! there on keeps the order of every key. Those of one position are told apart by their numbers.
 
 use crate::JournalPos;
 use crate::journal::{Journal, MAX_PENDING_BYTES, select};
@@ -114,8 +114,8 @@ impl Journal {
         self.position()
     }
 
-    /// Whether own entries are kept beside the stream. Where clients may write, the thread that applies the
-    /// stream then appends an entry while it holds the locks of its keys.
+    /// Whether own entries are kept beside the stream. Where clients may write, the thread that
+    /// applies the stream then appends an entry while it holds the locks of its keys.
     #[inline]
     pub fn takes_asides(&self) -> bool {
         self.asides.is_on()
@@ -126,14 +126,14 @@ impl Journal {
         self.asides.next()
     }
 
-    /// The oldest entry beside the stream that stands at `upto` or before, and whose number is lower than
-    /// `before`. To be asked after [`Reader::readable`].
+    /// The oldest entry beside the stream that stands at `upto` or before, and whose number is
+    /// lower than `before`. To be asked after [`Reader::readable`].
     pub fn first_aside(&self, upto: JournalPos, before: u64) -> Option<Arc<Aside>> {
         self.asides.first(upto, before)
     }
 
-    /// The oldest entry beside the stream has been written. `true` if writes waited for that and may go
-    /// on.
+    /// The oldest entry beside the stream has been written. `true` if writes waited for that and
+    /// may go on.
     pub fn aside_written(&self, aside: &Aside) -> bool {
         let few = self.asides.forget(aside) <= MAX_PENDING_BYTES / 2;
         let register = self.register();

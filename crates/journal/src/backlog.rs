@@ -1,8 +1,8 @@
 //! Which bytes of the journal are kept for readers that come back, and for how long.
 //!
 //! A reader that was connected asks for the bytes from its last position on (partial
-//! resynchronisation). So the last `repl-backlog-size` bytes are kept, whether anything reads them or
-//! not, until no replica was there for `repl-backlog-ttl` seconds.
+//! resynchronisation). So the last `repl-backlog-size` bytes are kept, whether anything reads them
+//! or not, until no replica was there for `repl-backlog-ttl` seconds.
 
 use keyspace::Millis;
 

@@ -1,4 +1,5 @@
-//! An entry of the journal while a command writes it: effects, encoded in the form in which the stream carries them.
+//! An entry of the journal while a command writes it: effects, encoded in the form in which the
+//! stream carries them.
 //!
 //! Effects are written as RESP at once, into one buffer that the thread reuses for every entry: a
 //! write costs no allocation, whatever the number of its words.

@@ -91,8 +91,8 @@ pub(crate) struct Register {
     backlog: u64,
     /// Nothing before this position is in memory.
     first: u64,
-    /// Size and end of the largest entry that some reader has not read yet. A reader is allowed to be
-    /// behind by that much more: otherwise a value larger than the backlog would cut off every
+    /// Size and end of the largest entry that some reader has not read yet. A reader is allowed to
+    /// be behind by that much more: otherwise a value larger than the backlog would cut off every
     /// replica, and its transfer in a full synchronisation could do so again.
     largest: (u64, u64),
     history: History,
@@ -171,9 +171,9 @@ impl Journal {
     }
 
     /// Whether this is from now on a copy of another server's journal, which only
-    /// [`Journal::append_verbatim`] adds to. What this server does by itself is not appended then, but
-    /// kept [beside it](crate::aside) for the append-only file.
-    /// The world is stopped, or nothing writes yet.
+    /// [`Journal::append_verbatim`] adds to. What this server does by itself is not appended then,
+    /// but kept [beside it](crate::aside) for the append-only file. The world is stopped, or
+    /// nothing writes yet.
     pub fn set_copy(&self, is_copy: bool) {
         let register = self.register();
         self.is_copy.store(is_copy, Release);
@@ -223,8 +223,8 @@ impl Journal {
     }
 
     /// Makes the next entry begin with SELECT, because what reads it from here on knows nothing of
-    /// the entries before. The world is stopped. Nothing is put into a copy; its followers learn from
-    /// the snapshot in which database it goes on.
+    /// the entries before. The world is stopped. Nothing is put into a copy; its followers learn
+    /// from the snapshot in which database it goes on.
     pub fn forget_db(&self) {
         if !self.is_copy() {
             self.forget_selected();
@@ -251,8 +251,8 @@ impl Journal {
         end
     }
 
-    /// Appends an entry of one command, spelled as [`Entry`] would, and returns the position behind it.
-    /// The stripes that it is about are locked.
+    /// Appends an entry of one command, spelled as [`Entry`] would, and returns the position behind
+    /// it. The stripes that it is about are locked.
     #[inline]
     pub fn append_command(&self, db: DbIndex, command: &[u8]) -> JournalPos {
         self.append_bytes(db, db, command)
@@ -303,8 +303,8 @@ impl Journal {
         JournalPos(end)
     }
 
-    /// While an entry is copied, nothing of it can be given back. What is larger than a segment is not to
-    /// stay until the next one.
+    /// While an entry is copied, nothing of it can be given back. What is larger than a segment is
+    /// not to stay until the next one.
     #[inline]
     fn appended(&self, log: &Log, bytes: usize) {
         if bytes >= SEGMENT {
@@ -359,8 +359,8 @@ impl Journal {
         }
     }
 
-    /// Gives back the memory of what is neither to be read nor to be kept. Nothing is given back into
-    /// which a thread may still be copying.
+    /// Gives back the memory of what is neither to be read nor to be kept. Nothing is given back
+    /// into which a thread may still be copying.
     fn give_back(&self, log: &Log, register: &mut Register) {
         let floor = register.floor(self.published(log));
         log.segments.give_back(floor);
@@ -379,8 +379,8 @@ impl Journal {
 
 /// Readers, and the bytes that are kept for them.
 impl Journal {
-    /// How many bytes are kept, once [`Journal::keep`] was called, and how far behind a reader may be
-    /// that can be cut off. It is looked at once a mebibyte, so both may be that much more.
+    /// How many bytes are kept, once [`Journal::keep`] was called, and how far behind a reader may
+    /// be that can be cut off. It is looked at once a mebibyte, so both may be that much more.
     pub fn set_backlog(&self, bytes: u64) {
         let mut register = self.register();
         register.backlog = bytes;
@@ -436,8 +436,8 @@ impl Journal {
     }
 
     /// Changes that were made while nothing was recorded are not in the journal. So another history
-    /// begins, unless the present one was [set](Journal::begin_history) since: with the old id, a file
-    /// from before would stand for a position at which there is another state now.
+    /// begins, unless the present one was [set](Journal::begin_history) since: with the old id, a
+    /// file from before would stand for a position at which there is another state now.
     fn begin_recording(&self, register: &mut Register) {
         if self.is_active.swap(true, AcqRel) {
             return;
@@ -514,8 +514,8 @@ impl Journal {
         self.register().history
     }
 
-    /// Whether the ids and the position name the present data: everything since they were set has been
-    /// appended.
+    /// Whether the ids and the position name the present data: everything since they were set has
+    /// been appended.
     pub fn is_history_known(&self) -> bool {
         self.is_active() || self.register().is_history_valid
     }
@@ -525,9 +525,9 @@ impl Journal {
         self.register().history = history;
     }
 
-    /// The data set is now the one that `history` has at `position`, as after it was loaded from a file
-    /// or from a primary. Kept bytes are dropped, and readers that may be cut off are. The world is
-    /// stopped, or nothing writes yet, and there is no other reader.
+    /// The data set is now the one that `history` has at `position`, as after it was loaded from a
+    /// file or from a primary. Kept bytes are dropped, and readers that may be cut off are. The
+    /// world is stopped, or nothing writes yet, and there is no other reader.
     pub fn begin_history(&self, history: History, position: JournalPos) {
         let mut register = self.register();
         register.readers.retain(|reader| {

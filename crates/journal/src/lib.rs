@@ -1,5 +1,6 @@
 //! The journal: one ordered log of effects in memory. The append-only file, replicas and replies
-//! that wait until a write is safe all read it. It knows positions, bytes and readers, but no command.
+//! that wait until a write is safe all read it. It knows positions, bytes and readers, but no
+//! command.
 //!
 //! | module | content |
 //! |---|---|

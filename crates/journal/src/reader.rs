@@ -15,9 +15,9 @@ pub enum IfBehind {
     /// Writes wait for it before they run ([`Journal::is_full`]): it must not lose anything, as the
     /// append-only file must not.
     HoldWriters,
-    /// It is cut off and writes go on: it can begin anew, as a replica can. How far behind it may be
-    /// is the size of the [backlog](Journal::set_backlog), or what it is [allowed](Reader::allow)
-    /// if that is more.
+    /// It is cut off and writes go on: it can begin anew, as a replica can. How far behind it may
+    /// be is the size of the [backlog](Journal::set_backlog), or what it is
+    /// [allowed](Reader::allow) if that is more.
     CutOff,
 }
 

@@ -1,10 +1,10 @@
 //! Up to which position writes are *safe*.
 //!
-//! A reply may have to wait until the write that it tells of has enough copies: `appendfsync always`
-//! waits for the disk, WAIT for replicas, WAITAOF for their disks, a quorum for several of them. What
-//! a reply needs is a [`Need`]; where copies are is known by the sources: this server's disk, and a
-//! [`Copy`] for each replica. A holder of replies asks [`SafePositions`] and does not know
-//! which source it waits for.
+//! A reply may have to wait until the write that it tells of has enough copies: `appendfsync
+//! always` waits for the disk, WAIT for replicas, WAITAOF for their disks, a quorum for several of
+//! them. What a reply needs is a [`Need`]; where copies are is known by the sources: this server's
+//! disk, and a [`Copy`] for each replica. A holder of replies asks [`SafePositions`] and does not
+//! know which source it waits for.
 
 use crate::JournalPos;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -27,7 +27,8 @@ impl Need {
     pub const DISK: Need = Need { disk: true, replicas: 0, replica_disks: 0 };
 }
 
-/// Why a reply is held. Connections differ in it (`CLIENT COMMIT-MODE`), so each has a need of its own.
+/// Why a reply is held. Connections differ in it (`CLIENT COMMIT-MODE`), so each has a need of its
+/// own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gate {
     /// `appendfsync always` and `commit-mode fsync`.
@@ -130,8 +131,8 @@ impl SafePositions {
         self.copies().retain(|other| !Arc::ptr_eq(other, copy));
     }
 
-    /// The history begins anew at another position: what any replica has had of it says nothing, nor do
-    /// the positions of writes.
+    /// The history begins anew at another position: what any replica has had of it says nothing,
+    /// nor do the positions of writes.
     pub fn begin_history(&self) {
         self.copies().clear();
         self.written_anywhere.store(0, Release);
@@ -178,8 +179,8 @@ impl SafePositions {
         self.is_shut[gate as usize].load(Relaxed)
     }
 
-    /// From now on replies wait at a gate for `need`, or for nothing. `position` is where the journal
-    /// ends: which stripes were changed before was not noted.
+    /// From now on replies wait at a gate for `need`, or for nothing. `position` is where the
+    /// journal ends: which stripes were changed before was not noted.
     pub fn hold_replies(&self, gate: Gate, need: Option<Need>, position: JournalPos) {
         let mut needs = lock(&self.needs);
         if let Some(need) = need
@@ -193,8 +194,8 @@ impl SafePositions {
         self.holds_replies.store(needs.iter().any(Option::is_some), SeqCst);
     }
 
-    /// Replies that wait at a gate may leave if everything that they tell of lies before this; `None` if
-    /// none waits there.
+    /// Replies that wait at a gate may leave if everything that they tell of lies before this;
+    /// `None` if none waits there.
     pub fn safe_at(&self, gate: Gate) -> Option<JournalPos> {
         let need = lock(&self.needs)[gate as usize];
         need.map(|need| self.safe(need))

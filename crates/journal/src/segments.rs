@@ -208,7 +208,8 @@ impl Drop for Segments {
         for place in &self.places {
             let segment = place.load(Acquire);
             if !segment.is_null() {
-                // SAFETY: it came from `Arc::into_raw`, and no other reference to the places is left.
+                // SAFETY: it came from `Arc::into_raw`, and no other reference to the places is
+                // left.
                 drop(unsafe { Arc::from_raw(segment) });
             }
         }

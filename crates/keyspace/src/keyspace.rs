@@ -79,9 +79,10 @@ impl Keyspace {
         counts.filter(is_used).map(|(db, _)| DbIndex(db as u32))
     }
 
-    /// Hides these slots: this server has keys in them that are another's, because they arrive and are not owned yet, or have
-    /// left and are not dropped yet. Walks, counts and samples of a database pass them over, so nothing in them expires or is
-    /// evicted unasked. Snapshots and FLUSHALL take them like all others.
+    /// Hides these slots: this server has keys in them that are another's, because they arrive and
+    /// are not owned yet, or have left and are not dropped yet. Walks, counts and samples of a
+    /// database pass them over, so nothing in them expires or is evicted unasked. Snapshots and
+    /// FLUSHALL take them like all others.
     pub fn hide_slots(&self, is_hidden: impl Fn(Slot) -> bool) {
         self.common.hidden.assign(is_hidden);
     }

@@ -1,4 +1,5 @@
-//! A set of slots that many threads read without a lock: one test when it is empty, two loads otherwise.
+//! A set of slots that many threads read without a lock: one test when it is empty, two loads
+//! otherwise.
 
 use crate::types::Slot;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};

@@ -189,7 +189,8 @@ impl StripeData {
         self.all_ids_of(db).filter(|&id| !self.is_hidden(id))
     }
 
-    /// Returns the tables of a database that hold anything: one set, or one for each slot that is not hidden.
+    /// Returns the tables of a database that hold anything: one set, or one for each slot that is
+    /// not hidden.
     pub fn tables(&self, db: DbIndex) -> impl Iterator<Item = &DbTables> + Clone + '_ {
         self.ids_of(db).map(|id| self.table(id))
     }

@@ -35,7 +35,8 @@ struct Bound {
 
 const EXACT: Bound = Bound { share: 0.0, bytes: 0 };
 
-/// Applies `change` to `value` again and again; after each change the size must be what is allocated.
+/// Applies `change` to `value` again and again; after each change the size must be what is
+/// allocated.
 fn run(
     seed: u64,
     value: fn() -> Value,

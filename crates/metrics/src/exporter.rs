@@ -1,5 +1,5 @@
-//! The series that redis_exporter makes of what a server answers: names, labels and values are the exporter's, also
-//! where they follow no rule. What it asks for is [`Answers`].
+//! The series that redis_exporter makes of what a server answers: names, labels and values are the
+//! exporter's, also where they follow no rule. What it asks for is [`Answers`].
 
 use crate::go_number::shortest;
 use crate::info::{Field, Fields, number, part};
@@ -178,7 +178,8 @@ fn replication(out: &mut Exposition, fields: &Fields<'_>) {
     }
 }
 
-/// A database's line: keys, keys that expire, and two that are not everywhere. The exporter goes by their places.
+/// A database's line: keys, keys that expire, and two that are not everywhere. The exporter goes by
+/// their places.
 struct Database<'a> {
     name: &'a str,
     numbers: Vec<f64>,
@@ -282,7 +283,8 @@ fn percentiles(out: &mut Exposition, fields: &Fields<'_>, totals: &Totals<'_>) {
 }
 
 fn durations(out: &mut Exposition, totals: &Totals<'_>, all: &[Durations]) {
-    // Of a command and its subcommands, which stand beside each other but for the letters below `|`.
+    // Of a command and its subcommands, which stand beside each other but for the letters below
+    // `|`.
     let sum_of = |command: &str| -> f64 {
         let own = totals.get(command).map_or(0.0, |(_, sum)| *sum);
         let prefix = format!("{command}|");

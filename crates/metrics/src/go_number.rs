@@ -1,8 +1,8 @@
-//! Numbers as Go's libraries write them. Labels are compared as text, so `le` and `quantile` have to be written as
-//! the exporter writes them.
+//! Numbers as Go's libraries write them. Labels are compared as text, so `le` and `quantile` have
+//! to be written as the exporter writes them.
 
-/// The shortest text that reads as the same number, in scientific notation from a million on and below a
-/// ten-thousandth.
+/// The shortest text that reads as the same number, in scientific notation from a million on and
+/// below a ten-thousandth.
 pub fn shortest(number: f64) -> String {
     if !number.is_finite() {
         return special(number).to_owned();

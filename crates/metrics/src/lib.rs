@@ -1,5 +1,6 @@
-//! What Prometheus reads: its text format, the rows of INFO's fields, and the series that redis_exporter
-//! makes of what a server answers. No sockets, no clock; docs/internals/metrics.md has the why.
+//! What Prometheus reads: its text format, the rows of INFO's fields, and the series that
+//! redis_exporter makes of what a server answers. No sockets, no clock; docs/internals/metrics.md
+//! has the why.
 
 pub mod exporter;
 pub mod go_number;

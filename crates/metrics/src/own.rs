@@ -1,5 +1,5 @@
-//! The series beyond redis_exporter's, under `dunlin_`: every number of INFO that the exporter does not read,
-//! durations in seconds with the same bounds everywhere, and the load of each thread.
+//! The series beyond redis_exporter's, under `dunlin_`: every number of INFO that the exporter does
+//! not read, durations in seconds with the same bounds everywhere, and the load of each thread.
 
 use crate::exporter::Answers;
 use crate::info::{Field, Fields};
@@ -7,8 +7,8 @@ use crate::rows::{self, Type};
 use crate::text::{Exposition, Kind};
 use std::collections::BTreeMap;
 
-/// Bounds of durations: microseconds, which LATENCY HISTOGRAM has among its own, and the label. Each is a line for
-/// each command, so they are few.
+/// Bounds of durations: microseconds, which LATENCY HISTOGRAM has among its own, and the label.
+/// Each is a line for each command, so they are few.
 const BOUNDS: [(u64, &str); 6] = [
     (16, "0.000016"),
     (132, "0.000132"),
@@ -18,7 +18,8 @@ const BOUNDS: [(u64, &str); 6] = [
     (541_065, "0.541065"),
 ];
 
-/// Writes them. `threads` are names with seconds of processor time; what has the same name is added up.
+/// Writes them. `threads` are names with seconds of processor time; what has the same name is added
+/// up.
 pub fn write(out: &mut Exposition, answers: &Answers, threads: &[(String, f64)]) {
     let fields = Fields::parse(&answers.info);
     let Some(version) = fields.find("dunlin_version") else { return };

@@ -1,7 +1,8 @@
 //! INFO's fields as rows: name, type, help, and the series that redis_exporter makes of the field.
 //!
-//! A row for each field that the server writes, and after them those of other servers, which the console shows, too.
-//! Fields in the plural (a line for each command, error, database, replica, listener) are [`PLURAL`].
+//! A row for each field that the server writes, and after them those of other servers, which the
+//! console shows, too. Fields in the plural (a line for each command, error, database, replica,
+//! listener) are [`PLURAL`].
 
 use crate::rows_state::{CLIENTS, MEMORY, PERSISTENCE, SERVER};
 use crate::rows_work::{CPU, ELSEWHERE, REPLICATION, STATS, TIER};

@@ -1,4 +1,5 @@
-//! The text format of Prometheus, version 0.0.4: families, each with its help and type, and their samples.
+//! The text format of Prometheus, version 0.0.4: families, each with its help and type, and their
+//! samples.
 
 use crate::go_number::special;
 use std::fmt::Write as _;

@@ -4,8 +4,9 @@
 //! forwarder LISTEN-PORT HOST PORT [--backend uring|epoll]
 //! ```
 //!
-//! It shows what a handler needs to connect out, and nothing else. What comes from a client before its
-//! server is connected waits in the server's output; a side that does not read stops the other one.
+//! It shows what a handler needs to connect out, and nothing else. What comes from a client before
+//! its server is connected waits in the server's output; a side that does not read stops the other
+//! one.
 
 use net::{
     Backend, Close, ConnId, ConnIo, ConnectError, Consumed, Cx, Handler, Kind, ListenSpec, Net,

@@ -3,11 +3,11 @@
 //! in the same turn.
 //!
 //! Buffers come in chunks, mappings outside the allocator of which only what has been used takes
-//! memory (the allocator's come in huge pages), added when a turn runs out of them and there are connections enough to
-//! fill them: one that sends much is read in several turns instead, from memory that stays in the
-//! cache. Neighbours are one cache line more
-//! than their size apart: at a power of two every buffer's beginning would fall in the same few
-//! cache sets, and small requests use nothing but beginnings.
+//! memory (the allocator's come in huge pages), added when a turn runs out of them and there are
+//! connections enough to fill them: one that sends much is read in several turns instead, from
+//! memory that stays in the cache. Neighbours are one cache line more than their size apart: at a
+//! power of two every buffer's beginning would fall in the same few cache sets, and small requests
+//! use nothing but beginnings.
 
 use std::alloc::{Layout, handle_alloc_error};
 use structs::mapping::Mapped;

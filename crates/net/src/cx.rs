@@ -42,8 +42,8 @@ impl ConnIo<'_> {
         self.core.links[self.slot as usize].fd.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
-    /// A second descriptor of the connection's socket. What is written there must not meet output of this
-    /// one. When the connection ends here, it ends there, too.
+    /// A second descriptor of the connection's socket. What is written there must not meet output
+    /// of this one. When the connection ends here, it ends there, too.
     pub fn duplicate(&mut self) -> std::io::Result<OwnedFd> {
         self.core.links[self.slot as usize].flags |= flag::SHARED;
         match &self.core.links[self.slot as usize].fd {
@@ -137,7 +137,8 @@ impl ConnIo<'_> {
         self.core.links[self.slot as usize].announced_input()
     }
 
-    /// The long word that [`NextInput::Word`](super::NextInput::Word) asked for, when it is complete.
+    /// The long word that [`NextInput::Word`](super::NextInput::Word) asked for, when it is
+    /// complete.
     pub fn take_word(&mut self) -> Option<HeapString> {
         let link = &mut self.core.links[self.slot as usize];
         link.filling.take_if(|filling| filling.is_complete())?.finish()
@@ -195,8 +196,8 @@ impl ConnIo<'_> {
     }
 
     /// Stops presenting input, until what follows from earlier input has been taken. Unlike with
-    /// [`ConnIo::pause`], a peer that hangs up loses nothing: all that it has sent is presented when it goes
-    /// on, and the connection ends behind it.
+    /// [`ConnIo::pause`], a peer that hangs up loses nothing: all that it has sent is presented
+    /// when it goes on, and the connection ends behind it.
     pub fn hold_back(&mut self) {
         self.core.links[self.slot as usize].flags |= flag::HELD_BACK;
     }
@@ -291,15 +292,15 @@ impl<C> Cx<'_, C> {
         Some(ConnIo { core: &mut *self.core, slot })
     }
 
-    /// Asks for a connection. Its name is valid at once, and what is written to it leaves when it is open.
-    /// Later in this turn or another, [`Handler::opened`](super::Handler::opened) is called or
-    /// [`Handler::not_opened`](super::Handler::not_opened), never both.
+    /// Asks for a connection. Its name is valid at once, and what is written to it leaves when it
+    /// is open. Later in this turn or another, [`Handler::opened`](super::Handler::opened) is
+    /// called or [`Handler::not_opened`](super::Handler::not_opened), never both.
     pub fn connect(&mut self, outgoing: Outgoing) -> ConnId {
         self.core.connect(outgoing)
     }
 
-    /// Makes a connected socket a connection of this thread, as if it had been accepted. Its name is valid at
-    /// once. It does not count where accepted connections are spread.
+    /// Makes a connected socket a connection of this thread, as if it had been accepted. Its name
+    /// is valid at once. It does not count where accepted connections are spread.
     pub fn adopt(&mut self, fd: OwnedFd, kind: Kind, tag: Tag) -> ConnId {
         self.core.adopt(fd, kind, tag)
     }

@@ -43,14 +43,14 @@ impl Driver {
         either!(self, d => d.attach(token, fd))
     }
 
-    /// Watches a socket that is being connected: `Writable` tells when there is an outcome. `attach`
-    /// follows, or `detach`.
+    /// Watches a socket that is being connected: `Writable` tells when there is an outcome.
+    /// `attach` follows, or `detach`.
     pub fn watch(&mut self, token: Token, fd: RawFd) -> io::Result<()> {
         either!(self, d => d.watch(token, fd))
     }
 
-    /// `flags` are the connection's: they say what is outstanding. A socket that is neither attached nor
-    /// watched may be named.
+    /// `flags` are the connection's: they say what is outstanding. A socket that is neither
+    /// attached nor watched may be named.
     pub fn detach(&mut self, token: Token, flags: u32) {
         either!(self, d => d.detach(token, flags));
     }

@@ -1,14 +1,15 @@
 //! How much of long output is sent in a turn of the reactor.
 //!
-//! A socket takes several megabytes at once, and copying them takes a millisecond or so. What a message to
-//! many subscribers, or long replies to many clients, would take in one turn is therefore shared: a turn
-//! sends a megabyte, and once these are spent each further connection gets a small piece, so that
-//! all of them go on. The rest follows when the socket takes more, which is in the next turn.
+//! A socket takes several megabytes at once, and copying them takes a millisecond or so. What a
+//! message to many subscribers, or long replies to many clients, would take in one turn is
+//! therefore shared: a turn sends a megabyte, and once these are spent each further connection gets
+//! a small piece, so that all of them go on. The rest follows when the socket takes more, which is
+//! in the next turn.
 
 /// Bytes of long output that are sent in a turn, by one connection if no other has any.
 const TURN: usize = 1 << 20;
-/// Output of at most so many bytes is always sent at once; so much of longer output is sent whatever others
-/// have sent in the turn.
+/// Output of at most so many bytes is always sent at once; so much of longer output is sent
+/// whatever others have sent in the turn.
 pub(super) const PIECE: usize = 64 << 10;
 
 /// What is left of a turn.

@@ -1,9 +1,10 @@
 //! A long word on its way into a block of its own.
 //!
-//! The block grows with what has arrived, to eight times that, so that a peer that announces much and sends little
-//! costs little: pages that nothing was written to are not there, but the system may give whole huge pages to blocks
-//! that lie side by side. Once a megabyte has come the block is made as long as was announced, so that no more than that
-//! is ever copied. What was not written to does not count as memory in use.
+//! The block grows with what has arrived, to eight times that, so that a peer that announces much
+//! and sends little costs little: pages that nothing was written to are not there, but the system
+//! may give whole huge pages to blocks that lie side by side. Once a megabyte has come the block is
+//! made as long as was announced, so that no more than that is ever copied. What was not written to
+//! does not count as memory in use.
 
 use structs::heap_string::{self, HeapString};
 use structs::memory;
@@ -36,7 +37,8 @@ impl Filling {
     /// A word of `len` bytes of which these have arrived; `None` if there is no memory for it.
     pub fn begin(arrived: &[u8], len: usize) -> Option<Box<Filling>> {
         let room = room_for(arrived.len(), len);
-        // Before the block is there: no thread that looks meanwhile may take it for used, and evict for it.
+        // Before the block is there: no thread that looks meanwhile may take it for used, and evict
+        // for it.
         let unused = heap_string::block_for(room);
         memory::discount(unused);
         let Some(block) = HeapString::try_with_capacity(room) else {
@@ -98,7 +100,8 @@ impl Filling {
 
 impl Drop for Filling {
     fn drop(&mut self) {
-        // Freeing the block takes all of it out of the count, so that the rest comes back afterwards.
+        // Freeing the block takes all of it out of the count, so that the rest comes back
+        // afterwards.
         drop(self.block.take());
         self.use_up(self.unused);
     }

@@ -18,11 +18,13 @@
 //! * [`Net`] is what the threads share: listeners, TLS settings, wakers, the spreading of
 //!   connections. [`Reactor`] is one thread's event loop. [`Cx`] and [`ConnIo`] are what a handler
 //!   can do to its connections.
-//! * Two back-ends (io_uring and epoll) lie behind one internal interface; [`Backend::probe`] picks.
+//! * Two back-ends (io_uring and epoll) lie behind one internal interface; [`Backend::probe`]
+//!   picks.
 //! * Connections are named by [`ConnId`], which carries thread and generation: an id that has
 //!   become stale names nothing, never another connection.
 //!
-//! What must *not* be here: anything that knows a protocol, a command, a key or a reply; files; the log.
+//! What must *not* be here: anything that knows a protocol, a command, a key or a reply; files; the
+//! log.
 
 mod buffers;
 mod coalesce;
@@ -102,9 +104,9 @@ pub enum NextInput {
         /// How many bytes the current request still lacks, as far as is known.
         missing: usize,
     },
-    /// The input ends with the first `arrived` bytes of a long word. They are taken out of it, the word
-    /// is received into a block of its own ([`ConnIo::take_word`]), and the input is presented when it
-    /// goes on behind the word.
+    /// The input ends with the first `arrived` bytes of a long word. They are taken out of it, the
+    /// word is received into a block of its own ([`ConnIo::take_word`]), and the input is presented
+    /// when it goes on behind the word.
     Word {
         /// Bytes of the word in the input.
         arrived: usize,
@@ -194,9 +196,8 @@ pub trait Handler: Sized {
     #[inline]
     fn begin_of_turn(&mut self) {}
 
-    /// A connection has been accepted, or one that was [asked for](Cx::connect) is open (and, with TLS, its
-    /// handshake is over). `None` refuses it:
-    /// what has been written to `io` is still sent.
+    /// A connection has been accepted, or one that was [asked for](Cx::connect) is open (and, with
+    /// TLS, its handshake is over). `None` refuses it: what has been written to `io` is still sent.
     fn opened(&mut self, peer: &PeerInfo, io: &mut ConnIo<'_>) -> Option<Self::Conn>;
 
     /// Bytes have arrived. `input` is everything not yet consumed, in one piece, and starts where
@@ -215,9 +216,9 @@ pub trait Handler: Sized {
         let _ = (conn, io);
     }
 
-    /// The peer has closed its side, and all that it has sent has been presented. Returns whether the
-    /// connection stays open for replies that are still to come: then the handler closes it. May be called
-    /// more than once.
+    /// The peer has closed its side, and all that it has sent has been presented. Returns whether
+    /// the connection stays open for replies that are still to come: then the handler closes it.
+    /// May be called more than once.
     fn ended(&mut self, conn: &mut Self::Conn, io: &mut ConnIo<'_>) -> bool {
         let _ = (conn, io);
         false
@@ -259,26 +260,29 @@ pub trait Handler: Sized {
         let _ = cx;
     }
 
-    /// Up to which position output that is [held](ConnIo::hold_until) at the gate `Told` may leave. Asked
-    /// while there is such output. Where this grows, [`Handler::has_sent`] says so on some thread.
+    /// Up to which position output that is [held](ConnIo::hold_until) at the gate `Told` may leave.
+    /// Asked while there is such output. Where this grows, [`Handler::has_sent`] says so on some
+    /// thread.
     fn told(&self) -> u64 {
         0
     }
 
-    /// The kernel has what was written in earlier turns, as far as the sockets took it. Returns whether
-    /// output at the gate `Told` may leave for that, on this or another thread.
+    /// The kernel has what was written in earlier turns, as far as the sockets took it. Returns
+    /// whether output at the gate `Told` may leave for that, on this or another thread.
     #[inline]
     fn has_sent(&mut self) -> bool {
         false
     }
 
-    /// Returns whether the next [`Handler::has_sent`] is awaited: the reactor does not sleep before.
+    /// Returns whether the next [`Handler::has_sent`] is awaited: the reactor does not sleep
+    /// before.
     #[inline]
     fn awaits_sending(&self) -> bool {
         false
     }
 
-    /// So many replies are lost, because what they were [held](ConnIo::hold_reply) for was given up. Returns what takes the place of each.
+    /// So many replies are lost, because what they were [held](ConnIo::hold_reply) for was given
+    /// up. Returns what takes the place of each.
     fn unconfirmed(&mut self, replies: usize) -> Vec<u8> {
         let _ = replies;
         Vec::new()

@@ -167,8 +167,8 @@ impl Listener {
         Tag(self.tag.load(Ordering::Relaxed))
     }
 
-    /// Whether it is what `spec` asks for; once it is open, `optional` makes no difference, and the tag
-    /// can change.
+    /// Whether it is what `spec` asks for; once it is open, `optional` makes no difference, and the
+    /// tag can change.
     fn serves(&self, spec: &ListenSpec) -> bool {
         self.spec.kind == spec.kind && self.spec.address == spec.address
     }

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! The call makes the socket and begins to connect; what needs the back-end follows in
-//! [`Reactor::advance`], twice a turn. So a connection can be asked for wherever a handler is called.
+//! [`Reactor::advance`], twice a turn. So a connection can be asked for wherever a handler is
+//! called.
 
 use super::conn::{ConnId, Link, MAX_SLOTS, Token, flag};
 use super::core::Core;
@@ -33,7 +34,8 @@ use std::time::{Duration, Instant};
 pub enum Target {
     /// An address of IPv4 or IPv6 and its port.
     Socket(SocketAddr),
-    /// The name of a host, or an address as text, and a port. A name is looked up by another thread.
+    /// The name of a host, or an address as text, and a port. A name is looked up by another
+    /// thread.
     Name(String, u16),
     /// The path of a Unix socket.
     Unix(PathBuf),

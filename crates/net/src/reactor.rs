@@ -181,7 +181,8 @@ impl<H: Handler> Reactor<H> {
     fn wait(&mut self) -> io::Result<()> {
         let thread = self.core.thread as usize;
         let timeout = self.timeout();
-        // Clients that wait for held replies send nothing, and what releases them has a batch delay of its own.
+        // Clients that wait for held replies send nothing, and what releases them has a batch delay
+        // of its own.
         let waits_for_release = self.core.now < self.core.held_at + HOLDING;
         let most = self.net.coalescing_time();
         self.give_way(waits_for_release && !most.is_zero());
@@ -595,9 +596,9 @@ impl<H: Handler> Reactor<H> {
         }
     }
 
-    /// Sends what the sockets still take, and ends everything. No connection ends before all reactors
-    /// have run their last request: the one that asked for the shutdown would take its end for the
-    /// server's, while another thread still answers.
+    /// Sends what the sockets still take, and ends everything. No connection ends before all
+    /// reactors have run their last request: the one that asked for the shutdown would take its end
+    /// for the server's, while another thread still answers.
     fn wind_up(&mut self) -> io::Result<()> {
         let end = || self.net.end_service(STOP_TIME);
         reactor::waiting("the thread has run its last request", end);

@@ -1,7 +1,8 @@
 //! Names of hosts, looked up beside the reactors: the system's resolver blocks.
 //!
-//! A look-up is done by a thread that ends when no further one waits. So a process without names has no
-//! such thread, and a name server that does not answer holds up as many look-ups as there may be threads.
+//! A look-up is done by a thread that ends when no further one waits. So a process without names
+//! has no such thread, and a name server that does not answer holds up as many look-ups as there
+//! may be threads.
 
 use super::conn::Token;
 use super::shared::Net;

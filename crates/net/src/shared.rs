@@ -22,7 +22,8 @@ use structs::sync::{lock, wait_timeout};
 /// as `io-threads` allows.
 pub const MAX_THREADS: usize = 256;
 
-/// How often [`Net::wait_for_end`] asks whether it is to give up, and how often before the end was asked for.
+/// How often [`Net::wait_for_end`] asks whether it is to give up, and how often before the end was
+/// asked for.
 const LOOK: Duration = Duration::from_millis(10);
 const SLOW_LOOK: Duration = Duration::from_secs(10);
 
@@ -39,7 +40,8 @@ pub struct NetOptions {
     pub coalescing_time: Duration,
     /// Pending connections a listener may have.
     pub backlog: u32,
-    /// Threads may choose their scheduling policy. Not where a filter of system calls may kill for it.
+    /// Threads may choose their scheduling policy. Not where a filter of system calls may kill for
+    /// it.
     pub may_schedule: bool,
 }
 
@@ -179,8 +181,8 @@ impl Net {
         self.listeners.addresses()
     }
 
-    /// Sets what TLS connections with this tag use that are accepted from now on; the others keep what
-    /// they have.
+    /// Sets what TLS connections with this tag use that are accepted from now on; the others keep
+    /// what they have.
     pub fn set_tls(&self, tag: Tag, context: Option<Arc<TlsContext>>) {
         let mut contexts = lock(&self.tls);
         match context {
@@ -189,7 +191,8 @@ impl Net {
         }
     }
 
-    /// Makes a connected socket a connection of the thread with the fewest, as if it had been accepted.
+    /// Makes a connected socket a connection of the thread with the fewest, as if it had been
+    /// accepted.
     pub fn adopt(&self, fd: OwnedFd, kind: Kind, tag: Tag) {
         self.hand_over(self.assign(0), Arrival::adopted(fd, kind, tag));
     }
@@ -231,8 +234,8 @@ impl Net {
         }
     }
 
-    /// From now on output is [held](super::ConnIo::hold_until) at the gate `Released` for positions behind
-    /// this one, also for those that were released. A reactor knows by the end of its turn.
+    /// From now on output is [held](super::ConnIo::hold_until) at the gate `Released` for positions
+    /// behind this one, also for those that were released. A reactor knows by the end of its turn.
     pub fn release_only(&self, position: u64) {
         self.released.store(position, Ordering::SeqCst);
     }
@@ -256,8 +259,8 @@ impl Net {
         }
     }
 
-    /// Lets go of output that is [held](super::ConnIo::hold_until) at the gate `Released` for positions up to
-    /// this one. Most of it is sent by the calling thread.
+    /// Lets go of output that is [held](super::ConnIo::hold_until) at the gate `Released` for
+    /// positions up to this one. Most of it is sent by the calling thread.
     pub fn release(&self, position: u64) {
         self.released.store(position, Ordering::SeqCst);
         self.wake_holding();
@@ -324,8 +327,8 @@ impl Net {
         self.wake_all();
     }
 
-    /// Waits until all reactors have run their last request, or until those that have not are to be left
-    /// behind: `gives_up` is asked now and then.
+    /// Waits until all reactors have run their last request, or until those that have not are to be
+    /// left behind: `gives_up` is asked now and then.
     pub fn wait_for_end(&self, gives_up: impl Fn() -> bool) {
         let mut serving = lock(&self.serving);
         while *serving > 0 && !gives_up() {

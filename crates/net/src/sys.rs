@@ -182,8 +182,8 @@ pub(super) fn set_keepalive(fd: RawFd, seconds: u32) -> io::Result<()> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 3)
 }
 
-/// Has the kernel end the connection if the peer's machine has acknowledged nothing for so long: neither what was sent
-/// nor, on an idle connection, a probe.
+/// Has the kernel end the connection if the peer's machine has acknowledged nothing for so long:
+/// neither what was sent nor, on an idle connection, a probe.
 pub(super) fn set_deadline(fd: RawFd, time: Duration) -> io::Result<()> {
     let ms = libc::c_int::try_from(time.as_millis()).unwrap_or(libc::c_int::MAX);
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, ms)?;
@@ -398,8 +398,8 @@ fn group_number(name: &str) -> io::Result<u32> {
     }
 }
 
-/// A Unix socket that listens at `path`, with the permission bits `mode` unless that is zero, and of
-/// the group `group` if there is one. A file left there by an earlier process is removed first.
+/// A Unix socket that listens at `path`, with the permission bits `mode` unless that is zero, and
+/// of the group `group` if there is one. A file left there by an earlier process is removed first.
 pub(super) fn listen_unix(
     path: &Path,
     mode: u32,

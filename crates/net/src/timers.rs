@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Instant;
 
-/// Timers in the order in which they are due; those of one time in the order in which they were set.
+/// Timers in the order in which they are due; those of one time in the order in which they were
+/// set.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     heap: BinaryHeap<Reverse<(Instant, u64, u64)>>,

@@ -7,9 +7,10 @@
 //!   went out whole posts no completion at all, so the usual case costs nothing afterwards; one
 //!   that did not posts what it managed. Either way it is over when the call returns, and its
 //!   buffer is free. (The probe makes sure that the kernel does behave so.)
-//! * Listeners are watched by an epoll descriptor, which the ring polls. A request of the ring keeps its file open until
-//!   the kernel has torn the ring down, tens of milliseconds after the process is gone (kill -9): the port would
-//!   go on taking connections when a supervisor starts the next server. An epoll descriptor keeps no file open.
+//! * Listeners are watched by an epoll descriptor, which the ring polls. A request of the ring
+//!   keeps its file open until the kernel has torn the ring down, tens of milliseconds after the
+//!   process is gone (kill -9): the port would go on taking connections when a supervisor starts
+//!   the next server. An epoll descriptor keeps no file open.
 //! * The ring belongs to its thread (`SINGLE_ISSUER`), and the kernel's part of the work runs when
 //!   that thread enters (`DEFER_TASKRUN`), not whenever a packet arrives.
 #![allow(unsafe_code)] // The shared rings: each block says why the kernel and we do not collide.
@@ -314,8 +315,8 @@ impl Uring {
         self.can_be_patient
     }
 
-    /// See [`Driver::wait`](super::driver::Driver::wait); without the kernel's help `wait_limit` must
-    /// be none.
+    /// See [`Driver::wait`](super::driver::Driver::wait); without the kernel's help `wait_limit`
+    /// must be none.
     pub fn wait(
         &mut self,
         timeout: Duration,

@@ -53,8 +53,8 @@ impl Yielding {
     }
 
     /// Says whether the thread is to give way from now on, if that changes: to be asked once a
-    /// turn. `senders` is the number of connections that keep sending, `waits` the thread's; if they
-    /// cannot be told, it does not.
+    /// turn. `senders` is the number of connections that keep sending, `waits` the thread's; if
+    /// they cannot be told, it does not.
     #[inline]
     pub fn decide(
         &mut self,

@@ -1,13 +1,13 @@
-//! The authority of a cluster whose etcd is ours: it signs a certificate for each machine, with which etcd's members know
-//! each other, and copies and nodes are let in.
+//! The authority of a cluster whose etcd is ours: it signs a certificate for each machine, with
+//! which etcd's members know each other, and copies and nodes are let in.
 //!
-//! Each machine has the authority's key, since each may be the one that another machine joins. The key of one machine is
-//! worth no more than its access to etcd, which says where all data are. A token is the certificate and the key in one
-//! word, which a user takes to the machine that joins.
+//! Each machine has the authority's key, since each may be the one that another machine joins. The
+//! key of one machine is worth no more than its access to etcd, which says where all data are. A
+//! token is the certificate and the key in one word, which a user takes to the machine that joins.
 //!
-//! Machines that start at the same time, as pods do, have no first one. They share a secret, from which each derives the
-//! same key: an Ed25519 key is any 32 bytes. Their certificates of the authority differ, but its name and key do not, and
-//! these are what counts.
+//! Machines that start at the same time, as pods do, have no first one. They share a secret, from
+//! which each derives the same key: an Ed25519 key is any 32 bytes. Their certificates of the
+//! authority differ, but its name and key do not, and these are what counts.
 
 use crate::copies::files;
 use crate::settings::Wrong;
@@ -154,8 +154,8 @@ impl Files {
     }
 }
 
-/// What is the same whenever the authority signs. Its certificates do not end: nothing would be safer if a cluster stood
-/// still one day.
+/// What is the same whenever the authority signs. Its certificates do not end: nothing would be
+/// safer if a cluster stood still one day.
 fn authority() -> CertificateParams {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -145,8 +145,8 @@ impl Daemon {
         self.copies.is_empty()
     }
 
-    /// Looks after the processes. A process that has ended confirms nothing any more, so its shard need not wait until
-    /// its lease ends.
+    /// Looks after the processes. A process that has ended confirms nothing any more, so its shard
+    /// need not wait until its lease ends.
     fn tend(&mut self) {
         self.copies.tend(Instant::now());
         for copy in self.copies.take_ended() {

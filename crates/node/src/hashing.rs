@@ -1,4 +1,5 @@
-//! Rules tried on keys: which rule matches, the tag, the slot, the shard, and how keys spread over shards.
+//! Rules tried on keys: which rule matches, the tag, the slot, the shard, and how keys spread over
+//! shards.
 
 use crate::settings::Wrong;
 use crate::site::Database;

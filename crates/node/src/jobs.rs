@@ -1,5 +1,5 @@
-//! Jobs: each look at the site says what is still missing. A node does its own, and takes up those of nodes whose lease is
-//! gone.
+//! Jobs: each look at the site says what is still missing. A node does its own, and takes up those
+//! of nodes whose lease is gone.
 
 use crate::change::{Owner, ended, is_running, replace_job, set_stage};
 use crate::copies::files::{Users, live_options, users};
@@ -259,8 +259,8 @@ fn why(site: &Site, placed: &Placed) -> String {
     }
 }
 
-/// Sets options and users on all copies that run; the others get them when they start. All copies know the users by
-/// which they log in before one logs in so. `None`: it is done.
+/// Sets options and users on all copies that run; the others get them when they start. All copies
+/// know the users by which they log in before one logs in so. `None`: it is done.
 pub(crate) fn apply(database: &Database, view: &View) -> Option<Step> {
     let Users { logins, rules } = users(database);
     let rules = |is_first: bool| {

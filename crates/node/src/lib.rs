@@ -1,4 +1,5 @@
-//! `dunlin node` and `dunlin cluster`: machines that start and watch the copies of databases, and the commands for them.
+//! `dunlin node` and `dunlin cluster`: machines that start and watch the copies of databases, and
+//! the commands for them.
 //!
 //! ```text
 //!   commands  http              dunlin cluster …: a client of a node's REST interface

@@ -1,4 +1,5 @@
-//! Copies that come to a shard and leave it, as transactions on the database and its topology. No I/O.
+//! Copies that come to a shard and leave it, as transactions on the database and its topology. No
+//! I/O.
 
 use crate::change::address;
 use crate::keys::SiteKeys;
@@ -71,7 +72,8 @@ impl Of<'_> {
         transaction
     }
 
-    /// Takes a copy that has ended out of everything. `None`: it has a lease, or its shard has no primary.
+    /// Takes a copy that has ended out of everything. `None`: it has a lease, or its shard has no
+    /// primary.
     pub fn take_out(&self, copy: Id) -> Option<Transaction> {
         let mut transaction = remove_copy(self.view, copy)?;
         let mut copies = self.at.value.copies.clone();
@@ -80,7 +82,8 @@ impl Of<'_> {
         Some(transaction)
     }
 
-    /// Takes a shard whose copies have ended out of everything. `None`: a copy has a lease, or there are slots.
+    /// Takes a shard whose copies have ended out of everything. `None`: a copy has a lease, or
+    /// there are slots.
     pub fn take_out_shard(&self, number: usize) -> Option<Transaction> {
         let mut transaction = match self.shard(number) {
             Some(shard) => remove_shard(self.view, shard.id)?,

@@ -1,4 +1,5 @@
-//! An etcd of our own: the stock program, started and watched like a copy, with its snapshots and defragmentation.
+//! An etcd of our own: the stock program, started and watched like a copy, with its snapshots and
+//! defragmentation.
 
 use crate::authority::Files;
 use crate::copies::Restarts;
@@ -48,7 +49,8 @@ pub struct Server {
     pub initial_cluster: String,
     /// It joins members that are there.
     pub joins: bool,
-    /// It speaks TLS, with certificates of the cluster's authority. Servers of earlier versions do not.
+    /// It speaks TLS, with certificates of the cluster's authority. Servers of earlier versions do
+    /// not.
     #[serde(default)]
     pub is_tls: bool,
     /// It finds a new leader sooner, and grants leases of a second.
@@ -222,7 +224,8 @@ impl OwnEtcd {
         self.process.as_mut().is_some_and(|process| process.end().is_none())
     }
 
-    /// Starts it again when it ends, and keeps it in order, until `is_over`. It goes on then, unless it `ends_as_well`.
+    /// Starts it again when it ends, and keeps it in order, until `is_over`. It goes on then,
+    /// unless it `ends_as_well`.
     pub fn watch(mut self, is_over: &AtomicBool, ends_as_well: bool) {
         while !is_over.load(Ordering::Relaxed) {
             let now = Instant::now();

@@ -1,7 +1,9 @@
-//! Whether a machine may get clients, and whether the next machine may be stopped: what `/readyz` says.
+//! Whether a machine may get clients, and whether the next machine may be stopped: what `/readyz`
+//! says.
 //!
-//! Each copy here answers, and leads its shard or is in step with its primary. While etcd is away the copies' own word
-//! counts: data are served then, and a machine that counts as not ready would get no clients.
+//! Each copy here answers, and leads its shard or is in step with its primary. While etcd is away
+//! the copies' own word counts: data are served then, and a machine that counts as not ready would
+//! get no clients.
 
 use crate::shared::Shared;
 use crate::site::{Database, Placed, Stage};

@@ -1,5 +1,5 @@
-//! The change of a database's hashing rules, as a part of a job: what is at etcd says what is missing. The primaries of the
-//! database move the keys.
+//! The change of a database's hashing rules, as a part of a job: what is at etcd says what is
+//! missing. The primaries of the database move the keys.
 
 use crate::jobs::Step;
 use crate::site::{Database, now_ms};

@@ -1,7 +1,9 @@
-//! Ports of databases that have no copy on this machine: connections there are passed on to a machine that has one.
+//! Ports of databases that have no copy on this machine: connections there are passed on to a
+//! machine that has one.
 //!
-//! A service of Kubernetes leads to any pod that is ready, and knows nothing of ports. Copies that come to this machine get
-//! the port back: the next look closes the listener, and the copy's start is repeated meanwhile.
+//! A service of Kubernetes leads to any pod that is ready, and knows nothing of ports. Copies that
+//! come to this machine get the port back: the next look closes the listener, and the copy's start
+//! is repeated meanwhile.
 
 use crate::shared::Shared;
 use crate::site::{Site, Stage};

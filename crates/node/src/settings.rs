@@ -97,7 +97,8 @@ pub struct Settings {
     /// The SHA-256 of the password in hexadecimal digits, which may be given in its place
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub password_sha256: String,
-    /// Users that it begins with, each a name and rules: `app on >secret ~app:* +@all`. Only hashes of passwords are kept
+    /// Users that it begins with, each a name and rules: `app on >secret ~app:* +@all`. Only hashes
+    /// of passwords are kept
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<String>,
     /// Clients and copies speak TLS, with certificates of the machines
@@ -106,7 +107,8 @@ pub struct Settings {
     /// The copies of a shard must be in different zones
     #[serde(default)]
     pub zones: bool,
-    /// The rules by which keys get their slots, as regular expressions with a group 'tag'; none is the standard rule
+    /// The rules by which keys get their slots, as regular expressions with a group 'tag'; none is
+    /// the standard rule
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hashing: Vec<String>,
     /// Options that a later version has written. They stay as they are; users cannot give them.

@@ -1,4 +1,5 @@
-//! What the interface says: machines, databases and their copies, jobs, events. Passwords are in none of it.
+//! What the interface says: machines, databases and their copies, jobs, events. Passwords are in
+//! none of it.
 
 use crate::plan::Planned;
 use crate::settings::{Settings, Wrong};

@@ -173,8 +173,9 @@ pub struct Database {
     pub copies: Vec<Placed>,
     /// When it was asked for, in milliseconds since 1970.
     pub created_ms: u64,
-    /// The password of [`INTERNAL`], by which copies and nodes log in to copies. Databases of earlier versions have none:
-    /// the password in their settings is that of the default user, in clear.
+    /// The password of [`INTERNAL`], by which copies and nodes log in to copies. Databases of
+    /// earlier versions have none: the password in their settings is that of the default user, in
+    /// clear.
     #[serde(default)]
     pub secret: String,
     /// The password in clear before the last change, which copies may still have.
@@ -183,7 +184,8 @@ pub struct Database {
     /// What copies may have at least: a change of the number of shards is under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<Floor>,
-    /// Counts the changes that a process takes only when it starts with empty files; copies of older layouts are replaced.
+    /// Counts the changes that a process takes only when it starts with empty files; copies of
+    /// older layouts are replaced.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub layout: u32,
     /// Users beside the default one, by name.

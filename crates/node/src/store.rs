@@ -71,8 +71,8 @@ impl Store {
         Store { client, keys, copies, machine: machine.to_owned() }
     }
 
-    /// Removes the sign of life of a copy whose process has ended and was not started again. Returns whether there was
-    /// one.
+    /// Removes the sign of life of a copy whose process has ended and was not started again.
+    /// Returns whether there was one.
     ///
     /// # Errors
     /// etcd is away, or another version wrote what is there.
@@ -130,7 +130,8 @@ impl Store {
         Ok((self.client.health()?, self.client.members()?))
     }
 
-    /// Takes a machine that was forgotten out of the members of etcd, if it is one. A machine without a server takes its place.
+    /// Takes a machine that was forgotten out of the members of etcd, if it is one. A machine
+    /// without a server takes its place.
     pub fn remove_member(&mut self, machine: &str) {
         let found = self.client.peers().and_then(|peers| {
             let peer = peers.iter().find(|peer| peer.name == machine);
@@ -159,7 +160,8 @@ impl Store {
             .map_err(|why| Problem::Wrong(format!("the topology at etcd: {}", why.0)))
     }
 
-    /// Reads the topologies of all databases of the cluster, at one revision. What cannot be read is left out.
+    /// Reads the topologies of all databases of the cluster, at one revision. What cannot be read
+    /// is left out.
     ///
     /// # Errors
     /// etcd is away.
@@ -179,7 +181,8 @@ impl Store {
         Ok(views.collect())
     }
 
-    /// Makes a change: `change` makes the transaction of the newest site, and is asked again after a conflict.
+    /// Makes a change: `change` makes the transaction of the newest site, and is asked again after
+    /// a conflict.
     ///
     /// # Errors
     /// Those of `change`, or etcd is away.

@@ -18,7 +18,8 @@ const ANSWER: Duration = Duration::from_secs(8);
 pub fn hand_over(store: &mut Store, database: &Database, to: &Placed) -> Result<(), Problem> {
     let began = Instant::now();
     let address = (&*to.host, to.port);
-    // A copy that answers for all keys knows commands of the cluster only on connections that say so.
+    // A copy that answers for all keys knows commands of the cluster only on connections that say
+    // so.
     let request: [&[&str]; 2] = [&["CLIENT", "CAPA", "cluster"], &["CLUSTER", "FAILOVER"]];
     let answers = talk::ask(address, database.login(), &request, ANSWER);
     match answers.as_deref() {

@@ -30,7 +30,8 @@ impl AltStack {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the first page of the mapping just made, nothing points to it; it becomes a guard.
+        // SAFETY: the first page of the mapping just made, nothing points to it; it becomes a
+        // guard.
         unsafe { libc::mprotect(base, page, libc::PROT_NONE) };
         let stack =
             libc::stack_t { ss_sp: base.wrapping_byte_add(page), ss_flags: 0, ss_size: SIZE };
@@ -48,8 +49,8 @@ impl AltStack {
 
 impl Drop for AltStack {
     fn drop(&mut self) {
-        // SAFETY: `previous` is what this thread had before; no handler runs on ours now, as we are not
-        // in one. After the switch the kernel no longer uses the mapping.
+        // SAFETY: `previous` is what this thread had before; no handler runs on ours now, as we are
+        // not in one. After the switch the kernel no longer uses the mapping.
         unsafe {
             libc::sigaltstack(&self.previous, ptr::null_mut());
             libc::munmap(self.base, self.size);

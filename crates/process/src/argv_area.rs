@@ -58,7 +58,8 @@ impl ArgvArea {
         Ok(Self { bytes: Mutex::new(bytes) })
     }
 
-    /// Makes `title` the command line, cut to the size of the area (a NUL in it ends what is shown).
+    /// Makes `title` the command line, cut to the size of the area (a NUL in it ends what is
+    /// shown).
     pub fn set(&self, title: &[u8]) {
         let mut bytes = lock(&self.bytes);
         let len = title.len().min(bytes.len().saturating_sub(1));

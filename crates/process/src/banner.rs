@@ -12,8 +12,8 @@ use std::fmt;
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
-/// The first lines in the log. `program` is how the server was called, and `configured` whether it was
-/// given a configuration file or directives.
+/// The first lines in the log. `program` is how the server was called, and `configured` whether it
+/// was given a configuration file or directives.
 pub fn starting(program: &str, configured: bool) {
     log!(Notice, "oO0OoO0OoO0Oo Dunlin is starting oO0OoO0OoO0Oo");
     log!(
@@ -69,8 +69,8 @@ pub struct Banner<'a> {
 }
 
 impl Banner<'_> {
-    /// Shows it: as a picture where a person is watching or `always-show-logo` is set, else as plain
-    /// log lines.
+    /// Shows it: as a picture where a person is watching or `always-show-logo` is set, else as
+    /// plain log lines.
     pub fn show(&self, always_show_logo: bool) {
         let watched =
             !log::syslog_enabled() && log::logfile_c_str().is_none() && io::stdout().is_terminal();

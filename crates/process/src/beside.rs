@@ -5,8 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Returns the processes of this machine whose program has this file name, with their working directories. Those
-/// of other users are left out.
+/// Returns the processes of this machine whose program has this file name, with their working
+/// directories. Those of other users are left out.
 pub fn with_program(name: &str) -> Vec<(u32, PathBuf)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -18,7 +18,8 @@ pub fn directory(id: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{id}/cwd")).ok()
 }
 
-/// Returns whether a process runs a program with this file name, which may have been replaced meanwhile.
+/// Returns whether a process runs a program with this file name, which may have been replaced
+/// meanwhile.
 fn runs(id: u32, name: &str) -> bool {
     let Ok(program) = fs::read_link(format!("/proc/{id}/exe")) else { return false };
     let Some(file) = program.file_name().and_then(|file| file.to_str()) else { return false };

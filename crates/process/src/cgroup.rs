@@ -79,7 +79,8 @@ fn own_group(root: &Path, hierarchy: Hierarchy) -> Option<(PathBuf, PathBuf)> {
     let mount = mounts.lines().find_map(|line| Mount::parse(line, hierarchy))?;
     let top = root.join(mount.point.trim_start_matches('/'));
     // The mounted part may begin below the hierarchy's root, as in a container. A group outside it
-    // ("/../x", or one of the host's names) cannot be reached: what is mounted is the best to be had.
+    // ("/../x", or one of the host's names) cannot be reached: what is mounted is the best to be
+    // had.
     let below = match mount.root.as_str() {
         "/" => Some(group),
         container => {

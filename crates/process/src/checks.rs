@@ -41,9 +41,9 @@ pub fn warn_about_maxmemory(maxmemory_bytes: u64) {
 /// walks of the page tables.
 const MEMORY_FOR_HUGE_PAGES: u64 = 512 << 20;
 
-/// Whether the kernel may back this process's memory with huge pages, from here on: not if the process
-/// has little memory to use, and with `disable-thp` not unless it is asked to. Call it before the memory is
-/// used.
+/// Whether the kernel may back this process's memory with huge pages, from here on: not if the
+/// process has little memory to use, and with `disable-thp` not unless it is asked to. Call it
+/// before the memory is used.
 pub fn choose_page_size(root: &Path, disable_thp: bool, memory_bytes: u64) {
     let mode = root.join("sys/kernel/mm/transparent_hugepage/enabled");
     // A kernel without huge pages has no such file.

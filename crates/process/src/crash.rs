@@ -10,9 +10,9 @@
 //! reporter:       (asleep in read)             └→ symbols, sections ─┘
 //! ```
 //!
-//! If the reporter hangs (the crashed thread holds a lock it needs) or crashes as well, the raw part
-//! is in the log already and the process still dies by its signal, with a core dump where those are
-//! enabled. A panic is a crash too: its hook writes the same report and aborts.
+//! If the reporter hangs (the crashed thread holds a lock it needs) or crashes as well, the raw
+//! part is in the log already and the process still dies by its signal, with a core dump where
+//! those are enabled. A panic is a crash too: its hook writes the same report and aborts.
 #![allow(unsafe_code)] // sigaction(2), siginfo and unwinding inside a signal handler
 
 use super::crash_report::{self, Crash};
@@ -45,8 +45,8 @@ static ENABLED: AtomicBool = AtomicBool::new(true);
 static PIDFILE: AtomicPtr<CString> = AtomicPtr::new(ptr::null_mut());
 
 /// Installs the panic hook, the reporter thread and, unless `crash-log-enabled` is off, the signal
-/// handlers. Call it once, on the main thread, after going to the background. `version` appears in the
-/// report.
+/// handlers. Call it once, on the main thread, after going to the background. `version` appears in
+/// the report.
 pub fn install(version: &str, enabled: bool) -> io::Result<()> {
     // A second call keeps what the first one set.
     let _ = ABOUT.set(crash_report::About::new(version));
@@ -57,8 +57,8 @@ pub fn install(version: &str, enabled: bool) -> io::Result<()> {
     set_enabled(enabled)
 }
 
-/// Sets `crash-log-enabled`. Without it a crash leaves no report and the core dump is undisturbed; a panic still
-/// says its message.
+/// Sets `crash-log-enabled`. Without it a crash leaves no report and the core dump is undisturbed;
+/// a panic still says its message.
 pub fn set_enabled(enabled: bool) -> io::Result<()> {
     ENABLED.store(enabled, Ordering::Relaxed);
     for number in SIGNALS {
@@ -189,8 +189,8 @@ fn wait_until(done: &AtomicBool, timeout_ms: i32) {
     }
 }
 
-/// Makes the signal fatal and sends it again. It is blocked in its own handler, so it strikes when that
-/// returns, with the state of the crash for the core dump.
+/// Makes the signal fatal and sends it again. It is blocked in its own handler, so it strikes when
+/// that returns, with the state of the crash for the core dump.
 fn die_by(number: c_int) {
     let _ = set_handler(number, false);
     // SAFETY: raise is async-signal-safe.

@@ -34,8 +34,8 @@ pub fn daemonize() -> io::Result<()> {
     Ok(())
 }
 
-/// Opens `/dev/null` as standard input, output and error. A process that goes on in the background calls it when it has said
-/// all: a reader of its output then sees the end.
+/// Opens `/dev/null` as standard input, output and error. A process that goes on in the background
+/// calls it when it has said all: a reader of its output then sees the end.
 ///
 /// # Errors
 /// There is no `/dev/null`.

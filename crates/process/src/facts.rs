@@ -50,8 +50,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Collects them, for a process started as `argv0`. Call it after going to the background, which changes the
-    /// process id.
+    /// Collects them, for a process started as `argv0`. Call it after going to the background,
+    /// which changes the process id.
     pub fn collect(argv0: &OsStr) -> io::Result<Self> {
         Ok(Self {
             os: operating_system()?,

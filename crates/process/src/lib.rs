@@ -1,5 +1,5 @@
-//! The process around a server, a proxy or a node: log, signals, crashes, daemon, supervisors, limits of the
-//! machine, and the facts INFO tells about it.
+//! The process around a server, a proxy or a node: log, signals, crashes, daemon, supervisors,
+//! limits of the machine, and the facts INFO tells about it.
 //!
 //! Each module stands alone and takes plain values; the start-up sequence of the program wires
 //! them to its configuration. Nothing here knows a connection, a key or a command.

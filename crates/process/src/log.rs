@@ -85,8 +85,8 @@ impl std::error::Error for LogfileError {
 }
 
 /// Sends lines to `logfile`, or to standard output if the path is empty. The file is created at
-/// once, so that a path that cannot work stops the start rather than losing the log. A relative path is
-/// relative to the working directory (`dir`) at the time of each line, as in Redis.
+/// once, so that a path that cannot work stops the start rather than losing the log. A relative
+/// path is relative to the working directory (`dir`) at the time of each line, as in Redis.
 pub fn set_logfile(path: &Path) -> Result<(), LogfileError> {
     if path.as_os_str().is_empty() {
         LOGFILE.store(std::ptr::null_mut(), Relaxed);

@@ -92,7 +92,8 @@ fn timestamp(time: &LocalTime, format: TimestampFormat) -> String {
     }
 }
 
-/// A message that stays on its line and does nothing to a terminal, whatever it quotes of a client or a file.
+/// A message that stays on its line and does nothing to a terminal, whatever it quotes of a client
+/// or a file.
 fn without_controls(message: &str) -> Cow<'_, str> {
     if message.contains(char::is_control) {
         message.replace(char::is_control, " ").into()

@@ -1,8 +1,8 @@
 //! The order in which `server-cpulist` is given to reactors, on machines whose processors are not
 //! all alike.
 //!
-//! Reactor 0 gets the first processor of the order, reactor 1 the second, and so on. All reactors work
-//! on the same keyspace, so those that run should be close: the processors of one node (one
+//! Reactor 0 gets the first processor of the order, reactor 1 the second, and so on. All reactors
+//! work on the same keyspace, so those that run should be close: the processors of one node (one
 //! socket's memory) come one after the other, and the next node is begun when they are used up.
 //! Within a node whole cores come first, their hyper-threads last, so that four reactors on eight
 //! hyper-threads have four cores. Otherwise the order is the list's own.

@@ -26,8 +26,9 @@ pub struct PidFile {
 }
 
 impl PidFile {
-    /// Writes the file, as best it can: the server also starts without, and the log says so. Call it
-    /// after going to the background and after changing to `dir`, from where a relative path counts.
+    /// Writes the file, as best it can: the server also starts without, and the log says so. Call
+    /// it after going to the background and after changing to `dir`, from where a relative path
+    /// counts.
     pub fn create(path: &Path) -> Option<Self> {
         match Self::try_create(path) {
             Ok(file) => Some(file),

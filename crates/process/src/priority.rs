@@ -23,7 +23,8 @@ fn lower_current_thread(steps: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the calling thread step back behind those that serve clients. `what` names it in the log if that fails.
+/// Has the calling thread step back behind those that serve clients. `what` names it in the log if
+/// that fails.
 pub fn step_back(what: &str) {
     if !sandbox::allows_optional_calls() {
         return;

@@ -1,15 +1,18 @@
-//! Filters of system calls that kill, as the units of Debian's packages have (`SystemCallFilter=~@privileged
-//! @resources`). A call that only makes the server a little better must not end it there.
+//! Filters of system calls that kill, as the units of Debian's packages have
+//! (`SystemCallFilter=~@privileged @resources`). A call that only makes the server a little better
+//! must not end it there.
 //!
-//! The kernel says that there is a filter, but not what is in it. To let a child process try the calls is no way, as
-//! there are filters that forbid to make one. So where there is a filter, calls that nobody asked for are not made; what
-//! an option asks for (`server-cpulist`) is done all the same.
+//! The kernel says that there is a filter, but not what is in it. To let a child process try the
+//! calls is no way, as there are filters that forbid to make one. So where there is a filter, calls
+//! that nobody asked for are not made; what an option asks for (`server-cpulist`) is done all the
+//! same.
 
 use std::sync::OnceLock;
 
 static IS_FILTERED: OnceLock<bool> = OnceLock::new();
 
-/// Returns whether the process may make calls that it can do without: no filter may kill it for them.
+/// Returns whether the process may make calls that it can do without: no filter may kill it for
+/// them.
 pub fn allows_optional_calls() -> bool {
     !*IS_FILTERED.get_or_init(|| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -47,11 +47,10 @@ static UNFINISHED: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 /// Where the handler writes; -1 before `install`. Never closed, the handler may run at any time.
 static WAKE: AtomicI32 = AtomicI32::new(-1);
 
-/// Installs the handlers, ignores SIGHUP, SIGPIPE and SIGXFSZ (to write past `ulimit -f` is an error like any other),
-/// and starts the thread that calls `on_signal`
-/// after every SIGTERM and SIGINT, one call after the other. By then the signal may have been
-/// forgotten, and another have come: what is asked for is [`requested`]. Call it once, after going to
-/// the background.
+/// Installs the handlers, ignores SIGHUP, SIGPIPE and SIGXFSZ (to write past `ulimit -f` is an
+/// error like any other), and starts the thread that calls `on_signal` after every SIGTERM and
+/// SIGINT, one call after the other. By then the signal may have been forgotten, and another have
+/// come: what is asked for is [`requested`]. Call it once, after going to the background.
 pub fn install(on_signal: impl Fn() + Send + 'static) -> io::Result<()> {
     install_all(on_signal, None)
 }
@@ -117,7 +116,8 @@ pub fn cancel() -> bool {
     REQUESTED.swap(0, Ordering::AcqRel) != 0
 }
 
-/// Says whether a data set is being loaded; the log line for a signal then says that, as Redis's does.
+/// Says whether a data set is being loaded; the log line for a signal then says that, as Redis's
+/// does.
 pub fn set_loading(loading: bool) {
     LOADING.store(loading, Ordering::Relaxed);
 }

@@ -8,8 +8,8 @@ pub fn child_argument(case: &str) -> Option<String> {
     std::env::var(variable(case)).ok()
 }
 
-/// A command that runs only the test of this name (its path within the crate) in a new process, where
-/// [`child_argument`] of `case` returns `argument`.
+/// A command that runs only the test of this name (its path within the crate) in a new process,
+/// where [`child_argument`] of `case` returns `argument`.
 pub fn child(test: &str, case: &str, argument: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]);

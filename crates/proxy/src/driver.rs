@@ -1,7 +1,8 @@
-//! Between a reactor and a hub: connections of one thread become the hub's, and what the hub wants of them
-//! is done.
+//! Between a reactor and a hub: connections of one thread become the hub's, and what the hub wants
+//! of them is done.
 //!
-//! The reactor's turns are the hub's. All that a turn's clients have for one server leaves with one write.
+//! The reactor's turns are the hub's. All that a turn's clients have for one server leaves with one
+//! write.
 
 use crate::config::Address;
 use crate::hub::wire::{Id, Wire};

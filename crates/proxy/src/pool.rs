@@ -41,7 +41,8 @@ pub struct Topology {
 pub struct SlotRule {
     /// By which rule.
     pub hashing: Arc<Hashing>,
-    /// The rule that takes its place, and the server of each slot then. Keys that it parts are sent in different requests.
+    /// The rule that takes its place, and the server of each slot then. Keys that it parts are sent
+    /// in different requests.
     pub next: Option<NextRule>,
 }
 
@@ -145,7 +146,8 @@ impl Shared {
         }
     }
 
-    /// Goes on with the figures of the pool that this one replaces, and with what is known of its servers.
+    /// Goes on with the figures of the pool that this one replaces, and with what is known of its
+    /// servers.
     pub fn inherit(&self, old: &Shared) {
         if self.config.kind == old.config.kind {
             if !matches!(self.config.kind, Kind::Servers(_) | Kind::Single(_)) {
@@ -324,8 +326,8 @@ impl Local {
         local
     }
 
-    /// Takes over what has changed. Returns the servers that are not the ones that they were: all connections
-    /// to them are to be closed.
+    /// Takes over what has changed. Returns the servers that are not the ones that they were: all
+    /// connections to them are to be closed.
     pub fn refresh(&mut self) -> Vec<usize> {
         let generation = self.shared.generation();
         if generation == self.generation {
@@ -439,8 +441,8 @@ impl Local {
         self.primaries.iter().copied().chain(slotless).collect()
     }
 
-    /// The server that answers a client's read in place of this one. A client keeps to one of several, so that
-    /// it does not see an older state after a newer one.
+    /// The server that answers a client's read in place of this one. A client keeps to one of
+    /// several, so that it does not see an older state after a newer one.
     pub fn reader(&self, server: usize, client: u64, now: Instant) -> usize {
         let reads = self.shared.config.reads;
         let Some(replicas) = self.replicas.get(server).filter(|_| reads != Reads::Primary) else {

@@ -1,7 +1,7 @@
 //! What is in force: pools, listeners, certificates; and reading the configuration again.
 //!
-//! A new configuration is prepared as a whole, certificates and listeners too, before anything changes. A
-//! pool whose table is the same stays what it is, and with it all its connections.
+//! A new configuration is prepared as a whole, certificates and listeners too, before anything
+//! changes. A pool whose table is the same stays what it is, and with it all its connections.
 
 use crate::config::{self, Address, Config, Kind, Pool};
 use crate::hub::{Common, Layout};

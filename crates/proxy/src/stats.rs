@@ -112,7 +112,8 @@ impl PoolStats {
         PoolStats { own: Arc::default(), servers }
     }
 
-    /// The same figures for a pool in which servers have other numbers: `before` says which each had.
+    /// The same figures for a pool in which servers have other numbers: `before` says which each
+    /// had.
     pub fn renumbered(&self, before: &[Option<usize>]) -> PoolStats {
         let known = |at: &Option<usize>| at.and_then(|at| self.servers.get(at).cloned());
         let servers = before.iter().map(|at| known(at).unwrap_or_default()).collect();

@@ -1,7 +1,8 @@
 //! Who is the master, and who has which slot: asked of sentinels and of a cluster's nodes.
 //!
-//! One thread a pool asks, and changes the pool's topology. Sentinels are also subscribed to; their message
-//! makes the thread ask at once, because the answer of the majority decides, not one message.
+//! One thread a pool asks, and changes the pool's topology. Sentinels are also subscribed to; their
+//! message makes the thread ask at once, because the answer of the majority decides, not one
+//! message.
 
 use crate::config::{Address, Kind, Login, Reads, ServerTls};
 use crate::hub::server_at;
@@ -179,8 +180,8 @@ fn find_master(shared: &Shared, sentinels: &[Address], master: &str, log: impl F
     if shared.topology().servers.first() == Some(&address) {
         return;
     }
-    // A sentinel that lags names a master of the past, and one that has just been chosen may still be a
-    // replica: no write may go there.
+    // A sentinel that lags names a master of the past, and one that has just been chosen may still
+    // be a replica: no write may go there.
     match role(shared, &address) {
         Some(role) if role != "master" => {
             if shared.doubted.swap(true, SeqCst) {
@@ -227,8 +228,8 @@ fn address_of(fields: &[u8]) -> Option<Address> {
     Some(Address::Tcp(value(b"ip")?, value(b"port")?.parse().ok()?))
 }
 
-/// Finds out which of these replicas, by the numbers of their primaries, may be read: those that are connected to
-/// their primary and not further behind it than the configuration allows.
+/// Finds out which of these replicas, by the numbers of their primaries, may be read: those that
+/// are connected to their primary and not further behind it than the configuration allows.
 fn set_replicas(shared: &Shared, known: &[(u16, Vec<Address>)]) {
     let mut usable: Vec<Vec<u16>> = Vec::new();
     for (primary, replicas) in known {

@@ -1,8 +1,8 @@
-//! Every key lands where the real Twemproxy puts it. Servers of ours behind `nutcracker` answer each GET
-//! with their own number.
+//! Every key lands where the real Twemproxy puts it. Servers of ours behind `nutcracker` answer
+//! each GET with their own number.
 //!
-//! Without `nutcracker` the test does nothing, unless `PLACEMENT_KEYS` is set, which says how many keys to
-//! try; `./test proxy` installs it and tries 100 000.
+//! Without `nutcracker` the test does nothing, unless `PLACEMENT_KEYS` is set, which says how many
+//! keys to try; `./test proxy` installs it and tries 100 000.
 
 use proxy::placement::hash::{Hash, NAMES};
 use proxy::placement::{Continuum, Distribution, Keys, Member};

@@ -148,7 +148,8 @@ impl Encoder {
         true
     }
 
-    /// False, with nothing written, if it does not become shorter, or strings are not to be compressed.
+    /// False, with nothing written, if it does not become shorter, or strings are not to be
+    /// compressed.
     fn compressed(&mut self, string: &[u8]) -> bool {
         let Some(compressor) = &mut self.compressor else { return false };
         let start = self.out.len();

@@ -12,7 +12,8 @@ pub enum Error {
     Checksum,
     /// The input ends before the value does.
     Truncated,
-    /// A value type that is not supported here, by its number: a module's, or one of a later version.
+    /// A value type that is not supported here, by its number: a module's, or one of a later
+    /// version.
     UnsupportedType(u8),
     /// A collection without elements. Harmless: a loader skips the key, RESTORE refuses it.
     Empty,

@@ -42,8 +42,8 @@ pub enum Kind {
     SetListpack = 20,
     /// A stream with what Redis 7.2 added.
     StreamListpacks3 = 21,
-    /// Fields with values and expiries, as Valkey 9 has them. Redis used the number, and the next, for
-    /// something else before it released anything.
+    /// Fields with values and expiries, as Valkey 9 has them. Redis used the number, and the next,
+    /// for something else before it released anything.
     TimedHash = 22,
     /// The earliest expiry, and fields with values and expiries after that (Redis 7.4).
     RedisTimedHash = 24,

@@ -38,15 +38,16 @@ pub use payload::{dump, restore, restore_unverified, verify, verify_relaxed};
 /// The RDB version that is written.
 pub const VERSION: u16 = 11;
 
-/// The name of the metadata in front of a stream that has which messages of producers the stream has got already.
-/// Servers that do not know it pass over it.
+/// The name of the metadata in front of a stream that has which messages of producers the stream
+/// has got already. Servers that do not know it pass over it.
 pub const IDEMPOTENCY: &str = "dunlin-idempotency";
 
-/// The version of Redis 7.4 and 8, in which hashes whose fields expire have another form than Valkey's.
+/// The version of Redis 7.4 and 8, in which hashes whose fields expire have another form than
+/// Valkey's.
 pub const REDIS_TIMED_VERSION: u16 = 12;
 
-/// The version that is written where there is something that only Valkey 9 and later load: hashes with
-/// fields that expire. It is the first of Valkey's own.
+/// The version that is written where there is something that only Valkey 9 and later load: hashes
+/// with fields that expire. It is the first of Valkey's own.
 pub const VALKEY_VERSION: u16 = 80;
 
 /// The newest RDB version that is read. Redis's own versions from 12 on and Valkey's from 80 on add

@@ -31,7 +31,8 @@ pub fn restore(payload: &[u8], limits: &Limits) -> Result<Object, Error> {
     restore_body(body, is_valkey(payload), limits)
 }
 
-/// The same without a look at version and checksum: these were looked at, or a test has made the payload up.
+/// The same without a look at version and checksum: these were looked at, or a test has made the
+/// payload up.
 pub fn restore_unverified(payload: &[u8], limits: &Limits) -> Result<Object, Error> {
     let (body, _) = payload.split_last_chunk::<FOOTER>().ok_or(Error::Truncated)?;
     restore_body(body, is_valkey(payload), limits)
@@ -57,8 +58,8 @@ pub fn verify(payload: &[u8]) -> Result<&[u8], Error> {
     verify_up_to(payload, NEWEST_VERSION)
 }
 
-/// The same for a payload whose version may be newer (`rdb-version-check relaxed`); its value is read if its form
-/// is known.
+/// The same for a payload whose version may be newer (`rdb-version-check relaxed`); its value is
+/// read if its form is known.
 ///
 /// # Errors
 /// The payload is too short, or damaged.

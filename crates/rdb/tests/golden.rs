@@ -1,9 +1,9 @@
 //! Payloads of real servers: what they wrote is read here, and written again the same.
 //!
-//! `valkey-9.1.txt` and `redis-8.txt` are DUMPs of these servers, with `list-max-listpack-size 8` and
-//! the other options at their defaults. `historical.txt` has the encodings no current server
-//! writes, made by hand; Valkey 9.1 has restored every one, and type, encoding and elements are
-//! its answers.
+//! `valkey-9.1.txt` and `redis-8.txt` are DUMPs of these servers, with `list-max-listpack-size 8`
+//! and the other options at their defaults. `historical.txt` has the encodings no current server
+//! writes, made by hand; Valkey 9.1 has restored every one, and type, encoding and elements are its
+//! answers.
 
 mod fixture;
 

@@ -1,7 +1,7 @@
 //! Files cut into records: whole, in pieces of any size, truncated, damaged.
 //!
-//! `foreign-*.rdb` are files of these servers with streams, hashes whose fields expire and functions
-//! between ordinary keys, saved under an LRU policy.
+//! `foreign-*.rdb` are files of these servers with streams, hashes whose fields expire and
+//! functions between ordinary keys, saved under an LRU policy.
 
 mod fixture;
 

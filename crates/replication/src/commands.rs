@@ -35,7 +35,8 @@ impl Commands {
         into.extend(self.words[first..self.ends[command]].iter().map(|word| &bytes[word.clone()]));
     }
 
-    /// The commands from this one on leave the list; their bytes will begin so many bytes further on.
+    /// The commands from this one on leave the list; their bytes will begin so many bytes further
+    /// on.
     #[must_use]
     pub fn split_off(&mut self, command: usize, bytes: usize) -> Commands {
         let words = command.checked_sub(1).map_or(0, |before| self.ends[before]);

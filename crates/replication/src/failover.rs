@@ -1,5 +1,5 @@
-//! Handing over the role of primary to a replica (FAILOVER), as a state machine: the time, the position
-//! and what replicas have acknowledged come in, what is to be done comes out.
+//! Handing over the role of primary to a replica (FAILOVER), as a state machine: the time, the
+//! position and what replicas have acknowledged come in, what is to be done comes out.
 //!
 //! ```text
 //!                  FAILOVER          a replica has everything      the replica answers
@@ -83,8 +83,8 @@ pub enum Step {
 pub struct Failover {
     stage: Stage,
     plan: Plan,
-    /// The stream's end before and behind the request for acknowledgements. An acknowledgement does not
-    /// count the request that it answers.
+    /// The stream's end before and behind the request for acknowledgements. An acknowledgement does
+    /// not count the request that it answers.
     request: Option<(JournalPos, JournalPos)>,
 }
 
@@ -99,8 +99,8 @@ impl Failover {
         self.plan.target.as_ref()
     }
 
-    /// Writes pause from now on. The request for acknowledgements stands between these positions of the
-    /// stream.
+    /// Writes pause from now on. The request for acknowledgements stands between these positions of
+    /// the stream.
     pub fn begin(&mut self, plan: Plan, request: (JournalPos, JournalPos)) {
         *self = Failover { stage: Stage::Waiting, plan, request: Some(request) };
     }

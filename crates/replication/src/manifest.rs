@@ -217,8 +217,8 @@ impl Manifest {
         file
     }
 
-    /// Forgets history and says what of it is to be deleted: not what is to be loaded as well, since
-    /// Valkey may give a new increment the name of an old one.
+    /// Forgets history and says what of it is to be deleted: not what is to be loaded as well,
+    /// since Valkey may give a new increment the name of an old one.
     pub fn take_history(&mut self) -> Vec<LogFile> {
         let mut history = std::mem::take(&mut self.history);
         history.retain(|old| self.files().all(|file| file.name != old.name));

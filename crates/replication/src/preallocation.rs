@@ -1,9 +1,10 @@
 //! Preallocated space ahead of a log's end, and batches written in place into it, as bytes.
 //!
-//! The preallocated space is lines of `#`, one per sector, which every reader of such logs skips wherever the data
-//! before it ends. A batch has a head, which is an annotation with the length and the checksum of what
-//! follows: `#BATCH:0000002f:` and sixteen hexadecimal digits of CRC-64. What a lost power leaves of
-//! a batch is some of its sectors and preallocated space in the place of the others.
+//! The preallocated space is lines of `#`, one per sector, which every reader of such logs skips
+//! wherever the data before it ends. A batch has a head, which is an annotation with the length and
+//! the checksum of what follows: `#BATCH:0000002f:` and sixteen hexadecimal digits of CRC-64. What
+//! a lost power leaves of a batch is some of its sectors and preallocated space in the place of the
+//! others.
 
 use structs::crc64::crc64;
 
@@ -15,7 +16,8 @@ pub const BLOCK: usize = 4096;
 pub const LARGEST_BATCH: usize = 256 << 10;
 /// Most bytes of a head, its filler included.
 pub const LARGEST_HEAD: usize = 2 * LARGEST_MARK;
-/// Where a sector has fewer bytes left than this, no batch can begin: they would look like preallocated space.
+/// Where a sector has fewer bytes left than this, no batch can begin: they would look like
+/// preallocated space.
 const SHORTEST_FILLER: usize = 3;
 /// Most bytes of a head without its filler.
 pub const LARGEST_MARK: usize = MARK + SHORTEST_FILLER - 1;
@@ -52,11 +54,13 @@ pub fn is_preallocated(offset: u64, bytes: &[u8]) -> bool {
     bytes.iter().zip(offset..).all(|(&byte, offset)| byte == preallocated_at(offset))
 }
 
-/// How many of these bytes, which begin with a sector and end with their file, lie before the preallocated space at
-/// its end. 0 if all are preallocated space, and perhaps what is before them too.
+/// How many of these bytes, which begin with a sector and end with their file, lie before the
+/// preallocated space at its end. 0 if all are preallocated space, and perhaps what is before them
+/// too.
 ///
-/// Sectors of zeros count as preallocated space: when preallocated space is cut off inside of a block, file systems write them to its
-/// end, and a lost power may leave the file as long as it was. No log ends with them.
+/// Sectors of zeros count as preallocated space: when preallocated space is cut off inside of a
+/// block, file systems write them to its end, and a lost power may leave the file as long as it
+/// was. No log ends with them.
 pub fn data_before_preallocation(bytes: &[u8]) -> usize {
     let mut data = bytes.len();
     while data > 0 {
@@ -70,13 +74,15 @@ pub fn data_before_preallocation(bytes: &[u8]) -> usize {
     data
 }
 
-/// How many of these bytes, which begin with a sector, lie before preallocated space or zeros at their end.
+/// How many of these bytes, which begin with a sector, lie before preallocated space or zeros at
+/// their end.
 fn data_of_sector(bytes: &[u8]) -> usize {
     let preallocated =
         (0..bytes.len()).rev().take_while(|&at| bytes[at] == preallocated_at(at as u64)).count();
     let zeros = bytes.iter().rev().take_while(|&&byte| byte == 0).count();
     match bytes.len() - preallocated.max(zeros) {
-        // A line that ends with the sector has its own line feed there: no preallocated space begins with one.
+        // A line that ends with the sector has its own line feed there: no preallocated space
+        // begins with one.
         data if preallocated > 0 && data == SECTOR - 1 => SECTOR,
         data => data,
     }
@@ -146,8 +152,8 @@ impl BatchHead {
         })
     }
 
-    /// Compares it with its bytes, which begin at this offset of the file: all of them, or as many as
-    /// are data there. `is_last`: no data follow.
+    /// Compares it with its bytes, which begin at this offset of the file: all of them, or as many
+    /// as are data there. `is_last`: no data follow.
     pub fn look_at(self, offset: u64, batch: &[u8], is_last: bool) -> Found {
         if batch.len() == self.len && crc64(0, batch) == self.checksum {
             return Found::Whole;
@@ -189,8 +195,8 @@ pub fn begins_with_whole_batch(bytes: &[u8]) -> bool {
     })
 }
 
-/// Bytes of the batch, its mark included, that these bytes begin with. `None`: they begin with none, or
-/// do not have the whole mark.
+/// Bytes of the batch, its mark included, that these bytes begin with. `None`: they begin with
+/// none, or do not have the whole mark.
 pub fn batch_len(bytes: &[u8]) -> Option<usize> {
     mark_at(bytes).map(|(head, body)| body + head.len)
 }
@@ -202,8 +208,8 @@ fn mark_at(bytes: &[u8]) -> Option<(BatchHead, usize)> {
     Some((head, end + 1))
 }
 
-/// Bytes from this offset to the end of its sector, if a batch that begins there has only a filler in
-/// the sector.
+/// Bytes from this offset to the end of its sector, if a batch that begins there has only a filler
+/// in the sector.
 pub fn filler_at(offset: u64) -> Option<usize> {
     Some(left_in_sector(offset)).filter(|&left| left < LARGEST_MARK)
 }
@@ -229,7 +235,8 @@ mod tests {
 
     const COMMAND: &[u8] = b"*2\r\n$4\r\nINCR\r\n$1\r\nk\r\n";
 
-    /// The file after a batch was written at `offset`, with preallocated space behind it; and where the batch ends.
+    /// The file after a batch was written at `offset`, with preallocated space behind it; and where
+    /// the batch ends.
     fn file(offset: usize, batch: &[u8]) -> (Vec<u8>, usize) {
         let head = head_len(offset as u64, batch.len());
         let end = offset + head + batch.len();

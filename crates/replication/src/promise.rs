@@ -5,8 +5,9 @@
 //!   to the primary    REPLCONF PROMISE <copy> EPOCH <epoch> SENT <sent> MS <time>
 //! ```
 //!
-//! The question is a PING with a message, as the entry that begins an epoch is: any server takes it without doing
-//! anything. `sent` is a moment by the primary's clock in milliseconds. A copy repeats it and does not interpret it.
+//! The question is a PING with a message, as the entry that begins an epoch is: any server takes it
+//! without doing anything. `sent` is a moment by the primary's clock in milliseconds. A copy
+//! repeats it and does not interpret it.
 
 use crate::vote::Voter;
 use structs::numbers::parse_i64;

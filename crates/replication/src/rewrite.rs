@@ -37,8 +37,8 @@ pub enum Answer {
 }
 
 impl Backoff {
-    /// May an attempt begin now (seconds since the epoch), after so many failures in a row? Those that
-    /// a person asks for need not wait. Where the failures are forgotten, so are the waits.
+    /// May an attempt begin now (seconds since the epoch), after so many failures in a row? Those
+    /// that a person asks for need not wait. Where the failures are forgotten, so are the waits.
     pub fn ask(&mut self, failures: u64, now_s: i64) -> Answer {
         if failures < MAX_FAILURES {
             *self = Backoff::default();

@@ -1,9 +1,10 @@
 //! Reading the stream of commands that an append-only file holds.
 //!
-//! The reader takes pieces of the file and finds commands, annotations (`#TS:` and the time, `#REPL:` and
-//! the place in the replication stream, heads of batches, preallocated space, and any other line that begins with `#`) and transactions in them. It knows no
-//! command but MULTI and EXEC. It copies nothing: words are places in the piece. Every complaint
-//! carries the offset in the file, and [`StreamReader::valid`] says up to where the file makes sense by itself: the end
+//! The reader takes pieces of the file and finds commands, annotations (`#TS:` and the time,
+//! `#REPL:` and the place in the replication stream, heads of batches, preallocated space, and any
+//! other line that begins with `#`) and transactions in them. It knows no command but MULTI and
+//! EXEC. It copies nothing: words are places in the piece. Every complaint carries the offset in
+//! the file, and [`StreamReader::valid`] says up to where the file makes sense by itself: the end
 //! of the last whole command that is not inside an unfinished transaction.
 
 use crate::preallocation::{self, BLOCK, BatchHead, Found};
@@ -55,8 +56,8 @@ pub enum Item {
     Torn,
 }
 
-/// A place in the replication stream, as an annotation of an append-only file names it. Between it and
-/// the next one, the bytes of commands are those of the stream.
+/// A place in the replication stream, as an annotation of an append-only file names it. Between it
+/// and the next one, the bytes of commands are those of the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The history.
@@ -152,8 +153,8 @@ impl StreamReader {
         }
     }
 
-    /// A reader for what begins at this offset of a file and goes on to its end: batches are compared
-    /// with their checksums.
+    /// A reader for what begins at this offset of a file and goes on to its end: batches are
+    /// compared with their checksums.
     pub fn of_file(offset: u64, end: FileEnd) -> StreamReader {
         StreamReader { file: Some(end), ..StreamReader::new(offset) }
     }
@@ -183,7 +184,8 @@ impl StreamReader {
         (self.offset < self.batch.1).then_some(self.batch.0)
     }
 
-    /// Whether others have gone on behind preallocated space: nothing can be written in place there any more.
+    /// Whether others have gone on behind preallocated space: nothing can be written in place there
+    /// any more.
     pub fn has_gap(&self) -> bool {
         self.has_gap
     }
@@ -295,8 +297,8 @@ impl StreamReader {
         })
     }
 
-    /// Preallocated space in front of data, or what is behind it. `None`: there is none here, or others have gone on
-    /// behind it.
+    /// Preallocated space in front of data, or what is behind it. `None`: there is none here, or
+    /// others have gone on behind it.
     fn preallocated(&mut self, input: &[u8], end: FileEnd) -> Option<Result<Item, Corrupt>> {
         let line_len = preallocation::left_in_sector(self.offset);
         let line = &input[..input.len().min(line_len)];
@@ -326,8 +328,9 @@ impl StreamReader {
             self.has_gap = true;
             return None;
         }
-        // Otherwise preallocated space is only left where something was to be written and nothing was forced to
-        // the disk after it: what is behind it belongs to a single batch whose head is missing.
+        // Otherwise preallocated space is only left where something was to be written and nothing
+        // was forced to the disk after it: what is behind it belongs to a single batch whose head
+        // is missing.
         let most = (preallocation::LARGEST_HEAD + preallocation::LARGEST_BATCH) as u64;
         let is_one_batch = end.at <= preallocated_at + most;
         Some(match input.get(..left) {
@@ -345,8 +348,8 @@ impl StreamReader {
         usize::try_from(end.at.saturating_sub(self.offset)).unwrap_or(usize::MAX)
     }
 
-    /// Preallocated space where the filler of a batch was to be, which is whole: the filler's sector never came to the
-    /// disk, and nothing is missing with it. `None`: it is something else.
+    /// Preallocated space where the filler of a batch was to be, which is whole: the filler's
+    /// sector never came to the disk, and nothing is missing with it. `None`: it is something else.
     fn lost_filler(&mut self, input: &[u8], end: FileEnd) -> Option<Item> {
         let left = self.left(end);
         let filler = preallocation::filler_at(self.offset).filter(|&filler| filler < left)?;
@@ -538,8 +541,8 @@ mod tests {
         assert_eq!(complaint(&[multi, &multi[..]].concat()).offset, 15);
     }
 
-    /// A file whose batches, written in place, are the stream, a longer command and the stream again; and
-    /// where the batches begin and end, heads included.
+    /// A file whose batches, written in place, are the stream, a longer command and the stream
+    /// again; and where the batches begin and end, heads included.
     fn file_of_batches() -> (Vec<u8>, Vec<Range<usize>>) {
         let long = format!("*2\r\n$4\r\nECHO\r\n$2000\r\n{}\r\n", "v".repeat(2000));
         let (mut file, mut places) = (Vec::new(), Vec::new());
@@ -642,7 +645,8 @@ mod tests {
                 let (found, reader, end) = read_file(&lost);
                 assert_eq!((found.len(), end), (2 + more, Ok(())), "{len}");
                 assert_eq!(reader.valid(), file.len() as u64);
-                // Data that ends in such space has nothing behind it, even if a reader takes the space for data.
+                // Data that ends in such space has nothing behind it, even if a reader takes the
+                // space for data.
                 let cut = &lost[..first.end + 1];
                 let end = FileEnd { at: cut.len() as u64, has_preallocated: false };
                 let (_, reader, result) = read_with(StreamReader::of_file(0, end), cut);

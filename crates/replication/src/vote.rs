@@ -1,12 +1,12 @@
-//! What a copy of a cluster says with each acknowledgement: its name, the data that it holds, and the epoch of the last
-//! entry that it has.
+//! What a copy of a cluster says with each acknowledgement: its name, the data that it holds, and
+//! the epoch of the last entry that it has.
 //!
 //! ```text
 //!   REPLCONF ACK <offset> [FACK <offset>] COPY <name> DATA <incarnation> EPOCH <epoch>
 //! ```
 //!
-//! It is sent only behind an entry that begins an epoch, which a primary outside of a cluster does not write. A stock
-//! primary reads the offsets alone.
+//! It is sent only behind an entry that begins an epoch, which a primary outside of a cluster does
+//! not write. A stock primary reads the offsets alone.
 
 use structs::numbers::parse_i64;
 

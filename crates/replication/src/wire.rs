@@ -9,8 +9,9 @@
 //!          or  $<length>\r\n <RDB>
 //! ```
 //!
-//! A snapshot can come over a connection of its own (the *RDB channel*), beside the stream. There are two
-//! protocols for that; the primary proposes one to a replica that knows it, in place of +FULLRESYNC:
+//! A snapshot can come over a connection of its own (the *RDB channel*), beside the stream. There
+//! are two protocols for that; the primary proposes one to a replica that knows it, in place of
+//! +FULLRESYNC:
 //!
 //! ```text
 //!   Valkey   main  +DUALCHANNELSYNC
@@ -21,8 +22,8 @@
 //!            main  the stream, at once
 //! ```
 //!
-//! Before the snapshot, bare line feeds keep the link alive. An offset in the protocol is one more than
-//! a [`JournalPos`] where it names a byte, and equal to it where it counts bytes.
+//! Before the snapshot, bare line feeds keep the link alive. An offset in the protocol is one more
+//! than a [`JournalPos`] where it names a byte, and equal to it where it counts bytes.
 
 use journal::{HistoryId, JournalPos};
 use structs::numbers::parse_i64;
@@ -37,8 +38,9 @@ pub const GETACK: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n"
 /// In front of the epoch in the entry that begins a leadership.
 const EPOCH: &[u8] = b"dunlin-epoch:";
 
-/// Goes into the stream of a cluster's primary when its leadership begins. It is a PING with a message, which any
-/// server takes in a stream and in an append-only file without doing anything. Clients' PINGs are in no stream.
+/// Goes into the stream of a cluster's primary when its leadership begins. It is a PING with a
+/// message, which any server takes in a stream and in an append-only file without doing anything.
+/// Clients' PINGs are in no stream.
 pub fn epoch_entry(epoch: u64) -> Vec<u8> {
     let message = [EPOCH, epoch.to_string().as_bytes()].concat();
     let len = message.len();
@@ -160,8 +162,8 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// The arguments of PSYNC; `None` if the offset is not a number. An id that cannot be one asks for
-    /// everything.
+    /// The arguments of PSYNC; `None` if the offset is not a number. An id that cannot be one asks
+    /// for everything.
     pub fn parse(id: &[u8], offset: &[u8]) -> Option<Wanted> {
         let offset = parse_i64(offset)?;
         let position = u64::try_from(offset).ok().and_then(|offset| offset.checked_sub(1));
@@ -215,7 +217,8 @@ impl Answer {
     }
 }
 
-/// Bytes of a snapshot without data: `REDIS` and its version, and the opcode of its end. The oldest have no checksum.
+/// Bytes of a snapshot without data: `REDIS` and its version, and the opcode of its end. The oldest
+/// have no checksum.
 const SHORTEST_SNAPSHOT: u64 = 10;
 
 /// How the end of a snapshot is found.
@@ -228,7 +231,8 @@ pub enum SnapshotEnd {
 }
 
 impl SnapshotEnd {
-    /// Reads the line before a snapshot, without its end. What is shorter than any snapshot is none.
+    /// Reads the line before a snapshot, without its end. What is shorter than any snapshot is
+    /// none.
     pub fn parse(line: &[u8]) -> Option<SnapshotEnd> {
         let text = line.strip_prefix(b"$")?;
         match text.strip_prefix(b"EOF:") {

@@ -7,7 +7,8 @@ mod mutate;
 
 #[test]
 fn a_hostile_primary_confuses_nothing() {
-    // Digits are ASCII, so `4` happens as 52 % 8 = 4: the clock; `5`: connected, `6`: loaded, `7`: stream.
+    // Digits are ASCII, so `4` happens as 52 % 8 = 4: the clock; `5`: connected, `6`: loaded, `7`:
+    // stream.
     let inputs = [
         b"4\n5\n0+PONG\n0+OK\n0+OK\n0+OK\n0+FULLRESYNC 0123456789012345678901234567890123456789 7\n0\n\
           0$EOF:0123456789012345678901234567890123456789\n6\n7*1\n7$4\n7PING\n4"

@@ -1,8 +1,8 @@
 //! Lengths and bulk strings, as requests and replies spell them: `$3\r\nSET\r\n`.
 //!
 //! A write that the journal gets has three of them at least, and a reply most times one. Each is
-//! written with one look at the buffer's room and, where the length has one or two digits, as nearly
-//! all have, with one store for the header.
+//! written with one look at the buffer's room and, where the length has one or two digits, as
+//! nearly all have, with one store for the header.
 #![allow(unsafe_code)]
 
 use structs::numbers::{INT_MAX_LEN, format_u64};

@@ -1,13 +1,13 @@
 //! Whole replies: where one ends in a stream that arrives in pieces, and its values as a tree.
 //!
-//! A client of another server keeps what it has received in a buffer and a [`Scanner`] beside it. The
-//! scanner finds the end of the first reply and remembers how far it came, so that a reply of a
+//! A client of another server keeps what it has received in a buffer and a [`Scanner`] beside it.
+//! The scanner finds the end of the first reply and remembers how far it came, so that a reply of a
 //! million elements that arrives in a thousand pieces is not read a thousand times. [`decode`] then
 //! makes [`Value`]s of it, which borrow the buffer. A reader that makes values of its own takes the
 //! [tokens](crate::token) instead.
 //!
-//! Limits of length and depth hold while the scanner reads, before anything is allocated: a peer that
-//! announces two billion elements gets no memory for them until they have come.
+//! Limits of length and depth hold while the scanner reads, before anything is allocated: a peer
+//! that announces two billion elements gets no memory for them until they have come.
 
 use crate::token::{
     Aggregate, InvalidReply, NoToken, ReplyLimits, Token, next_token, string_header,
@@ -120,8 +120,9 @@ impl Scanner {
         }
     }
 
-    /// Goes on with a reply that [`Scanner::scan`] has found incomplete, without having to see it whole: the
-    /// input is to go on behind the bytes that are done with. Until the reply is whole, only this may be called.
+    /// Goes on with a reply that [`Scanner::scan`] has found incomplete, without having to see it
+    /// whole: the input is to go on behind the bytes that are done with. Until the reply is whole,
+    /// only this may be called.
     ///
     /// # Errors
     /// The input does not go on with the reply.

@@ -95,8 +95,8 @@ impl Parser {
         self.left > 0
     }
 
-    /// The word whose header is the last that was read, if it is long: where it begins, relative to the
-    /// request's first byte, and its length.
+    /// The word whose header is the last that was read, if it is long: where it begins, relative to
+    /// the request's first byte, and its length.
     pub fn unfinished_long_word(&self) -> Option<(usize, usize)> {
         let len = self.body.filter(|len| (LONG_WORD..=HeapString::LONGEST).contains(len))?;
         (!self.has_long_word_at(self.at)).then_some((self.at, len))
@@ -141,9 +141,9 @@ impl Parser {
         supplied.map_or_else(|| &input[place], |word| word.block.as_slice())
     }
 
-    /// Words of the request so far, in bytes, for CLIENT LIST's `argv-mem`. Of a request of very many words,
-    /// which arrives in many pieces, it is the bytes from the first to the last, with what separates
-    /// them: this is asked for after every piece.
+    /// Words of the request so far, in bytes, for CLIENT LIST's `argv-mem`. Of a request of very
+    /// many words, which arrives in many pieces, it is the bytes from the first to the last, with
+    /// what separates them: this is asked for after every piece.
     pub fn pending_bytes(&self) -> usize {
         const COUNTED: usize = 64;
         match (self.words.first(), self.words.last()) {
@@ -345,8 +345,8 @@ fn header_slow(input: &[u8], from: usize) -> Header {
     }
 }
 
-/// Splits a line into words: blanks separate, `"…"` with C escapes and `'…'` quote, and a word may have
-/// quoted and unquoted parts, as in Valkey 9.1. `None` when quotes are not balanced.
+/// Splits a line into words: blanks separate, `"…"` with C escapes and `'…'` quote, and a word may
+/// have quoted and unquoted parts, as in Valkey 9.1. `None` when quotes are not balanced.
 pub fn split_words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut rest = line;

@@ -19,8 +19,9 @@ impl Passage {
         Passage::default()
     }
 
-    /// Goes on with the request: the input begins behind the bytes that are done with. What is left of it belongs
-    /// to a length that is not complete, or to the next request. A word may have `longest` bytes.
+    /// Goes on with the request: the input begins behind the bytes that are done with. What is left
+    /// of it belongs to a length that is not complete, or to the next request. A word may have
+    /// `longest` bytes.
     ///
     /// # Errors
     /// What is wrong with the request, as servers say it.

@@ -8,8 +8,8 @@
 //!   *2\r\n   :1\r\n   $1\r\na\r\n        Array 2, Integer 1, Bulk "a"
 //! ```
 //!
-//! Both protocols are read by the same function: their types do not overlap. Strings and aggregates of
-//! unknown length (`$?`, `*?`), which no Redis server sends, are refused.
+//! Both protocols are read by the same function: their types do not overlap. Strings and aggregates
+//! of unknown length (`$?`, `*?`), which no Redis server sends, are refused.
 
 use structs::numbers;
 

@@ -201,7 +201,8 @@ impl Connections {
             Message::Resume(client, resumption) => {
                 let Some(connection) = self.open.get_mut(&client) else { return };
                 let Connection { session, output, held, .. } = connection;
-                // The whole output may be replaced where it is empty, so it goes through one of its own.
+                // The whole output may be replaced where it is empty, so it goes through one of its
+                // own.
                 let mut reply = Output::default();
                 if self.worker.resume(session, resumption, &mut reply) {
                     for push in std::mem::take(held) {

@@ -1,5 +1,5 @@
-//! The stream of a primary applied by several threads: the order of each key is kept, and a thread that stops the
-//! world finds a whole prefix of the stream.
+//! The stream of a primary applied by several threads: the order of each key is kept, and a thread
+//! that stops the world finds a whole prefix of the stream.
 
 use commands::rows;
 use config::Config;

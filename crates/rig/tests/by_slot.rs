@@ -1,6 +1,6 @@
-//! An engine whose keys are assigned by slot, as they will be in a cluster, is the same to its clients as
-//! a standalone one: all command scripts hold, and what walks over the keyspace sees every key, however
-//! hash tags skew the slots.
+//! An engine whose keys are assigned by slot, as they will be in a cluster, is the same to its
+//! clients as a standalone one: all command scripts hold, and what walks over the keyspace sees
+//! every key, however hash tags skew the slots.
 
 #[path = "scripts.rs"]
 mod scripts;
@@ -119,8 +119,8 @@ fn keys_of_skewed_slots_are_evicted() {
         for name in names().iter().filter(|name| !name.starts_with('{')) {
             assert_eq!(ask(&link, &format!("DEL {name}")), ["1"]);
         }
-        // All of it has to go, one sample after the other. Other tests share the process's memory, so no
-        // limit in between can be set.
+        // All of it has to go, one sample after the other. Other tests share the process's memory,
+        // so no limit in between can be set.
         assert_eq!(ask(&link, "CONFIG SET maxmemory 1"), ["OK"]);
         rig.advance(Duration::from_secs(20));
         assert_eq!(ask(&link, "DBSIZE"), ["0"], "{policy}");

@@ -1,5 +1,5 @@
-//! A copy of some slots and what changes meanwhile, taken from one engine and given to another: afterwards both have the
-//! same, whatever the commands were and wherever the copy stood.
+//! A copy of some slots and what changes meanwhile, taken from one engine and given to another:
+//! afterwards both have the same, whatever the commands were and wherever the copy stood.
 
 use cluster::slots::Slots;
 use keyspace::keyspace::Assignment;

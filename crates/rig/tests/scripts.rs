@@ -82,7 +82,8 @@ fn reason(script: &Script) -> Option<&'static str> {
     NEED_A_PROCESS.iter().find(|(part, _)| path.ends_with(part)).map(|(_, reason)| *reason)
 }
 
-/// What the engine is configured with. The test `by_slot` runs this file too, with keys assigned by slot.
+/// What the engine is configured with. The test `by_slot` runs this file too, with keys assigned by
+/// slot.
 fn options() -> String {
     let is_by_slot = if env!("CARGO_CRATE_NAME") == "by_slot" { "yes" } else { "no" };
     format!(

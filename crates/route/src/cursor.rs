@@ -1,5 +1,5 @@
-//! SCAN over several servers: the server's number is inside the cursor, which stays a decimal number of
-//! 64 bits, as some clients demand.
+//! SCAN over several servers: the server's number is inside the cursor, which stays a decimal
+//! number of 64 bits, as some clients demand.
 
 /// A place in the walk over all servers: a server and its own cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +16,9 @@ pub fn decode(cursor: u64, radix: usize) -> Cursor {
     Cursor { server: (cursor % radix) as usize, at: cursor / radix }
 }
 
-/// The cursor for the client after the server answered with `next`; `following` is the server behind it. 0
-/// when the last server is done. `None`: the server's cursor is too large to carry a number with it.
+/// The cursor for the client after the server answered with `next`; `following` is the server
+/// behind it. 0 when the last server is done. `None`: the server's cursor is too large to carry a
+/// number with it.
 pub fn encode(server: usize, next: u64, radix: usize, following: Option<usize>) -> Option<u64> {
     if next > 0 {
         return next.checked_mul(radix.max(1) as u64)?.checked_add(server as u64);

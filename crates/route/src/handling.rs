@@ -9,8 +9,8 @@ pub enum Handling {
     Keyed,
     /// To the server of its keys, on a connection of its own: it may wait.
     Blocking,
-    /// Each group of so many words is about one key; the groups go to their keys' servers, and the replies
-    /// are merged.
+    /// Each group of so many words is about one key; the groups go to their keys' servers, and the
+    /// replies are merged.
     Split {
         /// Words of a group, of which the first is the key.
         step: usize,
@@ -23,7 +23,8 @@ pub enum Handling {
     Scan,
     /// To the server that the first argument, a channel, belongs to.
     Channel,
-    /// Each channel goes to the server that it belongs to; replies are lists of channels and numbers.
+    /// Each channel goes to the server that it belongs to; replies are lists of channels and
+    /// numbers.
     ByChannel,
     /// Answered without a server.
     Local(Local),
@@ -223,7 +224,8 @@ static ACROSS: &[&str] = &[
     "SWAPDB",
 ];
 
-/// Whether a node of a cluster that forwards has to ask others for this command, whatever its keys are.
+/// Whether a node of a cluster that forwards has to ask others for this command, whatever its keys
+/// are.
 pub fn concerns_all_nodes(name: &str) -> bool {
     ACROSS.binary_search(&name).is_ok()
 }
@@ -270,8 +272,8 @@ pub fn handling_of_node(name: &str) -> Handling {
     }
 }
 
-/// Whether requests may wait although the command's line does not say so: XREAD and XREADGROUP with the
-/// word BLOCK among their options.
+/// Whether requests may wait although the command's line does not say so: XREAD and XREADGROUP with
+/// the word BLOCK among their options.
 pub fn may_block(words: &[&[u8]]) -> bool {
     let Some(name) = words.first() else { return false };
     if !name.eq_ignore_ascii_case(b"XREAD") && !name.eq_ignore_ascii_case(b"XREADGROUP") {

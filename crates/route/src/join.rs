@@ -1,8 +1,8 @@
 //! One reply out of many.
 //!
-//! A request that went to several servers has a [`Joining`]: it collects the replies, in any order of
-//! arrival, and makes one of them when the last is there. An error of any server is the answer, unless the
-//! rule says otherwise.
+//! A request that went to several servers has a [`Joining`]: it collects the replies, in any order
+//! of arrival, and makes one of them when the last is there. An error of any server is the answer,
+//! unless the rule says otherwise.
 
 use crate::raw::{self, Protocol};
 use resp::bulk::{push_bulk, push_header};
@@ -86,8 +86,8 @@ impl Joining {
         self
     }
 
-    /// Has the reply of a part made of several: its keys have turned out to be on several servers. Returns the number
-    /// of the first of these replies, for [`put`](Joining::put).
+    /// Has the reply of a part made of several: its keys have turned out to be on several servers.
+    /// Returns the number of the first of these replies, for [`put`](Joining::put).
     pub fn divide(&mut self, part: usize, joining: Joining) -> usize {
         let first = self.next;
         self.next += joining.missing;

@@ -4,15 +4,16 @@
 //!   closed ─ opened ─▶ setting up (HELLO, AUTH, SELECT: one at a time) ─▶ ready
 //! ```
 //!
-//! Requests of any clients are written one behind the other; the server answers in order, so a queue of
-//! tags is all there is to match. What must not get out of step is the set-up, because an error there
-//! changes the meaning of all that follows: each of its requests is sent alone, and its reply awaited,
-//! before any client's request goes out. Requests that come meanwhile wait here, and are known to be
-//! *unsent* when the connection fails.
+//! Requests of any clients are written one behind the other; the server answers in order, so a
+//! queue of tags is all there is to match. What must not get out of step is the set-up, because an
+//! error there changes the meaning of all that follows: each of its requests is sent alone, and its
+//! reply awaited, before any client's request goes out. Requests that come meanwhile wait here, and
+//! are known to be *unsent* when the connection fails.
 //!
-//! A link does no I/O: bytes to send go into a buffer, bytes received come in. It never recovers: after an
-//! error its owner closes the connection and drops the link, and what [`Link::take_all`] returns is
-//! answered with an error. So a reply can never reach a request that it does not belong to.
+//! A link does no I/O: bytes to send go into a buffer, bytes received come in. It never recovers:
+//! after an error its owner closes the connection and drops the link, and what [`Link::take_all`]
+//! returns is answered with an error. So a reply can never reach a request that it does not belong
+//! to.
 
 use crate::raw::plain_reply;
 use resp::{ReplyLimits, Scanned, Scanner};
@@ -150,8 +151,8 @@ impl<T> Link<T> {
         }
     }
 
-    /// The next whole message at the start of `input`, and how many bytes it takes. `None`: more bytes
-    /// have to come; `input` must then start with the same bytes at the next call.
+    /// The next whole message at the start of `input`, and how many bytes it takes. `None`: more
+    /// bytes have to come; `input` must then start with the same bytes at the next call.
     ///
     /// # Errors
     /// The connection is to be closed.
@@ -188,9 +189,9 @@ impl<T> Link<T> {
         Ok(Some((Some(Received::Reply(tag, reply)), len)))
     }
 
-    /// Goes on with a reply that [`Link::receive`] has found incomplete, without having to see it whole. Returns how many
-    /// bytes at the start of the input are of it and done with, and its tag if it ends with them. Until then only this may
-    /// be called.
+    /// Goes on with a reply that [`Link::receive`] has found incomplete, without having to see it
+    /// whole. Returns how many bytes at the start of the input are of it and done with, and its tag
+    /// if it ends with them. Until then only this may be called.
     ///
     /// # Errors
     /// The connection is to be closed.
@@ -215,8 +216,8 @@ impl<T> Link<T> {
         Ok(())
     }
 
-    /// Ends the link: the tags of requests that may have reached the server, and of those that certainly
-    /// have not, with their bytes one behind the other.
+    /// Ends the link: the tags of requests that may have reached the server, and of those that
+    /// certainly have not, with their bytes one behind the other.
     pub fn take_all(&mut self) -> (Vec<T>, Vec<T>, Vec<u8>) {
         let unsent = self.tags.split_off(self.tags.len() - self.unsent_tags);
         self.unsent_tags = 0;

@@ -21,8 +21,8 @@ pub enum Protocol {
     Resp3,
 }
 
-/// The length of the reply at the start of `input`, if it is one line or one string that has arrived
-/// whole. `None`: ask a [`Scanner`].
+/// The length of the reply at the start of `input`, if it is one line or one string that has
+/// arrived whole. `None`: ask a [`Scanner`].
 #[inline]
 pub fn plain_reply(input: &[u8]) -> Option<usize> {
     let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
@@ -62,8 +62,8 @@ pub fn is_error(reply: &[u8]) -> bool {
     matches!(reply.first(), Some(b'-' | b'!'))
 }
 
-/// The elements of an array, a set or a push, each as the bytes of its own. A map's are its keys and
-/// values in turn. `None` if the reply is something else.
+/// The elements of an array, a set or a push, each as the bytes of its own. A map's are its keys
+/// and values in turn. `None` if the reply is something else.
 pub fn elements(reply: &[u8]) -> Option<Vec<&[u8]>> {
     let line_end = reply.iter().position(|&byte| byte == b'\r')?;
     let count = numbers::parse_i64(reply.get(1..line_end)?)?;

@@ -68,7 +68,8 @@ pub fn redirection(reply: &[u8]) -> Option<Redirection> {
     let kind = words.next()?;
     match kind {
         "TRYAGAIN" => return Some(Redirection::TryAgain),
-        // A command that waited, at a server that has become a replica. CLIENT UNBLOCK says something else.
+        // A command that waited, at a server that has become a replica. CLIENT UNBLOCK says
+        // something else.
         "UNBLOCKED" if text.contains("instance state changed") => {
             return Some(Redirection::TryAgain);
         }

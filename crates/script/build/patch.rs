@@ -1,7 +1,7 @@
 //! Applies a unified diff, strictly: every line of it must be found where it says.
 //!
-//! The sources that are patched are pinned, so there is no search for a better place: a hunk that does
-//! not fit is an error. A patch changes files; it neither makes nor removes any.
+//! The sources that are patched are pinned, so there is no search for a better place: a hunk that
+//! does not fit is an error. A patch changes files; it neither makes nor removes any.
 
 use std::path::Path;
 

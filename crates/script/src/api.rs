@@ -132,8 +132,8 @@ enum OnError {
     Return,
 }
 
-/// The arguments as the words of a request. They stay on the stack; a number becomes text in its place, since
-/// there may be as many arguments as the stack can hold.
+/// The arguments as the words of a request. They stay on the stack; a number becomes text in its
+/// place, since there may be as many arguments as the stack can hold.
 fn collect(lua: Lua, words: &mut Vec<&[u8]>) -> Result<(), &'static str> {
     let count = lua.top();
     if count == 0 {

@@ -18,8 +18,9 @@ pub type Sha = [u8; 20];
 
 /// Instructions between two calls of [`Host::tick`].
 const TICK: c_int = 100_000;
-/// Runs between two steps of the collector, and how many KiB such a step is for. To compile something counts
-/// as a run, too. The collector's own pace would let the memory of a script that used much stand for long.
+/// Runs between two steps of the collector, and how many KiB such a step is for. To compile
+/// something counts as a run, too. The collector's own pace would let the memory of a script that
+/// used much stand for long.
 const RUNS_PER_STEP: u32 = 50;
 const STEP_KIB: c_int = 50;
 /// Bytes of a source from which on it is followed by a step of its own, of eight times its size.
@@ -156,7 +157,8 @@ impl Interpreter {
         self.free_slots.push(slot);
     }
 
-    /// Takes a step of the collector now and then, and at once for what a long source has left behind.
+    /// Takes a step of the collector now and then, and at once for what a long source has left
+    /// behind.
     fn count_run(&mut self, source_bytes: usize) {
         self.runs += 1;
         if self.runs >= RUNS_PER_STEP || source_bytes > LONG_SOURCE {
@@ -245,7 +247,8 @@ impl Interpreter {
         lua.set_globals_readonly(true);
     }
 
-    /// Calls the function below its arguments, above the handler, and turns its result into a reply.
+    /// Calls the function below its arguments, above the handler, and turns its result into a
+    /// reply.
     fn finish(&mut self, args: c_int, host: &mut dyn Host, reply: &mut Reply<'_>) -> Outcome {
         let lua = self.lua;
         let shared = self.shared();
@@ -361,8 +364,8 @@ impl Interpreter {
     }
 }
 
-// SAFETY: an interpreter owns its state and what it points to, reaches nothing of its thread, and is
-// used through exclusive references alone.
+// SAFETY: an interpreter owns its state and what it points to, reaches nothing of its thread, and
+// is used through exclusive references alone.
 #[allow(unsafe_code)]
 unsafe impl Send for Interpreter {}
 
@@ -377,7 +380,8 @@ impl Drop for Interpreter {
     }
 }
 
-/// A bad name is reported as such, anything else as what has happened while functions were registered.
+/// A bad name is reported as such, anything else as what has happened while functions were
+/// registered.
 fn load_error(line: &[u8]) -> Vec<u8> {
     let is_about_name = line.starts_with(b"ERR Function names can only")
         || line.starts_with(b"ERR Function already exists");

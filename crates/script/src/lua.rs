@@ -134,8 +134,8 @@ impl Lua {
         unsafe { ffi::lua_insert(self.0, index) }
     }
 
-    /// Makes sure that so many values can be pushed, and that a function of ours may call itself: says
-    /// no where Lua's stack or the thread's would become too large.
+    /// Makes sure that so many values can be pushed, and that a function of ours may call itself:
+    /// says no where Lua's stack or the thread's would become too large.
     pub(crate) fn has_room(self, values: c_int) -> bool {
         // SAFETY: grows the stack, or says no.
         let has_values = unsafe { ffi::lua_checkstack(self.0, values) != 0 };
@@ -180,8 +180,8 @@ impl Lua {
         unsafe { ffi::lua_toboolean(self.0, index) != 0 }
     }
 
-    /// The bytes of a string, or of a number, which becomes a string in its place. They are there as
-    /// long as the value is on the stack or otherwise reachable; the caller sees to that.
+    /// The bytes of a string, or of a number, which becomes a string in its place. They are there
+    /// as long as the value is on the stack or otherwise reachable; the caller sees to that.
     #[inline]
     pub(crate) fn bytes<'b>(self, index: c_int) -> Option<&'b [u8]> {
         let mut len = 0;

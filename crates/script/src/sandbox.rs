@@ -10,8 +10,8 @@ use std::ffi::c_int;
 /// The key in the registry of the table that is the environment of libraries which are loaded.
 pub(crate) const LOADING: &str = "loading";
 
-/// Functions of Lua's basic library that scripts do not get: they reach files, or the environments of
-/// other functions.
+/// Functions of Lua's basic library that scripts do not get: they reach files, or the environments
+/// of other functions.
 const LEFT_OUT: [&str; 6] = ["dofile", "loadfile", "print", "getfenv", "setfenv", "newproxy"];
 
 /// Opens the libraries and closes everything for changes.

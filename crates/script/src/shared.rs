@@ -74,8 +74,8 @@ impl Shared {
     /// Lets `work` use the host, if a script runs.
     pub(crate) fn host<R>(&self, work: impl FnOnce(&mut dyn Host) -> R) -> Option<R> {
         let mut host = self.host.take()?;
-        // SAFETY: set by `with_host`, whose caller lends it until it returns; it is taken out of the
-        // cell meanwhile, so that there is no second reference.
+        // SAFETY: set by `with_host`, whose caller lends it until it returns; it is taken out of
+        // the cell meanwhile, so that there is no second reference.
         let result = work(unsafe { host.as_mut() });
         self.host.set(Some(host));
         Some(result)

@@ -91,8 +91,8 @@ pub fn note_misuse(engine: &Engine, client: &Client, misuse: &str) {
     log!(Warning, "{misuse}, disconnecting it: {}", describe(engine, client));
 }
 
-/// Whether a client has sent so much, `arrived` bytes that begin with `input`, without a request becoming complete, or queued so much, that
-/// it is to be closed.
+/// Whether a client has sent so much, `arrived` bytes that begin with `input`, without a request
+/// becoming complete, or queued so much, that it is to be closed.
 pub fn is_over_query_limit(
     engine: &Engine,
     session: &Session,

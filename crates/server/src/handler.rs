@@ -316,13 +316,15 @@ impl Hub {
             conn.show_peak(now);
             let session = &conn.session;
             let live = &session.client.live;
-            // A client that sends or reads a large piece is not idle, though no request is complete.
+            // A client that sends or reads a large piece is not idle, though no request is
+            // complete.
             if conn.seen != (input, output) {
                 conn.seen = (input, output);
                 live.last_seen_ms.store(now.0, Relaxed);
             }
             let idle = now.0 - live.last_seen_ms.load(Relaxed);
-            // Clients that wait for CLIENT PAUSE, a long command or the disk are exempt from `timeout`.
+            // Clients that wait for CLIENT PAUSE, a long command or the disk are exempt from
+            // `timeout`.
             let waits = session.is_blocked() || io.is_paused() || io.holds_output();
             let may_idle = waits || session.is_subscribed() || session.is_monitor;
             if timeout_ms > 0 && idle > timeout_ms && !may_idle {
@@ -406,12 +408,13 @@ impl Hub {
     }
 }
 
-/// Keeps the output until the clients that cache what it changes have been told, and until the writes
-/// that it tells of are safe, if that is asked for: the client's own, those that it has read, and those
-/// that it was told of.
+/// Keeps the output until the clients that cache what it changes have been told, and until the
+/// writes that it tells of are safe, if that is asked for: the client's own, those that it has
+/// read, and those that it was told of.
 #[inline]
 fn hold_back(engine: &Engine, session: &mut Session, io: &mut ConnIo<'_>) {
-    // Another may lead by now, if this process has stood still: what was done is neither confirmed nor told.
+    // Another may lead by now, if this process has stood still: what was done is neither confirmed
+    // nor told.
     if std::mem::take(&mut session.answered_by_primary) && !engine.membership().is_alone() {
         return io.close();
     }
@@ -708,7 +711,8 @@ impl Handler for Hub {
     fn end_of_turn(&mut self, cx: &mut Cx<'_, Conn>) {
         let has_tier = self.engine.tier().get().is_some();
         if has_tier {
-            // To begin reads lets the kernel tell of those that have ended: a turn earlier than the next.
+            // To begin reads lets the kernel tell of those that have ended: a turn earlier than the
+            // next.
             tier::own_ring::flush();
             tier::own_ring::reap();
         }

@@ -56,7 +56,8 @@ pub struct ServerHost {
     pub requests: Option<crate::cluster::Requests>,
 }
 
-/// How long the time of the threads that serve clients is taken as read: two sections of INFO have it.
+/// How long the time of the threads that serve clients is taken as read: two sections of INFO have
+/// it.
 const SERVING_TIME_HOLDS: Duration = Duration::from_millis(100);
 
 impl ServerHost {
@@ -84,7 +85,8 @@ impl ServerHost {
         }
     }
 
-    /// Processor time of the threads that serve clients. Other servers have one such thread, the main thread.
+    /// Processor time of the threads that serve clients. Other servers have one such thread, the
+    /// main thread.
     fn serving_time(&self) -> facts::CpuTime {
         let mut last = lock(&self.serving);
         if let Some((at, time)) = *last

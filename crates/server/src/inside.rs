@@ -1,8 +1,9 @@
-//! What a part of the process that is no part of the server needs of it: the joint of the admin port.
+//! What a part of the process that is no part of the server needs of it: the joint of the admin
+//! port.
 //!
-//! Such a part speaks to the server as a client does, by a connection that it opens inside the process.
-//! Beyond that it learns only what the server must say when no client can ask: whether it is ready,
-//! what protected mode refuses, and which certificates to show.
+//! Such a part speaks to the server as a client does, by a connection that it opens inside the
+//! process. Beyond that it learns only what the server must say when no client can ask: whether it
+//! is ready, what protected mode refuses, and which certificates to show.
 
 use config::Config;
 use engine::Engine;
@@ -14,7 +15,8 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// What starts beside the server, before it serves clients and loads its data. Its error keeps the server from starting.
+/// What starts beside the server, before it serves clients and loads its data. Its error keeps the
+/// server from starting.
 pub type Companion = fn(Inside) -> Result<(), String>;
 
 /// In CLIENT LIST, the address of a connection from inside.
@@ -60,7 +62,8 @@ impl Inside {
         self.engine.config()
     }
 
-    /// Opens a connection on which a client begins, as one that has just connected from this machine.
+    /// Opens a connection on which a client begins, as one that has just connected from this
+    /// machine.
     ///
     /// # Errors
     /// There is no descriptor left, or the server is stopping.
@@ -68,8 +71,8 @@ impl Inside {
         self.open(CLIENT)
     }
 
-    /// Opens a connection of the server itself, which may do everything and needs no password. It is
-    /// for requests that are fixed in the code.
+    /// Opens a connection of the server itself, which may do everything and needs no password. It
+    /// is for requests that are fixed in the code.
     ///
     /// # Errors
     /// As [`Inside::connect`].

@@ -1,8 +1,8 @@
 //! Opening the listeners at start.
 //!
 //! The kernel closes what an io_uring holds in the background, after the process has gone. A server
-//! that is started right after its predecessor was killed can therefore find the address in use for a
-//! moment, and binds again until it is free.
+//! that is started right after its predecessor was killed can therefore find the address in use for
+//! a moment, and binds again until it is free.
 
 use crate::log;
 use net::{BindError, ListenSpec, Net};

@@ -1,9 +1,9 @@
-//! Connections to the servers that MIGRATE sends keys to. One that was used with success is kept for some
-//! seconds, since a tool that moves keys asks again at once.
+//! Connections to the servers that MIGRATE sends keys to. One that was used with success is kept
+//! for some seconds, since a tool that moves keys asks again at once.
 //!
-//! A kept connection belongs to the one command that takes it. Before it is used again it is looked at: the
-//! other side may have closed it, or sent what no request has asked for. A thread closes those that nothing
-//! has asked for; it ends with the last of them.
+//! A kept connection belongs to the one command that takes it. Before it is used again it is looked
+//! at: the other side may have closed it, or sent what no request has asked for. A thread closes
+//! those that nothing has asked for; it ends with the last of them.
 
 use crate::socket::Socket;
 use crate::tls;

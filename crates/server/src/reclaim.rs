@@ -1,9 +1,9 @@
 //! The thread that gives memory back to the system.
 //!
-//! Taking pages out of a process's tables means telling every processor that runs one of its threads,
-//! and waiting until all have answered: some microseconds, and in a virtual machine at times until
-//! the other processor's next tick. A reactor must not wait for that, so what tables outgrow and
-//! what the allocator no longer needs go back here.
+//! Taking pages out of a process's tables means telling every processor that runs one of its
+//! threads, and waiting until all have answered: some microseconds, and in a virtual machine at
+//! times until the other processor's next tick. A reactor must not wait for that, so what tables
+//! outgrow and what the allocator no longer needs go back here.
 
 use engine::Engine;
 use keyspace::memory;

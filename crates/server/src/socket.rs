@@ -21,9 +21,10 @@ pub enum Socket {
 }
 
 impl Socket {
-    /// Connects to the first of the host's addresses that can be reached, with the rules of TLS if it is
-    /// to be encrypted. Reading ends with nothing after [`ROUND`], writing after `timeout`. `goes_on` is
-    /// asked now and then whether the connection is still wanted. `source`: the local address.
+    /// Connects to the first of the host's addresses that can be reached, with the rules of TLS if
+    /// it is to be encrypted. Reading ends with nothing after [`ROUND`], writing after `timeout`.
+    /// `goes_on` is asked now and then whether the connection is still wanted. `source`: the local
+    /// address.
     ///
     /// # Errors
     /// The last address cannot be reached, or the other side does not agree on TLS.

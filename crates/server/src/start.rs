@@ -37,8 +37,8 @@ pub const REACTOR: &str = "reactor-";
 /// Why the server does not start; the text is for the operator.
 type Failure = String;
 
-/// Runs the server until it is told to stop. `args` starts with the program's name; `companion` starts
-/// beside it.
+/// Runs the server until it is told to stop. `args` starts with the program's name; `companion`
+/// starts beside it.
 pub fn run(args: Vec<OsString>, companion: Option<Companion>) -> ExitCode {
     let program = args.first().cloned().unwrap_or_default();
     let configured = args.len() > 1;
@@ -307,8 +307,8 @@ fn start_at_work(
     Ok(copy)
 }
 
-/// Waits until the reactors have run their last request. One on which a script has no end is left behind: by
-/// then it was decided that the server goes down.
+/// Waits until the reactors have run their last request. One on which a script has no end is left
+/// behind: by then it was decided that the server goes down.
 fn wait_for_reactors(engine: &Engine, net: &Net, reactors: &[ReactorThread]) {
     const PATIENCE: Duration = Duration::from_secs(1);
     let began = Cell::new(None);
@@ -377,8 +377,8 @@ fn begin_loading(engine: &Engine, bytes: Option<u64>) {
     signals::set_loading(true);
 }
 
-/// Why the snapshot is not loaded. The last line is Redis's, which tools look for; with an append-only log
-/// that is the reason itself.
+/// Why the snapshot is not loaded. The last line is Redis's, which tools look for; with an
+/// append-only log that is the reason itself.
 fn not_loaded(reason: Failure) -> Failure {
     format!("{reason}\nFatal error loading the DB, check server logs. Exiting.")
 }
@@ -417,8 +417,8 @@ fn begin_background_thread(purpose: Purpose, cpus: &[usize]) {
     }
 }
 
-/// Follows a signal that asks for a shutdown. Redis does so in its next round of housekeeping, which a
-/// test can hold back to take the request back.
+/// Follows a signal that asks for a shutdown. Redis does so in its next round of housekeeping,
+/// which a test can hold back to take the request back.
 fn stop_in_time(engine: &'static Engine) {
     while engine.debug().pauses_cron() {
         if signals::requested().is_none() {
@@ -544,7 +544,8 @@ fn load_users(engine: &Engine, users: &[Directive]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A user that is defined twice is a mistake, and so is a name that no ACL rule could be written with.
+/// A user that is defined twice is a mistake, and so is a name that no ACL rule could be written
+/// with.
 fn check_users(users: &[Directive]) -> Result<(), LoadError> {
     for (at, directive) in users.iter().enumerate() {
         let name = directive.words.first();

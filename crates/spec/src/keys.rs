@@ -36,7 +36,8 @@ pub fn for_each_key<R: Runner>(
     Ok(())
 }
 
-/// Calls `found` with the index in `argv` of every shard channel, which belongs to a slot as a key does.
+/// Calls `found` with the index in `argv` of every shard channel, which belongs to a slot as a key
+/// does.
 pub fn for_each_shard_channel<R: Runner>(
     command: &Row<R>,
     argv: &[&[u8]],

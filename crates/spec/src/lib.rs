@@ -1,8 +1,8 @@
-//! What the rows of the command table say, without what runs them: names, numbers of words, flags, keys,
-//! arguments, hints and documentation; finding a request's row and its keys.
+//! What the rows of the command table say, without what runs them: names, numbers of words, flags,
+//! keys, arguments, hints and documentation; finding a request's row and its keys.
 //!
-//! A server runs commands in place; a proxy sends them to others. Both know them from the same rows: a
-//! [`Row`] is generic over its [`Runner`], and [`Row::described`] is a row without one.
+//! A server runs commands in place; a proxy sends them to others. Both know them from the same
+//! rows: a [`Row`] is generic over its [`Runner`], and [`Row::described`] is a row without one.
 //!
 //! What must *not* be here: a context, a database, a reply, and anything that runs a command.
 

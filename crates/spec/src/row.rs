@@ -303,9 +303,9 @@ impl Flags {
     pub const NOTICES_LOSS: Flags = Flags(1 << 53);
     /// Ours: may touch its keys in another database than the selected one.
     pub const CROSSES_DATABASES: Flags = Flags(1 << 54);
-    /// Ours: waits for another server. It runs on a background thread for that, and takes hold of its keys
-    /// when it is ready to (`Cx::hold_keys`); inside MULTI and scripts it waits where
-    /// it is.
+    /// Ours: waits for another server. It runs on a background thread for that, and takes hold of
+    /// its keys when it is ready to (`Cx::hold_keys`); inside MULTI and scripts it waits where it
+    /// is.
     pub const ASKS_PEER: Flags = Flags(1 << 55);
 
     /// Ours: may end the load of a primary's snapshot, and refuses itself what does not.

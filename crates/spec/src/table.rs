@@ -17,8 +17,9 @@ pub struct Resolved<R: Runner> {
     pub index: usize,
     /// The word of the only key, where every request has exactly one at the same place; else 0.
     pub single_key: usize,
-    /// What a request does at most with its only key, if it has one at a fixed place and names no channel.
-    /// A user that may do that with the key may send the request, whatever its other words are.
+    /// What a request does at most with its only key, if it has one at a fixed place and names no
+    /// channel. A user that may do that with the key may send the request, whatever its other words
+    /// are.
     pub most_access: Option<KeyFlags>,
     /// When it runs with the world stopped.
     pub world: WorldUse,
@@ -55,8 +56,8 @@ impl<R: Runner> Resolved<R> {
     }
 }
 
-/// The word of the only key of a command's requests, and what they do with it, where each has exactly one
-/// at the same place.
+/// The word of the only key of a command's requests, and what they do with it, where each has
+/// exactly one at the same place.
 fn single_key<R: Runner>(command: &Row<R>) -> Option<(usize, KeyFlags)> {
     let [spec] = command.keys else { return None };
     let is_certain = !spec.flags.any(KeyFlags::NOT_KEY.with(KeyFlags::INCOMPLETE));
@@ -239,8 +240,9 @@ impl<R: Runner> CommandTable<R> {
         self.checked(argv, argv.first().and_then(|name| self.find(name)))
     }
 
-    /// The same for a request of a log. There a command that is called otherwise now, or hidden from
-    /// clients, also has its own name: from before it was renamed, or because the server wrote it.
+    /// The same for a request of a log. There a command that is called otherwise now, or hidden
+    /// from clients, also has its own name: from before it was renamed, or because the server wrote
+    /// it.
     pub fn resolve_logged(&self, argv: &[&[u8]]) -> Result<&Resolved<R>, Unresolved> {
         let find = |name: &&[u8]| self.find(name).or_else(|| self.find_renamed(name));
         self.checked(argv, argv.first().and_then(find))

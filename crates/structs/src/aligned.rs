@@ -2,8 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 
-/// Direct I/O begins and ends at multiples of it, in memory and in files, in bytes. The sectors of all
-/// disks divide it.
+/// Direct I/O begins and ends at multiples of it, in memory and in files, in bytes. The sectors of
+/// all disks divide it.
 pub const ALIGNMENT: usize = 4096;
 
 /// Memory that begins at a multiple of [`ALIGNMENT`].

@@ -1,7 +1,7 @@
 //! Waiting for another thread that needs only a moment.
 //!
-//! It is asked again at once for a while, then between offers of the core, which it may need, then after
-//! short sleeps: if it has lost its core in the middle, offers do not always bring it back.
+//! It is asked again at once for a while, then between offers of the core, which it may need, then
+//! after short sleeps: if it has lost its core in the middle, offers do not always bring it back.
 
 use std::time::Duration;
 

@@ -20,8 +20,8 @@
 //!   between leaves. Appending (or prepending) splits off an empty leaf instead of half, so sorted
 //!   input fills leaves completely.
 //!
-//! The tree does not own the members. It reads those it holds, so a member must be removed before it
-//! is freed.
+//! The tree does not own the members. It reads those it holds, so a member must be removed before
+//! it is freed.
 //!
 //! Cost: 16 bytes an entry at a fill of about 0.7. Rejected: a skiplist (a cache miss per step, and
 //! pointers of 2.7 words a member), a B-tree with members in inner nodes too (no plain leaf walk),

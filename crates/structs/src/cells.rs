@@ -3,8 +3,8 @@
 //! A snapshot has to see every item of a table once, as it was at one moment, while the table goes
 //! on changing and growing. So it cuts the *order of hashes* into as many cells as the table has
 //! homes at that moment, and keeps a bit for each: an item is always in the same cell, however the
-//! table grows. A writer that is about to change an item of a cell that is not done takes all of the
-//! cell's items first; a walk takes the others. Memory: a bit for some six items.
+//! table grows. A writer that is about to change an item of a cell that is not done takes all of
+//! the cell's items first; a walk takes the others. Memory: a bit for some six items.
 
 use crate::size_class::block_size;
 use crate::table::{Item, Order, ScanPosition, Table};

@@ -1,4 +1,5 @@
-//! CRC-32C (Castagnoli), which processors compute: the checksum of records that never leave the machine.
+//! CRC-32C (Castagnoli), which processors compute: the checksum of records that never leave the
+//! machine.
 
 use crc_fast::{CrcAlgorithm::Crc32Iscsi, Digest};
 

@@ -1,5 +1,5 @@
-//! CRC-64 as RDB files and DUMP payloads carry it: the polynomial of David T. Jones, reflected, start
-//! and final value 0.
+//! CRC-64 as RDB files and DUMP payloads carry it: the polynomial of David T. Jones, reflected,
+//! start and final value 0.
 
 use crc_fast::CrcAlgorithm::Crc64Redis;
 use crc_fast::{Digest, checksum_combine};

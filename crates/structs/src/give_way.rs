@@ -2,8 +2,8 @@
 //!
 //! Where more threads want to run than there are cores, the kernel lets each run until its timer
 //! ticks, some milliseconds: so long would a reactor wait for a background thread, and all clients
-//! for a background thread that lost its core while it held a lock. So a background thread offers its
-//! core every fraction of a millisecond, where it holds nothing. If it was taken, cores are
+//! for a background thread that lost its core while it held a lock. So a background thread offers
+//! its core every fraction of a millisecond, where it holds nothing. If it was taken, cores are
 //! scarce, and for a while the thread rests after each turn for twice as long: a thread that has
 //! rested gets a core when it wants one, and is not put off it in the middle of its turn.
 

@@ -1,13 +1,13 @@
 //! Redis's glob patterns: KEYS, SCAN MATCH, PSUBSCRIBE, CONFIG GET, ACL.
 //!
 //! `?` any byte, `*` any bytes, `[abc]`, `[a-c]`, `[^a]` one byte (not) of a set, `\x` the byte x.
-//! Bytes, not characters. Broken patterns have a meaning too: a class that is not closed ends with the
-//! pattern, a lone `\` at the end is itself.
+//! Bytes, not characters. Broken patterns have a meaning too: a class that is not closed ends with
+//! the pattern, a lone `\` at the end is itself.
 //!
 //! Matching is iterative. When something after a `*` fails, only the *last* star need take one more
-//! byte: if the rest of the pattern matches nowhere after an earlier star's shortest match, giving that
-//! star more cannot help. So the cost is at most pattern × text, where plain recursion is exponential
-//! in the number of stars.
+//! byte: if the rest of the pattern matches nowhere after an earlier star's shortest match, giving
+//! that star more cannot help. So the cost is at most pattern × text, where plain recursion is
+//! exponential in the number of stars.
 
 /// Whether letters must agree in case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +62,8 @@ pub fn is_pattern(pattern: &[u8]) -> bool {
     pattern.iter().any(|byte| matches!(byte, b'*' | b'?' | b'[' | b'\\'))
 }
 
-/// Matches `byte` against the first item of a non-empty pattern that is not a star; returns the rest
-/// of the pattern.
+/// Matches `byte` against the first item of a non-empty pattern that is not a star; returns the
+/// rest of the pattern.
 #[inline]
 fn match_one(pattern: &[u8], byte: u8, case: Case) -> Option<&[u8]> {
     let (literal, rest) = match pattern {

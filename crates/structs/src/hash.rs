@@ -7,10 +7,10 @@
 //! field and its value are one allocation ([`field`]), reached by 8 bytes and a fingerprint in a
 //! slot.
 //!
-//! A hash in which a field expires is a short array ([`few`]) or a table too, with the times in the fields
-//! and an index over them ([`times`]); the index is gone with the last such field, and the hash is a table
-//! from then on. Methods of [`Hash`] see all fields; those of
-//! [`Live`] see what has not expired at a given time.
+//! A hash in which a field expires is a short array ([`few`]) or a table too, with the times in the
+//! fields and an index over them ([`times`]); the index is gone with the last such field, and the
+//! hash is a table from then on. Methods of [`Hash`] see all fields; those of [`Live`] see what has
+//! not expired at a given time.
 
 mod few;
 mod field;
@@ -190,8 +190,8 @@ impl Hash {
         }
     }
 
-    /// Bytes allocated for this hash, rounded as the allocator rounds them. Takes constant time, or looks at
-    /// a few fields.
+    /// Bytes allocated for this hash, rounded as the allocator rounds them. Takes constant time, or
+    /// looks at a few fields.
     pub fn allocated_bytes(&self) -> usize {
         match &self.repr {
             Repr::Listpack(listpack) => listpack.allocated_bytes(),
@@ -201,7 +201,8 @@ impl Hash {
         }
     }
 
-    /// What the order of the fields depends on, if they are in a table ([`crate::table::in_order_of`]).
+    /// What the order of the fields depends on, if they are in a table
+    /// ([`crate::table::in_order_of`]).
     pub fn table_order(&self) -> Option<u64> {
         match &self.repr {
             Repr::Table(table) => Some(table.order()),
@@ -275,8 +276,8 @@ impl Hash {
     }
 
     /// Sets a field to what `change` makes of its present value; nothing happens if it fails.
-    /// Returns whether the field is new; one that expires goes on to. One search does for both, except in a small hash that has
-    /// to become a table.
+    /// Returns whether the field is new; one that expires goes on to. One search does for both,
+    /// except in a small hash that has to become a table.
     #[inline]
     pub fn modify<V: AsRef<[u8]>, E>(
         &mut self,

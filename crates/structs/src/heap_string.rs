@@ -1,5 +1,5 @@
-//! A growable byte string behind one pointer: the value of strings that do not fit an entry, and what
-//! long replies and messages are made of.
+//! A growable byte string behind one pointer: the value of strings that do not fit an entry, and
+//! what long replies and messages are made of.
 //!
 //! ```text
 //!             ┌─────────┬──────────┬───────────────┐
@@ -14,9 +14,9 @@
 //! The header is in the block, so a 500-byte value takes one 512-byte block and its owner one
 //! pointer. Strings are limited to 4 GiB − 1.
 //!
-//! A long string is *counted*: its clone is another reference to the same block, at any length for the
-//! price of an addition. A block that has several owners does not change: the first change by one of
-//! them makes a block of its own (`docs/internals/long-strings.md`).
+//! A long string is *counted*: its clone is another reference to the same block, at any length for
+//! the price of an addition. A block that has several owners does not change: the first change by
+//! one of them makes a block of its own (`docs/internals/long-strings.md`).
 #![allow(unsafe_code)]
 
 use crate::size_class::block_size;

@@ -6,8 +6,8 @@
 //!
 //! Both ends are O(1). By index or value it is O(nodes + elements of one node) and O(n).
 //!
-//! `list-compress-depth` has no counterpart here: compressed inner nodes save RAM on lists that no client
-//! reads, which the flash tier is for, and cost a decompression at every look inside.
+//! `list-compress-depth` has no counterpart here: compressed inner nodes save RAM on lists that no
+//! client reads, which the flash tier is for, and cost a decompression at every look inside.
 
 mod iter;
 mod limits;

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A copy may overlap what it writes. The compressor is greedy with a table of the last place each
-//! three-byte prefix was seen. Any LZF decoder reads its output; it need not equal liblzf's byte for
-//! byte.
+//! three-byte prefix was seen. Any LZF decoder reads its output; it need not equal liblzf's byte
+//! for byte.
 
 const MAX_LITERALS: usize = 32;
 const MAX_OFFSET: u64 = 1 << 13;
@@ -27,8 +27,8 @@ const HOPELESS: usize = 64;
 /// No more places than one of so many.
 const LONGEST_STEP: usize = 4;
 
-/// Compresses one string after the other. What it keeps in between (8 KiB, or 128 if there was a long
-/// one) need not be cleared for the next, which would be most of the work for a short string.
+/// Compresses one string after the other. What it keeps in between (8 KiB, or 128 if there was a
+/// long one) need not be cleared for the next, which would be most of the work for a short string.
 #[derive(Debug, Default)]
 pub struct Compressor {
     /// Prefixes, above, and where they were seen last, below: places count from the first string's
@@ -39,8 +39,8 @@ pub struct Compressor {
 }
 
 impl Compressor {
-    /// Appends the compressed form of `input` to `out` if that takes at most `limit` bytes; otherwise
-    /// leaves `out` as it was and returns false.
+    /// Appends the compressed form of `input` to `out` if that takes at most `limit` bytes;
+    /// otherwise leaves `out` as it was and returns false.
     pub fn compress(&mut self, input: &[u8], limit: usize, out: &mut Vec<u8>) -> bool {
         if input.len() < SHORT {
             self.compress_with::<SHORT_TABLE_BITS>(input, limit, out)
@@ -90,8 +90,8 @@ impl Compressor {
         fits
     }
 
-    /// The table for a string of this length. `None` if it is too long to count; such strings are stored
-    /// as they are.
+    /// The table for a string of this length. `None` if it is too long to count; such strings are
+    /// stored as they are.
     fn prepare<const BITS: u32>(&mut self, len: usize) -> Option<Seen<'_, BITS>> {
         let len = u32::try_from(len).ok()?;
         if self.begin.checked_add(len).is_none() {
@@ -115,8 +115,8 @@ struct Seen<'a, const BITS: u32> {
 }
 
 impl<const BITS: u32> Seen<'_, BITS> {
-    /// Notes that a prefix is at this place. Returns how many bytes before it was seen last; if that
-    /// was never, or is forgotten, a number above them all.
+    /// Notes that a prefix is at this place. Returns how many bytes before it was seen last; if
+    /// that was never, or is forgotten, a number above them all.
     #[inline]
     fn exchange(&mut self, prefix: u32, at: usize) -> u64 {
         let slot = prefix.wrapping_mul(0x9e37_79b1) >> (u32::BITS - BITS);

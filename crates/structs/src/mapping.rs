@@ -45,7 +45,8 @@ pub(crate) fn map_zeroed(bytes: usize) -> Option<NonNull<u8>> {
     NonNull::new(at.cast())
 }
 
-/// Gives a part of a mapping its pages, in one go; for what is soon written, but may be read before.
+/// Gives a part of a mapping its pages, in one go; for what is soon written, but may be read
+/// before.
 ///
 /// A page that is read first is taken twice: the kernel lends its page of zeros, and on the first
 /// write has to tell every processor that runs a thread of ours that the loan is over, and waits
@@ -78,8 +79,8 @@ pub(crate) unsafe fn empty(mappings: impl Iterator<Item = (NonNull<u8>, usize)>)
     };
     let ranges: Vec<libc::iovec> = mappings.map(range).collect();
     for some in ranges.chunks(MAX_RANGES) {
-        // SAFETY: the caller's contract. Where the kernel cannot (before Linux 6.13), the pages go with
-        // their mapping.
+        // SAFETY: the caller's contract. Where the kernel cannot (before Linux 6.13), the pages go
+        // with their mapping.
         unsafe {
             let (start, count) = (some.as_ptr(), some.len());
             libc::syscall(libc::SYS_process_madvise, *SELF, start, count, libc::MADV_DONTNEED, 0);

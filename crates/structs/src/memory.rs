@@ -49,8 +49,8 @@ fn assign(bytes: isize) {
     add(bytes);
 }
 
-/// Takes bytes of a block that are reserved but not in use out of the count; [`count`] puts them back, as
-/// they come into use or before the block is freed.
+/// Takes bytes of a block that are reserved but not in use out of the count; [`count`] puts them
+/// back, as they come into use or before the block is freed.
 pub fn discount(bytes: usize) {
     add(-(bytes as isize));
 }
@@ -101,10 +101,11 @@ pub struct Purging {
     pub now: fn(),
     /// Makes pages of the calling thread's in which nothing is left available to all threads.
     pub collect: fn(),
-    /// From here on it gives back only in `now`, and no thread finds itself doing so while it allocates.
+    /// From here on it gives back only in `now`, and no thread finds itself doing so while it
+    /// allocates.
     pub only_now: fn(),
-    /// Shows every area. Others allocate and free meanwhile, so that figures of an area may be those of different
-    /// moments.
+    /// Shows every area. Others allocate and free meanwhile, so that figures of an area may be
+    /// those of different moments.
     pub census: fn(&mut dyn FnMut(Area)),
 }
 
@@ -124,8 +125,8 @@ pub fn purge() {
     }
 }
 
-/// Makes what the allocator keeps for the calling thread's next blocks available to all threads, and
-/// to the next [`purge`] of any thread. Short, and without a system call.
+/// Makes what the allocator keeps for the calling thread's next blocks available to all threads,
+/// and to the next [`purge`] of any thread. Short, and without a system call.
 pub fn collect() {
     if let Some(purging) = PURGING.get() {
         (purging.collect)();

@@ -2,12 +2,12 @@
 //!
 //! Three kinds meet the protocol:
 //!
-//! - 64-bit integers ([`parse_i64`], [`format_i64`]). The strict grammar (no sign but `-`, no leading
-//!   zero, no space) is what makes an integer encoding invisible: a text is stored as a number only
-//!   when printing that number gives back the same bytes.
+//! - 64-bit integers ([`parse_i64`], [`format_i64`]). The strict grammar (no sign but `-`, no
+//!   leading zero, no space) is what makes an integer encoding invisible: a text is stored as a
+//!   number only when printing that number gives back the same bytes.
 //! - doubles: sorted-set scores and RESP3 doubles ([`parse_f64`], [`format_f64`]). Printed by the
-//!   same algorithm as the reference server (see [`grisu`]), because shortest-digits algorithms differ
-//!   in about one value of a thousand.
+//!   same algorithm as the reference server (see [`grisu`]), because shortest-digits algorithms
+//!   differ in about one value of a thousand.
 //! - long doubles: INCRBYFLOAT and HINCRBYFLOAT ([`LongDouble`], see [`long_double`]), which the
 //!   reference server computes in the x87 80-bit format.
 

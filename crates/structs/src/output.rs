@@ -1,5 +1,5 @@
-//! What is on its way to a client: bytes, and between them parts of long strings, which are referred to
-//! instead of copied.
+//! What is on its way to a client: bytes, and between them parts of long strings, which are
+//! referred to instead of copied.
 //!
 //! ```text
 //!  bytes   $5\r\nhello\r\n$40000\r\n|\r\n:1\r\n
@@ -121,8 +121,8 @@ impl Output {
         parts.placed.push((self.plain.len(), part));
     }
 
-    /// Bytes for which its client answers: the plain ones, and each string that it refers to; one that it
-    /// refers to several times in a row counts once, as in Valkey.
+    /// Bytes for which its client answers: the plain ones, and each string that it refers to; one
+    /// that it refers to several times in a row counts once, as in Valkey.
     pub fn charge(&self) -> usize {
         self.plain.len() + self.string_bytes()
     }
@@ -142,8 +142,8 @@ impl Output {
         strings.zip(before).filter(is_new).map(|(string, _)| string.len()).sum()
     }
 
-    /// The bytes of the string that both end and begin with, which is charged twice if they are taken
-    /// singly.
+    /// The bytes of the string that both end and begin with, which is charged twice if they are
+    /// taken singly.
     pub fn joint_bytes(&self, next: &Output) -> usize {
         match (self.placed().last(), next.placed().first()) {
             (Some((_, last)), Some((_, first))) if last.string.is_same_block(&first.string) => {

@@ -1,8 +1,8 @@
 //! A small, fast random number generator for sampling: random members, eviction candidates.
 //!
 //! wyrand: one addition, one 64×64 multiplication, 8 bytes of state, and it passes the usual
-//! statistical batteries. Not for secrets. A generator is a plain value that its owner passes around, so
-//! there is no thread-local state and a test can fix the seed.
+//! statistical batteries. Not for secrets. A generator is a plain value that its owner passes
+//! around, so there is no thread-local state and a test can fix the seed.
 
 /// The generator; copy it to replay a sequence.
 #[derive(Clone, Debug)]

@@ -95,8 +95,8 @@ impl Set {
         Self { repr: Repr::Intset(Intset::new()) }
     }
 
-    /// Converts if a command is about to add more members than the encoding may hold; `first` is the
-    /// first of them, by which an empty set chooses one.
+    /// Converts if a command is about to add more members than the encoding may hold; `first` is
+    /// the first of them, by which an empty set chooses one.
     pub fn will_grow(&mut self, first: &[u8], added: usize, limits: &SetLimits) {
         if self.is_empty() {
             *self = Self::new(first, added, limits);
@@ -179,7 +179,8 @@ impl Set {
         }
     }
 
-    /// What the order of the members depends on, if they are in a table ([`crate::table::in_order_of`]).
+    /// What the order of the members depends on, if they are in a table
+    /// ([`crate::table::in_order_of`]).
     pub fn table_order(&self) -> Option<u64> {
         match &self.repr {
             Repr::Table(table) => Some(table.order()),
@@ -410,8 +411,8 @@ impl Set {
         matches!(&self.repr, Repr::Table(table) if table.step())
     }
 
-    /// Lets changes of the set show the watch so many groups of members more from now on, so that no thread
-    /// has to step; how many they have not used of what they were allowed before.
+    /// Lets changes of the set show the watch so many groups of members more from now on, so that
+    /// no thread has to step; how many they have not used of what they were allowed before.
     pub fn allow_watch(&self, groups: usize) -> usize {
         match &self.repr {
             Repr::Table(table) => table.allow(groups),

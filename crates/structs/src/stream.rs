@@ -136,8 +136,8 @@ impl Stream {
         self.0.blocks.for_each_id(visit);
     }
 
-    /// Bytes allocated. Takes time in proportion to the number of groups, not to what they hold; the
-    /// places of their names are estimated. What is shared with a copy counts whole.
+    /// Bytes allocated. Takes time in proportion to the number of groups, not to what they hold;
+    /// the places of their names are estimated. What is shared with a copy counts whole.
     pub fn allocated_bytes(&self) -> usize {
         let groups = self.0.groups.iter();
         let groups: usize = groups.map(|(name, group)| name.len() + group.allocated_bytes()).sum();

@@ -101,8 +101,9 @@ thread_local! {
     static GIVEN: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Has the tables that `make` makes order their items as another table does ([`Table::order`]): a value that is made
-/// anew in the same place has to, or a client that scans it meanwhile misses elements.
+/// Has the tables that `make` makes order their items as another table does ([`Table::order`]): a
+/// value that is made anew in the same place has to, or a client that scans it meanwhile misses
+/// elements.
 pub fn in_order_of<R>(order: Option<u64>, make: impl FnOnce() -> R) -> R {
     let before = GIVEN.replace(order);
     let made = make();
@@ -317,8 +318,8 @@ struct Migration {
 }
 
 impl Migration {
-    /// Sees to it that the buckets that the old array's homes below `end` of `count` move to have their
-    /// pages.
+    /// Sees to it that the buckets that the old array's homes below `end` of `count` move to have
+    /// their pages.
     fn populate(&mut self, end: usize, count: usize) {
         // Those behind may take what overflows.
         let needed = (end as u128 * self.new.count as u128 / count as u128) as usize + 64;
@@ -354,7 +355,8 @@ impl ScanPosition {
     pub fn from_bits48(bits: u64) -> ScanPosition {
         ScanPosition(bits << 16)
     }
-    /// The first position from here on of which all but the highest `bits` bits are zero; `None`: the end.
+    /// The first position from here on of which all but the highest `bits` bits are zero; `None`:
+    /// the end.
     pub fn rounded_up(self, bits: u32) -> Option<ScanPosition> {
         self.0.checked_next_multiple_of(1 << (64 - bits)).map(ScanPosition)
     }
@@ -504,7 +506,8 @@ impl<T: Item, O: Order> Table<T, O> {
         for slot in bucket.occupied() {
             let item = bucket.item(slot);
             prefetch(item);
-            // A walk looks at all of it, not only at the key: another cache line, as long as a bucket.
+            // A walk looks at all of it, not only at the key: another cache line, as long as a
+            // bucket.
             prefetch(item.wrapping_add(size_of::<Bucket>()));
         }
     }

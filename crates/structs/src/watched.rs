@@ -1,18 +1,18 @@
 //! A table that a snapshot can watch, element by element.
 //!
 //! A collection of millions of elements cannot be copied in one go, nor may its writers wait until
-//! it is. So its table gets a *watch*: cells ([`crate::cells`]) and a function that every element of
-//! the moment is given to exactly once, as it was then. Elements of a cell go there when one of them
-//! is about to change, come or go; those of the others when the watcher takes a step.
+//! it is. So its table gets a *watch*: cells ([`crate::cells`]) and a function that every element
+//! of the moment is given to exactly once, as it was then. Elements of a cell go there when one of
+//! them is about to change, come or go; those of the others when the watcher takes a step.
 //!
-//! There is no way to change the table but through here, so no change can be missed. A table that is
-//! dropped gives what it has left first.
+//! There is no way to change the table but through here, so no change can be missed. A table that
+//! is dropped gives what it has left first.
 //!
 //! Readers that hold the collection without a lock may read beside [`Watched::step`]: it changes
 //! nothing that they look at.
 //!
-//! For the same reason the table knows the bytes of its items at any time: every change passes here and
-//! is added up.
+//! For the same reason the table knows the bytes of its items at any time: every change passes here
+//! and is added up.
 
 use crate::cells::Cells;
 use crate::size_class::block_size;

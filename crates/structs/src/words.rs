@@ -1,5 +1,5 @@
-//! Splitting a line of `redis.conf` (or an inline command, or a script's first line) into words, and quoting a word so that
-//! it splits back to itself.
+//! Splitting a line of `redis.conf` (or an inline command, or a script's first line) into words,
+//! and quoting a word so that it splits back to itself.
 //!
 //! Inside double quotes `\n \r \t \b \a`, `\xHH` and a backslash before any other byte are
 //! escapes; inside single quotes only `\'` is. A quote may open in the middle of a word, and the

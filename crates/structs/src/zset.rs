@@ -2,18 +2,19 @@
 //!
 //! Members are ordered by score and, where scores are equal, by their bytes. The thresholds are
 //! Redis's ([`ZsetLimits`]), and a sorted set that has left the listpack goes back only when asked
-//! ([`Zset::pack`]). OBJECT ENCODING calls the big encoding `skiplist` because clients know that name;
-//! it is a counted B+tree (see the `btree` module) over members that are one allocation each, score
-//! included.
+//! ([`Zset::pack`]). OBJECT ENCODING calls the big encoding `skiplist` because clients know that
+//! name; it is a counted B+tree (see the `btree` module) over members that are one allocation each,
+//! score included.
 //!
 //! Every range, whatever its kind, is a range of ranks: [`Zset::ranks_by_score`] and
-//! [`Zset::ranks_by_lex`] find it in O(log n), its length is ZCOUNT's answer, [`Zset::range`] walks it
-//! from either end and [`Zset::remove_ranks`] removes it.
+//! [`Zset::ranks_by_lex`] find it in O(log n), its length is ZCOUNT's answer, [`Zset::range`] walks
+//! it from either end and [`Zset::remove_ranks`] removes it.
 //!
 //! Cost of the big encoding: lookup of a score O(1), everything else O(log n) plus the members
 //! visited; about 35 bytes a member beside its own allocation of 12 bytes and its length.
 //!
-//! Scores are never NaN; the caller sees to that. -0 and 0 are equal; the big encoding keeps the sign.
+//! Scores are never NaN; the caller sees to that. -0 and 0 are equal; the big encoding keeps the
+//! sign.
 
 mod packed;
 mod ranges;
@@ -101,8 +102,8 @@ impl Zset {
         Self { repr: Repr::Listpack(Listpack::new()) }
     }
 
-    /// An empty sorted set in the encoding that suits the number of members expected and the longest
-    /// of them (0 where that is not known).
+    /// An empty sorted set in the encoding that suits the number of members expected and the
+    /// longest of them (0 where that is not known).
     pub fn with_capacity(members: usize, longest: usize, limits: &ZsetLimits) -> Self {
         let mut zset = Self::new();
         zset.will_grow(members, longest, limits);
@@ -119,8 +120,8 @@ impl Zset {
         }
     }
 
-    /// Takes the listpack of an RDB file or DUMP payload. It must not be empty, must be of pairs with
-    /// a number in second place, and not have a member twice. Order is mended if need be.
+    /// Takes the listpack of an RDB file or DUMP payload. It must not be empty, must be of pairs
+    /// with a number in second place, and not have a member twice. Order is mended if need be.
     pub fn from_listpack(listpack: Listpack, limits: &ZsetLimits) -> Result<Self, Malformed> {
         let count = listpack.count();
         if count == 0 || !count.is_multiple_of(2) {
@@ -181,7 +182,8 @@ impl Zset {
         }
     }
 
-    /// Bytes allocated for this sorted set, rounded as the allocator rounds them. Takes constant time.
+    /// Bytes allocated for this sorted set, rounded as the allocator rounds them. Takes constant
+    /// time.
     pub fn allocated_bytes(&self) -> usize {
         match &self.repr {
             Repr::Listpack(listpack) => listpack.allocated_bytes(),
@@ -189,7 +191,8 @@ impl Zset {
         }
     }
 
-    /// What the order of a scan depends on, if the members are in a table ([`crate::table::in_order_of`]).
+    /// What the order of a scan depends on, if the members are in a table
+    /// ([`crate::table::in_order_of`]).
     pub fn table_order(&self) -> Option<u64> {
         match &self.repr {
             Repr::Sorted(sorted) => Some(sorted.table_order()),
@@ -221,9 +224,9 @@ impl Zset {
         self.update(member, limits, |_| Some(score))
     }
 
-    /// Lets `decide` choose the score of a member: it gets the present one (`None` if there is no such
-    /// member) and returns the new one, or `None` to leave things as they are. All flags of ZADD, and
-    /// ZINCRBY, are such decisions.
+    /// Lets `decide` choose the score of a member: it gets the present one (`None` if there is no
+    /// such member) and returns the new one, or `None` to leave things as they are. All flags of
+    /// ZADD, and ZINCRBY, are such decisions.
     pub fn update(
         &mut self,
         member: &[u8],
@@ -450,8 +453,8 @@ impl Zset {
     /// One step of ZSCAN: visits the members at `cursor` (0 at first) until about `count` have been
     /// seen, and returns the cursor to go on with, 0 at the end.
     ///
-    /// A member that stays from the first step to the last is visited at least once, and exactly once
-    /// unless the encoding changes meanwhile. A listpack is visited in one step.
+    /// A member that stays from the first step to the last is visited at least once, and exactly
+    /// once unless the encoding changes meanwhile. A listpack is visited in one step.
     pub fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(Element<'_>, f64)) -> u64 {
         match &self.repr {
             Repr::Listpack(listpack) => {
@@ -478,8 +481,8 @@ impl Zset {
 
     // Watching.
 
-    /// Lets `take` see every member that is here now with its score, once and as they are now, while
-    /// the sorted set goes on changing: see [`Zset::step_watch`]. `false` for a listpack.
+    /// Lets `take` see every member that is here now with its score, once and as they are now,
+    /// while the sorted set goes on changing: see [`Zset::step_watch`]. `false` for a listpack.
     pub fn watch(&self, mut take: impl FnMut(&[u8], f64) + Send + 'static) -> bool {
         let Repr::Sorted(sorted) = &self.repr else { return false };
         sorted.table().watch(Box::new(move |item| take(item.key(), item.score())));
@@ -491,8 +494,8 @@ impl Zset {
         matches!(&self.repr, Repr::Sorted(sorted) if sorted.table().step())
     }
 
-    /// Lets changes of the sorted set show the watch so many groups of members more from now on, so that no thread
-    /// has to step; how many they have not used of what they were allowed before.
+    /// Lets changes of the sorted set show the watch so many groups of members more from now on, so
+    /// that no thread has to step; how many they have not used of what they were allowed before.
     pub fn allow_watch(&self, groups: usize) -> usize {
         match &self.repr {
             Repr::Sorted(sorted) => sorted.table().allow(groups),

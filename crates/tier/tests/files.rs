@@ -125,7 +125,8 @@ fn a_folder_belongs_to_one_process() {
     folder.open(Backend::Uring).expect("it is free again").close();
 }
 
-/// A writer that is as fast as can be uses segments up while new ones are made. That is no full tier.
+/// A writer that is as fast as can be uses segments up while new ones are made. That is no full
+/// tier.
 #[test]
 fn a_tier_that_can_grow_is_never_full() {
     let folder = Folder::new("tier-grows");
@@ -157,7 +158,8 @@ fn a_tier_that_can_grow_is_never_full() {
     assert!(busy == 0 || calls.load(Ordering::Relaxed) > 0, "refused {busy} times and not told");
 }
 
-/// As a reactor does: reads are asked for, begun at the end of a turn, and told of at the beginning of one.
+/// As a reactor does: reads are asked for, begun at the end of a turn, and told of at the beginning
+/// of one.
 #[test]
 fn a_thread_reads_through_a_ring_of_its_own() {
     let folder = Folder::new("tier-own-ring");

@@ -1,8 +1,8 @@
-//! A tier over a simulated disk, in one thread: a seed decides what is done, in which order the disk
-//! completes it, and what goes wrong. `SEED=n` repeats one of them; `SEEDS=n` runs more.
+//! A tier over a simulated disk, in one thread: a seed decides what is done, in which order the
+//! disk completes it, and what goes wrong. `SEED=n` repeats one of them; `SEEDS=n` runs more.
 //!
-//! Whatever happens, a value is what was put or cannot be read; the latter only if the disk has damaged
-//! it or has failed. When all is over, nothing is left.
+//! Whatever happens, a value is what was put or cannot be read; the latter only if the disk has
+//! damaged it or has failed. When all is over, nothing is left.
 
 use std::collections::HashMap;
 use std::io;
@@ -346,7 +346,8 @@ impl Run {
         }
     }
 
-    /// Begins a snapshot, which marks most values and pins the others, or reads what the one under way needs.
+    /// Begins a snapshot, which marks most values and pins the others, or reads what the one under
+    /// way needs.
     fn snapshot(&mut self) {
         if self.keys.snapshot().is_some() {
             return self.end_snapshot();

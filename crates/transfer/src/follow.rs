@@ -1,8 +1,9 @@
-//! One transfer: the snapshots of several sources into a target, then their streams, until it is told to end.
+//! One transfer: the snapshots of several sources into a target, then their streams, until it is
+//! told to end.
 //!
-//! While the process lives, a source that is lost is asked for the rest of its stream. Whatever else goes wrong begins the
-//! transfer again with an empty target: then it is not known which requests the target has carried out, and most cannot be
-//! carried out twice.
+//! While the process lives, a source that is lost is asked for the rest of its stream. Whatever
+//! else goes wrong begins the transfer again with an empty target: then it is not known which
+//! requests the target has carried out, and most cannot be carried out twice.
 
 use crate::apply::Applier;
 use crate::link::{Link, Reply};
@@ -21,7 +22,8 @@ use structs::sync::lock;
 /// How long a source is tried to be found again before the transfer begins again.
 const RECONNECT: Duration = Duration::from_secs(120);
 
-/// How often the source is asked how far its stream goes, and the cluster whether its slots are where they were.
+/// How often the source is asked how far its stream goes, and the cluster whether its slots are
+/// where they were.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Requests that are applied before the replies are waited for.
@@ -123,8 +125,8 @@ struct Attempt<'a> {
 }
 
 impl Transfer<'_> {
-    /// Makes an attempt: everything from the beginning, into a target that is empty. Returns whether it has ended as it should;
-    /// otherwise it was stopped.
+    /// Makes an attempt: everything from the beginning, into a target that is empty. Returns
+    /// whether it has ended as it should; otherwise it was stopped.
     ///
     /// # Errors
     /// Why it has to begin again, or cannot be done.

@@ -11,8 +11,8 @@
 //!   place     redis://user:password@host:port
 //! ```
 //!
-//! A source is never changed. The target belongs to the transfer: what the source does not have is not there. See
-//! `docs/internals/transfer.md`.
+//! A source is never changed. The target belongs to the transfer: what the source does not have is
+//! not there. See `docs/internals/transfer.md`.
 
 pub mod apply;
 pub mod follow;

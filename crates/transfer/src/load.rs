@@ -1,4 +1,5 @@
-//! Records of a snapshot as requests: a value as RESTORE, a large collection as several requests that fill it.
+//! Records of a snapshot as requests: a value as RESTORE, a large collection as several requests
+//! that fill it.
 
 use crate::source::Problem;
 use rdb::file::{Access, Foreign, Item, Record, Scanner, Step};
@@ -82,10 +83,12 @@ impl Loader {
         self.is_done
     }
 
-    /// Takes what stands at the front of the input. Returns the bytes that it took, or `None` if there must be more.
+    /// Takes what stands at the front of the input. Returns the bytes that it took, or `None` if
+    /// there must be more.
     ///
     /// # Errors
-    /// The snapshot is damaged, or has what no server without modules can load; and those of `send`.
+    /// The snapshot is damaged, or has what no server without modules can load; and those of
+    /// `send`.
     pub fn take(&mut self, input: &[u8], send: Send<'_>) -> Result<Option<usize>, Problem> {
         let step = self.scanner.next(input).map_err(|why| self.damaged(&format!("{why:?}")))?;
         let Step::Item(item, taken) = step else { return Ok(None) };

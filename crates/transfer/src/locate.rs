@@ -53,7 +53,8 @@ pub fn open(locate: &dyn Locate, address: &Address, limit: Duration) -> Result<L
         let (host, port) = address;
         Problem::Again(format!("{host}:{port}: {error}"))
     })?;
-    // A copy of Dunlin that answers for all keys tells only connections that say so which keys are its own.
+    // A copy of Dunlin that answers for all keys tells only connections that say so which keys are
+    // its own.
     link.ask(&["CLIENT", "CAPA", "cluster"])?;
     Ok(link)
 }
@@ -185,8 +186,8 @@ fn range_of(range: &Reply) -> Option<(u16, u16, Address)> {
     is_range.then_some((first, last, (host, u16::try_from(*port).ok()?)))
 }
 
-/// Connects to all primaries of a target that speaks the cluster's protocol, or to the one server. `name`: the name of
-/// the connections.
+/// Connects to all primaries of a target that speaks the cluster's protocol, or to the one server.
+/// `name`: the name of the connections.
 ///
 /// # Errors
 /// One cannot be reached.

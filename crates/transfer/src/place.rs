@@ -1,8 +1,9 @@
 //! Where servers are, as users write it: `redis://[user:password@]host:port[,host:port…]`.
 //!
 //! `rediss` is TLS. `redis-sentinel://host:port,…/name` names a primary that sentinels know;
-//! `redis-sentinels` is the same with TLS to all of them. The password of sentinels is `sentinel-password=` behind a question mark.
-//! `cacert=FILE` names the authorities of TLS, `insecure=1` accepts a certificate of any name.
+//! `redis-sentinels` is the same with TLS to all of them. The password of sentinels is
+//! `sentinel-password=` behind a question mark. `cacert=FILE` names the authorities of TLS,
+//! `insecure=1` accepts a certificate of any name.
 
 use net::{NameCheck, TlsSettings, client_rules};
 use rustls::ClientConfig;

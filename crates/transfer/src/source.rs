@@ -8,7 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a primary may take to answer, and how long its stream may be silent: it sends a PING each ten seconds.
+/// How long a primary may take to answer, and how long its stream may be silent: it sends a PING
+/// each ten seconds.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// How often the primary is told how far the stream has been applied.
@@ -258,7 +259,8 @@ impl Source {
         Ok(())
     }
 
-    /// Returns the places of the words of the next request in [`Source::bytes`], and its length, if it has arrived.
+    /// Returns the places of the words of the next request in [`Source::bytes`], and its length, if
+    /// it has arrived.
     ///
     /// # Errors
     /// It is none.

@@ -1,4 +1,5 @@
-//! Connections to the shards of a target: requests go out in order, many at a time, and each must be answered well.
+//! Connections to the shards of a target: requests go out in order, many at a time, and each must
+//! be answered well.
 
 use crate::link::{Link, Reply};
 use crate::place::Address;
@@ -173,7 +174,8 @@ impl Target {
         }
     }
 
-    /// Whether the target itself may know that keys are on one shard although [`Target::are_together`] does not.
+    /// Whether the target itself may know that keys are on one shard although
+    /// [`Target::are_together`] does not.
     pub fn may_be_together(&self) -> bool {
         matches!(self.route, Route::One { .. })
     }
@@ -213,7 +215,8 @@ impl Target {
         self.pipes.iter_mut().try_for_each(Pipe::settle)
     }
 
-    /// Sends requests on a connection where nothing waits for a reply, and returns the replies, errors as well.
+    /// Sends requests on a connection where nothing waits for a reply, and returns the replies,
+    /// errors as well.
     ///
     /// # Errors
     /// The connection is lost.

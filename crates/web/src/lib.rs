@@ -35,8 +35,8 @@ pub trait Site: Send + Sync + 'static {
     fn log(&self, line: &str);
 }
 
-/// Starts to serve `router` on open ports, with so many threads. It is served for as long as the runtime
-/// exists.
+/// Starts to serve `router` on open ports, with so many threads. It is served for as long as the
+/// runtime exists.
 ///
 /// # Errors
 /// The threads cannot be started; the text is for the operator.
@@ -64,8 +64,8 @@ pub fn start<S: Site>(
     Ok(runtime)
 }
 
-/// Gives an answer the headers that all have: none loads anything from elsewhere, is shown in a foreign page,
-/// is taken for another type, or kept unless it says so.
+/// Gives an answer the headers that all have: none loads anything from elsewhere, is shown in a
+/// foreign page, is taken for another type, or kept unless it says so.
 pub fn secure(response: &mut Response) {
     let headers = response.headers_mut();
     for (name, value) in HEADERS {

@@ -1,4 +1,5 @@
-//! Listening: sockets, TLS, and a limit of connections. What arrives is served by the owner's routes.
+//! Listening: sockets, TLS, and a limit of connections. What arrives is served by the owner's
+//! routes.
 
 use crate::{Peer, Site};
 use axum::Router;

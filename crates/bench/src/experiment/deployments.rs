@@ -1,5 +1,5 @@
-//! The same program in four deployments: natively, in a container on the host's network and behind a
-//! bridge, and alone in a virtual machine; on any core and on one.
+//! The same program in four deployments: natively, in a container on the host's network and behind
+//! a bridge, and alone in a virtual machine; on any core and on one.
 //!
 //! The figures published for it are ratios: what the paper on Unikraft measured (EuroSys 2021,
 //! artifacts, figure 12; redis-benchmark against a server on one core).

@@ -1,4 +1,5 @@
-//! More data than RAM: Dunlin with all of it in RAM, with a flash tier under 30 % of it, and the same with a replica.
+//! More data than RAM: Dunlin with all of it in RAM, with a flash tier under 30 % of it, and the
+//! same with a replica.
 
 use super::Bench;
 use super::servers::{Lab, Server, target};

@@ -234,8 +234,8 @@ fn with_requests(line: &str, requests: u64) -> String {
     words.join(" ")
 }
 
-/// So many requests take long enough where `requests` took `seconds`; a little more, for the next run
-/// may be faster. What took no time at all is not extrapolated far.
+/// So many requests take long enough where `requests` took `seconds`; a little more, for the next
+/// run may be faster. What took no time at all is not extrapolated far.
 fn longer(requests: u64, seconds: f64) -> u64 {
     let factor = (SHORTEST_STEP_SECONDS * 1.2 / seconds.max(1e-3)).clamp(1.2, 100.0);
     (requests as f64 * factor).ceil() as u64

@@ -41,7 +41,8 @@ pub struct Lab {
     directory: PathBuf,
     dunlin: Vec<String>,
     reference: Option<Vec<String>>,
-    /// The lab's directory for a reference server that lives under another root, which is the first.
+    /// The lab's directory for a reference server that lives under another root, which is the
+    /// first.
     elsewhere: Option<(PathBuf, PathBuf)>,
     next_port: u16,
 }
@@ -194,8 +195,8 @@ impl Lab {
         Ok(path)
     }
 
-    /// Starts what `command` makes of a port that is free; on another one if a different program was quicker to
-    /// take that.
+    /// Starts what `command` makes of a port that is free; on another one if a different program
+    /// was quicker to take that.
     fn start_on_some_port(
         &mut self,
         core: Option<usize>,
@@ -274,7 +275,8 @@ fn own_directory(lab: &Path, port: u16) -> Result<PathBuf, String> {
     Ok(directory)
 }
 
-/// Where a command that changes the root keeps its files: the new root, and the lab's directory in it.
+/// Where a command that changes the root keeps its files: the new root, and the lab's directory in
+/// it.
 fn elsewhere(command: &[String]) -> Option<Result<(PathBuf, PathBuf), String>> {
     let [program, root, ..] = command else { return None };
     (program == CHROOT).then(|| {
@@ -289,8 +291,8 @@ fn elsewhere(command: &[String]) -> Option<Result<(PathBuf, PathBuf), String>> {
     })
 }
 
-/// Removes the directories of labs that were killed before they could. Their servers are gone: they end
-/// with their lab, however it ends. What cannot be removed belongs to others.
+/// Removes the directories of labs that were killed before they could. Their servers are gone: they
+/// end with their lab, however it ends. What cannot be removed belongs to others.
 fn remove_left_behind(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();

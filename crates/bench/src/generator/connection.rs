@@ -133,7 +133,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connection `number` of `clients`; `index` and `sharers` divide the keys of parallel patterns.
+    /// Connection `number` of `clients`; `index` and `sharers` divide the keys of parallel
+    /// patterns.
     pub fn new(
         workload: &Workload,
         number: u64,

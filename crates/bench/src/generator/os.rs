@@ -1,10 +1,10 @@
 //! The few system calls that the standard library lacks, each wrapped so that callers stay safe:
-//! epoll with nanosecond timeouts, connecting without waiting, netlink, the descriptor limit, a thread's
-//! CPU time, and counting Ctrl-C.
+//! epoll with nanosecond timeouts, connecting without waiting, netlink, the descriptor limit, a
+//! thread's CPU time, and counting Ctrl-C.
 
 #![allow(unsafe_code)]
-// The calls below have no safe counterpart in `std`; every pointer handed over lives on the caller's
-// stack for the duration of the call.
+// The calls below have no safe counterpart in `std`; every pointer handed over lives on the
+// caller's stack for the duration of the call.
 
 use std::fs::File;
 use std::io;
@@ -179,8 +179,8 @@ pub fn allow_descriptors(wanted: u64) -> io::Result<()> {
     )))
 }
 
-/// Nanoseconds on the system's monotonic clock. [`std::time::Instant`] is the same; this is read for every
-/// reply, and a number needs no arithmetic with carry.
+/// Nanoseconds on the system's monotonic clock. [`std::time::Instant`] is the same; this is read
+/// for every reply, and a number needs no arithmetic with carry.
 #[inline]
 pub fn monotonic_ns() -> u64 {
     let time = read_clock(libc::CLOCK_MONOTONIC);
@@ -228,13 +228,15 @@ static COUNTED: AtomicU32 = AtomicU32::new(0);
 extern "C" fn note_interrupt(_signal: libc::c_int) {
     if INTERRUPTS.fetch_add(1, Ordering::Relaxed) + 1 >= COUNTED.load(Ordering::Relaxed) {
         for signal in [libc::SIGINT, libc::SIGTERM] {
-            // SAFETY: `signal` may be called in a handler, and the default action needs no function.
+            // SAFETY: `signal` may be called in a handler, and the default action needs no
+            // function.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
     }
 }
 
-/// From now on the first `count` Ctrl-C (or SIGTERM) are counted; one more ends the process as usual.
+/// From now on the first `count` Ctrl-C (or SIGTERM) are counted; one more ends the process as
+/// usual.
 pub fn count_interrupts(count: u32) {
     COUNTED.store(count, Ordering::Relaxed);
     for signal in [libc::SIGINT, libc::SIGTERM] {
@@ -258,8 +260,8 @@ pub fn interrupted_again() -> bool {
     INTERRUPTS.load(Ordering::Relaxed) > 1
 }
 
-/// Makes a command's process end with the calling thread, and run on one core if asked for. A terminal's
-/// Ctrl-C is not for it: it belongs to the calling process to end it.
+/// Makes a command's process end with the calling thread, and run on one core if asked for. A
+/// terminal's Ctrl-C is not for it: it belongs to the calling process to end it.
 pub fn tie(command: &mut Command, core: Option<usize>) {
     command.process_group(0);
     // SAFETY: between fork and exec only system calls are made, which is all that is allowed there.

@@ -3,10 +3,11 @@
 //! A reply is a tree of elements, but to know its end it is enough to count: how many elements are
 //! still to come, and how many bytes of the string under way. That is the whole state, so input may
 //! stop at any byte and nothing is copied except a header line cut in two. What is looked at on the
-//! way is the kind of the reply and the text of errors, at any depth: an error inside EXEC's array is
-//! an error.
+//! way is the kind of the reply and the text of errors, at any depth: an error inside EXEC's array
+//! is an error.
 //!
-//! RESP2 and RESP3. Attributes belong to the element after them; pushes are no replies and are skipped.
+//! RESP2 and RESP3. Attributes belong to the element after them; pushes are no replies and are
+//! skipped.
 
 use std::fmt;
 
@@ -180,7 +181,8 @@ impl Scanner {
                         self.skip = count + 2;
                         return Ok(true);
                     }
-                    // The attribute itself is no element, so the one being counted is still to come.
+                    // The attribute itself is no element, so the one being counted is still to
+                    // come.
                     b'|' => {
                         self.pending += 2 * count + 1;
                         self.attribute += 2 * count + 1;
@@ -224,8 +226,8 @@ impl Scanner {
     }
 }
 
-/// The first line of a whole reply, which decides how long the reply is. Batches bring the same reply
-/// again and again: one comparison of a word sees that.
+/// The first line of a whole reply, which decides how long the reply is. Batches bring the same
+/// reply again and again: one comparison of a word sees that.
 #[derive(Default)]
 struct Header {
     /// Its bytes, the first lowest, and which bits of a word they are; no bits: it is too long.
@@ -267,7 +269,8 @@ impl Header {
     }
 }
 
-/// The length and kind of a `+…`, `:…` or `$…` reply that is there whole: nearly every reply there is.
+/// The length and kind of a `+…`, `:…` or `$…` reply that is there whole: nearly every reply there
+/// is.
 #[inline]
 fn whole(input: &[u8]) -> Option<(usize, Kind)> {
     // Bytes are compared one by one: a comparison of slices is a call, dearer than all of this.

@@ -1,5 +1,6 @@
-//! When the requests of a paced run are due: request `k` at `start + k / rate`. The threads interleave
-//! the one schedule, so the rate is the sum's, not each thread's, and no thread needs to ask another.
+//! When the requests of a paced run are due: request `k` at `start + k / rate`. The threads
+//! interleave the one schedule, so the rate is the sum's, not each thread's, and no thread needs to
+//! ask another.
 
 /// One thread's share of the schedule.
 #[derive(Clone, Debug)]

@@ -1,9 +1,9 @@
 //! One thread of the generator: its connections, and the loop that drives them.
 //!
-//! The thread waits for events, takes in all replies there are, then sends what may be sent next, and a
-//! few times a second does what need not be done more often. Nothing is registered or changed per
-//! request. Replies come first because sending takes most of the time: a reply that waits for the
-//! requests of other connections to be sent would look later than it was.
+//! The thread waits for events, takes in all replies there are, then sends what may be sent next,
+//! and a few times a second does what need not be done more often. Nothing is registered or changed
+//! per request. Replies come first because sending takes most of the time: a reply that waits for
+//! the requests of other connections to be sent would look later than it was.
 
 mod sending;
 mod upkeep;

@@ -1,7 +1,7 @@
 //! What a run costs the server: CPU time and resident memory.
 //!
-//! From /proc when the server runs here (its process is known by `--pid`, or found as the owner of the
-//! socket that listens on the port), else from INFO over a connection of its own.
+//! From /proc when the server runs here (its process is known by `--pid`, or found as the owner of
+//! the socket that listens on the port), else from INFO over a connection of its own.
 
 use super::owners::owners;
 use crate::client::Client;

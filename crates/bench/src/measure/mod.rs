@@ -268,8 +268,8 @@ impl Measured {
         self.own.busiest > BUSY
     }
 
-    /// Whether anything went wrong that a script should notice. `usual`: the user did not name this very
-    /// test, so that a server may lack its command.
+    /// Whether anything went wrong that a script should notice. `usual`: the user did not name this
+    /// very test, so that a server may lack its command.
     pub fn clean(&self, usual: bool) -> bool {
         let counts = &self.counts;
         let lacking = usual && self.refusal().is_some_and(|refusal| refusal.unsupported);

@@ -1,8 +1,8 @@
 //! Which processes of this machine listen on an address.
 //!
-//! The kernel is asked for the listening sockets of the port (netlink's sock_diag); /proc/net/tcp, which
-//! has the same, walks the whole table of established connections on the way: ten milliseconds here.
-//! Whose a socket is then stands among the descriptors of every process.
+//! The kernel is asked for the listening sockets of the port (netlink's sock_diag); /proc/net/tcp,
+//! which has the same, walks the whole table of established connections on the way: ten
+//! milliseconds here. Whose a socket is then stands among the descriptors of every process.
 
 use crate::generator::os;
 use crate::options::Address;

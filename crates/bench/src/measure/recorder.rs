@@ -1,5 +1,5 @@
-//! What one thread notes while it runs. Nothing here is shared, so noting costs no lock; a few times
-//! a second what is new goes to the common time line.
+//! What one thread notes while it runs. Nothing here is shared, so noting costs no lock; a few
+//! times a second what is new goes to the common time line.
 
 use super::timeline::{Slice, Timeline};
 use super::{Counts, LONGEST_NS, Tally, latencies};

@@ -1,6 +1,6 @@
-//! The run second by second. Threads add slices of a fraction of a second; a second that no thread can
-//! add to any more is reduced to its figures, so that a run of hours does not fill the memory with
-//! histograms.
+//! The run second by second. Threads add slices of a fraction of a second; a second that no thread
+//! can add to any more is reduced to its figures, so that a run of hours does not fill the memory
+//! with histograms.
 
 use super::LONGEST_NS;
 use hdrhistogram::Histogram;

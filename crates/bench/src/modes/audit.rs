@@ -1,9 +1,9 @@
 //! `dunlin bench audit`: what did a server lose of the writes it had acknowledged?
 //!
-//! For every key the ledger's last acknowledged version is compared with what the server has now. An
-//! older version, or none, is a loss. Losses that are the end of a client's writes are a lost tail, as an
-//! asynchronous fail-over leaves; a loss before a write of the same client that survived is a hole:
-//! the server kept later writes and not earlier ones.
+//! For every key the ledger's last acknowledged version is compared with what the server has now.
+//! An older version, or none, is a loss. Losses that are the end of a client's writes are a lost
+//! tail, as an asynchronous fail-over leaves; a loss before a write of the same client that
+//! survived is a hole: the server kept later writes and not earlier ones.
 
 use crate::End;
 use crate::client::{Client, Reply, encode};

@@ -55,8 +55,8 @@ pub struct BenchArgs {
     pub help: Option<bool>,
 
     /// A command to send instead of the tests; words may hold __rand_int__, __rand_1st__ to
-    /// __rand_9th__, __rand_field__, __key__, __data__, and {tag} with --cluster. Several commands are
-    /// divided by ';', and a number before a command repeats it.
+    /// __rand_9th__, __rand_field__, __key__, __data__, and {tag} with --cluster. Several commands
+    /// are divided by ';', and a number before a command repeats it.
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     pub command: Vec<String>,
 }
@@ -93,8 +93,8 @@ pub struct ConnectionArgs {
     /// The server is a cluster: find its nodes, and send every request to the right one
     #[arg(long, visible_alias = "cluster-mode")]
     pub cluster: bool,
-    /// Sentinels that know where the primary is, divided by commas; connections lead to the one that
-    /// they name
+    /// Sentinels that know where the primary is, divided by commas; connections lead to the one
+    /// that they name
     #[arg(long, value_name = "HOST[:PORT],…", conflicts_with_all = ["host", "port", "socket", "uri", "cluster"])]
     pub sentinel: Option<String>,
     /// The primary's name at the sentinels
@@ -157,7 +157,8 @@ pub struct LoadArgs {
     /// Seconds to run before anything is counted
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
     pub warmup: f64,
-    /// Open loop: requests a second, due on one schedule; latency counts from when a request was due
+    /// Open loop: requests a second, due on one schedule; latency counts from when a request was
+    /// due
     #[arg(long, value_name = "RATE", allow_negative_numbers = true, conflicts_with_all = ["rps", "rate_limiting", "sweep"])]
     pub rate: Option<f64>,
     /// Limits the requests a second, all together; latency counts from when a request was sent

@@ -1,5 +1,5 @@
-//! Histograms in the formats of HdrHistogram's own tools: the percentile text that its plotter reads,
-//! and the log format (V2, compressed).
+//! Histograms in the formats of HdrHistogram's own tools: the percentile text that its plotter
+//! reads, and the log format (V2, compressed).
 
 use crate::measure::Measured;
 use hdrhistogram::serialization::V2DeflateSerializer;

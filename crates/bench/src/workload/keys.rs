@@ -90,8 +90,8 @@ impl Cursor {
     }
 }
 
-/// Ranks `1..=count` with probability proportional to `rank^-exponent`, for any exponent above 0, in
-/// constant time and space: rejection-inversion, after W. Hörmann and G. Derflinger, "Rejection-
+/// Ranks `1..=count` with probability proportional to `rank^-exponent`, for any exponent above 0,
+/// in constant time and space: rejection-inversion, after W. Hörmann and G. Derflinger, "Rejection-
 /// inversion to generate variates from monotone discrete distributions", 1996.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Zipf {

@@ -72,8 +72,8 @@ impl Workload {
         }
     }
 
-    /// Whether clients walk through keys, each on its own: then each has its own share of the requests,
-    /// or a quick one would walk on where a slow one has not been.
+    /// Whether clients walk through keys, each on its own: then each has its own share of the
+    /// requests, or a quick one would walk on where a slow one has not been.
     pub fn walks(&self) -> bool {
         let walk = |operation: &Operation| {
             matches!(operation.pattern, Pattern::Sequential | Pattern::Parallel)

@@ -95,7 +95,8 @@ pub struct Draw<'a> {
     pub route: Option<Route<'a>>,
     /// Where to note the numbers of the keys drawn, for the check of the replies.
     pub drawn: Option<&'a mut Vec<u64>>,
-    /// Writes what `__data__` stands for, given the number of the key before it; else the values do.
+    /// Writes what `__data__` stands for, given the number of the key before it; else the values
+    /// do.
     pub value: Option<&'a mut ValueWriter<'a>>,
 }
 
@@ -234,8 +235,8 @@ impl Template {
     }
 }
 
-/// Appends requests with one uniformly drawn number each, at `at`: what nearly every test consists of, so
-/// that nothing is decided once a request.
+/// Appends requests with one uniformly drawn number each, at `at`: what nearly every test consists
+/// of, so that nothing is decided once a request.
 fn append_alike(
     out: &mut Vec<u8>,
     request: &[u8],

@@ -3,9 +3,9 @@
 use crate::system;
 use std::path::Path;
 
-/// Loads the modules of a folder by the order of their names. Descriptions of devices that QEMU adds
-/// to the command line (`virtio_mmio.device=…`) go to their module, which reads no command line once
-/// the kernel runs.
+/// Loads the modules of a folder by the order of their names. Descriptions of devices that QEMU
+/// adds to the command line (`virtio_mmio.device=…`) go to their module, which reads no command
+/// line once the kernel runs.
 pub fn load_all(folder: &Path, command_line: &str) -> Result<(), String> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
     let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();

@@ -1,14 +1,13 @@
 //! PID 1 of the machine image: a kernel, this program, and nothing else.
 //!
 //! It mounts what the kernel offers, loads the drivers that lie beside it, sets the address, mounts
-//! the data's disk, starts the server, and waits. Orphans are reaped. When the server ends, the data
-//! are written and the machine is switched off; when something fails, the machine says why on its
-//! console and is switched off too, since PID 1 must not end.
+//! the data's disk, starts the server, and waits. Orphans are reaped. When the server ends, the
+//! data are written and the machine is switched off; when something fails, the machine says why on
+//! its console and is switched off too, since PID 1 must not end.
 //!
-//! The kernel's command line has the settings:
-//! `ip=ADDRESS::GATEWAY:MASK::DEVICE` or `ip=dhcp`; `dunlin.data=/dev/vda` (`tmpfs` for none);
-//! `dunlin.args=WORD,WORD…` for the server; `dunlin.end=reboot` where a machine cannot switch itself
-//! off.
+//! The kernel's command line has the settings: `ip=ADDRESS::GATEWAY:MASK::DEVICE` or `ip=dhcp`;
+//! `dunlin.data=/dev/vda` (`tmpfs` for none); `dunlin.args=WORD,WORD…` for the server;
+//! `dunlin.end=reboot` where a machine cannot switch itself off.
 
 mod dhcp;
 mod drivers;

@@ -6,7 +6,8 @@ use crate::id::{Epoch, Id};
 use crate::topology::{Address, Replica, Shard};
 use crate::view::View;
 
-/// The transaction that gives a shard another copy, which has no data yet. `None`: there is no such shard.
+/// The transaction that gives a shard another copy, which has no data yet. `None`: there is no such
+/// shard.
 pub fn add_copy(view: &View, shard: Id, copy: Id, address: Address) -> Option<Transaction> {
     let mut topology = view.topology.value.clone();
     let at = topology.shards.iter().position(|other| other.id == shard)?;
@@ -22,9 +23,9 @@ pub fn add_copy(view: &View, shard: Id, copy: Id, address: Address) -> Option<Tr
     Some(transaction)
 }
 
-/// The transaction that takes a copy which has no lease out of its shard, for good. The primary has to be there: it lowers
-/// the number of copies that a promotion fences when it is safe. `None`: the copy leads, or it has a lease, or the primary
-/// has none.
+/// The transaction that takes a copy which has no lease out of its shard, for good. The primary has
+/// to be there: it lowers the number of copies that a promotion fences when it is safe. `None`: the
+/// copy leads, or it has a lease, or the primary has none.
 pub fn remove_copy(view: &View, copy: Id) -> Option<Transaction> {
     let shard = view.topology.value.shard_of(copy)?;
     if shard.holder.id == copy || view.alive.contains_key(&copy) || !view.is_alive(shard.holder) {
@@ -55,8 +56,8 @@ pub fn add_shard(view: &View, shard: Shard) -> Transaction {
     transaction
 }
 
-/// The transaction that takes a shard away for good, with all its copies. `None`: it has slots, or slots are on their way to
-/// it, or one of its copies has a lease.
+/// The transaction that takes a shard away for good, with all its copies. `None`: it has slots, or
+/// slots are on their way to it, or one of its copies has a lease.
 pub fn remove_shard(view: &View, shard: Id) -> Option<Transaction> {
     let topology = &view.topology.value;
     let there = topology.shard(shard)?;

@@ -1,5 +1,5 @@
-//! Jobs that move slots (CLUSTER MIGRATESLOTS). What is to be done next follows from the topology alone, so a primary that
-//! takes over goes on with it.
+//! Jobs that move slots (CLUSTER MIGRATESLOTS). What is to be done next follows from the topology
+//! alone, so a primary that takes over goes on with it.
 //!
 //! ```text
 //!  Copying ──hand_over──▶ Trimming ──finish──▶ gone       the source's primary copies, hands over and trims
@@ -51,7 +51,8 @@ pub fn begin(
     Ok(view.replace(&topology))
 }
 
-/// CLUSTER MIGRATION IMPORT: a job with this name that moves slots of one shard to the one that `me` leads.
+/// CLUSTER MIGRATION IMPORT: a job with this name that moves slots of one shard to the one that
+/// `me` leads.
 pub fn import(
     view: &View,
     me: Id,
@@ -105,7 +106,8 @@ pub fn ensure_not_dropped(topology: &Topology, shard: Id, slots: &Slots) -> Resu
     }
 }
 
-/// CLUSTER CANCELSLOTMIGRATIONS: the jobs that take slots away from the shard that `me` leads end. Their slots stay.
+/// CLUSTER CANCELSLOTMIGRATIONS: the jobs that take slots away from the shard that `me` leads end.
+/// Their slots stay.
 pub fn cancel(view: &View, me: Id) -> Result<Transaction, Refused> {
     let mut topology = view.topology.value.clone();
     let own = led_by(&mut topology, me)?.id;
@@ -116,8 +118,8 @@ pub fn cancel(view: &View, me: Id) -> Result<Transaction, Refused> {
     }
 }
 
-/// CLUSTER MIGRATION CANCEL: the jobs with these names end that move slots from or to the shard that `me` leads. `None`: there is
-/// none.
+/// CLUSTER MIGRATION CANCEL: the jobs with these names end that move slots from or to the shard
+/// that `me` leads. `None`: there is none.
 pub fn cancel_named(view: &View, me: Id, names: &[Id]) -> Result<Option<Transaction>, Refused> {
     let mut topology = view.topology.value.clone();
     let own = led_by(&mut topology, me)?.id;
@@ -141,15 +143,17 @@ pub fn tasks(view: &View, me: Id) -> impl Iterator<Item = &Move> {
     })
 }
 
-/// Returns the job with this name, if it is copied by the shard that `me` leads, and the primary of its target.
+/// Returns the job with this name, if it is copied by the shard that `me` leads, and the primary of
+/// its target.
 pub fn copying(view: &View, me: Id, job: Id) -> Option<(&Move, Holder)> {
     let job =
         tasks(view, me).find(|other| other.id == job && other.phase() == MovePhase::Copying)?;
     Some((job, view.topology.value.shard(job.to)?.holder))
 }
 
-/// Returns the transaction by which the slots of a job become the target's. `None`: it is cancelled, or `me` does not lead its
-/// source, or the target has another primary than `target`, which has not got the copy.
+/// Returns the transaction by which the slots of a job become the target's. `None`: it is
+/// cancelled, or `me` does not lead its source, or the target has another primary than `target`,
+/// which has not got the copy.
 pub fn hand_over(view: &View, me: Id, job: Id, target: Holder) -> Option<Transaction> {
     let (job, holder) = copying(view, me, job)?;
     if holder != target {
@@ -170,7 +174,8 @@ pub fn hand_over(view: &View, me: Id, job: Id, target: Holder) -> Option<Transac
     Some(view.replace(&topology))
 }
 
-/// Returns a transaction that changes nothing. When it has been made, no other that was prepared before can be.
+/// Returns a transaction that changes nothing. When it has been made, no other that was prepared
+/// before can be.
 pub fn fence(view: &View) -> Transaction {
     view.replace(&view.topology.value)
 }
@@ -183,7 +188,8 @@ pub fn finish(view: &View, job: Id) -> Option<Transaction> {
     (topology.moves.len() < before).then(|| view.replace(&topology))
 }
 
-/// The slots of which a shard has keys that are not its own yet, or not any more. `SCAN` and its like pass them over.
+/// The slots of which a shard has keys that are not its own yet, or not any more. `SCAN` and its
+/// like pass them over.
 pub fn hidden(topology: &Topology, shard: Id) -> Slots {
     let mut hidden = Slots::default();
     for job in &topology.moves {

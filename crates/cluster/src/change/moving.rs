@@ -22,8 +22,9 @@ pub enum Setting {
 
 /// CLUSTER SETSLOT. `None`: it is so already. `has_keys`: `me` has keys in the slot.
 ///
-/// The state of a slot belongs to its shard, so it outlives a fail-over. Both ends of a move are closed by the one
-/// transaction that gives the slot to its new shard; the same request to the other nodes finds nothing to do.
+/// The state of a slot belongs to its shard, so it outlives a fail-over. Both ends of a move are
+/// closed by the one transaction that gives the slot to its new shard; the same request to the
+/// other nodes finds nothing to do.
 pub fn set_slot(
     view: &View,
     me: Id,
@@ -99,8 +100,8 @@ fn assign(topology: &mut Topology, mine: Option<Id>, slot: u16, to: Id) -> Resul
         if from.id == to {
             return Ok(());
         }
-        // Only the slot's own primary knows whether it has keys; and the one that imports it has been told that
-        // they have arrived.
+        // Only the slot's own primary knows whether it has keys; and the one that imports it has
+        // been told that they have arrived.
         let is_agreed = Some(from.id) == mine || from.migrating.get(&slot) == Some(&to);
         if !is_agreed {
             return refused(format!(

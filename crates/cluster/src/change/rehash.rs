@@ -1,5 +1,5 @@
-//! A change of the rule by which keys get their slots, or of the slots of shards in a database with such rules: its steps,
-//! as transactions. `docs/internals/hashing.md` has the protocol.
+//! A change of the rule by which keys get their slots, or of the slots of shards in a database with
+//! such rules: its steps, as transactions. `docs/internals/hashing.md` has the protocol.
 
 use super::{Refused, refused};
 use crate::coordinator::Transaction;
@@ -19,7 +19,8 @@ pub enum Step {
     Carry(Transaction),
 }
 
-/// Begins a change to these rules, none being the standard rule, and to these slots, none being those that shards have.
+/// Begins a change to these rules, none being the standard rule, and to these slots, none being
+/// those that shards have.
 ///
 /// # Errors
 /// Slots move, another change is under way, or there is nothing to change.
@@ -144,7 +145,8 @@ pub fn next(view: &View, me: Id) -> Option<Step> {
 /// Whether slots may be moved by other means.
 ///
 /// # Errors
-/// The rule changes, or the database has rules of its own, so that the keys of a slot are not listed.
+/// The rule changes, or the database has rules of its own, so that the keys of a slot are not
+/// listed.
 pub fn allows_moves(topology: &Topology) -> Result<(), Refused> {
     match (&topology.rehash, topology.hashing.is_empty()) {
         (Some(_), _) => {

@@ -90,7 +90,8 @@ fn id(copy: u8) -> Id {
     Id::new([copy; 20])
 }
 
-/// Six servers become three primaries with a replica each, in the order of `redis-cli --cluster create`.
+/// Six servers become three primaries with a replica each, in the order of `redis-cli --cluster
+/// create`.
 fn six() -> Store {
     let mut store = Store::default();
     (1..=6).for_each(|copy| store.start(copy));

@@ -1,4 +1,5 @@
-//! What a copy decides from what it sees: the role that the view says, and the transaction that is due.
+//! What a copy decides from what it sees: the role that the view says, and the transaction that is
+//! due.
 
 use super::{Action, Copy, Facts, Role};
 use crate::Moment;
@@ -13,8 +14,8 @@ impl Copy {
     pub(super) fn follow_view(&mut self, actions: &mut Vec<Action>) {
         let Some((view, shard)) = self.shard() else { return };
         let (holder, epoch) = (shard.holder, shard.epoch);
-        // The first role is taken from a view that shows the registration: what this copy said before it was restarted
-        // is in that view, too, and can no longer arrive later.
+        // The first role is taken from a view that shows the registration: what this copy said
+        // before it was restarted is in that view, too, and can no longer arrive later.
         if self.role == Role::Nothing && !self.is_registered(view) {
             return;
         }
@@ -100,7 +101,8 @@ impl Copy {
             None => {
                 let fence = promotion::settled_fence(view, shard, facts.holding)?;
                 let transaction = promotion::settle(view, shard, facts.holding);
-                // It may take effect although its reply is lost, as long as the topology is this one.
+                // It may take effect although its reply is lost, as long as the topology is this
+                // one.
                 self.lowering = Some((view.topology.revision, fence));
                 transaction
             }
@@ -123,7 +125,8 @@ impl Copy {
         }
     }
 
-    /// The primary's lease is gone: this copy refuses its epoch, says so, and takes over if it is elected.
+    /// The primary's lease is gone: this copy refuses its epoch, says so, and takes over if it is
+    /// elected.
     fn due_without_primary(
         &mut self,
         now: Moment,

@@ -1,8 +1,9 @@
 //! A copy's lease, and whether the coordinator counts as present.
 //!
-//! The deadline is counted from the moment at which the renewal was *sent*: the coordinator cannot have begun to count
-//! earlier. Any failure of any call makes the coordinator count as away, until a renewal and a read that were both sent
-//! later have succeeded. While it is away, renewals that succeed do not move the deadline.
+//! The deadline is counted from the moment at which the renewal was *sent*: the coordinator cannot
+//! have begun to count earlier. Any failure of any call makes the coordinator count as away, until
+//! a renewal and a read that were both sent later have succeeded. While it is away, renewals that
+//! succeed do not move the deadline.
 
 use crate::Moment;
 use crate::coordinator::{LeaseCall, LeaseId, LeaseReply};

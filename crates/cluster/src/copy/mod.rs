@@ -1,4 +1,5 @@
-//! One copy: its lease, whether it leads or follows, and how it takes over. Events and the time come in, actions out.
+//! One copy: its lease, whether it leads or follows, and how it takes over. Events and the time
+//! come in, actions out.
 //!
 //! ```text
 //!             the view names this copy                  the view names another
@@ -8,9 +9,9 @@
 //!     └────────────────────────────────────┴──────────────────────────────────── Fenced ──▶ elected: promote
 //! ```
 //!
-//! The host keeps the promises made here: it acknowledges nothing of an epoch that [`Copy::accepts`] refuses, confirms
-//! writes only while [`Copy::may_confirm`] says so, asked at that very moment, and draws a new incarnation before it
-//! discards data.
+//! The host keeps the promises made here: it acknowledges nothing of an epoch that
+//! [`Copy::accepts`] refuses, confirms writes only while [`Copy::may_confirm`] says so, asked at
+//! that very moment, and draws a new incarnation before it discards data.
 
 mod decide;
 mod lease;
@@ -23,8 +24,8 @@ use crate::view::{Alive, View};
 use lease::Lease;
 use std::collections::BTreeMap;
 
-/// The longest promise that a copy gives, whatever its settings are: what it promised before it was restarted is over
-/// when so much time has passed.
+/// The longest promise that a copy gives, whatever its settings are: what it promised before it was
+/// restarted is over when so much time has passed.
 pub const LONGEST_PROMISE: Moment = Moment::from_secs(2);
 
 /// The times.
@@ -38,7 +39,8 @@ pub struct Settings {
     pub grace: Moment,
     /// How long a copy's promise to its primary lasts while the coordinator is away.
     pub promise: Moment,
-    /// How long a switch waits for the successor's link, and then, with writes paused, until it has everything.
+    /// How long a switch waits for the successor's link, and then, with writes paused, until it has
+    /// everything.
     pub switch: Moment,
 }
 
@@ -49,16 +51,19 @@ pub struct Facts {
     pub position: Position,
     /// The data are whole: nothing is being loaded, no full synchronisation runs.
     pub is_whole: bool,
-    /// The greatest epoch of which the host acknowledges nothing any more, as [`Action::Freeze`] asked.
+    /// The greatest epoch of which the host acknowledges nothing any more, as [`Action::Freeze`]
+    /// asked.
     pub frozen: Option<Epoch>,
     /// The primary has said that its view lists this copy.
     pub is_listed: bool,
-    /// For a primary: how many members, itself among them, hold all that may have been confirmed. It is counted only
-    /// with acknowledgements of the present epoch and of the data with which the members were enrolled.
+    /// For a primary: how many members, itself among them, hold all that may have been confirmed.
+    /// It is counted only with acknowledgements of the present epoch and of the data with which the
+    /// members were enrolled.
     pub holding: usize,
     /// For a primary: the copies that receive what it writes, and are not far behind.
     pub linked: Vec<Id>,
-    /// For a primary: the copies that have acknowledged everything in the present epoch, and the data they have.
+    /// For a primary: the copies that have acknowledged everything in the present epoch, and the
+    /// data they have.
     pub level: Vec<Holder>,
 }
 
@@ -121,7 +126,8 @@ pub struct Copy {
     /// Until when the others have promised it to this one, in its present epoch.
     promises: BTreeMap<Id, Moment>,
     next_ask: Moment,
-    /// The revision of the topology in which fewer fences may have been written since, and how many.
+    /// The revision of the topology in which fewer fences may have been written since, and how
+    /// many.
     lowering: Option<(Revision, usize)>,
     is_committing: bool,
     is_reading: bool,
@@ -134,7 +140,8 @@ pub struct Copy {
     switch: Option<(Id, bool)>,
     /// Until when the successor may come level.
     switch_until: Moment,
-    /// The switch that an operator asked for last: its revision, when it was seen, and whether it was begun or has lapsed.
+    /// The switch that an operator asked for last: its revision, when it was seen, and whether it
+    /// was begun or has lapsed.
     asked: (Revision, Moment, bool),
 }
 
@@ -194,12 +201,14 @@ impl Copy {
         self.lease.id()
     }
 
-    /// Returns whether the coordinator is there: a renewal and a read have succeeded since the last failure.
+    /// Returns whether the coordinator is there: a renewal and a read have succeeded since the last
+    /// failure.
     pub fn is_coordinator_present(&self) -> bool {
         self.lease.is_present()
     }
 
-    /// The data that the copy holds have another name from now on. Called before data are discarded.
+    /// The data that the copy holds have another name from now on. Called before data are
+    /// discarded.
     pub fn reincarnate(&mut self, incarnation: Incarnation) {
         self.incarnation = incarnation;
     }
@@ -214,8 +223,9 @@ impl Copy {
             }
     }
 
-    /// Returns whether the primary is provably alone: no other can have been promoted. Reads, and confirmations in the
-    /// modes `memory` and `fsync`, need it. A confirmation by a quorum does not.
+    /// Returns whether the primary is provably alone: no other can have been promoted. Reads, and
+    /// confirmations in the modes `memory` and `fsync`, need it. A confirmation by a quorum does
+    /// not.
     pub fn is_alone(&self, now: Moment) -> bool {
         now < self.alone_until()
     }
@@ -231,7 +241,8 @@ impl Copy {
     pub fn unchallenged_until(&self) -> Moment {
         let Role::Leads(epoch) = self.role else { return Moment::ZERO };
         let Some((view, shard)) = self.shard() else { return Moment::ZERO };
-        // A copy that another primary's epoch lies in between has followed that primary before it leads again.
+        // A copy that another primary's epoch lies in between has followed that primary before it
+        // leads again.
         let leads_on = shard.holder == self.myself() && shard.epoch > epoch;
         if shard.holder.id != self.me || (shard.epoch != epoch && !leads_on) {
             return Moment::ZERO;
@@ -242,7 +253,8 @@ impl Copy {
         let promised = |copy: &Replica| self.promises.get(&copy.id).copied().unwrap_or_default();
         let mut promised: Vec<Moment> = others.map(promised).collect();
         promised.sort_unstable();
-        // As soon as `fence` of the others may fence, another may be promoted; without as many, none ever.
+        // As soon as `fence` of the others may fence, another may be promoted; without as many,
+        // none ever.
         let fence = match self.lowering {
             Some((of, lowered)) if of == view.topology.revision => lowered.min(shard.fence),
             _ => shard.fence,
@@ -250,27 +262,29 @@ impl Copy {
         lease.max(promised.get(fence - 1).copied().unwrap_or(Moment::MAX))
     }
 
-    /// Returns whether a write may be taken and confirmed. With a quorum, `quorum` acknowledgements of this epoch are
-    /// needed besides.
+    /// Returns whether a write may be taken and confirmed. With a quorum, `quorum` acknowledgements
+    /// of this epoch are needed besides.
     pub fn may_confirm(&self, now: Moment) -> bool {
         let has_quorum = self.view.as_ref().is_some_and(|view| view.topology.value.quorum > 0);
         let leads = matches!(self.role, Role::Leads(_));
         leads && self.switch.is_none() && (has_quorum || self.is_alone(now))
     }
 
-    /// Returns whether the newest view names this copy as the primary, with the data that it has; its role follows.
+    /// Returns whether the newest view names this copy as the primary, with the data that it has;
+    /// its role follows.
     pub fn is_named(&self) -> bool {
         self.shard().is_some_and(|(_, shard)| shard.holder == self.myself())
     }
 
-    /// Returns whether a planned switch is on its way, which an operator asked for in [`View::switches`]. The host pauses
-    /// writes meanwhile.
+    /// Returns whether a planned switch is on its way, which an operator asked for in
+    /// [`View::switches`]. The host pauses writes meanwhile.
     pub fn is_switching(&self) -> bool {
         self.switch.is_some()
     }
 
-    /// A primary of `epoch` asks for a promise not to fence. Returns for how long it is given. The primary may have begun
-    /// a new epoch of which one of the two has not read yet: it has to be the one that this copy follows.
+    /// A primary of `epoch` asks for a promise not to fence. Returns for how long it is given. The
+    /// primary may have begun a new epoch of which one of the two has not read yet: it has to be
+    /// the one that this copy follows.
     pub fn promise(&mut self, now: Moment, epoch: Epoch, from: Holder) -> Option<Moment> {
         let is_refused = self.refused.is_some_and(|refused| epoch <= refused);
         if is_refused || !matches!(self.role, Role::Follows(holder, _) if holder == from) {
@@ -301,7 +315,8 @@ impl Copy {
         }
     }
 
-    /// The reply to [`Action::Read`], which was sent at `sent`. `None`: the copy's home or database is not there.
+    /// The reply to [`Action::Read`], which was sent at `sent`. `None`: the copy's home or database
+    /// is not there.
     pub fn read(&mut self, now: Moment, sent: Moment, view: Option<View>) {
         self.is_reading = false;
         self.lease.read(sent);
@@ -367,8 +382,9 @@ impl Copy {
         actions
     }
 
-    /// Returns the epoch in which the other copies are to be asked for a promise now. [`Copy::step`] asks as well; a host
-    /// whose calls to the coordinator delay the next step asks here meanwhile.
+    /// Returns the epoch in which the other copies are to be asked for a promise now.
+    /// [`Copy::step`] asks as well; a host whose calls to the coordinator delay the next step asks
+    /// here meanwhile.
     pub fn ask(&mut self, now: Moment) -> Option<Epoch> {
         let Role::Leads(epoch) = self.role else { return None };
         let (view, shard) = self.shard()?;
@@ -381,8 +397,9 @@ impl Copy {
         Some(epoch)
     }
 
-    /// Takes part in no promotion for the time of a promise: the process may have given one before it was restarted, and a
-    /// primary that finds the coordinator again needs as long as this copy did.
+    /// Takes part in no promotion for the time of a promise: the process may have given one before
+    /// it was restarted, and a primary that finds the coordinator again needs as long as this copy
+    /// did.
     fn hold_back(&mut self, now: Moment) {
         let is_present = self.lease.is_present();
         let time = match (is_present, self.was_present) {

@@ -1,8 +1,10 @@
-//! What clients and tools are told of a database: CLUSTER SLOTS, SHARDS, NODES and INFO, and where a slot is.
+//! What clients and tools are told of a database: CLUSTER SLOTS, SHARDS, NODES and INFO, and where
+//! a slot is.
 //!
 //! Clients read these forms strictly, each its own part. What they have in common decides:
 //! - a host is always there, and is one that others can connect to;
-//! - a shard without a primary keeps the address of its last one: clients try again, where a hole would end them;
+//! - a shard without a primary keeps the address of its last one: clients try again, where a hole
+//!   would end them;
 //! - ranges are merged and in the order of slots, the primary is first, then replicas by id;
 //! - a replica without a lease is not named to clients that route by SLOTS;
 //! - NODES says `master` and `slave`, SHARDS `master` and `replica`.
@@ -56,7 +58,8 @@ pub struct Range {
 pub enum Place {
     /// This copy leads the slot's shard.
     Here,
-    /// This copy is a replica of the slot's shard, whose primary this is: a client that has said READONLY reads here.
+    /// This copy is a replica of the slot's shard, whose primary this is: a client that has said
+    /// READONLY reads here.
     Replica(Node),
     /// Another server leads the slot's shard.
     Moved(Node),

@@ -92,7 +92,8 @@ fn without_a_copy_and_the_coordinator_only_a_quorum_goes_on() {
     }
 }
 
-/// Calls that succeed now and then count for nothing: only the copies' promises, or a renewal and a read behind it.
+/// Calls that succeed now and then count for nothing: only the copies' promises, or a renewal and a
+/// read behind it.
 #[test]
 fn a_coordinator_that_flaps_demotes_no_primary() {
     for seed in 1..=10 {

@@ -1,4 +1,5 @@
-//! The coordinator in simulation: etcd's keys, revisions, leases and history. Delays and losses are the world's.
+//! The coordinator in simulation: etcd's keys, revisions, leases and history. Delays and losses are
+//! the world's.
 
 use cluster::Moment;
 use cluster::coordinator::{

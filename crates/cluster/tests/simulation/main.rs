@@ -1,16 +1,17 @@
-//! Copies of one to three shards in one process, on clocks, a network, disks and a coordinator of the test's. Everything is
-//! drawn from a seed: lost and late calls, leader changes, an etcd that is away or flaps, partitions in one direction
-//! or both, crashes with and without what was on disk, paused processes, planned switches, and in seeds with a quorum
-//! clocks that stop and jump.
+//! Copies of one to three shards in one process, on clocks, a network, disks and a coordinator of
+//! the test's. Everything is drawn from a seed: lost and late calls, leader changes, an etcd that
+//! is away or flaps, partitions in one direction or both, crashes with and without what was on
+//! disk, paused processes, planned switches, and in seeds with a quorum clocks that stop and jump.
 //!
 //! What must hold at every moment:
 //! - with a quorum, whatever clocks do: each confirmed write is in the data of each later primary;
-//! - without clock faults: at most one copy of a shard is provably alone, which is what reads and the other commit modes need;
+//! - without clock faults: at most one copy of a shard is provably alone, which is what reads and
+//!   the other commit modes need;
 //! - a shard's epoch only grows, and its holder changes only with it;
 //! - a copy that synchronises is never promoted, nor one without data.
 //!
-//! In the end faults stop, and the copies come together: one primary a shard, equal data. If too many copies have lost theirs,
-//! their shard waits for an operator, who recovers it.
+//! In the end faults stop, and the copies come together: one primary a shard, equal data. If too
+//! many copies have lost theirs, their shard waits for an operator, who recovers it.
 //!
 //! `DUNLIN_SEED` runs one seed, `DUNLIN_SEEDS` so many. A failure names its seed.
 

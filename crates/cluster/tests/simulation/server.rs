@@ -175,7 +175,8 @@ impl Server {
         self.is_listed = false;
     }
 
-    /// Takes a primary's data. Returns the number of entries to acknowledge, and whether a full synchronisation began.
+    /// Takes a primary's data. Returns the number of entries to acknowledge, and whether a full
+    /// synchronisation began.
     pub(crate) fn take(
         &mut self,
         now: Moment,

@@ -1,4 +1,5 @@
-//! `BITFIELD key [GET type offset | [OVERFLOW WRAP|SAT|FAIL] SET|INCRBY type offset value …]`, `BITFIELD_RO`
+//! `BITFIELD key [GET type offset | [OVERFLOW WRAP|SAT|FAIL] SET|INCRBY type offset value …]`,
+//! `BITFIELD_RO`
 //!
 //! With nothing but GET nothing is created. Otherwise the string is first made long enough for the
 //! furthest field that is written.

@@ -1,7 +1,8 @@
 //! `BITOP AND|OR|XOR|NOT|DIFF|DIFF1|ANDOR|ONE destkey key [key …]`
 //!
-//! DIFF, DIFF1 and ANDOR set the first source against the union of the others, ONE keeps bits that a single
-//! source has. They are of Redis 8.2, so the journal holds their result in place of them. Sources count as padded with zeros to the length of the longest one.
+//! DIFF, DIFF1 and ANDOR set the first source against the union of the others, ONE keeps bits that
+//! a single source has. They are of Redis 8.2, so the journal holds their result in place of them.
+//! Sources count as padded with zeros to the length of the longest one.
 
 use engine::{
     Arg, Args, Command, Cx, Effort, Error, Flags, Group, Key, KeyFlags, KeySpec, Outcome, events,

@@ -1,4 +1,5 @@
-//! `CLUSTER` subcommands that say what the coordinator's newest view says, and which keys are in a slot.
+//! `CLUSTER` subcommands that say what the coordinator's newest view says, and which keys are in a
+//! slot.
 
 use super::DISABLED;
 use cluster::describe::Health;
@@ -231,7 +232,8 @@ pub(super) fn has_slots_of_keys(cx: &Cx<'_>) -> Result<(), Error> {
     }
 }
 
-/// `CLUSTER FLUSHSLOT`. A log and a primary's stream have it, too, so it does not ask which node has the slot.
+/// `CLUSTER FLUSHSLOT`. A log and a primary's stream have it, too, so it does not ask which node
+/// has the slot.
 pub(super) fn flush_slot(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if !cx.engine.membership().is_on() {
         return Err(super::DISABLED);

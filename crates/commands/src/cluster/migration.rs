@@ -1,4 +1,5 @@
-//! `CLUSTER` subcommands that move slots with their keys: jobs in the topology, which the primary of the slots carries out.
+//! `CLUSTER` subcommands that move slots with their keys: jobs in the topology, which the primary
+//! of the slots carries out.
 
 use super::answers::{me, published};
 use super::operate::operate;
@@ -111,9 +112,11 @@ pub static CLUSTER_SYNCSLOTS: Command = Command {
 
 /// `CLUSTER SYNCSLOTS IMPORT job`: the connection brings a copy of the job's slots.
 ///
-/// `CLUSTER SYNCSLOTS PREPARE copies`: the source is about to hand them over. Returns an error if the copy was spoiled.
+/// `CLUSTER SYNCSLOTS PREPARE copies`: the source is about to hand them over. Returns an error if
+/// the copy was spoiled.
 ///
-/// `CLUSTER SYNCSLOTS REVISION revision`: whether this node's clients see what the coordinator had then.
+/// `CLUSTER SYNCSLOTS REVISION revision`: whether this node's clients see what the coordinator had
+/// then.
 fn sync(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let published = published(cx)?;
     let moves = &cx.engine.membership().moves;

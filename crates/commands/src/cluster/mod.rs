@@ -1,7 +1,8 @@
 //! The commands of the group `cluster`.
 //!
-//! `answers` says what the coordinator's newest view says; `operate` asks the coordinator for a change. The other files
-//! have the rows. A server that is no node of a cluster answers with the words that clients know for that.
+//! `answers` says what the coordinator's newest view says; `operate` asks the coordinator for a
+//! change. The other files have the rows. A server that is no node of a cluster answers with the
+//! words that clients know for that.
 
 mod answers;
 mod migration;

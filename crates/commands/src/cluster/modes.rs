@@ -1,7 +1,7 @@
 //! `ASKING`, `READONLY`, `READWRITE`: what a client of a cluster says of its next requests.
 //!
-//! READONLY and READWRITE also say whether a client that can be sent to another server (`CLIENT CAPA redirect`)
-//! reads from a replica.
+//! READONLY and READWRITE also say whether a client that can be sent to another server (`CLIENT
+//! CAPA redirect`) reads from a replica.
 
 use engine::{Args, Command, Cx, Flags, Group, Outcome};
 

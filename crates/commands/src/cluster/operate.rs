@@ -1,5 +1,5 @@
-//! `CLUSTER` subcommands that change the cluster: they are read here, and are transactions at the coordinator. The client
-//! waits for the reply; the thread that serves it does not.
+//! `CLUSTER` subcommands that change the cluster: they are read here, and are transactions at the
+//! coordinator. The client waits for the reply; the thread that serves it does not.
 
 use super::answers::{me, node};
 use cluster::change::{self, Setting};
@@ -184,8 +184,8 @@ pub(super) fn bump_epoch(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// `CLUSTER FAILOVER`. FORCE and TAKEOVER do the same while the primary is there; if it is gone they make this copy the
-/// primary, whatever the others have.
+/// `CLUSTER FAILOVER`. FORCE and TAKEOVER do the same while the primary is there; if it is gone
+/// they make this copy the primary, whatever the others have.
 pub(super) fn failover(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     me(cx)?;
     let request = match args.len() {

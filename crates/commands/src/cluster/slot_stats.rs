@@ -1,7 +1,8 @@
-//! `CLUSTER SLOT-STATS`: how many keys each slot of this server's shard has. CPU and traffic are not counted by slot.
+//! `CLUSTER SLOT-STATS`: how many keys each slot of this server's shard has. CPU and traffic are
+//! not counted by slot.
 //!
-//! `SLOTSRANGE first last MEMORY-BYTES` adds the bytes of keys and values, estimated from [`SAMPLES`] keys of a slot. It is
-//! asked for by ranges, so that no request takes long.
+//! `SLOTSRANGE first last MEMORY-BYTES` adds the bytes of keys and values, estimated from
+//! [`SAMPLES`] keys of a slot. It is asked for by ranges, so that no request takes long.
 
 use super::answers::{has_slots_of_keys, published};
 use cluster::slots::COUNT;

@@ -1,4 +1,5 @@
-//! `DEL key [key …]`, `UNLINK key [key …]`: the same, since big values are freed in the background anyway.
+//! `DEL key [key …]`, `UNLINK key [key …]`: the same, since big values are freed in the background
+//! anyway.
 
 use engine::{Arg, Args, Command, Cx, Effort, Flags, Group, KeyFlags, KeySpec, Outcome};
 

@@ -1,4 +1,5 @@
-//! `DUMP key`, `RESTORE key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]`
+//! `DUMP key`, `RESTORE key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ
+//! frequency]`
 //!
 //! The payload is Redis's; one from elsewhere is validated in full before anything changes.
 

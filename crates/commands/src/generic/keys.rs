@@ -1,8 +1,8 @@
 //! `KEYS pattern`
 //!
 //! Over a big keyspace it runs on a background thread. It locks one stripe at a time, so it
-//! returns, like SCAN, every key that is there throughout. Inside MULTI it runs in place, in a world
-//! that stands still.
+//! returns, like SCAN, every key that is there throughout. Inside MULTI it runs in place, in a
+//! world that stands still.
 
 use engine::{Arg, ArgKind, Args, Command, Cx, Effort, Flags, Group, Outcome};
 use structs::glob::{self, Case};

@@ -1,9 +1,9 @@
-//! `MIGRATE host port key|"" destination-db timeout [COPY] [REPLACE] [AUTH password | AUTH2 user password]
-//! [KEYS key [key …]]`
+//! `MIGRATE host port key|"" destination-db timeout [COPY] [REPLACE] [AUTH password | AUTH2 user
+//! password] [KEYS key [key …]]`
 //!
-//! Moves keys to another server: each is sent as RESTORE and deleted here once that has answered `+OK`.
-//! `docs/internals/long-commands.md` says how it waits for the other server without being in the way, and
-//! what is left of keys when the connection breaks.
+//! Moves keys to another server: each is sent as RESTORE and deleted here once that has answered
+//! `+OK`. `docs/internals/long-commands.md` says how it waits for the other server without being in
+//! the way, and what is left of keys when the connection breaks.
 
 use engine::cold_values::with_value;
 use engine::keys::InvalidKeys;
@@ -398,7 +398,8 @@ fn send(peer: &mut dyn Peer, bytes: &[u8]) -> Result<(), Failure> {
     peer.send(bytes).map_err(|error| Failure::new(true, &error))
 }
 
-/// Waits until so many replicas of the other server have what it was sent. It is a node of this server's cluster.
+/// Waits until so many replicas of the other server have what it was sent. It is a node of this
+/// server's cluster.
 ///
 /// # Errors
 /// They do not, in time.

@@ -1,7 +1,7 @@
 //! `RANDOMKEY`
 //!
-//! A stripe is chosen with a probability that follows its number of keys, then a key of it, so every
-//! key is equally likely.
+//! A stripe is chosen with a probability that follows its number of keys, then a key of it, so
+//! every key is equally likely.
 
 use engine::{Args, Command, Cx, Error, Flags, Group, Outcome};
 use keyspace::keyspace::STRIPES;

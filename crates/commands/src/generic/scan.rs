@@ -1,8 +1,9 @@
 //! `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`
 //!
-//! The cursor is a stripe, one of its tables and a position in the order of hashes, which growth does not
-//! disturb: a key that is there from the first call to the last is returned. Expired keys that it meets are
-//! deleted. There is one table in a stripe, except in cluster mode, where each slot has one.
+//! The cursor is a stripe, one of its tables and a position in the order of hashes, which growth
+//! does not disturb: a key that is there from the first call to the last is returned. Expired keys
+//! that it meets are deleted. There is one table in a stripe, except in cluster mode, where each
+//! slot has one.
 //!
 //! ```text
 //!    63 62 61   58 57        48 47                      0

@@ -1,4 +1,5 @@
-//! `TTL key`, `PTTL key`, `EXPIRETIME key`, `PEXPIRETIME key`: −2 without the key, −1 without an expiry.
+//! `TTL key`, `PTTL key`, `EXPIRETIME key`, `PEXPIRETIME key`: −2 without the key, −1 without an
+//! expiry.
 
 use engine::{Arg, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Millis, Outcome};
 

@@ -1,5 +1,5 @@
-//! The rows of the searching commands: `GEOSEARCH`, `GEOSEARCHSTORE`, `GEORADIUS`, `GEORADIUSBYMEMBER` and
-//! the read-only forms of the latter.
+//! The rows of the searching commands: `GEOSEARCH`, `GEOSEARCHSTORE`, `GEORADIUS`,
+//! `GEORADIUSBYMEMBER` and the read-only forms of the latter.
 
 use super::search::{
     georadius, georadius_ro, georadiusbymember, georadiusbymember_ro, geosearch, geosearchstore,

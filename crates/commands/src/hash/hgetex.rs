@@ -1,6 +1,7 @@
 //! `HGETEX key [EX s|PX ms|EXAT s|PXAT ms|PERSIST] FIELDS numfields field [field …]`
 //!
-//! The values, and another expiry for those fields that are there. One that has passed removes them.
+//! The values, and another expiry for those fields that are there. One that has passed removes
+//! them.
 
 use super::fields::{FIELDS, WRONG_COUNT, counted, find_fields, report_expiries, report_passed};
 use crate::list::write;

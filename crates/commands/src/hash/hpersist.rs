@@ -1,5 +1,5 @@
-//! `HPERSIST key FIELDS numfields field [field …]`: for each field 1 if it expires no longer, −1 if it
-//! did not expire, −2 if there is none.
+//! `HPERSIST key FIELDS numfields field [field …]`: for each field 1 if it expires no longer, −1 if
+//! it did not expire, −2 if there is none.
 
 use super::fields::{FIELDS, plain, report_expiries};
 use engine::{Arg, Args, Command, Cx, Effort, Flags, Group, KeyFlags, KeySpec, Outcome};

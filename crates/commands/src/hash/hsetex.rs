@@ -1,4 +1,5 @@
-//! `HSETEX key [NX|XX] [FNX|FXX] [EX s|PX ms|EXAT s|PXAT ms|KEEPTTL] FIELDS numfields field value …`
+//! `HSETEX key [NX|XX] [FNX|FXX] [EX s|PX ms|EXAT s|PXAT ms|KEEPTTL] FIELDS numfields field value
+//! …`
 //!
 //! All fields are set or none. An expiry that has passed removes them again.
 

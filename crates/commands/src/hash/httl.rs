@@ -1,5 +1,5 @@
-//! `HTTL key FIELDS numfields field [field …]`, `HPTTL`, `HEXPIRETIME`, `HPEXPIRETIME`: for each field
-//! −2 if there is none, −1 if it does not expire.
+//! `HTTL key FIELDS numfields field [field …]`, `HPTTL`, `HEXPIRETIME`, `HPEXPIRETIME`: for each
+//! field −2 if there is none, −1 if it does not expire.
 
 use super::fields::FIELDS;
 use crate::generic::ttl;

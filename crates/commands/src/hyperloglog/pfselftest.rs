@@ -1,4 +1,5 @@
-//! `PFSELFTEST`: checks that registers hold what is put into them and that estimates are near the truth.
+//! `PFSELFTEST`: checks that registers hold what is put into them and that estimates are near the
+//! truth.
 
 use engine::{Args, Command, Cx, Effort, Error, Flags, Group, Outcome};
 use structs::hyperloglog::{self, REGISTERS, Registers, dense};

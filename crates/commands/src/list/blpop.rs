@@ -1,4 +1,5 @@
-//! `BLPOP key [key …] timeout`, `BRPOP`, `LMPOP numkeys key [key …] LEFT|RIGHT [COUNT count]`, `BLMPOP`
+//! `BLPOP key [key …] timeout`, `BRPOP`, `LMPOP numkeys key [key …] LEFT|RIGHT [COUNT count]`,
+//! `BLMPOP`
 
 use super::lmove::parse_end;
 use super::pop::{popped, write};

@@ -1,4 +1,5 @@
-//! `LMOVE source destination LEFT|RIGHT LEFT|RIGHT`, `RPOPLPUSH`, and blocking `BLMOVE`, `BRPOPLPUSH`
+//! `LMOVE source destination LEFT|RIGHT LEFT|RIGHT`, `RPOPLPUSH`, and blocking `BLMOVE`,
+//! `BRPOPLPUSH`
 
 use super::pop::popped;
 use super::push::push_event;

@@ -1,7 +1,8 @@
-//! `LMOVEM source destination LEFT|RIGHT LEFT|RIGHT [COUNT count|EXACTLY count OBO|BULK]`, blocking `BLMOVEM`
+//! `LMOVEM source destination LEFT|RIGHT LEFT|RIGHT [COUNT count|EXACTLY count OBO|BULK]`, blocking
+//! `BLMOVEM`
 //!
-//! OBO moves the elements one by one, so that they arrive reversed at the end they came from; BULK keeps
-//! their order. Servers before Redis 8.10 know neither, so the journal holds pops and a push.
+//! OBO moves the elements one by one, so that they arrive reversed at the end they came from; BULK
+//! keeps their order. Servers before Redis 8.10 know neither, so the journal holds pops and a push.
 
 use super::lmove::parse_end;
 use super::pop::popped;

@@ -54,8 +54,8 @@ fn publish(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Replicas have listeners of their own. A message is no write: without replicas it is not forwarded, nor
-/// while the stream has to stand still for a hand-over of the role.
+/// Replicas have listeners of their own. A message is no write: without replicas it is not
+/// forwarded, nor while the stream has to stand still for a hand-over of the role.
 fn forward(cx: &mut Cx<'_>, args: Args<'_>) {
     if cx.engine.replicas().count() > 0 && !cx.engine.failover().is_on() {
         cx.db.propagate_as(|effect| effect.command(args.words()));

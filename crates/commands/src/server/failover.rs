@@ -1,7 +1,9 @@
-//! `FAILOVER [TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]`: hands the role of primary to a replica
+//! `FAILOVER [TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]`: hands the role of primary to a
+//! replica
 //!
-//! The reply comes at once; `master_failover_state` in INFO says how far it is. Writes wait until the replica
-//! has everything and has taken over, and are refused then, since this server is a replica.
+//! The reply comes at once; `master_failover_state` in INFO says how far it is. Writes wait until
+//! the replica has everything and has taken over, and are refused then, since this server is a
+//! replica.
 
 use super::replicaof::log;
 use engine::failover::{Address, Plan, Stage};

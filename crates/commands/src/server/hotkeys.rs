@@ -1,7 +1,7 @@
 //! `HOTKEYS START|STOP|GET|RESET|HELP`: which keys take most of the time and of the network
 //!
-//! A session counts commands until it is stopped ([`engine::hotkeys`]). Slots can be named where there is a
-//! cluster only, so never here.
+//! A session counts commands until it is stopped ([`engine::hotkeys`]). Slots can be named where
+//! there is a cluster only, so never here.
 
 use engine::hotkeys::{CpuMs, Wanted};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};

@@ -1,7 +1,7 @@
 //! `INFO [section …]`
 //!
-//! Sections and fields are those that monitoring systems read; the process's own facts come from the
-//! host.
+//! Sections and fields are those that monitoring systems read; the process's own facts come from
+//! the host.
 
 use super::memory_report::Memory;
 use engine::append_log::LogState;

@@ -86,8 +86,8 @@ pub(crate) struct MemoryRow {
 }
 
 impl Memory {
-    /// What the allocator has. It keeps no count of pages in use that would differ from the RAM it has, and
-    /// nothing else of the process has RAM worth a row.
+    /// What the allocator has. It keeps no count of pages in use that would differ from the RAM it
+    /// has, and nothing else of the process has RAM worth a row.
     pub(crate) fn allocator_rows(&self) -> [MemoryRow; 10] {
         use Figure::{Bytes, Ratio};
         let row = |in_info, in_stats, figure| MemoryRow { in_info, in_stats, figure };

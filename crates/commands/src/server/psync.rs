@@ -1,11 +1,12 @@
 //! `PSYNC replicationid offset`, `SYNC`: a replica asks for the stream
 //!
-//! If the bytes from the offset on are kept, the reply is `+CONTINUE` and the stream follows. Otherwise
-//! there is no reply yet: the thread that sends snapshots answers when one begins. A replica that can take the
-//! snapshot over a second connection is told to open one, if the configuration says so.
+//! If the bytes from the offset on are kept, the reply is `+CONTINUE` and the stream follows.
+//! Otherwise there is no reply yet: the thread that sends snapshots answers when one begins. A
+//! replica that can take the snapshot over a second connection is told to open one, if the
+//! configuration says so.
 //!
-//! A primary that hands over its role (FAILOVER) sends `PSYNC replicationid offset FAILOVER` to the replica
-//! that takes it: that one is promoted, and the old primary follows it.
+//! A primary that hands over its role (FAILOVER) sends `PSYNC replicationid offset FAILOVER` to the
+//! replica that takes it: that one is promoted, and the old primary follows it.
 
 use engine::replicas::Begun;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};

@@ -1,8 +1,8 @@
 //! `REPLICAOF host port`, `REPLICAOF NO ONE`, and the same by its old name `SLAVEOF`
 //!
-//! Whatever the server was before, the role changes at once, between two commands of all clients; the
-//! link follows. It runs with the world stopped, so that a promotion stands at a whole prefix of the
-//! stream.
+//! Whatever the server was before, the role changes at once, between two commands of all clients;
+//! the link follows. It runs with the world stopped, so that a promotion stands at a whole prefix
+//! of the stream.
 
 use crate::connection::list_line;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
@@ -95,8 +95,8 @@ fn replicaof(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// This server becomes a primary, if it is none; `by`: what asked for that, in the log. The world is
-/// stopped.
+/// This server becomes a primary, if it is none; `by`: what asked for that, in the log. The world
+/// is stopped.
 pub(super) fn promote(cx: &Cx<'_>, by: &str) {
     let engine = cx.engine;
     if !engine.upstream().is_replica() {

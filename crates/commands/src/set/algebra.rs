@@ -1,7 +1,7 @@
 //! `SINTER`, `SUNION`, `SDIFF` and their STORE forms; [`super::cardinality`] only counts
 //!
-//! An intersection starts from the smallest set; a difference looks each member of the first up in the
-//! others.
+//! An intersection starts from the smallest set; a difference looks each member of the first up in
+//! the others.
 
 use crate::limits;
 use crate::list::write;

@@ -121,8 +121,8 @@ fn sunioncard(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Counts the members of a union up to `most`: those of each set that no set before it has, beginning with
-/// the largest, all of whose members count without a look at the others.
+/// Counts the members of a union up to `most`: those of each set that no set before it has,
+/// beginning with the largest, all of whose members count without a look at the others.
 fn count_union(cx: &Cx<'_>, sets: &[Option<&Set>], most: usize) -> usize {
     let mut sets: Vec<&Set> = sets.iter().copied().flatten().collect();
     sets.sort_by_key(|set| std::cmp::Reverse(set.len()));

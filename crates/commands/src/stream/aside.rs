@@ -1,8 +1,8 @@
 //! Changing a big stream on a copy.
 //!
-//! A copy of a stream costs next to nothing, since both share what neither has changed. So what takes
-//! long is done to a copy, while others read the stream without waiting; then the copy takes its
-//! place, and what is left of the old one is freed in the background.
+//! A copy of a stream costs next to nothing, since both share what neither has changed. So what
+//! takes long is done to a copy, while others read the stream without waiting; then the copy takes
+//! its place, and what is left of the old one is freed in the background.
 
 use engine::{Db, Error, Key};
 use keyspace::Entry;

@@ -18,7 +18,8 @@ pub(super) const EMPTY: Error =
     Error::text("ERR the producer and the ID of a message must not be empty");
 
 impl<'a> Message<'a> {
-    /// What the words from `at` on say, if they are one of the options; without the ID that IDMPAUTO makes.
+    /// What the words from `at` on say, if they are one of the options; without the ID that
+    /// IDMPAUTO makes.
     pub fn parse(args: Args<'a>, at: usize) -> Result<Option<Message<'a>>, Error> {
         let is_auto = args.is(at, "idmpauto");
         if !is_auto && !args.is(at, "idmp") {
@@ -45,7 +46,8 @@ impl<'a> Message<'a> {
         if self.is_auto() { 1 } else { 2 }
     }
 
-    /// Makes the ID that IDMPAUTO stands for: equal names and values in an equal order have an equal one.
+    /// Makes the ID that IDMPAUTO stands for: equal names and values in an equal order have an
+    /// equal one.
     pub fn make_id(&mut self, words: &[&[u8]]) {
         if self.is_auto() {
             let mut all = Vec::new();
@@ -57,7 +59,8 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// What the journal has for a word of the request in place of it: IDMP with the ID that was made.
+    /// What the journal has for a word of the request in place of it: IDMP with the ID that was
+    /// made.
     pub fn in_journal(&self, at: usize) -> Option<Vec<&[u8]>> {
         match at.checked_sub(self.at) {
             Some(0) if self.is_auto() => Some(vec![b"IDMP"]),

@@ -1,5 +1,5 @@
-//! What XDELEX and XACKDEL share: `[KEEPREF|DELREF|ACKED] IDS numids id [id …]`, and their replies. And
-//! what they, XADD and XTRIM put into the journal where references count.
+//! What XDELEX and XACKDEL share: `[KEEPREF|DELREF|ACKED] IDS numids id [id …]`, and their replies.
+//! And what they, XADD and XTRIM put into the journal where references count.
 
 use super::ids;
 use engine::journal::Effect;
@@ -106,8 +106,8 @@ pub(super) fn write(reply: &mut Reply<'_>, fates: &[Fate]) {
 
 /// What a change has taken from a stream.
 ///
-/// XDELEX, XACKDEL, DELREF and ACKED are younger than most servers that read the journal, as replicas or
-/// from a file. It gets XDEL and XACK in place of them.
+/// XDELEX, XACKDEL, DELREF and ACKED are younger than most servers that read the journal, as
+/// replicas or from a file. It gets XDEL and XACK in place of them.
 #[derive(Default)]
 pub(super) struct Taken {
     entries: Vec<StreamId>,
@@ -133,7 +133,8 @@ impl Taken {
         Taken { entries: ids, references }
     }
 
-    /// What a trim of `deleted` entries has taken that the same trim without the options would not have.
+    /// What a trim of `deleted` entries has taken that the same trim without the options would not
+    /// have.
     pub fn of_trim(before: &Stream, after: &Stream, references: References, deleted: u64) -> Taken {
         let mut taken = Taken::default();
         match references {

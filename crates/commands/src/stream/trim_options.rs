@@ -195,9 +195,9 @@ impl Options<'_> {
         self.trim.is_some_and(|trim| trim.references == References::Acknowledged)
     }
 
-    /// The request with an exact threshold and ID, so that it does the same wherever it is repeated, and
-    /// without options that old servers lack: without KEEPREF, DELREF and ACKED, and without a trim that deletes
-    /// single entries. What stands at `id_at` becomes `id`.
+    /// The request with an exact threshold and ID, so that it does the same wherever it is
+    /// repeated, and without options that old servers lack: without KEEPREF, DELREF and ACKED, and
+    /// without a trim that deletes single entries. What stands at `id_at` becomes `id`.
     pub fn exact_words(
         &self,
         args: Args<'_>,

@@ -1,5 +1,5 @@
-//! `XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [IDMPAUTO producer|IDMP producer id] [MAXLEN|MINID …] *|id field
-//! value [field value …]`
+//! `XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [IDMPAUTO producer|IDMP producer id] [MAXLEN|MINID
+//! …] *|id field value [field value …]`
 
 use super::idempotency::Message;
 use super::trim_options::{self, NewId, Options};

@@ -1,6 +1,6 @@
-//! `XCFGSET key [IDMP-DURATION seconds] [IDMP-MAXSIZE count]` sets for how long and of how many messages of a producer
-//! a stream knows that it has them; `XIDMPRECORD key producer id entry-id` has one known, which an append-only file
-//! needs.
+//! `XCFGSET key [IDMP-DURATION seconds] [IDMP-MAXSIZE count]` sets for how long and of how many
+//! messages of a producer a stream knows that it has them; `XIDMPRECORD key producer id entry-id`
+//! has one known, which an append-only file needs.
 
 use super::idempotency::EMPTY;
 use super::ids;

@@ -1,5 +1,5 @@
-//! `XCLAIM key group consumer min-idle-time id [id …] [IDLE ms] [TIME ms] [RETRYCOUNT count] [FORCE]
-//! [JUSTID] [LASTID id]`
+//! `XCLAIM key group consumer min-idle-time id [id …] [IDLE ms] [TIME ms] [RETRYCOUNT count]
+//! [FORCE] [JUSTID] [LASTID id]`
 
 use super::{claim_effect, entries, ids, last_id_effect};
 use engine::{

@@ -1,9 +1,11 @@
-//! `XNACK key group SILENT|FAIL|FATAL IDS numids id [id …] [RETRYCOUNT count] [FORCE]`: gives entries back.
+//! `XNACK key group SILENT|FAIL|FATAL IDS numids id [id …] [RETRYCOUNT count] [FORCE]`: gives
+//! entries back.
 //!
-//! An entry that was given back belongs to the consumer with the empty name, since time 0. That is how XPENDING
-//! shows an entry without a consumer; the oldest entries are claimed first; and files, logs and replicas of every
-//! version hold it. XINFO shows that consumer, which Redis 8.8 does not have. An entry that is no longer in the
-//! stream stays with its consumer: a claim would only drop it.
+//! An entry that was given back belongs to the consumer with the empty name, since time 0. That is
+//! how XPENDING shows an entry without a consumer; the oldest entries are claimed first; and files,
+//! logs and replicas of every version hold it. XINFO shows that consumer, which Redis 8.8 does not
+//! have. An entry that is no longer in the stream stays with its consumer: a claim would only drop
+//! it.
 
 use super::ids;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome};

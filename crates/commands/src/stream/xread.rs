@@ -1,7 +1,8 @@
-//! `XREAD [COUNT count] [MAXCOUNT count] [MAXSIZE bytes] [BLOCK milliseconds] STREAMS key [key …] id [id …]`
+//! `XREAD [COUNT count] [MAXCOUNT count] [MAXSIZE bytes] [BLOCK milliseconds] STREAMS key [key …]
+//! id [id …]`
 //!
-//! MAXSIZE counts the bytes of fields and values. The first entry is sent whatever its size, or a reader
-//! could never go on.
+//! MAXSIZE counts the bytes of fields and values. The first entry is sent whatever its size, or a
+//! reader could never go on.
 
 use super::read_options::{self, Options};
 use super::xreadgroup::XREADGROUP;
@@ -114,8 +115,8 @@ pub(super) fn begin_key(cx: &mut Cx<'_>, key: &[u8]) {
     cx.reply.bulk(key);
 }
 
-/// The ID that a stream is read after. For `+` it is the one in front of the last ID that was ever given: an
-/// entry that has been deleted since, or an ID that XSETID has set, is the last one, too.
+/// The ID that a stream is read after. For `+` it is the one in front of the last ID that was ever
+/// given: an entry that has been deleted since, or an ID that XSETID has set, is the last one, too.
 fn start(
     cx: &mut Cx<'_>,
     args: Args<'_>,

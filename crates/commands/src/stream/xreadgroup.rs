@@ -1,10 +1,10 @@
 //! `XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [CLAIM min-idle] [NOACK]
 //! STREAMS key [key …] id [id …]`
 //!
-//! `>` asks for entries that no consumer of the group has got; any other ID for those that are pending
-//! at this consumer. With CLAIM, `>` first takes over entries that have been pending for so long, the
-//! longest first; the reply then says of each entry how long that was and how often it had been
-//! delivered.
+//! `>` asks for entries that no consumer of the group has got; any other ID for those that are
+//! pending at this consumer. With CLAIM, `>` first takes over entries that have been pending for so
+//! long, the longest first; the reply then says of each entry how long that was and how often it
+//! had been delivered.
 
 use super::read_options::{self, Options};
 use super::xread::{begin_key, effort, finish};

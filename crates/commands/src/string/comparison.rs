@@ -1,7 +1,8 @@
-//! The comparisons that SET and DELEX share: `IFEQ value`, `IFNE value`, `IFDEQ digest`, `IFDNE digest`.
+//! The comparisons that SET and DELEX share: `IFEQ value`, `IFNE value`, `IFDEQ digest`, `IFDNE
+//! digest`.
 //!
-//! A digest is the 64-bit XXH3 of the value, sixteen hexadecimal digits in either case, so that a client can
-//! compare with a value it has no copy of.
+//! A digest is the 64-bit XXH3 of the value, sixteen hexadecimal digits in either case, so that a
+//! client can compare with a value it has no copy of.
 
 use engine::{Arg, ArgKind, Args, Error};
 use twox_hash::XxHash3_64;

@@ -1,8 +1,8 @@
 //! `INCREX key [BYINT increment|BYFLOAT increment] [LBOUND bound] [UBOUND bound] [SATURATE]
 //! [EX s|PX ms|EXAT s|PXAT ms|PERSIST] [ENX]`
 //!
-//! The journal gets the value that came out, as a SET. A result beyond a bound changes nothing, the expiry
-//! included, unless SATURATE puts the bound in its place.
+//! The journal gets the value that came out, as a SET. A result beyond a bound changes nothing, the
+//! expiry included, unless SATURATE puts the bound in its place.
 
 use super::expiry::{self, EXPIRE_OR_PERSIST, Expiry, ExpiryOptions};
 use engine::{
@@ -42,7 +42,8 @@ pub static INCREX: Command = Command {
     ..Command::ROW
 };
 
-/// The request; numbers are the places of their words, as a syntax error comes before a wrong number.
+/// The request; numbers are the places of their words, as a syntax error comes before a wrong
+/// number.
 #[derive(Default)]
 struct Options {
     increment_at: Option<usize>,

@@ -112,8 +112,8 @@ fn lcs(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Refuses what the reference refuses, which has four bytes for each pair of positions and keeps them
-/// within `proto-max-bulk-len`. Here they would be bits, but there would be as many steps.
+/// Refuses what the reference refuses, which has four bytes for each pair of positions and keeps
+/// them within `proto-max-bulk-len`. Here they would be bits, but there would be as many steps.
 fn check_size(a: usize, b: usize, limit: u64) -> Result<(), Error> {
     let pairs = (a as u128 + 1) * (b as u128 + 1);
     if pairs * 4 > u128::from(limit) {

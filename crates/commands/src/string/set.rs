@@ -1,7 +1,8 @@
-//! `SET key value [NX|XX|IFEQ value|IFNE value|IFDEQ digest|IFDNE digest] [GET] [EX|PX|EXAT|PXAT time|KEEPTTL]`, `SETNX`, `SETEX`, `PSETEX`, `GETSET`
+//! `SET key value [NX|XX|IFEQ value|IFNE value|IFDEQ digest|IFDNE digest] [GET] [EX|PX|EXAT|PXAT
+//! time|KEEPTTL]`, `SETNX`, `SETEX`, `PSETEX`, `GETSET`
 //!
-//! [`super::comparison`] has the last four. The ordinary SET without options takes a short way: one look-up, no allocation if the new value
-//! fits the old one's block.
+//! [`super::comparison`] has the last four. The ordinary SET without options takes a short way: one
+//! look-up, no allocation if the new value fits the old one's block.
 
 use super::comparison::{self, Comparison, is_comparison};
 use super::expiry::{Expiry, ExpiryOptions, expire};

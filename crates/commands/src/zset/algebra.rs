@@ -1,4 +1,5 @@
-//! `ZUNION`, `ZINTER`, `ZDIFF`, their STORE forms, and `ZINTERCARD`; sets count as sorted sets of score 1.
+//! `ZUNION`, `ZINTER`, `ZDIFF`, their STORE forms, and `ZINTERCARD`; sets count as sorted sets of
+//! score 1.
 
 use crate::limits;
 use engine::{
@@ -318,8 +319,8 @@ impl Input<'_> {
         if product.is_nan() { 0.0 } else { product }
     }
 
-    /// The weighted score of a member, not a number for infinity times zero: unlike the score of the
-    /// smallest input, which counts as zero then, it is left out by MIN and MAX, as in Redis.
+    /// The weighted score of a member, not a number for infinity times zero: unlike the score of
+    /// the smallest input, which counts as zero then, it is left out by MIN and MAX, as in Redis.
     fn score(&self, member: &[u8]) -> Option<f64> {
         let score = match self.value {
             Members::None => None,
@@ -363,7 +364,8 @@ fn inputs<'c>(cx: &'c Cx<'_>, args: Args<'_>, request: &Request) -> Result<Vec<I
     Ok(inputs)
 }
 
-/// `a` and then `b`: where they are equal, or `b` is not a number, `a` stays, sign of zero included.
+/// `a` and then `b`: where they are equal, or `b` is not a number, `a` stays, sign of zero
+/// included.
 fn combine(aggregate: Aggregate, a: f64, b: f64) -> f64 {
     match aggregate {
         Aggregate::Min => {

@@ -145,7 +145,8 @@ fn zremrangebyscore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn zremrangebylex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let ranks = remove(cx, args, event(Class::ZSET, "zremrangebylex"), members(args)?)?;
     if !ranks.is_empty() {
-        // Where scores differ, which members are in the range depends on how the sorted set is laid out.
+        // Where scores differ, which members are in the range depends on how the sorted set is laid
+        // out.
         cx.db.propagate_as(|p| {
             p.begin(4);
             p.word(b"ZREMRANGEBYRANK");

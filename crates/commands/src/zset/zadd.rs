@@ -1,4 +1,5 @@
-//! `ZADD key [NX|XX] [GT|LT] [CH] [INCR] score member [score member …]`, `ZINCRBY key increment member`
+//! `ZADD key [NX|XX] [GT|LT] [CH] [INCR] score member [score member …]`, `ZINCRBY key increment
+//! member`
 
 use crate::limits;
 use engine::{

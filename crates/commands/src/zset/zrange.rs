@@ -401,7 +401,8 @@ fn zrangestore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         ranks = select(zset, &bounds, &options);
         source_len = zset.len();
         // Where ranks are asked for, the encoding is chosen beforehand; and they are stored in the
-        // order asked for. Both decide whether a negative zero is still one: a listpack does not keep it.
+        // order asked for. Both decide whether a negative zero is still one: a listpack does not
+        // keep it.
         if options.by == By::Rank {
             result.will_grow(ranks.len(), 0, &limits);
         }
@@ -420,7 +421,8 @@ fn zrangestore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return Ok(());
     }
     if options.by == By::Lex {
-        // Where scores differ, which members are in the range depends on how the sorted set is laid out.
+        // Where scores differ, which members are in the range depends on how the sorted set is laid
+        // out.
         cx.db.propagate_as(|p| {
             if len == 0 {
                 return p.command(&[b"DEL", destination.bytes]);

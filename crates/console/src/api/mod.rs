@@ -1,4 +1,5 @@
-//! `/api/v1`: the table of routes, from which requests are answered and the OpenAPI document is made.
+//! `/api/v1`: the table of routes, from which requests are answered and the OpenAPI document is
+//! made.
 
 mod clients;
 mod commands;

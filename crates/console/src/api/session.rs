@@ -251,8 +251,8 @@ async fn shown(app: &App, session: &Session) -> Shown {
     }
 }
 
-/// What a user may run. The question is the console's own, since the user may not be allowed to ask; where it
-/// is not either, all is offered, and the server refuses.
+/// What a user may run. The question is the console's own, since the user may not be allowed to
+/// ask; where it is not either, all is offered, and the server refuses.
 async fn permissions(app: &App, user: &str) -> BTreeMap<&'static str, bool> {
     let requests: Vec<_> = COMMANDS
         .iter()

@@ -1,4 +1,5 @@
-//! Log-ins: which user a request is of, and what keeps others from making requests in that user's name.
+//! Log-ins: which user a request is of, and what keeps others from making requests in that user's
+//! name.
 
 mod cookie;
 mod limiter;
@@ -36,10 +37,11 @@ pub fn basic(headers: &HeaderMap) -> Option<Credentials> {
 /// The path of the metrics.
 pub const METRICS: &str = "/metrics";
 
-/// Returns whether a request without a password is answered under the name in its Host header. A page elsewhere can have
-/// a name of its own lead to this port, but neither an address nor a name of this machine. Metrics are answered under a
-/// name without a dot, too, as containers of one network have: no page of the internet has such a name, and a page
-/// of the same network would learn figures only.
+/// Returns whether a request without a password is answered under the name in its Host header. A
+/// page elsewhere can have a name of its own lead to this port, but neither an address nor a name
+/// of this machine. Metrics are answered under a name without a dot, too, as containers of one
+/// network have: no page of the internet has such a name, and a page of the same network would
+/// learn figures only.
 pub fn is_trusted_name(headers: &HeaderMap, path: &str) -> bool {
     let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else {
         return false;

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use structs::sync::lock;
 use subtle::ConstantTimeEq as _;
 
-/// A session ends when nothing was heard of it for so long. An open page is heard every few seconds.
+/// A session ends when nothing was heard of it for so long. An open page is heard every few
+/// seconds.
 const MAX_SILENCE: Duration = Duration::from_secs(8 * 3600);
 /// The same for programs, which need no session.
 const MAX_PROGRAM_SILENCE: Duration = Duration::from_secs(60);
@@ -73,7 +74,8 @@ struct Kept {
     max_silence: Duration,
 }
 
-/// All sessions. They are found by a digest of their token, which takes the same time for any guess.
+/// All sessions. They are found by a digest of their token, which takes the same time for any
+/// guess.
 #[derive(Default)]
 pub struct Sessions(Mutex<HashMap<Digest, Kept>>);
 

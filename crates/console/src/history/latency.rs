@@ -1,7 +1,7 @@
 //! Percentiles of latency by group of commands, from the histograms of the server.
 //!
-//! LATENCY HISTOGRAM counts since the start. What happened between two samples is the difference, of
-//! which percentiles are worked out; within a bucket values are taken to be spread evenly.
+//! LATENCY HISTOGRAM counts since the start. What happened between two samples is the difference,
+//! of which percentiles are worked out; within a bucket values are taken to be spread evenly.
 
 use crate::reply::Reply;
 use std::collections::{BTreeMap, HashMap};
@@ -88,7 +88,8 @@ impl Histograms {
         Histograms(self.0.iter().map(difference).collect())
     }
 
-    /// The time in microseconds that this share of the calls of a group did not pass; 0 without calls.
+    /// The time in microseconds that this share of the calls of a group did not pass; 0 without
+    /// calls.
     pub fn percentile(&self, group: Group, share: f64) -> f64 {
         let Some(buckets) = self.0.get(&group) else { return 0.0 };
         let total: f64 = buckets.values().sum();

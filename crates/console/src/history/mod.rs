@@ -1,7 +1,8 @@
 //! What the server did: samples of the last day in bounded memory.
 //!
-//! Three rings of fixed size, from fine to coarse. Each second a sample enters the finest; what a coarser ring keeps
-//! is folded from the samples since its last one. A sample is a number for each of [`COLUMNS`].
+//! Three rings of fixed size, from fine to coarse. Each second a sample enters the finest; what a
+//! coarser ring keeps is folded from the samples since its last one. A sample is a number for each
+//! of [`COLUMNS`].
 
 mod columns;
 mod latency;
@@ -14,7 +15,8 @@ pub use ring::{Ring, Sample};
 use std::sync::Mutex;
 use structs::sync::lock;
 
-/// Seconds between the samples of a ring, and how many it keeps: a quarter of an hour, two hours, a day.
+/// Seconds between the samples of a ring, and how many it keeps: a quarter of an hour, two hours, a
+/// day.
 const RINGS: [(u64, usize); 3] = [(1, 900), (5, 1440), (60, 1440)];
 
 /// All rings.
@@ -34,8 +36,8 @@ impl History {
         }
     }
 
-    /// The samples of the last so many seconds, from the finest ring that reaches as far back, and the
-    /// seconds between them.
+    /// The samples of the last so many seconds, from the finest ring that reaches as far back, and
+    /// the seconds between them.
     pub fn window(&self, seconds: u64, now: u64) -> (u64, Vec<Sample>) {
         let rings = lock(&self.0);
         let reaches = |ring: &&Ring| ring.reach() >= seconds;

@@ -1,5 +1,5 @@
-//! What the figures promise: a rate is kept, a stall is seen, equal servers are equal, wrong values and
-//! losses are found.
+//! What the figures promise: a rate is kept, a stall is seen, equal servers are equal, wrong values
+//! and losses are found.
 
 use crate::support::{bench, dunlin, file, measure, only, until_served};
 use harness::client::ask;
@@ -72,8 +72,9 @@ fn figures_agree_with_valkey_benchmark() {
     let Ok(reference) = Program::reference() else { return };
     let options = Options::arguments(&["--enable-debug-command", "yes"]);
     let server = Server::start(&reference, options).unwrap();
-    // A server that takes its time leaves less to chance on a busy machine, where processes wait for
-    // each other; even so the bounds are wide. `./test generator` compares at full speed, within 5 %.
+    // A server that takes its time leaves less to chance on a busy machine, where processes wait
+    // for each other; even so the bounds are wide. `./test generator` compares at full speed,
+    // within 5 %.
     let work = "-c 4 -n 60 --csv DEBUG SLEEP 0.02";
     let mut ratios = [(); 3].map(|()| Vec::new());
     for _ in 0..3 {
@@ -93,9 +94,9 @@ fn figures_agree_with_valkey_benchmark() {
 
 #[test]
 fn connections_rate_and_latency_agree() {
-    // Little's law: of a closed loop, requests under way = rate × mean latency. What is missing is the
-    // time in which a connection waits for the generator to send; a request that takes its time leaves
-    // little to that. On a busy machine it is more, so the lower bound is wide.
+    // Little's law: of a closed loop, requests under way = rate × mean latency. What is missing is
+    // the time in which a connection waits for the generator to send; a request that takes its time
+    // leaves little to that. On a busy machine it is more, so the lower bound is wide.
     let server = dunlin(&["--maxclients", "10100"]);
     for clients in [100_u32, 10_000] {
         let line = format!("-c {clients} -n {} BLPOP empty 2", clients * 2);
@@ -112,8 +113,8 @@ fn connections_rate_and_latency_agree() {
 #[test]
 fn equal_servers_are_equal() {
     let (one, other) = (dunlin(&[]), dunlin(&[]));
-    // Servers that take their time, as above: on a busy machine a quick one may be kept from running
-    // for most of a round.
+    // Servers that take their time, as above: on a busy machine a quick one may be kept from
+    // running for most of a round.
     let against = format!("--rounds 5 --against redis://127.0.0.1:{}", other.port());
     let line = format!("-c 4 -n 40 {against} DEBUG SLEEP 0.01");
     let (status, result) = measure(one.port(), &line);

@@ -333,8 +333,9 @@ fn copies_restart_one_by_one_under_writers() {
     }
 }
 
-/// Writes numbers in order, through a copy that is there; a connection that is closed is opened again elsewhere, and the
-/// number is written again. Returns the last that was confirmed, and the errors.
+/// Writes numbers in order, through a copy that is there; a connection that is closed is opened
+/// again elsewhere, and the number is written again. Returns the last that was confirmed, and the
+/// errors.
 fn count_up(ports: &[u16], number: usize, is_over: &AtomicBool) -> (u64, Vec<String>) {
     let (mut confirmed, mut errors, mut at) = (0, Vec::new(), number);
     let mut link: Option<Client> = None;

@@ -1,4 +1,5 @@
-//! A database with TLS and users: nothing of it goes over the network in clear, whichever machine a client reaches.
+//! A database with TLS and users: nothing of it goes over the network in clear, whichever machine a
+//! client reaches.
 
 use crate::support::{Machine, row_of_ports, until_ok};
 use harness::server::Program;
@@ -7,8 +8,8 @@ use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
-/// What a client without TLS gets, and then the end of the connection: an alert of TLS 1.2's form that is fatal (2) and says
-/// `decode_error` (50).
+/// What a client without TLS gets, and then the end of the connection: an alert of TLS 1.2's form
+/// that is fatal (2) and says `decode_error` (50).
 const NOT_TLS: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 50];
 
 /// A request by TLS, with the certificate of the cluster's authority.

@@ -211,7 +211,8 @@ const USERS: usize = 40;
 /// What a writer found wrong, or how often it has counted each user.
 type Counted = Result<Vec<i64>, String>;
 
-/// Counts until `is_over`: a transaction with two keys, a script, a list that is pushed and popped, keys of several shards.
+/// Counts until `is_over`: a transaction with two keys, a script, a list that is pushed and popped,
+/// keys of several shards.
 fn count(port: u16, writer: usize, is_over: &AtomicBool) -> Counted {
     let mut one = client(port);
     let mut counts = vec![0_i64; USERS];

@@ -1,4 +1,5 @@
-//! An etcd that lets in only those with a certificate and a password, and one of an earlier version.
+//! An etcd that lets in only those with a certificate and a password, and one of an earlier
+//! version.
 
 use crate::support::{Machine, etcd, run, until_ok};
 use harness::tls::Authority;

@@ -1,4 +1,5 @@
-//! Databases that change while clients write: shards that come and go, slots that are spread, jobs that are cancelled.
+//! Databases that change while clients write: shards that come and go, slots that are spread, jobs
+//! that are cancelled.
 
 use crate::support::{Machine, until_ok};
 use harness::client::{Client, ask};
@@ -39,7 +40,8 @@ impl Writers {
         Writers { port, threads: threads.collect(), is_over }
     }
 
-    /// Ends them, and compares each key with what was counted: nothing is lost, nothing is there twice.
+    /// Ends them, and compares each key with what was counted: nothing is lost, nothing is there
+    /// twice.
     fn check(self) {
         self.is_over.store(true, Ordering::Relaxed);
         let counted: Vec<Vec<i64>> =

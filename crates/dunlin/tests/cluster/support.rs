@@ -23,8 +23,8 @@ pub fn port() -> u16 {
     free_port().expect("a port is free")
 }
 
-/// The first of twelve ports in a row that are free at the moment: for the six copies of a database on one host and those that
-/// take their places elsewhere, or for an etcd.
+/// The first of twelve ports in a row that are free at the moment: for the six copies of a database
+/// on one host and those that take their places elsewhere, or for an etcd.
 pub fn row_of_ports() -> u16 {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock();
@@ -75,7 +75,8 @@ impl Drop for Machine {
 }
 
 impl Machine {
-    /// Starts the first machine of a cluster, with an etcd of its own; on other ports if some were taken meanwhile.
+    /// Starts the first machine of a cluster, with an etcd of its own; on other ports if some were
+    /// taken meanwhile.
     pub fn first(test: &str, name: &str) -> Machine {
         for attempt in 0..5 {
             let mut machine = Machine::new(test, &format!("{name}-{attempt}"), "");
@@ -178,7 +179,8 @@ impl Machine {
         is_ready
     }
 
-    /// Starts the node as a command that is expected to fail; returns whether it got ready, and what it said.
+    /// Starts the node as a command that is expected to fail; returns whether it got ready, and
+    /// what it said.
     pub fn try_with(&self, words: &[String]) -> (bool, String) {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         run(&words)

@@ -102,9 +102,8 @@ fn note_written(db: &mut Db<'_>, position: JournalPos) {
     }
 }
 
-/// Notes what the session may have seen of the writes of others: a reply that tells of them waits as
-/// their own does. The stripes of the command, which has written nothing, are still
-/// locked.
+/// Notes what the session may have seen of the writes of others: a reply that tells of them waits
+/// as their own does. The stripes of the command, which has written nothing, are still locked.
 #[cold]
 #[inline(never)]
 pub(crate) fn note_seen(cx: &mut Cx<'_>) {

@@ -38,8 +38,8 @@ pub struct Cx<'a> {
     pub in_transaction: bool,
     /// The script that calls it, if one does.
     pub script: Option<ScriptRules>,
-    /// The flags of the request at the gates, where those of its row do not say it all: a script says
-    /// itself whether it writes.
+    /// The flags of the request at the gates, where those of its row do not say it all: a script
+    /// says itself whether it writes.
     pub(crate) request_flags: Option<Flags>,
     /// The run of the script.
     pub(crate) attempt: Option<Attempt>,
@@ -101,8 +101,8 @@ impl Cx<'_> {
         self.last_end = self.thread.clock.now();
     }
 
-    /// Describes the keys of the request that is dispatched, unless that was done before; they are in
-    /// `self.keys` then.
+    /// Describes the keys of the request that is dispatched, unless that was done before; they are
+    /// in `self.keys` then.
     pub(crate) fn find_keys(&mut self, row: &Resolved, args: Args<'_>) {
         let queue = self.session.multi.as_ref().map(|multi| multi.keys());
         self.keys.find(&self.engine.keyspace, row, args, queue);
@@ -121,8 +121,8 @@ impl Cx<'_> {
         self.db.effects.is_transaction = false;
     }
 
-    /// Has what `run` replies written to `out`, in this protocol, in place of the client's output. The
-    /// limit of a client's output does not apply there.
+    /// Has what `run` replies written to `out`, in this protocol, in place of the client's output.
+    /// The limit of a client's output does not apply there.
     pub fn capture<R>(
         &mut self,
         out: &mut Vec<u8>,
@@ -142,8 +142,8 @@ impl Cx<'_> {
         result
     }
 
-    /// Adds the keys that were found, and those that were not, to the thread's statistics; once, at the end
-    /// of the context.
+    /// Adds the keys that were found, and those that were not, to the thread's statistics; once, at
+    /// the end of the context.
     #[inline]
     pub(crate) fn count_lookups(&self) {
         let stats = self.thread.stats();
@@ -174,8 +174,8 @@ impl Cx<'_> {
         self.engine.pubsub.receivers(space, channel)
     }
 
-    /// Sends a client's message to the other nodes of the cluster, if there is one. Returns whether this node gets it from
-    /// its primary, and so does not tell its own clients.
+    /// Sends a client's message to the other nodes of the cluster, if there is one. Returns whether
+    /// this node gets it from its primary, and so does not tell its own clients.
     pub fn tell_other_nodes(&self, request: Args<'_>) -> bool {
         self.engine.membership.is_on() && self.tell_nodes(request)
     }
@@ -195,8 +195,8 @@ impl Cx<'_> {
         self.engine.upstream.is_replica()
     }
 
-    /// Tells the present listeners what a transaction has done so far; to be called before a client begins
-    /// or ceases to listen.
+    /// Tells the present listeners what a transaction has done so far; to be called before a client
+    /// begins or ceases to listen.
     pub fn tell_listeners(&self) {
         self.db.outbox.send();
     }
@@ -221,9 +221,9 @@ impl Cx<'_> {
     }
 
     /// Whether so many bytes are to be copied or cleared on a background thread: then the command
-    /// returns [`Error::TakesLong`](crate::Error::TakesLong). For commands that are run too often to be
-    /// [estimated](crate::effort) before, and have only looked at their one key so far: by one
-    /// counted look if they only read, by [`Db::string_for_write`] and its like if they write.
+    /// returns [`Error::TakesLong`](crate::Error::TakesLong). For commands that are run too often
+    /// to be [estimated](crate::effort) before, and have only looked at their one key so far: by
+    /// one counted look if they only read, by [`Db::string_for_write`] and its like if they write.
     #[inline]
     pub fn is_for_background(&self, bytes: usize) -> bool {
         bytes > MAX_IN_PLACE && self.may_be_put_off()

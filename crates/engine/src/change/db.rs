@@ -180,21 +180,22 @@ impl<'a> Db<'a> {
         at <= self.horizon && !self.engine.config.import_mode()
     }
 
-    /// Says whether the commands are those of a client that imports data. With `import-mode` it deletes
-    /// keys itself when their time has come.
+    /// Says whether the commands are those of a client that imports data. With `import-mode` it
+    /// deletes keys itself when their time has come.
     pub fn set_import_source(&mut self, is_source: bool) {
         let ignores_expiry = is_source && self.engine.config.import_mode();
         self.horizon = if ignores_expiry { Millis(i64::MIN) } else { self.now };
     }
 
-    /// The commands are those that another server sends for slots that are its own: it says when keys end, and what happens to
-    /// them is no event here.
+    /// The commands are those that another server sends for slots that are its own: it says when
+    /// keys end, and what happens to them is no event here.
     pub(crate) fn set_import(&mut self) {
         self.horizon = Millis(i64::MIN);
         self.is_import = true;
     }
 
-    /// Whether what was done before is done again: from a file, or as a primary did it, or the server that had the slots.
+    /// Whether what was done before is done again: from a file, or as a primary did it, or the
+    /// server that had the slots.
     pub fn repeats_history(&self) -> bool {
         self.effects.is_replay || self.effects.is_stream || self.is_import
     }
@@ -294,8 +295,9 @@ impl<'a> Db<'a> {
         Some(entry)
     }
 
-    /// [`Db::lookup_read`] of a key that the request does not name, for its value (the patterns of SORT).
-    /// One whose value is not in RAM is left out: ask [`Db::check_values`] before the result counts.
+    /// [`Db::lookup_read`] of a key that the request does not name, for its value (the patterns of
+    /// SORT). One whose value is not in RAM is left out: ask [`Db::check_values`] before the result
+    /// counts.
     pub fn value(&self, key: Key<'_>) -> Option<&Entry> {
         let entry = self.lookup_read(key)?;
         if entry.is_cold() {

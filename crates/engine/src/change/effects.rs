@@ -62,8 +62,8 @@ impl Effects {
         journal.is_recording() && !self.is_stream
     }
 
-    /// Notes that a key was deleted which no command asked to delete; `is_lazy`: a replica may free it in the
-    /// background.
+    /// Notes that a key was deleted which no command asked to delete; `is_lazy`: a replica may free
+    /// it in the background.
     #[inline]
     pub(crate) fn propagate_deletion(
         &mut self,

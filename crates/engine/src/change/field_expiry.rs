@@ -1,8 +1,8 @@
 //! Fields of hashes whose time has come.
 //!
-//! Readers see them as absent ([`structs::hash::Live`]). They are removed by the expiry cycle, by what
-//! sets them anew, and by nothing else; so the events and what the journal gets are those of the
-//! reference. See `docs/internals/field-expiry.md`.
+//! Readers see them as absent ([`structs::hash::Live`]). They are removed by the expiry cycle, by
+//! what sets them anew, and by nothing else; so the events and what the journal gets are those of
+//! the reference. See `docs/internals/field-expiry.md`.
 
 use crate::db::Db;
 use crate::effects::Cause;
@@ -17,7 +17,8 @@ const HASHES: usize = 20;
 const FIELDS: usize = 128;
 
 impl Db<'_> {
-    /// What expires before it is gone: the time of this command, except while the history is repeated.
+    /// What expires before it is gone: the time of this command, except while the history is
+    /// repeated.
     #[inline]
     pub fn horizon(&self) -> Millis {
         self.horizon
@@ -63,8 +64,8 @@ impl Db<'_> {
         self.remove_if_empty::<Hash>(key);
     }
 
-    /// Removes some fields whose time has come from the hashes in tables of a stripe, which is locked; says
-    /// whether more of them may be due.
+    /// Removes some fields whose time has come from the hashes in tables of a stripe, which is
+    /// locked; says whether more of them may be due.
     pub(crate) fn expire_fields_of(&mut self, stripe: usize, id: TableId) -> bool {
         let index = id.db;
         let due = self.locks.data(stripe).table(id).field_times().due(self.now(), HASHES);

@@ -144,15 +144,15 @@ impl<'a> HeldKeys<'a> {
     #[allow(unsafe_code)]
     pub(crate) fn find(&self, db: DbIndex, key: Key<'_>) -> Option<&Entry> {
         let (_, entry) = &self.keys[self.position(db, key)];
-        // SAFETY: the hold lasts as long as `self`, and what the command itself has changed was looked up
-        // again when its stripe was unlocked.
+        // SAFETY: the hold lasts as long as `self`, and what the command itself has changed was
+        // looked up again when its stripe was unlocked.
         entry.as_ref().map(|entry| unsafe { entry.entry() })
     }
 
-    /// Whether the command has begun to change its keys, one stripe at a time. The holds stay until it has
-    /// changed all and its entry is in the journal, and meanwhile others must not read the keys either: so
-    /// no other client sees a part of it. The thread is inside the world, which therefore cannot be stopped
-    /// in between.
+    /// Whether the command has begun to change its keys, one stripe at a time. The holds stay until
+    /// it has changed all and its entry is in the journal, and meanwhile others must not read the
+    /// keys either: so no other client sees a part of it. The thread is inside the world, which
+    /// therefore cannot be stopped in between.
     pub(crate) fn is_changing(&self) -> bool {
         self.is_changing
     }

@@ -27,7 +27,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Expired keys are loaded too: a follower of a history must have what it had.
     pub keeps_expired: bool,
-    /// Expired keys and fields are named in [`Counts`] when they are dropped, since others may have them.
+    /// Expired keys and fields are named in [`Counts`] when they are dropped, since others may have
+    /// them.
     pub names_expired: bool,
     /// A key that is there already is replaced; otherwise that is an error.
     pub replaces: bool,
@@ -376,8 +377,8 @@ pub struct Head {
     pub access: Access,
 }
 
-/// Takes the keys of all databases and the libraries of functions away, without a word to anybody. The
-/// calling thread is outside the world, which it stops.
+/// Takes the keys of all databases and the libraries of functions away, without a word to anybody.
+/// The calling thread is outside the world, which it stops.
 pub fn take_everything(engine: &Engine) -> Taken {
     let stopped = engine.keyspace.world().stop();
     let dbs: Vec<DbIndex> = engine.keyspace.used_databases().collect();

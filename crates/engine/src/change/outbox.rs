@@ -1,8 +1,8 @@
 //! What a command tells other clients, kept until the journal has what the command did.
 //!
-//! With `appendfsync always` a message is held until all that the journal had by
-//! then is on the disk ([`Worker::deliver`](crate::Worker::deliver)), so that no client is told of what
-//! a crash would take back. That works for changes that are in the journal before they are told: a
+//! With `appendfsync always` a message is held until all that the journal had by then is on the
+//! disk ([`Worker::deliver`](crate::Worker::deliver)), so that no client is told of what a crash
+//! would take back. That works for changes that are in the journal before they are told: a
 //! command's own when it is committed, and those of a transaction when that ends.
 //!
 //! The message is kept, not its receivers: they are looked up when it leaves.
@@ -67,8 +67,9 @@ impl<'a> Outbox<'a> {
         }
     }
 
-    /// Notes an event of a hash's fields for the channels that the configuration asks for. Lengths stand before
-    /// names, since these may have any bytes; a key with the separator of a channel's name is left out there.
+    /// Notes an event of a hash's fields for the channels that the configuration asks for. Lengths
+    /// stand before names, since these may have any bytes; a key with the separator of a channel's
+    /// name is left out there.
     #[cold]
     pub fn field_event(&self, db: DbIndex, key: &[u8], event: Event, fields: &[Box<[u8]>]) {
         let wanted = self.engine.config.notify_keyspace_events();

@@ -1,5 +1,5 @@
-//! Rows of the command table that are run in place: what [`spec`] says of a command, and the function
-//! that runs it.
+//! Rows of the command table that are run in place: what [`spec`] says of a command, and the
+//! function that runs it.
 
 use crate::args::Args;
 use crate::cx::Cx;

@@ -1,13 +1,13 @@
-//! The keys of one request, found once: where each is, how it is used, its hash, its stripe and, in cluster
-//! mode, its slot, which is a part of the hash.
+//! The keys of one request, found once: where each is, how it is used, its hash, its stripe and, in
+//! cluster mode, its slot, which is a part of the hash.
 //!
-//! Everything that asks about a request's keys asks this value: the locks, the prefetch, long commands
-//! and their holds, the estimate of a request's effort, client-side caching and COMMAND GETKEYS. For
-//! EXEC it is the union of its queue, collected while the commands are queued.
+//! Everything that asks about a request's keys asks this value: the locks, the prefetch, long
+//! commands and their holds, the estimate of a request's effort, client-side caching and COMMAND
+//! GETKEYS. For EXEC it is the union of its queue, collected while the commands are queued.
 //!
-//! A command with exactly one key at a fixed place ([`Resolved::single_key`]) needs no more than that
-//! key's stripe as long as nothing special is going on. Its description is made when it is first asked for
-//! (`Cx::find_keys`), which is seldom.
+//! A command with exactly one key at a fixed place ([`Resolved::single_key`]) needs no more than
+//! that key's stripe as long as nothing special is going on. Its description is made when it is
+//! first asked for (`Cx::find_keys`), which is seldom.
 
 use crate::args::Args;
 use crate::command::{Command, Flags, Group, KeyFlags};
@@ -128,16 +128,16 @@ impl Deref for RequestKeys {
 }
 
 impl RequestKeys {
-    /// The keys of a request of `command`, in the order of its specifications. `words` are as many as
-    /// the row's arity asks for.
+    /// The keys of a request of `command`, in the order of its specifications. `words` are as many
+    /// as the row's arity asks for.
     pub fn of(keyspace: &Keyspace, command: &Command, words: &[&[u8]]) -> RequestKeys {
         let mut keys = RequestKeys::default();
         keys.add(keyspace, command, words);
         keys
     }
 
-    /// Describes the keys of a request, unless that was done before. A command that runs a queue has the
-    /// keys of it.
+    /// Describes the keys of a request, unless that was done before. A command that runs a queue
+    /// has the keys of it.
     pub(crate) fn find(
         &mut self,
         keyspace: &Keyspace,
@@ -169,8 +169,8 @@ impl RequestKeys {
     /// Whether all keys were found.
     ///
     /// # Errors
-    /// The request does not have the form that its command's keys need. It runs with the locks of those
-    /// that were found, and answers with a syntax error of its own.
+    /// The request does not have the form that its command's keys need. It runs with the locks of
+    /// those that were found, and answers with a syntax error of its own.
     pub fn check(&self) -> Result<(), InvalidKeys> {
         if self.is_incomplete { Err(InvalidKeys) } else { Ok(()) }
     }
@@ -190,8 +190,8 @@ impl RequestKeys {
         need
     }
 
-    /// Brings their buckets into the cache and then their entries, many at once instead of one after the
-    /// other. The caller is inside the world.
+    /// Brings their buckets into the cache and then their entries, many at once instead of one
+    /// after the other. The caller is inside the world.
     pub(crate) fn prefetch(&self, keyspace: &Keyspace, db: DbIndex) {
         /// About what a core can have under way.
         const TOGETHER: usize = 32;

@@ -8,7 +8,8 @@ use crate::request_keys::{prefetch_bucket, prefetch_entry};
 use keyspace::Key;
 use std::collections::VecDeque;
 
-/// Words from which on it is worth it: the keys of fewer are all in the cache before they are locked.
+/// Words from which on it is worth it: the keys of fewer are all in the cache before they are
+/// locked.
 const FROM: usize = 64;
 /// Keys whose buckets are asked for before they are needed; for half of them the entries as well.
 const AHEAD: usize = 32;

@@ -115,7 +115,8 @@ impl Batch {
     }
 }
 
-/// Stripe and hash of the only key of `words`, if there is just one; the stripe's head is asked for.
+/// Stripe and hash of the only key of `words`, if there is just one; the stripe's head is asked
+/// for.
 #[inline(always)]
 pub(crate) fn fetch_stripe(
     engine: &Engine,

@@ -1,9 +1,10 @@
 //! Active defragmentation: entries leave pages of the allocator that are nearly empty.
 //!
-//! A thread looks once a second how much of the allocator's pages is free. If that is too much it chooses the
-//! emptiest pages of each size of blocks, as many as the free blocks of the others can take in, and walks over the keyspace
-//! and moves what lies in them. It works for `active-defrag-cycle-us` at a stretch and rests in between, so that it takes the
-//! share of one processor that the options say. `docs/internals/fragmentation.md` has the whole.
+//! A thread looks once a second how much of the allocator's pages is free. If that is too much it
+//! chooses the emptiest pages of each size of blocks, as many as the free blocks of the others can
+//! take in, and walks over the keyspace and moves what lies in them. It works for
+//! `active-defrag-cycle-us` at a stretch and rests in between, so that it takes the share of one
+//! processor that the options say. `docs/internals/fragmentation.md` has the whole.
 
 use crate::engine::Engine;
 use crate::tier;
@@ -21,13 +22,14 @@ use structs::hashing;
 /// How often it is asked whether there is something to do.
 const EVERY: Duration = Duration::from_secs(1);
 const EVERY_WITH_TIER: Duration = Duration::from_millis(100);
-/// While RSS is too high beside a tier it tries again so many times sooner, after this time at the latest.
+/// While RSS is too high beside a tier it tries again so many times sooner, after this time at the
+/// latest.
 const SOONER: u32 = 5;
 const LONGEST_UNDER_PRESSURE: Duration = Duration::from_secs(3);
 /// Stripes after which pages are chosen anew then.
 const LEG: usize = STRIPES / 8;
-/// The order of stripes: each is so many behind the one before. A command that goes from one stripe to the next
-/// (INFO) would stay behind a walk in the same order until its end.
+/// The order of stripes: each is so many behind the one before. A command that goes from one stripe
+/// to the next (INFO) would stay behind a walk in the same order until its end.
 const ORDER: usize = 389;
 /// The longest time until it tries again after walks that were of no use.
 const LONGEST_REST: Duration = Duration::from_secs(300);
@@ -41,7 +43,8 @@ const FULL_EIGHTHS: usize = 6;
 const OPEN_EIGHTHS: usize = 7;
 /// Walks that move less than one entry for so many blocks that were to go are of no use.
 const USEFUL: usize = 8;
-/// With a flash tier: the share of `maxmemory` from which waste counts while the process takes more than it should.
+/// With a flash tier: the share of `maxmemory` from which waste counts while the process takes more
+/// than it should.
 const TIER_SHARE: u64 = 32;
 /// How many times as much is worth the greatest share of a processor without pressure.
 const MUCH_WASTE: u64 = 3;
@@ -124,7 +127,8 @@ impl Plan {
     }
 }
 
-/// Numbers of slices by the hash function of the process, which takes less time than the standard library's.
+/// Numbers of slices by the hash function of the process, which takes less time than the standard
+/// library's.
 #[derive(Default)]
 struct Hashed(u64);
 
@@ -179,8 +183,8 @@ fn costly_waste(engine: &Engine) -> u64 {
     if tier::is_demoting(engine) { engine.tier.waste_bytes() } else { 0 }
 }
 
-/// The share of a processor, in percent, beside a tier while RSS is too high: `most` at first, all of it halfway to
-/// what RSS may be.
+/// The share of a processor, in percent, beside a tier while RSS is too high: `most` at first, all
+/// of it halfway to what RSS may be.
 fn under_pressure(most: u32, pressure: u32) -> u32 {
     between(most, 100, u64::from(pressure), 50)
 }
@@ -212,7 +216,8 @@ fn rest_until_next(rest: Duration, pressure: u32) -> Duration {
     if pressure > 0 { (rest / SOONER).min(LONGEST_UNDER_PRESSURE) } else { rest }
 }
 
-/// Looks whether too much is free, and makes pages empty. Whether that was of use, or nothing had to be done.
+/// Looks whether too much is free, and makes pages empty. Whether that was of use, or nothing had
+/// to be done.
 fn defragment(engine: &'static Engine, reader: &Reader<'static>, pressure: u32) -> bool {
     let areas = census();
     let percent = effort(engine, Fill::of(&areas), pressure);
@@ -240,7 +245,8 @@ struct Walk<'w> {
     reader: &'w Reader<'static>,
     plan: Plan,
     percent: u32,
-    /// Whether values that have not been used lately leave RAM instead of moving, as long as some have to.
+    /// Whether values that have not been used lately leave RAM instead of moving, as long as some
+    /// have to.
     demotes: bool,
 }
 
@@ -256,7 +262,8 @@ impl<'w> Walk<'w> {
         let mut began = engine.clock.now();
         for step in 0..STRIPES {
             if has_legs && step > 0 && step.is_multiple_of(LEG) {
-                // What was emptied goes, and pages that new values have filled again are left alone.
+                // What was emptied goes, and pages that new values have filled again are left
+                // alone.
                 memory::purge();
                 self.plan = Plan::of(&census());
             }

@@ -108,8 +108,8 @@ fn is_wanted(engine: &Engine) -> bool {
     engine.active_expire.load(Relaxed) && !engine.is_frozen()
 }
 
-/// Deletes keys that clients of this replica have written, whose time has come. What a snapshot or a long
-/// command needs is left to a later round.
+/// Deletes keys that clients of this replica have written, whose time has come. What a snapshot or
+/// a long command needs is left to a later round.
 fn sweep_own_keys(db: &mut Db<'_>) {
     let engine = db.engine;
     let is_wanted = engine.active_expire.load(Relaxed) && engine.upstream.is_replica();
@@ -202,8 +202,9 @@ fn sweep_stripe(db: &mut Db<'_>, stripe: usize) -> bool {
 }
 
 impl Db<'_> {
-    /// Deletes keys of the selected database that a walk has met expired in a stripe it does not hold any
-    /// more. What another thread, a long command or a snapshot needs is left to a later one.
+    /// Deletes keys of the selected database that a walk has met expired in a stripe it does not
+    /// hold any more. What another thread, a long command or a snapshot needs is left to a later
+    /// one.
     pub fn remove_met(&mut self, stripe: usize, keys: &[Box<[u8]>]) {
         let is_left = keys.is_empty() || self.engine.is_frozen() || self.is_long();
         if is_left || !self.has_passed(self.now()) {

@@ -64,8 +64,8 @@ impl<'t> Replay<'t> {
         self.session.db
     }
 
-    /// Repeats commands in order. Returns those that answered with an error, as they did not when they ran
-    /// first, and changed nothing; the others were repeated all the same.
+    /// Repeats commands in order. Returns those that answered with an error, as they did not when
+    /// they ran first, and changed nothing; the others were repeated all the same.
     ///
     /// # Errors
     /// The first that cannot be repeated; those before it were.

@@ -38,12 +38,13 @@ pub struct Peer {
     pub transport_flags: u64,
     /// It comes from this process, which is served beyond `maxclients`.
     pub is_insider: bool,
-    /// Names of users that it may be, as its certificate says; the first that there is and that is on.
+    /// Names of users that it may be, as its certificate says; the first that there is and that is
+    /// on.
     pub certified: Vec<String>,
 }
 
-/// Values that make room for others before other clients get a turn: a client that fills memory works for it,
-/// and with twenty of them the next one would wait for milliseconds.
+/// Values that make room for others before other clients get a turn: a client that fills memory
+/// works for it, and with twenty of them the next one would wait for milliseconds.
 const DEMOTED_AT_A_TIME: u32 = 4;
 
 /// What [`Worker::feed`] did.
@@ -63,8 +64,8 @@ pub enum Next {
         /// A lower bound of the bytes that have to come.
         missing: usize,
     },
-    /// The input ends with the first `arrived` bytes of a word: take them away, receive all of the word
-    /// into a block of its own, and [supply](crate::Session::supply_word) that.
+    /// The input ends with the first `arrived` bytes of a word: take them away, receive all of the
+    /// word into a block of its own, and [supply](crate::Session::supply_word) that.
     ReadWord {
         /// Bytes of the word in the input.
         arrived: usize,
@@ -136,8 +137,8 @@ impl Worker {
         Some(session)
     }
 
-    /// Enters the world and ends what those sessions took part in that are gone; `false` if a script keeps
-    /// the world stopped for long.
+    /// Enters the world and ends what those sessions took part in that are gone; `false` if a
+    /// script keeps the world stopped for long.
     fn enter(&mut self) -> bool {
         let engine = self.engine;
         let running = &engine.scripts.running;
@@ -382,9 +383,9 @@ impl Worker {
         FeedResult { consumed, next }
     }
 
-    /// Writes an out-of-band message into a client's output, which [may have to wait](Session::seen)
-    /// for the disk then. `false` if the message has to wait for the reply of a command that runs
-    /// elsewhere: it came after what that has done or read.
+    /// Writes an out-of-band message into a client's output, which [may have to
+    /// wait](Session::seen) for the disk then. `false` if the message has to wait for the reply of
+    /// a command that runs elsewhere: it came after what that has done or read.
     pub fn deliver(&mut self, session: &mut Session, push: &Push, out: &mut Output) -> bool {
         let follows_reply = |suspension: &Suspension| match &suspension.waiter {
             Some(waiter) => waiter.is_done(),
@@ -409,8 +410,8 @@ impl Worker {
         local.note_memory(self.context.stats());
     }
 
-    /// Keeps memory below its limit though no command runs, so that a lower limit takes effect on an idle
-    /// server. Whether there is more to do as soon as possible.
+    /// Keeps memory below its limit though no command runs, so that a lower limit takes effect on
+    /// an idle server. Whether there is more to do as soon as possible.
     pub fn keep_limit(&mut self) -> bool {
         evict::is_needed(self.engine()) && self.with_db(evict::keep_limit).unwrap_or(false)
     }
@@ -453,8 +454,8 @@ fn read_more(parser: &Parser, arrived: usize, missing: usize) -> Next {
     }
 }
 
-/// Runs the request at the start of the input, some of whose words are in blocks. It is the first of
-/// its batch.
+/// Runs the request at the start of the input, some of whose words are in blocks. It is the first
+/// of its batch.
 #[cold]
 fn run_with_long_words(cx: &mut Cx<'_>, input: &[u8], used: usize) -> Result<(), Next> {
     let places = cx.session.parser.words().to_vec();
@@ -473,9 +474,9 @@ fn run_with_long_words(cx: &mut Cx<'_>, input: &[u8], used: usize) -> Result<(),
     outcome
 }
 
-/// Leaves the world. Before, notes whether this server was the only primary of its shard until now: a planned switch stops
-/// the world before another may lead, so what was done before it may be told after it, and only a server that has stood
-/// still past its lease closes connections.
+/// Leaves the world. Before, notes whether this server was the only primary of its shard until now:
+/// a planned switch stops the world before another may lead, so what was done before it may be told
+/// after it, and only a server that has stood still past its lease closes connections.
 #[inline]
 fn leave(context: &ThreadContext, engine: &Engine, session: &mut Session) {
     if session.answered_by_primary && engine.membership.is_alone() {

@@ -120,8 +120,8 @@ impl AppendLog {
         self.written.store(position.0, Release);
     }
 
-    /// Whether the log has all data, so that what was forced to the disk would be there after a crash
-    /// of the machine.
+    /// Whether the log has all data, so that what was forced to the disk would be there after a
+    /// crash of the machine.
     pub fn is_complete(&self) -> bool {
         self.state() == LogState::On && !self.needs_rewrite()
     }
@@ -148,8 +148,8 @@ impl AppendLog {
     }
 
     /// Whether a rewrite is under way; and whether there is one to come, because it was put off, or
-    /// the log is none without it or may lack something. Never neither while one is about to begin or
-    /// the log about to become one.
+    /// the log is none without it or may lack something. Never neither while one is about to begin
+    /// or the log about to become one.
     pub fn rewrites(&self) -> (bool, bool) {
         // Each changes after the next one does.
         let is_put_off = self.figures.is_scheduled.load(Acquire);

@@ -1,8 +1,9 @@
 //! The epoch in which the last entry of the stream was written.
 //!
-//! In a cluster each leadership begins with an entry that names its epoch ([`replication::wire::epoch_entry`]). How
-//! far a copy's data goes is then (epoch of the last entry, offset behind it), the order by which successors are chosen.
-//! Outside of a cluster the epoch is 0 and costs nothing. `docs/internals/cluster.md` has the design.
+//! In a cluster each leadership begins with an entry that names its epoch
+//! ([`replication::wire::epoch_entry`]). How far a copy's data goes is then (epoch of the last
+//! entry, offset behind it), the order by which successors are chosen. Outside of a cluster the
+//! epoch is 0 and costs nothing. `docs/internals/cluster.md` has the design.
 
 use crate::journal::JournalPos;
 use std::sync::Mutex;

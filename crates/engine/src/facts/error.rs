@@ -43,7 +43,8 @@ pub enum Error {
     Redirect(String, u16),
     /// There is no cluster as far as the client sees.
     NoCluster,
-    /// A cluster's other node has the keys, none has them, or they are not together. The text has its code.
+    /// A cluster's other node has the keys, none has them, or they are not together. The text has
+    /// its code.
     Elsewhere(String),
     /// The replica has lost its primary, and does not answer with what it has.
     MasterDown,
@@ -153,7 +154,8 @@ impl Error {
 /// Why a request cannot run at this moment. Nothing has happened, and it is to be tried again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotNow {
-    /// Another thread has locked a stripe, or has yet to read its messages: try again in the next turn.
+    /// Another thread has locked a stripe, or has yet to read its messages: try again in the next
+    /// turn.
     Busy,
     /// CLIENT PAUSE: try again then, or when told to.
     Paused,

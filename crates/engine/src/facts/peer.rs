@@ -16,8 +16,8 @@ pub trait Peer: Send {
     /// The connection is broken, the line takes too long, or it is longer than any server's answer.
     fn line(&mut self) -> io::Result<Vec<u8>>;
 
-    /// Keeps the connection for a while, for the next command that wants one to that server. All that was
-    /// asked for has been answered.
+    /// Keeps the connection for a while, for the next command that wants one to that server. All
+    /// that was asked for has been answered.
     fn keep(self: Box<Self>);
 
     /// The database that was selected, as far as that is known.

@@ -1,17 +1,17 @@
 //! The values that are being read, and the clients that wait for them.
 //!
-//! A read is known by its value: the key's hash and the cold reference. A location alone is not enough,
-//! since it may hold another value by the time that a client comes back. A client is told when the last of
-//! the reads that it has asked for is over. Those of a pipeline are under way together, and to begin again after
-//! each of them would cost more than to wait for the slowest.
+//! A read is known by its value: the key's hash and the cold reference. A location alone is not
+//! enough, since it may hold another value by the time that a client comes back. A client is told
+//! when the last of the reads that it has asked for is over. Those of a pipeline are under way
+//! together, and to begin again after each of them would cost more than to wait for the slowest.
 //!
-//! A value whose key was used lately is *admitted*: it arrives to be put back. Another one is *shown* to
-//! those who asked for it and dropped. Such values wait for their clients, so they have a limit in bytes,
-//! beyond which the oldest go; a client whose value has gone asks again.
+//! A value whose key was used lately is *admitted*: it arrives to be put back. Another one is
+//! *shown* to those who asked for it and dropped. Such values wait for their clients, so they have
+//! a limit in bytes, beyond which the oldest go; a client whose value has gone asks again.
 //!
 //! A failure is kept for the clients that waited, so that each is told once. Another client, or the
-//! same one later, begins a new read. A client that has gone in between leaves its failure behind, so
-//! old ones are dropped.
+//! same one later, begins a new read. A client that has gone in between leaves its failure behind,
+//! so old ones are dropped.
 
 use keyspace::{ColdError, ColdLocation, ColdRef, DbIndex, Key, Record, Value};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -35,7 +35,8 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// What becomes of its record when it is put back. A command that changes the value has no use for it.
+    /// What becomes of its record when it is put back. A command that changes the value has no use
+    /// for it.
     pub fn record(&self) -> Record {
         if self.reads { Record::Stays } else { Record::Goes }
     }
@@ -69,7 +70,8 @@ enum Read {
         readers: Vec<Reader>,
         is_admitted: bool,
     },
-    /// The value has been read and is not in its place yet. A client that asks now must not begin another read.
+    /// The value has been read and is not in its place yet. A client that asks now must not begin
+    /// another read.
     Arriving(Vec<Reader>),
     Shown {
         value: Vec<u8>,
@@ -88,8 +90,8 @@ pub(crate) struct ToRead {
     pub wanted: Vec<Wanted>,
     /// Values that the request has found cold, once for each client that waits for one.
     pub misses: u64,
-    /// One of the values has been read, and is put into its place by the next thread that takes requests apart
-    /// if none does so now.
+    /// One of the values has been read, and is put into its place by the next thread that takes
+    /// requests apart if none does so now.
     pub is_arriving: bool,
 }
 
@@ -142,8 +144,8 @@ impl ColdReads {
         wanted.iter().try_for_each(|one| tell_failure(&mut reads, one.id(), reader))
     }
 
-    /// Notes that these values are wanted, and returns those whose reads are to begin: they are not under
-    /// way. The reader is told when all are over. The caller holds the locks of the keys.
+    /// Notes that these values are wanted, and returns those whose reads are to begin: they are not
+    /// under way. The reader is told when all are over. The caller holds the locks of the keys.
     pub(crate) fn want(&self, wanted: Vec<Wanted>, reader: Reader, need: Need) -> ToRead {
         let (mut to_read, mut misses, mut is_arriving) = (Vec::new(), 0, false);
         let mut reads = lock(&self.reads);
@@ -232,8 +234,8 @@ impl ColdReads {
         self.end_waits(readers)
     }
 
-    /// A value that had arrived is in its place, or was not wanted any more. Returns the clients that have
-    /// come to wait for it since.
+    /// A value that had arrived is in its place, or was not wanted any more. Returns the clients
+    /// that have come to wait for it since.
     pub(crate) fn end_arrival(&self, one: &Wanted) -> Vec<Reader> {
         match lock(&self.reads).remove(&one.id()) {
             Some(Read::Arriving(readers)) => self.end_waits(readers),
@@ -256,8 +258,8 @@ impl ColdReads {
         }
     }
 
-    /// The value of a key, if it has been read and is not put back. The last of the clients that asked for
-    /// it takes it away.
+    /// The value of a key, if it has been read and is not put back. The last of the clients that
+    /// asked for it takes it away.
     pub(crate) fn take_shown(
         &self,
         key: Key<'_>,

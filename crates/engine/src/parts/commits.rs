@@ -1,11 +1,11 @@
-//! Commit modes: which copies of a write must exist before its reply leaves, and for how long a reply
-//! waits for them.
+//! Commit modes: which copies of a write must exist before its reply leaves, and for how long a
+//! reply waits for them.
 //!
-//! A connection has a mode of its own (`CLIENT COMMIT-MODE`) or the server's (`commit-mode`). The mode
-//! says at which [`Gate`] its replies wait; what the gate needs is in [`journal::safe`]. At the gate of
-//! the quorum a position meets one of two ends: it is *confirmed* when enough replicas have it, or
-//! *given up* when that took longer than `commit-timeout-ms`. The reply to a write that is given up is
-//! replaced by an error; replies that only tell of such a write leave as they are.
+//! A connection has a mode of its own (`CLIENT COMMIT-MODE`) or the server's (`commit-mode`). The
+//! mode says at which [`Gate`] its replies wait; what the gate needs is in [`journal::safe`]. At
+//! the gate of the quorum a position meets one of two ends: it is *confirmed* when enough replicas
+//! have it, or *given up* when that took longer than `commit-timeout-ms`. The reply to a write that
+//! is given up is replaced by an error; replies that only tell of such a write leave as they are.
 //!
 //! `docs/internals/commit-modes.md` has the design.
 
@@ -38,13 +38,13 @@ pub struct Deadlines {
     newest: JournalPos,
 }
 
-/// Looks at the journal within one timeout: that many entries are kept at most, and a position is given
-/// up later than asked for by this fraction at most.
+/// Looks at the journal within one timeout: that many entries are kept at most, and a position is
+/// given up later than asked for by this fraction at most.
 const LOOKS: i64 = 64;
 
 impl Deadlines {
-    /// The journal ends at `end` now. Returns up to where the time of positions is over. With a timeout
-    /// of 0 it never is.
+    /// The journal ends at `end` now. Returns up to where the time of positions is over. With a
+    /// timeout of 0 it never is.
     pub fn look(&mut self, now: Millis, end: JournalPos, timeout_ms: u64) -> Option<JournalPos> {
         let timeout = i64::try_from(timeout_ms).unwrap_or(i64::MAX);
         if timeout == 0 {

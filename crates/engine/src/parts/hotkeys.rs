@@ -5,10 +5,10 @@
 //!           └─ Session ─ by time, by bytes: key ─▶ sum, of a limited number of keys
 //! ```
 //!
-//! When there is no place for another key, it takes that of the key with the smallest sum and goes on from there
-//! (space saving): a key that has more than one part in as many as there are places is always there, and its sum is at
-//! most that of the smallest too large. Counting takes a lock for a moment, while a session runs and for one
-//! command in `sample` only.
+//! When there is no place for another key, it takes that of the key with the smallest sum and goes
+//! on from there (space saving): a key that has more than one part in as many as there are places
+//! is always there, and its sum is at most that of the smallest too large. Counting takes a lock
+//! for a moment, while a session runs and for one command in `sample` only.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

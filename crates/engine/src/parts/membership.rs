@@ -1,8 +1,8 @@
 //! This server's place in a cluster: what its coordinator said last, as commands and gates read it.
 //!
-//! One thread of the server publishes; reactors read. A publication is immutable, and each reading thread keeps the
-//! newest one it has seen, so that a request costs one load of a counter and takes no lock
-//! ([`Membership::current`]). Without a cluster nothing is ever published.
+//! One thread of the server publishes; reactors read. A publication is immutable, and each reading
+//! thread keeps the newest one it has seen, so that a request costs one load of a counter and takes
+//! no lock ([`Membership::current`]). Without a cluster nothing is ever published.
 
 pub mod moves;
 
@@ -113,8 +113,8 @@ pub struct Published {
     pub me: Id,
     /// This server takes writes: it is the holder with these very data, and acts as such.
     pub leads: bool,
-    /// This server's shard has another primary from this moment, and one of the two is this server: requests wait until
-    /// the other has seen that, too.
+    /// This server's shard has another primary from this moment, and one of the two is this server:
+    /// requests wait until the other has seen that, too.
     pub changes_roles: bool,
     /// The database's rule.
     hashing: Arc<Hashing>,
@@ -315,14 +315,16 @@ impl Published {
         self.open(slot).is_some() || self.next.is_some()
     }
 
-    /// Whether clients that wait here for this key are to ask again: it comes to be elsewhere by the rule that comes, which
-    /// may take long. A slot that moves is handed over soon, so they wait for that.
+    /// Whether clients that wait here for this key are to ask again: it comes to be elsewhere by
+    /// the rule that comes, which may take long. A slot that moves is handed over soon, so they
+    /// wait for that.
     pub fn sends_waiters_on(&self, slot: u16, key: &[u8]) -> bool {
         self.next.is_some()
             && matches!(self.open_key(slot, key), Some(Open::Leaving(_) | Open::Left(_)))
     }
 
-    /// The number of the shard that has a key by the rule that comes; by the present one, if none comes.
+    /// The number of the shard that has a key by the rule that comes; by the present one, if none
+    /// comes.
     pub fn future_shard_of(&self, slot: u16, key: &[u8]) -> Option<u16> {
         match &self.next {
             None => self.shard_of(slot),
@@ -436,7 +438,8 @@ fn open_slots(view: &View, me: Id) -> BTreeMap<u16, Open> {
     leaving.chain(own.importing.keys().map(|&slot| (slot, Open::Arriving))).collect()
 }
 
-/// Keys that were sent away and deleted here, but may come back with a fail-over: replicas may not know of that yet.
+/// Keys that were sent away and deleted here, but may come back with a fail-over: replicas may not
+/// know of that yet.
 #[derive(Default)]
 struct Unsure {
     hashes: HashSet<u64>,
@@ -470,7 +473,8 @@ impl Rehashing {
         self.moved.fetch_add(keys as u64, Relaxed);
     }
 
-    /// Has keys that leave sent before others: a request waits for them, whose other keys have left.
+    /// Has keys that leave sent before others: a request waits for them, whose other keys have
+    /// left.
     pub(crate) fn send_first(&self, db: DbIndex, keys: Vec<Box<[u8]>>) {
         if keys.is_empty() {
             return;
@@ -510,7 +514,8 @@ impl Rehashing {
         }
     }
 
-    /// Forgets keys of whose deletion all that need to know do. Returns whether there are none left.
+    /// Forgets keys of whose deletion all that need to know do. Returns whether there are none
+    /// left.
     pub(crate) fn settle(&self, is_known: impl Fn(JournalPos) -> bool) -> bool {
         let mut unsure = lock(&self.unsure);
         while let Some((Some(position), _)) = unsure.groups.front()
@@ -624,7 +629,8 @@ impl Membership {
         self.alone_for.store(u64::try_from(time).unwrap_or(u64::MAX), SeqCst);
     }
 
-    /// Whether this server was the only one to lead its shard until now. What it has done before this call may be told.
+    /// Whether this server was the only one to lead its shard until now. What it has done before
+    /// this call may be told.
     pub fn is_alone(&self) -> bool {
         let alone_for = u128::from(self.alone_for.load(SeqCst));
         self.joined.get().is_some_and(|joined| (monotonic() - *joined).as_nanos() < alone_for)

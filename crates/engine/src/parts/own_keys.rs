@@ -1,9 +1,9 @@
-//! Keys with an expiry that clients of a writable replica have written. Their primary knows nothing of
-//! them and never says that their time has come, so the replica deletes them itself.
+//! Keys with an expiry that clients of a writable replica have written. Their primary knows nothing
+//! of them and never says that their time has come, so the replica deletes them itself.
 //!
-//! They are listed by key and in the order of their ends, so that a look costs what is due and no more. What
-//! the primary does to such a key later is not noted: if it has another end by then, it is listed again
-//! under that one, as Redis does.
+//! They are listed by key and in the order of their ends, so that a look costs what is due and no
+//! more. What the primary does to such a key later is not noted: if it has another end by then, it
+//! is listed again under that one, as Redis does.
 
 use keyspace::{DbIndex, Millis};
 use std::collections::{BTreeSet, HashMap};
@@ -55,8 +55,8 @@ impl OwnKeys {
         self.count.store(listed.ends.len(), Relaxed);
     }
 
-    /// Takes out some of those whose time has come. The caller looks at each, and lists it again if it is to
-    /// stay.
+    /// Takes out some of those whose time has come. The caller looks at each, and lists it again if
+    /// it is to stay.
     pub(crate) fn take_due(&self, now: Millis, most: usize) -> Vec<OwnKey> {
         if self.is_empty() {
             return Vec::new();

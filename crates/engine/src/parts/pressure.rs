@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 /// How long a search that found nothing is remembered at most: what was locked then may be free.
 const REMEMBERED_MS: i64 = 100;
 
-/// The last search in vain. Where nothing can be evicted every write is refused, and to find that out
-/// each time takes a look at every stripe.
+/// The last search in vain. Where nothing can be evicted every write is refused, and to find that
+/// out each time takes a look at every stripe.
 #[derive(Default)]
 pub struct InVain {
     /// Changes there had been, plus one: with the next there may be something.
@@ -36,8 +36,8 @@ impl InVain {
 }
 
 /// Since when memory has been above the limit although room was to be made, and how long it was
-/// before. It begins with the first attempt that fails and ends when an attempt finds or makes room,
-/// or at the next look that housekeeping takes.
+/// before. It begins with the first attempt that fails and ends when an attempt finds or makes
+/// room, or at the next look that housekeeping takes.
 #[derive(Default)]
 pub struct OverLimit {
     /// Microseconds by the engine's clock; 0 if memory is not above the limit.

@@ -173,8 +173,8 @@ impl Replicas {
         socket
     }
 
-    /// Tells a replica that waits for its snapshot that the link is alive. Only the thread that starts
-    /// snapshots may do so: in the midst of one, the byte would be part of it.
+    /// Tells a replica that waits for its snapshot that the link is alive. Only the thread that
+    /// starts snapshots may do so: in the midst of one, the byte would be part of it.
     pub fn keep_alive(&self, client: u64) {
         if let Some(Parts { socket: Some(socket), .. }) = self.parts().get(&client)
             && let Ok(socket) = socket.try_clone()
@@ -218,7 +218,8 @@ impl Replicas {
         }
     }
 
-    /// Those that the journal has cut off before their streams began: no snapshot is of use to them.
+    /// Those that the journal has cut off before their streams began: no snapshot is of use to
+    /// them.
     pub fn cut_off_early(&self) -> Vec<u64> {
         let parts = self.parts();
         let is_lost = |own: &Parts| own.reader.as_ref().is_some_and(|reader| reader.is_cut_off());

@@ -29,7 +29,8 @@ pub struct ThreadContext {
     pub(crate) membership: Seen,
     /// Its interpreter.
     pub(crate) scripts: RefCell<crate::scripts::Local>,
-    /// The generation of the scripts, and those that were on their way to other nodes, by hashes of their texts.
+    /// The generation of the scripts, and those that were on their way to other nodes, by hashes of
+    /// their texts.
     pub(crate) noted_scripts: RefCell<(u64, HashSet<u64>)>,
     /// Where the thread's random numbers go on.
     pub(crate) seed: Cell<u64>,

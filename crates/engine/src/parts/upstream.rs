@@ -1,10 +1,10 @@
-//! The primary of this server, as commands, gates and INFO know it: whether there is one, and how the
-//! link to it is. The link itself is the server's ([`replication::replica`] decides, its `replication`
-//! module does the I/O).
+//! The primary of this server, as commands, gates and INFO know it: whether there is one, and how
+//! the link to it is. The link itself is the server's ([`replication::replica`] decides, its
+//! `replication` module does the I/O).
 //!
-//! A change of role happens in the stopped world and begins a new *term*. Whatever acts on behalf of a
-//! primary does so inside the world and asks for the term first, so that a promotion stands at a whole
-//! prefix of the stream, and nothing of the stream is applied after it.
+//! A change of role happens in the stopped world and begins a new *term*. Whatever acts on behalf
+//! of a primary does so inside the world and asks for the term first, so that a promotion stands at
+//! a whole prefix of the stream, and nothing of the stream is applied after it.
 
 use keyspace::{DbIndex, Millis};
 use replication::replica::Stage;
@@ -47,7 +47,8 @@ pub struct Link {
     pub received_bytes: u64,
     /// The database that the stream goes on in, at the journal's position.
     pub stream_db: DbIndex,
-    /// Bytes of the stream that came beside a snapshot and are not applied yet, and the most there were.
+    /// Bytes of the stream that came beside a snapshot and are not applied yet, and the most there
+    /// were.
     pub kept_bytes: u64,
     /// See there.
     pub kept_peak: u64,
@@ -89,8 +90,8 @@ impl Upstream {
         self.link().primary.clone()
     }
 
-    /// Whether the data set is no state of any server: a snapshot was loaded in part. No file is to be
-    /// replaced by it unless somebody asks for that.
+    /// Whether the data set is no state of any server: a snapshot was loaded in part. No file is to
+    /// be replaced by it unless somebody asks for that.
     pub fn is_incomplete(&self) -> bool {
         self.link().is_incomplete
     }
@@ -138,8 +139,8 @@ impl Upstream {
         drop(wait_timeout(&self.changed, link, timeout, |_| self.term() == term));
     }
 
-    /// The link of this term has a socket, which the beginning of another term closes: the primary is to see
-    /// at once that this server is not its replica any more.
+    /// The link of this term has a socket, which the beginning of another term closes: the primary
+    /// is to see at once that this server is not its replica any more.
     pub fn note_socket(&self, term: u64, socket: Option<TcpStream>) {
         let mut own = lock(&self.socket);
         *own = socket.filter(|_| self.term() == term);
@@ -147,7 +148,8 @@ impl Upstream {
 
     /// Another term begins, with this primary or with none.
     pub(crate) fn begin_term(&self, primary: Option<(String, u16)>, now: Millis) {
-        // Held until the term has changed: from then on the thread of the link may note a new socket.
+        // Held until the term has changed: from then on the thread of the link may note a new
+        // socket.
         let mut socket = lock(&self.socket);
         if let Some(socket) = socket.take() {
             // It may be closed already.

@@ -1,9 +1,10 @@
 //! Acknowledgements in a cluster: what this copy says with its own, and which of the others' count.
 //!
-//! Outside of a cluster each replica counts, and nothing is said. In one, a primary counts only acknowledgements of its
-//! present epoch, from copies that the topology lists as members with the data that they still hold. A copy that has
-//! *frozen* an epoch acknowledges nothing more of it or of an older one: so no write can be confirmed that its
-//! successor does not know. `docs/internals/cluster.md` has the design.
+//! Outside of a cluster each replica counts, and nothing is said. In one, a primary counts only
+//! acknowledgements of its present epoch, from copies that the topology lists as members with the
+//! data that they still hold. A copy that has *frozen* an epoch acknowledges nothing more of it or
+//! of an older one: so no write can be confirmed that its successor does not know.
+//! `docs/internals/cluster.md` has the design.
 
 use crate::epochs::{Epochs, Leadership};
 use crate::journal::JournalPos;
@@ -76,12 +77,14 @@ pub struct Votes {
 }
 
 impl Votes {
-    /// This server is a copy of a cluster, whose data this looks after. Called once, before it follows a primary.
+    /// This server is a copy of a cluster, whose data this looks after. Called once, before it
+    /// follows a primary.
     pub fn keep_by(&self, keeper: Box<dyn Keeper>) {
         assert!(self.keeper.set(keeper).is_ok(), "a copy has one keeper");
     }
 
-    /// The data are about to be discarded for those of the primary. Nothing happens outside of a cluster.
+    /// The data are about to be discarded for those of the primary. Nothing happens outside of a
+    /// cluster.
     ///
     /// # Errors
     /// They must not be discarded.
@@ -118,8 +121,9 @@ impl Votes {
         *lock(&self.me) = Some(me);
     }
 
-    /// Acknowledges nothing more of this epoch or of older ones. That is never taken back. A position that is read
-    /// later, by [`Epochs::position`], covers everything that was acknowledged.
+    /// Acknowledges nothing more of this epoch or of older ones. That is never taken back. A
+    /// position that is read later, by [`Epochs::position`], covers everything that was
+    /// acknowledged.
     pub fn freeze(&self, epoch: u64) {
         self.frozen.fetch_max(epoch.saturating_add(1), SeqCst);
     }
@@ -132,7 +136,8 @@ impl Votes {
     /// How to acknowledge a position that was read before this call.
     pub fn voice(&self, epochs: &Epochs) -> Voice {
         let Some(voter) = *lock(&self.me) else { return Voice::Plain };
-        // The order matters: either the freeze is seen here, or the position that is read behind it covers this one.
+        // The order matters: either the freeze is seen here, or the position that is read behind it
+        // covers this one.
         let epoch = epochs.last().epoch;
         let is_frozen = self.frozen().is_some_and(|frozen| epoch <= frozen);
         match epoch {

@@ -1,13 +1,14 @@
 //! A copy of some slots for another server: what is in them, and what changes from then on.
 //!
-//! A walk takes the slots' tables piece by piece, each piece under the lock of its stripe. Behind the piece's position in the
-//! journal every entry about its keys is sent on, before it none is: the piece has what it did. So the walk and the journal
-//! meet at each piece, nothing has to be kept meanwhile, and no hook is in the way of snapshots. [`boundary`] says which keys
-//! are taken.
+//! A walk takes the slots' tables piece by piece, each piece under the lock of its stripe. Behind
+//! the piece's position in the journal every entry about its keys is sent on, before it none is:
+//! the piece has what it did. So the walk and the journal meet at each piece, nothing has to be
+//! kept meanwhile, and no hook is in the way of snapshots. [`boundary`] says which keys are taken.
 //!
-//! An entry about several keys of which some are taken and others are not can be neither sent nor left out. Then those that are
-//! taken count as not taken, and are taken again. The same holds for values that are too big to be copied under a lock, or on
-//! flash, or in a long command's hand: they are taken one by one, while they are held as a long command's keys are.
+//! An entry about several keys of which some are taken and others are not can be neither sent nor
+//! left out. Then those that are taken count as not taken, and are taken again. The same holds for
+//! values that are too big to be copied under a lock, or on flash, or in a long command's hand:
+//! they are taken one by one, while they are held as a long command's keys are.
 //!
 //! `docs/internals/slot-moves.md` has the whole.
 
@@ -67,7 +68,8 @@ pub struct Export {
 }
 
 impl Engine {
-    /// Begins a copy of these slots. The caller is outside the world, and no thread of the engine's.
+    /// Begins a copy of these slots. The caller is outside the world, and no thread of the
+    /// engine's.
     pub fn export(&'static self, slots: &Slots) -> Export {
         let moves = &self.membership.moves;
         moves.begin_export();
@@ -130,8 +132,9 @@ impl Export {
         self.read(readable)
     }
 
-    /// Lets requests for the slots wait, until [`Export::resume`]. Returns whether those that had begun have ended in time; if
-    /// not, none waits. Afterwards nothing changes in the slots, and the copy is complete when this position is reached.
+    /// Lets requests for the slots wait, until [`Export::resume`]. Returns whether those that had
+    /// begun have ended in time; if not, none waits. Afterwards nothing changes in the slots, and
+    /// the copy is complete when this position is reached.
     pub fn pause(&mut self, patience: Duration) -> Option<JournalPos> {
         let (engine, moves) = (self.engine, &self.engine.membership.moves);
         moves.pause(&self.slots);
@@ -155,7 +158,8 @@ impl Export {
         }
     }
 
-    /// Whether a long command holds a key of the slots. One that takes hold of its keys later sees that they are closed.
+    /// Whether a long command holds a key of the slots. One that takes hold of its keys later sees
+    /// that they are closed.
     fn is_any_held(&self) -> bool {
         let keyspace = &self.engine.keyspace;
         let is_meant = |hash| keyspace.slot_of(hash).is_some_and(|slot| self.boundary.has(slot));
@@ -164,7 +168,8 @@ impl Export {
             && stripes.iter().any(|stripe| keyspace.stripe(*stripe).lock().holds_any(is_meant))
     }
 
-    /// Lets requests for the slots wait for a moment, so that the target catches up. Those that had begun go on.
+    /// Lets requests for the slots wait for a moment, so that the target catches up. Those that had
+    /// begun go on.
     pub fn slow_down(&mut self) {
         self.engine.membership.moves.pause(&self.slots);
         self.is_paused = true;
@@ -290,8 +295,8 @@ impl Piece {
     }
 }
 
-/// Reads some keys while they are held. Returns the commands that make or delete them, and the position at that moment.
-/// `None`: they cannot be held or read.
+/// Reads some keys while they are held. Returns the commands that make or delete them, and the
+/// position at that moment. `None`: they cannot be held or read.
 fn read_held(
     engine: &'static Engine,
     thread: &ThreadContext,

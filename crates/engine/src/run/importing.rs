@@ -1,8 +1,10 @@
-//! Slots that arrive as a copy, from the server that has them: the connection that brings it, and dropping what it has brought.
+//! Slots that arrive as a copy, from the server that has them: the connection that brings it, and
+//! dropping what it has brought.
 //!
-//! The connection sends commands like a client's, but for slots that are not this server's, and gets no replies. Nothing ends
-//! for it because its time has come: the other server says so. The first command that fails ends the connection, and so does
-//! FLUSHALL, because what was copied is gone.
+//! The connection sends commands like a client's, but for slots that are not this server's, and
+//! gets no replies. Nothing ends for it because its time has come: the other server says so. The
+//! first command that fails ends the connection, and so does FLUSHALL, because what was copied is
+//! gone.
 
 use crate::args::Args;
 use crate::blocking::{Resumption, Suspension, TimeoutReply};
@@ -36,8 +38,9 @@ const UNWANTED: &str = "ERR The copy of the slots is not wanted any more";
 const REST: Duration = Duration::from_millis(1);
 
 impl Engine {
-    /// Deletes the keys of these slots, which are no client's any more, or not yet. Returns whether all are gone; they are not if
-    /// `goes_on` is false first. It is asked under the lock of the keys. The caller is no thread of the engine's.
+    /// Deletes the keys of these slots, which are no client's any more, or not yet. Returns whether
+    /// all are gone; they are not if `goes_on` is false first. It is asked under the lock of the
+    /// keys. The caller is no thread of the engine's.
     pub fn drop_slots(
         &'static self,
         slots: &Slots,
@@ -57,7 +60,8 @@ impl Engine {
 }
 
 impl Cx<'_> {
-    /// Makes the session one that brings a copy of these slots for this job. What is in them is dropped; then it gets `+OK`.
+    /// Makes the session one that brings a copy of these slots for this job. What is in them is
+    /// dropped; then it gets `+OK`.
     pub fn begin_import(&mut self, job: Id, slots: Slots) {
         let engine = self.engine;
         let number = engine.membership.moves.begin_import(job, slots.clone());
@@ -88,7 +92,8 @@ impl Cx<'_> {
     }
 }
 
-/// Deletes the keys of a slot, some at a time. Returns whether all are gone; they are not if `goes_on` is false first.
+/// Deletes the keys of a slot, some at a time. Returns whether all are gone; they are not if
+/// `goes_on` is false first.
 fn drop_slot(
     engine: &'static Engine,
     thread: &ThreadContext,
@@ -210,7 +215,8 @@ pub(crate) fn check_slots(
     row: &Resolved,
     args: Args<'_>,
 ) -> Result<(), Error> {
-    // It is looked at again under the locks of its keys: there may be another connection for the slots then.
+    // It is looked at again under the locks of its keys: there may be another connection for the
+    // slots then.
     cx.session.checks_slot = true;
     if row.command.keys.is_empty() || row.command.flags.has(Flags::RUNS_QUEUE) {
         return Ok(());

@@ -244,8 +244,8 @@ pub(crate) fn run_for_server(cx: &mut Cx<'_>, row: &'static Resolved, args: Args
     run_to_hold(cx, row, args, keys);
 }
 
-/// Holds keys for this server itself, on this thread, while `look` reads them. The caller is outside the world. `None`: they
-/// cannot be held.
+/// Holds keys for this server itself, on this thread, while `look` reads them. The caller is
+/// outside the world. `None`: they cannot be held.
 pub(crate) fn look_at_held<R>(
     cx: &mut Cx<'_>,
     keys: Vec<NamedKey>,

@@ -2,9 +2,9 @@
 //!
 //! Such a client is blocked as one that waits for keys is: the same [`Waiter`], the same deadline,
 //! the same ways to end it. Instead of under a key it is found in one list, which is looked through
-//! whenever a position of the journal becomes safer: after an fsync, when a replica has acknowledged
-//! more, when the append-only file becomes complete or is switched off. Each of them calls
-//! [`Engine::serve_acks`].
+//! whenever a position of the journal becomes safer: after an fsync, when a replica has
+//! acknowledged more, when the append-only file becomes complete or is switched off. Each of them
+//! calls [`Engine::serve_acks`].
 
 use crate::append_log::LogState;
 use crate::blocking::{BlockRequest, Resumption, TimeoutReply, Until, Waiter};
@@ -55,8 +55,8 @@ impl Acks {
 }
 
 impl Cx<'_> {
-    /// Answers when what the client wrote last is as safe as it wants, or when the time is up; inside
-    /// a transaction, where nothing may block, at once.
+    /// Answers when what the client wrote last is as safe as it wants, or when the time is up;
+    /// inside a transaction, where nothing may block, at once.
     ///
     /// # Errors
     /// It never will be: there is no append-only file.
@@ -102,8 +102,8 @@ impl Engine {
         self.serve_acks();
     }
 
-    /// A position has become safer: answers the clients that WAIT for that, and lets go of the replies
-    /// that wait for a quorum.
+    /// A position has become safer: answers the clients that WAIT for that, and lets go of the
+    /// replies that wait for a quorum.
     #[inline]
     pub fn serve_acks(&self) {
         self.confirm_writes();

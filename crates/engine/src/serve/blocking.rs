@@ -1,12 +1,13 @@
 //! Commands that wait: BLPOP and its kin, and work that a background thread does for a client.
 //!
-//! A blocked command is kept as a [`Waiter`] in the registry of each of its keys, oldest first.
-//! A thread that changes such a key serves the waiters when its own command is committed, and before
-//! it releases its locks: it runs the waiter's command again, on the waiter's behalf, with what further
-//! locks the command needs, and posts the reply to the client's thread. So the waiter that waits
-//! longest is served first, and all others see the key as the waiter left it.
+//! A blocked command is kept as a [`Waiter`] in the registry of each of its keys, oldest first. A
+//! thread that changes such a key serves the waiters when its own command is committed, and before
+//! it releases its locks: it runs the waiter's command again, on the waiter's behalf, with what
+//! further locks the command needs, and posts the reply to the client's thread. So the waiter that
+//! waits longest is served first, and all others see the key as the waiter left it.
 //!
-//! WAIT and WAITAOF block in the same way, but wait for what [`crate::acks`] knows of, not for keys.
+//! WAIT and WAITAOF block in the same way, but wait for what [`crate::acks`] knows of, not for
+//! keys.
 
 pub(crate) use crate::clients::suspension::Choice;
 pub use crate::clients::suspension::{Resumption, Suspension};
@@ -73,8 +74,8 @@ impl Cx<'_> {
         Ok(())
     }
 
-    /// As [`Cx::block`], with other words for when the command runs again: what the request says by the
-    /// moment at which it came (XREAD's `$`) must not change its meaning.
+    /// As [`Cx::block`], with other words for when the command runs again: what the request says by
+    /// the moment at which it came (XREAD's `$`) must not change its meaning.
     pub fn block_as(
         &mut self,
         keys: &[&[u8]],

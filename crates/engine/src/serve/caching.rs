@@ -1,5 +1,5 @@
-//! Client-side caching as commands bring it about: which reads are remembered, and what is forgotten.
-//! The caches themselves are in [`crate::tracking`].
+//! Client-side caching as commands bring it about: which reads are remembered, and what is
+//! forgotten. The caches themselves are in [`crate::tracking`].
 
 use crate::args::Args;
 use crate::cx::Cx;

@@ -30,9 +30,9 @@ pub(crate) fn is_long(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     }
 }
 
-/// Whether a request of several keys names so many that not even their locks are to be taken here: for a
-/// background thread, too. EXEC of many commands is one if all of them only name keys of the selected
-/// database.
+/// Whether a request of several keys names so many that not even their locks are to be taken here:
+/// for a background thread, too. EXEC of many commands is one if all of them only name keys of the
+/// selected database.
 pub(crate) fn has_very_many_keys(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     if row.command.flags.has(Flags::RUNS_QUEUE) {
         return cx.session.multi.as_ref().is_some_and(|multi| {

@@ -1,13 +1,15 @@
 //! WATCH: what a client watches, and whether any of it has changed.
 //!
-//! One flag a client ([`Watch`]) is registered with every key that it watches, and the first change of any
-//! of them raises it. So EXEC looks at the flag alone, and not at the keys: it locks their stripes, in which a
-//! change and the flag's raising are one step. A key whose time comes without a change counts as changed; the
-//! first such time is noted when the key is watched, since whatever alters it later raises the flag.
+//! One flag a client ([`Watch`]) is registered with every key that it watches, and the first change
+//! of any of them raises it. So EXEC looks at the flag alone, and not at the keys: it locks their
+//! stripes, in which a change and the flag's raising are one step. A key whose time comes without a
+//! change counts as changed; the first such time is noted when the key is watched, since whatever
+//! alters it later raises the flag.
 //!
-//! A request may name very many keys. Then a background thread registers them, one lock at a time, in a guest
-//! session that has taken over what the client watches already, and gives it back with the reply. Likewise
-//! very many are forgotten in the background. What is dropped in whatever way is forgotten.
+//! A request may name very many keys. Then a background thread registers them, one lock at a time,
+//! in a guest session that has taken over what the client watches already, and gives it back with
+//! the reply. Likewise very many are forgotten in the background. What is dropped in whatever way
+//! is forgotten.
 
 use crate::clients::watching::{MAX_IN_PLACE, Watching, forget};
 use crate::commit;

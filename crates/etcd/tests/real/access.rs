@@ -28,7 +28,8 @@ fn administer(etcd: &Etcd, path: &str, body: &Value) {
     assert!(reply.starts_with("HTTP/1.1 200"), "{path}: {reply}");
 }
 
-/// Makes two users, `root` and one with the keys below `/dunlin/`, and demands passwords from then on.
+/// Makes two users, `root` and one with the keys below `/dunlin/`, and demands passwords from then
+/// on.
 fn demand_passwords(etcd: &Etcd) {
     for name in ["root", "dunlin"] {
         administer(etcd, "user/add", &json!({ "name": name, "password": "secret" }));

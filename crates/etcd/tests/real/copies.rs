@@ -1,5 +1,5 @@
-//! Copies that are driven on threads of their own, with a real etcd and real clocks. Their data are positions, which a
-//! replica takes from its primary at once.
+//! Copies that are driven on threads of their own, with a real etcd and real clocks. Their data are
+//! positions, which a replica takes from its primary at once.
 
 use crate::process::{Etcd, PATIENCE, start};
 use cluster::change;

@@ -145,7 +145,8 @@ impl Etcd {
         self.process.wait().expect("it ends");
     }
 
-    /// Starts the server that was killed on its data, again if something holds its port for a moment.
+    /// Starts the server that was killed on its data, again if something holds its port for a
+    /// moment.
     pub(crate) fn start_again(&mut self) {
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {

@@ -1,12 +1,14 @@
-//! Runs a program under the system call filter of Debian's `redis-server.service` and `valkey-server.service`:
-//! `debian_unit PROGRAM ARGUMENT…`. A call that the filter does not know kills the process.
+//! Runs a program under the system call filter of Debian's `redis-server.service` and
+//! `valkey-server.service`: `debian_unit PROGRAM ARGUMENT…`. A call that the filter does not know
+//! kills the process.
 
 use harness::seccomp::{IF_AT_LEAST, IF_GREATER, LOAD, NUMBER, RETURN, install, step};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
-/// The calls of x86-64 that `SystemCallFilter=@system-service` and `SystemCallFilter=~@privileged @resources` leave, as
-/// ranges of numbers; both units have these two lines. From `systemd-analyze syscall-filter` of systemd 252.
+/// The calls of x86-64 that `SystemCallFilter=@system-service` and `SystemCallFilter=~@privileged
+/// @resources` leave, as ranges of numbers; both units have these two lines. From `systemd-analyze
+/// syscall-filter` of systemd 252.
 #[rustfmt::skip]
 const ALLOWED: [(u32, u32); 40] = [
     (0, 26), (28, 91), (95, 100), (102, 102), (104, 104), (106, 112), (114, 115), (118, 121),

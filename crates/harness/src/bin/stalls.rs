@@ -5,10 +5,10 @@
 //!
 //! Fifty connections send GET (some phases: something else) at pipeline 1, each in a closed loop,
 //! while another client runs a long command again and again. For each phase the quiet latency is
-//! measured right before it; what counts is the ratio of the two p99.9, and the longest. Without a PHASE those that the goal names are run,
-//! with `all` every one; `--reference` measures the reference server instead; `--verbose` shows
-//! each answer that took more than 20 ms. `--scale` is the
-//! size of the big values in thousandths of what the titles say.
+//! measured right before it; what counts is the ratio of the two p99.9, and the longest. Without a
+//! PHASE those that the goal names are run, with `all` every one; `--reference` measures the
+//! reference server instead; `--verbose` shows each answer that took more than 20 ms. `--scale` is
+//! the size of the big values in thousandths of what the titles say.
 
 use harness::server::{Options, Program, Server};
 use harness::stalls::commander::Commander;

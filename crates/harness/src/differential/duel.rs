@@ -139,7 +139,8 @@ impl Duel {
         Duel::with_options(tested, options, reference, often)
     }
 
-    /// Starts both, the server under test with a flash tier: before most requests all its values go there.
+    /// Starts both, the server under test with a flash tier: before most requests all its values go
+    /// there.
     pub fn on_flash(tested: Program, reference: Program) -> io::Result<Duel> {
         let tier = ["--tier-dir", "tier", "--tier-segment-size", "1mb", "--maxmemory", "500mb"];
         let debug = ["--enable-debug-command", "yes", "--hz", "500"];
@@ -264,9 +265,9 @@ impl Duel {
         Ok((a.clients[client].reply()?, b.clients[client].reply()?))
     }
 
-    /// Whether both replies are encodings of a sorted set that SORT may have changed, of a number that
-    /// a script has set, which the reference keeps as a text, or of a restored string that a command has looked at
-    /// and left, which the reference has unpacked.
+    /// Whether both replies are encodings of a sorted set that SORT may have changed, of a number
+    /// that a script has set, which the reference keeps as a text, or of a restored string that a
+    /// command has looked at and left, which the reference has unpacked.
     fn tolerates(&self, a: &Reply, b: &Reply) -> bool {
         let encodings = (a.text(), b.text());
         // A value that comes back from flash takes the small form if it fits, as after a restart.
@@ -508,8 +509,8 @@ fn cursor_of(op: &Op) -> usize {
     if op.name() == "scan" { 1 } else { 2 }
 }
 
-/// A member with its score, or a field with its value. The reference prints scores of a large sorted set in
-/// more digits than they need.
+/// A member with its score, or a field with its value. The reference prints scores of a large
+/// sorted set in more digits than they need.
 fn print_pair(op: &Op, pair: &[Reply]) -> String {
     let score = |reply: &Reply| std::str::from_utf8(reply.text()?).ok()?.parse::<f64>().ok();
     match pair {

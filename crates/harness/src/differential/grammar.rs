@@ -241,7 +241,8 @@ impl Generator {
         if words.len() < 2 {
             return;
         }
-        // A blocking command with another timeout might never end; SPOP without its count is random.
+        // A blocking command with another timeout might never end; SPOP without its count is
+        // random.
         let first = &words[0];
         if [b"BL", b"BR", b"BZ", b"SP"].iter().any(|start| first.starts_with(*start)) {
             return;
@@ -536,7 +537,8 @@ fn avoid(words: &mut [Vec<u8>]) {
     {
         *offset = b"0".to_vec();
     }
-    // A geo set whose scores are none of GEOADD's: what the reference makes of a negative one is not defined in C.
+    // A geo set whose scores are none of GEOADD's: what the reference makes of a negative one is
+    // not defined in C.
     if name.starts_with(b"Z") {
         let is_geo = |word: &&mut Vec<u8>| word.len() == 2 && word[0] == b'g';
         rest.iter_mut().filter(is_geo).for_each(|word| word[0] = b'z');

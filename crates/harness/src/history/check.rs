@@ -7,8 +7,8 @@
 //! undone. A set of operations taken that leads to a state seen before is not tried twice.
 //!
 //! The time is exponential in the operations that overlap (bounded by the clients), not in the
-//! length of the history, and so is the memory: of a set of operations only the part is kept in which
-//! some are taken and some are not.
+//! length of the history, and so is the memory: of a set of operations only the part is kept in
+//! which some are taken and some are not.
 
 use super::{Operation, State};
 use std::collections::HashSet;

@@ -66,8 +66,8 @@ impl Recorder {
         }
     }
 
-    /// Records an operation of which no reply has come: it may take effect at any time, or never. It must be one that is
-    /// possible in each state.
+    /// Records an operation of which no reply has come: it may take effect at any time, or never.
+    /// It must be one that is possible in each state.
     pub fn record_unknown(
         &self,
         client: usize,
@@ -98,8 +98,8 @@ impl Recorder {
     }
 }
 
-/// Leaves out writes without a reply that no read has seen: an order with them is one without them, too. Each of the
-/// others doubles the work of the search.
+/// Leaves out writes without a reply that no read has seen: an order with them is one without them,
+/// too. Each of the others doubles the work of the search.
 fn without_unseen(operations: &[Operation]) -> Vec<Operation> {
     let seen = |operation: &Operation| match operation.action {
         Action::Get(value) => value,

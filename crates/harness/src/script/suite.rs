@@ -166,7 +166,8 @@ pub fn configuration(client: &mut Client) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>>
     Ok(words.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
 }
 
-/// The commands and, as `container|subcommand`, the subcommands that scripts ask for, in lower case.
+/// The commands and, as `container|subcommand`, the subcommands that scripts ask for, in lower
+/// case.
 pub fn commands_used(scripts: &[Script]) -> BTreeSet<String> {
     let mut used = BTreeSet::new();
     for step in scripts.iter().flat_map(|script| &script.steps) {

@@ -1,5 +1,5 @@
-//! What happens to a shard with a quorum when its primary is killed or stopped: no confirmed write is lost, and a primary
-//! that has stood still tells nothing that is not so any more.
+//! What happens to a shard with a quorum when its primary is killed or stopped: no confirmed write
+//! is lost, and a primary that has stood still tells nothing that is not so any more.
 
 use harness::client::{Client, ask, ok};
 use harness::cluster::{Etcd, error, text};
@@ -53,7 +53,8 @@ fn primary(nodes: &[Server], counts: impl Fn(usize) -> bool) -> usize {
     found.unwrap_or_default()
 }
 
-/// Waits until all three copies are members that have everything, so that two of them are enough for a promotion.
+/// Waits until all three copies are members that have everything, so that two of them are enough
+/// for a promotion.
 fn until_settled(nodes: &[Server]) {
     eventually("all copies are members", || {
         let at = primary(nodes, |_| true);

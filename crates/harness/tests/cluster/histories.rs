@@ -1,7 +1,9 @@
-//! Histories of registers while servers and etcds are killed, stand still, and come back: each must be explained by one
-//! order of all operations, so no confirmed write is lost, no read is stale, and no two primaries confirm.
+//! Histories of registers while servers and etcds are killed, stand still, and come back: each must
+//! be explained by one order of all operations, so no confirmed write is lost, no read is stale,
+//! and no two primaries confirm.
 //!
-//! `DUNLIN_CLUSTER_SECONDS` sets how long faults go on (15 by default), `DUNLIN_SEED` which they are.
+//! `DUNLIN_CLUSTER_SECONDS` sets how long faults go on (15 by default), `DUNLIN_SEED` which they
+//! are.
 
 use crate::faults::{QUORUM, shard_of};
 use harness::client::ok;

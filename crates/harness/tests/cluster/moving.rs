@@ -93,7 +93,8 @@ impl Cluster for Client {
     }
 }
 
-/// Writes values of every type, and checks each reply, until it is told to stop. Returns how many rounds it did.
+/// Writes values of every type, and checks each reply, until it is told to stop. Returns how many
+/// rounds it did.
 fn write(name: &str, cluster: &mut dyn Cluster, stop: &AtomicBool) -> i64 {
     let mut rounds = 0;
     while !stop.load(SeqCst) || rounds == 0 {
@@ -182,7 +183,8 @@ fn a_reshard_under_writers_loses_no_key() {
     assert_eq!(database_size(&nodes), 2 * 6 * KEYS as i64);
 }
 
-/// Asks for a change until it is made. A busy machine's etcd may have made it, and answered too late.
+/// Asks for a change until it is made. A busy machine's etcd may have made it, and answered too
+/// late.
 fn change(client: &mut Client, request: &str) {
     eventually("it is done", || match ask(client, request) {
         Reply::Error(why) => {
@@ -318,7 +320,8 @@ fn requests_for_a_slot_that_moves_key_by_key() {
     assert!(!told(&mut source).contains("->-") && !told(&mut target).contains("-<-"));
 }
 
-/// The keys `b` and `{b}1` have moved from the source to the second node; `{b}2` and `{b}3` have not.
+/// The keys `b` and `{b}1` have moved from the source to the second node; `{b}2` and `{b}3` have
+/// not.
 fn transactions_and_scripts(nodes: &[Server], source: &mut Client, sent_on: &str) {
     let port = nodes[1].port();
     // A transaction: all its keys are here, none, or some.

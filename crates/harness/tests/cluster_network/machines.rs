@@ -1,4 +1,5 @@
-//! The machines: three etcds, three servers with a disk and a wall clock of their own, and the clients.
+//! The machines: three etcds, three servers with a disk and a wall clock of their own, and the
+//! clients.
 
 use harness::cluster::{Etcd, node_of};
 use harness::network::Network;
@@ -21,8 +22,8 @@ pub(crate) const NODES: Range<usize> = 3..6;
 /// That of clients.
 pub(crate) const CLIENT: usize = 6;
 
-/// What makes a server wait for one other, and longer than a primary's lease lasts: a read may tell of a write that was
-/// given up.
+/// What makes a server wait for one other, and longer than a primary's lease lasts: a read may tell
+/// of a write that was given up.
 pub(crate) const QUORUM: [&str; 6] =
     ["--commit-mode", "quorum", "--commit-quorum", "1", "--commit-timeout-ms", "10000"];
 
@@ -42,7 +43,8 @@ pub(crate) fn network() -> Option<Network> {
 }
 
 impl<'n> Machines<'n> {
-    /// Starts all, and makes the three servers one shard, the first of them its primary. Clients see one server.
+    /// Starts all, and makes the three servers one shard, the first of them its primary. Clients
+    /// see one server.
     pub(crate) fn start(network: &'n Network, options: &[&str]) -> Machines<'n> {
         let options = [options, &["--cluster-endpoint", "cluster"]].concat();
         let mut machines = Machines::made(network, &options);
@@ -83,7 +85,8 @@ impl<'n> Machines<'n> {
         NODES.zip(&self.nodes).map(address).collect()
     }
 
-    /// Waits until all copies are members that have everything, so that `fence` of them are enough for a promotion.
+    /// Waits until all copies are members that have everything, so that `fence` of them are enough
+    /// for a promotion.
     pub(crate) fn until_settled(&self, fence: usize) {
         harness::registers::until_settled_with(&self.addresses(), fence);
     }
@@ -112,7 +115,8 @@ impl<'n> Machines<'n> {
         self.shows_one_server(node);
     }
 
-    /// Starts all etcds, which were killed. Most of them have to be there before the first one answers.
+    /// Starts all etcds, which were killed. Most of them have to be there before the first one
+    /// answers.
     pub(crate) fn start_etcds(&mut self) {
         let network = self.network;
         thread::scope(|threads| {

@@ -1,4 +1,5 @@
-//! All etcds are away for a long time: a shard whose copies answer goes on, with and without a quorum, and no client notices.
+//! All etcds are away for a long time: a shard whose copies answer goes on, with and without a
+//! quorum, and no client notices.
 
 use crate::machines::{self, CLIENT, Machines, QUORUM};
 use harness::environment;

@@ -1,6 +1,6 @@
-//! Without a quorum: confirmed writes may be lost with their primary, and are counted here. No two primaries confirm at a
-//! time: the confirmations of different nodes, in the order of time, change from one to another no more often than an
-//! epoch begins.
+//! Without a quorum: confirmed writes may be lost with their primary, and are counted here. No two
+//! primaries confirm at a time: the confirmations of different nodes, in the order of time, change
+//! from one to another no more often than an epoch begins.
 
 use crate::machines::{self, CLIENT, ETCDS, Machines, NODES};
 use harness::client::Client;

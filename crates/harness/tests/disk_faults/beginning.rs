@@ -1,4 +1,5 @@
-//! A log that is switched on: until the manifest that names its first base is on the disk, it is none.
+//! A log that is switched on: until the manifest that names its first base is on the disk, it is
+//! none.
 
 use crate::faults::{EIO, ENOSPC, Faults};
 use crate::{FAILED, has_file, hears, written};

@@ -1,7 +1,7 @@
 //! Disks that fail while the server runs: full ones (a small tmpfs) and ones that refuse single
-//! calls or do not come back from them (a library that is loaded first and does what a file tells it
-//! to). Writes are refused and accepted again, what was acknowledged is there after a crash, the log
-//! names file and cause, and no client waits for the disk without a promise.
+//! calls or do not come back from them (a library that is loaded first and does what a file tells
+//! it to). Writes are refused and accepted again, what was acknowledged is there after a crash, the
+//! log names file and cause, and no client waits for the disk without a promise.
 
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]

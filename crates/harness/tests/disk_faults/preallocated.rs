@@ -1,4 +1,5 @@
-//! Preallocated space ahead of the log that cannot be made, written past the page cache, or cut off.
+//! Preallocated space ahead of the log that cannot be made, written past the page cache, or cut
+//! off.
 
 use crate::faults::{EINVAL, EIO, ENOSPC, Faults};
 use crate::{check_list, crash, hears, written};

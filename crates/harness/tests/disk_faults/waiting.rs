@@ -1,4 +1,5 @@
-//! With `always`: which clients wait for a stuck disk, which do not, and which are told nothing meanwhile.
+//! With `always`: which clients wait for a stuck disk, which do not, and which are told nothing
+//! meanwhile.
 
 use crate::faults::Faults;
 use crate::{crash, written};

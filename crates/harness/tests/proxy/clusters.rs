@@ -1,5 +1,6 @@
-//! A real Valkey Cluster of three shards that is resharded and changes its primaries while clients write
-//! through the proxy: no update is lost or made twice, no reply is another's, and no client sees an error.
+//! A real Valkey Cluster of three shards that is resharded and changes its primaries while clients
+//! write through the proxy: no update is lost or made twice, no reply is another's, and no client
+//! sees an error.
 //!
 //! `./test proxy-cluster [ROUNDS]` does it more often, and kills primaries, too.
 
@@ -107,7 +108,8 @@ impl Cluster {
         all.lines().filter_map(line).collect()
     }
 
-    /// Waits until all nodes that run know the same owners of all slots, and each primary has a replica.
+    /// Waits until all nodes that run know the same owners of all slots, and each primary has a
+    /// replica.
     fn agrees(&self) {
         until("the nodes agree", || {
             let views = self.nodes.iter().filter_map(|node| node.connect(Protocol::Resp2).ok());
@@ -222,7 +224,8 @@ impl Run<'_> {
     }
 }
 
-/// Appends numbers to lists and reads single ones, in pipelines. Every list is to hold what was confirmed.
+/// Appends numbers to lists and reads single ones, in pipelines. Every list is to hold what was
+/// confirmed.
 fn append(run: &Run<'_>, number: usize) {
     let protocol = if number.is_multiple_of(2) { Protocol::Resp2 } else { Protocol::Resp3 };
     let mut client = run.proxy.client(protocol);

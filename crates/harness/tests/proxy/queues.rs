@@ -29,7 +29,8 @@ struct Stopped {
     client: Client,
 }
 
-/// A pool with this limit in front of one server, which is stopped. `None` if the tests are for another server.
+/// A pool with this limit in front of one server, which is stopped. `None` if the tests are for
+/// another server.
 fn stopped(limit: &str) -> Option<Stopped> {
     let program = Program::under_test();
     if !program.is_dunlin() {

@@ -239,7 +239,8 @@ fn channels_and_sizes_pass() {
     }
 }
 
-/// The states of connections to a port, as the kernel tells them (proc_pid_net(5)): the kind of their timer.
+/// The states of connections to a port, as the kernel tells them (proc_pid_net(5)): the kind of
+/// their timer.
 fn timers(port: u16) -> Vec<String> {
     let table = std::fs::read_to_string("/proc/net/tcp").expect("a table");
     let port = format!(":{port:04X}");

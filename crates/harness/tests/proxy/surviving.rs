@@ -1,5 +1,5 @@
-//! A server is killed and comes back under load: what was confirmed is there, and no client gets the reply to
-//! another's request.
+//! A server is killed and comes back under load: what was confirmed is there, and no client gets
+//! the reply to another's request.
 
 use crate::support::{Proxy, server, text, until};
 use harness::client::{Client, ask};

@@ -1,6 +1,7 @@
-//! Logs that a killed server with `appendfsync always` left: batches with their heads, and preallocated space behind
-//! them. Bytes are damaged, sectors are missing, the end is cut off; what was acknowledged is there or
-//! the server says why it does not start, and a whole batch is never cut off with a torn one.
+//! Logs that a killed server with `appendfsync always` left: batches with their heads, and
+//! preallocated space behind them. Bytes are damaged, sectors are missing, the end is cut off; what
+//! was acknowledged is there or the server says why it does not start, and a whole batch is never
+//! cut off with a torn one.
 
 use super::*;
 use replication::preallocation::{BLOCK, BatchHead, SECTOR, is_preallocated, write_preallocation};
@@ -46,8 +47,8 @@ fn key(number: usize) -> String {
 }
 
 impl Sample {
-    /// Has a server write batches of these many commands, with values of these many bytes. `None`: not
-    /// in place, on this file system.
+    /// Has a server write batches of these many commands, with values of these many bytes. `None`:
+    /// not in place, on this file system.
     pub fn of(batches: &[(usize, usize)]) -> Option<Sample> {
         if !has_preallocated_logs() {
             return None;
@@ -342,8 +343,8 @@ fn zeros_of_a_cut_that_was_lost_are_room() {
     let mut patient = Patient::new(&["--appendonly", "yes", "--aof-load-truncated", "no"]);
     let block = sample.end().next_multiple_of(BLOCK);
     assert!(block - sample.end() > 3 * SECTOR, "the cut empties several sectors");
-    // The system empties the rest of the block before the file is shorter, and each of its sectors may
-    // be on the disk or not.
+    // The system empties the rest of the block before the file is shorter, and each of its sectors
+    // may be on the disk or not.
     let mut whole = sample.log.clone();
     whole[sample.end()..block].fill(0);
     sample.lay(&patient, &whole);

@@ -1,7 +1,7 @@
-//! A snapshot is the history up to its position: random clients write while snapshots are taken, and
-//! each must hold what the log up to there makes, as other servers load the two. Values of all types
-//! and sizes, expiries, FLUSHALL and SWAPDB are among what is written; small and large budgets are
-//! taken.
+//! A snapshot is the history up to its position: random clients write while snapshots are taken,
+//! and each must hold what the log up to there makes, as other servers load the two. Values of all
+//! types and sizes, expiries, FLUSHALL and SWAPDB are among what is written; small and large
+//! budgets are taken.
 //!
 //! `DUNLIN_SEED=17` takes the choices of that seed (clients meet as they will),
 //! `DUNLIN_HISTORY_SECONDS=600` runs for so long (10 without it).

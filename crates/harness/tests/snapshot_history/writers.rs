@@ -72,7 +72,8 @@ fn big_write(rng: &mut Rng) -> Vec<String> {
 struct Allowed {
     /// Whole databases are emptied now and then, which ends saves and leaves little in them.
     flushes: bool,
-    /// Entries of streams are deleted. A base of commands loses that a deleted entry is pending, as Redis's does.
+    /// Entries of streams are deleted. A base of commands loses that a deleted entry is pending, as
+    /// Redis's does.
     deletions: bool,
 }
 

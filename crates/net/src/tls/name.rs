@@ -1,9 +1,10 @@
-//! The common name and the URIs in a certificate, without a library for certificates: the one that verifies
-//! them does not hand it out.
+//! The common name and the URIs in a certificate, without a library for certificates: the one that
+//! verifies them does not hand it out.
 //!
-//! DER is nested `tag length value`; the subject is the sixth field of the part that is signed
-//! (the fifth if the version is left out), a list of sets of (object id, text). Other names of the subject,
-//! URIs among them, are an extension: (object id, whether it is critical, an octet string).
+//! DER is nested `tag length value`; the subject is the sixth field of the part that is signed (the
+//! fifth if the version is left out), a list of sets of (object id, text). Other names of the
+//! subject, URIs among them, are an extension: (object id, whether it is critical, an octet
+//! string).
 
 /// `2.5.4.3`, common name.
 const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];

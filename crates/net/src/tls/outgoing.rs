@@ -1,7 +1,7 @@
 //! TLS on connections that this process makes: the rules, and the handshake on a blocking socket.
 //!
-//! The other side's certificate has to come from a known authority. It need not be for the name by which
-//! it was reached where servers are known by addresses, which change ([`NameCheck::Any`]).
+//! The other side's certificate has to come from a known authority. It need not be for the name by
+//! which it was reached where servers are known by addresses, which change ([`NameCheck::Any`]).
 
 use super::TlsSettings;
 use super::context::{TlsError, authorities, identity, protocols, provider, setting};
@@ -83,8 +83,8 @@ pub fn client_rules(
     Ok(Arc::new(config))
 }
 
-/// The settings with the certificate that this server shows to others: one of its own for that, or the
-/// one that it shows to clients.
+/// The settings with the certificate that this server shows to others: one of its own for that, or
+/// the one that it shows to clients.
 fn of_client(settings: &TlsSettings) -> TlsSettings {
     if settings.client_cert_file.is_empty() {
         return settings.clone();
@@ -97,8 +97,8 @@ fn of_client(settings: &TlsSettings) -> TlsSettings {
     }
 }
 
-/// Makes TLS of a connection whose socket has a timeout for reading. `goes_on` is asked whenever nothing
-/// came for so long.
+/// Makes TLS of a connection whose socket has a timeout for reading. `goes_on` is asked whenever
+/// nothing came for so long.
 ///
 /// # Errors
 /// The other side does not agree, or `goes_on` says no.

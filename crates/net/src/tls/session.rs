@@ -43,8 +43,8 @@ impl Session {
         self.tls.is_handshaking()
     }
 
-    /// Takes bytes from the wire and appends the plain text in them to `plain`; also if it fails, what
-    /// came before the record that is no good.
+    /// Takes bytes from the wire and appends the plain text in them to `plain`; also if it fails,
+    /// what came before the record that is no good.
     pub fn feed(
         &mut self,
         mut wire: &[u8],

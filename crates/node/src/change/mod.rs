@@ -385,8 +385,8 @@ pub fn check_machine(site: &Site, name: &str, kind: JobKind) -> Result<(), Probl
     }
 }
 
-/// Makes the transaction that begins a job about a machine, and names it. A machine that gives its copies away gets none
-/// until [`undo_drain`].
+/// Makes the transaction that begins a job about a machine, and names it. A machine that gives its
+/// copies away gets none until [`undo_drain`].
 ///
 /// # Errors
 /// Those of [`check_machine`].
@@ -423,7 +423,8 @@ pub fn undo_drain(site: &Site, keys: &SiteKeys, machine: &str) -> Result<Transac
     Ok(Transaction { compares, changes: vec![Change::Delete { key: keys.draining(machine) }] })
 }
 
-/// Makes the transaction that gives the copies of a machine the address that it has now, if one of them has another.
+/// Makes the transaction that gives the copies of a machine the address that it has now, if one of
+/// them has another.
 pub fn relocate(site: &Site, keys: &SiteKeys, machine: &str, host: &str) -> Option<Transaction> {
     let is_elsewhere = |placed: &Placed| placed.machine == machine && placed.host != host;
     let mut transaction = Transaction::default();

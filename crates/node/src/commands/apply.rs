@@ -1,5 +1,5 @@
-//! `dunlin cluster apply`: databases as a file has them. Those that are not there are created, those that differ are changed,
-//! and none is ever deleted.
+//! `dunlin cluster apply`: databases as a file has them. Those that are not there are created,
+//! those that differ are changed, and none is ever deleted.
 //!
 //! ```yaml
 //! databases:
@@ -20,7 +20,8 @@ use yaml_rust2::{Yaml, YamlLoader};
 /// How long is waited before a node is asked again.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Creates and changes databases as a file says. Those that the file does not name stay as they are.
+/// Creates and changes databases as a file says. Those that the file does not name stay as they
+/// are.
 #[derive(Args)]
 pub struct ApplyOptions {
     /// A file of YAML or JSON; - is the standard input

@@ -260,10 +260,12 @@ struct CreateOptions {
     /// File with that password, which ps does not show
     #[arg(long, conflicts_with = "password")]
     password_file: Option<PathBuf>,
-    /// A user with its rules, as in ACL SETUSER: 'app on >secret ~app:* +@all'; several times for more
+    /// A user with its rules, as in ACL SETUSER: 'app on >secret ~app:* +@all'; several times for
+    /// more
     #[arg(long = "user")]
     users: Vec<String>,
-    /// Clients and copies speak TLS, with the certificates of the machines: tls/ca.pem of a machine is the authority
+    /// Clients and copies speak TLS, with the certificates of the machines: tls/ca.pem of a machine
+    /// is the authority
     #[arg(long)]
     tls: bool,
     /// Copies of a shard must be in different zones
@@ -281,7 +283,8 @@ struct HashingOptions {
     /// standard: what is in the first braces of a key, or the whole key [default]
     #[arg(long, value_parser = ["standard"], conflicts_with = "rules")]
     hashing: Option<String>,
-    /// A regular expression with a group 'tag', as in 'user:(?<tag>[0-9]+)'; up to 32, the first that matches wins
+    /// A regular expression with a group 'tag', as in 'user:(?<tag>[0-9]+)'; up to 32, the first
+    /// that matches wins
     #[arg(long = "hashing-rule", value_name = "REGEX", id = "rules")]
     rules: Vec<String>,
 }

@@ -187,7 +187,8 @@ pub fn configuration(
     }
     line("cluster-config-file", "nodes.conf");
     line("cluster-announce-ip", &placed.host);
-    // A copy takes over only when it has synchronised once; the default waits five seconds for replicas that may follow.
+    // A copy takes over only when it has synchronised once; the default waits five seconds for
+    // replicas that may follow.
     line("repl-diskless-sync-delay", "0");
     line("cluster-share-users", "yes");
     if settings.flash_bytes > 0 {

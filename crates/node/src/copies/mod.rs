@@ -99,7 +99,8 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// The copies in `directory`, which is absolute; those that run are adopted when they are placed.
+    /// The copies in `directory`, which is absolute; those that run are adopted when they are
+    /// placed.
     ///
     /// # Errors
     /// The directory cannot be made, or the program's path is not known.
@@ -199,7 +200,8 @@ impl Copies {
         self.copies.retain(|_, copy| copy.leaving.is_none() || copy.process.is_some());
     }
 
-    /// Returns the copies whose processes have ended since it was asked last. Until then none of them is started again.
+    /// Returns the copies whose processes have ended since it was asked last. Until then none of
+    /// them is started again.
     pub fn take_ended(&mut self) -> Vec<Id> {
         let ended = self
             .copies

@@ -17,7 +17,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program in a directory, with its output appended to a log, or to that of this process.
+    /// Starts a program in a directory, with its output appended to a log, or to that of this
+    /// process.
     ///
     /// # Errors
     /// It cannot be started.

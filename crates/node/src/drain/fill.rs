@@ -1,7 +1,8 @@
 //! A machine gets copies of machines that have more: one look at a job of the kind `fill`.
 //!
-//! A copy moves if the fuller machine still has at least as much as this one afterwards. A shard that has a copy here and one
-//! too many is on its way: the copy of its fullest machine goes, as soon as the one here is a member.
+//! A copy moves if the fuller machine still has at least as much as this one afterwards. A shard
+//! that has a copy here and one too many is on its way: the copy of its fullest machine goes, as
+//! soon as the one here is a member.
 
 use crate::change::placed;
 use crate::jobs::Step;

@@ -1,9 +1,10 @@
-//! A machine gives its copies away: one look at a job of the kinds `switch`, `drain`, `replace` and `remove`. Beside it, `fill`:
-//! a machine gets copies of others.
+//! A machine gives its copies away: one look at a job of the kinds `switch`, `drain`, `replace` and
+//! `remove`. Beside it, `fill`: a machine gets copies of others.
 //!
-//! Each copy goes the same way: what it leads is handed over to a member elsewhere; if there are not enough copies elsewhere
-//! one is placed; when all of these are members the old one is ended; when it is gone it is taken out of the shard. What is
-//! true says how far it is, so nothing is noted and any node can go on.
+//! Each copy goes the same way: what it leads is handed over to a member elsewhere; if there are
+//! not enough copies elsewhere one is placed; when all of these are members the old one is ended;
+//! when it is gone it is taken out of the shard. What is true says how far it is, so nothing is
+//! noted and any node can go on.
 
 mod fill;
 

@@ -1,7 +1,8 @@
 //! Where the copies of a new database go. A pure function of what is known of the machines.
 //!
-//! Shard by shard, each copy goes to the machine that has no copy of the shard yet, in a zone without one, with the fewest
-//! primaries (for a primary) and copies of the database, and the most free memory. What cannot be done says why.
+//! Shard by shard, each copy goes to the machine that has no copy of the shard yet, in a zone
+//! without one, with the fewest primaries (for a primary) and copies of the database, and the most
+//! free memory. What cannot be done says why.
 
 use crate::settings::{Settings, Wrong};
 use crate::site::{Database, Known, Machine, Site};
@@ -126,8 +127,9 @@ pub fn place_on(
     take(site, database, &mut places, (shard, 1))
 }
 
-/// Plans copies of shards of a database that is there, each by its shard and 0 for the shard's first primary. `leaders` are
-/// the copies that lead. Copies of a shard share a machine only if there are too few.
+/// Plans copies of shards of a database that is there, each by its shard and 0 for the shard's
+/// first primary. `leaders` are the copies that lead. Copies of a shard share a machine only if
+/// there are too few.
 ///
 /// # Errors
 /// Why they cannot be placed.

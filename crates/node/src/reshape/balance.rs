@@ -1,8 +1,10 @@
-//! Which slots go to which shard, so that shards carry the same. A pure function of what each slot weighs.
+//! Which slots go to which shard, so that shards carry the same. A pure function of what each slot
+//! weighs.
 //!
-//! Shards that are to go, and those above the mean, give runs of slots away; those furthest below the mean take them. Then
-//! single slots move from the heaviest shard to the lightest, as long as that makes the heaviest lighter. Slots that stay
-//! are not touched, so what is moved is close to the least that has to be.
+//! Shards that are to go, and those above the mean, give runs of slots away; those furthest below
+//! the mean take them. Then single slots move from the heaviest shard to the lightest, as long as
+//! that makes the heaviest lighter. Slots that stay are not touched, so what is moved is close to
+//! the least that has to be.
 
 use cluster::slots::{COUNT, Slots};
 
@@ -39,7 +41,8 @@ pub fn with_floor(weights: &[u64]) -> Vec<u64> {
     weights.iter().map(|weight| weight.saturating_add(floor)).collect()
 }
 
-/// Returns whether slots have to move whatever they weigh: a shard that is to go has some, or one that stays has none.
+/// Returns whether slots have to move whatever they weigh: a shard that is to go has some, or one
+/// that stays has none.
 pub fn is_needed(parts: &[Part]) -> bool {
     let has_none = |part: &Part| part.stays && part.slots.is_empty();
     let has_some = |part: &Part| !part.stays && !part.slots.is_empty();
@@ -74,7 +77,8 @@ struct Board<'a> {
     stays: Vec<bool>,
     weights: &'a [u64],
     loads: Vec<u128>,
-    /// Of each shard, the slot that alone weighs more than its part. Such a shard keeps this slot and no other.
+    /// Of each shard, the slot that alone weighs more than its part. Such a shard keeps this slot
+    /// and no other.
     alone: Vec<Option<usize>>,
     /// What each of the other shards is to carry.
     mean: u128,

@@ -1,6 +1,8 @@
-//! What a change would do: which copies come and go, which slots move, how many bytes that is and how long it takes.
+//! What a change would do: which copies come and go, which slots move, how many bytes that is and
+//! how long it takes.
 //!
-//! The steps of the job are made on a copy of the site, so the plan is what the job would do if nothing else happened.
+//! The steps of the job are made on a copy of the site, so the plan is what the job would do if
+//! nothing else happened.
 
 use super::balance::{self, Part};
 use super::measure::{self, Slotted};

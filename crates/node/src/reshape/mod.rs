@@ -1,4 +1,5 @@
-//! A database becomes what its options say while it serves: one look at a job of the kinds `update`, `rebalance` and `move`.
+//! A database becomes what its options say while it serves: one look at a job of the kinds
+//! `update`, `rebalance` and `move`.
 //!
 //! ```text
 //!   mod        the look at an update: what is missing, and what there is too much of
@@ -8,10 +9,11 @@
 //!   forecast   what an update would do, before it is done
 //! ```
 //!
-//! Nothing is noted but the aim: the options at etcd. Each look compares them with the copies and slots that there are, and
-//! does the next of these: shards and copies that are missing are placed; slots move; shards without slots that are not wanted
-//! go; copies that are too many go; copies are told their options. So any node can go on, and a job that is cancelled goes the
-//! same way back, with the options of before as its aim.
+//! Nothing is noted but the aim: the options at etcd. Each look compares them with the copies and
+//! slots that there are, and does the next of these: shards and copies that are missing are placed;
+//! slots move; shards without slots that are not wanted go; copies that are too many go; copies are
+//! told their options. So any node can go on, and a job that is cancelled goes the same way back,
+//! with the options of before as its aim.
 
 pub mod balance;
 pub mod forecast;
@@ -144,7 +146,8 @@ fn leave(site: &Site, of: Of<'_>) -> Next {
     }))
 }
 
-/// The shards and copies that are to be and are not: a shard with the numbers of its copies, of which 0 is the first primary.
+/// The shards and copies that are to be and are not: a shard with the numbers of its copies, of
+/// which 0 is the first primary.
 pub fn missing(site: &Site, database: &Database) -> Option<Vec<(usize, usize)>> {
     let settings = &database.settings;
     (0..settings.shards).find_map(|shard| {
@@ -157,7 +160,8 @@ pub fn missing(site: &Site, database: &Database) -> Option<Vec<(usize, usize)>> 
     })
 }
 
-/// A copy that another one has to replace: it was placed for another layout, or shares a zone that it must not share.
+/// A copy that another one has to replace: it was placed for another layout, or shares a zone that
+/// it must not share.
 pub fn stale<'a>(site: &Site, database: &'a Database, shard: usize) -> Option<&'a Placed> {
     let zone = |placed: &Placed| site.machines.get(&placed.machine).map(|known| known.zone());
     let kept: Vec<&Placed> = database.kept(shard).collect();
@@ -195,8 +199,8 @@ fn leaders(view: &View) -> BTreeSet<Id> {
     view.topology.value.shards.iter().map(|shard| shard.holder.id).collect()
 }
 
-/// Says which copies of machines that are there have not synchronised yet. Copies that go again are not waited for: a
-/// change may have been cancelled because they cannot start.
+/// Says which copies of machines that are there have not synchronised yet. Copies that go again are
+/// not waited for: a change may have been cancelled because they cannot start.
 fn unsettled(site: &Site, of: Of<'_>) -> Option<String> {
     let leader = |shard| of.shard(shard).map(|shard| shard.holder.id);
     let excess = excess(site, &of.at.value, leader, |copy| of.view.has_member(copy));
@@ -235,8 +239,8 @@ fn shrink(of: Of<'_>) -> Next {
     Ok(Some(Step::Changes(of.end(&gone))))
 }
 
-/// Returns the copies beyond the number that a shard is to have, as far as they have never synchronised: nothing is lost
-/// with them.
+/// Returns the copies beyond the number that a shard is to have, as far as they have never
+/// synchronised: nothing is lost with them.
 fn excess(
     site: &Site,
     database: &Database,

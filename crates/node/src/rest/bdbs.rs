@@ -1,5 +1,6 @@
-//! Databases as objects with the fields of Redis Enterprise's API, for programs that speak it. Fields mean the same there and
-//! here: `memory_size` counts replicas, and flash if there is some; `bigstore_ram_size` is the part of it that is memory.
+//! Databases as objects with the fields of Redis Enterprise's API, for programs that speak it.
+//! Fields mean the same there and here: `memory_size` counts replicas, and flash if there is some;
+//! `bigstore_ram_size` is the part of it that is memory.
 
 use super::Call;
 use super::changes::change_database;
@@ -167,8 +168,8 @@ fn describe(shown: DatabaseShown, is_changing: bool) -> Bdb {
     }
 }
 
-/// Options after a change. What is not named stays as the user sees it: `memory_size` does, so more replicas leave less for
-/// each.
+/// Options after a change. What is not named stays as the user sees it: `memory_size` does, so more
+/// replicas leave less for each.
 fn changed(old: &Settings, change: &BdbChange) -> Settings {
     let mut new = old.clone();
     new.port = change.port.unwrap_or(old.port);

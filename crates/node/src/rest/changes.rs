@@ -1,4 +1,5 @@
-//! The routes that change a database or a machine while it serves. Each says first what it would do, and is a job then.
+//! The routes that change a database or a machine while it serves. Each says first what it would
+//! do, and is a job then.
 
 use super::Call;
 use super::routes::{give_away, work};
@@ -249,7 +250,8 @@ async fn slots(call: Call, asked: Named) -> Result<SlotMap, ApiError> {
     .await
 }
 
-/// The words of a user's rules. Passwords and resets are not among them: they have fields of their own.
+/// The words of a user's rules. Passwords and resets are not among them: they have fields of their
+/// own.
 fn rules(text: &str) -> Result<Vec<String>, Problem> {
     let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
     let is_rule = |word: &String| {

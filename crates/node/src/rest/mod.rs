@@ -1,4 +1,5 @@
-//! The admin port of a node: the interface below `/api/v1/cluster`, metrics, probes and the console.
+//! The admin port of a node: the interface below `/api/v1/cluster`, metrics, probes and the
+//! console.
 //!
 //! ```text
 //!   mod        ports, who is let in, errors

@@ -96,7 +96,8 @@ pub fn document() -> &'static str {
     })
 }
 
-/// How long a call to etcd may take: on a busy disk it is slow, and a user rather waits than asks again.
+/// How long a call to etcd may take: on a busy disk it is slow, and a user rather waits than asks
+/// again.
 const CALL: Duration = Duration::from_secs(15);
 
 /// Does work that waits for etcd or copies.
@@ -341,7 +342,8 @@ async fn forget(call: Call, asked: Named) -> Result<Done, ApiError> {
     .await
 }
 
-/// Begins a job about a machine, or only plans it. A plan that cannot be is an error at once if `plans`.
+/// Begins a job about a machine, or only plans it. A plan that cannot be is an error at once if
+/// `plans`.
 pub async fn give_away(
     call: Call,
     (machine, kind): (String, JobKind),
@@ -407,8 +409,8 @@ struct Question {
     max_lag_bytes: Option<u64>,
 }
 
-/// Returns whether clients of a database may be sent to this machine: one of its copies answers, and is a primary or close
-/// enough to one.
+/// Returns whether clients of a database may be sent to this machine: one of its copies answers,
+/// and is a primary or close enough to one.
 ///
 /// # Errors
 /// The query is wrong, or there is no such database.

@@ -1,4 +1,5 @@
-//! What requests to the interface carry, and what answers do. The commands of `dunlin cluster` use the same types.
+//! What requests to the interface carry, and what answers do. The commands of `dunlin cluster` use
+//! the same types.
 
 use crate::settings::{Commit, Endpoint, Measure, Persistence, Settings};
 use crate::show::{DatabaseShown, JobShown, MachineShown, PlanShown};
@@ -110,7 +111,8 @@ pub struct UserChange {
     pub name: String,
     /// The user.
     pub user: String,
-    /// The rules, as ACL SETUSER takes them: +@read ~cache:* &*. Those of before if they are left out.
+    /// The rules, as ACL SETUSER takes them: +@read ~cache:* &*. Those of before if they are left
+    /// out.
     #[serde(default)]
     pub rules: Option<String>,
     /// The password. That of before if it is left out.
@@ -203,7 +205,8 @@ pub struct Update {
     /// The password of the default user; empty is none.
     #[serde(default)]
     pub password: Option<String>,
-    /// The rules by which keys get their slots; none is the standard rule. Keys move while the database serves.
+    /// The rules by which keys get their slots; none is the standard rule. Keys move while the
+    /// database serves.
     #[serde(default)]
     pub hashing: Option<Vec<String>>,
     /// Only check it.

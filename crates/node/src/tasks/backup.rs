@@ -1,8 +1,8 @@
 //! A backup: one snapshot of each shard, all of one moment.
 //!
-//! Writes are paused at all primaries, each is asked for a snapshot, and writes go on as soon as all snapshots have begun. So
-//! the files together are the database at a moment at which no write was under way. A pause that would last too long is given
-//! up, and tried again.
+//! Writes are paused at all primaries, each is asked for a snapshot, and writes go on as soon as
+//! all snapshots have begun. So the files together are the database at a moment at which no write
+//! was under way. A pause that would last too long is given up, and tried again.
 
 use super::manifest::{self, Manifest, Part};
 use super::places::{Primaries, primaries};
@@ -81,8 +81,8 @@ struct Cut {
 /// The slots of a shard, and its epoch.
 type Layout = (Vec<(u16, u16)>, u64);
 
-/// Returns the layout of all shards with slots. If it differs between two moments, files of one moment may overlap or
-/// lack a key.
+/// Returns the layout of all shards with slots. If it differs between two moments, files of one
+/// moment may overlap or lack a key.
 fn layout(database: &Database, view: &View) -> Result<Vec<Layout>, Problem> {
     primaries(database, view)?;
     let shards = view.topology.value.shards.iter().filter(|shard| !shard.slots.is_empty());
@@ -368,7 +368,8 @@ impl Verify {
     }
 }
 
-/// Reads all files of a backup and checks their sums and forms. `most`: the percentage that it ends with.
+/// Reads all files of a backup and checks their sums and forms. `most`: the percentage that it ends
+/// with.
 ///
 /// # Errors
 /// One is damaged, or it was stopped.

@@ -113,8 +113,8 @@ fn fence(servers: &Servers, name: &str) {
     let _ = servers.parts().and_then(|parts| parts.iter().try_for_each(close));
 }
 
-/// Returns the version to name to sources so that their snapshots can be loaded by the target: that of Valkey 9 if the
-/// target knows what it brought, otherwise none.
+/// Returns the version to name to sources so that their snapshots can be loaded by the target: that
+/// of Valkey 9 if the target knows what it brought, otherwise none.
 fn version_of(servers: &Servers) -> String {
     let ask = || -> Result<String, Problem> {
         let parts = servers.parts()?;

@@ -1,5 +1,5 @@
-//! What a backup consists of: `DATABASE/TIME/manifest.json` beside a file for each shard. It is written last, so a backup
-//! without one is no backup.
+//! What a backup consists of: `DATABASE/TIME/manifest.json` beside a file for each shard. It is
+//! written last, so a backup without one is no backup.
 
 use super::storage::Storage;
 use crate::settings::{Settings, sha256};

@@ -1,4 +1,5 @@
-//! Jobs that move data: import, export, backup and restore. Each is a thread of the node that has the job.
+//! Jobs that move data: import, export, backup and restore. Each is a thread of the node that has
+//! the job.
 //!
 //! ```text
 //!   verbs  routes           dunlin cluster import …, and the same as REST
@@ -8,9 +9,10 @@
 //!   manifest  storage       what a backup consists of, and where it is kept
 //! ```
 //!
-//! A job says what was asked for ([`Task`]), not how far it is: a node that takes one up begins it again. Two nodes never
-//! write at once: a writer opens its connections first and then reads at etcd that the job is its own, and a node that
-//! takes a job up closes the connections of the one before. `docs/internals/transfer.md` has the rest.
+//! A job says what was asked for ([`Task`]), not how far it is: a node that takes one up begins it
+//! again. Two nodes never write at once: a writer opens its connections first and then reads at
+//! etcd that the job is its own, and a node that takes a job up closes the connections of the one
+//! before. `docs/internals/transfer.md` has the rest.
 
 mod backup;
 mod import;
@@ -196,7 +198,8 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Tells threads to end whose jobs are not this node's any more, and forgets those that have ended so.
+    /// Tells threads to end whose jobs are not this node's any more, and forgets those that have
+    /// ended so.
     pub fn keep_own(&mut self, site: &Site, owner: &Owner) {
         let mine: BTreeSet<&String> = site
             .jobs

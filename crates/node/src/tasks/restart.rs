@@ -1,5 +1,6 @@
-//! A rolling restart: one copy after the other ends and is started again, replicas first; a primary hands its shard over
-//! before. So a database gets a new version of the program, or options that need a start, while it serves.
+//! A rolling restart: one copy after the other ends and is started again, replicas first; a primary
+//! hands its shard over before. So a database gets a new version of the program, or options that
+//! need a start, while it serves.
 
 use crate::change;
 use crate::jobs::Step;

@@ -200,7 +200,8 @@ impl Writer<'_> {
     }
 }
 
-/// Opens `bucket/prefix?option=value`. Options that are not given come from the environment (`AWS_…`).
+/// Opens `bucket/prefix?option=value`. Options that are not given come from the environment
+/// (`AWS_…`).
 fn bucket(rest: &str) -> Result<(Arc<dyn ObjectStore>, Path), Wrong> {
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));

@@ -1,4 +1,5 @@
-//! How this machine is let in by etcd: options of the user's etcd, or certificates of the cluster's own authority.
+//! How this machine is let in by etcd: options of the user's etcd, or certificates of the cluster's
+//! own authority.
 
 use super::kept::Kept;
 use crate::authority::Files;
@@ -34,8 +35,9 @@ pub struct AccessOptions {
     /// File with the password of that user
     #[arg(long, value_name = "FILE", requires = "etcd_user")]
     etcd_password_file: Option<PathBuf>,
-    /// File with the token of the cluster that is joined: tls/join-token of one of its machines [or DUNLIN_JOIN_TOKEN].
-    /// With --etcd-members it may be any secret of 32 characters or more, the same on all machines
+    /// File with the token of the cluster that is joined: tls/join-token of one of its machines [or
+    /// DUNLIN_JOIN_TOKEN]. With --etcd-members it may be any secret of 32 characters or more, the
+    /// same on all machines
     #[arg(long, value_name = "FILE", conflicts_with = "etcd")]
     token_file: Option<PathBuf>,
     /// Start etcd without TLS, for a network of its own

@@ -1,4 +1,5 @@
-//! A node in a container: copies and etcd end with it, after the shards that it leads were handed over.
+//! A node in a container: copies and etcd end with it, after the shards that it leads were handed
+//! over.
 
 use super::PATIENCE;
 use crate::shared::Shared;
@@ -24,16 +25,19 @@ const CONTAINED_PATIENCE: Duration = Duration::from_secs(600);
 /// Options for a container or pod.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ContainedOptions {
-    /// End copies and etcd with the node, as a container does: SIGTERM hands shards over first. Logs go to standard output
+    /// End copies and etcd with the node, as a container does: SIGTERM hands shards over first.
+    /// Logs go to standard output
     #[arg(long)]
     contained: bool,
     /// With --contained: how long SIGTERM waits until each shard has another copy that can lead it
     #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "contained")]
     drain_timeout: u64,
-    /// With --contained: how long copies serve after they were handed over, until clients are sent elsewhere
+    /// With --contained: how long copies serve after they were handed over, until clients are sent
+    /// elsewhere
     #[arg(long, value_name = "SECONDS", default_value_t = 5, requires = "contained")]
     drain_delay: u64,
-    /// Machines that have a server of etcd, by names that do not change: NAME=HOST, several with commas. All share a secret, see --token-file
+    /// Machines that have a server of etcd, by names that do not change: NAME=HOST, several with
+    /// commas. All share a secret, see --token-file
     #[arg(long, value_name = "NAME=HOST,…", conflicts_with_all = ["etcd", "join"])]
     pub etcd_members: Option<String>,
     /// Directory for values on flash [default: with each copy's files]

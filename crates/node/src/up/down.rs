@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 /// How long processes may take to end before they are killed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Ends the node, the copies and etcd of this machine. Their data stay; `up` with the same --dir starts them again.
+/// Ends the node, the copies and etcd of this machine. Their data stay; `up` with the same --dir
+/// starts them again.
 #[derive(Args, Clone, Debug)]
 pub struct DownOptions {
     /// The cluster's name

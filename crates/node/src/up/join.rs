@@ -40,7 +40,8 @@ pub struct Entered {
     pub summary: Vec<String>,
 }
 
-/// Opens the port of the interface: the one that was asked for, the one of last time, or the first free one.
+/// Opens the port of the interface: the one that was asked for, the one of last time, or the first
+/// free one.
 ///
 /// # Errors
 /// None is free.
@@ -267,7 +268,8 @@ fn join(options: &UpOptions, place: &str, kept: &mut Kept) -> Result<(), Wrong> 
     enrol(&mut client, server, &mut known, kept)
 }
 
-/// Becomes a member of an etcd with a server that is to be started then, at the end of what `known` says.
+/// Becomes a member of an etcd with a server that is to be started then, at the end of what `known`
+/// says.
 fn enrol(
     client: &mut Client,
     mut server: Server,

@@ -1,5 +1,6 @@
-//! Servers of etcd on machines that are named beforehand, as the first pods of a StatefulSet are: each starts by itself, and
-//! none is the first. Their hosts are names that stay while addresses change.
+//! Servers of etcd on machines that are named beforehand, as the first pods of a StatefulSet are:
+//! each starts by itself, and none is the first. Their hosts are names that stay while addresses
+//! change.
 
 use super::UpOptions;
 use super::join::{self, CALL, CLIENT_PORT, Entered};
@@ -13,7 +14,8 @@ use std::path::Path;
 /// Waits for a member that takes the place of one which lost its data.
 const ATTEMPTS: u32 = 100;
 
-/// Starts the server of this machine if it is one of `text`, `NAME=HOST,…`; otherwise uses those that are.
+/// Starts the server of this machine if it is one of `text`, `NAME=HOST,…`; otherwise uses those
+/// that are.
 ///
 /// # Errors
 /// Why there is no etcd; the text says what to do.
@@ -102,8 +104,8 @@ fn server(kept: &Kept, name: &str, host: &str, (client_port, peer_port): (u16, u
     }
 }
 
-/// Takes the place of the member that this machine was, if that member was started once: its disk is lost. etcd takes no
-/// member back that has forgotten what it promised.
+/// Takes the place of the member that this machine was, if that member was started once: its disk
+/// is lost. etcd takes no member back that has forgotten what it promised.
 fn replace_lost(server: &mut Server, kept: &Kept, others: &[String]) -> Result<(), Wrong> {
     let own_url = server.peer_url();
     for other in others {

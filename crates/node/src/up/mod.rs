@@ -77,7 +77,8 @@ static IS_ETCD_ENDED: AtomicBool = AtomicBool::new(false);
 /// How often the signal is looked for.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Makes this machine part of a cluster, and stays in the foreground. Copies and etcd go on when it ends.
+/// Makes this machine part of a cluster, and stays in the foreground. Copies and etcd go on when it
+/// ends.
 #[derive(Args, Clone, Debug)]
 pub struct UpOptions {
     /// The cluster's name [default: that of the cluster that is joined, or dunlin]
@@ -110,14 +111,16 @@ pub struct UpOptions {
     /// Port of the console and of the REST interface [default: the first free one from 8380 on]
     #[arg(long)]
     port: Option<u16>,
-    /// Port of etcd's clients; its peers have the next one [default: the first free ones from 2379 on]
+    /// Port of etcd's clients; its peers have the next one [default: the first free ones from 2379
+    /// on]
     #[arg(long)]
     etcd_port: Option<u16>,
-    /// File with a password for the console and REST, whose user is admin. They are then open to other machines
+    /// File with a password for the console and REST, whose user is admin. They are then open to
+    /// other machines
     #[arg(long)]
     password_file: Option<PathBuf>,
-    /// Short leases: another copy takes over after a second or two, and etcd is used four times as much. For networks
-    /// and disks without pauses; give it to every machine
+    /// Short leases: another copy takes over after a second or two, and etcd is used four times as
+    /// much. For networks and disks without pauses; give it to every machine
     #[arg(long)]
     fast: bool,
     #[command(flatten)]
@@ -411,7 +414,8 @@ fn report(kept: &Kept, machine: &Machine, etcd: &[String], directory: &Path) {
 /// Set in the environment of a node that goes on in the background.
 const IN_BACKGROUND: &str = "DUNLIN_IN_BACKGROUND";
 
-/// Closes what the node has inherited: who waits for the end of its output is not to wait for the node. Its log is a file.
+/// Closes what the node has inherited: who waits for the end of its output is not to wait for the
+/// node. Its log is a file.
 fn let_go_of_terminal() {
     if let Err(error) = process::daemonize::close_output() {
         log!(Warning, "The output of the command that started the node stays open: {error}");

@@ -1,4 +1,5 @@
-//! A machine without a server of etcd takes the place of one that was lost, when an operator has had that machine forgotten.
+//! A machine without a server of etcd takes the place of one that was lost, when an operator has
+//! had that machine forgotten.
 
 use super::UpOptions;
 use super::join::{MEMBERS, become_member};
@@ -68,8 +69,8 @@ impl StandIn {
     }
 }
 
-/// Returns whether a member is missing and this machine is the first that could be one: two at a time would get in each
-/// other's way.
+/// Returns whether a member is missing and this machine is the first that could be one: two at a
+/// time would get in each other's way.
 fn is_next(site: &Site, members: &[String], machine: &str) -> bool {
     let is_free = |name: &&String| site.is_alive(name) && !members.contains(name);
     let first = site.machines.keys().find(is_free);

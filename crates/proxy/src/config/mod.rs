@@ -213,7 +213,8 @@ pub struct Pool {
     pub is_strict: bool,
     /// Whether clients' connections begin with a PROXY header.
     pub proxy_protocol: bool,
-    /// We are a node of this cluster ourselves: links say so, and a request may be for several slots of a shard.
+    /// We are a node of this cluster ourselves: links say so, and a request may be for several
+    /// slots of a shard.
     pub is_node: bool,
     /// Limits.
     pub limits: Limits,

@@ -9,7 +9,8 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long a reply may take where nothing is said: a server that stands still holds its clients no longer.
+/// How long a reply may take where nothing is said: a server that stands still holds its clients no
+/// longer.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Deserialize)]

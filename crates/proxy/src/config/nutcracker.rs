@@ -1,7 +1,7 @@
 //! Twemproxy's configuration, version 0.5, unchanged.
 //!
-//! A pool is a map at the top. A server is `host:port:weight [name]`. Without a name its address is the
-//! name that ketama's points are made of.
+//! A pool is a map at the top. A server is `host:port:weight [name]`. Without a name its address is
+//! the name that ketama's points are made of.
 
 use super::{Address, Config, Invalid, Kind, Login, Pool, Server};
 use crate::placement::hash::Hash;

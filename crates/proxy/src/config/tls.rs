@@ -77,7 +77,8 @@ pub struct ServerTls {
     pub cert_file: String,
     /// Its key.
     pub key_file: String,
-    /// The name that is asked for (SNI) and that the certificate has to be for, instead of the address.
+    /// The name that is asked for (SNI) and that the certificate has to be for, instead of the
+    /// address.
     pub name: Option<String>,
     /// Lets certificates pass that are for another name.
     pub any_name: bool,

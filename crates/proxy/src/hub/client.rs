@@ -201,7 +201,8 @@ impl Client {
         }
     }
 
-    /// Whether it has connections of its own, or a transaction, and so cannot go over to another pool.
+    /// Whether it has connections of its own, or a transaction, and so cannot go over to another
+    /// pool.
     pub fn is_bound(&self) -> bool {
         let awaits = self.subscriptions.as_ref().is_some_and(|subs| subs.awaited > 0);
         !self.own.is_empty() || self.multi.is_some() || self.watch.is_some() || awaits
@@ -237,8 +238,8 @@ impl Client {
         self.base + self.queue.len() as u64 - 1
     }
 
-    /// Has the reply of a part of a request made of several. Returns the number of the first of these parts; `None` if
-    /// the client does not want the reply.
+    /// Has the reply of a part of a request made of several. Returns the number of the first of
+    /// these parts; `None` if the client does not want the reply.
     pub fn divide(&mut self, seq: u64, part: u32, joining: Joining) -> Option<u32> {
         let at = usize::try_from(seq.wrapping_sub(self.base)).ok()?;
         match self.queue.get_mut(at)? {

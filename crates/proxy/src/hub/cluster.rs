@@ -93,7 +93,8 @@ impl Hub {
                 return self.postpone(wire, wire.now(), tag, kept, reply);
             }
         }
-        // The server has other slots or another hashing rule than this node has seen, so the keys part elsewhere.
+        // The server has other slots or another hashing rule than this node has seen, so the keys
+        // part elsewhere.
         if reply.starts_with(b"-CROSSSLOT") && self.is_split(&kept.request) {
             kept.server = None;
             kept.is_asking = false;
@@ -172,8 +173,8 @@ impl Hub {
         self.queue_again(pool, due, Tag { purpose: Purpose::Redirectable(kept), ..tag });
     }
 
-    /// The server of a request that is being presented cannot be reached. In front of a cluster it is tried
-    /// again; otherwise its tag comes back.
+    /// The server of a request that is being presented cannot be reached. In front of a cluster it
+    /// is tried again; otherwise its tag comes back.
     pub(super) fn unreachable(
         &mut self,
         now: Instant,
@@ -247,7 +248,8 @@ impl Hub {
         row.is_some_and(|row| matches!(self.commands.handlings[row.index], Handling::Split { .. }))
     }
 
-    /// Returns the pieces of a request that has to be split now, although it was not when it was sent.
+    /// Returns the pieces of a request that has to be split now, although it was not when it was
+    /// sent.
     fn pieces_of_kept(&self, pool: usize, request: &[u8]) -> Option<(Vec<Piece>, Joining)> {
         if !self.is_split(request) {
             return None;

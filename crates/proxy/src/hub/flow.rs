@@ -1,8 +1,8 @@
 //! Limits for what waits in memory: requests for servers, and replies for clients.
 //!
-//! A client whose requests or replies pile up is not read until they have shrunk. Because many clients may
-//! each have one request more, a server's queue, and all queues of a pool together, have an upper end at
-//! which requests are refused.
+//! A client whose requests or replies pile up is not read until they have shrunk. Because many
+//! clients may each have one request more, a server's queue, and all queues of a pool together,
+//! have an upper end at which requests are refused.
 
 use super::Hub;
 use super::client::Client;

@@ -1,9 +1,9 @@
 //! Pools that come, change and go while the proxy runs.
 //!
-//! The process's pools are a table by tags ([`Layout`]); each thread follows it. A pool that has changed is
-//! replaced: clients that have nothing with the old one go over at once, the others when their transaction,
-//! blocking command or subscription is over. The old one is retired: its connections are closed when no
-//! reply is due on them.
+//! The process's pools are a table by tags ([`Layout`]); each thread follows it. A pool that has
+//! changed is replaced: clients that have nothing with the old one go over at once, the others when
+//! their transaction, blocking command or subscription is over. The old one is retired: its
+//! connections are closed when no reply is due on them.
 
 use super::client::Client;
 use super::wire::{Id, Wire};
@@ -93,8 +93,8 @@ impl Hub {
             .for_each(|again| again.pool = retired);
     }
 
-    /// Lets clients of retired pools go over to the successors, or leave, and closes connections that are
-    /// of no more use.
+    /// Lets clients of retired pools go over to the successors, or leave, and closes connections
+    /// that are of no more use.
     pub(super) fn sweep<W: Wire>(&mut self, wire: &mut W) {
         if self.retired.is_empty() || wire.now() < self.sweep_at {
             return;

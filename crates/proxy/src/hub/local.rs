@@ -372,7 +372,8 @@ fn is_login(login: &Login, user: Option<&[u8]>, password: &[u8]) -> bool {
     is_user && known.len() == password.len() && differs == 0
 }
 
-/// A client as CLIENT INFO has it, with every field that libraries read. What servers hold for it is not known here: 0.
+/// A client as CLIENT INFO has it, with every field that libraries read. What servers hold for it
+/// is not known here: 0.
 fn line(client: &Client, now: Instant) -> String {
     let resp = if client.protocol == Protocol::Resp3 { 3 } else { 2 };
     let library = |at: usize| client.library.as_ref().map_or(&[][..], |library| &library[at]);
@@ -413,8 +414,8 @@ fn set_info(client: &mut Client, attribute: &[u8], text: &[u8], out: &mut Vec<u8
     raw_line(out, "+OK");
 }
 
-/// The header of the PROXY protocol, version 1 or 2, at the start of a connection. Returns its length and
-/// the client's address, if it says one; `None` if it is not complete.
+/// The header of the PROXY protocol, version 1 or 2, at the start of a connection. Returns its
+/// length and the client's address, if it says one; `None` if it is not complete.
 pub(super) fn proxy_header(input: &[u8]) -> Result<Option<(usize, Option<String>)>, &'static str> {
     const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
     const MAX_LINE: usize = 107;

@@ -1,4 +1,5 @@
-//! What a node of a cluster asks of its hub: its clients' requests come one by one, and where they belong may be known.
+//! What a node of a cluster asks of its hub: its clients' requests come one by one, and where they
+//! belong may be known.
 
 use super::client::Slot;
 use super::wire::{Id, Wire};
@@ -25,8 +26,8 @@ impl Hub {
         }
     }
 
-    /// A request that waits at several servers side by side, by connections of the client's own. Returns whether it was taken;
-    /// if not it is to be presented again when the client resumes.
+    /// A request that waits at several servers side by side, by connections of the client's own.
+    /// Returns whether it was taken; if not it is to be presented again when the client resumes.
     pub fn wait_at<W: Wire>(
         &mut self,
         wire: &mut W,
@@ -54,8 +55,8 @@ impl Hub {
         is_taken
     }
 
-    /// A request whose keys are all at the server of a slot. Returns whether it was taken; if not it is to be
-    /// presented as [data](Hub::data) when the client resumes.
+    /// A request whose keys are all at the server of a slot. Returns whether it was taken; if not
+    /// it is to be presented as [data](Hub::data) when the client resumes.
     pub fn keyed<W: Wire>(&mut self, wire: &mut W, id: Id, slot: u16, request: &[u8]) -> bool {
         let Some(Conn::Client(mut client)) = self.take_conn(id) else { return true };
         let is_stalled = client.is_stalled();

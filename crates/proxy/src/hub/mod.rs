@@ -1,11 +1,11 @@
 //! One thread of the proxy, without its network: clients, servers, and what they said.
 //!
-//! A hub is told what happened ([`Hub::accepted`], [`Hub::data`], [`Hub::connected`], [`Hub::closed`],
-//! [`Hub::tick`], [`Hub::end_of_turn`]) and acts through a [`Wire`]. Nothing in it blocks, reads a clock
-//! or knows a socket, so tests run it on a network in memory.
+//! A hub is told what happened ([`Hub::accepted`], [`Hub::data`], [`Hub::connected`],
+//! [`Hub::closed`], [`Hub::tick`], [`Hub::end_of_turn`]) and acts through a [`Wire`]. Nothing in it
+//! blocks, reads a clock or knows a socket, so tests run it on a network in memory.
 //!
-//! While a connection's bytes are being worked on, the connection is out of the table; a reply that would
-//! go to it then is impossible, because replies arrive with the bytes of servers.
+//! While a connection's bytes are being worked on, the connection is out of the table; a reply that
+//! would go to it then is impossible, because replies arrive with the bytes of servers.
 
 mod client;
 mod cluster;
@@ -253,7 +253,8 @@ impl Hub {
         }
     }
 
-    /// A connection will send no more. Returns whether it is to stay open until its requests are answered.
+    /// A connection will send no more. Returns whether it is to stay open until its requests are
+    /// answered.
     pub fn ended(&mut self, id: Id) -> bool {
         let Some(client) = self.client(id) else { return false };
         if client.is_leaving {
@@ -412,8 +413,8 @@ impl Hub {
         TICK
     }
 
-    /// Tells clients that the proxy is about to end, and lets each go when all its requests are answered.
-    /// Returns whether any is left.
+    /// Tells clients that the proxy is about to end, and lets each go when all its requests are
+    /// answered. Returns whether any is left.
     pub fn drain<W: Wire>(&mut self, wire: &mut W, seconds: u64) -> bool {
         let is_first = !std::mem::replace(&mut self.is_draining, true);
         let mut is_any = false;

@@ -1,8 +1,9 @@
-//! Maintenance notices: pushes to clients that asked for them by CLIENT MAINT_NOTIFICATIONS, in the words of Redis
-//! Enterprise, which current clients wait for by themselves. They then give requests more time instead of failing them.
+//! Maintenance notices: pushes to clients that asked for them by CLIENT MAINT_NOTIFICATIONS, in the
+//! words of Redis Enterprise, which current clients wait for by themselves. They then give requests
+//! more time instead of failing them.
 //!
-//! `FAILING_OVER` says that a master behind sentinels, or a primary of a cluster, is lost, and `FAILED_OVER` that there is
-//! another or that it is back; `MOVING` that the proxy is about to end.
+//! `FAILING_OVER` says that a master behind sentinels, or a primary of a cluster, is lost, and
+//! `FAILED_OVER` that there is another or that it is back; `MOVING` that the proxy is about to end.
 
 use super::wire::Wire;
 use super::{Conn, Hub};

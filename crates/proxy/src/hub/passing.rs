@@ -1,9 +1,11 @@
-//! Long replies are passed on as they come: none of it is kept but what the client's socket does not take.
+//! Long replies are passed on as they come: none of it is kept but what the client's socket does
+//! not take.
 //!
-//! From the first byte on, a reply that is passed on has the shared connection to its server for itself: new requests take
-//! another one, and those that were sent behind the long one wait for its end. While there are such, the proxy reads on
-//! although the client does not, up to its limits; at the limit the client has [`PATIENCE`] before it is disconnected.
-//! Without such, the server is not read while the client is not.
+//! From the first byte on, a reply that is passed on has the shared connection to its server for
+//! itself: new requests take another one, and those that were sent behind the long one wait for its
+//! end. While there are such, the proxy reads on although the client does not, up to its limits; at
+//! the limit the client has [`PATIENCE`] before it is disconnected. Without such, the server is not
+//! read while the client is not.
 
 use super::client::{Client, Head};
 use super::upstream::{Purpose, Tag, Upstream};
@@ -104,8 +106,8 @@ impl Hub {
         false
     }
 
-    /// Has new requests take another connection. Requests of a client that has some on this one wait for their replies,
-    /// since they could overtake them.
+    /// Has new requests take another connection. Requests of a client that has some on this one
+    /// wait for their replies, since they could overtake them.
     fn detach(&mut self, up: &mut Upstream) {
         let local = &mut self.pools[up.pool];
         let most = local.shared.config.limits.exclusive;
@@ -125,7 +127,8 @@ impl Hub {
         }
     }
 
-    /// Passes on what has come of a long reply. Returns how many bytes are done with, and the reply's tag at its end.
+    /// Passes on what has come of a long reply. Returns how many bytes are done with, and the
+    /// reply's tag at its end.
     pub(super) fn pass_reply<W: Wire>(
         &mut self,
         wire: &mut W,
@@ -180,7 +183,8 @@ impl Hub {
         }
     }
 
-    /// Goes on with long replies whose clients read again, and takes connections back that are free.
+    /// Goes on with long replies whose clients read again, and takes connections back that are
+    /// free.
     pub(super) fn go_on_passing<W: Wire>(&mut self, wire: &mut W) {
         let now = wire.now();
         for id in std::mem::take(&mut self.detached) {

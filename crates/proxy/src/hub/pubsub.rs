@@ -1,11 +1,12 @@
-//! Subscriptions. A client that subscribes has connections of its own to the servers of its channels.
+//! Subscriptions. A client that subscribes has connections of its own to the servers of its
+//! channels.
 //!
-//! A channel lives on the server that its name hashes to, as a key does, so that PUBLISH and SUBSCRIBE meet.
-//! Patterns and keyspace notifications are subscribed to at all servers. Numbers of subscriptions in
-//! confirmations are the client's, not a server's.
+//! A channel lives on the server that its name hashes to, as a key does, so that PUBLISH and
+//! SUBSCRIBE meet. Patterns and keyspace notifications are subscribed to at all servers. Numbers of
+//! subscriptions in confirmations are the client's, not a server's.
 //!
-//! When a connection is lost, its channels are subscribed to again, wherever they are now. The client gets
-//! their confirmations a second time, and so knows that messages may be missing.
+//! When a connection is lost, its channels are subscribed to again, wherever they are now. The
+//! client gets their confirmations a second time, and so knows that messages may be missing.
 
 use super::Hub;
 use super::client::Client;
@@ -31,7 +32,8 @@ pub struct Subscriptions {
     pub awaited: usize,
     /// Since when channels are without a server.
     pub lost_since: Option<Instant>,
-    /// What was asked for again on a connection that is lost, and how often: each has to be confirmed.
+    /// What was asked for again on a connection that is lost, and how often: each has to be
+    /// confirmed.
     owed: BTreeMap<Subscription, usize>,
 }
 
@@ -52,7 +54,8 @@ pub struct Subscriber {
     pub channels: BTreeSet<Subscription>,
     /// What the client wants no more, not confirmed.
     pub leaving: BTreeSet<Subscription>,
-    /// Confirmations that have not come, and which of them go to the client although nothing is new.
+    /// Confirmations that have not come, and which of them go to the client although nothing is
+    /// new.
     pub awaited: VecDeque<Repeat>,
     /// Confirmations of what was subscribed to again. They come first.
     restored: usize,
@@ -110,7 +113,8 @@ impl Subscriptions {
         is_new
     }
 
-    /// A connection is lost: what was asked for again on it is confirmed when its server is there again.
+    /// A connection is lost: what was asked for again on it is confirmed when its server is there
+    /// again.
     pub fn owe(&mut self, lost: &Subscriber) {
         for repeat in lost.awaited.iter().flatten() {
             if !lost.leaving.contains(repeat) {
@@ -448,7 +452,8 @@ impl Hub {
         }
     }
 
-    /// A message that answers no request, on a connection that is not for subscriptions: an invalidation.
+    /// A message that answers no request, on a connection that is not for subscriptions: an
+    /// invalidation.
     pub(super) fn pushed<W: Wire>(&mut self, wire: &mut W, up: &Upstream, push: &[u8]) {
         if let Some(client) = up.owner.and_then(|owner| self.client(owner)) {
             client.send_message(wire, push);

@@ -92,8 +92,8 @@ impl Hub {
         at
     }
 
-    /// A request that is long, incomplete, inline or wrong. Returns the bytes that are done with; `None` if
-    /// the connection is to be closed.
+    /// A request that is long, incomplete, inline or wrong. Returns the bytes that are done with;
+    /// `None` if the connection is to be closed.
     #[cold]
     fn unusual<W: Wire>(
         &mut self,

@@ -11,8 +11,8 @@ use std::time::Instant;
 const NOBODY: Id = Id { slot: u32::MAX, generation: 0 };
 
 impl Hub {
-    /// Sends a request to a server of the first pool, and drops its reply. If the server cannot be reached or its queue is
-    /// full, the request is lost.
+    /// Sends a request to a server of the first pool, and drops its reply. If the server cannot be
+    /// reached or its queue is full, the request is lost.
     pub fn tell<W: Wire>(&mut self, wire: &mut W, server: usize, request: &[u8]) {
         let key = self.pools[0].link_key(Protocol::Resp2, 0, 0, server);
         let Ok(id) = self.shared(wire, 0, server, key) else { return };

@@ -1,7 +1,8 @@
-//! Connections of a client's own, for commands that wait, for tracking and for [transactions](super::transactions).
+//! Connections of a client's own, for commands that wait, for tracking and for
+//! [transactions](super::transactions).
 //!
-//! A client moves to a connection of its own, and back, only while none of its requests is under way:
-//! otherwise they could overtake each other.
+//! A client moves to a connection of its own, and back, only while none of its requests is under
+//! way: otherwise they could overtake each other.
 
 use super::client::{Client, Slot};
 use super::request::Flow;

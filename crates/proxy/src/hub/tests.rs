@@ -82,8 +82,8 @@ impl Wire for Memory {
     }
 }
 
-/// A server that answers GET with its key, MGET with its keys and DEL with the number of its keys, and
-/// knows transactions.
+/// A server that answers GET with its key, MGET with its keys and DEL with the number of its keys,
+/// and knows transactions.
 #[derive(Default)]
 struct FakeServer {
     input: Vec<u8>,

@@ -1,10 +1,10 @@
 //! MULTI, EXEC, WATCH.
 //!
-//! In front of a cluster a transaction's slot may move while it is queued. The server then answers a
-//! redirection to one of its requests, and EXECABORT or a redirection to EXEC: nothing of it has run. So its
-//! requests are kept, the client hears QUEUED, and the whole is sent again where the slot is now. If the
-//! client watches keys, EXEC is answered with null instead, as if one of them had changed: what the client
-//! does then, begin again, is right.
+//! In front of a cluster a transaction's slot may move while it is queued. The server then answers
+//! a redirection to one of its requests, and EXECABORT or a redirection to EXEC: nothing of it has
+//! run. So its requests are kept, the client hears QUEUED, and the whole is sent again where the
+//! slot is now. If the client watches keys, EXEC is answered with null instead, as if one of them
+//! had changed: what the client does then, begin again, is right.
 
 use super::client::{Client, Slot};
 use super::cluster::{Again, MAX_TRIES, Onward, PAUSE};
@@ -18,7 +18,8 @@ use route::raw::{self, DISCARD, MULTI, Protocol, UNWATCH};
 use route::slots::redirection;
 
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
-/// What the next request, or transaction, is sent behind to a server that does not have the slot yet.
+/// What the next request, or transaction, is sent behind to a server that does not have the slot
+/// yet.
 pub(super) const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 
 /// A transaction that has begun.
@@ -30,7 +31,8 @@ pub struct Multi {
     group: Option<usize>,
     /// In front of a cluster: its first key. Slots and hashing rules may change before EXEC.
     first_key: Option<Vec<u8>>,
-    /// Requests without keys that came before the server was known; in front of a cluster, all requests.
+    /// Requests without keys that came before the server was known; in front of a cluster, all
+    /// requests.
     requests: Vec<Vec<u8>>,
     /// Their bytes.
     bytes: usize,
@@ -131,8 +133,8 @@ impl Hub {
         Flow::Done
     }
 
-    /// A WATCH has been redirected. Returns whether it may be sent elsewhere; otherwise the keys count as
-    /// changed.
+    /// A WATCH has been redirected. Returns whether it may be sent elsewhere; otherwise the keys
+    /// count as changed.
     pub(super) fn may_watch_elsewhere(&mut self, id: Id) -> bool {
         let Some(client) = self.client(id) else { return false };
         let is_alone = client.multi.is_none() && client.executing.is_none();
@@ -152,7 +154,8 @@ impl Hub {
         }
     }
 
-    /// The client's own connection to a server is lost, which forgets what it has watched and queued.
+    /// The client's own connection to a server is lost, which forgets what it has watched and
+    /// queued.
     pub(super) fn transaction_lost(&mut self, id: Id, server: usize) {
         let Some(client) = self.client(id) else { return };
         if let Some(watch) = client.watch.as_mut().filter(|watch| watch.server == server) {

@@ -1,11 +1,14 @@
-//! Long requests are sent on as they come: none of it is kept but what the server's socket does not take.
+//! Long requests are sent on as they come: none of it is kept but what the server's socket does not
+//! take.
 //!
-//! A request of more than `Limits::long` bytes goes out on a connection of the client's own, because a shared one would
-//! be closed for all if the rest never came. Only commands with one key in a fixed place do, whose key has come.
-//! All others are kept until they are whole, and count against the pool's limits.
+//! A request of more than `Limits::long` bytes goes out on a connection of the client's own,
+//! because a shared one would be closed for all if the rest never came. Only commands with one key
+//! in a fixed place do, whose key has come. All others are kept until they are whole, and count
+//! against the pool's limits.
 //!
-//! In front of a cluster a request that is sent elsewhere has to be kept, so requests up to [`KEPT`] bytes are. Longer
-//! ones are not; if the slot moves meanwhile, the client is told to try again.
+//! In front of a cluster a request that is sent elsewhere has to be kept, so requests up to
+//! [`KEPT`] bytes are. Longer ones are not; if the slot moves meanwhile, the client is told to try
+//! again.
 
 use super::client::{Client, Slot};
 use super::passing::PROGRESS_WITHIN;
@@ -41,8 +44,9 @@ pub struct Upload {
 }
 
 impl Hub {
-    /// A request has begun of which `input` has come and so many bytes are missing. Returns how many bytes are done with if
-    /// it is sent on in parts, or has to come again; nothing if it is to be kept.
+    /// A request has begun of which `input` has come and so many bytes are missing. Returns how
+    /// many bytes are done with if it is sent on in parts, or has to come again; nothing if it is
+    /// to be kept.
     #[cold]
     pub(super) fn begin_upload<W: Wire>(
         &mut self,
@@ -245,7 +249,8 @@ impl Hub {
         self.deliver(wire, tag, reply);
     }
 
-    /// Counts what is kept of a request until it is whole, and refuses the request if the pool keeps too much.
+    /// Counts what is kept of a request until it is whole, and refuses the request if the pool
+    /// keeps too much.
     #[inline]
     pub(super) fn count_kept<W: Wire>(&mut self, wire: &mut W, client: &mut Client, left: usize) {
         let long = self.pools[client.pool].shared.config.limits.long;

@@ -46,7 +46,8 @@ pub enum Purpose {
     Discard,
     /// COMMAND INFO about this name.
     Learn(String),
-    /// To a cluster: its reply may be a redirection, so the request is kept, and how often it was tried.
+    /// To a cluster: its reply may be a redirection, so the request is kept, and how often it was
+    /// tried.
     Redirectable(Box<Kept>),
     /// To a cluster: it was too long to be kept, so it cannot be sent elsewhere.
     Streamed,
@@ -120,7 +121,8 @@ pub struct Upstream {
     pub passing: Option<Box<Passing>>,
     /// It was shared, until a long reply came.
     pub is_detached: bool,
-    /// What is kept of a reply until it is whole, or until the client takes it, and of a long request.
+    /// What is kept of a reply until it is whole, or until the client takes it, and of a long
+    /// request.
     pub kept: usize,
     /// Its owner has it for one long request, which has been sent.
     pub has_upload: bool,
@@ -476,8 +478,9 @@ impl Hub {
         }
     }
 
-    /// Ends the requests to nodes of a cluster that lead no shard any more and do not say so: a process that stands still
-    /// keeps its connections. `leads` has the numbers of the servers that lead.
+    /// Ends the requests to nodes of a cluster that lead no shard any more and do not say so: a
+    /// process that stands still keeps its connections. `leads` has the numbers of the servers that
+    /// lead.
     pub fn leave_former_primaries<W: Wire>(&mut self, wire: &mut W, leads: &[u16]) {
         let now = wire.now();
         let mut late = Vec::new();

@@ -1,5 +1,5 @@
-//! Twemproxy's twelve hash functions. They take bytes as C's signed `char` where Twemproxy does, so that
-//! keys with bytes above 127 land where they did.
+//! Twemproxy's twelve hash functions. They take bytes as C's signed `char` where Twemproxy does, so
+//! that keys with bytes above 127 land where they did.
 
 use md5::{Digest, Md5};
 use structs::crc16;

@@ -2,8 +2,8 @@
 //!
 //! Twemproxy lays servers on a *continuum* of points and looks a key's hash up there:
 //!
-//! * **ketama**: each server has 160 points times its share of the weights, from MD5 digests of its name;
-//!   the first point at or behind the hash has the key.
+//! * **ketama**: each server has 160 points times its share of the weights, from MD5 digests of its
+//!   name; the first point at or behind the hash has the key.
 //! * **modula**: a server has as many points as its weight says, in the order of the names.
 //! * **random**: any server.
 //!
@@ -54,8 +54,8 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// The part of a key that counts: what is between the first of the two characters and the next of the
-    /// other, unless that is nothing.
+    /// The part of a key that counts: what is between the first of the two characters and the next
+    /// of the other, unless that is nothing.
     pub fn significant<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         let Some([open, close]) = self.tag else { return key };
         let Some(start) = key.iter().position(|&byte| byte == open) else { return key };
@@ -94,7 +94,8 @@ impl Continuum {
         is_live: impl Fn(usize) -> bool,
     ) -> Continuum {
         let mut live: Vec<usize> = (0..members.len()).filter(|&at| is_live(at)).collect();
-        // Twemproxy sorts the servers by their names, short ones first, whatever the file's order is.
+        // Twemproxy sorts the servers by their names, short ones first, whatever the file's order
+        // is.
         live.sort_by_key(|&at| (members[at].name.len(), members[at].name.as_bytes()));
         let mut points = Vec::new();
         match distribution {
@@ -115,7 +116,8 @@ impl Continuum {
         Continuum { distribution, points }
     }
 
-    /// The server that a hash belongs to. `chance` is any number; random distribution uses it instead.
+    /// The server that a hash belongs to. `chance` is any number; random distribution uses it
+    /// instead.
     pub fn server(&self, hash: u32, chance: u32) -> Option<usize> {
         let count = self.points.len();
         if count == 0 {
@@ -130,7 +132,8 @@ impl Continuum {
     }
 }
 
-/// Appends a server's points. The sums are those of C's `float`: a different rounding would move keys.
+/// Appends a server's points. The sums are those of C's `float`: a different rounding would move
+/// keys.
 fn ketama_points(
     member: &Member,
     server: u32,

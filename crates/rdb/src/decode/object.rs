@@ -70,8 +70,8 @@ impl Decoder<'_> {
         ziplist::to_listpack(&self.string()?).map_err(|_| Error::Corrupt(what))
     }
 
-    /// The earliest expiry; a number of fields, and each with what it expires later, plus one, or 0 if
-    /// it does not expire.
+    /// The earliest expiry; a number of fields, and each with what it expires later, plus one, or 0
+    /// if it does not expire.
     fn redis_timed_hash(&mut self, limits: &Limits) -> Result<Hash, Error> {
         let earliest = i64::from_le_bytes(self.array()?);
         let count = self.count(3)?;
@@ -91,7 +91,8 @@ impl Decoder<'_> {
         if hash.is_empty() { Err(Error::Empty) } else { Ok(hash) }
     }
 
-    /// The earliest expiry, and a listpack of fields, values and expiries, 0 for a field without one.
+    /// The earliest expiry, and a listpack of fields, values and expiries, 0 for a field without
+    /// one.
     fn redis_timed_listpack(&mut self, limits: &Limits) -> Result<Hash, Error> {
         self.bytes(size_of::<i64>())?;
         let packed = self.packed_listpack("Hash listpack")?;

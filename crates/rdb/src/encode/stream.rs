@@ -11,8 +11,8 @@ impl Encoder {
         while parts.show(|part| self.stream_part(part)) {}
     }
 
-    /// A part of a stream as readers before Redis 7.2 know it ([`Kind::StreamListpacks2`](crate::Kind)): without
-    /// when a consumer last got something.
+    /// A part of a stream as readers before Redis 7.2 know it
+    /// ([`Kind::StreamListpacks2`](crate::Kind)): without when a consumer last got something.
     pub fn old_stream_part(&mut self, part: Part<'_>) {
         match part {
             Part::Consumer { name, seen_time, pending, .. } => {

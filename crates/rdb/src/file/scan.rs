@@ -1,10 +1,10 @@
 //! Cutting a file into records, without decoding them.
 //!
-//! A [`Scanner`] is given what has arrived of a file, and says what stands at its front and how many
-//! bytes that takes; the caller drops these and asks again. Records of ordinary size come whole.
-//! A collection that is larger than `piece_bytes` comes in pieces of whole elements, so memory stays
-//! bounded by the largest string and not by the largest value. A value of a type that cannot be
-//! loaded is announced, and stepped over if the caller asks for more.
+//! A [`Scanner`] is given what has arrived of a file, and says what stands at its front and how
+//! many bytes that takes; the caller drops these and asks again. Records of ordinary size come
+//! whole. A collection that is larger than `piece_bytes` comes in pieces of whole elements, so
+//! memory stays bounded by the largest string and not by the largest value. A value of a type that
+//! cannot be loaded is announced, and stepped over if the caller asks for more.
 
 use super::opcode;
 use super::shape::{self, Walk, module_name, shape};

@@ -1,7 +1,7 @@
 //! What values look like from outside: where one ends, without a look at what is in it.
 //!
-//! Every type, those included that have no [`crate::Kind`], is a row of parts. A [`Walk`] steps over
-//! a value with what has arrived of it, stops anywhere, even within a string, and goes on when
+//! Every type, those included that have no [`crate::Kind`], is a row of parts. A [`Walk`] steps
+//! over a value with what has arrived of it, stops anywhere, even within a string, and goes on when
 //! there is more; it never goes back, so a value costs the same however it is cut into pieces.
 
 use crate::encode::{COMPRESSED, INT_8_BITS, INT_16_BITS, INT_32_BITS};
@@ -41,8 +41,8 @@ const PENDING: Part = Repeat(&[Bytes(16 + 8), Number]);
 /// An id within a consumer's own list.
 const OWN_PENDING: Part = Repeat(&[Bytes(16)]);
 
-/// A stream since Redis 7: also first id (2), highest deleted id (2), entries added; groups: entries
-/// read. Consumers have times of so many bytes.
+/// A stream since Redis 7: also first id (2), highest deleted id (2), entries added; groups:
+/// entries read. Consumers have times of so many bytes.
 struct LaterStream<const TIMES: u64>;
 
 impl<const TIMES: u64> LaterStream<TIMES> {
@@ -84,7 +84,8 @@ static REDIS: [Shape; 26] = [
     Shape { name: "zset-ziplist", parts: ONE },
     Shape { name: "hash-ziplist", parts: ONE },
     Shape { name: "quicklist", parts: ELEMENTS },
-    // Nodes; length, last id (2); groups: name, last id (2), pending, consumers: name, seen, pending.
+    // Nodes; length, last id (2); groups: name, last id (2), pending, consumers: name, seen,
+    // pending.
     Shape {
         name: "stream",
         parts: Some(&[

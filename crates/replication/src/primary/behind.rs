@@ -1,4 +1,5 @@
-//! The soft limit of the replica class of `client-output-buffer-limit`: for how long a replica may lack how much.
+//! The soft limit of the replica class of `client-output-buffer-limit`: for how long a replica may
+//! lack how much.
 
 use keyspace::Millis;
 

@@ -1,7 +1,7 @@
 //! Replicas with two connections: the snapshot goes to the second and the stream to the first.
 //!
-//! Valkey's primary learns which connections belong together from the first, when it asks for the stream behind
-//! the snapshot; Redis's from the second, before the snapshot begins.
+//! Valkey's primary learns which connections belong together from the first, when it asks for the
+//! stream behind the snapshot; Redis's from the second, before the snapshot begins.
 
 use super::{Link, Primary, Stage, Sync, parse_client};
 use crate::wire::{DualChannel, DualChannels, Wanted};
@@ -51,7 +51,8 @@ impl Primary {
         link.facts.main_client.or_else(named)
     }
 
-    /// A second connection's snapshot begins. The first connection gets the stream from here on, if it is known.
+    /// A second connection's snapshot begins. The first connection gets the stream from here on, if
+    /// it is known.
     pub fn begin_parallel(&mut self, second: u64, cut: (HistoryId, JournalPos)) -> Option<u64> {
         let link = self.links.get_mut(&second).filter(|link| link.facts.rdb_channel)?;
         link.cut = Some(cut);
@@ -61,13 +62,15 @@ impl Primary {
         Some(main)
     }
 
-    /// Second connections with Valkey's protocol whose first ones have not asked for the stream yet.
+    /// Second connections with Valkey's protocol whose first ones have not asked for the stream
+    /// yet.
     pub fn waiting_for_main(&self) -> usize {
         let waits = |link: &&Link| link.cut.is_some() && self.main_of(link.client).is_none();
         self.links.values().filter(waits).count()
     }
 
-    /// The RDB version that a replica reads. A second connection of Redis does not say it, but the first may.
+    /// The RDB version that a replica reads. A second connection of Redis does not say it, but the
+    /// first may.
     pub(super) fn rdb_version(&self, link: &Link, otherwise: u16) -> u16 {
         let first = link.facts.main_client.and_then(|main| self.links.get(&main));
         match first {

@@ -34,7 +34,8 @@ pub struct Facts {
     pub version: Option<u32>,
     /// `rdb-only 1`: it wants a snapshot and no stream.
     pub rdb_only: bool,
-    /// `capa dual-channel` and `capa rdb-channel-repl`: it can take the snapshot over a second connection.
+    /// `capa dual-channel` and `capa rdb-channel-repl`: it can take the snapshot over a second
+    /// connection.
     pub dual: DualChannels,
     /// `rdb-channel 1`: this is such a second connection.
     pub rdb_channel: bool,
@@ -47,8 +48,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// What it wants cannot be sent: a part of the data goes straight into the socket, for which it would
-    /// have to find the end.
+    /// What it wants cannot be sent: a part of the data goes straight into the socket, for which it
+    /// would have to find the end.
     pub fn is_filter_refused(&self) -> bool {
         self.contents != Contents::All && !self.finds_end
     }
@@ -110,12 +111,13 @@ pub enum Stage {
     Waiting,
     /// A snapshot is on its way to it.
     Receiving,
-    /// It has got all of a snapshot of unknown length. It may not have seen the end yet, so nothing may
-    /// follow before it acknowledges.
+    /// It has got all of a snapshot of unknown length. It may not have seen the end yet, so nothing
+    /// may follow before it acknowledges.
     Loading,
     /// Its snapshot comes over a second connection, and has not begun.
     Paired,
-    /// It gets the stream, while its snapshot comes over a second connection; until it acknowledges.
+    /// It gets the stream, while its snapshot comes over a second connection; until it
+    /// acknowledges.
     Parallel,
     /// It gets the stream.
     Online,
@@ -155,7 +157,8 @@ pub struct Link {
     pub waits_since: Millis,
     /// How far it has got, by its own account; from when it asked for the stream.
     pub copy: Option<Arc<Copy>>,
-    /// What it said with its last acknowledgement, and the position of that, if it is a copy of a cluster.
+    /// What it said with its last acknowledgement, and the position of that, if it is a copy of a
+    /// cluster.
     pub vote: Option<(Vote, JournalPos)>,
     /// It has had nearly everything since it asked for the stream.
     pub has_caught_up: bool,
@@ -189,7 +192,8 @@ impl Link {
         self.facts.announced_ip.as_deref().unwrap_or(&self.ip)
     }
 
-    /// The server at the other end, as far as that can be known: it comes back under another client.
+    /// The server at the other end, as far as that can be known: it comes back under another
+    /// client.
     pub(super) fn server(&self) -> (String, u16) {
         (self.ip.clone(), self.facts.port)
     }
@@ -219,7 +223,8 @@ impl Link {
         }
     }
 
-    /// Whether it is a first connection that has asked for the stream behind the snapshot of its second one.
+    /// Whether it is a first connection that has asked for the stream behind the snapshot of its
+    /// second one.
     pub(super) fn has_joined(&self) -> bool {
         self.stage == Stage::Parallel && self.facts.rdb_client.is_some()
     }

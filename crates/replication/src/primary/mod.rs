@@ -1,5 +1,5 @@
-//! The primary's side of replication, as a state machine: what replicas say and the time come in, what
-//! is to be done comes out. It does no I/O and reads no clock.
+//! The primary's side of replication, as a state machine: what replicas say and the time come in,
+//! what is to be done comes out. It does no I/O and reads no clock.
 //!
 //! ```text
 //!             REPLCONF …            PSYNC, bytes are kept
@@ -11,16 +11,16 @@
 //!                  │ the snapshot failed   └─────────────────▶ Loading ───┘
 //! ```
 //!
-//! A replica with two connections gets the snapshot over the second, which goes from Waiting to Loading like any
-//! other and never further, and meanwhile the stream over the first:
+//! A replica with two connections gets the snapshot over the second, which goes from Waiting to
+//! Loading like any other and never further, and meanwhile the stream over the first:
 //!
 //! ```text
 //!   first, Valkey   Handshake ──────────────── PSYNC from the cut ──▶ Parallel ── acknowledges ──▶ Online
 //!   first, Redis    Handshake ── PSYNC ──▶ Paired ──── the cut ─────▶ Parallel ── acknowledges ──▶ Online
 //! ```
 //!
-//! All replicas read one journal. The machine decides which of them continue, which share a snapshot
-//! with others, when the stream needs a PING, and which link is dead.
+//! All replicas read one journal. The machine decides which of them continue, which share a
+//! snapshot with others, when the stream needs a PING, and which link is dead.
 
 mod behind;
 mod dual;
@@ -97,7 +97,8 @@ pub enum Sync {
         /// It asked to continue.
         was_partial: bool,
     },
-    /// The stream goes on from the snapshot that this client gets, the second connection of the replica.
+    /// The stream goes on from the snapshot that this client gets, the second connection of the
+    /// replica.
     Join(u64),
 }
 
@@ -161,7 +162,8 @@ pub struct Primary {
     is_sending: bool,
     last_ping: Option<Millis>,
     last_keepalive: Option<Millis>,
-    /// How often in a row a server fell too far behind before it had caught up, by address and port.
+    /// How often in a row a server fell too far behind before it had caught up, by address and
+    /// port.
     failures: BTreeMap<(String, u16), u32>,
 }
 
@@ -171,8 +173,8 @@ const MAX_DOUBLINGS: u32 = 16;
 const MAX_SERVERS: usize = 1000;
 
 impl Primary {
-    /// The replicas that have asked for the stream, in the order of their clients. First connections that have
-    /// joined their second ones come last, since they have asked later.
+    /// The replicas that have asked for the stream, in the order of their clients. First
+    /// connections that have joined their second ones come last, since they have asked later.
     pub fn replicas(&self) -> impl Iterator<Item = &Link> {
         let links = || self.links.values().filter(|link| link.is_replica() && !link.is_second());
         links().filter(|link| !link.has_joined()).chain(links().filter(|link| link.has_joined()))
@@ -315,8 +317,8 @@ impl Primary {
         acknowledged
     }
 
-    /// A replica was cut off because it is too far behind. If it had not caught up since its snapshot,
-    /// the next snapshot would end in the same way: then it is allowed twice as much.
+    /// A replica was cut off because it is too far behind. If it had not caught up since its
+    /// snapshot, the next snapshot would end in the same way: then it is allowed twice as much.
     pub fn cut_off(&mut self, client: u64) {
         let Some(link) = self.links.get(&client).filter(|link| !link.has_caught_up) else { return };
         let server = link.server();
@@ -326,8 +328,9 @@ impl Primary {
         }
     }
 
-    /// A replica lacks little: its failures of before are forgotten. `false` while its snapshot comes over
-    /// another connection: it may stop to read until that is loaded, and fall behind then.
+    /// A replica lacks little: its failures of before are forgotten. `false` while its snapshot
+    /// comes over another connection: it may stop to read until that is loaded, and fall behind
+    /// then.
     pub fn caught_up(&mut self, client: u64) -> bool {
         let Some(link) = self.links.get_mut(&client) else { return false };
         if link.stage == Stage::Parallel {
@@ -355,8 +358,8 @@ impl Primary {
         self.is_sending
     }
 
-    /// The snapshot for a group was sent, or it failed. Replicas that failed are disconnected by the
-    /// caller: their streams are broken in the middle.
+    /// The snapshot for a group was sent, or it failed. Replicas that failed are disconnected by
+    /// the caller: their streams are broken in the middle.
     pub fn sent(&mut self, group: &Group, now: Millis) {
         self.is_sending = false;
         for client in &group.clients {
@@ -391,8 +394,8 @@ impl Primary {
         let timeout_ms = settings.timeout_s.saturating_mul(1000) as i64;
         let is_due =
             |last: Option<Millis>, period: i64| last.is_none_or(|at| now.0 - at.0 >= period);
-        // Periods follow each other whether there are replicas or not, so one that has just come gets no PING
-        // at once: until a period is over, its position is that of the writes.
+        // Periods follow each other whether there are replicas or not, so one that has just come
+        // gets no PING at once: until a period is over, its position is that of the writes.
         let pinged = *self.last_ping.get_or_insert(now);
         if now.0 - pinged.0 >= period_ms {
             self.last_ping = Some(now);

@@ -1,12 +1,13 @@
-//! What the log says of a replica that asks for the stream. Operators look here for the reason of a full
-//! synchronisation, so the lines are those of Redis. Offsets are those of the protocol, which begin with 1.
+//! What the log says of a replica that asks for the stream. Operators look here for the reason of a
+//! full synchronisation, so the lines are those of Redis. Offsets are those of the protocol, which
+//! begin with 1.
 
 use super::{Kept, Sync};
 use crate::wire::Wanted;
 use journal::{HistoryId, JournalPos};
 
-/// The lines about one request. `name` stands for the replica; `is_sending` says that a snapshot for others is
-/// on its way.
+/// The lines about one request. `name` stands for the replica; `is_sending` says that a snapshot
+/// for others is on its way.
 pub fn lines(
     name: &str,
     wanted: Wanted,

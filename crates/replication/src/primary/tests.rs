@@ -571,8 +571,8 @@ fn one_of_two_channels_goes_with_the_other() {
     assert_eq!(disconnected(&mut primary, 61_000), [1]);
 }
 
-/// A replica that takes the stream more slowly than it would have to after a snapshot is cut off by the soft
-/// limit, but not for ever.
+/// A replica that takes the stream more slowly than it would have to after a snapshot is cut off by
+/// the soft limit, but not for ever.
 #[test]
 fn the_soft_limit_makes_no_loop_of_full_synchronisations() {
     const MIB: u64 = 1 << 20;

@@ -102,8 +102,8 @@ impl Replica {
         vec![Action::Send(Channel::Main, named)]
     }
 
-    /// The first connection is known to belong to the second. Valkey takes PSYNC only when all before it is
-    /// answered.
+    /// The first connection is known to belong to the second. Valkey takes PSYNC only when all
+    /// before it is answered.
     fn join(&self) -> Vec<Action> {
         let (id, position) = self.promised.expect("it came before");
         let (id, offset) = (id.to_string(), (position.0 + 1).to_string());

@@ -1,8 +1,9 @@
 //! Taking the stream of a primary apart: into entries, each of which is applied as a whole.
 //!
-//! An entry is a command, or everything from MULTI to EXEC. The framer is given the bytes that are there,
-//! from the first that was not [taken](Framer::take) yet; what it has parsed of a transaction whose EXEC
-//! is still to come, it does not parse again. It copies nothing: words are places in the input.
+//! An entry is a command, or everything from MULTI to EXEC. The framer is given the bytes that are
+//! there, from the first that was not [taken](Framer::take) yet; what it has parsed of a
+//! transaction whose EXEC is still to come, it does not parse again. It copies nothing: words are
+//! places in the input.
 
 use crate::Commands;
 use crate::promise::Question;
@@ -94,8 +95,8 @@ impl Default for Framer {
 }
 
 impl Framer {
-    /// Parses until there are `most` entries or the input ends, and returns a lower bound of the bytes
-    /// that are missing to the next command; 0 if there are enough entries.
+    /// Parses until there are `most` entries or the input ends, and returns a lower bound of the
+    /// bytes that are missing to the next command; 0 if there are enough entries.
     ///
     /// # Errors
     /// The stream makes no sense behind the entries that were found.

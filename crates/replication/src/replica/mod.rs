@@ -1,5 +1,5 @@
-//! The replica's side of replication, as a state machine: what the primary sends and the time come in,
-//! what is to be done comes out. It does no I/O and reads no clock.
+//! The replica's side of replication, as a state machine: what the primary sends and the time come
+//! in, what is to be done comes out. It does no I/O and reads no clock.
 //!
 //! ```text
 //!   Waiting ── due ──▶ Connecting ──▶ Greeting ──▶ Presenting ──▶ Asking
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! A primary may answer that the snapshot is to come over a connection of its own, the RDB channel
-//! ([`crate::wire`] has both protocols). Then the stream comes over the first one, the main channel, from where
-//! the snapshot ends:
+//! ([`crate::wire`] has both protocols). Then the stream comes over the first one, the main
+//! channel, from where the snapshot ends:
 //!
 //! ```text
 //!   Asking ── +RDBCHANNELSYNC ──▶ Branching ────────── +FULLRESYNC ──────────▶ Heading ─▶ Receiving …
@@ -22,11 +22,12 @@
 //!                                                              main: REPLCONF, PSYNC
 //! ```
 //!
-//! The machine says which of the two it listens to ([`Replica::listens_to`]); what comes over the other waits.
+//! The machine says which of the two it listens to ([`Replica::listens_to`]); what comes over the
+//! other waits.
 //!
-//! What the replica has (a history and a position in it) is the journal's to know; it is asked for when
-//! PSYNC is sent. When a stream has ended, the machine tries again at once. After a failure it waits
-//! before that, longer each time where a snapshot was what failed.
+//! What the replica has (a history and a position in it) is the journal's to know; it is asked for
+//! when PSYNC is sent. When a stream has ended, the machine tries again at once. After a failure it
+//! waits before that, longer each time where a snapshot was what failed.
 
 mod dual;
 pub mod framing;
@@ -38,8 +39,8 @@ use crate::wire::{Answer, DualChannel, DualChannels, SnapshotEnd};
 use journal::{HistoryId, JournalPos};
 use keyspace::Millis;
 
-/// The wait when a stream has ended as soon as it came: a primary that takes over ends the streams of its replicas, and
-/// one may have come a moment before.
+/// The wait when a stream has ended as soon as it came: a primary that takes over ends the streams
+/// of its replicas, and one may have come a moment before.
 const HANDOVER_WAIT_MS: i64 = 10;
 /// The first wait after a link was lost.
 const FIRST_WAIT_MS: i64 = 100;
@@ -125,8 +126,8 @@ impl Stage {
 pub struct Promise {
     /// How its end is found.
     pub end: SnapshotEnd,
-    /// The history and the position at which the stream goes on behind it; `None` with a primary that
-    /// knows only SYNC and counts no positions.
+    /// The history and the position at which the stream goes on behind it; `None` with a primary
+    /// that knows only SYNC and counts no positions.
     pub from: Option<(HistoryId, JournalPos)>,
     /// It comes over the RDB channel, and the stream over the main channel meanwhile.
     pub is_parallel: bool,
@@ -195,8 +196,8 @@ pub struct Replica {
     hands_over: bool,
     /// The primary was told that the snapshot may come over a second connection.
     is_dual_offered: bool,
-    /// The snapshot comes over a second connection, by this protocol; `main_client` is what the primary calls
-    /// the first one.
+    /// The snapshot comes over a second connection, by this protocol; `main_client` is what the
+    /// primary calls the first one.
     dual: Option<DualChannel>,
     /// See there.
     main_client: u64,
@@ -351,8 +352,8 @@ impl Replica {
         actions
     }
 
-    /// How long to wait when the stream has ended that came for `lasted_ms`: the next snapshot does not follow the last
-    /// one at once, again and again.
+    /// How long to wait when the stream has ended that came for `lasted_ms`: the next snapshot does
+    /// not follow the last one at once, again and again.
     fn wait_behind_snapshot(&mut self, lasted_ms: i64) -> i64 {
         if lasted_ms >= LONGEST_SNAPSHOT_WAIT_MS {
             self.wasted_snapshots = 0;
@@ -366,8 +367,8 @@ impl Replica {
         }
     }
 
-    /// The stream is not one: all that was loaded is to be had anew. That is tried ever more rarely, as the next
-    /// stream may be of the same kind.
+    /// The stream is not one: all that was loaded is to be had anew. That is tried ever more
+    /// rarely, as the next stream may be of the same kind.
     pub fn corrupt(&mut self, reason: &str, now: Millis) -> Vec<Action> {
         let lasted = now.0 - self.follows_since.0;
         let actions = self.lost(reason, now);
@@ -381,7 +382,8 @@ impl Replica {
         actions
     }
 
-    /// A line came, without its end, over the connection that is [listened to](Replica::listens_to).
+    /// A line came, without its end, over the connection that is [listened
+    /// to](Replica::listens_to).
     pub fn line(&mut self, line: &[u8], around: &Surroundings, now: Millis) -> Vec<Action> {
         self.heard = now;
         match self.stage {
@@ -451,8 +453,8 @@ impl Replica {
             Some(Said::Auth) if is_error => {
                 return self.lost(&format!("Unable to AUTH to MASTER: {}", shown(line)), now);
             }
-            // Older primaries do not know all of it, and that does no harm; none has named its version
-            // to Redis, which Redis itself refuses.
+            // Older primaries do not know all of it, and that does no harm; none has named its
+            // version to Redis, which Redis itself refuses.
             Some(Said::Replconf(what)) if is_error && what != "version" => {
                 actions.push(Action::Log(format!(
                     "(Non critical) Master does not understand REPLCONF {what}: {}",
@@ -496,7 +498,8 @@ impl Replica {
         match answer {
             None => Vec::new(),
             Some(Answer::Retry | Answer::Refused(_)) if hands_over => {
-                // It has taken over already, and the answer was lost. To go back would make two primaries.
+                // It has taken over already, and the answer was lost. To go back would make two
+                // primaries.
                 let is_accepted = line.ends_with(b"PSYNC FAILOVER can't be sent to a master.");
                 let what = if is_accepted {
                     "MASTER has taken over already"

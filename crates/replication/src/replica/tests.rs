@@ -260,7 +260,8 @@ fn nonsense_ends_the_link() {
     assert_eq!(replica.stage(), Stage::Waiting);
 }
 
-/// A machine that knows both protocols of two channels, and has been told to open the second connection.
+/// A machine that knows both protocols of two channels, and has been told to open the second
+/// connection.
 fn branching(answer: &[u8]) -> (Surroundings, Replica, Vec<String>) {
     let mut around = around(None);
     around.dual = DualChannels { valkey: true, redis: true };

@@ -31,8 +31,8 @@ impl World {
                         return self.promote(server);
                     }
                     if !is_accepted {
-                        // Others have taken over long ago. It is a primary without replicas until it
-                        // is told, so nothing that it is given is confirmed.
+                        // Others have taken over long ago. It is a primary without replicas until
+                        // it is told, so nothing that it is given is confirmed.
                         return self.begin_history(server);
                     }
                 }

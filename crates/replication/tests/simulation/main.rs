@@ -1,5 +1,6 @@
-//! Three servers that replicate in one process, on a clock and a network of the test's: the machines of both
-//! sides, with latency, cut links, crashes, promotions by an arbiter and hand-overs, all drawn from a seed.
+//! Three servers that replicate in one process, on a clock and a network of the test's: the
+//! machines of both sides, with latency, cut links, crashes, promotions by an arbiter and
+//! hand-overs, all drawn from a seed.
 //!
 //! A server's data is its stream. What must hold at every moment:
 //! - a server has a prefix of its history, byte for byte;

@@ -97,7 +97,8 @@ impl Server {
         self.failover = Failover::default();
     }
 
-    /// Takes the snapshot if all of it has come; `true` if it did. It takes the place of the old data only then.
+    /// Takes the snapshot if all of it has come; `true` if it did. It takes the place of the old
+    /// data only then.
     pub fn take_snapshot(&mut self) -> bool {
         let Some(promise) = self.promise else { return false };
         let input = if promise.is_parallel { &mut self.rdb_input } else { &mut self.input };
@@ -125,7 +126,8 @@ impl Server {
         true
     }
 
-    /// Applies what has come of the stream; whether an acknowledgement was asked for, at which position.
+    /// Applies what has come of the stream; whether an acknowledgement was asked for, at which
+    /// position.
     pub fn apply(&mut self) -> Option<JournalPos> {
         let mut asked_at = None;
         loop {

@@ -221,8 +221,8 @@ impl World {
         }
         let history = leader.history;
         let others: Vec<usize> = (0..SERVERS).filter(|&one| self.servers[one].is_running).collect();
-        // What was confirmed may be on one of the others alone, so both must be comparable. One of them
-        // may not have heard of the latest id yet.
+        // What was confirmed may be on one of the others alone, so both must be comparable. One of
+        // them may not have heard of the latest id yet.
         let is_comparable = |&one: &usize| {
             let server = &self.servers[one];
             history.contains(&server.history.id, server.position())

@@ -2,7 +2,8 @@
 
 use super::tests::{Fake, interpreter, run_with};
 
-/// Runs `call` behind `setup` and has it stopped at its second tick, which comes long before its end.
+/// Runs `call` behind `setup` and has it stopped at its second tick, which comes long before its
+/// end.
 #[track_caller]
 fn check_stop(setup: &str, call: &str) {
     let mut host = Fake::default();

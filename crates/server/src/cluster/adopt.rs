@@ -1,6 +1,6 @@
-//! A server that starts from the files of a Redis or Valkey Cluster: it tells the coordinator what its
-//! `nodes.conf` says, and the server with the newest one makes the topology. Until then it serves
-//! nothing, so nothing is changed that a file does not know.
+//! A server that starts from the files of a Redis or Valkey Cluster: it tells the coordinator what
+//! its `nodes.conf` says, and the server with the newest one makes the topology. Until then it
+//! serves nothing, so nothing is changed that a file does not know.
 
 use crate::log;
 use cluster::Moment;

@@ -1,8 +1,9 @@
-//! This server's data as the decisions know it: its name, how far it goes, and which acknowledgements count.
+//! This server's data as the decisions know it: its name, how far it goes, and which
+//! acknowledgements count.
 //!
-//! The name is on the disk (`persistence::incarnation`) and changes before data are discarded. A full synchronisation and
-//! the freeze of an epoch exclude each other: what a copy has said that it holds, it does not discard until it follows
-//! another primary.
+//! The name is on the disk (`persistence::incarnation`) and changes before data are discarded. A
+//! full synchronisation and the freeze of an epoch exclude each other: what a copy has said that it
+//! holds, it does not discard until it follows another primary.
 
 use super::promises::Promises;
 use super::rescue;
@@ -66,7 +67,8 @@ impl Data {
         let data: &'static Data =
             Box::leak(Box::new(Data { engine, me, kept, promises: OnceLock::new() }));
         data.identify(&data.kept());
-        // Nothing counts, and nothing is confirmed by a quorum, before the coordinator says which copies are members.
+        // Nothing counts, and nothing is confirmed by a quorum, before the coordinator says which
+        // copies are members.
         data.count(Leadership::default(), Vec::new());
         engine.set_quorum(0);
         engine.votes().keep_by(Box::new(data));
@@ -142,7 +144,8 @@ impl Data {
         }
     }
 
-    /// Whether the stream comes from the holder: the link may still be the one to the primary before.
+    /// Whether the stream comes from the holder: the link may still be the one to the primary
+    /// before.
     fn is_linked(&self, copy: &Copy, primary: Option<&(String, u16)>) -> bool {
         let Role::Follows(holder, _) = copy.role() else { return false };
         let view = copy.view();
@@ -174,7 +177,8 @@ impl Data {
 impl Keeper for &'static Data {
     fn before_discard(&self) -> Result<(), String> {
         self.ensure_not_frozen(&self.kept())?;
-        // Without `kept`: the cluster's thread takes it while it has the decisions, and a rescue takes long.
+        // Without `kept`: the cluster's thread takes it while it has the decisions, and a rescue
+        // takes long.
         if let Some(promises) = self.promises.get() {
             let place = promises.with_copy(|copy| rescue::place(self.engine, copy, self.me));
             place.map_or(Ok(()), |place| place.rescue(self.engine)).map_err(|error| {

@@ -1,5 +1,6 @@
-//! The node's name and address. The name is drawn once and kept in `cluster-config-file`, as the line of this node in the
-//! form of CLUSTER NODES. So a file of Redis Cluster is read, too; all else is in the coordinator.
+//! The node's name and address. The name is drawn once and kept in `cluster-config-file`, as the
+//! line of this node in the form of CLUSTER NODES. So a file of Redis Cluster is read, too; all
+//! else is in the coordinator.
 
 use cluster::id::Id;
 use cluster::nodes_conf::Layout;
@@ -89,8 +90,8 @@ fn write(path: &Path, id: Id, address: &Address) -> io::Result<()> {
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// Says where others reach this server: as announced, or the address that it is bound to, or the one from which this
-/// machine reaches the coordinator.
+/// Says where others reach this server: as announced, or the address that it is bound to, or the
+/// one from which this machine reaches the coordinator.
 #[derive(Clone)]
 pub struct Announcer {
     /// The host if none is announced; perhaps empty.
@@ -145,7 +146,8 @@ impl Announcer {
     }
 }
 
-/// The address of the interface by which this machine would send to the coordinator. Nothing is sent.
+/// The address of the interface by which this machine would send to the coordinator. Nothing is
+/// sent.
 fn own_address(coordinator: &Endpoint) -> io::Result<String> {
     let host = coordinator.host.as_str();
     let socket = match UdpSocket::bind(("0.0.0.0", 0))

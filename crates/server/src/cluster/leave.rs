@@ -1,4 +1,5 @@
-//! A primary that is told to go down hands its shard over first, so that no client waits for a lease to end.
+//! A primary that is told to go down hands its shard over first, so that no client waits for a
+//! lease to end.
 
 use super::{Requests, switch};
 use crate::log;
@@ -14,13 +15,15 @@ use std::time::{Duration, Instant};
 /// The way for requests of this process, which is one node at most.
 static REQUESTS: OnceLock<Requests> = OnceLock::new();
 
-/// How long the shutdown waits for another copy to lead. A switch takes some tens of milliseconds, or is given up.
+/// How long the shutdown waits for another copy to lead. A switch takes some tens of milliseconds,
+/// or is given up.
 const PATIENCE: Duration = Duration::from_secs(6);
 
 /// How long clients may take to connect to another node.
 const GRACE: Duration = Duration::from_secs(4);
 
-/// How long no copy may be close behind before the shutdown goes on: a copy that is still there is linked again by then.
+/// How long no copy may be close behind before the shutdown goes on: a copy that is still there is
+/// linked again by then.
 const ALONE: Duration = Duration::from_millis(300);
 
 /// Between two looks at which copy leads.
@@ -41,8 +44,9 @@ pub(super) fn successor(engine: &Engine, view: &View, me: Id) -> Option<Id> {
     copies.map(|copy| copy.id).find(can_lead)
 }
 
-/// Hands this server's shard over, if it leads one and a copy can take it. `waits` says whether the shutdown still may
-/// wait. It goes on in any case: an operator has to look first if that is not wanted.
+/// Hands this server's shard over, if it leads one and a copy can take it. `waits` says whether the
+/// shutdown still may wait. It goes on in any case: an operator has to look first if that is not
+/// wanted.
 pub fn hand_over(engine: &Engine, waits: impl Fn() -> bool) {
     let (Some(requests), Some(published)) = (REQUESTS.get(), engine.membership().newest()) else {
         return;
@@ -72,8 +76,8 @@ pub fn hand_over(engine: &Engine, waits: impl Fn() -> bool) {
     }
 }
 
-/// Tells clients that have asked for notices where to go, and waits until they have gone. A client that does not go is closed
-/// when the server ends.
+/// Tells clients that have asked for notices where to go, and waits until they have gone. A client
+/// that does not go is closed when the server ends.
 pub fn send_clients_away(engine: &Engine, waits: impl Fn() -> bool) {
     let Some(published) = engine.membership().newest() else { return };
     // Clients of a cluster are told where slots are.

@@ -1,5 +1,5 @@
-//! A node of a cluster: the thread that drives this server's copy at the coordinator, and the one that makes operators'
-//! changes.
+//! A node of a cluster: the thread that drives this server's copy at the coordinator, and the one
+//! that makes operators' changes.
 //!
 //! ```text
 //!   identity   the node's name and address, and the file that keeps the name
@@ -17,8 +17,8 @@
 //!   operator   CLUSTER MEET, ADDSLOTS, REPLICATE …: transactions, on a thread of their own
 //! ```
 //!
-//! The decisions are the `cluster` crate's; `docs/internals/cluster.md` has them. Reactors read what is published here and
-//! never wait for it.
+//! The decisions are the `cluster` crate's; `docs/internals/cluster.md` has them. Reactors read
+//! what is published here and never wait for it.
 
 mod adopt;
 pub mod data;
@@ -90,8 +90,8 @@ pub struct Node {
     asked: Receiver<Asked>,
 }
 
-/// Reads where the coordinator is, and the node's name. `None`: the server is no node of a cluster. The working directory
-/// is that of the configuration already.
+/// Reads where the coordinator is, and the node's name. `None`: the server is no node of a cluster.
+/// The working directory is that of the configuration already.
 ///
 /// # Errors
 /// The configuration does not say enough, or the file with the name cannot be used.
@@ -153,7 +153,8 @@ impl Node {
         let keys = Keys::new(&name);
         let settings =
             Settings::of_lease(Moment::from_secs(engine.config().cluster_lease().into()));
-        // How long a call may take: so long that several servers of etcd can be asked while the lease lasts.
+        // How long a call may take: so long that several servers of etcd can be asked while the
+        // lease lasts.
         let limit = settings.ttl / 4;
         let clients = || coordinator.client(limit.max(OPERATION));
         let (changes, ready) = shared::start(engine, clients, &keys, identity.id, inside)?;
@@ -181,8 +182,9 @@ impl Node {
     }
 }
 
-/// A node of a cluster that is about to load data waits for its role as a replica of nothing: no key that expires by its
-/// own hand branches the history of the data off. A node without data has no history to protect.
+/// A node of a cluster that is about to load data waits for its role as a replica of nothing: no
+/// key that expires by its own hand branches the history of the data off. A node without data has
+/// no history to protect.
 pub fn await_role(engine: &Engine, has_data: bool) {
     if has_data && engine.membership().is_on() {
         let (host, port) = NOWHERE;
@@ -201,7 +203,8 @@ struct Host {
     publisher: Publisher,
     /// The leadership that this server has begun last.
     leadership: Leadership,
-    /// What is counted: in which leadership, whose acknowledgements, and how many copies a quorum has.
+    /// What is counted: in which leadership, whose acknowledgements, and how many copies a quorum
+    /// has.
     counted: (Leadership, Vec<Voter>, usize),
     began: Instant,
     /// When the topology was last corrected.
@@ -247,7 +250,8 @@ impl Host {
             let (publisher, switch) = (&mut self.publisher, &self.switch);
             let actions =
                 self.driver.turn(&clock, &facts, |copy| publisher.before_commit(copy, switch));
-            // What ends this server's leadership is seen by clients before, what begins it after the fact.
+            // What ends this server's leadership is seen by clients before, what begins it after
+            // the fact.
             self.publisher.publish(&self.driver.copy(), &self.switch);
             actions.into_iter().for_each(|action| self.act(action));
             self.count();
@@ -313,7 +317,8 @@ impl Host {
         }
     }
 
-    /// Counts acknowledgements as the newest view says: those of the members of the shard that this server leads.
+    /// Counts acknowledgements as the newest view says: those of the members of the shard that this
+    /// server leads.
     fn count(&mut self) {
         let copy = self.driver.copy();
         let topology = copy.view().map(|view| &view.topology.value);
@@ -337,7 +342,8 @@ impl Host {
         }
     }
 
-    /// Where to follow a primary; `None`: it is this server itself, with data that are gone, or nobody knows.
+    /// Where to follow a primary; `None`: it is this server itself, with data that are gone, or
+    /// nobody knows.
     fn address_of(&self, holder: Holder) -> Option<(String, u16)> {
         let decisions = self.driver.copy();
         let view = decisions.view()?;
@@ -362,8 +368,8 @@ impl Host {
         drop(stopped);
     }
 
-    /// Corrects what the topology says of this server: its address, if it was restarted with another one, and the quorum
-    /// that its configuration, or a client, asks for.
+    /// Corrects what the topology says of this server: its address, if it was restarted with
+    /// another one, and the quorum that its configuration, or a client, asks for.
     fn correct(&mut self) {
         let decisions = self.driver.copy();
         let Some(view) = decisions.view() else { return };

@@ -1,5 +1,5 @@
-//! The jobs that move slots (CLUSTER MIGRATESLOTS). The topology says what is to be done; so these threads keep nothing that a
-//! fail-over would lose. `docs/internals/slot-moves.md` has the whole.
+//! The jobs that move slots (CLUSTER MIGRATESLOTS). The topology says what is to be done; so these
+//! threads keep nothing that a fail-over would lose. `docs/internals/slot-moves.md` has the whole.
 
 mod job;
 mod link;

@@ -1,5 +1,6 @@
-//! What operators and their tools ask for, as transactions. They run on a thread of their own with a connection of its own,
-//! so that no renewal of a lease waits for them. A reply is sent when this server's clients see the change.
+//! What operators and their tools ask for, as transactions. They run on a thread of their own with
+//! a connection of its own, so that no renewal of a lease waits for them. A reply is sent when this
+//! server's clients see the change.
 
 use super::publish::wait_until_shown;
 use super::shared::Changes;
@@ -26,8 +27,8 @@ use structs::hashing::os_random;
 /// How often at least, and for [`PATIENCE`], a transaction is made anew because others were faster.
 const ATTEMPTS: usize = 16;
 
-/// How long a request waits for a node to be known and for the coordinator, and its reply for this server's view to show
-/// the change.
+/// How long a request waits for a node to be known and for the coordinator, and its reply for this
+/// server's view to show the change.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long another server may take to say its name.
@@ -96,8 +97,8 @@ fn unknown(copy: Id) -> Refused {
 }
 
 impl Operator {
-    /// Tries again what may be done twice: a tool that moves thousands of slots gives up at the first error, and `redis-cli
-    /// --cluster create` does not even look at the reply to REPLICATE.
+    /// Tries again what may be done twice: a tool that moves thousands of slots gives up at the
+    /// first error, and `redis-cli --cluster create` does not even look at the reply to REPLICATE.
     fn operate_patiently(&mut self, request: &Request) -> Result<(), Refused> {
         let began = Instant::now();
         let may_repeat = matches!(
@@ -124,7 +125,8 @@ impl Operator {
 
     fn operate(&mut self, request: &Request) -> Result<(), Refused> {
         let (began, mut attempts) = (Instant::now(), 0);
-        // Many nodes that have just started change the topology at the same time, and a slow one loses often.
+        // Many nodes that have just started change the topology at the same time, and a slow one
+        // loses often.
         while attempts < ATTEMPTS || began.elapsed() < PATIENCE {
             attempts += 1;
             let Some(transaction) = self.transaction(request)? else { return Ok(()) };
@@ -207,7 +209,8 @@ impl Operator {
         .map(Some)
     }
 
-    /// Asks until there is an answer: a node that was just started is known at the coordinator a moment later.
+    /// Asks until there is an answer: a node that was just started is known at the coordinator a
+    /// moment later.
     fn patiently<T>(
         &mut self,
         mut ask: impl FnMut(&mut Operator) -> Result<Option<T>, Refused>,
@@ -239,8 +242,8 @@ impl Operator {
         view.map(|view| (view, item.revision)).ok_or_else(|| unknown(copy))
     }
 
-    /// Returns the living node with this address. If the server there says its name, that counts: the lease of one that
-    /// was there before may not have ended.
+    /// Returns the living node with this address. If the server there says its name, that counts:
+    /// the lease of one that was there before may not have ended.
     fn node_at(&mut self, host: &str, port: u16) -> Result<Option<Id>, Refused> {
         let prefix = format!("/dunlin/{}/db/", self.cluster);
         let range = self.client.range(&prefix, None).map_err(away)?;
@@ -270,7 +273,8 @@ impl Operator {
     }
 }
 
-/// Asks the server at this address for its name. `None`: it wants TLS or a password, or does not answer.
+/// Asks the server at this address for its name. `None`: it wants TLS or a password, or does not
+/// answer.
 fn ask_name(host: &str, port: u16) -> Option<Id> {
     let address = (host, port).to_socket_addrs().ok()?.next()?;
     let mut stream = TcpStream::connect_timeout(&address, QUESTION).ok()?;

@@ -1,8 +1,9 @@
-//! Promises between the copies of a shard while the coordinator is away: a primary asks in the stream, a copy answers
-//! behind it (`replication::promise`). `docs/internals/cluster.md` has the design.
+//! Promises between the copies of a shard while the coordinator is away: a primary asks in the
+//! stream, a copy answers behind it (`replication::promise`). `docs/internals/cluster.md` has the
+//! design.
 //!
-//! Three threads meet here at the decisions: the one that asks, the one that applies a stream and answers, and the
-//! reactor that takes an answer. None of them waits for a call to the coordinator.
+//! Three threads meet here at the decisions: the one that asks, the one that applies a stream and
+//! answers, and the reactor that takes an answer. None of them waits for a call to the coordinator.
 
 use super::data::{holder_of, voter_of};
 use super::publish;
@@ -55,7 +56,8 @@ impl Promises {
 
     /// Asks all copies that follow.
     pub(super) fn ask(&self, epoch: Epoch) {
-        // A copy that is to take over compares positions, so nothing is added to the stream at that time.
+        // A copy that is to take over compares positions, so nothing is added to the stream at that
+        // time.
         if self.engine.epochs().last().epoch != epoch.0 || self.engine.stream_stands_still() {
             return;
         }

@@ -1,4 +1,5 @@
-//! What reactors are shown: the newest view, whether this server leads, and until when no other can.
+//! What reactors are shown: the newest view, whether this server leads, and until when no other
+//! can.
 
 use super::switch::Switch;
 use cluster::Moment;
@@ -31,7 +32,8 @@ pub(super) fn wait_until_shown(engine: &Engine, revision: Revision) {
     }
 }
 
-/// Shows until when no other copy can lead. `copy` stays locked meanwhile, so that a later answer is shown later.
+/// Shows until when no other copy can lead. `copy` stays locked meanwhile, so that a later answer
+/// is shown later.
 pub(super) fn show_alone(engine: &Engine, copy: &Copy, began: Instant, now: Moment) {
     let until = began + copy.unchallenged_until().min(now + LONG);
     engine.membership().set_alone_until(until);
@@ -43,14 +45,14 @@ pub(super) struct Publisher {
     me: Id,
     /// What the decisions' clock counts from.
     began: Instant,
-    /// The revision, whether this server leads, whether requests wait for a change of roles, whether leases that have
-    /// ended are shown.
+    /// The revision, whether this server leads, whether requests wait for a change of roles,
+    /// whether leases that have ended are shown.
     shown: Option<(Revision, bool, bool, bool)>,
     known: Known,
 }
 
-/// The leases that were there before the coordinator went away. Many end meanwhile, and their copies need a moment to
-/// find it again.
+/// The leases that were there before the coordinator went away. Many end meanwhile, and their
+/// copies need a moment to find it again.
 #[derive(Default)]
 struct Known {
     alive: BTreeMap<Id, At<Alive>>,
@@ -83,8 +85,8 @@ impl Publisher {
         Publisher { engine, me, began, shown: None, known: Known::default() }
     }
 
-    /// A transaction is about to be sent. If it hands this server's shard over, requests wait from here on, and those
-    /// that run have ended: they have seen nothing of another primary.
+    /// A transaction is about to be sent. If it hands this server's shard over, requests wait from
+    /// here on, and those that run have ended: they have seen nothing of another primary.
     pub(super) fn before_commit(&mut self, copy: &Mutex<Copy>, switch: &Switch) {
         let is_switching = {
             let copy = lock(copy);
@@ -107,7 +109,8 @@ impl Publisher {
         show_alone(self.engine, copy, self.began, now);
         let is_leader =
             matches!(copy.role(), Role::Leads(_)) && !self.engine.upstream().is_replica();
-        // While a switch waits for its successor, writes wait at a gate of their own; when it may have been made, all do.
+        // While a switch waits for its successor, writes wait at a gate of their own; when it may
+        // have been made, all do.
         let is_pausing = copy.is_switching() && copy.is_alone(now);
         let may_be_switched = is_leader && copy.is_switching() && !is_pausing;
         let leads = is_leader && copy.is_alone(now);

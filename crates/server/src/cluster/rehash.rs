@@ -1,5 +1,6 @@
-//! A change of the rule by which keys get their slots, on a thread with a connection of its own to the coordinator. The
-//! topology says what the next step is. `docs/internals/hashing.md` has the protocol.
+//! A change of the rule by which keys get their slots, on a thread with a connection of its own to
+//! the coordinator. The topology says what the next step is. `docs/internals/hashing.md` has the
+//! protocol.
 
 use super::publish::wait_until_shown;
 use super::target::Target;
@@ -136,8 +137,8 @@ impl Changer {
         Ok(Routes { carriers: Arc::new(carriers), own_copies, is_current })
     }
 
-    /// Makes a transaction, and waits until clients of this server see it. If others were faster, the next step is found
-    /// in what they did.
+    /// Makes a transaction, and waits until clients of this server see it. If others were faster,
+    /// the next step is found in what they did.
     fn commit(&mut self, transaction: &Transaction) -> Result<(), String> {
         match self.client.commit(transaction) {
             Ok(Outcome::Done(revision)) => {

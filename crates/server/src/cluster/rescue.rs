@@ -1,8 +1,10 @@
-//! What this copy alone has is written to a file before its data are discarded for those of another primary.
+//! What this copy alone has is written to a file before its data are discarded for those of another
+//! primary.
 //!
-//! The file `rescue-<epoch>-<offset>.resp` has the commands of the stream from the fork on, as they were replicated, so
-//! `redis-cli --pipe` takes them. If the stream is not kept that far back, since the process was restarted, the files of
-//! the data set are linked into the folder `rescue-<epoch>-<offset>` instead.
+//! The file `rescue-<epoch>-<offset>.resp` has the commands of the stream from the fork on, as they
+//! were replicated, so `redis-cli --pipe` takes them. If the stream is not kept that far back,
+//! since the process was restarted, the files of the data set are linked into the folder
+//! `rescue-<epoch>-<offset>` instead.
 
 use crate::log;
 use crate::persistence::snapshot_file::sync_folder_of;
@@ -15,11 +17,13 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Returns up to where this copy's data agree with those of the primary that the view names, if they end at `end` and
-/// `epoch` is that of the last entry. `None`: no more than the primary has is known to be here.
+/// Returns up to where this copy's data agree with those of the primary that the view names, if
+/// they end at `end` and `epoch` is that of the last entry. `None`: no more than the primary has is
+/// known to be here.
 ///
-/// A successor has written into its fence how far it had the stream of the epoch before. If others have led since then,
-/// the fence of least position in that epoch is taken: the file may then have more than was alone.
+/// A successor has written into its fence how far it had the stream of the epoch before. If others
+/// have led since then, the fence of least position in that epoch is taken: the file may then have
+/// more than was alone.
 fn fork(copy: &Copy, me: Id, epoch: u64, begins_at: u64) -> Option<u64> {
     let view = copy.view()?;
     let shard = view.topology.value.shard_of(me)?;

@@ -1,5 +1,5 @@
-//! The pause of a planned switch: from when the decisions begin it until they have ended it, writes wait, and replicas
-//! are asked what they have.
+//! The pause of a planned switch: from when the decisions begin it until they have ended it, writes
+//! wait, and replicas are asked what they have.
 
 use super::data::holder_of;
 use crate::log;
@@ -30,8 +30,8 @@ pub(super) enum Switch {
         /// The stream's end before and behind the question to the replicas.
         request: (JournalPos, JournalPos),
     },
-    /// The coordinator names the successor, which may not have seen it yet: requests wait until its epoch has begun in the
-    /// stream that this server gets.
+    /// The coordinator names the successor, which may not have seen it yet: requests wait until its
+    /// epoch has begun in the stream that this server gets.
     HandingOver { since: Instant, until: Instant, epoch: u64 },
 }
 
@@ -81,14 +81,16 @@ impl Switch {
         }
     }
 
-    /// The copies that have acknowledged everything in the present epoch. There are none before writes have paused.
+    /// The copies that have acknowledged everything in the present epoch. There are none before
+    /// writes have paused.
     pub(super) fn level(&self, engine: &Engine) -> Vec<Holder> {
         let &Switch::Pausing { request, .. } = self else { return Vec::new() };
         engine.level_voters(request).iter().filter_map(holder_of).collect()
     }
 }
 
-/// The copies that receive what this server writes, and are at most [`NEAR`] behind, if a switch is asked for.
+/// The copies that receive what this server writes, and are at most [`NEAR`] behind, if a switch is
+/// asked for.
 pub(super) fn linked(engine: &Engine, copy: &Copy) -> Vec<Id> {
     match copy.view() {
         Some(view) if !view.switches.is_empty() => near(engine, view),

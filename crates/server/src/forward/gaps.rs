@@ -4,8 +4,8 @@
 //!   output of the connection │ gap │ written here │ gap │ gap │ written here
 //! ```
 //!
-//! What is in front of the first gap has left. A reply that comes belongs to the first gap, because the hub gives a
-//! client its replies in order.
+//! What is in front of the first gap has left. A reply that comes belongs to the first gap, because
+//! the hub gives a client its replies in order.
 
 use engine::clients::forwarding::Forward;
 use std::collections::VecDeque;
@@ -62,8 +62,8 @@ impl Gaps {
         self.queue.iter().map(written).sum()
     }
 
-    /// Makes a gap for each of these requests, which were found while `out` was written, or [`Gaps::out`] if a
-    /// reply was missing already.
+    /// Makes a gap for each of these requests, which were found while `out` was written, or
+    /// [`Gaps::out`] if a reply was missing already.
     pub fn open(&mut self, out: &mut Output, requests: &[Forward]) {
         let mut own = match self.queue.pop_back() {
             Some(Gap::Written(own)) => Some(own),
@@ -88,8 +88,8 @@ impl Gaps {
         self.queue.append(&mut behind);
     }
 
-    /// Takes a reply. Returns whether it was the last that its request has; then `out` has it, and what is
-    /// behind it up to the next gap.
+    /// Takes a reply. Returns whether it was the last that its request has; then `out` has it, and
+    /// what is behind it up to the next gap.
     ///
     /// # Panics
     /// None is awaited: replies would be out of step.

@@ -1,8 +1,9 @@
-//! The requests that other nodes of the cluster answer (`docs/internals/forwarding.md`): a reactor's hub, which is that of
-//! `dunlin proxy`, without listeners.
+//! The requests that other nodes of the cluster answer (`docs/internals/forwarding.md`): a
+//! reactor's hub, which is that of `dunlin proxy`, without listeners.
 //!
-//! A client's connection has a second name, by which the hub knows the client. What the hub wants of it is put into an inbox,
-//! and the end of the turn hands it out, when every connection can be reached.
+//! A client's connection has a second name, by which the hub knows the client. What the hub wants
+//! of it is put into an inbox, and the end of the turn hands it out, when every connection can be
+//! reached.
 
 pub mod gaps;
 mod shared;

@@ -1,4 +1,5 @@
-//! Clients whose requests other nodes answer: what of their output has to wait, and what comes of it.
+//! Clients whose requests other nodes answer: what of their output has to wait, and what comes of
+//! it.
 
 use super::{Client, Conn, Hub, TURN_OUTPUT, check_output, client_of, hold_back};
 use crate::forward::{Event, Forwarder, Inbox};

@@ -76,11 +76,11 @@ impl Cell {
         self.bits << shift..(self.bits + 1) << shift
     }
 
-    /// The cell so many columns to the east and rows to the north (−1, 0 or 1); beyond the edge of the
-    /// map it is the one at the opposite edge.
+    /// The cell so many columns to the east and rows to the north (−1, 0 or 1); beyond the edge of
+    /// the map it is the one at the opposite edge.
     ///
-    /// A point on the map's eastern or northern edge lies in a column or row behind the last one. As in
-    /// Redis, a neighbor stays in it unless it moves along that direction.
+    /// A point on the map's eastern or northern edge lies in a column or row behind the last one.
+    /// As in Redis, a neighbor stays in it unless it moves along that direction.
     pub fn neighbor(self, east: i32, north: i32) -> Cell {
         let used = u64::MAX >> (64 - 2 * self.step);
         let columns = step_along(self.bits, east, LONGITUDE_BITS, LATITUDE_BITS, used);
@@ -89,8 +89,8 @@ impl Cell {
     }
 }
 
-/// Adds `by` to the number whose bits are at `own`, as far as they are `used`; `others` are set so that a
-/// carry passes over them.
+/// Adds `by` to the number whose bits are at `own`, as far as they are `used`; `others` are set so
+/// that a carry passes over them.
 fn step_along(bits: u64, by: i32, own: u64, others: u64, used: u64) -> u64 {
     let (number, others) = (bits & own, others & used);
     match by {

@@ -1,4 +1,5 @@
-//! Geographic search over sorted sets, with the same cells, distances and order of results as Redis.
+//! Geographic search over sorted sets, with the same cells, distances and order of results as
+//! Redis.
 //!
 //! A point is a score: longitude and latitude are each cut into 2^26 steps, and the bits of the two
 //! step numbers alternate (longitude first), which makes 52 bits. Points that share the first bits
@@ -48,8 +49,8 @@ pub struct Point {
     pub latitude: f64,
 }
 
-/// A score as bits, also one that belongs to no point (negative, infinite): C does not define that cast, and
-/// clients know what it gives on x86-64.
+/// A score as bits, also one that belongs to no point (negative, infinite): C does not define that
+/// cast, and clients know what it gives on x86-64.
 fn bits_of(score: f64) -> u64 {
     const HALF: f64 = 9_223_372_036_854_775_808.0;
     let truncated =
@@ -94,7 +95,8 @@ impl Point {
         2.0 * EARTH_RADIUS * a.sqrt().asin()
     }
 
-    /// The geohash string that other tools use: eleven characters over the whole range of latitudes.
+    /// The geohash string that other tools use: eleven characters over the whole range of
+    /// latitudes.
     pub fn geohash(self) -> [u8; 11] {
         const ALPHABET: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
         let poles = Bounds { min: -90.0, max: 90.0 };

@@ -216,8 +216,8 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing that is inside lies outside of the cells, but for shapes around a pole or over the
-        /// edge of the map, where Redis misses points too.
+        /// Nothing that is inside lies outside of the cells, but for shapes around a pole or over
+        /// the edge of the map, where Redis misses points too.
         #[test]
         fn the_cells_cover_the_shape(
             longitude in -100.0..100.0, latitude in -60.0..60.0, radius in 1.0..1e6,

@@ -1,8 +1,8 @@
 //! A small hash in which fields expire: an array of fields with their values and times.
 //!
 //! A table would take some 300 bytes for three fields. Clients are told that it is one, as in the
-//! reference. A search compares names one after the other; with more than [`MAX_FIELDS`] fields, or longer
-//! ones, the hash becomes a table with an index over the times ([`super::timed`]).
+//! reference. A search compares names one after the other; with more than [`MAX_FIELDS`] fields, or
+//! longer ones, the hash becomes a table with an index over the times ([`super::timed`]).
 
 use super::field::Field;
 use crate::hashing::hash;

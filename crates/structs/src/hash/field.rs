@@ -11,8 +11,8 @@
 //! of nearly the old length is written in place. A value from [`BOXED_FROM`] bytes on has its own
 //! allocation: replacing it does not copy the field, and it can be dropped elsewhere.
 //!
-//! A field that expires has a bit more in its first byte, and the milliseconds since the epoch of Unix
-//! behind the lengths.
+//! A field that expires has a bit more in its first byte, and the milliseconds since the epoch of
+//! Unix behind the lengths.
 #![allow(unsafe_code)] // Owns raw memory with a layout that its first bytes describe.
 
 use crate::blob::Blob;

@@ -1,6 +1,7 @@
 //! A hash as it is at a moment: fields whose time has come are absent.
 //!
-//! Where no field can have expired, which one comparison tells, this costs what the hash itself does.
+//! Where no field can have expired, which one comparison tells, this costs what the hash itself
+//! does.
 
 use super::field::Field;
 use super::{Hash, View, as_pair, few};

@@ -20,9 +20,9 @@ impl Hash {
         }
     }
 
-    /// Lets `take` see every field that is here now with its value and time, once and as they are now,
-    /// while the hash goes on changing: see [`Hash::step_watch`]. `false` for a listpack or an array, which
-    /// are small.
+    /// Lets `take` see every field that is here now with its value and time, once and as they are
+    /// now, while the hash goes on changing: see [`Hash::step_watch`]. `false` for a listpack or an
+    /// array, which are small.
     pub fn watch(&self, mut take: impl FnMut(&[u8], &[u8], Option<i64>) + Send + 'static) -> bool {
         let View::Table(table) = self.view() else { return false };
         table.watch(Box::new(move |item| take(item.key(), item.value(), item.expiry())));
@@ -34,8 +34,8 @@ impl Hash {
         matches!(self.view(), View::Table(table) if table.step())
     }
 
-    /// Lets changes of the hash show the watch so many groups of fields more from now on, so that no thread
-    /// has to step; how many they have not used of what they were allowed before.
+    /// Lets changes of the hash show the watch so many groups of fields more from now on, so that
+    /// no thread has to step; how many they have not used of what they were allowed before.
     pub fn allow_watch(&self, groups: usize) -> usize {
         match self.view() {
             View::Table(table) => table.allow(groups),

@@ -212,7 +212,8 @@ impl Hash {
         }
     }
 
-    /// When the hash's owner looks for expired fields next, as it has noted here. A copy has no note.
+    /// When the hash's owner looks for expired fields next, as it has noted here. A copy has no
+    /// note.
     pub fn noted_time(&self) -> Option<i64> {
         match &self.repr {
             Repr::Few(few) => few.noted,
@@ -275,8 +276,8 @@ impl Hash {
         }
     }
 
-    /// Frees the index if no field expires any more, with the note of its owner. The hash is a table from
-    /// then on.
+    /// Frees the index if no field expires any more, with the note of its owner. The hash is a
+    /// table from then on.
     pub fn drop_times(&mut self) {
         if self.timed_fields() == 0
             && let Some(few) = self.take_few()

@@ -1,8 +1,9 @@
 //! When fields of a hash expire, ordered well enough to find those whose time has come.
 //!
 //! The time itself stands in the field ([`super::field`]). This is the index over it: the order of
-//! hashes of the table is cut into equal parts of [`FIELDS_PER_PART`] fields or up to twice as many, and a
-//! part has a *bound*, which no time in it is before. A binary tree over the bounds has the lowest at its root:
+//! hashes of the table is cut into equal parts of [`FIELDS_PER_PART`] fields or up to twice as
+//! many, and a part has a *bound*, which no time in it is before. A binary tree over the bounds has
+//! the lowest at its root:
 //!
 //! ```text
 //!            bounds[1]                 the lowest of all
@@ -10,18 +11,20 @@
 //!     [4]    [5]    [6]    [7]         bounds of parts 0, 1, 2, 3
 //! ```
 //!
-//! - A new time lowers the bounds from its part up to the root, as far as they are higher: O(log n).
-//! - A time that goes (HDEL, HPERSIST, HSET) leaves the bounds as they are, which costs nothing; they
-//!   are too low then, and that is found out when their time comes.
-//! - A search for expired fields walks down to a part whose bound has passed, looks at its fields, and
-//!   sets the bound to what is left there. Parts are taken from all over the order in turn: a table that is
-//!   emptied from one end shrinks meanwhile, which crowds what is left at the other end into a few homes.
+//! - A new time lowers the bounds from its part up to the root, as far as they are higher: O(log
+//!   n).
+//! - A time that goes (HDEL, HPERSIST, HSET) leaves the bounds as they are, which costs nothing;
+//!   they are too low then, and that is found out when their time comes.
+//! - A search for expired fields walks down to a part whose bound has passed, looks at its fields,
+//!   and sets the bound to what is left there. Parts are taken from all over the order in turn: a
+//!   table that is emptied from one end shrinks meanwhile, which crowds what is left at the other
+//!   end into a few homes.
 //! - When the table has outgrown the parts each becomes two with the same bound, and the reverse.
 //!
 //! Cost: 16 bytes for [`FIELDS_PER_PART`] fields, whether they expire or not, in hashes where any
 //! does. Rejected: an ordered tree of pointers to fields (11 to 23 bytes for each that expires, and
-//! work in every HDEL), a heap with lazy deletion (pointers to freed fields), and looking at fields by
-//! chance (a field among millions is found late).
+//! work in every HDEL), a heap with lazy deletion (pointers to freed fields), and looking at fields
+//! by chance (a field among millions is found late).
 
 use crate::size_class::block_size;
 use crate::table::ScanPosition;

@@ -1,7 +1,7 @@
 //! Dense registers: six bits each, so eight of them are six bytes.
 //!
-//! Eight at a time are taken apart with a few shifts of one 64-bit word; where the processor has AVX2,
-//! 32 at a time ([`super::wide`]).
+//! Eight at a time are taken apart with a few shifts of one 64-bit word; where the processor has
+//! AVX2, 32 at a time ([`super::wide`]).
 
 use super::{REGISTERS, Registers};
 

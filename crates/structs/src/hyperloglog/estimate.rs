@@ -17,7 +17,8 @@ pub fn estimate(registers: &Registers) -> u64 {
     (ALPHA_INFINITY * m * m / z).round() as u64
 }
 
-/// How many registers have each value. Four tables, so that equal neighbors do not wait for each other.
+/// How many registers have each value. Four tables, so that equal neighbors do not wait for each
+/// other.
 fn histogram(registers: &Registers) -> [u32; 64] {
     let mut tables = [[0u32; 64]; 4];
     let (groups, _) = registers.as_chunks::<4>();

@@ -11,8 +11,9 @@
 //!                  1vvvvvnn            n + 1 (1 to 4) times v + 1 (1 to 32)
 //! ```
 //!
-//! A register holds the longest run of zeros, plus one, in the hashes of the elements that fall to it.
-//! Small sets are sparse; one becomes dense when it would grow beyond a limit or a value beyond 32.
+//! A register holds the longest run of zeros, plus one, in the hashes of the elements that fall to
+//! it. Small sets are sparse; one becomes dense when it would grow beyond a limit or a value beyond
+//! 32.
 
 pub mod dense;
 mod estimate;

@@ -20,7 +20,8 @@ pub struct Run {
     pub(super) size: usize,
 }
 
-/// The runs of encoded registers. A run that is cut off ends them early: they do not take all bytes.
+/// The runs of encoded registers. A run that is cut off ends them early: they do not take all
+/// bytes.
 pub fn runs(mut encoded: &[u8]) -> impl Iterator<Item = Run> {
     std::iter::from_fn(move || {
         let run = first_run(encoded)?;
@@ -71,8 +72,8 @@ pub(super) enum Raised {
     TooBig,
 }
 
-/// Raises a register of a value with its header; the result is at most `max_bytes` long, unless the value
-/// was longer before.
+/// Raises a register of a value with its header; the result is at most `max_bytes` long, unless the
+/// value was longer before.
 ///
 /// # Errors
 /// The runs do not cover the register.

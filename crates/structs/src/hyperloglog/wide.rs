@@ -6,8 +6,8 @@
 //!  moved       r0 r1 r2 r3 …                each field goes up by 2, 4 or 6 bits to a byte of its own
 //! ```
 //!
-//! It takes a fifth of the time of [`super::dense::merge_words`], which does the rest of the registers and
-//! all of them where the processor has no AVX2.
+//! It takes a fifth of the time of [`super::dense::merge_words`], which does the rest of the
+//! registers and all of them where the processor has no AVX2.
 #![allow(unsafe_code)] // Loads and stores of 32 bytes; every one is checked to be inside its array.
 
 use super::Registers;

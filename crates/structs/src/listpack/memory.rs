@@ -203,8 +203,8 @@ impl Listpack {
     fn reallocate(&mut self, capacity: usize, start: usize) {
         let total = self.bytes_len();
         debug_assert!(start + total <= capacity);
-        // To be smaller takes another block: the allocator leaves a block in its place while half of it
-        // is used.
+        // To be smaller takes another block: the allocator leaves a block in its place while half
+        // of it is used.
         if start == 0 && self.start() == 0 && capacity > self.capacity() {
             let stored = u32::try_from(capacity).expect("a listpack is smaller than 4 GiB");
             // SAFETY: the pointer and layout are those of the present allocation, the new size is

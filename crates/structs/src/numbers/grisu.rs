@@ -1,15 +1,15 @@
 //! Doubles as short decimal text.
 //!
-//! The algorithm is Grisu2 (Florian Loitsch, "Printing floating-point numbers quickly and accurately
-//! with integers", 2010): scale the value and the two boundaries of its rounding interval by a cached
-//! power of ten, then generate digits until what is left fits in the interval. Everything happens in
-//! 64-bit integers; there is no big-number path.
+//! The algorithm is Grisu2 (Florian Loitsch, "Printing floating-point numbers quickly and
+//! accurately with integers", 2010): scale the value and the two boundaries of its rounding
+//! interval by a cached power of ten, then generate digits until what is left fits in the interval.
+//! Everything happens in 64-bit integers; there is no big-number path.
 //!
-//! Why not the standard library, which always finds the shortest text? Grisu2 gives up about one time
-//! in a thousand and prints a digit more, or a last digit that is not the nearest. Valkey prints that
-//! text, so do we: the choice of cached power, the rounding of the products and the layout of the
-//! result (when to use an exponent) are all visible in the output and therefore fixed here. Grisu2's
-//! output always reads back as the same double.
+//! Why not the standard library, which always finds the shortest text? Grisu2 gives up about one
+//! time in a thousand and prints a digit more, or a last digit that is not the nearest. Valkey
+//! prints that text, so do we: the choice of cached power, the rounding of the products and the
+//! layout of the result (when to use an exponent) are all visible in the output and therefore fixed
+//! here. Grisu2's output always reads back as the same double.
 
 use super::{INT_MAX_LEN, f64_as_integer, format_i64};
 
@@ -44,8 +44,9 @@ impl Scaled {
     }
 }
 
-/// Prints `value` at the front of `buf` and returns the part that was written: `inf`, `-inf`, `nan`,
-/// an integer where the value is one up to 2^62, else the shortest digits (see the file's head).
+/// Prints `value` at the front of `buf` and returns the part that was written: `inf`, `-inf`,
+/// `nan`, an integer where the value is one up to 2^62, else the shortest digits (see the file's
+/// head).
 pub fn format_f64(buf: &mut [u8; F64_MAX_LEN], value: f64) -> &[u8] {
     match f64_as_integer(value) {
         // Which would lose the sign of zero.
@@ -178,8 +179,8 @@ fn approach(digits: &mut [u8], width: u64, mut rest: u64, unit: u64, distance: u
     }
 }
 
-/// Writes `digits * 10^power` as an integer, a fraction or with an exponent, whichever the reference
-/// server uses for that magnitude. Returns the length.
+/// Writes `digits * 10^power` as an integer, a fraction or with an exponent, whichever the
+/// reference server uses for that magnitude. Returns the length.
 fn lay_out(digits: &[u8], power: i32, negative: bool, out: &mut [u8]) -> usize {
     let count = digits.len();
     let exponent = power + count as i32 - 1;

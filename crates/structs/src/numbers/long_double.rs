@@ -1,14 +1,15 @@
 //! The 80-bit extended double of the x87, in integers.
 //!
-//! INCRBYFLOAT and HINCRBYFLOAT read both numbers as C `long double`, add them, and print the sum with
-//! 17 decimals and without trailing zeros. With a 64-bit significand 3.0 + 1.1 prints as `4.1`; with
-//! doubles it would print as `4.09999999999999964`. So the format is part of the behaviour, and Rust has
-//! no such type. What is needed is little: correctly rounded parsing, one addition, exact printing.
+//! INCRBYFLOAT and HINCRBYFLOAT read both numbers as C `long double`, add them, and print the sum
+//! with 17 decimals and without trailing zeros. With a 64-bit significand 3.0 + 1.1 prints as
+//! `4.1`; with doubles it would print as `4.09999999999999964`. So the format is part of the
+//! behaviour, and Rust has no such type. What is needed is little: correctly rounded parsing, one
+//! addition, exact printing.
 //!
 //! A finite value is `significand * 2^exponent` with the top bit of the significand set, except for
-//! zero and for denormals, whose exponent is the least one. Everyday numbers (up to 19 digits, at most
-//! 18 of them decimals, below 2^64) are handled in `u128` arithmetic; the rest goes through [`Big`], a
-//! big natural number that knows the few operations needed.
+//! zero and for denormals, whose exponent is the least one. Everyday numbers (up to 19 digits, at
+//! most 18 of them decimals, below 2^64) are handled in `u128` arithmetic; the rest goes through
+//! [`Big`], a big natural number that knows the few operations needed.
 //!
 //! Rejected: `libc::strtold` and `printf` by FFI (no stable Rust ABI for `long double`, and other
 //! machines have another format under that name), double-double (other rounding).
@@ -119,8 +120,8 @@ impl LongDouble {
     }
 
     /// Reads what C's `strtold` reads, as long as it is the whole text: decimal or hexadecimal with
-    /// optional sign, fraction and exponent, or `inf`/`infinity` in any case. `None` for anything else,
-    /// NaN, leading white space, overflow, or underflow to zero.
+    /// optional sign, fraction and exponent, or `inf`/`infinity` in any case. `None` for anything
+    /// else, NaN, leading white space, overflow, or underflow to zero.
     pub fn parse(text: &[u8]) -> Option<Self> {
         if text.len() > MAX_TEXT_LEN {
             return None;

@@ -97,7 +97,8 @@ struct Master<'a> {
 }
 
 impl Block {
-    /// A block of one entry, whose ID is the block's. It is likely to need `reserved` allocated bytes.
+    /// A block of one entry, whose ID is the block's. It is likely to need `reserved` allocated
+    /// bytes.
     pub fn new(words: &[&[u8]], reserved: usize) -> Block {
         let mut pack = Listpack::with_block(reserved.min(MAX_RESERVED));
         pack.push_back_int(1);
@@ -232,8 +233,8 @@ impl Block {
         marked as u64
     }
 
-    /// Marks entries, whose places ascend, as deleted. Flags take one byte whatever they are, so this
-    /// moves nothing.
+    /// Marks entries, whose places ascend, as deleted. Flags take one byte whatever they are, so
+    /// this moves nothing.
     fn mark(&mut self, chosen: &[(i64, bool)]) {
         let Some(&(first, _)) = chosen.first() else { return };
         let Some(mut cursor) = self.pack.cursor_at_mut(first) else { return };

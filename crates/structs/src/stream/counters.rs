@@ -1,7 +1,8 @@
 //! What a stream knows about its past, and what follows from it for the groups that read it.
 //!
-//! `entries-read` and `lag` count entries that may be gone. The rules here are those of the reference
-//! implementation, including where it gives up: a deleted entry in the middle makes a count unknown.
+//! `entries-read` and `lag` count entries that may be gone. The rules here are those of the
+//! reference implementation, including where it gives up: a deleted entry in the middle makes a
+//! count unknown.
 
 use super::StreamId;
 

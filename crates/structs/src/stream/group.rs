@@ -1,8 +1,8 @@
 //! A group of consumers: how far it has read, and what was delivered and not yet acknowledged.
 //!
-//! An entry that was delivered is in two trees: in the group's with its consumer, time and number of
-//! deliveries, and in its consumer's with its time alone. Both know the ages of what they hold, so
-//! XPENDING with IDLE and claims by idle time skip what is too young.
+//! An entry that was delivered is in two trees: in the group's with its consumer, time and number
+//! of deliveries, and in its consumer's with its time alone. Both know the ages of what they hold,
+//! so XPENDING with IDLE and claims by idle time skip what is too young.
 
 use super::tree::{Item, Tree};
 use super::{Counters, StreamId, UNKNOWN_READS};

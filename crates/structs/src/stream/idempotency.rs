@@ -6,9 +6,9 @@
 //!                            └─ IDs of messages, the oldest first
 //! ```
 //!
-//! An ID is forgotten when its time is over or when its producer has sent as many newer ones as are kept. That
-//! is found out when the producer comes again; those that do not come are swept after a while, so producers that
-//! are used once do not add up. Finding and adding cost O(log n).
+//! An ID is forgotten when its time is over or when its producer has sent as many newer ones as are
+//! kept. That is found out when the producer comes again; those that do not come are swept after a
+//! while, so producers that are used once do not add up. Finding and adding cost O(log n).
 
 use super::{Malformed, StreamId};
 use std::collections::{BTreeMap, VecDeque};
@@ -81,8 +81,8 @@ impl Producer {
 }
 
 impl Idempotency {
-    /// Sets how long and how many IDs are remembered. If that is something new, all are forgotten; returns whether
-    /// it is.
+    /// Sets how long and how many IDs are remembered. If that is something new, all are forgotten;
+    /// returns whether it is.
     pub fn configure(&mut self, duration_s: Option<u32>, max_ids: Option<u32>) -> bool {
         let duration_s = duration_s.unwrap_or(self.duration_s);
         let max_ids = max_ids.unwrap_or(self.max_ids);
@@ -173,7 +173,8 @@ impl Idempotency {
         self.bytes / ID_BYTES
     }
 
-    /// All of it in the form of snapshots: version, settings and counters, then each producer with its IDs.
+    /// All of it in the form of snapshots: version, settings and counters, then each producer with
+    /// its IDs.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         let numbers = [u64::from(self.duration_s), u64::from(self.max_ids)];

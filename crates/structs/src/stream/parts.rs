@@ -1,8 +1,8 @@
 //! A stream in the parts that RDB files have, to take one from and to build one of.
 //!
-//! Both directions go one part at a time, so a stream of any size is written and read in pieces. What
-//! is built is checked to the last element: blocks, their order, every count, and that the groups'
-//! and the consumers' lists of pending entries agree.
+//! Both directions go one part at a time, so a stream of any size is written and read in pieces.
+//! What is built is checked to the last element: blocks, their order, every count, and that the
+//! groups' and the consumers' lists of pending entries agree.
 
 use super::block::{Block, Fields};
 use super::{Group, Inner, Stream, StreamId};
@@ -13,8 +13,8 @@ use std::sync::Arc;
 /// A part of a stream, in the order of RDB files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part<'a> {
-    /// Which messages of producers the stream has, if it notes them ([`Idempotency`](super::Idempotency)). RDB
-    /// files have no place for it in a stream.
+    /// Which messages of producers the stream has, if it notes them
+    /// ([`Idempotency`](super::Idempotency)). RDB files have no place for it in a stream.
     Idempotency(&'a [u8]),
     /// A block: its ID and its listpack.
     Block(StreamId, &'a [u8]),

@@ -234,7 +234,8 @@ fn a_block_takes_the_memory_that_it_needs() {
     let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
     let mut stream = Stream::new();
     (1..=1000).for_each(|n| stream.append(StreamId::new(n, 0), &words, &limits));
-    // The prefix of a listpack and its bytes; the last block is made for as much as the one before it.
+    // The prefix of a listpack and its bytes; the last block is made for as much as the one before
+    // it.
     let needed = |block: &block::Block| block_size(8 + block.as_bytes().len());
     let (mut before, mut count) = (0, 0);
     stream.0.blocks.for_each(|placed| {

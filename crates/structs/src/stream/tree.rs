@@ -5,10 +5,11 @@
 //!   leaf:   item, item, item …                 up to 64
 //! ```
 //!
-//! - Search, insertion and removal cost O(log n). A search that asks for items of a certain age skips
-//!   every branch whose oldest item is too young, so it costs O(log n) for each item it finds.
-//! - Nodes are shared: a clone of the tree is one reference, and a change copies the nodes on its path
-//!   that another holder shares. That is how a snapshot gets a whole stream in no time.
+//! - Search, insertion and removal cost O(log n). A search that asks for items of a certain age
+//!   skips every branch whose oldest item is too young, so it costs O(log n) for each item it
+//!   finds.
+//! - Nodes are shared: a clone of the tree is one reference, and a change copies the nodes on its
+//!   path that another holder shares. That is how a snapshot gets a whole stream in no time.
 //! - An item that is added at the end of a full leaf begins a new one, so ascending IDs fill leaves
 //!   completely. Removal joins a small node to its neighbour.
 //!
@@ -86,8 +87,8 @@ fn branch<T>(branches: &[Branch<T>], id: StreamId) -> usize {
     branches.partition_point(|branch| branch.first <= id).saturating_sub(1)
 }
 
-/// Lets `change` rewrite a node, which is copied if it is shared, and adds the difference to `bytes`, those
-/// of the node's tree.
+/// Lets `change` rewrite a node, which is copied if it is shared, and adds the difference to
+/// `bytes`, those of the node's tree.
 fn rewrite<T: Item, R>(
     node: &mut Arc<Node<T>>,
     bytes: &mut isize,
@@ -236,12 +237,13 @@ impl<T: Item> Node<T> {
     }
 }
 
-/// Adds an entry at `at`. A full node is split first, so that none takes more than [`FANOUT`] entries, which
-/// fill a block of the allocator; the right half is returned.
+/// Adds an entry at `at`. A full node is split first, so that none takes more than [`FANOUT`]
+/// entries, which fill a block of the allocator; the right half is returned.
 fn add<E>(entries: &mut Vec<E>, at: usize, new: E) -> Option<Vec<E>> {
     if entries.len() < FANOUT {
         if entries.len() == entries.capacity() {
-            // The copy of a shared node has no room, and a vector would double it beyond what a node takes.
+            // The copy of a shared node has no room, and a vector would double it beyond what a
+            // node takes.
             entries.reserve_exact(entries.len().max(4).min(FANOUT - entries.len()));
         }
         entries.insert(at, new);

@@ -81,7 +81,8 @@ impl Sorted {
         match decide(Some(old)) {
             Some(new) if new != old => {
                 self.table.before_change(hash);
-                // SAFETY: the tree's members live in the table, and no other thread reads scores meanwhile.
+                // SAFETY: the tree's members live in the table, and no other thread reads scores
+                // meanwhile.
                 unsafe {
                     self.tree.change_score(old, new, pointer);
                     pointer.set_score(new);
@@ -123,8 +124,8 @@ impl Sorted {
         table.forget_retired();
     }
 
-    /// Removes the member at `rank` after `read` has seen it. Made for one pop after the other at the
-    /// same end: the next one's place in the table is fetched into the cache.
+    /// Removes the member at `rank` after `read` has seen it. Made for one pop after the other at
+    /// the same end: the next one's place in the table is fetched into the cache.
     pub(super) fn pop<R>(&mut self, rank: usize, read: impl FnOnce(&[u8], f64) -> R) -> Option<R> {
         let mut read = Some(read);
         let mut result = None;

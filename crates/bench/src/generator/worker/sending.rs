@@ -58,7 +58,8 @@ impl Worker<'_> {
         }
     }
 
-    /// How many of `wanted` requests a connection may send. When it may send none, the run may be over.
+    /// How many of `wanted` requests a connection may send. When it may send none, the run may be
+    /// over.
     fn grant(&mut self, index: usize, wanted: u64, now_ns: u64) -> u64 {
         if self.exhausted || self.shared.stopped() {
             self.exhaust(now_ns);

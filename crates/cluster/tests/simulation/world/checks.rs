@@ -133,7 +133,8 @@ impl World {
         }
         if named.incarnation == new.1.incarnation {
             assert!(named.is_whole, "seed {seed}: {new:?} was promoted while it synchronises");
-            // Only a founder that has written nothing yet leads on without data: it takes the place of no other.
+            // Only a founder that has written nothing yet leads on without data: it takes the place
+            // of no other.
             let leads_on = new.1 == holder;
             assert!(!named.log.is_empty() || leads_on, "seed {seed}: {new:?} has no data");
         }

@@ -1,5 +1,5 @@
-//! `CLIENT ID`, `INFO`, `GETNAME`, `SETNAME`, `SETINFO`, `CAPA`, `IMPORT-SOURCE`: what a connection is and
-//! says of itself
+//! `CLIENT ID`, `INFO`, `GETNAME`, `SETNAME`, `SETINFO`, `CAPA`, `IMPORT-SOURCE`: what a connection
+//! is and says of itself
 
 use super::super::list_line::line;
 use super::super::names::check_name;

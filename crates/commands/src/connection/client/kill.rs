@@ -1,7 +1,7 @@
 //! `CLIENT KILL ip:port`, `CLIENT KILL filters`: closes connections
 //!
-//! Those of other threads are closed by way of their mailboxes; from the reply on they are not served
-//! and begin nothing.
+//! Those of other threads are closed by way of their mailboxes; from the reply on they are not
+//! served and begin nothing.
 
 use super::filters::{self, Filters};
 use engine::clients::Client;

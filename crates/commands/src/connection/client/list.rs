@@ -1,7 +1,7 @@
 //! `CLIENT LIST [filters]`: a line for each connection
 //!
-//! Other connections belong to other threads: what is shown of them is what their threads have copied
-//! into the registry.
+//! Other connections belong to other threads: what is shown of them is what their threads have
+//! copied into the registry.
 
 use super::super::list_line::line;
 use super::filters::{self, Filters};

@@ -1,6 +1,8 @@
-//! `CLIENT MAINT_NOTIFICATIONS ON [moving-endpoint-type TYPE]|OFF`: notices of what is about to change in a cluster
+//! `CLIENT MAINT_NOTIFICATIONS ON [moving-endpoint-type TYPE]|OFF`: notices of what is about to
+//! change in a cluster
 //!
-//! Clients of Redis Enterprise send it when they connect, and go on without notices if the reply is an error.
+//! Clients of Redis Enterprise send it when they connect, and go on without notices if the reply is
+//! an error.
 
 use engine::dispatch::notices::EndpointType;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};

@@ -188,8 +188,8 @@ fn check_tracking(cx: &Cx<'_>, wanted: &Wanted<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The first of these prefixes that overlaps with another of them or a known one. In lexical order a
-/// prefix stands right before those that begin with it.
+/// The first of these prefixes that overlaps with another of them or a known one. In lexical order
+/// a prefix stands right before those that begin with it.
 fn first_overlapping<'p>(
     known: impl Iterator<Item = &'p [u8]>,
     wanted: &[&'p [u8]],

@@ -16,8 +16,9 @@ pub(super) fn loadaof(cx: &mut Cx<'_>) -> Outcome {
     if cx.in_transaction {
         return Err(Error::text("ERR DEBUG LOADAOF is not allowed in a transaction"));
     }
-    // A rewrite would delete the files that are being read, or waits for the world that is stopped here
-    // and keeps from others what it needs; and a log that begins is that of what is in memory now.
+    // A rewrite would delete the files that are being read, or waits for the world that is stopped
+    // here and keeps from others what it needs; and a log that begins is that of what is in memory
+    // now.
     let is_rewriting = &engine.append_log().figures.is_rewriting;
     if is_rewriting.swap(true, AcqRel) {
         return Err(Error::text(REWRITING));
@@ -42,8 +43,9 @@ pub(super) fn loadaof(cx: &mut Cx<'_>) -> Outcome {
             return;
         }
         engine.background().free_tables(engine::load::take_everything(engine));
-        // It ends the process if it fails: half a data set must not be served. Nor is it when the server goes
-        // down: to the end clients are told that it is loading, and nothing is rewritten.
+        // It ends the process if it fails: half a data set must not be served. Nor is it when the
+        // server goes down: to the end clients are told that it is loading, and nothing is
+        // rewritten.
         if !host.reload_append_log() {
             reply.error(FAILED);
             return;

@@ -1,7 +1,7 @@
 //! `DEBUG subcommand [argument …]`: what test suites and debugging need
 //!
-//! `enable-debug-command` says which clients may. The world stands still for every one of them: some look at
-//! everything, and the others (SLEEP) are meant to stop the server.
+//! `enable-debug-command` says which clients may. The world stands still for every one of them:
+//! some look at everything, and the others (SLEEP) are meant to stop the server.
 
 mod clients;
 mod crash;

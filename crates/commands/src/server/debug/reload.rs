@@ -1,7 +1,7 @@
 //! `DEBUG RELOAD [MERGE] [NOFLUSH] [NOSAVE]`
 //!
-//! Saves everything into the configured file, empties the server and loads the file, while the world
-//! is stopped. Where there is no sound snapshot to load nothing is thrown away.
+//! Saves everything into the configured file, empties the server and loads the file, while the
+//! world is stopped. Where there is no sound snapshot to load nothing is thrown away.
 
 use engine::{Args, Cx, DbIndex, Error, Outcome};
 use keyspace::keyspace::Taken;

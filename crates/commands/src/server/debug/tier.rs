@@ -1,6 +1,7 @@
 //! `DEBUG TIER DEMOTE [key …]`: values go to the flash tier at once, however small or hot they are
 //!
-//! `DEBUG TIER FILTER yes|no`: values that are read come back only after a second use, though there is room
+//! `DEBUG TIER FILTER yes|no`: values that are read come back only after a second use, though there
+//! is room
 
 use super::unknown;
 use engine::{Args, Cx, Error, Outcome};

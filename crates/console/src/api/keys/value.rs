@@ -40,7 +40,8 @@ pub struct Which {
 /// An element of a value.
 #[derive(Serialize, JsonSchema)]
 pub struct Element {
-    /// The index of a list, the field of a hash, the member of a set or sorted set, the id of a stream.
+    /// The index of a list, the field of a hash, the member of a set or sorted set, the id of a
+    /// stream.
     name: Blob,
     /// The value of a list or hash, the fields of a stream; empty for others.
     value: Vec<Blob>,

@@ -111,8 +111,8 @@ impl Db<'_> {
         }
     }
 
-    /// The journal gets the deletion of the key in place of the request; `is_lazy`: a replica may free it in the
-    /// background.
+    /// The journal gets the deletion of the key in place of the request; `is_lazy`: a replica may
+    /// free it in the background.
     pub fn propagate_as_deletion(&mut self, key: Key<'_>, is_lazy: bool) {
         self.propagate_as(|p| p.command(&[deletion(is_lazy), key.bytes]));
     }

@@ -1,8 +1,8 @@
 //! What a script would have to put back if it had to begin again.
 //!
 //! Before a command of the script changes a key for the first time, the key's entry is copied. Only
-//! small values in RAM are: a script that changes another one cannot be undone from there on, and needs
-//! the [turn](crate::scripts::Scripts) for that.
+//! small values in RAM are: a script that changes another one cannot be undone from there on, and
+//! needs the [turn](crate::scripts::Scripts) for that.
 
 use super::Db;
 use keyspace::{DbIndex, Entry, Key};
@@ -38,8 +38,8 @@ impl UndoLog {
         self.keys.iter().any(is_it)
     }
 
-    /// Keeps the entry of a key whose time has come and which was therefore deleted; gives it back if
-    /// an earlier one is kept.
+    /// Keeps the entry of a key whose time has come and which was therefore deleted; gives it back
+    /// if an earlier one is kept.
     pub(crate) fn keep(&mut self, db: DbIndex, key: Key<'_>, entry: Entry) -> Option<Entry> {
         if self.knows(db, key) {
             return Some(entry);

@@ -213,7 +213,8 @@ impl Db<'_> {
         held.move_to_key(&mut self.locks, self.index, key);
     }
 
-    /// Locks this stripe, one of those that the command has keys in, if it locks them one at a time.
+    /// Locks this stripe, one of those that the command has keys in, if it locks them one at a
+    /// time.
     #[inline]
     pub(crate) fn reach(&mut self, stripe: usize) {
         if let Some(held) = &mut self.held

@@ -152,8 +152,8 @@ impl<'a> Db<'a> {
         self.blocks.iter().find(is_it).cloned()
     }
 
-    /// Sets a string. The value is kept as a number if it spells one; a word that came in a block of its
-    /// own is kept as that. Reports nothing.
+    /// Sets a string. The value is kept as a number if it spells one; a word that came in a block
+    /// of its own is kept as that. Reports nothing.
     #[inline]
     pub fn set_string(&mut self, key: Key<'_>, value: &[u8], expiry: SetExpiry) {
         let block = self.block_of(value);

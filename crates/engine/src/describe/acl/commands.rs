@@ -1,5 +1,5 @@
-//! Which commands a selector allows: a bit for each row of the command table, and the rules that made
-//! them, for ACL LIST.
+//! Which commands a selector allows: a bit for each row of the command table, and the rules that
+//! made them, for ACL LIST.
 
 use super::category::Category;
 use super::rules::Refusal;

@@ -1,13 +1,13 @@
 //! Users: their credentials, the requests that they may send, and the log of what was refused.
 //!
-//! This is the one place that knows credentials and permissions. `requirepass` is a rule like any other
-//! here: setting the option replaces the default user's passwords, and the option does not follow when
-//! ACL SETUSER changes them, as in Redis.
+//! This is the one place that knows credentials and permissions. `requirepass` is a rule like any
+//! other here: setting the option replaces the default user's passwords, and the option does not
+//! follow when ACL SETUSER changes them, as in Redis.
 //!
-//! A [`User`] never changes. A change puts a new one into the list and raises the *generation*; a session
-//! keeps the user that it last saw, and looks again when the generation has changed. So a change takes
-//! effect on connected clients with their next request, and a request pays for one load. While every
-//! user may do everything ([`Acl::is_restricting`]) it does not pay at all.
+//! A [`User`] never changes. A change puts a new one into the list and raises the *generation*; a
+//! session keeps the user that it last saw, and looks again when the generation has changed. So a
+//! change takes effect on connected clients with their next request, and a request pays for one
+//! load. While every user may do everything ([`Acl::is_restricting`]) it does not pay at all.
 
 pub mod category;
 mod commands;
@@ -64,7 +64,8 @@ pub struct Acl {
     table: &'static CommandTable,
     users: Mutex<Users>,
     generation: AtomicU64,
-    /// Follows from the default user; asked for every command of a client that has not authenticated.
+    /// Follows from the default user; asked for every command of a client that has not
+    /// authenticated.
     is_open: AtomicBool,
     is_restricting: AtomicBool,
     config: Arc<Config>,
@@ -158,8 +159,8 @@ impl Acl {
         self.session_user(DEFAULT_USER.as_bytes()).expect("the default user cannot be removed")
     }
 
-    /// The user of the server's own connections, which may do everything and is in no list. No user can be
-    /// given its name, which has a space.
+    /// The user of the server's own connections, which may do everything and is in no list. No user
+    /// can be given its name, which has a space.
     pub fn watcher(&self) -> SessionUser {
         let rules: [&[u8]; 4] = [b"on", b"~*", b"&*", b"+@all"];
         let user = User::nothing("the server", true)
@@ -238,7 +239,8 @@ impl Acl {
         self.change(name, &from_nothing)
     }
 
-    /// ACL DELUSER: removes a user other than the default one; `false` if there is none of this name.
+    /// ACL DELUSER: removes a user other than the default one; `false` if there is none of this
+    /// name.
     pub fn remove(&self, name: &[u8]) -> bool {
         let users = self.locked();
         let mut changed = users.clone();
@@ -265,8 +267,8 @@ pub fn has_blanks(name: &[u8]) -> bool {
 /// What is said of a name that is none.
 const NOT_A_NAME: &str = "Usernames must be valid UTF-8";
 
-/// A user's name. Bytes that are no text name no user: shown with replacement characters, two of them
-/// would be one.
+/// A user's name. Bytes that are no text name no user: shown with replacement characters, two of
+/// them would be one.
 fn name_of(name: &[u8]) -> Option<&str> {
     std::str::from_utf8(name).ok()
 }

@@ -1,4 +1,5 @@
-//! A user, and the rules that make it: `on`, `>password`, `~pattern`, `+@category`, `(selector)` and so on.
+//! A user, and the rules that make it: `on`, `>password`, `~pattern`, `+@category`, `(selector)`
+//! and so on.
 
 use super::Denial;
 use super::password::PasswordHash;
@@ -127,8 +128,8 @@ impl User {
         Err(nearest)
     }
 
-    /// Whether a selector allows this request of a command with one key at a fixed place, whatever its
-    /// options make of the key. `false` may also mean that only [`User::check`] can say.
+    /// Whether a selector allows this request of a command with one key at a fixed place, whatever
+    /// its options make of the key. `false` may also mean that only [`User::check`] can say.
     #[inline]
     pub(crate) fn allows_one_key(&self, row: &Resolved, words: &[&[u8]]) -> bool {
         let (Some(access), Some(key)) = (row.most_access, words.get(row.single_key)) else {

@@ -1,5 +1,5 @@
-//! A selector: commands, and the keys, channels and databases that they may reach. A user has one of its
-//! own and may have more; a request passes if any of them allows it as a whole.
+//! A selector: commands, and the keys, channels and databases that they may reach. A user has one
+//! of its own and may have more; a request passes if any of them allows it as a whole.
 
 use super::Denial;
 use super::commands::{AllowedCommands, allows_channel};
@@ -26,8 +26,8 @@ pub struct Request<'r> {
     pub databases: u32,
 }
 
-/// The first word that names a database which is not allowed. Where one of the words names no database
-/// at all, the command itself refuses the request.
+/// The first word that names a database which is not allowed. Where one of the words names no
+/// database at all, the command itself refuses the request.
 fn denied_database(
     allowed: &[u32],
     request: &Request<'_>,
@@ -57,7 +57,8 @@ struct Access {
 struct KeyPattern {
     pattern: Vec<u8>,
     access: Access,
-    /// The pattern is a prefix and a star, which most are: comparing bytes is cheaper than matching.
+    /// The pattern is a prefix and a star, which most are: comparing bytes is cheaper than
+    /// matching.
     is_prefix: bool,
 }
 
@@ -235,8 +236,8 @@ impl Selector {
         self.check_channels(request)
     }
 
-    /// Whether a request is allowed that does no more than `access` to this key, which is all that it
-    /// names. `false` may also mean that only [`Selector::check`] can say.
+    /// Whether a request is allowed that does no more than `access` to this key, which is all that
+    /// it names. `false` may also mean that only [`Selector::check`] can say.
     #[inline]
     pub(super) fn allows_one_key(&self, row: &Resolved, access: KeyFlags, key: &[u8]) -> bool {
         self.databases.is_none() && self.commands.has_bit(row) && self.allows_key(key, access)

@@ -1,5 +1,6 @@
-//! Users that all nodes of a cluster have alike: the text of an ACL file, which is kept at the coordinator. A change is made to
-//! the text first, and to the users in force when the text is read again.
+//! Users that all nodes of a cluster have alike: the text of an ACL file, which is kept at the
+//! coordinator. A change is made to the text first, and to the users in force when the text is read
+//! again.
 //!
 //! The user by which nodes log in to each other is each node's own, and in no such text.
 
@@ -36,7 +37,8 @@ impl Acl {
         Ok(text_of(users.iter()))
     }
 
-    /// Returns the text without these users, and how many of them there were. The default user stays.
+    /// Returns the text without these users, and how many of them there were. The default user
+    /// stays.
     ///
     /// # Errors
     /// The text cannot be read.
@@ -52,7 +54,8 @@ impl Acl {
         Ok((text_of(users.iter()), (before - users.len()) as i64))
     }
 
-    /// Puts the users of the text into force, beside the node's own. Returns the names of those that are not as they were.
+    /// Puts the users of the text into force, beside the node's own. Returns the names of those
+    /// that are not as they were.
     ///
     /// # Errors
     /// The text cannot be read; nothing was changed.

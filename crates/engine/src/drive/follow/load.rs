@@ -40,9 +40,9 @@ pub struct GoesOn {
     pub epoch: u64,
 }
 
-/// Takes all data away, with what depends on it, to load a snapshot of the primary: from then on the
-/// journal is at its position, and clients are told that data is being loaded. What was taken is
-/// returned, to be freed. The caller is outside the world, and no append-only file is written.
+/// Takes all data away, with what depends on it, to load a snapshot of the primary: from then on
+/// the journal is at its position, and clients are told that data is being loaded. What was taken
+/// is returned, to be freed. The caller is outside the world, and no append-only file is written.
 ///
 /// # Errors
 /// Another term has begun. Nothing has happened.
@@ -55,9 +55,9 @@ pub fn begin_load(
     replace(engine, thread, term, beginning, None)
 }
 
-/// The snapshot is loaded beside the data set ([`crate::loading::SecondDataSet`]): takes that away as
-/// [`begin_load`] does, and puts the loaded one into its place at the same moment. The stream goes on
-/// so.
+/// The snapshot is loaded beside the data set ([`crate::loading::SecondDataSet`]): takes that away
+/// as [`begin_load`] does, and puts the loaded one into its place at the same moment. The stream
+/// goes on so.
 ///
 /// # Errors
 /// Another term has begun. Nothing has happened.
@@ -139,8 +139,8 @@ fn replace(
     Ok(taken)
 }
 
-/// The snapshot is loaded: the data set is the one that the journal's position names, and the stream goes
-/// on so.
+/// The snapshot is loaded: the data set is the one that the journal's position names, and the
+/// stream goes on so.
 ///
 /// # Errors
 /// Another term has begun.

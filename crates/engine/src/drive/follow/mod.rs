@@ -1,11 +1,11 @@
-//! Applying the stream of a primary: its commands are run, and its bytes appended to the journal as they
-//! came, so that the own append-only file and replicas of this replica read the same bytes at the same
-//! positions.
+//! Applying the stream of a primary: its commands are run, and its bytes appended to the journal as
+//! they came, so that the own append-only file and replicas of this replica read the same bytes at
+//! the same positions.
 //!
-//! The commands run as a client's do (with the locks of their keys, statistics, events, invalidations,
-//! and clients that waited for what they bring), but pass no gate, do not block, and no key is gone
-//! for them because its time has come: the primary says when that is. An entry, which may be a
-//! transaction, is run under the locks of all its keys together.
+//! The commands run as a client's do (with the locks of their keys, statistics, events,
+//! invalidations, and clients that waited for what they bring), but pass no gate, do not block, and
+//! no key is gone for them because its time has come: the primary says when that is. An entry,
+//! which may be a transaction, is run under the locks of all its keys together.
 //!
 //! Whenever the thread is outside the world, the journal's position is that of what was applied. So
 //! a thread that stops the world (a snapshot, a promotion) finds a whole prefix of the stream.
@@ -56,7 +56,8 @@ pub struct Applied {
     pub asked_at: Option<JournalPos>,
     /// What this copy promises the primary, which has asked for it.
     pub promise: Option<Promise>,
-    /// Nothing more is to be applied: another term has begun, or CLIENT PAUSE holds the stream back.
+    /// Nothing more is to be applied: another term has begun, or CLIENT PAUSE holds the stream
+    /// back.
     pub is_over: bool,
     /// Bytes of the piece that are applied.
     pub bytes: usize,
@@ -163,8 +164,8 @@ impl<'t> Follower<'t> {
         self.session.db
     }
 
-    /// Applies a piece in this term. If other threads help with its end, this one does something else
-    /// `meanwhile`, which must not wait.
+    /// Applies a piece in this term. If other threads help with its end, this one does something
+    /// else `meanwhile`, which must not wait.
     pub fn apply(&mut self, term: u64, piece: &Piece, meanwhile: impl FnOnce()) -> Applied {
         let (engine, thread) = (self.engine, self.thread);
         thread.reader.enter();
@@ -224,7 +225,8 @@ fn in_its_place(row: &Resolved) -> Result<&Resolved, Error> {
     Err(Error::text("ERR This command has no place in a replication stream"))
 }
 
-/// Whether clients may write keys of the stream, and the append-only file has to have the order of both.
+/// Whether clients may write keys of the stream, and the append-only file has to have the order of
+/// both.
 fn appends_under_locks(engine: &Engine) -> bool {
     engine.journal.takes_asides() && !engine.config.replica_read_only()
 }
@@ -235,8 +237,8 @@ pub fn is_held_by_clients(engine: &Engine) -> bool {
     pause.is_some_and(|pause| pause.purpose == Purpose::Client)
 }
 
-/// Whether commands may run beside each other: none of them can have to step back, or is to be seen in
-/// its place among the others.
+/// Whether commands may run beside each other: none of them can have to step back, or is to be seen
+/// in its place among the others.
 fn may_split(engine: &Engine) -> bool {
     !engine.snapshots.is_running()
         && keyspace::cold::entries() == 0

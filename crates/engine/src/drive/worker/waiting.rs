@@ -38,8 +38,8 @@ impl Worker {
             (session.db, session.reads_replica) = (choice.db, choice.reads_replica);
         }
         if suspension.is_silent {
-            // CLIENT REPLY OFF or SKIP was in force when the command came, or the connection brings a copy of slots. That is
-            // of no use if a part of it was refused.
+            // CLIENT REPLY OFF or SKIP was in force when the command came, or the connection brings
+            // a copy of slots. That is of no use if a part of it was refused.
             if session.import.is_some() && resumption.reply.plain().first() == Some(&b'-') {
                 session.fate = Fate::Close;
             }
@@ -95,8 +95,8 @@ impl Worker {
         session.suspension.as_ref().is_some_and(|s| s.token == token) && self.end_wait(session, out)
     }
 
-    /// Ends a blocked client's wait from outside (CLIENT UNBLOCK, a change of role), if it is still that
-    /// one: with an error, or as if the time were up.
+    /// Ends a blocked client's wait from outside (CLIENT UNBLOCK, a change of role), if it is still
+    /// that one: with an error, or as if the time were up.
     pub fn unblock(
         &mut self,
         session: &mut Session,

@@ -1,7 +1,7 @@
 //! A client's requests that other nodes of a cluster answer (`docs/internals/forwarding.md`).
 //!
-//! The gate of a node adds them here. The client's thread takes them when the input has been looked at, gives
-//! them to its hub, and says when they have been answered.
+//! The gate of a node adds them here. The client's thread takes them when the input has been looked
+//! at, gives them to its hub, and says when they have been answered.
 
 use cluster::id::Id;
 use resp::bulk::{push_bulk, push_header};
@@ -17,7 +17,8 @@ pub enum Travel {
     Alone,
     /// It may wait there without end. Nothing else of the client is under way.
     Waits,
-    /// To the shards that the client has written to, where it waits for their replicas. Nothing else is under way.
+    /// To the shards that the client has written to, where it waits for their replicas. Nothing
+    /// else is under way.
     Acks,
 }
 

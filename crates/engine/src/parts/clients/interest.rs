@@ -52,8 +52,8 @@ impl KeyInterest {
         }
     }
 
-    /// Forgets a blocked client. One that is over stays until they are half of all: to look for each that goes would
-    /// take minutes where thousands wait for the same key.
+    /// Forgets a blocked client. One that is over stays until they are half of all: to look for
+    /// each that goes would take minutes where thousands wait for the same key.
     pub fn forget_waiter(&mut self, waiter: &Arc<Waiter>) {
         self.over += 1;
         if !waiter.is_over() || self.over * 2 >= self.waiters.len() {

@@ -1,4 +1,5 @@
-//! The wait for replicas before a shutdown, as INFO knows it, and the clients whose SHUTDOWN is under way.
+//! The wait for replicas before a shutdown, as INFO knows it, and the clients whose SHUTDOWN is
+//! under way.
 
 use super::Clients;
 use super::late_reply::LateReply;

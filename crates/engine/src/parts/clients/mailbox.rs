@@ -4,13 +4,14 @@
 //! client of another thread (a published message, the reply of a blocked command, an order to
 //! close) posts it to that thread's mailbox and wakes the thread if it sleeps.
 //!
-//! To post a message costs less than to deliver it, so one client that publishes without pause could
-//! fill a mailbox faster than its thread empties it, and keep that thread from everything else. So
-//! a mailbox is *overdue* from [`MAX_WAITING`] bytes on, and what may post many messages is tried
-//! again later while any mailbox is.
+//! To post a message costs less than to deliver it, so one client that publishes without pause
+//! could fill a mailbox faster than its thread empties it, and keep that thread from everything
+//! else. So a mailbox is *overdue* from [`MAX_WAITING`] bytes on, and what may post many messages
+//! is tried again later while any mailbox is.
 //!
-//! What has to reach its receiver before the poster's own client gets its reply is posted with a *ticket*
-//! ([`Mailbox::post_first`]): the reply is held until [`delivered`] has come to that ticket.
+//! What has to reach its receiver before the poster's own client gets its reply is posted with a
+//! *ticket* ([`Mailbox::post_first`]): the reply is held until [`delivered`] has come to that
+//! ticket.
 
 use super::session::Fate;
 use super::suspension::Resumption;

@@ -198,8 +198,8 @@ impl Client {
         self.live.departure.fetch_max(departure as u8, AcqRel);
     }
 
-    /// Keeps it from running anything more, whatever it has sent; a batch of commands that its thread
-    /// runs just now may end. Its thread is to be told to close it.
+    /// Keeps it from running anything more, whatever it has sent; a batch of commands that its
+    /// thread runs just now may end. Its thread is to be told to close it.
     pub fn kill(&self, stats: &Stats) {
         self.depart(Departure::Closed);
         if let Some(waiter) = self.waiter() {
@@ -214,8 +214,8 @@ impl Client {
         self.has_gone(Departure::Closed)
     }
 
-    /// Whether it is going to be closed, by CLIENT KILL or for the memory it takes, whatever its thread
-    /// does now: it must not be found any more.
+    /// Whether it is going to be closed, by CLIENT KILL or for the memory it takes, whatever its
+    /// thread does now: it must not be found any more.
     #[inline]
     pub(crate) fn is_leaving(&self) -> bool {
         self.is_killed() || self.live.is_evicted.load(Acquire)
@@ -240,16 +240,16 @@ impl Client {
         self.waiter()?.keys().first().map(|key| Box::from(&**key))
     }
 
-    /// Calls off what it waits for in a blocked command; its thread is to be told to end the wait with
-    /// this token. `None` if it does not wait.
+    /// Calls off what it waits for in a blocked command; its thread is to be told to end the wait
+    /// with this token. `None` if it does not wait.
     pub fn call_off_wait(&self, stats: &Stats) -> Option<u64> {
         let waiter = self.waiter().filter(|waiter| waiter.call_off_unserved())?;
         waiter.uncount(stats);
         waiter.token()
     }
 
-    /// What it does, as bits of [`flag`]. A wait that is over is none, though the client's thread may
-    /// have yet to end it.
+    /// What it does, as bits of [`flag`]. A wait that is over is none, though the client's thread
+    /// may have yet to end it.
     pub fn flags(&self) -> u64 {
         let flags = self.live.flags.load(Relaxed);
         let may_wait = flags & flag::BLOCKED != 0;

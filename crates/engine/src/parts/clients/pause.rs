@@ -1,12 +1,12 @@
 //! Requests are held back by CLIENT PAUSE, and writes while the last snapshot before a shutdown is
-//! written, or the role of primary is handed over. Each has a pause of its own, which the end of another does not touch; a request waits
-//! as long as one of them holds it.
+//! written, or the role of primary is handed over. Each has a pause of its own, which the end of
+//! another does not touch; a request waits as long as one of them holds it.
 
 use keyspace::Millis;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::*};
 
-/// When the pause of a shutdown or of a fail-over ends: unknown. Not the largest number, which is that of long
-/// commands, whose waiters are not counted as blocked.
+/// When the pause of a shutdown or of a fail-over ends: unknown. Not the largest number, which is
+/// that of long commands, whose waiters are not counted as blocked.
 const UNKNOWN_END: Millis = Millis(i64::MAX - 1);
 
 /// The pauses of all purposes.
@@ -74,7 +74,8 @@ impl Pause {
         self.until_ms.store(0, Relaxed);
     }
 
-    /// Ends CLIENT PAUSE if its time has come. Of several threads that find that, one is told `true`.
+    /// Ends CLIENT PAUSE if its time has come. Of several threads that find that, one is told
+    /// `true`.
     pub fn end_if_over(&self, now: Millis) -> bool {
         let until = self.until_ms.load(Relaxed);
         // Only a pause that is still the same one ends.

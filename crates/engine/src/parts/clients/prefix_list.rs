@@ -3,8 +3,8 @@
 /// Bytes that the index of all prefixes has for one: a node and a client.
 const IN_INDEX: usize = 24;
 
-/// The prefixes of a client in lexical order, as one text. The client, the table of caching clients and the
-/// index share it.
+/// The prefixes of a client in lexical order, as one text. The client, the table of caching clients
+/// and the index share it.
 #[derive(Default, Debug)]
 pub struct PrefixList {
     text: Box<[u8]>,

@@ -145,7 +145,8 @@ pub struct Session {
     pub awaited_copies: usize,
     /// It brings a copy of slots: the number of that ([`crate::membership::Moves::begin_import`]).
     pub import: Option<u64>,
-    /// Its request concerns a server of which slots move key by key: what is asked for has to be here.
+    /// Its request concerns a server of which slots move key by key: what is asked for has to be
+    /// here.
     pub(crate) checks_slot: bool,
     /// CLIENT CAPA NODE: another node forwards on it what its clients ask for.
     pub is_link: bool,
@@ -153,7 +154,8 @@ pub struct Session {
     pub forwarding: Option<Box<Forwarding>>,
     /// The shards that it has written to, where it sees one server.
     pub written_shards: Option<Box<WrittenShards>>,
-    /// It was answered as by the primary of a cluster's shard: before replies leave, this server has to be that still.
+    /// It was answered as by the primary of a cluster's shard: before replies leave, this server
+    /// has to be that still.
     pub answered_by_primary: bool,
     /// READONLY: it reads from a replica although it could be sent to the primary.
     pub reads_replica: bool,
@@ -247,7 +249,8 @@ impl Session {
         }
     }
 
-    /// Suspends it: it reads no further request until it is resumed. Returns the token of the suspension.
+    /// Suspends it: it reads no further request until it is resumed. Returns the token of the
+    /// suspension.
     pub fn suspend(&mut self, thread: &ThreadContext, mut suspension: Suspension) -> u64 {
         let token = thread.next_token();
         suspension.token = token;

@@ -1,9 +1,10 @@
 //! The memory that clients take, and `maxmemory-clients`.
 //!
 //! Each thread counts its own clients' memory (buffers, queued commands, names of what they watch
-//! and subscribe to) when it has served them and once in a round of housekeeping. A thread that finds
-//! the sum above the limit evicts the clients that take most, whichever threads they belong to: they
-//! leave the registry at once, so that they are not listed any more, and their threads close them.
+//! and subscribe to) when it has served them and once in a round of housekeeping. A thread that
+//! finds the sum above the limit evicts the clients that take most, whichever threads they belong
+//! to: they leave the registry at once, so that they are not listed any more, and their threads
+//! close them.
 
 use super::mailbox::{Mailbox, Message};
 use super::{Client, Clients, flag};

@@ -1,8 +1,8 @@
 //! A blocked command: what it waits for, and what becomes of it.
 //!
-//! A waiter's fate (served, timed out, unblocked, gone) is decided once, by an atomic exchange. Another
-//! thread that unblocks or closes a client calls its wait off in the same way: whatever is pushed once
-//! that client has its reply is not for the one that waited.
+//! A waiter's fate (served, timed out, unblocked, gone) is decided once, by an atomic exchange.
+//! Another thread that unblocks or closes a client calls its wait off in the same way: whatever is
+//! pushed once that client has its reply is not for the one that waited.
 
 use super::acks::Acks;
 use super::session::Session;
@@ -85,7 +85,8 @@ pub struct Waiter {
     user: SessionUser,
     state: AtomicU8,
     token: AtomicU64,
-    /// Nanoseconds for which its command has run, in all attempts; [`REJECTED`] if it was not allowed to.
+    /// Nanoseconds for which its command has run, in all attempts; [`REJECTED`] if it was not
+    /// allowed to.
     spent_ns: AtomicU64,
     /// Whether it is among the blocked clients that are counted.
     is_counted: AtomicBool,
@@ -222,8 +223,8 @@ impl Waiter {
         matches!(before, Ok(_) | Err(SERVING))
     }
 
-    /// The same for a client that stays and may see which of both it was: `true` says that it is not
-    /// served.
+    /// The same for a client that stays and may see which of both it was: `true` says that it is
+    /// not served.
     pub(crate) fn call_off_unserved(&self) -> bool {
         let mut backoff = Backoff::default();
         loop {

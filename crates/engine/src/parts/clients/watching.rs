@@ -24,7 +24,8 @@ pub struct Watching {
     stripes: Locked,
     /// When the first of the keys expires that had an expiry when it was watched.
     pub(crate) first_expiry: Millis,
-    /// Keys that had expired when they were watched and were kept because nothing was to be deleted unasked.
+    /// Keys that had expired when they were watched and were kept because nothing was to be deleted
+    /// unasked.
     pub(crate) stale: HashSet<WatchedKey>,
     /// Bytes of the names of the keys.
     bytes: usize,

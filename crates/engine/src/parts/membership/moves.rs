@@ -1,5 +1,5 @@
-//! Slots that move from or to this server, beside what the topology says of them: which wait, which connections bring a copy,
-//! and how far jobs are.
+//! Slots that move from or to this server, beside what the topology says of them: which wait, which
+//! connections bring a copy, and how far jobs are.
 
 use cluster::id::Id;
 use cluster::slots::Slots;
@@ -102,8 +102,8 @@ impl Moves {
         slots.iter().filter_map(Slot::new).for_each(|slot| self.paused.insert(slot));
     }
 
-    /// None that has begun before is left: the world is stopped, and no command holds keys. Those that a background thread begins
-    /// later are refused.
+    /// None that has begun before is left: the world is stopped, and no command holds keys. Those
+    /// that a background thread begins later are refused.
     pub(crate) fn close(&self, slots: &Slots) {
         slots.iter().filter_map(Slot::new).for_each(|slot| self.closed.insert(slot));
     }
@@ -154,7 +154,8 @@ impl Moves {
         self.exports.load(Relaxed) > 0
     }
 
-    /// A connection brings a copy of these slots from now on, and no other one for this job. Returns its number.
+    /// A connection brings a copy of these slots from now on, and no other one for this job.
+    /// Returns its number.
     pub fn begin_import(&self, job: Id, slots: Slots) -> u64 {
         let number = self.last_import.fetch_add(1, SeqCst) + 1;
         let mut imports = lock(&self.imports);
@@ -164,8 +165,8 @@ impl Moves {
         number
     }
 
-    /// The source of a copy is about to hand the slots over: until that is decided nothing may spoil the copy. Returns whether
-    /// it is whole.
+    /// The source of a copy is about to hand the slots over: until that is decided nothing may
+    /// spoil the copy. Returns whether it is whole.
     pub fn prepare_import(&self, number: u64) -> bool {
         let mut imports = lock(&self.imports);
         let import = imports.iter_mut().find(|import| import.number == number);

@@ -18,8 +18,8 @@ pub struct SecondDataSet {
 }
 
 impl SecondDataSet {
-    /// Takes everything out of it, to be freed. The thread is outside the world of `served`, the first
-    /// data set.
+    /// Takes everything out of it, to be freed. The thread is outside the world of `served`, the
+    /// first data set.
     pub fn take(&self, served: &Keyspace) -> Taken {
         let stopped = served.world().stop();
         *lock(&self.libraries) = Libraries::default();
@@ -79,8 +79,8 @@ impl Loading {
         self.is_on.store(true, SeqCst);
     }
 
-    /// Something is loaded beside the data set from now on, until [`Loading::end`]. Few commands are
-    /// refused.
+    /// Something is loaded beside the data set from now on, until [`Loading::end`]. Few commands
+    /// are refused.
     pub fn begin_beside(&self, total_bytes: u64, now: Millis) {
         self.begin_figures(total_bytes, now);
         self.is_beside.store(true, SeqCst);

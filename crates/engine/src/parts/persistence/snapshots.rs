@@ -20,8 +20,8 @@ pub struct Cut {
     /// The history that the position belongs to.
     pub history: HistoryId,
     /// The database in which the journal goes on there without a SELECT; any will do if it goes on
-    /// with one. `None` while the journal records nothing: its position stands still then, so it does
-    /// not tell this state from others.
+    /// with one. `None` while the journal records nothing: its position stands still then, so it
+    /// does not tell this state from others.
     pub stream_db: Option<DbIndex>,
     /// The epoch of the last entry before the position; 0 outside of a cluster.
     pub epoch: u64,
@@ -61,7 +61,8 @@ impl Snapshots {
         }
     }
 
-    /// Memory of the snapshot under way: what it has yet to write, and what it needs for that, in bytes.
+    /// Memory of the snapshot under way: what it has yet to write, and what it needs for that, in
+    /// bytes.
     pub fn held_bytes(&self) -> usize {
         if !self.is_running() {
             return 0;
@@ -77,8 +78,8 @@ impl Snapshots {
     }
 }
 
-/// `snapshot-buffer-limit`, in bytes. Where there is a tier the data fill `maxmemory`, and what a snapshot takes
-/// comes on top of it: so it is an eighth of that at most.
+/// `snapshot-buffer-limit`, in bytes. Where there is a tier the data fill `maxmemory`, and what a
+/// snapshot takes comes on top of it: so it is an eighth of that at most.
 pub fn buffer_limit(config: &Config) -> usize {
     let bytes = match config.maxmemory() {
         limit if limit > 0 && !config.tier_dir().is_empty() => {

@@ -110,8 +110,8 @@ impl PubSub {
         self.read(space).values().filter(|listeners| is_heard(listeners)).count()
     }
 
-    /// Publishes to a channel and the patterns that match it, or to a shard channel; returns how many
-    /// clients got it. `block` is the payload if it came in one.
+    /// Publishes to a channel and the patterns that match it, or to a shard channel; returns how
+    /// many clients got it. `block` is the payload if it came in one.
     pub(crate) fn publish(
         &self,
         mailboxes: &[Mailbox],

@@ -5,9 +5,9 @@
 //!  parent    –    0     1      0     3      the longest other prefix that it begins with
 //! ```
 //!
-//! The prefixes of a key are a chain of parents. The last prefix in order that is not behind the key is
-//! in a chain with the longest of them, so one binary search and the chain find all, however many
-//! other prefixes there are. A hash table by length would cost a look-up for every length that
+//! The prefixes of a key are a chain of parents. The last prefix in order that is not behind the
+//! key is in a chain with the longest of them, so one binary search and the chain find all, however
+//! many other prefixes there are. A hash table by length would cost a look-up for every length that
 //! occurs; Valkey compares the key with every prefix.
 
 use crate::clients::prefix_list::PrefixList;

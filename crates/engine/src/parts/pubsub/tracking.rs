@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use structs::sync::{lock, read, write};
 
-/// Where the clients that cache are found: the registry of all clients, and the mailboxes of their threads.
+/// Where the clients that cache are found: the registry of all clients, and the mailboxes of their
+/// threads.
 #[derive(Clone, Copy)]
 pub struct Receivers<'r> {
     /// All clients.
@@ -220,8 +221,8 @@ impl TrackingTable {
     }
 }
 
-/// Tells the clients that asked for a prefix which keys below it were changed, and by which client. All get
-/// the same message but those that made a change themselves and do not want to hear of it.
+/// Tells the clients that asked for a prefix which keys below it were changed, and by which client.
+/// All get the same message but those that made a change themselves and do not want to hear of it.
 fn tell_prefix(
     receivers: Receivers<'_>,
     cachers: &Cachers,
@@ -252,8 +253,8 @@ fn invalidation(cacher: &Cacher, keys: Option<Vec<Box<[u8]>>>) -> Arc<Push> {
     Arc::new(Push::Invalidate { keys, is_redirected: cacher.redirect.is_some() })
 }
 
-/// Posts an invalidation. The reply to the client that caused it waits until it is delivered, but for that
-/// client's own, which follows its reply.
+/// Posts an invalidation. The reply to the client that caused it waits until it is delivered, but
+/// for that client's own, which follows its reply.
 fn tell(receivers: Receivers<'_>, cacher: &Cacher, push: &Arc<Push>, by: u64) {
     let target = cacher.redirect.unwrap_or(cacher.client);
     match receivers.clients.get(target) {

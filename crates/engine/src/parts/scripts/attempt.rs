@@ -17,7 +17,8 @@ pub struct ScriptRules {
     pub is_read_only: bool,
     /// There was too little memory when it began, and it has not said that it can do with that.
     pub is_out_of_memory: bool,
-    /// It has changed something: from then on it comes to its end, whatever the state of the server.
+    /// It has changed something: from then on it comes to its end, whatever the state of the
+    /// server.
     pub has_written: bool,
     /// The time of day that TIME tells it, once it has asked: time stands still for a script.
     pub time: Option<Duration>,
@@ -96,10 +97,11 @@ pub(crate) struct Attempt {
     pub is_out_of_memory: bool,
     pub kind: Kind,
     pub running: Option<Arc<RunningScript>>,
-    /// For so long it does not make way for the world. An attempt that always would could be undone for
-    /// ever, so this is what the attempts before it have taken together, up to 100 ms.
+    /// For so long it does not make way for the world. An attempt that always would could be undone
+    /// for ever, so this is what the attempts before it have taken together, up to 100 ms.
     pub min_time: Duration,
-    /// What monitors are shown when it has come to its end: an attempt that is undone has not happened.
+    /// What monitors are shown when it has come to its end: an attempt that is undone has not
+    /// happened.
     pub monitored: Vec<Box<[u8]>>,
 }
 

@@ -1,9 +1,10 @@
 //! The scripts of EVAL and SCRIPT LOAD by their digests.
 //!
-//! Of those of EVAL the least recently used one is forgotten when there are more than 500; those that SCRIPT
-//! LOAD was asked to keep stay until SCRIPT FLUSH. Threads keep what they have looked up for as long as the
-//! generation stands and the script is not marked as forgotten. Times of use are kept to the millisecond: a
-//! script that all threads run is written to once in a millisecond, not by every request.
+//! Of those of EVAL the least recently used one is forgotten when there are more than 500; those
+//! that SCRIPT LOAD was asked to keep stay until SCRIPT FLUSH. Threads keep what they have looked
+//! up for as long as the generation stands and the script is not marked as forgotten. Times of use
+//! are kept to the millisecond: a script that all threads run is written to once in a millisecond,
+//! not by every request.
 
 use super::learned::Learned;
 use keyspace::Millis;

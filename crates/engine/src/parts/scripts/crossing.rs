@@ -1,11 +1,13 @@
-//! Every interleaving of scripts that cross, by the rules of `docs/internals/scripts.md`, against a model
-//! of stripes, turn and world: no state is a dead end, and every result is that of some order.
+//! Every interleaving of scripts that cross, by the rules of `docs/internals/scripts.md`, against a
+//! model of stripes, turn and world: no state is a dead end, and every result is that of some
+//! order.
 
 use std::collections::{HashMap, HashSet};
 
 const STRIPES: usize = 3;
 
-/// A script appends its number to one stripe's value after the other. A large value cannot be undone.
+/// A script appends its number to one stripe's value after the other. A large value cannot be
+/// undone.
 struct Script {
     declared: Vec<usize>,
     writes: Vec<(usize, Size)>,

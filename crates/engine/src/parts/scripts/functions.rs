@@ -1,5 +1,5 @@
-//! Libraries of functions. Each thread loads a library into its interpreter when it first calls one of
-//! its functions; here is the source, and what the functions say about themselves.
+//! Libraries of functions. Each thread loads a library into its interpreter when it first calls one
+//! of its functions; here is the source, and what the functions say about themselves.
 
 use super::learned::Learned;
 use script::FunctionSpec;

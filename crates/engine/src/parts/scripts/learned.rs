@@ -6,11 +6,12 @@ const UNKNOWN: u8 = 0;
 const DECLARES: u8 = 1;
 const DOES_NOT_DECLARE: u8 = 2;
 
-/// A script that held its reactor up with what could not be undone is trusted again after so many short runs.
+/// A script that held its reactor up with what could not be undone is trusted again after so many
+/// short runs.
 const RUNS_OF_DISTRUST: u32 = 1000;
 
-/// How many keys and arguments a run has, as one of 64 bits; seven and more count as one. What a script
-/// does depends on them, so each shape has to be seen.
+/// How many keys and arguments a run has, as one of 64 bits; seven and more count as one. What a
+/// script does depends on them, so each shape has to be seen.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Shape(u64);
 

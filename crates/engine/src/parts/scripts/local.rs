@@ -1,4 +1,5 @@
-//! A thread's interpreters, one for scripts and one for functions, and the scripts that it has looked up.
+//! A thread's interpreters, one for scripts and one for functions, and the scripts that it has
+//! looked up.
 
 use super::Scripts;
 use super::cache::Script;
@@ -36,7 +37,8 @@ pub struct Local {
 }
 
 impl Local {
-    /// Forgets the scripts and libraries that others have forgotten (SCRIPT FLUSH, FUNCTION DELETE).
+    /// Forgets the scripts and libraries that others have forgotten (SCRIPT FLUSH, FUNCTION
+    /// DELETE).
     pub(crate) fn follow(&mut self, shared: &Scripts) {
         if self.libraries_version != shared.functions.version() {
             self.forget_libraries(shared);

@@ -1,7 +1,7 @@
 //! What is known of scripts and functions, and what their runs share.
 //!
-//! A script runs under the locks of the keys that it declares, or with the world stopped. Which of the
-//! two is learnt from its runs; one that was mistaken is undone and begins again. The page
+//! A script runs under the locks of the keys that it declares, or with the world stopped. Which of
+//! the two is learnt from its runs; one that was mistaken is undone and begins again. The page
 //! `docs/internals/scripts.md` says why this is atomic and cannot deadlock.
 
 mod attempt;
@@ -60,8 +60,8 @@ impl Scripts {
         self.turn.store(false, SeqCst);
     }
 
-    /// Says that the script that has the turn waits, or no longer does. Others that can be undone make
-    /// way.
+    /// Says that the script that has the turn waits, or no longer does. Others that can be undone
+    /// make way.
     pub(crate) fn set_turn_waits(&self, waits: bool) {
         self.turn_waits.store(waits, SeqCst);
     }

@@ -1,9 +1,10 @@
 //! Requests for slots that move key by key (CLUSTER SETSLOT): ASK, ASKING, TRYAGAIN.
 //!
-//! While a slot leaves, keys that are not here any more are at the other primary. So the look for them has to be one
-//! step with the request: it is made under the locks, or holds, of the request's keys, before the command runs. The gate
-//! only says that such a look is needed. A request that finds all its keys runs here; one that finds none is sent on with
-//! ASK; one that finds some of them is to be tried again, since its other keys are about to follow.
+//! While a slot leaves, keys that are not here any more are at the other primary. So the look for
+//! them has to be one step with the request: it is made under the locks, or holds, of the request's
+//! keys, before the command runs. The gate only says that such a look is needed. A request that
+//! finds all its keys runs here; one that finds none is sent on with ASK; one that finds some of
+//! them is to be tried again, since its other keys are about to follow.
 
 use crate::args::Args;
 use crate::command::Flags;
@@ -29,8 +30,8 @@ pub(super) fn is_asking(cx: &mut Cx<'_>, row: &Resolved) -> bool {
     true
 }
 
-/// Whether a request for a key of another primary is answered here: the key has arrived, or arrives and the sender knows
-/// that.
+/// Whether a request for a key of another primary is answered here: the key has arrived, or arrives
+/// and the sender knows that.
 pub(super) fn is_arriving(open: Option<Open>, is_asking: bool) -> bool {
     match open {
         Some(Open::Arriving) => is_asking,
@@ -57,7 +58,8 @@ pub(super) fn check(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(
     let is_closed =
         |key: &RequestKey| key.slot(&cx.engine.keyspace).is_some_and(|slot| moves.is_closed(slot));
     if moves.any_closed() && cx.keys.iter().any(is_closed) {
-        // It passed its gate before requests for the slot began to wait, and runs on a background thread.
+        // It passed its gate before requests for the slot began to wait, and runs on a background
+        // thread.
         return Err(Error::Elsewhere(MOVING.into()));
     }
     if !published.has_open() {
@@ -100,7 +102,8 @@ struct Found {
     arriving: bool,
     present: usize,
     absent: usize,
-    /// How many keys are named; one that is named again counts once more only if another is between.
+    /// How many keys are named; one that is named again counts once more only if another is
+    /// between.
     distinct: usize,
     last: Option<u64>,
     /// The rule that comes has no slot for this key, which is not here.
@@ -216,8 +219,8 @@ fn look_at(cx: &Cx<'_>, published: &Published, key: Key<'_>) -> Found {
     found
 }
 
-/// Whether a key that a script asks for may be at another primary: it is not here, its slot leaves, and the script has
-/// not declared it. Declared keys were here when the script began.
+/// Whether a key that a script asks for may be at another primary: it is not here, its slot leaves,
+/// and the script has not declared it. Declared keys were here when the script began.
 pub(super) fn lacks_any(
     cx: &Cx<'_>,
     published: Option<&Published>,

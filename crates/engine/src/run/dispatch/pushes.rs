@@ -37,8 +37,8 @@ fn deliver_posted(cx: &mut Cx<'_>) {
     }
 }
 
-/// Encodes an out-of-band message for a client, if that can still take it for what it is. What it tells
-/// of may have to be on the disk before.
+/// Encodes an out-of-band message for a client, if that can still take it for what it is. What it
+/// tells of may have to be on the disk before.
 pub(crate) fn write_push(
     engine: &Engine,
     session: &mut Session,

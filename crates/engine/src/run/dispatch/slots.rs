@@ -1,5 +1,5 @@
-//! The gate of a cluster's node: whether a request's keys are in one slot, and whether this server answers for it.
-//! [`open_slots`] has what differs for slots that move key by key.
+//! The gate of a cluster's node: whether a request's keys are in one slot, and whether this server
+//! answers for it. [`open_slots`] has what differs for slots that move key by key.
 
 use super::gates::{Refusal, may_write};
 use super::{NotNow, open_slots};
@@ -57,7 +57,8 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
         return Ok(crate::importing::check_slots(cx, number, row, args)?);
     }
     let moves = &cx.engine.membership.moves;
-    // A request that runs later, on another thread, may find that its slot has begun to wait meanwhile.
+    // A request that runs later, on another thread, may find that its slot has begun to wait
+    // meanwhile.
     cx.session.checks_slot = moves.any_exports();
     if moves.any_paused() || moves.any_prepared() {
         wait_for_move(cx, row, args)?;
@@ -129,8 +130,8 @@ fn is_paused(engine: &Engine, key: &RequestKey) -> bool {
     slot.is_some_and(|slot| engine.membership.moves.is_paused(slot))
 }
 
-/// Shard channels belong to slots as keys do. What a primary publishes reaches its replicas, so that clients may subscribe
-/// there.
+/// Shard channels belong to slots as keys do. What a primary publishes reaches its replicas, so
+/// that clients may subscribe there.
 fn slot_of_channels(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
     let mut slots = Vec::new();
     let words = args.words();
@@ -161,7 +162,8 @@ struct SlotsOf {
     are_together: bool,
 }
 
-/// The slots of the keys of a request, for EXEC of its queue. `None`: there are no keys, or no slots.
+/// The slots of the keys of a request, for EXEC of its queue. `None`: there are no keys, or no
+/// slots.
 fn slots_of(
     cx: &Cx<'_>,
     published: Option<&Published>,
@@ -218,8 +220,8 @@ pub(super) fn for_each_key(
     }
 }
 
-/// Whether a request for slots of another primary is answered here, because all its keys arrive here: those that have
-/// come by themselves, and others if the sender knows that.
+/// Whether a request for slots of another primary is answered here, because all its keys arrive
+/// here: those that have come by themselves, and others if the sender knows that.
 #[cold]
 fn all_arrive(
     cx: &Cx<'_>,
@@ -290,8 +292,8 @@ fn served(
 }
 
 impl Engine {
-    /// Shows readers the newest view. Clients that wait for keys which are served elsewhere now are sent there, and what
-    /// has waited for this view is tried again.
+    /// Shows readers the newest view. Clients that wait for keys which are served elsewhere now are
+    /// sent there, and what has waited for this view is tried again.
     pub fn publish_membership(&self, published: Published) {
         let before = self.membership.newest();
         self.note_copies(&published);
@@ -313,8 +315,8 @@ impl Engine {
         }
     }
 
-    /// Hides the slots of which this server has keys that are another's. A connection that brings a copy for a job that is
-    /// over brings nothing more.
+    /// Hides the slots of which this server has keys that are another's. A connection that brings a
+    /// copy for a job that is over brings nothing more.
     fn note_copies(&self, published: &Published) {
         let topology = &published.view.topology.value;
         let own = published.own_shard().map(|shard| shard.id);
@@ -323,8 +325,8 @@ impl Engine {
         self.membership.moves.end_imports(|job| !published.expects_copy(job));
     }
 
-    /// Ends the subscriptions to shard channels of slots that have left, and has caches forget what they read of them: changes
-    /// are made, and told, elsewhere from now on.
+    /// Ends the subscriptions to shard channels of slots that have left, and has caches forget what
+    /// they read of them: changes are made, and told, elsewhere from now on.
     fn tell_of_lost_slots(&self, before: &Published, published: &Published) {
         let slots = |published: &Published| published.own_shard().map(|shard| shard.slots.clone());
         let lost = slots(before).unwrap_or_default().without(&slots(published).unwrap_or_default());

@@ -1,7 +1,8 @@
-//! Which keys of the moving slots are taken: those behind the walk, but for some that are to be taken again.
+//! Which keys of the moving slots are taken: those behind the walk, but for some that are to be
+//! taken again.
 //!
-//! The walk goes from slot to slot, through each database of a slot, in the order of hashes. A position in that order is valid
-//! for ever, however a table grows.
+//! The walk goes from slot to slot, through each database of a slot, in the order of hashes. A
+//! position in that order is valid for ever, however a table grows.
 
 use cluster::slots::Slots;
 use keyspace::{DbIndex, Slot};

@@ -149,8 +149,9 @@ fn admit(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Waits for the values that the command needs and that are not in RAM: its cost is estimated by them, and
-/// they are copied. Says whether all are there; one that cannot be read fails the command later.
+/// Waits for the values that the command needs and that are not in RAM: its cost is estimated by
+/// them, and they are copied. Says whether all are there; one that cannot be read fails the command
+/// later.
 fn read_cold(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> bool {
     keyspace::cold::entries() == 0 || cold::read_in_place(cx, row, args).is_ok()
 }
@@ -196,7 +197,8 @@ fn admit_all(cx: &mut Cx<'_>, writes: bool) -> Result<(), Stop> {
 }
 
 /// Waits for a stripe beside those that are held. This ends: the script has the turn, so that every
-/// other holder of a stripe goes on to its end, or gives its locks back, without waiting for this one.
+/// other holder of a stripe goes on to its end, or gives its locks back, without waiting for this
+/// one.
 fn wait_for(cx: &mut Cx<'_>, stripe: &Locked) {
     debug_assert!(cx.attempt.as_ref().is_some_and(|attempt| attempt.holds_turn));
     let scripts = &cx.engine.scripts;
@@ -207,8 +209,8 @@ fn wait_for(cx: &mut Cx<'_>, stripe: &Locked) {
     scripts.set_turn_waits(false);
 }
 
-/// Whether the script runs on a reactor, which has other clients, and no run like it has ended soon: there it
-/// must do nothing that cannot be undone, as it could run for ever.
+/// Whether the script runs on a reactor, which has other clients, and no run like it has ended
+/// soon: there it must do nothing that cannot be undone, as it could run for ever.
 fn is_untried_on_reactor(cx: &Cx<'_>) -> bool {
     cx.attempt.as_ref().is_some_and(|attempt| {
         let target = attempt.target.as_ref();
@@ -267,8 +269,8 @@ fn tick(cx: &mut Cx<'_>) -> Result<(), Stop> {
     if running.is_killed() {
         return stop(cx, Verdict::Killed);
     }
-    // A script on a background thread makes way for all that would wait for its end: at once for the one
-    // that cannot be undone, and for the world when it has had its time.
+    // A script on a background thread makes way for all that would wait for its end: at once for
+    // the one that cannot be undone, and for the world when it has had its time.
     let had_its_time = elapsed >= attempt.min_time;
     let is_world_wanted = cx.thread.reader.is_wanted() || engine.holds.world_is_wanted();
     let is_in_the_way = engine.scripts.turn_waits() || (had_its_time && is_world_wanted);

@@ -25,8 +25,8 @@ enum TimeLimit {
 }
 
 impl Library {
-    /// Reads, compiles and runs the text of a library in the interpreter of the calling thread. It is
-    /// not added to the others. With `replaces` another one may have its name.
+    /// Reads, compiles and runs the text of a library in the interpreter of the calling thread. It
+    /// is not added to the others. With `replaces` another one may have its name.
     ///
     /// # Errors
     /// What is wrong with it, as a client is told.
@@ -51,8 +51,8 @@ pub struct LibraryLoader {
 }
 
 impl LibraryLoader {
-    /// A loader, whose interpreter is made when it is needed. Where it loads beside the data set, the
-    /// libraries that are there do not matter.
+    /// A loader, whose interpreter is made when it is needed. Where it loads beside the data set,
+    /// the libraries that are there do not matter.
     pub fn new(engine: &'static Engine, is_beside: bool) -> LibraryLoader {
         LibraryLoader { engine, interpreter: None, is_beside }
     }

@@ -51,8 +51,9 @@ fn identify(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Option<Target> {
     cx.thread.scripts.borrow_mut().find(scripts, &sha).map(Target::Script)
 }
 
-/// The flags of a request that runs a script which says in its first line, or of a function, which says
-/// when it is registered, whether it writes; `None` if it is another request, or nothing is said.
+/// The flags of a request that runs a script which says in its first line, or of a function, which
+/// says when it is registered, whether it writes; `None` if it is another request, or nothing is
+/// said.
 pub(crate) fn request_flags(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Option<Flags> {
     let name = row.command.script?;
     let said = match identify(cx, row, args) {
@@ -164,7 +165,8 @@ fn end_turn(cx: &mut Cx<'_>) {
     }
 }
 
-/// Takes the turn: from then on the script may change what it cannot undo, and may wait for stripes.
+/// Takes the turn: from then on the script may change what it cannot undo, and may wait for
+/// stripes.
 ///
 /// # Errors
 /// Another script has it, or a long command holds keys and may come to want this script's stripes.
@@ -306,8 +308,8 @@ impl Job {
     }
 }
 
-/// Whether an EXEC is to run on a background thread: it has a script, which may not end, and nothing that
-/// concerns its own session.
+/// Whether an EXEC is to run on a background thread: it has a script, which may not end, and
+/// nothing that concerns its own session.
 pub(crate) fn has_queue_of_scripts(cx: &Cx<'_>, row: &Resolved) -> bool {
     let is_exec = row.command.flags.has(Flags::RUNS_QUEUE);
     is_exec && cx.session.multi.as_ref().is_some_and(|multi| multi.has_scripts_elsewhere())

@@ -179,7 +179,8 @@ fn a_copy_is_hidden_until_its_slot_has_moved() {
     assert_eq!(told, ["sunsubscribe", "{b}channel", "0"]);
 }
 
-/// Counts up as fast as the server takes it, until it is told to stop. Returns the last value of each key.
+/// Counts up as fast as the server takes it, until it is told to stop. Returns the last value of
+/// each key.
 fn pour(name: &str, source: &Server, target: &Server, stop: &AtomicBool) -> Vec<i64> {
     const PIPELINED: usize = 100;
     let mut client = source.client();

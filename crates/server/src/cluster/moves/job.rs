@@ -24,10 +24,12 @@ const TOGETHER: usize = 64 << 10;
 const REST_AFTER_FAILURE: Duration = Duration::from_millis(200);
 const REST: Duration = Duration::from_millis(1);
 
-/// How often the rest after a failure doubles: a target without memory would be filled again and again.
+/// How often the rest after a failure doubles: a target without memory would be filled again and
+/// again.
 const MAX_DOUBLINGS: u32 = 5;
 
-/// The target is close behind when it has answered in this time: then what is missing is there within the pause.
+/// The target is close behind when it has answered in this time: then what is missing is there
+/// within the pause.
 const NEAR: Duration = Duration::from_millis(10);
 
 /// How many bytes may be missing there then.
@@ -186,8 +188,9 @@ impl Job {
         Ok(())
     }
 
-    /// Goes on until what is missing at the target is little enough for requests to wait for it. If the target does not catch up,
-    /// requests for the slots wait, each time for longer, so that it does.
+    /// Goes on until what is missing at the target is little enough for requests to wait for it. If
+    /// the target does not catch up, requests for the slots wait, each time for longer, so that it
+    /// does.
     fn catch_up(&self, copying: &mut Copying) -> Result<(), String> {
         let mut rounds = 0;
         loop {
@@ -213,7 +216,8 @@ impl Job {
         }
     }
 
-    /// Sends what there is, and waits until the target has it. Returns how many bytes for it have come meanwhile.
+    /// Sends what there is, and waits until the target has it. Returns how many bytes for it have
+    /// come meanwhile.
     fn deliver(&self, copying: &mut Copying) -> Result<usize, String> {
         self.ensure_wanted(copying)?;
         copying.export.follow().map_err(spoiled)?;
@@ -226,8 +230,8 @@ impl Job {
         Ok(copying.export.output().len())
     }
 
-    /// Requests for the slots wait since `began`, and the journal has nothing more for them behind `end`. Gives the target what is
-    /// missing, and the slots.
+    /// Requests for the slots wait since `began`, and the journal has nothing more for them behind
+    /// `end`. Gives the target what is missing, and the slots.
     fn hand_over(
         &mut self,
         mut copying: Copying,
@@ -260,8 +264,8 @@ impl Job {
         Ok(())
     }
 
-    /// Makes the transaction that gives the slots to the target. Returns its revision. When this returns an error, the transaction
-    /// was not made, and never will be.
+    /// Makes the transaction that gives the slots to the target. Returns its revision. When this
+    /// returns an error, the transaction was not made, and never will be.
     fn decide(&mut self, target: Holder) -> Result<Revision, String> {
         let newest = self.engine.membership().newest().ok_or("there is no view")?;
         let mut view = newest.view.clone();
@@ -284,8 +288,8 @@ impl Job {
         Err("it was not to be handed over".into())
     }
 
-    /// Waits until this server's clients see what was there at this revision, for as long as it takes: requests for the slots must
-    /// not go on before.
+    /// Waits until this server's clients see what was there at this revision, for as long as it
+    /// takes: requests for the slots must not go on before.
     fn await_view(&self, revision: Revision) {
         let is_shown = || {
             let newest = self.engine.membership().newest();
@@ -296,8 +300,8 @@ impl Job {
         }
     }
 
-    /// Returns a view behind which no transaction of this older one can be made. Waits for the coordinator as long as it takes:
-    /// requests for the slots must not go on before.
+    /// Returns a view behind which no transaction of this older one can be made. Waits for the
+    /// coordinator as long as it takes: requests for the slots must not go on before.
     fn settle(&mut self, old: &View) -> View {
         loop {
             if let Some(view) = self.read(old) {

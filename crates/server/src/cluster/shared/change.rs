@@ -1,5 +1,5 @@
-//! Changes of users and functions that clients ask for: a transaction at the coordinator, then a wait until all nodes that are
-//! there have it, then the reply.
+//! Changes of users and functions that clients ask for: a transaction at the coordinator, then a
+//! wait until all nodes that are there have it, then the reply.
 
 use super::{Place, away, libraries};
 use crate::log;
@@ -116,7 +116,8 @@ impl Changer {
         Ok((Some(definitions.put_users(text)), answer))
     }
 
-    /// Waits until the nodes that are there have the change of this revision, and this one among them.
+    /// Waits until the nodes that are there have the change of this revision, and this one among
+    /// them.
     fn await_others(&mut self, definition: &Definition, revision: Revision, at: &Published) {
         let is_about_users =
             matches!(definition, Definition::SetUser(..) | Definition::DeleteUsers(_));

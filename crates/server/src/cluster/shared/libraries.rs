@@ -27,8 +27,8 @@ pub(super) fn are_in_force(engine: &Engine, functions: &Functions) -> bool {
     here.eq(functions.libraries.iter().map(|other| (&*other.name, other.source.as_bytes())))
 }
 
-/// Puts these libraries in the place of all that are here, in one transaction, which replicas and the append-only file get
-/// as well.
+/// Puts these libraries in the place of all that are here, in one transaction, which replicas and
+/// the append-only file get as well.
 pub(super) fn put_in_force(inside: &Inside, functions: &Functions) -> Result<(), String> {
     replace(inside, functions).map_err(|error| format!("libraries cannot be loaded: {error}"))
 }

@@ -1,8 +1,9 @@
-//! What all nodes of a database have alike, which is kept at the coordinator: users (`cluster-share-users`), and libraries of
-//! functions where clients see one server. `docs/internals/shared-definitions.md` has the rules.
+//! What all nodes of a database have alike, which is kept at the coordinator: users
+//! (`cluster-share-users`), and libraries of functions where clients see one server.
+//! `docs/internals/shared-definitions.md` has the rules.
 //!
-//! One thread makes this server's users and functions those of the coordinator, and writes there which it has. Another makes
-//! the changes that clients ask for ([`change`]).
+//! One thread makes this server's users and functions those of the coordinator, and writes there
+//! which it has. Another makes the changes that clients ask for ([`change`]).
 
 mod change;
 mod libraries;
@@ -43,8 +44,8 @@ struct Place {
     me: Id,
 }
 
-/// Starts the threads. `clients` makes a connection to the coordinator for each. Returns the way for changes, and what says
-/// whether this server has the users of its database.
+/// Starts the threads. `clients` makes a connection to the coordinator for each. Returns the way
+/// for changes, and what says whether this server has the users of its database.
 ///
 /// # Errors
 /// The system can start no thread.
@@ -79,7 +80,8 @@ pub(super) fn start(
 pub(super) struct Ready(Arc<AtomicBool>);
 
 impl Ready {
-    /// Waits until this server may serve clients. Until then a user may be in force that was deleted while it was down.
+    /// Waits until this server may serve clients. Until then a user may be in force that was
+    /// deleted while it was down.
     pub(super) fn wait(&self) {
         while !self.0.load(Acquire) {
             std::thread::sleep(Duration::from_millis(5));
