@@ -3,6 +3,8 @@
 
 #[path = "cluster/moving.rs"]
 mod moving;
+#[path = "forwarding/walking.rs"]
+mod walking;
 
 use harness::client::{Client, ask, ok};
 use harness::cluster::{Etcd, create, error, redis_cli, text};
@@ -457,6 +459,17 @@ fn wait_concerns_the_shards_that_were_written_to() {
     let none = Reply::Array(vec![Reply::Integer(0), Reply::Integer(0)]);
     assert_eq!(ask(&mut client, "WAITAOF 0 1 50"), none);
     assert_eq!(ask(&mut client, "WAIT 1"), ask(&mut a.client(), "WAIT 1"));
+
+    // In a transaction it waits for nothing, wherever that runs. Replicas acknowledge once a second
+    // without being asked.
+    for (node, key) in [(idle, "a"), (a, "a"), (b, "a"), (idle, "b")] {
+        let (mut client, get) = (node.client(), format!("GET {key}"));
+        eventually("a transaction counts the replica", || {
+            let replies = pipeline(&mut client, &["MULTI", &get, "WAIT 9 0", "EXEC"]);
+            let Reply::Array(done) = &replies[3] else { panic!("{replies:?}") };
+            done[1] == Reply::Integer(1)
+        });
+    }
 
     // The replica of one shard stands still: that matters to who wrote there, and to nobody else.
     let primary = foo.port().to_string();

@@ -235,6 +235,23 @@ pub fn defines(name: &str) -> bool {
     ["FUNCTION|DELETE", "FUNCTION|FLUSH", "FUNCTION|LOAD", "FUNCTION|RESTORE"].contains(&name)
 }
 
+/// Whether a command is about the client's connection: it tells or changes what only the node knows
+/// that the client is connected to.
+pub fn is_about_connection(name: &str) -> bool {
+    let container = name.split('|').next().unwrap_or(name);
+    let Handling::Local(local) = handling(container) else { return false };
+    match local {
+        Local::Select | Local::Hello | Local::Auth | Local::Client | Local::Asking => true,
+        Local::Ping | Local::Echo | Local::Quit | Local::Reset | Local::Command => false,
+    }
+}
+
+/// Whether a command that concerns all nodes is about all keys of the database: if one shard has
+/// them all, a transaction can have it.
+pub fn is_about_all_keys(name: &str) -> bool {
+    ["DBSIZE", "FLUSHALL", "FLUSHDB", "KEYS", "RANDOMKEY", "SWAPDB"].contains(&name)
+}
+
 /// Whether a request concerns all nodes that have clients, also those without a key: messages.
 pub fn is_for_clients(words: &[&[u8]]) -> bool {
     words.first().is_some_and(|name| {

@@ -11,6 +11,11 @@ pub const DISCARD: &[u8] = b"*1\r\n$7\r\nDISCARD\r\n";
 /// The request that forgets watched keys.
 pub const UNWATCH: &[u8] = b"*1\r\n$7\r\nUNWATCH\r\n";
 
+/// What a node of a cluster says on a link of another node before it goes down: no request without
+/// a reply has been or will be carried out. No command's reply begins like that, and no client can
+/// publish it.
+pub const GOES_DOWN: &[u8] = b">1\r\n$16\r\ndunlin-goes-down\r\n";
+
 /// The protocol of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Protocol {

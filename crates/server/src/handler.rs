@@ -193,6 +193,7 @@ impl Hub {
             Message::Feed => return,
             Message::Purge => return memory::purge(),
             Message::Spread(request) => return self.spread(cx, request),
+            Message::EndLinks => return Hub::end_links(cx),
         };
         let Some((conn, mut io)) = self.by_client.get(&client).and_then(|&id| client_of(cx, id))
         else {
@@ -245,6 +246,7 @@ impl Hub {
             | Message::Recheck
             | Message::Feed
             | Message::Purge
+            | Message::EndLinks
             | Message::Spread(_) => {}
         }
         let written = io.pending_output().saturating_sub(before) as u64;

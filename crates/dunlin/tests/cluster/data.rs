@@ -302,7 +302,6 @@ fn come_round(machine: &Machine, at: &str) {
 }
 
 #[test]
-#[ignore = "a request that is under way to a copy that restarts gets an error: not mended yet"]
 fn copies_restart_one_by_one_under_writers() {
     let machine = Machine::first("restart", "a");
     let (port, _) = machine.create("kept", "1");

@@ -163,7 +163,11 @@ pub enum Scope {
 
 impl Scope {
     fn of(name: &str) -> Scope {
-        use route::handling::{Handling, Session, WAITS, concerns_all_nodes, defines, handling};
+        use route::handling::{Handling, Session, WAITS};
+        use route::handling::{concerns_all_nodes, defines, handling, is_about_connection};
+        if is_about_connection(name) {
+            return Scope::Own;
+        }
         if defines(name) {
             return Scope::Defines;
         }

@@ -115,6 +115,8 @@ pub struct Client {
     pub multi: Option<Box<Multi>>,
     /// A cluster's transaction whose EXEC has not been answered.
     pub executing: Option<Box<Multi>>,
+    /// The slot that its next transaction belongs to, if the transaction's commands do not say so.
+    pub slot_of_queue: Option<usize>,
     /// The request that made the servers track its keys.
     pub tracking: Option<Vec<u8>>,
     /// CLIENT CACHING, for its next request.
@@ -160,6 +162,7 @@ impl Client {
             watch: None,
             multi: None,
             executing: None,
+            slot_of_queue: None,
             tracking: None,
             caching: None,
             subscriptions: None,

@@ -3,7 +3,7 @@
 
 use super::client::Slot;
 use super::wire::{Id, Wire};
-use super::{Conn, Hub};
+use super::{Conn, Done, Hub};
 use route::join::Merge;
 use route::plan::NO_SERVER;
 use route::raw::{self, Protocol};
@@ -53,6 +53,21 @@ impl Hub {
         }
         self.put(id, Conn::Client(client));
         is_taken
+    }
+
+    /// A whole transaction, from MULTI to EXEC, for the server of a slot. What is not taken is to
+    /// be presented as [data](Hub::data) when the client resumes.
+    pub fn transaction<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        id: Id,
+        slot: u16,
+        requests: &[u8],
+    ) -> Done {
+        if let Some(client) = self.client(id) {
+            client.slot_of_queue = Some(usize::from(slot));
+        }
+        self.data(wire, id, requests)
     }
 
     /// A request whose keys are all at the server of a slot. Returns whether it was taken; if not

@@ -5,6 +5,7 @@ use super::{Common, Hub, Stall};
 use crate::config::{Address, Kind, Pool};
 use crate::pool::Shared;
 use route::{raw, slots};
+use std::time::Duration;
 
 fn address(port: u16) -> Address {
     Address::Tcp("10.0.0.1".into(), port)
@@ -12,7 +13,11 @@ fn address(port: u16) -> Address {
 
 /// A hub with two servers, of which the first has all slots, and its client.
 fn cluster() -> (Hub, Memory, u32) {
-    let shared = Shared::new(Pool::new("p", Kind::Cluster { seeds: vec![address(1)] }));
+    before(Pool::new("p", Kind::Cluster { seeds: vec![address(1)] }))
+}
+
+fn before(pool: Pool) -> (Hub, Memory, u32) {
+    let shared = Shared::new(pool);
     shared.change(|topology| {
         topology.servers = vec![address(1), address(2)];
         topology.ejected = vec![None, None];
@@ -179,4 +184,47 @@ fn a_transaction_outlives_the_connection_on_which_it_was_queued() {
     // What EXEC may have done nobody knows.
     hub.closed(&mut net, id(new), None);
     assert!(net.take(client, usize::MAX).starts_with(b"-ERR proxy: server"));
+}
+
+/// A node of a cluster knows which requests another has not run that goes down, and repeats what
+/// changes nothing.
+#[test]
+fn what_a_node_has_not_run_runs_at_the_next_primary() {
+    let mut pool = Pool::new("p", Kind::Cluster { seeds: vec![address(1)] });
+    pool.is_node = true;
+    let (mut hub, mut net, client) = before(pool);
+    let (set, get) = (request(&["SET", "k", "1"]), request(&["GET", "k"]));
+    let open = |hub: &mut Hub, net: &mut Memory, port| {
+        let server = connect(hub, net, port);
+        net.take(server, usize::MAX);
+        hub.data(net, id(server), b"+OK\r\n");
+        server
+    };
+    let later = |hub: &mut Hub, net: &mut Memory| {
+        net.passed += Duration::from_millis(60);
+        hub.tick(net);
+    };
+    hub.data(&mut net, id(client), &[&set[..], &set, &set].concat());
+    let old = open(&mut hub, &mut net, 1);
+    assert_eq!(net.take(old, usize::MAX), [&set[..], &set, &set].concat());
+    hub.pools[0].shared.clone().change(|topology| topology.slots = vec![Some(1); slots::SLOTS]);
+    hub.data(&mut net, id(old), &[b"+OK\r\n", raw::GOES_DOWN].concat());
+    hub.end_of_turn(&mut net);
+    later(&mut hub, &mut net);
+    let new = open(&mut hub, &mut net, 2);
+    assert_eq!(net.take(new, usize::MAX), [&set[..], &set].concat());
+    hub.data(&mut net, id(new), b"+OK\r\n+OK\r\n");
+    hub.end_of_turn(&mut net);
+    assert_eq!(net.take(client, usize::MAX), b"+OK\r\n+OK\r\n+OK\r\n");
+    // A connection that just ends says nothing of writes.
+    hub.data(&mut net, id(client), &[&get[..], &set].concat());
+    assert_eq!(net.take(new, usize::MAX), [&get[..], &set].concat());
+    hub.closed(&mut net, id(new), None);
+    hub.end_of_turn(&mut net);
+    later(&mut hub, &mut net);
+    let again = open(&mut hub, &mut net, 2);
+    assert_eq!(net.take(again, usize::MAX), get);
+    hub.data(&mut net, id(again), b"$1\r\n1\r\n");
+    let replies = net.take(client, usize::MAX);
+    assert!(replies.starts_with(b"$1\r\n1\r\n-ERR proxy: server"), "{replies:?}");
 }

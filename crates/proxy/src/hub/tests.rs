@@ -23,7 +23,7 @@ pub(super) struct Memory {
     gone: Vec<u32>,
     finished: Vec<u32>,
     pub(super) resumed: Vec<u32>,
-    passed: Duration,
+    pub(super) passed: Duration,
 }
 
 pub(super) fn every_command() -> Arc<Commands> {

@@ -253,6 +253,10 @@ impl Hub {
         handling: Handling,
     ) -> Option<String> {
         let name = || String::from_utf8_lossy(words[0]).to_lowercase();
+        // The node has looked at the whole transaction before: it is for one server.
+        if self.pools[client.pool].shared.config.is_node {
+            return None;
+        }
         match handling {
             Handling::Session(Session::Subscribe | Session::Unsubscribe)
             | Handling::Local(Local::Select | Local::Hello | Local::Auth | Local::Client) => {
@@ -280,7 +284,8 @@ impl Hub {
     ) -> Result<Option<(usize, Option<usize>)>, String> {
         let Some(multi) = &client.multi else { return Ok(None) };
         let local = &self.pools[client.pool];
-        let Some(first) = keys.first() else {
+        let is_message = local.shared.config.is_node && route::handling::is_for_clients(words);
+        let Some(first) = keys.first().filter(|_| !is_message) else {
             return Ok(multi.server.map(|server| (server, multi.group)));
         };
         let group = local.group_of(words[*first]);
@@ -397,7 +402,7 @@ impl Hub {
             return Flow::Done;
         }
         let local = &self.pools[client.pool];
-        let group = multi.group;
+        let group = multi.group.or(client.slot_of_queue);
         let known = multi.server.or_else(|| client.watch.as_ref().map(|watch| watch.server));
         let Some(server) = known.or_else(|| local.server_of_group(group)).or_else(|| local.any())
         else {
@@ -581,7 +586,13 @@ impl Hub {
                 }
                 self.deliver(wire, tag(Purpose::Client), b"+OK\r\n");
             }
-            Purpose::Redirectable(kept) if kept.is_read || was_sent == WasSent::No => {
+            Purpose::Redirectable(kept) if self.is_message_of_node(id, &kept.request) => {
+                // As on one server, clients that do not listen at this moment do not hear it.
+                self.deliver(wire, tag(Purpose::Client), b":0\r\n");
+            }
+            Purpose::Redirectable(kept)
+                if kept.is_read || self.may_repeat(id, &kept.request, was_sent) =>
+            {
                 self.try_again(wire, again, kept, reply);
             }
             Purpose::Redirectable(_) => self.deliver(wire, tag(Purpose::Client), reply),
@@ -601,6 +612,31 @@ impl Hub {
         }
     }
 
+    /// Whether a client is one of a cluster's node.
+    fn is_of_node(&mut self, id: Id) -> bool {
+        let pool = self.client(id).map(|client| client.pool);
+        pool.is_some_and(|pool| self.pools[pool].shared.config.is_node)
+    }
+
+    /// Whether a request of a node's client is a message for the clients of all nodes.
+    fn is_message_of_node(&mut self, id: Id, request: &[u8]) -> bool {
+        self.is_of_node(id) && route::handling::is_for_clients(&words_of(request))
+    }
+
+    /// Whether a request that was lost may be sent again.
+    fn may_repeat(&mut self, id: Id, request: &[u8], was_sent: WasSent) -> bool {
+        if !self.is_of_node(id) {
+            return was_sent == WasSent::No;
+        }
+        let words = words_of(request);
+        let Some(row) = self.commands.table.lookup(&words) else { return false };
+        let mut has_key = false;
+        // A request without a key was for this server's shard alone, and another server may lead
+        // that now.
+        let _ = spec::keys::for_each_key(row.command, &words, |_, _| has_key = true);
+        has_key && (was_sent == WasSent::No || self.commands.reads[row.index])
+    }
+
     /// What a request is that is not in a transaction.
     #[inline]
     pub(super) fn purpose(&self, client: &Client, server: usize, request: &[u8]) -> Purpose {
@@ -614,6 +650,12 @@ impl Hub {
         let kept = Kept { request, tries: 0, is_asking: false, server: None, is_watch, is_read };
         Purpose::Redirectable(Box::new(kept))
     }
+}
+
+/// The words of a request.
+fn words_of(request: &[u8]) -> Vec<&[u8]> {
+    let words = raw::elements(request).unwrap_or_default();
+    words.into_iter().filter_map(raw::text).collect()
 }
 
 fn is_watch(request: &[u8]) -> bool {

@@ -101,6 +101,8 @@ pub struct Upstream {
     pub owner: Option<Id>,
     /// The server does not want what it is to be set to.
     pub is_refused: bool,
+    /// The server goes down and has said so: it runs nothing more of what has no reply yet.
+    goes_down: bool,
     /// Messages are the owner's subscriptions, not replies.
     pub is_subscribed: bool,
     /// Requests of subscriptions that wait for the set-up.
@@ -242,6 +244,7 @@ impl Hub {
             link: Link::new(steps),
             owner: None,
             is_refused: false,
+            goes_down: false,
             is_subscribed: false,
             subscribing: Vec::new(),
             scanner: Scanner::new(ReplyLimits::PEER),
@@ -379,7 +382,7 @@ impl Hub {
                     }
                     self.reply(wire, tag, reply);
                 }
-                Some(Received::Push(push)) => self.pushed(wire, up, push),
+                Some(Received::Push(push)) => self.push_came(wire, up, push)?,
                 None => {}
             }
         }
@@ -397,6 +400,24 @@ impl Hub {
             }
         }
         Ok(at)
+    }
+
+    /// A push has come.
+    ///
+    /// # Errors
+    /// It says that the server goes down.
+    fn push_came<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        up: &mut Upstream,
+        push: &[u8],
+    ) -> Result<(), String> {
+        if push == raw::GOES_DOWN && self.pools[up.pool].shared.config.is_node {
+            up.goes_down = true;
+            return Err("it goes down".to_owned());
+        }
+        self.pushed(wire, up, push);
+        Ok(())
     }
 
     /// A connection to a server is of no more use: all that wait for it are told so.
@@ -431,13 +452,14 @@ impl Hub {
             target.retry_at = Some(wire.now() + RETRY_AFTER);
         }
         let error = format!("ERR proxy: server {}: {why}", local.name(up.server));
-        if was_current && (had_requests || was_connecting) {
+        if was_current && !up.goes_down && (had_requests || was_connecting) {
             self.note_failure(wire.now(), up.pool, up.server, why);
             self.failing_over(wire, up.pool, up.server);
         }
         let reply = raw::error(&error);
+        let was_sent = if up.goes_down { WasSent::No } else { WasSent::Perhaps };
         for tag in sent {
-            self.lost(wire, tag, &reply, WasSent::Perhaps);
+            self.lost(wire, tag, &reply, was_sent);
         }
         // What a server has refused it will refuse again.
         let was_sent = if up.is_refused { WasSent::Perhaps } else { WasSent::No };

@@ -8,6 +8,7 @@ use cluster::view::View;
 use config::ClusterEndpoint;
 use engine::Engine;
 use engine::clients::Client;
+use engine::mailbox::Message;
 use engine::membership::{Published, Request};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -25,6 +26,10 @@ const GRACE: Duration = Duration::from_secs(4);
 /// How long no copy may be close behind before the shutdown goes on: a copy that is still there is
 /// linked again by then.
 const ALONE: Duration = Duration::from_millis(300);
+
+/// How long other nodes may take to end their links, and how often links that are new are told to.
+const PARTING: Duration = Duration::from_secs(1);
+const REMINDER: Duration = Duration::from_millis(20);
 
 /// Between two looks at which copy leads.
 const LOOK: Duration = Duration::from_millis(5);
@@ -89,5 +94,20 @@ pub fn send_clients_away(engine: &Engine, waits: impl Fn() -> bool) {
     let is_there = |client: &Arc<Client>| engine.clients().get(client.id).is_some();
     while told.iter().any(is_there) && waits() && Instant::now() < until {
         std::thread::sleep(LOOK);
+    }
+}
+
+/// Tells other nodes that this server carries nothing more out for their clients, and waits until
+/// they have ended their links: so they know which requests they may send again, to the shard's new
+/// primary or to this server when it is back.
+pub fn end_links(engine: &Engine, waits: impl Fn() -> bool) {
+    if !engine.membership().is_on() {
+        return;
+    }
+    let until = Instant::now() + PARTING;
+    let has_links = || engine.clients().all().iter().any(|client| client.is_link());
+    while has_links() && waits() && Instant::now() < until {
+        engine.mailboxes().iter().for_each(|mailbox| mailbox.post(Message::EndLinks));
+        std::thread::sleep(REMINDER);
     }
 }

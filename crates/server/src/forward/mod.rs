@@ -197,6 +197,7 @@ impl Forwarder {
             let taken = self.with(reach, |hub, wires| match request.travel {
                 Travel::Slot(slot) if hub.keyed(wires, id, slot, bytes) => bytes.len(),
                 Travel::Slot(_) => 0,
+                Travel::Queue(slot) => hub.transaction(wires, id, slot, bytes).bytes,
                 _ => hub.data(wires, id, bytes).bytes,
             });
             if taken < bytes.len() {

@@ -3,6 +3,7 @@
 
 use super::{Client, Conn, Hub, TURN_OUTPUT, check_output, client_of, hold_back};
 use crate::forward::{Event, Forwarder, Inbox};
+use engine::session::Fate;
 use net::{Close, ConnId, ConnIo, Consumed, Cx};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -77,7 +78,19 @@ impl Hub {
         }
     }
 
-    /// Gives clients what other nodes have answered.
+    /// Ends the links of other nodes, unless a request of theirs waits or runs.
+    pub(super) fn end_links(cx: &mut Cx<'_, Conn>) {
+        cx.for_each(|conn, io| {
+            let Conn::Client(conn) = conn else { return };
+            let session = &conn.session;
+            if session.is_link && session.suspension.is_none() && session.fate == Fate::Open {
+                conn.session.fate = Fate::CloseAfterReplies;
+                io.out().extend_from_slice(route::raw::GOES_DOWN);
+                io.close_after_flush();
+            }
+        });
+    }
+
     /// Sends a request to the other nodes that lead a shard.
     pub(super) fn spread(&mut self, cx: &mut Cx<'_, Conn>, request: &[u8]) {
         if let Some(forwarder) = &mut self.forwarder {
@@ -85,6 +98,7 @@ impl Hub {
         }
     }
 
+    /// Gives clients what other nodes have answered.
     pub(super) fn end_turn_of_forwarder(&mut self, cx: &mut Cx<'_, Conn>) {
         if let Some(forwarder) = &mut self.forwarder {
             forwarder.end_of_turn(cx);

@@ -158,6 +158,7 @@ pub fn prepare(engine: &'static Engine, net: &Arc<Net>) -> io::Result<()> {
             let waits = || !is_held_up && may_wait(&self::stage());
             leave::hand_over(engine, waits);
             leave::send_clients_away(engine, waits);
+            leave::end_links(engine, waits);
             let target = wait_for_replicas(engine);
             match begin_to_end(engine, target) {
                 Some(request) if is_ended(engine, request) => return stop(engine, &stopping),

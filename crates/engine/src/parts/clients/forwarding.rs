@@ -15,6 +15,8 @@ pub enum Travel {
     Several,
     /// It changes what later requests mean: nothing else of the client is under way meanwhile.
     Alone,
+    /// The same of a transaction, which belongs to the node that leads the shard of this slot.
+    Queue(u16),
     /// It may wait there without end. Nothing else of the client is under way.
     Waits,
     /// To the shards that the client has written to, where it waits for their replicas. Nothing
@@ -95,7 +97,7 @@ impl Forwarding {
         match forward.travel {
             Travel::Slot(_) => {}
             Travel::Several => self.holds_local = true,
-            Travel::Alone => self.holds_all = true,
+            Travel::Alone | Travel::Queue(_) => self.holds_all = true,
             Travel::Waits | Travel::Acks => (self.holds_all, self.is_blocked) = (true, true),
         }
         self.requests.push(Forward { end: self.bytes.len(), ..forward });

@@ -175,6 +175,8 @@ pub mod flag {
     pub const READS_REPLICA: u64 = 1 << 18;
     /// By IPv6; not shown.
     pub const IPV6: u64 = 1 << 19;
+    /// A link of another node of the cluster (CLIENT CAPA NODE); not shown.
+    pub const LINK: u64 = 1 << 20;
 }
 
 impl Client {
@@ -206,6 +208,11 @@ impl Client {
             waiter.call_off();
             waiter.uncount(stats);
         }
+    }
+
+    /// Whether it is a link of another node of the cluster.
+    pub fn is_link(&self) -> bool {
+        self.live.flags.load(Relaxed) & flag::LINK != 0
     }
 
     /// Whether it has been [killed](Client::kill).

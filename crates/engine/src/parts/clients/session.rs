@@ -407,6 +407,7 @@ impl Session {
         set(self.is_import_source, flag::IMPORT_SOURCE);
         set(self.can_redirect, flag::CAN_REDIRECT);
         set(self.reads_replica, flag::READS_REPLICA);
+        set(self.is_link, flag::LINK);
         set(self.fate != Fate::Open, flag::CLOSING);
         live.flags.store(flags, Relaxed);
         live.last_seen_ms.store(now_ms, Relaxed);

@@ -27,9 +27,13 @@ const MAX_AWAITED: usize = 1 << 14;
 /// hashing rules always appears as one server, because clients compute slots by the standard rule.
 #[inline]
 pub(super) fn sees_one_server(cx: &Cx<'_>) -> bool {
-    let is_single = cx.engine.config.cluster_endpoint() == ClusterEndpoint::Single
-        || cx.engine.membership.has_rules();
-    is_single && !cx.session.speaks_cluster
+    is_one_address(cx.engine) && !cx.session.speaks_cluster
+}
+
+/// Whether clients that say nothing see one server.
+#[inline]
+fn is_one_address(engine: &Engine) -> bool {
+    engine.config.cluster_endpoint() == ClusterEndpoint::Single || engine.membership.has_rules()
 }
 
 impl Engine {
@@ -43,6 +47,11 @@ impl Cx<'_> {
     /// Returns whether the client sees one server instead of a cluster node.
     pub fn sees_one_server(&self) -> bool {
         self.engine.membership.is_on() && sees_one_server(self)
+    }
+
+    /// Returns whether the database's clients see one server, whatever this connection sees.
+    pub fn is_one_address(&self) -> bool {
+        self.engine.membership.is_on() && is_one_address(self.engine)
     }
 
     /// Returns whether a function library that this client loads or deletes is shared by all nodes.
@@ -125,7 +134,7 @@ fn has_to_wait(
     }
     match travel {
         Some(travel) => {
-            matches!(travel, Travel::Alone | Travel::Waits | Travel::Acks)
+            matches!(travel, Travel::Alone | Travel::Queue(_) | Travel::Waits | Travel::Acks)
                 || forwarding.awaited >= MAX_AWAITED
         }
         None => {
@@ -171,8 +180,15 @@ enum Found<'k> {
 fn travel(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<Option<Travel>, Refusal> {
     let scope = cx.engine.membership.scope(row.index);
     match scope {
-        Scope::AllNodes => return everywhere(cx, row).map(Some),
-        Scope::Defines => return everywhere(cx, row).map(|_| None),
+        Scope::AllNodes if is_queued(cx, row) => {
+            return queue_for_all(cx, row, args).map(|()| None);
+        }
+        Scope::AllNodes => return Ok(Some(everywhere(cx, row))),
+        Scope::Defines if is_queued(cx, row) => return Err(concerns_all(row).into()),
+        Scope::Defines => {
+            everywhere(cx, row);
+            return Ok(None);
+        }
         Scope::Own => return Ok(None),
         // Inside a transaction WAIT returns at once.
         Scope::Written if is_queued(cx, row) => return Ok(None),
@@ -281,21 +297,51 @@ fn note_written(cx: &mut Cx<'_>, slots: &[(u16, &[u8])]) {
     }
 }
 
-/// Returns how a request that concerns all shards travels.
-fn everywhere(cx: &mut Cx<'_>, row: &Resolved) -> Result<Travel, Refusal> {
-    if is_queued(cx, row) {
-        let name = &row.full_name;
-        let text =
-            format!("ERR '{name}' concerns all shards of the cluster, a transaction only one");
-        return Err(Error::format(text).into());
+/// Whether MULTI may queue a command that concerns all nodes: messages, which the node that runs
+/// the transaction passes on, and what is about all keys, if they are on one shard.
+///
+/// # Errors
+/// It may not.
+fn queue_for_all(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
+    if route::handling::is_for_clients(args.words()) {
+        return Ok(());
     }
+    let published = cx.membership();
+    let only = published.as_deref().and_then(only_slot);
+    match is_about_all_keys(row) && only.is_some() {
+        true => Ok(()),
+        false => Err(concerns_all(row).into()),
+    }
+}
+
+fn concerns_all(row: &Resolved) -> Error {
+    let name = &row.full_name;
+    Error::format(format!(
+        "ERR '{name}' concerns all shards of the cluster, a transaction only one"
+    ))
+}
+
+fn is_about_all_keys(row: &Resolved) -> bool {
+    route::handling::is_about_all_keys(&row.full_name.to_uppercase())
+}
+
+/// A slot of the shard that has all keys, if one shard has them.
+fn only_slot(published: &Published) -> Option<u16> {
+    let shards = &published.view.topology.value.shards;
+    let mut shards = shards.iter().filter(|shard| !shard.slots.is_empty());
+    let shard = shards.next().filter(|_| shards.next().is_none())?;
+    shard.slots.ranges().first().map(|&(first, _)| first)
+}
+
+/// Returns how a request that concerns all shards travels.
+fn everywhere(cx: &mut Cx<'_>, row: &Resolved) -> Travel {
     if row.command.flags.has(Flags::WRITE)
         && let Some(published) = cx.membership()
     {
         let written = cx.session.written_shards.get_or_insert_default();
         published.view.topology.value.shards.iter().for_each(|shard| written.note(shard.id));
     }
-    Ok(Travel::Several)
+    Travel::Several
 }
 
 /// Returns how EXEC travels, by the keys of its queue.
@@ -316,10 +362,22 @@ fn travel_of(cx: &mut Cx<'_>, multi: &Multi) -> Result<Option<Travel>, Refusal> 
         return Err(Error::Elsewhere(super::slots::DOWN.into()).into());
     };
     let queue: Vec<Vec<&[u8]>> = multi.queue().iter().map(|queued| queued.words()).collect();
-    let mut slots = Vec::new();
+    let (mut slots, mut own) = (Vec::new(), None);
     for (queued, words) in multi.queue().iter().zip(&queue) {
-        if cx.engine.membership.scope(queued.row.index) == Scope::Own {
-            continue;
+        match cx.engine.membership.scope(queued.row.index) {
+            Scope::Own => {
+                own = Some(&queued.row.full_name);
+                continue;
+            }
+            Scope::AllNodes if is_about_all_keys(queued.row) => {
+                // There may be more shards than when it was queued.
+                let slot = only_slot(published).ok_or_else(|| concerns_all(queued.row))?;
+                slots.push((slot, &b""[..]));
+                continue;
+            }
+            // Messages; a shard channel's slot does not matter where clients listen at any node.
+            Scope::AllNodes => continue,
+            _ => {}
         }
         let keys = RequestKeys::of(keyspace, queued.row.command, words);
         slots.extend(slots_of(published, &keys, words)?);
@@ -335,14 +393,27 @@ fn travel_of(cx: &mut Cx<'_>, multi: &Multi) -> Result<Option<Travel>, Refusal> 
         Found::Elsewhere(_) if cx.session.watching.is_some() => {
             Err(Error::Elsewhere(WATCHED_APART.into()).into())
         }
-        // The node with the watched keys knows whether they have changed.
-        Found::NoKeys if is_watching_elsewhere => Ok(Some(Travel::Alone)),
-        Found::NoKeys | Found::Here => Ok(None),
-        Found::Elsewhere(_) => Ok(Some(Travel::Alone)),
+        Found::NoKeys if !is_watching_elsewhere => Ok(None),
+        Found::Here => Ok(None),
+        // What is about the connection the other node cannot do.
+        Found::NoKeys | Found::Elsewhere(_) if own.is_some() => Err(about_connection(own).into()),
+        // The node that has the watched keys knows whether they have changed.
+        Found::NoKeys => Ok(Some(Travel::Alone)),
+        Found::Elsewhere(slot) => Ok(Some(Travel::Queue(slot))),
     }
 }
 
-/// Returns the slots of keys, each with its key.
+/// The error about a transaction that another node runs and that has a command about the client's
+/// connection.
+fn about_connection(name: Option<&String>) -> Error {
+    let name = name.map_or("", String::as_str);
+    Error::Elsewhere(format!(
+        "EXECABORT Transaction discarded because of: '{name}' is about this connection, and another node of the \
+         cluster has the keys of the transaction; send it before MULTI or after EXEC"
+    ))
+}
+
+/// The slots of keys, and the keys.
 ///
 /// # Errors
 /// A key has no slot.
