@@ -228,8 +228,12 @@ impl Connections {
                 }
             }
             Message::Recheck => self.resume_paused(),
-            // Replicas get their stream over sockets, of which there are none here.
-            Message::Stream(_) | Message::Feed | Message::Purge | Message::Spread(_) => {}
+            // Replicas and other nodes have sockets, of which there are none here.
+            Message::Stream(_)
+            | Message::Feed
+            | Message::Purge
+            | Message::EndLinks
+            | Message::Spread(_) => {}
         }
     }
 

@@ -498,8 +498,7 @@ impl Replica {
         match answer {
             None => Vec::new(),
             Some(Answer::Retry | Answer::Refused(_)) if hands_over => {
-                // It has taken over already, and the answer was lost. To go back would make two
-                // primaries.
+                // It has taken over, and the answer was lost. Going back would make two primaries.
                 let is_accepted = line.ends_with(b"PSYNC FAILOVER can't be sent to a master.");
                 let what = if is_accepted {
                     "MASTER has taken over already"
@@ -552,7 +551,7 @@ impl Replica {
                     now,
                 )
             }
-            // An offset that is none, for instance. What follows it is no answer to SYNC.
+            // For instance an invalid offset. What follows it is no answer to SYNC.
             Some(Answer::Refused(line)) if !line.starts_with(b"-") => {
                 let text = shown(&line);
                 self.lost(&format!("Unexpected reply to PSYNC from master: {text}"), now)
