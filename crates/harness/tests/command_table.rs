@@ -30,6 +30,8 @@ const OUR_OWN: &[&str] = &[
     "client|maint_notifications",
     "MAINT_NOTIFICATIONS (",
     "    Tell this connection of fail-overs",
+    // Redis 8.4 has it.
+    "cluster|migration",
 ];
 
 /// Commands with options of later Redises, which their documentation has and the reference's has
