@@ -87,13 +87,12 @@ impl Etcd {
         let member = |at: usize| format!("e{at}=http://{}:{PEERS}", network.address(at));
         let members: Vec<String> = machines.clone().map(member).collect();
         let start = |at: usize| {
-            let id = std::process::id();
             let host = network.address(at);
             let place = Place {
                 program: program.clone(),
                 name: format!("e{at}"),
                 members: members.join(","),
-                folder: std::env::temp_dir().join(format!("dunlin-network-{id}-{host}")),
+                folder: std::env::temp_dir().join(format!("{}-etcd-{at}", network.name())),
                 host,
                 port: CLIENTS,
                 peer: PEERS,

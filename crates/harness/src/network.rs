@@ -57,6 +57,11 @@ impl Network {
         format!("{}-{of}", self.name)
     }
 
+    /// A name that no other network has: all networks have the same addresses.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// A machine's address.
     pub fn address(&self, machine: usize) -> Ipv4Addr {
         Ipv4Addr::new(10, 213, 78, u8::try_from(machine + 1).expect("a network has few machines"))

@@ -2,8 +2,19 @@
 
 use crate::client::{Client, patience};
 use crate::info::fields;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// Sets a flag when it goes out of scope, also by a panic: threads that run until the flag is set
+/// would keep a scope of threads from ending.
+pub struct SetAtEnd<'a>(pub &'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(2);

@@ -16,7 +16,7 @@ use harness::client::{Client, ask, ok};
 use harness::cluster::{Etcd, error, list, redis_cli, six, text};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server};
-use harness::wait::eventually;
+use harness::wait::{SetAtEnd, eventually};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 
@@ -303,6 +303,7 @@ fn a_planned_switch_loses_nothing_and_refuses_nothing() {
     let is_over = AtomicBool::new(false);
     let address = node(primary_of_foo()).address();
     std::thread::scope(|threads| {
+        let over = SetAtEnd(&is_over);
         let clients: Vec<_> = (0..4)
             .map(|at| {
                 let (key, is_over) = (format!("{{foo}}{at}"), &is_over);
@@ -321,7 +322,7 @@ fn a_planned_switch_loses_nothing_and_refuses_nothing() {
         }
         let reply = error(&waiting.reply().expect("the connection stays"));
         assert!(reply.starts_with("MOVED 12182 "), "{reply}");
-        is_over.store(true, Relaxed);
+        drop(over);
         for client in clients {
             let (key, (confirmed, refused)) = client.join().expect("it ends");
             let port = nodes[0].port().to_string();

@@ -181,6 +181,10 @@ impl Jobs {
         if behind > 0 {
             return Step::Waits(99, format!("{behind} copies synchronise"));
         }
+        let late = database.copies.iter().filter(|placed| !sees_all(database, placed)).count();
+        if late > 0 {
+            return Step::Waits(99, format!("{late} copies do not see all shards yet"));
+        }
         let mut transaction = Transaction::default();
         set_stage(&self.store.keys, &job.database, at, Stage::Ready, &mut transaction);
         Step::Done(transaction)
@@ -245,6 +249,15 @@ fn is_ready(database: &Database, placed: &Placed, view: &View) -> bool {
     view.alive.contains_key(&placed.copy)
         && talk::ask(address, login, &[&["PING"]], ANSWER)
             .is_ok_and(|answers| answers == [Answer::Text("PONG".into())])
+}
+
+/// Returns whether a copy has seen that all shards have a primary: it refuses requests until then.
+fn sees_all(database: &Database, placed: &Placed) -> bool {
+    let address = (&*placed.host, placed.port);
+    let question: [&[&str]; 2] = [&["CLIENT", "CAPA", "cluster"], &["CLUSTER", "INFO"]];
+    let answers = talk::ask(address, database.login(), &question, ANSWER).unwrap_or_default();
+    let Some(Answer::Text(info)) = answers.get(1) else { return false };
+    talk::field(info, "cluster_state") == Some("ok")
 }
 
 /// Says why a copy is not ready.

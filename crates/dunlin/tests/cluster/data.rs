@@ -5,7 +5,7 @@ use harness::client::{Client, ask, ok};
 use harness::contents::{Contents, contents};
 use harness::reply::Reply;
 use harness::server::{Options, Program, Server};
-use harness::wait::eventually;
+use harness::wait::{SetAtEnd, eventually};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -123,7 +123,8 @@ fn begin(machine: &Machine, words: &[&str]) -> String {
 fn until_in_step(machine: &Machine, id: &str) {
     eventually("the target is in step", || {
         let (state, text) = job(machine, id);
-        assert_eq!(state, "running", "{text}");
+        // Without an answer in time the node says nothing of jobs.
+        assert!(matches!(&*state, "" | "running"), "{state}: {text}");
         text.starts_with("in step")
     });
 }
@@ -150,6 +151,7 @@ fn a_database_follows_a_server_and_the_way_back() {
 
     let is_over = AtomicBool::new(false);
     let import = std::thread::scope(|scope| {
+        let over = SetAtEnd(&is_over);
         let writing = scope.spawn(|| write(&mut writer, &is_over));
         let import = begin(&machine, &["import", &address(&source), "there", "--replace"]);
         until_in_step(&machine, &import);
@@ -162,7 +164,7 @@ fn a_database_follows_a_server_and_the_way_back() {
         };
         eventually("the source is followed again", link);
         until_in_step(&machine, &import);
-        is_over.store(true, Relaxed);
+        drop(over);
         assert!(writing.join().expect("it writes") > 0);
         import
     });
@@ -217,6 +219,7 @@ fn a_backup_is_of_one_moment_and_is_restored_into_other_shards() {
     // Each round writes to all shards, one after the other, the first one first.
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let over = SetAtEnd(&is_over);
         scope.spawn(|| {
             let mut client = client(port);
             let mut number = 0;
@@ -228,7 +231,7 @@ fn a_backup_is_of_one_moment_and_is_restored_into_other_shards() {
             }
         });
         let (is_done, text) = machine.ask(&["backup", "kept", "--to", &at]);
-        is_over.store(true, Relaxed);
+        drop(over);
         assert!(is_done && text.contains("done"), "{text}");
     });
     let backups = machine.json(&["backups", &at]);
@@ -310,6 +313,7 @@ fn copies_restart_one_by_one_under_writers() {
     let ports: Vec<u16> = (port..port + 6).collect();
     let is_over = AtomicBool::new(false);
     let lost = std::thread::scope(|scope| {
+        let over = SetAtEnd(&is_over);
         let writers: Vec<_> = (0..4)
             .map(|number| {
                 let (ports, is_over) = (&ports, &is_over);
@@ -317,7 +321,7 @@ fn copies_restart_one_by_one_under_writers() {
             })
             .collect();
         let (is_done, text) = machine.ask(&["restart", "kept"]);
-        is_over.store(true, Relaxed);
+        drop(over);
         assert!(is_done && text.contains("done"), "{text}");
         let counts: Vec<_> = writers.into_iter().map(|it| it.join().expect("it counts")).collect();
         until_ok(&machine, "kept");

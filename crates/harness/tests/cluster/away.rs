@@ -4,7 +4,7 @@ use harness::client::{Client, ask, ok};
 use harness::cluster::{Etcd, text};
 use harness::reply::{Protocol, Reply};
 use harness::server::Server;
-use harness::wait::eventually;
+use harness::wait::{SetAtEnd, eventually};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
@@ -56,6 +56,7 @@ fn a_shard_whose_copies_answer_goes_on_without_etcd() {
     let (done, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let mut client = nodes[0].client();
     std::thread::scope(|threads| {
+        let over = SetAtEnd(&is_over);
         let user = nodes[0].client();
         let user = threads.spawn(|| use_it(user, &done, &is_over));
         for is_killed in [false, true] {
@@ -79,7 +80,7 @@ fn a_shard_whose_copies_answer_goes_on_without_etcd() {
             until_coordinator(&nodes, "up");
             assert!(replication(&mut client).contains("role:master"), "another has taken over");
         }
-        is_over.store(true, SeqCst);
+        drop(over);
         user.join().expect("each request succeeds");
     });
     ok(&mut client, "SET last 1");

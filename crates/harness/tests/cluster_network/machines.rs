@@ -63,7 +63,7 @@ impl<'n> Machines<'n> {
         let mut libraries = Vec::new();
         let start = |at: usize| {
             let host = network.address(at).to_string();
-            let library = Preload::build(&format!("machine-{host}"), source);
+            let library = Preload::build(&format!("{}-{at}", network.name()), source);
             let [list, ahead] = ["list", "ahead"].map(|name| library.folder().join(name));
             fs::write(&ahead, [0; 8]).expect("the clock's file is written");
             let set = [("DISK_FAULTS", list.as_path()), ("CLOCK_AHEAD", ahead.as_path())];
