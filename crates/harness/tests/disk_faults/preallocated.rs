@@ -36,7 +36,8 @@ fn a_log_does_without_room_that_cannot_be_written() {
     if !has_preallocated_logs() {
         return;
     }
-    const SAID: &str = "Can't write room ahead of the AOF file appendonly.aof.1.incr.aof: No space";
+    const SAID: &str =
+        "Can't write preallocated space ahead of the AOF file appendonly.aof.1.incr.aof: No space";
     let faults = Faults::new("no-room");
     faults.set(&[("room", ENOSPC, ".incr.aof")]);
     let began = Instant::now();
