@@ -254,10 +254,8 @@ fn is_ready(database: &Database, placed: &Placed, view: &View) -> bool {
 /// Returns whether a copy has seen that all shards have a primary: it refuses requests until then.
 fn sees_all(database: &Database, placed: &Placed) -> bool {
     let address = (&*placed.host, placed.port);
-    let question: [&[&str]; 2] = [&["CLIENT", "CAPA", "cluster"], &["CLUSTER", "INFO"]];
-    let answers = talk::ask(address, database.login(), &question, ANSWER).unwrap_or_default();
-    let Some(Answer::Text(info)) = answers.get(1) else { return false };
-    talk::field(info, "cluster_state") == Some("ok")
+    let answer = talk::ask_node(address, database.login(), &["CLUSTER", "INFO"], ANSWER);
+    matches!(&answer, Ok(Answer::Text(info)) if talk::field(info, "cluster_state") == Some("ok"))
 }
 
 /// Says why a copy is not ready.

@@ -18,16 +18,11 @@ const ANSWER: Duration = Duration::from_secs(8);
 pub fn hand_over(store: &mut Store, database: &Database, to: &Placed) -> Result<(), Problem> {
     let began = Instant::now();
     let address = (&*to.host, to.port);
-    // A copy that answers for all keys knows commands of the cluster only on connections that say
-    // so.
-    let request: [&[&str]; 2] = [&["CLIENT", "CAPA", "cluster"], &["CLUSTER", "FAILOVER"]];
-    let answers = talk::ask(address, database.login(), &request, ANSWER);
-    match answers.as_deref() {
-        Ok([_, Answer::Text(_)]) => {}
-        Ok([_, Answer::Error(why)]) => {
+    match talk::ask_node(address, database.login(), &["CLUSTER", "FAILOVER"], ANSWER) {
+        Ok(Answer::Text(_)) => {}
+        Ok(Answer::Error(why)) => {
             return Err(Problem::Wrong(format!("the replica refuses it: {why}")));
         }
-        Ok(_) => return Err(Problem::Away("the replica's answer makes no sense".into())),
         Err(error) => return Err(Problem::Away(format!("the replica does not answer: {error}"))),
     }
     while began.elapsed() < PATIENCE {

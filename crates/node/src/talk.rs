@@ -61,6 +61,21 @@ pub fn ask(
     Ok(answers)
 }
 
+/// Sends a command about the node that a copy is. A copy that answers for all keys knows such
+/// commands only on connections that say so.
+///
+/// # Errors
+/// There is no answer in time.
+pub fn ask_node(
+    address: (&str, u16),
+    login: Login<'_>,
+    command: &[&str],
+    limit: Duration,
+) -> io::Result<Answer> {
+    let mut answers = ask(address, login, &[&["CLIENT", "CAPA", "cluster"], command], limit)?;
+    answers.pop().ok_or(io::ErrorKind::UnexpectedEof.into())
+}
+
 fn connect(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
     let mut error = io::Error::other("the host has no address");
     for address in (host, port).to_socket_addrs()? {

@@ -90,15 +90,11 @@ fn ask(database: &Database, placed: &Placed, by: Measure) -> Result<(Vec<Figures
         .collect();
     let mut figures = Vec::new();
     for (first, last) in &ends {
-        let question: [&[&str]; 2] = [
-            &["CLIENT", "CAPA", "cluster"],
-            &["CLUSTER", "SLOT-STATS", "SLOTSRANGE", first, last, "MEMORY-BYTES"],
-        ];
-        let answers = talk::ask(address, database.login(), &question, LIMIT);
-        match answers.map_err(|error| away(error.to_string()))?.as_slice() {
-            [_, Answer::Text(text)] => figures.extend(read(text)),
-            [_, Answer::Error(why)] => return Err(away(why.clone())),
-            _ => return Err(away("its answer makes no sense".into())),
+        let question = ["CLUSTER", "SLOT-STATS", "SLOTSRANGE", first, last, "MEMORY-BYTES"];
+        let answer = talk::ask_node(address, database.login(), &question, LIMIT);
+        match answer.map_err(|error| away(error.to_string()))? {
+            Answer::Text(text) => figures.extend(read(&text)),
+            Answer::Error(why) => return Err(away(why)),
         }
     }
     let load = match by {

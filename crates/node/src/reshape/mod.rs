@@ -266,11 +266,10 @@ fn still_sent_to(of: Of<'_>, primary: Id) -> Option<String> {
     let database = &of.at.value;
     let name = primary.to_string();
     for placed in database.copies.iter().filter(|it| of.view.alive.contains_key(&it.copy)) {
-        let question: [&[&str]; 2] = [&["CLIENT", "CAPA", "cluster"], &["CLUSTER", "NODES"]];
         let address = (&*placed.host, placed.port);
-        let answers = talk::ask(address, database.login(), &question, ANSWER);
-        let knows = match answers.as_deref() {
-            Ok([_, Answer::Text(nodes)]) => {
+        let answer = talk::ask_node(address, database.login(), &["CLUSTER", "NODES"], ANSWER);
+        let knows = match answer {
+            Ok(Answer::Text(nodes)) => {
                 // Slots are behind the eighth word of a line.
                 let line = nodes.lines().find(|line| line.starts_with(&name));
                 line.is_none_or(|line| line.split_whitespace().count() <= 8)

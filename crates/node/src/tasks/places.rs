@@ -158,11 +158,11 @@ pub fn count_keys(database: &Database, view: &View) -> Result<u64, crate::store:
         .map_err(|problem| crate::store::Problem::Away(problem.text().to_owned()))?;
     let mut keys = 0;
     for Part { address: (host, port), .. } in &parts {
-        let words: &[&[&str]] = &[&["CLIENT", "CAPA", "cluster"], &["INFO", "keyspace"]];
-        let answers = talk::ask((&**host, *port), database.login(), words, ANSWER);
-        let answers = answers
+        let address = (&**host, *port);
+        let answer = talk::ask_node(address, database.login(), &["INFO", "keyspace"], ANSWER);
+        let answer = answer
             .map_err(|error| crate::store::Problem::Away(format!("{host}:{port}: {error}")))?;
-        let [_, Answer::Text(info)] = &answers[..] else {
+        let Answer::Text(info) = &answer else {
             return Err(crate::store::Problem::Away(format!(
                 "{host}:{port} does not say its keys"
             )));
