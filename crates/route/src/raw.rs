@@ -93,6 +93,11 @@ pub fn elements(reply: &[u8]) -> Option<Vec<&[u8]>> {
     rest.is_empty().then_some(found)
 }
 
+/// Returns the words of a request. `None` if it is none.
+pub fn words(request: &[u8]) -> Option<Vec<&[u8]>> {
+    elements(request)?.into_iter().map(text).collect()
+}
+
 /// The integer that a reply is.
 pub fn integer(reply: &[u8]) -> Option<i64> {
     let line = reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?;

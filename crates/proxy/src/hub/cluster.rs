@@ -39,6 +39,14 @@ pub(super) struct Again {
     pub bytes: usize,
 }
 
+/// Where a request goes that is sent again.
+enum Way {
+    /// To this server.
+    Whole(usize),
+    /// Its keys are on several.
+    Pieces(Vec<Piece>, Joining),
+}
+
 /// Where what was redirected goes.
 #[derive(Debug, Default)]
 pub(super) struct Onward {
@@ -123,9 +131,7 @@ impl Hub {
     /// Returns EVAL with the script's text in place of EVALSHA, if this process knows it.
     fn with_text(&self, pool: usize, request: &[u8]) -> Option<Vec<u8>> {
         let script = self.pools[pool].shared.script.get()?;
-        let words: Option<Vec<&[u8]>> =
-            raw::elements(request)?.into_iter().map(raw::text).collect();
-        let mut words = words?;
+        let mut words = raw::words(request)?;
         let name: &[u8] = match words.first()? {
             name if name.eq_ignore_ascii_case(b"EVALSHA") => b"EVAL",
             name if name.eq_ignore_ascii_case(b"EVALSHA_RO") => b"EVAL_RO",
@@ -227,15 +233,19 @@ impl Hub {
             };
             let tag = Tag { purpose: Purpose::Client, ..tag };
             let asked = kept.server.map(usize::from);
-            if asked.is_none()
-                && let Some((pieces, joining)) = self.pieces_of_kept(pool, &kept.request)
-                && let Some(first) = self.divide(&tag, joining)
-            {
-                self.send_pieces(wire, pool, pieces, &Tag { part: first, ..tag }, &kept);
-                continue;
-            }
-            match asked.or_else(|| self.server_of_kept(pool, &kept.request)) {
-                Some(server) => self.send_kept(wire, pool, server, tag, kept),
+            let way = match asked {
+                Some(server) => Some(Way::Whole(server)),
+                None => self.way_of_kept(pool, &kept.request),
+            };
+            match way {
+                Some(Way::Whole(server)) => self.send_kept(wire, pool, server, tag, kept),
+                Some(Way::Pieces(pieces, joining)) => match self.divide(&tag, joining) {
+                    Some(first) => {
+                        self.send_pieces(wire, pool, pieces, &Tag { part: first, ..tag }, &kept);
+                    }
+                    // No reply is wanted, so the server of the first key says what is in the way.
+                    None => self.send_kept(wire, pool, pieces[0].server, tag, kept),
+                },
                 None => self.try_again(wire, tag, kept, &raw::error(route::plan::NO_SERVER)),
             }
         }
@@ -243,28 +253,38 @@ impl Hub {
 
     /// Whether a request is one that is split by its keys.
     fn is_split(&self, request: &[u8]) -> bool {
-        let name = raw::elements(request).and_then(|words| raw::text(words.first()?));
-        let row = name.and_then(|name| self.commands.table.find(name));
-        row.is_some_and(|row| matches!(self.commands.handlings[row.index], Handling::Split { .. }))
+        let words = raw::words(request).unwrap_or_default();
+        words.first().is_some_and(|name| self.splitting(name).is_some())
     }
 
-    /// Returns the pieces of a request that has to be split now, although it was not when it was
-    /// sent.
-    fn pieces_of_kept(&self, pool: usize, request: &[u8]) -> Option<(Vec<Piece>, Joining)> {
-        if !self.is_split(request) {
-            return None;
-        }
-        let words = raw::elements(request)?;
-        let words: Option<Vec<&[u8]>> = words.iter().map(|word| raw::text(word)).collect();
-        let words = words?;
-        let handling = self.commands.handlings[self.commands.table.find(words[0])?.index];
+    /// Returns how a command is split by its keys, if it is.
+    fn splitting(&self, name: &[u8]) -> Option<Handling> {
+        let handling = self.commands.handlings[self.commands.table.find(name)?.index];
+        matches!(handling, Handling::Split { .. }).then_some(handling)
+    }
+
+    /// Returns where a request goes by now: it may have to be split, although it was not when it
+    /// was sent.
+    fn way_of_kept(&self, pool: usize, request: &[u8]) -> Option<Way> {
+        let words = raw::words(request)?;
         let local = &self.pools[pool];
-        let allows_split_writes = !local.shared.config.is_strict;
-        let request = Request { words: &words, keys: &[], handling, allows_split_writes };
-        match route::plan(&request, local) {
-            Plan::Pieces(pieces, joining) => Some((pieces, joining)),
-            _ => None,
+        if let Some(handling) = self.splitting(words.first()?) {
+            let allows_split_writes = !local.shared.config.is_strict;
+            let request = Request { words: &words, keys: &[], handling, allows_split_writes };
+            if let Plan::Pieces(pieces, joining) = route::plan(&request, local) {
+                return Some(Way::Pieces(pieces, joining));
+            }
         }
+        let row = self.commands.table.lookup(&words)?;
+        let mut key = None;
+        let _ = spec::keys::for_each_key(row.command, &words, |at, _| {
+            key = key.or(Some(at));
+        });
+        let server = match key {
+            Some(key) => route::Placement::place(local, words[key]).map(|place| place.server),
+            None => route::Placement::any(local),
+        };
+        server.map(Way::Whole)
     }
 
     /// Has the reply of a tag made of several. Returns the number of the first part.
@@ -289,22 +309,6 @@ impl Hub {
             let purpose = Purpose::Client;
             let tag = Tag { client: tag.client, seq: tag.seq, part, bytes: 0, purpose };
             self.send_kept(wire, pool, piece.server, tag, Box::new(kept));
-        }
-    }
-
-    fn server_of_kept(&self, pool: usize, request: &[u8]) -> Option<usize> {
-        let words = raw::elements(request)?;
-        let words: Option<Vec<&[u8]>> = words.iter().map(|word| raw::text(word)).collect();
-        let words = words?;
-        let row = self.commands.table.lookup(&words)?;
-        let mut key = None;
-        let _ = spec::keys::for_each_key(row.command, &words, |at, _| {
-            key = key.or(Some(at));
-        });
-        let local = &self.pools[pool];
-        match key {
-            Some(key) => route::Placement::place(local, words[key]).map(|place| place.server),
-            None => route::Placement::any(local),
         }
     }
 

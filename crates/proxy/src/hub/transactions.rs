@@ -620,7 +620,8 @@ impl Hub {
 
     /// Whether a request of a node's client is a message for the clients of all nodes.
     fn is_message_of_node(&mut self, id: Id, request: &[u8]) -> bool {
-        self.is_of_node(id) && route::handling::is_for_clients(&words_of(request))
+        self.is_of_node(id)
+            && route::handling::is_for_clients(&raw::words(request).unwrap_or_default())
     }
 
     /// Whether a request that was lost may be sent again.
@@ -628,7 +629,7 @@ impl Hub {
         if !self.is_of_node(id) {
             return was_sent == WasSent::No;
         }
-        let words = words_of(request);
+        let Some(words) = raw::words(request) else { return false };
         let Some(row) = self.commands.table.lookup(&words) else { return false };
         let mut has_key = false;
         // A request without a key was for this server's shard alone, and another server may lead
@@ -650,12 +651,6 @@ impl Hub {
         let kept = Kept { request, tries: 0, is_asking: false, server: None, is_watch, is_read };
         Purpose::Redirectable(Box::new(kept))
     }
-}
-
-/// The words of a request.
-fn words_of(request: &[u8]) -> Vec<&[u8]> {
-    let words = raw::elements(request).unwrap_or_default();
-    words.into_iter().filter_map(raw::text).collect()
 }
 
 fn is_watch(request: &[u8]) -> bool {
