@@ -3,11 +3,13 @@
 
 use super::answers::{me, published};
 use super::operate::operate;
+use super::slots::RANGE;
 use cluster::id::Id;
 use cluster::slots::{COUNT, Slots};
 use cluster::topology::{Move, MovePhase};
 use engine::membership::{PastMove, Progress, Published, Request};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
+use resp::Reply;
 use structs::hashing::os_random;
 
 /// `CLUSTER CANCELSLOTMIGRATIONS`.
@@ -49,11 +51,7 @@ pub static CLUSTER_MIGRATESLOTS: Command = Command {
         "migration-group",
         &[
             Arg::token("slotsrange-token", "SLOTSRANGE"),
-            Arg::block(
-                "range",
-                &[Arg::new("start-slot", ArgKind::Integer), Arg::new("end-slot", ArgKind::Integer)],
-            )
-            .multiple(),
+            RANGE.multiple(),
             Arg::token("node-token", "NODE"),
             Arg::new("node-id", ArgKind::String),
         ],
@@ -75,12 +73,7 @@ pub static CLUSTER_MIGRATION: Command = Command {
     args: &[Arg::one_of(
         "subcommand",
         &[
-            Arg::block(
-                "range",
-                &[Arg::new("start-slot", ArgKind::Integer), Arg::new("end-slot", ArgKind::Integer)],
-            )
-            .after("IMPORT")
-            .multiple(),
+            RANGE.after("IMPORT").multiple(),
             Arg::one_of(
                 "cancel",
                 &[Arg::new("job-id", ArgKind::String).after("ID"), Arg::token("all", "ALL")],
@@ -344,14 +337,8 @@ fn write_status(cx: &mut Cx<'_>, told: &Told) {
         ("write_pause_ms", progress.pause_ms),
     ];
     reply.map(texts.len() + numbers.len());
-    for (name, text) in texts {
-        reply.bulk(name.as_bytes());
-        reply.bulk(text.as_bytes());
-    }
-    for (name, number) in numbers {
-        reply.bulk(name.as_bytes());
-        reply.integer(number as i64);
-    }
+    texts.iter().for_each(|(name, text)| write_text(reply, name, text));
+    numbers.iter().for_each(|&(name, number)| write_number(reply, name, number));
 }
 
 fn write(cx: &mut Cx<'_>, told: &Told) {
@@ -371,20 +358,20 @@ fn write(cx: &mut Cx<'_>, told: &Told) {
         ("last_ack_time", told.progress.answered_s),
     ];
     reply.map(12);
-    for (name, text) in texts {
-        reply.bulk(name.as_bytes());
-        reply.bulk(text.as_bytes());
-    }
-    for (name, time) in times {
-        reply.bulk(name.as_bytes());
-        reply.integer(time as i64);
-    }
-    for (name, text) in [("state", told.state), ("message", &*told.progress.obstacle)] {
-        reply.bulk(name.as_bytes());
-        reply.bulk(text.as_bytes());
-    }
-    for (name, bytes) in [("cow_size", 0), ("remaining_repl_size", told.progress.lag_bytes)] {
-        reply.bulk(name.as_bytes());
-        reply.integer(bytes as i64);
-    }
+    texts.iter().for_each(|(name, text)| write_text(reply, name, text));
+    times.iter().for_each(|&(name, number)| write_number(reply, name, number));
+    write_text(reply, "state", told.state);
+    write_text(reply, "message", &told.progress.obstacle);
+    write_number(reply, "cow_size", 0);
+    write_number(reply, "remaining_repl_size", told.progress.lag_bytes);
+}
+
+fn write_text(reply: &mut Reply<'_>, name: &str, text: &str) {
+    reply.bulk(name.as_bytes());
+    reply.bulk(text.as_bytes());
+}
+
+fn write_number(reply: &mut Reply<'_>, name: &str, number: u64) {
+    reply.bulk(name.as_bytes());
+    reply.integer(number as i64);
 }

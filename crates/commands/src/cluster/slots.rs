@@ -2,6 +2,12 @@
 
 use engine::{Arg, ArgKind, Args, Command, Cx, Databases, Error, Flags, Group, Outcome};
 
+/// A range of slots.
+pub(super) const RANGE: Arg = Arg::block(
+    "range",
+    &[Arg::new("start-slot", ArgKind::Integer), Arg::new("end-slot", ArgKind::Integer)],
+);
+
 /// `CLUSTER ADDSLOTS`.
 pub static CLUSTER_ADDSLOTS: Command = Command {
     name: "addslots",
@@ -25,11 +31,7 @@ pub static CLUSTER_ADDSLOTSRANGE: Command = Command {
     since: "7.0.0",
     complexity: "O(N) where N is the total number of the slots between the start slot and end slot arguments.",
     summary: "Makes this node serve more ranges of slots.",
-    args: &[Arg::block(
-        "range",
-        &[Arg::new("start-slot", ArgKind::Integer), Arg::new("end-slot", ArgKind::Integer)],
-    )
-    .multiple()],
+    args: &[RANGE.multiple()],
     run: super::operate::add_ranges,
     ..Command::ROW
 };
@@ -70,11 +72,7 @@ pub static CLUSTER_DELSLOTSRANGE: Command = Command {
     since: "7.0.0",
     complexity: "O(N) where N is the total number of the slots between the start slot and end slot arguments.",
     summary: "Makes this node serve some ranges of slots no more.",
-    args: &[Arg::block(
-        "range",
-        &[Arg::new("start-slot", ArgKind::Integer), Arg::new("end-slot", ArgKind::Integer)],
-    )
-    .multiple()],
+    args: &[RANGE.multiple()],
     run: super::operate::delete_ranges,
     ..Command::ROW
 };
