@@ -18,6 +18,7 @@ use cluster::slots::{COUNT, Slots};
 use cluster::topology::{Address, MovePhase, Phase, Shard};
 use cluster::view::View;
 use keyspace::{DbIndex, Key, Slot};
+pub(crate) use moves::each;
 pub use moves::{Moves, PastMove, Progress};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet, VecDeque};

@@ -15,6 +15,7 @@
 mod boundary;
 mod stream;
 
+use crate::clients::forwarding::push_words;
 use crate::cold_values::with_value;
 use crate::cx::Cx;
 use crate::engine::Engine;
@@ -22,6 +23,7 @@ use crate::held_keys::NamedKey;
 use crate::journal::{IfBehind, JournalPos, Reader as JournalReader};
 use crate::long;
 use crate::mailbox::recheck_all;
+use crate::membership::each;
 use crate::thread::ThreadContext;
 use crate::value;
 use boundary::Boundary;
@@ -322,7 +324,7 @@ fn read_held(
                     let payload = with_value(engine, entry, dump).ok()?;
                     push_restore(&mut commands, key, entry.expiry(), &payload);
                 }
-                None => stream::push_words(&mut commands, &[b"DEL", key]),
+                None => push_words(&mut commands, &[b"DEL", key]),
             }
         }
         Some((position, commands))
@@ -333,15 +335,9 @@ fn read_held(
 fn push_restore(out: &mut Vec<u8>, key: &[u8], expiry: Option<Millis>, payload: &[u8]) {
     let at = expiry.map(|at| at.0.max(1).to_string());
     match &at {
-        Some(at) => stream::push_words(
-            out,
-            &[b"RESTORE", key, at.as_bytes(), payload, b"REPLACE", b"ABSTTL"],
-        ),
-        None => stream::push_words(out, &[b"RESTORE", key, b"0", payload, b"REPLACE"]),
+        Some(at) => {
+            push_words(out, &[b"RESTORE", key, at.as_bytes(), payload, b"REPLACE", b"ABSTTL"])
+        }
+        None => push_words(out, &[b"RESTORE", key, b"0", payload, b"REPLACE"]),
     }
-}
-
-/// The slots of this server that a set has, as the keyspace names them.
-pub(crate) fn each(slots: &Slots) -> impl Iterator<Item = Slot> {
-    slots.iter().filter_map(Slot::new)
 }

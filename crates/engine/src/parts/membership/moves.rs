@@ -99,18 +99,18 @@ impl Moves {
 
     /// Requests for these slots wait from now on. Those that run go on.
     pub(crate) fn pause(&self, slots: &Slots) {
-        slots.iter().filter_map(Slot::new).for_each(|slot| self.paused.insert(slot));
+        each(slots).for_each(|slot| self.paused.insert(slot));
     }
 
     /// None that has begun before is left: the world is stopped, and no command holds keys. Those
     /// that a background thread begins later are refused.
     pub(crate) fn close(&self, slots: &Slots) {
-        slots.iter().filter_map(Slot::new).for_each(|slot| self.closed.insert(slot));
+        each(slots).for_each(|slot| self.closed.insert(slot));
     }
 
     /// Requests do not wait any more.
     pub(crate) fn resume(&self, slots: &Slots) {
-        for slot in slots.iter().filter_map(Slot::new) {
+        for slot in each(slots) {
             self.closed.remove(slot);
             self.paused.remove(slot);
         }
@@ -204,4 +204,9 @@ impl Moves {
         imports.retain(|import| !is_over(import.job));
         self.note_prepared(&imports);
     }
+}
+
+/// Returns the slots of a set as the keyspace names them.
+pub(crate) fn each(slots: &Slots) -> impl Iterator<Item = Slot> {
+    slots.iter().filter_map(Slot::new)
 }

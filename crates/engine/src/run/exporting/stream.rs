@@ -2,6 +2,7 @@
 
 use super::Spoiled;
 use super::boundary::Boundary;
+use crate::clients::forwarding::push_words;
 use crate::command::{Databases, Flags};
 use crate::engine::Engine;
 use crate::request_keys::RequestKeys;
@@ -115,12 +116,6 @@ impl Stream {
 
 fn untake(boundary: &mut Boundary, db: DbIndex, named: &[Named<'_>]) {
     named.iter().for_each(|named| boundary.untake(db, named.slot, named.hash, named.key));
-}
-
-/// Appends a command.
-pub(super) fn push_words(out: &mut Vec<u8>, words: &[&[u8]]) {
-    resp::bulk::push_header(out, b'*', words.len());
-    words.iter().for_each(|word| resp::bulk::push_bulk(out, word));
 }
 
 /// Reads the words of the first command. Returns its length; `None`: it is not complete.

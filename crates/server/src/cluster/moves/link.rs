@@ -108,10 +108,7 @@ impl Link {
     }
 
     fn ask(&mut self, words: &[&[u8]]) -> Result<Vec<u8>, String> {
-        let mut request = Vec::new();
-        resp::bulk::push_header(&mut request, b'*', words.len());
-        words.iter().for_each(|word| resp::bulk::push_bulk(&mut request, word));
-        self.send(&mut request)?;
+        self.send(&mut route::raw::request(words))?;
         let line = self.peer.line().map_err(failed)?;
         if line.first() == Some(&b'-') { Err(refused(&line)) } else { Ok(line) }
     }
