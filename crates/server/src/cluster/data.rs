@@ -42,6 +42,15 @@ struct Kept {
     is_frozen: bool,
 }
 
+impl Kept {
+    fn ensure_not_frozen(&self) -> Result<(), String> {
+        match self.is_frozen {
+            true => Err("this copy has told the cluster what it holds".into()),
+            false => Ok(()),
+        }
+    }
+}
+
 /// The copy and its data, as acknowledgements name them.
 pub(super) fn voter_of(holder: Holder) -> Voter {
     let id = holder.id.to_string().into_bytes();
@@ -82,13 +91,6 @@ impl Data {
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
         lock(&self.kept)
-    }
-
-    fn ensure_not_frozen(&self, kept: &Kept) -> Result<(), String> {
-        match kept.is_frozen {
-            true => Err("this copy has told the cluster what it holds".into()),
-            false => Ok(()),
-        }
     }
 
     fn identify(&self, kept: &Kept) {
@@ -176,7 +178,7 @@ impl Data {
 
 impl Keeper for &'static Data {
     fn before_discard(&self) -> Result<(), String> {
-        self.ensure_not_frozen(&self.kept())?;
+        self.kept().ensure_not_frozen()?;
         // Without `kept`: the cluster's thread takes it while it has the decisions, and a rescue
         // takes long.
         if let Some(promises) = self.promises.get() {
@@ -186,7 +188,7 @@ impl Keeper for &'static Data {
             })?;
         }
         let mut kept = self.kept();
-        self.ensure_not_frozen(&kept)?;
+        kept.ensure_not_frozen()?;
         kept.name.renew().map_err(|error| format!("its new name cannot be written: {error}"))?;
         self.identify(&kept);
         Ok(())
