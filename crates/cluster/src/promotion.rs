@@ -5,9 +5,9 @@
 //! held by at least one. The successor's position is not less than any of theirs, so it has them
 //! all. No clock is part of this.
 //!
-//! A member is counted only with the data with which it became a member. Who restarts without all
-//! it has acknowledged, or begins a full synchronisation, has another incarnation and is not
-//! counted until it is enrolled again.
+//! A member is counted only with the data with which it became a member. A member that restarts
+//! without all it has acknowledged, or begins a full synchronisation, has another incarnation and
+//! is not counted until it is enrolled again.
 //!
 //! **`fence` over time.** A copy that is enrolled may lack a write confirmed at that moment, so
 //! `fence` rises by one, at most to the number of members, which is always enough because the

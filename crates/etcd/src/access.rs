@@ -16,8 +16,8 @@ const UNAUTHENTICATED: i64 = 16;
 /// What a client shows.
 #[derive(Clone, Default)]
 pub struct Access {
-    /// The rules of TLS, for endpoints that want it (see `net::client_rules`): whom to trust, and
-    /// the certificate that is shown. With `--client-cert-auth` etcd takes the certificate's common
+    /// The rules of TLS, for endpoints that want it (see `net::client_rules`): the authorities,
+    /// and the certificate that is shown. With `--client-cert-auth` etcd takes the certificate's common
     /// name for the user, but not over the gateway: a user needs a password.
     pub tls: Option<Arc<ClientConfig>>,
     /// The user's name and password, if etcd has users.

@@ -1,4 +1,4 @@
-//! The admin port of a server: who is answered what, and that it is no way around the rules of the
+//! The admin port of a server: which clients it answers, and that it is no way around the rules of the
 //! others.
 
 // A failed step is a failed test, in its helpers too.

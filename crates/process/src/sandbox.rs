@@ -4,7 +4,7 @@
 //!
 //! The kernel says that there is a filter, but not what is in it. To let a child process try the
 //! calls is no way, as there are filters that forbid to make one. So where there is a filter, calls
-//! that nobody asked for are not made; what an option asks for (`server-cpulist`) is done all the
+//! that no option asks for are not made; what an option asks for (`server-cpulist`) is done all the
 //! same.
 
 use std::sync::OnceLock;

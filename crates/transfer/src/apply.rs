@@ -2,7 +2,7 @@
 //!
 //! A request goes out as it came if its keys are on one shard. DEL, UNLINK and MSET are cut.
 //! Anything else whose keys are on several shards is carried out with copies of its keys on one of
-//! them, whose results are brought back: the target has no other writer, so nobody can come
+//! them, whose results are brought back: the target has no other writer that could come
 //! between. A transaction whose keys are on one shard stays one; another is cut into its requests.
 
 use crate::link::Reply;

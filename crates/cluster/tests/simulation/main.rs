@@ -11,7 +11,7 @@
 //! - a copy that synchronises is never promoted, nor one without data.
 //!
 //! In the end faults stop, and the copies come together: one primary a shard, equal data. If too
-//! many copies have lost theirs, their shard waits for an operator, who recovers it.
+//! many copies have lost theirs, their shard waits until an operator recovers it.
 //!
 //! `DUNLIN_SEED` runs one seed, `DUNLIN_SEEDS` so many. A failure names its seed.
 

@@ -6,7 +6,7 @@
 //! together, and to begin again after each of them would cost more than to wait for the slowest.
 //!
 //! A value whose key was used lately is *admitted*: it arrives to be put back. Another one is
-//! *shown* to those who asked for it and dropped. Such values wait for their clients, so they have
+//! *shown* to the clients that asked for it and dropped. Such values wait for their clients, so they have
 //! a limit in bytes, beyond which the oldest go; a client whose value has gone asks again.
 //!
 //! A failure is kept for the clients that waited, so that each is told once. Another client, or the

@@ -46,7 +46,7 @@ const REASONS: [(&str, &str); 7] = [
     // The other node does not have the client's connection.
     ("", "is about this connection, and another node of the cluster has the keys"),
     ("", "concerns all shards of the cluster, a transaction only one"),
-    // A node of a cluster follows whom the cluster says.
+    // A node of a cluster follows the primary that the cluster names.
     ("replicaof", "REPLICAOF not allowed in cluster mode"),
     ("slaveof", "REPLICAOF not allowed in cluster mode"),
     // It is for the node that it is sent to: tools move keys with it.

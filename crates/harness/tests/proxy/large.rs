@@ -1,4 +1,4 @@
-//! Long values are passed on as they come: they take no memory, and hold nobody else up.
+//! Long values are passed on as they come: they take no memory, and hold no other client up.
 
 use crate::support::{Proxy, okay, server, servers, text, until};
 use harness::client::{Client, ask, encode};
@@ -161,7 +161,7 @@ fn a_server_that_ends_in_the_middle_of_a_long_reply_ends_the_client() {
     signal(server.process_id(), "KILL").expect("it ends");
     let mut rest = Vec::new();
     let _ = reader.read_to_end(&mut rest);
-    assert!(some.len() + rest.len() < LONG, "a reply that nobody has sent");
+    assert!(some.len() + rest.len() < LONG, "a reply that was not sent");
     // The rest of the request is taken, and goes nowhere.
     writer.write_all(&vec![b'v'; (1 << 19) + 64]).expect("it is sent");
     let mut told = [0; 10];

@@ -414,8 +414,8 @@ fn report(kept: &Kept, machine: &Machine, etcd: &[String], directory: &Path) {
 /// Set in the environment of a node that goes on in the background.
 const IN_BACKGROUND: &str = "DUNLIN_IN_BACKGROUND";
 
-/// Closes what the node has inherited: who waits for the end of its output is not to wait for the
-/// node. Its log is a file.
+/// Closes the descriptors that the node has inherited: a program that waits for the end of that
+/// output must not wait for the node. The node's log is a file.
 fn let_go_of_terminal() {
     if let Err(error) = process::daemonize::close_output() {
         log!(Warning, "The output of the command that started the node stays open: {error}");

@@ -342,8 +342,8 @@ impl Host {
         }
     }
 
-    /// Where to follow a primary; `None`: it is this server itself, with data that are gone, or
-    /// nobody knows.
+    /// Returns where to follow a primary. `None`: it is this server itself, with data that are gone,
+    /// or its address is not known.
     fn address_of(&self, holder: Holder) -> Option<(String, u16)> {
         let decisions = self.driver.copy();
         let view = decisions.view()?;
