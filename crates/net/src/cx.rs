@@ -173,6 +173,14 @@ impl ConnIo<'_> {
         self.core.kill(self.slot, Close::Asked);
     }
 
+    /// Closes the connection and resets it: the kernel drops what the peer has not acknowledged,
+    /// instead of sending it again for minutes.
+    pub fn abort(&mut self) {
+        // A Unix socket has delivered all it took.
+        let _ = super::sys::set_reset_at_close(self.fd());
+        self.close();
+    }
+
     /// Closes the connection when all its output has been sent. Further input is ignored.
     pub fn close_after_flush(&mut self) {
         self.core.close_after_flush(self.slot);

@@ -190,6 +190,17 @@ pub(super) fn set_deadline(fd: RawFd, time: Duration) -> io::Result<()> {
     set_keepalive(fd, u32::try_from(time.as_secs() / 2).unwrap_or(u32::MAX).max(1))
 }
 
+/// Has the socket's end reset the connection, and drop what the peer has not acknowledged.
+pub(super) fn set_reset_at_close(fd: RawFd) -> io::Result<()> {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let size = size_of::<libc::linger>() as libc::socklen_t;
+    // SAFETY: `linger` is of `size` bytes and lives through the call.
+    check(unsafe {
+        libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), size)
+    })
+    .map(drop)
+}
+
 /// Sets how much later than asked for the calling thread's waits may end.
 pub(super) fn set_timer_slack(slack: Duration) {
     // SAFETY: takes no pointers. That it cannot fail with these arguments is documented.

@@ -117,6 +117,12 @@ impl<R: Reach> Wire for Net<'_, R> {
         }
     }
 
+    fn abort(&mut self, id: Id) {
+        if let Some(mut io) = self.io(id) {
+            io.abort();
+        }
+    }
+
     fn finish(&mut self, id: Id) {
         if let Some(mut io) = self.io(id) {
             io.close_after_flush();

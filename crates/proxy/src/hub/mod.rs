@@ -386,7 +386,7 @@ impl Hub {
             let outdated: Vec<Id> = self.conns.iter().flatten().filter_map(is_outdated).collect();
             for id in outdated {
                 if let Some(Conn::Upstream(up)) = self.take_conn(id) {
-                    wire.close(id);
+                    wire.abort(id);
                     self.upstream_lost(wire, up, "it is not the master any more");
                 }
             }

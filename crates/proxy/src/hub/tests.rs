@@ -66,6 +66,11 @@ impl Wire for Memory {
         self.out.remove(&id.slot);
         self.gone.push(id.slot);
     }
+    fn abort(&mut self, id: Id) {
+        self.close(id);
+    }
+    fn do_not_probe(&mut self, _: Id) {}
+    fn probe_within(&mut self, _: Id, _: Duration) {}
     fn finish(&mut self, id: Id) {
         self.finished.push(id.slot);
     }

@@ -217,7 +217,7 @@ impl Hub {
         for (id, server) in late {
             match server.and_then(|server| self.take_conn(server)) {
                 Some(Conn::Upstream(up)) => {
-                    wire.close(up.id);
+                    wire.abort(up.id);
                     self.upstream_lost(wire, up, "it did not take a long request in time");
                 }
                 Some(other) => {

@@ -518,7 +518,7 @@ impl Hub {
         for id in late {
             if let Some(Conn::Upstream(up)) = self.take_conn(id) {
                 self.pools[up.pool].server_stats(up.server).server_timedout.add(1);
-                wire.close(id);
+                wire.abort(id);
                 let why = "another node leads its shard, and it did not answer: whether it has carried \
                            the request out is unknown";
                 self.upstream_lost(wire, up, why);
@@ -557,7 +557,7 @@ impl Hub {
         for (id, is_connecting) in late {
             if let Some(Conn::Upstream(up)) = self.take_conn(id) {
                 self.pools[up.pool].server_stats(up.server).server_timedout.add(1);
-                wire.close(id);
+                wire.abort(id);
                 let why = if is_connecting {
                     "it cannot be reached"
                 } else {

@@ -21,12 +21,15 @@ pub trait Wire {
     fn backlog(&mut self, id: Id) -> usize;
     /// Ends a connection; what was not sent is dropped.
     fn close(&mut self, id: Id);
+    /// Ends a connection to a server whose requests are given up, so that none of them reaches the
+    /// server later.
+    fn abort(&mut self, id: Id);
     /// Ends a connection when its output has been sent.
     fn finish(&mut self, id: Id);
     /// Leaves it to the peer to find out whether the other side is still there.
-    fn do_not_probe(&mut self, _id: Id) {}
+    fn do_not_probe(&mut self, id: Id);
     /// Ends a connection if the other side's machine is silent for so long.
-    fn probe_within(&mut self, _id: Id, _time: Duration) {}
+    fn probe_within(&mut self, id: Id, time: Duration);
     /// Presents what input a connection has again.
     fn resume(&mut self, id: Id);
     /// Begins to connect. `Hub::connected` or `Hub::closed` follows.

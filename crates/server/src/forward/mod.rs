@@ -101,6 +101,25 @@ impl<R: Reach> Wire for Wires<'_, R> {
         }
     }
 
+    fn abort(&mut self, id: Id) {
+        match is_client(id) {
+            true => self.close(id),
+            false => self.net.abort(id),
+        }
+    }
+
+    fn do_not_probe(&mut self, id: Id) {
+        if !is_client(id) {
+            self.net.do_not_probe(id);
+        }
+    }
+
+    fn probe_within(&mut self, id: Id, time: Duration) {
+        if !is_client(id) {
+            self.net.probe_within(id, time);
+        }
+    }
+
     fn finish(&mut self, id: Id) {
         match is_client(id) {
             true => self.inbox.events.push((id, Event::Finish)),
