@@ -459,8 +459,8 @@ impl Local {
 
     /// The shared connection of a client to a server.
     #[inline]
-    pub fn link_key(&self, protocol: Protocol, db: u32, client: u64, server: usize) -> LinkKey {
-        let lane = (client % u64::from(self.shared.config.server_connections)) as u16;
+    pub fn link_key(&self, protocol: Protocol, db: u32, turn: u64, server: usize) -> LinkKey {
+        let lane = (turn % u64::from(self.shared.config.server_connections)) as u16;
         let is_reading = self.is_cluster() && self.is_replica(server);
         LinkKey { protocol, db, lane, is_reading }
     }

@@ -61,6 +61,8 @@ pub struct Client {
     pub id: Id,
     /// The number that CLIENT ID says.
     pub number: u64,
+    /// How many clients its thread had before. Chooses among several connections to one server.
+    pub turn: u64,
     /// The pool's number.
     pub pool: usize,
     /// Its address as text.
@@ -135,6 +137,7 @@ impl Client {
         Client {
             id,
             number,
+            turn: 0,
             pool,
             peer,
             since,

@@ -321,13 +321,13 @@ impl Hub {
         kept: Box<Kept>,
     ) {
         let Some(client) = self.client(tag.client) else { return };
-        let (protocol, db, number) = (client.protocol, client.db, client.number);
+        let (protocol, db, turn) = (client.protocol, client.db, client.turn);
         let needs_own = client.is_blocked || client.tracking.is_some() || kept.is_watch;
         let id = match client.own_to(server) {
             Some(id) => Ok(id),
             None if needs_own => self.move_own(wire, tag.client, server),
             None => {
-                let key = self.pools[pool].link_key(protocol, db, number, server);
+                let key = self.pools[pool].link_key(protocol, db, turn, server);
                 self.shared(wire, pool, server, key)
             }
         };

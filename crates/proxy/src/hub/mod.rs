@@ -116,6 +116,8 @@ pub struct Hub {
     is_draining: bool,
     /// The number of the last maintenance notice.
     last_notice: u64,
+    /// The clients that have come.
+    arrivals: u64,
     /// Requests until the next whose key is looked at.
     until_sample: u32,
 }
@@ -157,6 +159,7 @@ impl Hub {
             learners: Vec::new(),
             is_draining: false,
             last_notice: 0,
+            arrivals: 0,
             until_sample: SAMPLE,
         }
     }
@@ -210,6 +213,8 @@ impl Hub {
         client.is_authenticated = config.client_login.is_none();
         client.awaits_header = config.proxy_protocol;
         client.db = config.db;
+        client.turn = self.arrivals;
+        self.arrivals += 1;
         if config.limits.clients.is_some_and(|most| count >= most) {
             wire.send(id, b"-ERR max number of clients reached\r\n");
             client.is_leaving = true;

@@ -368,7 +368,7 @@ impl Hub {
         part: u32,
     ) {
         let local = &self.pools[client.pool];
-        let key = local.link_key(client.protocol, client.db, client.number, server);
+        let key = local.link_key(client.protocol, client.db, client.turn, server);
         let id = match client.own_to(server) {
             Some(id) => Ok(id),
             None if client.tracking.is_some() => self.tracked(wire, client, server, key),
