@@ -105,7 +105,7 @@ fn scale_out(bench: &mut Bench<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Eight instances behind Twemproxies behind HAProxy.
+/// Eight instances behind `dunlin proxy`, and behind Twemproxies behind HAProxy.
 fn scaled_out_reference(
     bench: &mut Bench<'_>,
     arguments: &[&str],
@@ -125,6 +125,18 @@ fn scaled_out_reference(
         return Ok(());
     }
     let ports: Vec<u16> = shards.iter().map(|shard| shard.port).collect();
+    let compared = |rates: &[f64]| {
+        base.map_or(String::new(), |base| {
+            format!("{:.2} × one reference server", mean(rates) / base)
+        })
+    };
+    {
+        let proxy = bench.lab.proxy(&ports)?;
+        bench.measure(proxy.port, fill)?;
+        let rates = bench.rates(proxy.port, work, trials)?;
+        let what = format!("{SHARDS} instances, dunlin proxy");
+        bench.row(&what, "requests/s", None, &rates, &compared(&rates));
+    }
     let mut proxies = Vec::new();
     for _ in 0..2 {
         proxies.extend(bench.lab.twemproxy(&ports)?);
@@ -140,9 +152,7 @@ fn scaled_out_reference(
     };
     bench.measure(front.port, fill)?;
     let rates = bench.rates(front.port, work, trials)?;
-    let remark = base
-        .map_or(String::new(), |base| format!("{:.2} × one reference server", mean(&rates) / base));
-    bench.row(&what, "requests/s", published, &rates, &remark);
+    bench.row(&what, "requests/s", published, &rates, &compared(&rates));
     Ok(())
 }
 
@@ -251,7 +261,8 @@ fn proxy_hop(bench: &mut Bench<'_>) -> Result<(), String> {
         "{name}, 100 clients, at least {requests} requests at pipeline 1, {} at 10 and 100, and 2 s",
         3 * requests
     );
-    let hops: [(&str, Option<Server>, &str); 2] = [
+    let hops: [(&str, Option<Server>, &str); 3] = [
+        ("dunlin proxy", Some(bench.lab.proxy(&[server.port])?), "dunlin"),
         ("HAProxy", bench.lab.haproxy(&[server.port])?, "haproxy"),
         ("Twemproxy", bench.lab.twemproxy(&[server.port])?, "nutcracker"),
     ];

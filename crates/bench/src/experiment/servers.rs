@@ -161,7 +161,18 @@ impl Lab {
     /// Starts Twemproxy over some shards; none if it is not installed.
     pub fn twemproxy(&mut self, shards: &[u16]) -> Result<Option<Server>, String> {
         let Some(program) = find("nutcracker") else { return Ok(None) };
-        let start = self.start_on_some_port(None, false, |lab, port| {
+        self.shards_behind(&[program], shards).map(Some)
+    }
+
+    /// Starts `dunlin proxy` over some shards, with Twemproxy's configuration.
+    pub fn proxy(&mut self, shards: &[u16]) -> Result<Server, String> {
+        let words = [self.dunlin[0].clone(), "proxy".to_owned()];
+        self.shards_behind(&words, shards)
+    }
+
+    /// Starts a program that reads Twemproxy's configuration.
+    fn shards_behind(&mut self, words: &[String], shards: &[u16]) -> Result<Server, String> {
+        self.start_on_some_port(None, false, |lab, port| {
             let stats = lab.free_port();
             let mut text = format!(
                 "store:\n  listen: 127.0.0.1:{port}\n  hash: fnv1a_64\n  distribution: ketama\n  redis: true\n  \
@@ -171,11 +182,11 @@ impl Lab {
                 text += &format!("   - 127.0.0.1:{port}:1\n");
             }
             let file = lab.write(&format!("nutcracker-{port}.yml"), &text)?;
-            let mut command = Command::new(&program);
-            command.arg("-c").arg(file).args(["-s", &stats.to_string(), "-m", "16384"]);
+            let mut command = Command::new(&words[0]);
+            command.args(&words[1..]).arg("-c").arg(file);
+            command.args(["-s", &stats.to_string(), "-m", "16384"]);
             Ok(command)
-        });
-        start.map(Some)
+        })
     }
 
     /// A port that is free.
