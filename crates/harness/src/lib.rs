@@ -15,6 +15,8 @@
 //! - [`environment`] is what a run is told from outside;
 //! - [`cluster`] makes clusters at a real etcd, [`registers`] are clients of one whose history is
 //!   checked;
+//! - [`proxy`] is a running `dunlin proxy`;
+//! - [`ledger`] is a load that notes what is confirmed to it, and looks for it later;
 //! - [`network`] is machines in network namespaces, which can be cut off from each other;
 //! - [`sentinel`] runs stock sentinels;
 //! - [`tls`] makes certificates, and is a client that trusts them;
@@ -34,10 +36,12 @@ pub mod gate;
 pub mod history;
 pub mod http;
 pub mod info;
+pub mod ledger;
 pub mod network;
 pub mod notation;
 pub mod power_loss;
 pub mod preload;
+pub mod proxy;
 pub mod registers;
 pub mod replicas;
 pub mod reply;

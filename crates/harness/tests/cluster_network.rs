@@ -15,13 +15,15 @@ mod machines;
 mod outage;
 #[path = "cluster_network/primaries.rs"]
 mod primaries;
+#[path = "cluster_network/proxied.rs"]
+mod proxied;
 
 use harness::environment;
+use harness::ledger::Ledger;
 use harness::registers::{Registers, leader};
 use harness::rng::Rng;
-use harness::server::{Program, signal};
+use harness::server::signal;
 use machines::{CLIENT, ETCDS, Machines, NODES};
-use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -136,52 +138,6 @@ fn suffer(machines: &mut Machines, fault: Fault, rng: &mut Rng, work: &Registers
     println!("{fault:?}: over, writes are confirmed after {:?}", mended.elapsed());
 }
 
-/// The load generator, which notes what is confirmed to it.
-struct Ledger {
-    bench: Child,
-    file: std::path::PathBuf,
-}
-
-impl Ledger {
-    fn start(machines: &Machines, time: Duration) -> Ledger {
-        let file = std::env::temp_dir().join(format!("dunlin-ledger-{}", std::process::id()));
-        let mut command = Program::under_test().subcommand("bench");
-        command.args(["-h", &machines.addresses()[0].ip().to_string()]);
-        command.args(["-p", &machines.addresses()[0].port().to_string()]);
-        command.args(["-c", "2", "--ratio", "1:0", "--key-maximum", "2000", "--rps", "200"]);
-        command.args(["--duration", &time.as_secs().to_string(), "--ledger"]).arg(&file);
-        let log = std::fs::File::create(file.with_extension("log")).expect("a file for its words");
-        command.stdout(Stdio::null()).stderr(log);
-        Ledger { bench: command.spawn().expect("it starts"), file }
-    }
-
-    /// What the audit says, and whether it finds nothing lost.
-    fn audit(mut self, machines: &Machines) -> (bool, String) {
-        // The load ends by itself.
-        let status = self.bench.wait().expect("it ran");
-        let said = std::fs::read_to_string(self.file.with_extension("log")).unwrap_or_default();
-        println!("the load ends with {status}: {said}");
-        let address = machines.addresses()[leader(&machines.addresses())];
-        let mut command = Program::under_test().subcommand("bench");
-        command.arg("audit").args(["-h", &address.ip().to_string()]);
-        let output = command.args(["-p", &address.port().to_string()]).arg(&self.file).output();
-        let output = output.expect("it starts");
-        let text = [output.stdout, output.stderr].concat();
-        let text = String::from_utf8_lossy(&text).into_owned();
-        assert!(!text.contains(" 0 acknowledged"), "the load has written nothing: {said}");
-        (output.status.success(), text)
-    }
-}
-
-impl Drop for Ledger {
-    fn drop(&mut self) {
-        let _ = self.bench.kill();
-        let _ = self.bench.wait();
-        let _ = std::fs::remove_file(&self.file);
-        let _ = std::fs::remove_file(self.file.with_extension("log"));
-    }
-}
-
 #[test]
 fn no_confirmed_write_is_lost_whatever_the_network_does() {
     let Some(network) = machines::network() else { return };
@@ -192,7 +148,7 @@ fn no_confirmed_write_is_lost_whatever_the_network_does() {
         let mut rng = Rng::new(seed);
         let mut machines = Machines::start(&network, &machines::QUORUM);
         let work = Registers::new(machines.addresses());
-        let ledger = time.map(|time| Ledger::start(&machines, time));
+        let ledger = time.map(|time| Ledger::start(machines.addresses()[0], time));
         work.during(seed, || {
             let mut left = FAULTS.to_vec();
             // A short run has some of the faults, a long one all of them again and again.
@@ -211,7 +167,8 @@ fn no_confirmed_write_is_lost_whatever_the_network_does() {
         });
         machines.until_settled(2);
         if let Some(ledger) = ledger {
-            let (is_whole, text) = ledger.audit(&machines);
+            let address = machines.addresses()[leader(&machines.addresses())];
+            let (is_whole, text) = ledger.audit(address);
             println!("{text}");
             assert!(is_whole, "seed {seed}: confirmed writes are lost");
         }

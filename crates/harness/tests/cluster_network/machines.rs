@@ -22,6 +22,9 @@ pub(crate) const NODES: Range<usize> = 3..6;
 /// That of clients.
 pub(crate) const CLIENT: usize = 6;
 
+/// That of a proxy.
+pub(crate) const PROXY: usize = 7;
+
 /// What makes a server wait for one other, and longer than a primary's lease lasts: a read may tell
 /// of a write that was given up.
 pub(crate) const QUORUM: [&str; 6] =
@@ -34,11 +37,13 @@ pub(crate) struct Machines<'n> {
     pub(crate) nodes: Vec<Server>,
     /// The library under each server.
     libraries: Vec<Preload>,
+    /// Whether a server that starts again forwards requests.
+    is_one_server: bool,
 }
 
 /// Makes the network, or says why the test is skipped.
 pub(crate) fn network() -> Option<Network> {
-    let network = Network::new(CLIENT + 1);
+    let network = Network::new(PROXY + 1);
     network.inspect_err(|why| println!("SKIPPED: no network namespaces: {why}")).ok()
 }
 
@@ -46,12 +51,19 @@ impl<'n> Machines<'n> {
     /// Starts all, and makes the three servers one shard, the first of them its primary. Clients
     /// see one server.
     pub(crate) fn start(network: &'n Network, options: &[&str]) -> Machines<'n> {
+        let mut machines = Machines::start_cluster(network, options);
+        machines.is_one_server = true;
+        machines.show_one_server();
+        machines
+    }
+
+    /// The same, but clients see the nodes of a cluster.
+    pub(crate) fn start_cluster(network: &'n Network, options: &[&str]) -> Machines<'n> {
         let options = [options, &["--cluster-endpoint", "cluster"]].concat();
-        let mut machines = Machines::made(network, &options);
+        let machines = Machines::made(network, &options);
         make_shard(&machines.addresses());
         let fence = if options.contains(&"quorum") { 2 } else { 1 };
         machines.until_settled(fence);
-        machines.show_one_server();
         machines
     }
 
@@ -76,7 +88,7 @@ impl<'n> Machines<'n> {
             node
         };
         let nodes = NODES.map(start).collect();
-        Machines { network, etcds, nodes, libraries }
+        Machines { network, etcds, nodes, libraries, is_one_server: false }
     }
 
     /// The servers, as clients reach them.
@@ -112,7 +124,9 @@ impl<'n> Machines<'n> {
         let network = self.network;
         let server = &mut self.nodes[node];
         network.at(NODES.start + node, || server.start_again().expect("it starts"));
-        self.shows_one_server(node);
+        if self.is_one_server {
+            self.shows_one_server(node);
+        }
     }
 
     /// Starts all etcds, which were killed. Most of them have to be there before the first one

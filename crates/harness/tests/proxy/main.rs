@@ -1,7 +1,9 @@
 //! `dunlin proxy` in front of servers, from outside.
 
 mod admin;
+mod classical;
 mod clusters;
+mod cut_off;
 mod endings;
 mod large;
 mod queues;
@@ -11,4 +13,5 @@ mod sentinels;
 mod serving;
 mod support;
 mod surviving;
+mod tagging;
 mod tls;
