@@ -6,8 +6,7 @@ import { requestId, send } from "../cluster-api.js";
 import { choice } from "./cluster-fields.js";
 import { drawPlan } from "./cluster-plan.js";
 
-const COLUMNS = 128;
-const ROWS = 128;
+const SLOTS = 16384;
 const CELL = 6;
 
 // Asks for what is to be done with a plan that is shown first.
@@ -33,17 +32,19 @@ export async function slots(name) {
   const map = await send("GET", "/databases/slots?name=" + encodeURIComponent(name));
   const counts = [...new Set(map.shards)].filter((shard) => shard).sort((a, b) => a - b);
   const sum = (list, shard) => list.reduce((total, value, slot) => total + (map.shards[slot] === shard ? value : 0), 0);
-  const canvas = h("canvas", { width: COLUMNS * CELL, height: ROWS * CELL, role: "img", "aria-label": "One cell for each slot" });
-  canvas.style.maxWidth = "100%";
+  // The map is as wide as the page. A narrow one has fewer cells in a row, so that each can be seen.
+  const columns = matchMedia("(max-width: 760px)").matches ? 128 : 256;
+  const rows = SLOTS / columns;
+  const canvas = h("canvas", { width: columns * CELL, height: rows * CELL, class: "map", role: "img", "aria-label": "One cell for each slot" });
   const line = h("p", { class: "dim", "aria-live": "polite" }, "Point at a cell.");
   const what = choice(["bytes", "keys", "shard"]);
   what.addEventListener("change", draw);
   canvas.addEventListener("pointermove", (event) => {
     const box = canvas.getBoundingClientRect();
-    const column = Math.floor((event.clientX - box.left) / box.width * COLUMNS);
-    const row = Math.floor((event.clientY - box.top) / box.height * ROWS);
-    const slot = row * COLUMNS + column;
-    if (slot >= 0 && slot < COLUMNS * ROWS) fill(line, `Slot ${slot}: shard ${map.shards[slot]}, ${exact(map.keys[slot])} keys, ${bytes(map.bytes[slot])}`);
+    const column = Math.floor((event.clientX - box.left) / box.width * columns);
+    const row = Math.floor((event.clientY - box.top) / box.height * rows);
+    const slot = row * columns + column;
+    if (slot >= 0 && slot < SLOTS) fill(line, `Slot ${slot}: shard ${map.shards[slot]}, ${exact(map.keys[slot])} keys, ${bytes(map.bytes[slot])}`);
   });
 
   function draw() {
@@ -51,17 +52,17 @@ export async function slots(name) {
     const values = what.value === "keys" ? map.keys : map.bytes;
     const most = Math.max(1, ...counts.length ? values : [1]);
     paint.clearRect(0, 0, canvas.width, canvas.height);
-    for (let slot = 0; slot < COLUMNS * ROWS; slot += 1) {
+    for (let slot = 0; slot < SLOTS; slot += 1) {
       const hue = (map.shards[slot] * 67) % 360;
       // The eye sees ratios: a slot with a tenth of the most is half as dark.
       const part = what.value === "shard" ? 0.7 : Math.log1p(values[slot] / most * 99) / Math.log(100);
       paint.fillStyle = values[slot] || what.value === "shard" ? `hsl(${hue} 70% ${88 - 58 * part}%)` : "hsl(0 0% 60% / 0.15)";
-      paint.fillRect((slot % COLUMNS) * CELL, Math.floor(slot / COLUMNS) * CELL, CELL - 1, CELL - 1);
+      paint.fillRect((slot % columns) * CELL, Math.floor(slot / columns) * CELL, CELL - 1, CELL - 1);
     }
   }
   draw();
 
-  const rows = counts.map((shard) => ({ shard, slots: map.shards.filter((other) => other === shard).length, keys: sum(map.keys, shard), bytes: sum(map.bytes, shard) }));
+  const shards = counts.map((shard) => ({ shard, slots: map.shards.filter((other) => other === shard).length, keys: sum(map.keys, shard), bytes: sum(map.bytes, shard) }));
   const by = choice(["bytes", "keys", "cpu", "network"]);
   const rebalance = () => planned("Rebalance " + name, "/databases/rebalance", { name, by: by.value }, "Move the slots");
   async function move() {
@@ -76,6 +77,6 @@ export async function slots(name) {
       { name: "slots", title: "Slots", number: true, cell: (it) => exact(it.slots), sort: (it) => it.slots },
       { name: "keys", title: "Keys", number: true, cell: (it) => exact(it.keys), sort: (it) => it.keys },
       { name: "bytes", title: "Bytes", number: true, cell: (it) => bytes(it.bytes), sort: (it) => it.bytes },
-    ], rows, { label: "Shards" })),
+    ], shards, { label: "Shards" })),
     panel("Map", h("label", { class: "check" }, "Show", what), canvas, line)];
 }
