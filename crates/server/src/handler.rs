@@ -572,6 +572,11 @@ impl Handler for Hub {
             conn.wait_for_gaps(io);
             return Consumed::read(0);
         }
+        if conn.session.is_link && engine.membership().ends_links() {
+            // A link that is new: its requests are not run.
+            forwarded::end_link(&mut conn.session, io);
+            return Consumed::read(input.len());
+        }
         let (before, backlog) = (io.pending_output(), io.backlog());
         let mut received = 0;
         if let Some(word) = io.take_word() {

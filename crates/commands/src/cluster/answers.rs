@@ -5,11 +5,10 @@ use super::DISABLED;
 use cluster::describe::Health;
 use cluster::id::Id;
 use cluster::topology::{Replica, Shard};
-use engine::membership::Published;
+use engine::membership::{Current, Published};
 use engine::{Args, Cx, Error, Outcome};
 use keyspace::{Key, Slot};
 use resp::{Output, Reply};
-use std::sync::Arc;
 
 /// This server's name, if it is a node of a cluster.
 pub(super) fn me(cx: &Cx<'_>) -> Result<Id, Error> {
@@ -17,7 +16,7 @@ pub(super) fn me(cx: &Cx<'_>) -> Result<Id, Error> {
 }
 
 /// The newest view.
-pub(super) fn published(cx: &Cx<'_>) -> Result<Arc<Published>, Error> {
+pub(super) fn published(cx: &Cx<'_>) -> Result<Current, Error> {
     me(cx)?;
     cx.membership()
         .ok_or(Error::text("CLUSTERDOWN The coordinator of the cluster has not answered yet"))

@@ -22,6 +22,8 @@ pub(crate) use moves::each;
 pub use moves::{Moves, PastMove, Progress};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::ops::Deref;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
@@ -545,7 +547,22 @@ impl Rehashing {
 
 /// What a thread has seen last.
 #[derive(Default)]
-pub(crate) struct Seen(RefCell<(u64, Option<Arc<Published>>)>);
+pub(crate) struct Seen(RefCell<(u64, Option<Current>)>);
+
+/// What was published last, as its thread sees it. The count of its users is the thread's own:
+/// one that reactors share would go from core to core with each request.
+#[derive(Clone)]
+#[expect(clippy::redundant_allocation, reason = "the outer count is the thread's own")]
+pub struct Current(Rc<Arc<Published>>);
+
+impl Deref for Current {
+    type Target = Published;
+
+    #[inline]
+    fn deref(&self) -> &Published {
+        &self.0
+    }
+}
 
 /// See the head of this file.
 #[derive(Default)]
@@ -566,6 +583,7 @@ pub struct Membership {
     joined: OnceLock<Instant>,
     alone_for: AtomicU64,
     is_coordinator_present: AtomicBool,
+    ends_links: AtomicBool,
     /// The database has hashing rules of its own, or is about to.
     has_rules: AtomicBool,
     /// Files with what only this server had, and the writes in them.
@@ -592,6 +610,17 @@ impl Membership {
     #[inline]
     pub fn is_on(&self) -> bool {
         self.me.get().is_some()
+    }
+
+    /// Whether this server goes down, and runs nothing more for other nodes.
+    #[inline]
+    pub fn ends_links(&self) -> bool {
+        self.ends_links.load(SeqCst)
+    }
+
+    /// Says so.
+    pub fn end_links(&self, ends: bool) {
+        self.ends_links.store(ends, SeqCst);
     }
 
     /// Which nodes the command with this index concerns.
@@ -685,11 +714,11 @@ impl Membership {
 
     /// What was published last. `seen` is the calling thread's.
     #[inline]
-    pub(crate) fn current(&self, seen: &Seen) -> Option<Arc<Published>> {
+    pub(crate) fn current(&self, seen: &Seen) -> Option<Current> {
         let version = self.version.load(Acquire);
         let mut seen = seen.0.borrow_mut();
         if seen.0 != version {
-            *seen = (version, self.newest());
+            *seen = (version, self.newest().map(|newest| Current(Rc::new(newest))));
         }
         seen.1.clone()
     }

@@ -104,10 +104,16 @@ pub fn end_links(engine: &Engine, waits: impl Fn() -> bool) {
     if !engine.membership().is_on() {
         return;
     }
+    engine.membership().end_links(true);
     let until = Instant::now() + PARTING;
     let has_links = || engine.clients().all().iter().any(|client| client.is_link());
     while has_links() && waits() && Instant::now() < until {
         engine.mailboxes().iter().for_each(|mailbox| mailbox.post(Message::EndLinks));
         std::thread::sleep(REMINDER);
     }
+}
+
+/// The server does not go down after all: links of other nodes are served again.
+pub fn keep_links(engine: &Engine) {
+    engine.membership().end_links(false);
 }

@@ -3,7 +3,7 @@
 
 use super::{Client, Conn, Hub, TURN_OUTPUT, check_output, client_of, hold_back};
 use crate::forward::{Event, Forwarder, Inbox};
-use engine::session::Fate;
+use engine::session::{Fate, Session};
 use net::{Close, ConnId, ConnIo, Consumed, Cx};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -46,6 +46,15 @@ impl Client {
     }
 }
 
+/// Tells another node that this server carries nothing more out on its link, and ends the link.
+pub(super) fn end_link(session: &mut Session, io: &mut ConnIo<'_>) {
+    if session.fate == Fate::Open {
+        session.fate = Fate::CloseAfterReplies;
+        io.out().extend_from_slice(route::raw::GOES_DOWN);
+        io.close_after_flush();
+    }
+}
+
 impl Hub {
     /// Sends the requests that the client's input had for other nodes.
     #[cold]
@@ -82,11 +91,9 @@ impl Hub {
     pub(super) fn end_links(cx: &mut Cx<'_, Conn>) {
         cx.for_each(|conn, io| {
             let Conn::Client(conn) = conn else { return };
-            let session = &conn.session;
-            if session.is_link && session.suspension.is_none() && session.fate == Fate::Open {
-                conn.session.fate = Fate::CloseAfterReplies;
-                io.out().extend_from_slice(route::raw::GOES_DOWN);
-                io.close_after_flush();
+            let session = &mut conn.session;
+            if session.is_link && session.suspension.is_none() {
+                end_link(session, io);
             }
         });
     }

@@ -253,6 +253,7 @@ fn go_on(engine: &Engine, mut stage: MutexGuard<'static, Stage>) {
     }
     // Do this before the lock is released: the next shutdown may begin then, and pauses by itself.
     engine.pause().end_shutdown();
+    leave::keep_links(engine);
     *stage = Stage::None;
     let replies = engine.last_wait().take_replies();
     drop(stage);

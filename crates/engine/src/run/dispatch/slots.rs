@@ -10,7 +10,7 @@ use crate::cx::Cx;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::mailbox::{Message, Push, recheck_all};
-use crate::membership::{Place, Published, Scope};
+use crate::membership::{Current, Place, Published, Scope};
 use crate::pubsub::Space;
 use crate::request_keys::{RequestKey, RequestKeys};
 use crate::roles::ROLE_CHANGED;
@@ -43,7 +43,7 @@ impl Cx<'_> {
     }
 
     /// What the coordinator said last.
-    pub fn membership(&self) -> Option<Arc<Published>> {
+    pub fn membership(&self) -> Option<Current> {
         self.engine.membership.current(&self.thread.membership)
     }
 }
@@ -75,10 +75,18 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
     if row.command.keys.is_empty() && !runs_queue {
         return Ok(());
     }
-    cx.find_keys(row, args);
     let published = cx.membership();
-    let Some(slots) = slots_of(cx, published.as_deref(), row, args)? else {
-        return slot_of_channels(cx, row, args);
+    let is_by_hash = published.as_deref().is_none_or(|it| it.hashing().is_standard());
+    let single = (is_by_hash && row.single_key > 0).then(|| args.key(row.single_key).hash);
+    let slots = match single.and_then(|hash| cx.engine.keyspace.slot_of(hash)) {
+        Some(slot) => SlotsOf::one(slot.number()),
+        None => {
+            cx.find_keys(row, args);
+            match slots_of(cx, published.as_deref(), row, args)? {
+                Some(slots) => slots,
+                None => return slot_of_channels(cx, row, args),
+            }
+        }
     };
     let slot = slots.first;
     // Links between nodes bring what is for one shard.
@@ -162,6 +170,12 @@ struct SlotsOf {
     are_together: bool,
 }
 
+impl SlotsOf {
+    fn one(slot: u16) -> SlotsOf {
+        SlotsOf { first: slot, are_one: true, are_together: true }
+    }
+}
+
 /// The slots of the keys of a request, for EXEC of its queue. `None`: there are no keys, or no
 /// slots.
 fn slots_of(
@@ -172,7 +186,7 @@ fn slots_of(
 ) -> Result<Option<SlotsOf>, Refusal> {
     let mut found: Option<SlotsOf> = None;
     let mut add = |slot: u16| match &mut found {
-        None => found = Some(SlotsOf { first: slot, are_one: true, are_together: true }),
+        None => found = Some(SlotsOf::one(slot)),
         Some(slots) if slots.first == slot => {}
         Some(slots) => {
             slots.are_one = false;
