@@ -229,16 +229,26 @@ pub fn until_settled(addresses: &[SocketAddr]) {
 #[track_caller]
 pub fn until_settled_with(addresses: &[SocketAddr], fence: usize) {
     let wanted = format!("cluster_promotion_copies:{fence}\r");
+    let mut shown = String::new();
     eventually("all copies are members", || {
         let address = addresses[leader(addresses)];
         let Some(mut client) = connect(address) else { return false };
-        let mut ask = |words: &[&str]| client.command(words).ok();
+        let mut ask = |words: &[&str]| client.command(words);
         // Another node of the cluster may wait.
-        ask(&["CLIENT", "CAPA", "cluster", "node"]);
-        let is_written = matches!(ask(&["SET", "probe", "1"]), Some(Reply::Simple(_)));
-        is_written
-            && ask(&["WAIT", "2", "100"]) == Some(Reply::Integer(2))
-            && replication(address).contains(&wanted)
+        drop(ask(&["CLIENT", "CAPA", "cluster", "node"]));
+        let written = ask(&["SET", "probe", "1"]);
+        let waited = ask(&["WAIT", "2", "1000"]);
+        let is_there = matches!(written, Ok(Reply::Simple(_)))
+            && matches!(waited, Ok(Reply::Integer(2)))
+            && replication(address).contains(&wanted);
+        let state = format!("{address}: SET {written:?}, WAIT {waited:?}");
+        if !is_there && state != shown {
+            // For the reader of a failure.
+            println!("{state}");
+            addresses.iter().for_each(|&it| println!("{it}: {}", replication(it)));
+            shown = state;
+        }
+        is_there
     });
 }
 

@@ -305,7 +305,6 @@ fn come_round(machine: &Machine, at: &str) {
 }
 
 #[test]
-#[ignore = "under load a request that is under way to a server that restarts may still get an error"]
 fn copies_restart_one_by_one_under_writers() {
     let machine = Machine::first("restart", "a");
     let (port, _) = machine.create("kept", "1");
