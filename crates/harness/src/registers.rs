@@ -99,11 +99,22 @@ impl Registers {
     /// # Errors
     /// What no order explains.
     pub fn verdict(&self) -> Result<usize, String> {
+        self.verdict_of(|| self.addresses[leader(&self.addresses)])
+    }
+
+    /// The same where the clients know one address, a proxy's.
+    ///
+    /// # Errors
+    /// What no order explains.
+    pub fn verdict_through_proxy(&self) -> Result<usize, String> {
+        self.verdict_of(|| self.addresses[0])
+    }
+
+    fn verdict_of(&self, address: impl Fn() -> SocketAddr) -> Result<usize, String> {
         let mut client = None;
         for register in self.recorder.objects() {
             eventually("registers are read", || {
-                let address = self.addresses[leader(&self.addresses)];
-                let mut connection = client.take().or_else(|| connect(address));
+                let mut connection = client.take().or_else(|| connect(address()));
                 let is_read =
                     connection.as_mut().is_some_and(|it| self.read(WORKERS, it, &register));
                 client = connection.filter(|_| is_read);

@@ -141,5 +141,9 @@ fn confirmed_writes_outlive_faults_behind_the_proxy() {
         let (is_whole, text) = ledger.audit(proxy.address);
         println!("{text}");
         assert!(is_whole, "seed {seed}: confirmed writes are lost\n{}", proxy.log());
+        let confirmed = work.confirmed();
+        let count = work.verdict_through_proxy();
+        let count = count.unwrap_or_else(|why| panic!("seed {seed}: {why}\n{}", proxy.log()));
+        println!("{count} operations have one order, {confirmed} confirmed writes among them");
     });
 }

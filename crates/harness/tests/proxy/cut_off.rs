@@ -150,6 +150,10 @@ fn no_confirmed_write_is_lost_whatever_the_network_does() {
         let (is_whole, text) = ledger.audit(machines.proxy.address);
         println!("{text}");
         assert!(is_whole, "seed {seed}: confirmed writes are lost\n{log}");
+        let confirmed = work.confirmed();
+        let count = work.verdict_through_proxy();
+        let count = count.unwrap_or_else(|why| panic!("seed {seed}: {why}\n{log}"));
+        println!("{count} operations have one order, {confirmed} confirmed writes among them");
     });
 }
 
