@@ -30,6 +30,13 @@ fn replication(client: &mut Client) -> String {
     text(ask(client, "INFO replication"))
 }
 
+/// The epoch in which the stream's last entry was written.
+fn epoch(client: &mut Client) -> u64 {
+    let info = replication(client);
+    let line = info.lines().find_map(|line| line.strip_prefix("stream_epoch:"));
+    line.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
 fn until_coordinator(nodes: &[Server], is: &str) {
     for node in nodes {
         let mut client = node.client();
@@ -60,6 +67,7 @@ fn a_shard_whose_copies_answer_goes_on_without_etcd() {
         let user = nodes[0].client();
         let user = threads.spawn(|| use_it(user, &done, &is_over));
         for is_killed in [false, true] {
+            let before = epoch(&mut client);
             match is_killed {
                 true => etcd.kill(),
                 false => etcd.stop(),
@@ -78,6 +86,13 @@ fn a_shard_whose_copies_answer_goes_on_without_etcd() {
                 false => etcd.go_on(),
             }
             until_coordinator(&nodes, "up");
+            if !is_killed {
+                // Its lease has ended. It must know the answer to its request for a new epoch before
+                // etcd is gone again: until then it may not serve, because its replica does.
+                eventually("it leads in another epoch", || {
+                    epoch(&mut client) > before || user.is_finished()
+                });
+            }
             assert!(replication(&mut client).contains("role:master"), "another has taken over");
         }
         drop(over);
