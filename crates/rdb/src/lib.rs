@@ -18,12 +18,14 @@
 //! expand to (at most 88 times their size).
 //!
 //! - [`dump`] and [`restore`]: whole payloads.
+//! - [`fill`]: requests that make a value too large for a payload.
 //! - [`Encoder`] and [`Decoder`]: the parts they are made of; [`file`] has those of files.
 
 mod decode;
 mod encode;
 mod error;
 pub mod file;
+mod fill;
 mod kind;
 mod object;
 mod payload;
@@ -31,6 +33,7 @@ mod payload;
 pub use decode::{Builder, Decoder, Length};
 pub use encode::{Compression, Encoder, NODE_PACKED, NODE_PLAIN};
 pub use error::Error;
+pub use fill::fill;
 pub use kind::Kind;
 pub use object::{Limits, Object, ObjectRef};
 pub use payload::{dump, restore, restore_unverified, verify, verify_relaxed};

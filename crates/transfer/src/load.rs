@@ -9,9 +9,6 @@ use structs::crc64::crc64;
 /// Collections of more bytes come in pieces of this size.
 const PIECE: usize = 1 << 20;
 
-/// The most words of a request that fills a collection.
-const MAX_WORDS: usize = 512;
-
 /// What is to be done with a record of a snapshot.
 pub struct Load<'a> {
     /// The database.
@@ -195,67 +192,8 @@ impl Loader {
     }
 }
 
-/// Requests that add elements to a collection, several elements each.
-struct Filling<'a, 'b> {
-    large: &'a Large,
-    command: &'static [u8],
-    words: Vec<Vec<u8>>,
-    send: Send<'b>,
-}
-
-impl Filling<'_, '_> {
-    fn add(&mut self, words: impl IntoIterator<Item = Vec<u8>>) -> Result<(), Problem> {
-        self.words.extend(words);
-        if self.words.len() >= MAX_WORDS { self.flush() } else { Ok(()) }
-    }
-
-    fn flush(&mut self) -> Result<(), Problem> {
-        if self.words.is_empty() {
-            return Ok(());
-        }
-        let key = &*self.large.key;
-        let mut words = vec![self.command, key];
-        words.extend(self.words.iter().map(Vec::as_slice));
-        (self.send)(Load { db: self.large.record.db, key: Some(key), words: &words })?;
-        self.words.clear();
-        Ok(())
-    }
-}
-
 fn fill(large: &Large, part: &Object, send: Send<'_>) -> Result<(), Problem> {
-    let command: &[u8] = match part {
-        Object::List(_) => b"RPUSH",
-        Object::Set(_) => b"SADD",
-        Object::Hash(_) => b"HSET",
-        Object::Zset(_) => b"ZADD",
-        Object::String(_) | Object::Stream(_) => return Ok(()),
-    };
-    let mut filling = Filling { large, command, words: Vec::new(), send };
-    match part {
-        Object::List(list) => list.iter().try_for_each(|it| filling.add([it.to_vec()]))?,
-        Object::Set(set) => set.iter().try_for_each(|it| filling.add([it.to_vec()]))?,
-        Object::Zset(zset) => zset.iter().try_for_each(|(member, score)| {
-            // The shortest text that gives the same number again.
-            filling.add([score.to_string().into_bytes(), member.to_vec()])
-        })?,
-        Object::Hash(hash) => {
-            let mut expiries = Vec::new();
-            for (field, value) in hash.iter() {
-                let field = field.to_vec();
-                if let Some(Some(expiry)) = hash.expiry(&field) {
-                    expiries.push((field.clone(), expiry));
-                }
-                filling.add([field, value.to_vec()])?;
-            }
-            filling.flush()?;
-            filling.command = b"HPEXPIREAT";
-            for (field, expiry) in expiries {
-                let fixed = [expiry.to_string().into_bytes(), b"FIELDS".to_vec(), b"1".to_vec()];
-                filling.add(fixed.into_iter().chain([field]))?;
-                filling.flush()?;
-            }
-        }
-        Object::String(_) | Object::Stream(_) => {}
-    }
-    filling.flush()
+    let (db, key) = (large.record.db, &*large.key);
+    // Strings and streams come whole.
+    rdb::fill(part.as_ref(), key, &mut |words| send(Load { db, key: Some(key), words })).map(drop)
 }

@@ -33,6 +33,7 @@ use keyspace::{DbIndex, Entry, Key, Millis, Slot, StripeData, TableId};
 use rdb::Compression;
 use resp::Output;
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 use stream::Stream;
@@ -44,6 +45,9 @@ const PIECE: usize = 32 << 10;
 const PIECE_HOMES: usize = 256;
 /// A value that takes more memory is not copied under its stripe's lock.
 const MAX_COPIED: usize = 16 << 10;
+/// A value that takes more memory is sent as requests that fill it: a payload has to fit into one
+/// argument.
+const MAX_PAYLOAD: usize = 64 << 20;
 /// Keys that are taken together while they are held.
 const HELD_TOGETHER: usize = 16;
 /// For how long a thread that is copying its entry into the journal is waited for.
@@ -320,9 +324,8 @@ fn read_held(
         for key in keys {
             match cx.db.lookup_no_effects(Key::new(key)) {
                 Some(entry) => {
-                    let dump = |entry: &Entry| rdb::dump(value::view(entry), Compression::Off);
-                    let payload = with_value(engine, entry, dump).ok()?;
-                    push_restore(&mut commands, key, entry.expiry(), &payload);
+                    let push = |entry: &Entry| push_value(&mut commands, key, entry);
+                    with_value(engine, entry, push).ok()?;
                 }
                 None => push_words(&mut commands, &[b"DEL", key]),
             }
@@ -330,6 +333,27 @@ fn read_held(
         Some((position, commands))
     })
     .flatten()
+}
+
+/// Appends the commands that make a key.
+fn push_value(out: &mut Vec<u8>, key: &[u8], entry: &Entry) {
+    if entry.memory_usage() > MAX_PAYLOAD {
+        let begin = out.len();
+        push_words(out, &[b"DEL", key]);
+        let push = &mut |words: &[&[u8]]| -> Result<(), Infallible> {
+            push_words(out, words);
+            Ok(())
+        };
+        if rdb::fill(value::view(entry), key, push) == Ok(true) {
+            if let Some(expiry) = entry.expiry() {
+                push_words(out, &[b"PEXPIREAT", key, expiry.0.to_string().as_bytes()]);
+            }
+            return;
+        }
+        out.truncate(begin);
+    }
+    let payload = rdb::dump(value::view(entry), Compression::Off);
+    push_restore(out, key, entry.expiry(), &payload);
 }
 
 fn push_restore(out: &mut Vec<u8>, key: &[u8], expiry: Option<Millis>, payload: &[u8]) {
