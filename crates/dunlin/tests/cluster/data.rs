@@ -10,12 +10,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-fn client(port: u16) -> Client {
+pub fn client(port: u16) -> Client {
     Client::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).expect("a copy listens")
 }
 
 /// What there is in the first database.
-fn first_database(client: &mut Client) -> Contents {
+pub fn first_database(client: &mut Client) -> Contents {
     contents(client).into_iter().filter(|((db, _), _)| *db == 0).collect()
 }
 
@@ -115,12 +115,12 @@ fn job(machine: &Machine, id: &str) -> (String, String) {
 }
 
 /// Begins a job and returns its id.
-fn begin(machine: &Machine, words: &[&str]) -> String {
+pub fn begin(machine: &Machine, words: &[&str]) -> String {
     let begun = machine.json(&[words, &["--no-wait"]].concat());
     begun["job"].as_str().unwrap_or_else(|| panic!("{words:?}: {begun}")).to_owned()
 }
 
-fn until_in_step(machine: &Machine, id: &str) {
+pub fn until_in_step(machine: &Machine, id: &str) {
     eventually("the target is in step", || {
         let (state, text) = job(machine, id);
         // Without an answer in time the node says nothing of jobs.

@@ -7,5 +7,6 @@ mod hashing;
 mod lives;
 mod locked;
 mod reshape;
+mod sources;
 mod support;
 mod words;
