@@ -203,13 +203,8 @@ mod tests {
         let before = view();
         let slots = Slots::from_fn(|slot| slot < 10);
         let job = |left: &Slots| Move {
-            id: id(9),
-            slots: slots.clone(),
             left: left.clone(),
-            from: id(1),
-            to: id(2),
-            since_s: 0,
-            is_cancelled: false,
+            ..Move::new(id(9), &slots, (id(1), id(2)), 0)
         };
         let begun = change(&before, |topology| topology.moves.push(job(&slots)));
         let begin = between(&before, &begun);

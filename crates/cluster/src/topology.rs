@@ -148,6 +148,27 @@ pub struct Move {
     /// It is over when the target has dropped what it was sent.
     #[serde(default)]
     pub is_cancelled: bool,
+    /// How often the target has given up a copy whose source was about to hand the slots over.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub given_up: u32,
+    /// Bytes per second that the source sends at most; 0 is no limit.
+    #[serde(default, skip_serializing_if = "is_unlimited")]
+    pub rate: u64,
+    /// Of the jobs of a source, those with a greater number come first.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub priority: i32,
+}
+
+fn is_none(count: &u32) -> bool {
+    *count == 0
+}
+
+fn is_unlimited(rate: &u64) -> bool {
+    *rate == 0
+}
+
+fn is_usual(priority: &i32) -> bool {
+    *priority == 0
 }
 
 /// How far the change of a database's rule is. Each primary says in the topology when it has got
@@ -218,6 +239,22 @@ pub enum MovePhase {
 }
 
 impl Move {
+    /// Makes a job that moves slots from one shard to another.
+    pub fn new(id: Id, slots: &Slots, (from, to): (Id, Id), since_s: u64) -> Move {
+        Move {
+            id,
+            slots: slots.clone(),
+            left: slots.clone(),
+            from,
+            to,
+            since_s,
+            is_cancelled: false,
+            given_up: 0,
+            rate: 0,
+            priority: 0,
+        }
+    }
+
     /// Returns how far the job is.
     pub fn phase(&self) -> MovePhase {
         match (self.left.is_empty(), self.is_cancelled) {

@@ -9,7 +9,7 @@
 use super::{Refused, led_by, refused};
 use crate::coordinator::Transaction;
 use crate::id::Id;
-use crate::slots::Slots;
+use crate::slots::{COUNT, Slots};
 use crate::topology::{Holder, Move, MovePhase, Shard, Topology};
 use crate::view::View;
 
@@ -44,9 +44,7 @@ pub fn begin(
         if slots.iter().any(is_moving) {
             return refused("I am already migrating some of these slots, please try again later.");
         }
-        let (slots, left) = (slots.clone(), slots.clone());
-        let (id, from) = (name(), own.id);
-        topology.moves.push(Move { id, slots, left, from, to, since_s, is_cancelled: false });
+        topology.moves.push(Move::new(name(), slots, (own.id, to), since_s));
     }
     Ok(view.replace(&topology))
 }
@@ -82,9 +80,8 @@ pub fn import(
     if let Some(slot) = slots.without(&from.slots).iter().next() {
         return refused(format!("slot {slot} has no owner"));
     }
-    let (slots, left) = (slots.clone(), slots.clone());
-    let (from, to) = (from.id, to.id);
-    topology.moves.push(Move { id, slots, left, from, to, since_s, is_cancelled: false });
+    let sides = (from.id, to.id);
+    topology.moves.push(Move::new(id, slots, sides, since_s));
     Ok(view.replace(&topology))
 }
 
@@ -133,14 +130,19 @@ fn cancel_where(topology: &mut Topology, is_meant: impl Fn(&Move) -> bool) -> us
     meant.map(Move::cancel).count()
 }
 
-/// The jobs that the primary `me` has something to do for. Returns none if `me` is a replica.
+/// The jobs that the primary `me` has something to do for, those with a greater priority first.
+/// Returns none if `me` is a replica.
 pub fn tasks(view: &View, me: Id) -> impl Iterator<Item = &Move> {
     let topology = &view.topology.value;
     let own = topology.shard_of(me).filter(|shard| shard.holder.id == me).map(|shard| shard.id);
-    topology.moves.iter().filter(move |job| match job.phase() {
+    let is_due = |job: &&Move| match job.phase() {
         MovePhase::Copying | MovePhase::Trimming => Some(job.from) == own,
         MovePhase::Clearing => Some(job.to) == own,
-    })
+    };
+    let mut due: Vec<&Move> = topology.moves.iter().filter(is_due).collect();
+    // The order of those with the same priority stays.
+    due.sort_by_key(|job| std::cmp::Reverse(job.priority));
+    due.into_iter()
 }
 
 /// Returns the job with this name, if it is copied by the shard that `me` leads, and the primary of
@@ -153,10 +155,15 @@ pub fn copying(view: &View, me: Id, job: Id) -> Option<(&Move, Holder)> {
 
 /// Returns the transaction by which the slots of a job become the target's. `None`: it is
 /// cancelled, or `me` does not lead its source, or the target has another primary than `target`,
-/// which has not got the copy.
-pub fn hand_over(view: &View, me: Id, job: Id, target: Holder) -> Option<Transaction> {
+/// which has not got the copy, or it has given the copy up since it did so `given_up` times.
+pub fn hand_over(
+    view: &View,
+    me: Id,
+    job: Id,
+    (target, given_up): (Holder, u32),
+) -> Option<Transaction> {
     let (job, holder) = copying(view, me, job)?;
-    if holder != target {
+    if holder != target || job.given_up != given_up {
         return None;
     }
     let (id, from, to, slots) = (job.id, job.from, job.to, job.left.clone());
@@ -174,6 +181,46 @@ pub fn hand_over(view: &View, me: Id, job: Id, target: Holder) -> Option<Transac
     Some(view.replace(&topology))
 }
 
+/// Returns the transaction by which the target gives up the copy of a job that its source was about
+/// to hand over. `None`: it is not copied to the shard that `me` leads.
+///
+/// What the source has sent for the decision counts no more when this is made.
+pub fn give_up(view: &View, me: Id, job: Id) -> Option<Transaction> {
+    let mut topology = view.topology.value.clone();
+    let own = led_by(&mut topology, me).ok()?.id;
+    let is_meant = |other: &&mut Move| {
+        other.id == job && other.to == own && other.phase() == MovePhase::Copying
+    };
+    topology.moves.iter_mut().find(is_meant)?.given_up += 1;
+    Some(view.replace(&topology))
+}
+
+/// CLUSTER MIGRATION SET: how fast, and in which order, jobs are done that move slots from or to the
+/// shard that `me` leads. No names: all of them. `None`: there is no such job.
+///
+/// # Errors
+/// `me` leads no shard.
+pub fn pace(
+    view: &View,
+    me: Id,
+    names: &[Id],
+    (rate, priority): (Option<u64>, Option<i32>),
+) -> Result<Option<Transaction>, Refused> {
+    let mut topology = view.topology.value.clone();
+    let own = led_by(&mut topology, me)?.id;
+    let is_meant = |job: &&mut Move| {
+        let is_named = names.is_empty() || names.contains(&job.id);
+        is_named && (job.to == own || job.from == own) && job.phase() == MovePhase::Copying
+    };
+    let mut count = 0;
+    for job in topology.moves.iter_mut().filter(is_meant) {
+        job.rate = rate.unwrap_or(job.rate);
+        job.priority = priority.unwrap_or(job.priority);
+        count += 1;
+    }
+    Ok((count > 0).then(|| view.replace(&topology)))
+}
+
 /// Returns a transaction that changes nothing. When it has been made, no other that was prepared
 /// before can be.
 pub fn fence(view: &View) -> Transaction {
@@ -188,16 +235,12 @@ pub fn finish(view: &View, job: Id) -> Option<Transaction> {
     (topology.moves.len() < before).then(|| view.replace(&topology))
 }
 
-/// The slots of which a shard has keys that are not its own yet, or not any more. `SCAN` and its
-/// like pass them over.
+/// Returns the slots whose keys a shard may have without owning them. `SCAN` and its like pass them
+/// over.
 pub fn hidden(topology: &Topology, shard: Id) -> Slots {
-    let mut hidden = Slots::default();
+    let mut hidden = foreign(topology, shard);
     for job in &topology.moves {
-        let has_copy = match job.phase() {
-            MovePhase::Copying | MovePhase::Clearing => job.to == shard,
-            MovePhase::Trimming => job.from == shard,
-        };
-        if has_copy {
+        if has_copy(job, shard) {
             hidden = hidden.with(&job.slots);
         }
     }
@@ -205,6 +248,55 @@ pub fn hidden(topology: &Topology, shard: Id) -> Slots {
         Some(shard) => hidden.without(&shard.slots),
         None => hidden,
     }
+}
+
+/// Returns whether a shard has keys of a job's slots that are not its own yet, or not any more. The
+/// job drops them.
+fn has_copy(job: &Move, shard: Id) -> bool {
+    match job.phase() {
+        MovePhase::Copying | MovePhase::Clearing => job.to == shard,
+        MovePhase::Trimming => job.from == shard,
+    }
+}
+
+/// Returns the slots that another shard owns, without those whose keys arrive one by one.
+fn foreign(topology: &Topology, shard: Id) -> Slots {
+    if !decides_by_slot(topology) {
+        return Slots::default();
+    }
+    let mut is_foreign = [false; COUNT as usize];
+    for other in topology.shards.iter().filter(|other| other.id != shard) {
+        for &(first, last) in other.slots.ranges() {
+            is_foreign[usize::from(first)..=usize::from(last)].fill(true);
+        }
+    }
+    let own = topology.shard(shard);
+    for slot in own.iter().flat_map(|own| own.importing.keys()) {
+        is_foreign[usize::from(*slot)] = false;
+    }
+    Slots::from_fn(|slot| is_foreign[usize::from(slot)])
+}
+
+/// Returns whether the slot of a key's table says which shard has the key.
+fn decides_by_slot(topology: &Topology) -> bool {
+    topology.hashing.is_empty() && topology.rehash.is_none()
+}
+
+/// Returns the slots whose keys are leftovers if a shard has any: another shard owns them, and
+/// neither SETSLOT nor a job brings or drops them. A file that is older than a move has such keys.
+pub fn stale(topology: &Topology, shard: Id) -> Slots {
+    let jobs = topology.moves.iter().filter(|job| has_copy(job, shard));
+    jobs.fold(foreign(topology, shard), |stale, job| stale.without(&job.slots))
+}
+
+/// Returns whether [`stale`] has this slot.
+pub fn is_stale(topology: &Topology, shard: Id, slot: u16) -> bool {
+    let owner = topology.shard_with(slot).map(|owner| owner.id);
+    let own = topology.shard(shard);
+    decides_by_slot(topology)
+        && owner.is_some_and(|owner| owner != shard)
+        && !own.is_some_and(|own| own.importing.contains_key(&slot))
+        && !topology.moves.iter().any(|job| has_copy(job, shard) && job.slots.contains(slot))
 }
 
 #[cfg(test)]

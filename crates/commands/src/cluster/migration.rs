@@ -84,6 +84,21 @@ pub static CLUSTER_MIGRATION: Command = Command {
                 &[Arg::new("job-id", ArgKind::String).after("ID"), Arg::token("all", "ALL")],
             )
             .after("STATUS"),
+            Arg::block(
+                "set",
+                &[
+                    Arg::one_of(
+                        "jobs",
+                        &[
+                            Arg::new("job-id", ArgKind::String).after("ID"),
+                            Arg::token("all", "ALL"),
+                        ],
+                    ),
+                    Arg::new("bytes-per-second", ArgKind::Integer).after("RATE").optional(),
+                    Arg::new("priority", ArgKind::Integer).after("PRIORITY").optional(),
+                ],
+            )
+            .after("SET"),
         ],
     )],
     run: migration,
@@ -162,7 +177,8 @@ fn migrate(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     operate(cx, Request::MigrateSlots(jobs))
 }
 
-/// `CLUSTER MIGRATION IMPORT start end [start end …]`, `CANCEL ID id|ALL`, `STATUS [ID id|ALL]`.
+/// `CLUSTER MIGRATION IMPORT start end [start end …]`, `CANCEL ID id|ALL`, `STATUS [ID id|ALL]`,
+/// `SET ID id|ALL [RATE bytes] [PRIORITY number]`.
 fn migration(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let published = published(cx)?;
     if args.is(2, "import") {
@@ -180,6 +196,9 @@ fn migration(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
             |slot: u16| ranges.iter().any(|&(first, last)| (first..=last).contains(&slot));
         let slots = Slots::from_fn(is_named);
         return operate(cx, Request::ImportSlots { slots, job: Id::draw(os_random) });
+    }
+    if args.is(2, "set") {
+        return pace(cx, &published, args);
     }
     let only = match args.len() {
         4 if args.is(3, "all") => None,
@@ -204,6 +223,43 @@ fn migration(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return Ok(());
     }
     operate(cx, Request::CancelJobs(names))
+}
+
+/// `CLUSTER MIGRATION SET ID id|ALL [RATE bytes-per-second] [PRIORITY number]`: jobs that are under
+/// way, at their source or target.
+fn pace(cx: &mut Cx<'_>, published: &Published, args: Args<'_>) -> Outcome {
+    let (only, mut at) = match args.len() {
+        5.. if args.is(3, "id") => (Some(String::from_utf8_lossy(args[4]).into_owned()), 5),
+        4.. if args.is(3, "all") => (None, 4),
+        _ => return Err(Error::Syntax),
+    };
+    let (mut rate, mut priority) = (None, None);
+    while at + 1 < args.len() {
+        if args.is(at, "rate") {
+            let number = u64::try_from(args.integer(at + 1)?).ok();
+            rate =
+                Some(number.ok_or(Error::text("ERR RATE is bytes per second, or 0 for no limit"))?);
+        } else if args.is(at, "priority") {
+            let number = i32::try_from(args.integer(at + 1)?).ok();
+            priority = Some(number.ok_or(Error::text("ERR PRIORITY is a number of 32 bits"))?);
+        } else {
+            return Err(Error::Syntax);
+        }
+        at += 2;
+    }
+    if at < args.len() || (rate, priority) == (None, None) {
+        return Err(Error::Syntax);
+    }
+    let told = all_jobs(cx, published);
+    let is_meant = |told: &&Told| {
+        let is_copying = told.job.phase() == MovePhase::Copying && told.until_s == 0;
+        is_copying && only.as_ref().is_none_or(|only| told.job.id.to_string() == *only)
+    };
+    let names: Vec<Id> = told.iter().filter(is_meant).map(|told| told.job.id).collect();
+    if names.is_empty() {
+        return Err(Error::text("ERR No such migration is under way"));
+    }
+    operate(cx, Request::PaceJobs { names, rate, priority })
 }
 
 /// Reads `SLOTSRANGE first last [first last …] NODE id`, once or more.
@@ -335,10 +391,14 @@ fn write_status(cx: &mut Cx<'_>, told: &Told) {
         ("start_time", told.job.since_s * 1000),
         ("end_time", told.until_s * 1000),
         ("write_pause_ms", progress.pause_ms),
+        ("sent_bytes", progress.sent_bytes),
+        ("rate", told.job.rate),
     ];
-    reply.map(texts.len() + numbers.len());
+    reply.map(texts.len() + numbers.len() + 1);
     texts.iter().for_each(|(name, text)| write_text(reply, name, text));
     numbers.iter().for_each(|&(name, number)| write_number(reply, name, number));
+    reply.bulk(b"priority");
+    reply.integer(i64::from(told.job.priority));
 }
 
 fn write(cx: &mut Cx<'_>, told: &Told) {

@@ -12,7 +12,7 @@ mod operate;
 mod slot_stats;
 mod slots;
 
-pub(crate) use operate::define;
+pub(crate) use operate::{define, operate_together};
 
 use engine::{Args, Command, Cx, Error, Flags, Group, Outcome};
 

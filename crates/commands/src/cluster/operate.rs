@@ -6,7 +6,9 @@ use cluster::change::{self, Setting};
 use cluster::id::{Epoch, Id};
 use cluster::slots::Slots;
 use engine::membership::{Definition, Request};
-use engine::{Args, Cx, DbIndex, Error, Outcome};
+use engine::table::Resolved;
+use engine::transaction::Multi;
+use engine::{Args, Cx, DbIndex, Error, Group, Outcome, dispatch};
 
 /// Hands a change of what all nodes have alike to the thread that talks to the coordinator.
 pub(crate) fn define(cx: &mut Cx<'_>, definition: Definition) -> Outcome {
@@ -28,6 +30,44 @@ pub(super) fn operate(cx: &mut Cx<'_>, request: Request) -> Outcome {
     let reply = cx.late_reply();
     host.operate(request, reply);
     Ok(())
+}
+
+/// Commands that may be in a transaction of their own.
+const TOGETHER: [&str; 6] =
+    ["addslots", "addslotsrange", "bumpepoch", "delslots", "delslotsrange", "setslot"];
+
+/// Hands over the queue of a transaction that changes the owners of slots, as `redis-cli --cluster
+/// fix` sends it: all of it is one change at the coordinator. Returns whether it is such a queue.
+///
+/// # Errors
+/// A word of it cannot be read; nothing is changed.
+pub(crate) fn operate_together(cx: &mut Cx<'_>, multi: &Multi) -> Result<bool, Error> {
+    let is_meant = |row: &Resolved| {
+        row.command.group == Group::Cluster && TOGETHER.contains(&row.command.name)
+    };
+    if multi.is_empty() || !multi.queue().iter().all(|queued| is_meant(queued.row)) {
+        return Ok(false);
+    }
+    let mut requests = Vec::new();
+    for queued in multi.queue() {
+        let words = queued.words();
+        dispatch::check_queued(cx, queued.row, Args::new(&words))?;
+        requests.push(read(cx, queued.row.command.name, Args::new(&words))?);
+    }
+    operate(cx, Request::Together(requests))?;
+    Ok(true)
+}
+
+/// Reads one of [`TOGETHER`].
+fn read(cx: &Cx<'_>, name: &str, args: Args<'_>) -> Result<Option<Request>, Error> {
+    Ok(match name {
+        "addslots" => Some(Request::AddSlots(single(args)?)),
+        "addslotsrange" => Some(Request::AddSlots(ranges(args, "cluster|addslotsrange")?)),
+        "delslots" => Some(Request::DeleteSlots(single(args)?)),
+        "delslotsrange" => Some(Request::DeleteSlots(ranges(args, "cluster|delslotsrange")?)),
+        "setslot" => Some(setting(cx, args)?),
+        _ => None,
+    })
 }
 
 fn has_keys(cx: &Cx<'_>) -> bool {
@@ -91,6 +131,11 @@ pub(super) fn flush_slots(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 /// `CLUSTER SETSLOT`.
 pub(super) fn set_slot(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     me(cx)?;
+    let request = setting(cx, args)?;
+    operate(cx, request)
+}
+
+fn setting(cx: &Cx<'_>, args: Args<'_>) -> Result<Request, Error> {
     let slot = super::answers::slot(args)?;
     let has_keys = (0..cx.engine.keyspace().databases()).any(|db| {
         let db = DbIndex(db);
@@ -111,7 +156,14 @@ pub(super) fn set_slot(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
             ));
         }
     };
-    operate(cx, Request::SetSlot { slot: slot.number(), setting, has_keys })
+    // Keys that a loaded file has of it would be taken for keys that have arrived.
+    if matches!(setting, Setting::Importing(_)) && cx.engine.membership().moves.is_stale(slot) {
+        return Err(Error::format(format!(
+            "ERR The node still drops its old copy of slot {}, please try again later.",
+            slot.number()
+        )));
+    }
+    Ok(Request::SetSlot { slot: slot.number(), setting, has_keys })
 }
 
 fn named(args: Args<'_>, unknown: &str) -> Result<Id, Error> {

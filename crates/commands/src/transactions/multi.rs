@@ -4,6 +4,7 @@
 //! with the world stopped, if a queued command needs that), so the transaction is one step for
 //! everybody else.
 
+use crate::cluster::operate_together;
 use engine::dispatch;
 use engine::transaction::Multi;
 use engine::watching::{is_watch_dirty, unwatch};
@@ -93,6 +94,9 @@ fn exec(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     }
     if is_dirty {
         cx.reply.null_array();
+        return Ok(());
+    }
+    if operate_together(cx, &multi)? {
         return Ok(());
     }
     let exec = cx.resolved;

@@ -50,6 +50,8 @@ pub enum Request {
         /// This server has keys in it.
         has_keys: bool,
     },
+    /// ADDSLOTS, DELSLOTS and SETSLOT within MULTI, as one change. Bumping an epoch changes nothing.
+    Together(Vec<Option<Request>>),
     /// CLUSTER MIGRATESLOTS: slots, and the nodes that they go to.
     MigrateSlots(Vec<(Slots, Id)>),
     /// CLUSTER CANCELSLOTMIGRATIONS.
@@ -63,6 +65,15 @@ pub enum Request {
     },
     /// CLUSTER MIGRATION CANCEL: the jobs with these names.
     CancelJobs(Vec<Id>),
+    /// CLUSTER MIGRATION SET: how fast and in which order jobs are done. No names: all of them.
+    PaceJobs {
+        /// The jobs.
+        names: Vec<Id>,
+        /// Bytes per second; 0 is no limit.
+        rate: Option<u64>,
+        /// Those with a greater one come first.
+        priority: Option<i32>,
+    },
     /// CLUSTER SET-CONFIG-EPOCH.
     SetConfigEpoch(Epoch),
     /// CLUSTER MEET, with the other node's host and port.

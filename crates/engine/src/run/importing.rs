@@ -38,6 +38,13 @@ const UNWANTED: &str = "ERR The copy of the slots is not wanted any more";
 const REST: Duration = Duration::from_millis(1);
 
 impl Engine {
+    /// Returns how many keys of a slot this server has, in all databases.
+    pub fn slot_keys(&self, slot: u16) -> usize {
+        let Some(slot) = Slot::new(slot) else { return 0 };
+        let stripe = self.keyspace.stripe(slot.stripe()).lock();
+        self.keyspace.used_databases().map(|db| stripe.slot_key_count(db, slot)).sum()
+    }
+
     /// Deletes the keys of these slots, which are no client's any more, or not yet. Returns whether
     /// all are gone; they are not if `goes_on` is false first. It is asked under the lock of the
     /// keys. The caller is no thread of the engine's.

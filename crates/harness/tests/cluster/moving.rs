@@ -358,3 +358,32 @@ fn transactions_and_scripts(nodes: &[Server], source: &mut Client, sent_on: &str
 
 #[path = "moving/jobs.rs"]
 mod jobs;
+
+/// As `redis-cli --cluster fix` gives a slot to the node that is to have it.
+#[test]
+fn owners_of_slots_change_in_a_transaction() {
+    let _alone = crate::alone();
+    let etcd = Etcd::start("move-together");
+    let nodes = three(&etcd);
+    let [mut source, mut target] = [nodes[0].client(), nodes[2].client()];
+    let exec = |client: &mut Client, requests: &[&str]| {
+        ok(client, "MULTI");
+        requests.iter().for_each(|request| _ = ok(client, *request));
+        ask(client, "EXEC")
+    };
+    // Slot 3300 is that of `b`.
+    ok(&mut source, "SET b 1");
+    let take = ["CLUSTER DELSLOTS 3300", "CLUSTER ADDSLOTS 3300", "CLUSTER BUMPEPOCH"];
+    for client in [&mut source, &mut target] {
+        let replies = exec(client, &take);
+        let [first, second, Reply::Simple(epoch)] = list(&replies) else { panic!("{replies:?}") };
+        assert!(!first.is_error() && !second.is_error() && epoch.starts_with(b"STILL "));
+        ok(client, "SET b 2");
+    }
+    assert!(error(&ask(&mut source, "GET b")).starts_with("MOVED 3300 "));
+    // One that is refused leaves the others as they are.
+    let replies = exec(&mut source, &["CLUSTER ADDSLOTS 3300", "CLUSTER SETSLOT 3300 STABLE"]);
+    let [refused, done] = list(&replies) else { panic!("{replies:?}") };
+    assert_eq!(error(refused), "ERR Slot 3300 is already busy");
+    assert!(!done.is_error());
+}

@@ -2,13 +2,15 @@
 //! threads keep nothing that a fail-over would lose. `docs/internals/slot-moves.md` has the whole.
 
 mod job;
+mod leftovers;
 mod link;
 
 use crate::log;
 use cluster::change::moves;
+use cluster::coordinator::{Coordinator, Outcome};
 use cluster::id::Id;
 use cluster::topology::{Move, MovePhase};
-use cluster::view::Keys;
+use cluster::view::{Keys, View};
 use engine::Engine;
 use engine::membership::{PastMove, Published};
 use etcd::Client;
@@ -31,6 +33,15 @@ pub(super) fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
 }
 
+/// For how long the source of a copy may be about to hand its slots over while FLUSHALL waits.
+const DECISION: Duration = Duration::from_secs(2);
+
+/// Reads the newest view. `None`: the coordinator is away.
+fn read(client: &mut Client, keys: &Keys, old: &View) -> Option<View> {
+    let range = client.range(&keys.database(old.database), None).ok()?;
+    View::decode(keys, old.database, &range).ok()?
+}
+
 struct Mover {
     engine: &'static Engine,
     connect: Box<dyn Fn() -> Client + Send>,
@@ -42,6 +53,8 @@ struct Mover {
     known: BTreeMap<Id, Move>,
     /// The threads that work at them.
     workers: BTreeMap<Id, JoinHandle<()>>,
+    /// The thread that drops leftovers.
+    leftovers: Option<JoinHandle<()>>,
 }
 
 /// Starts the thread. `connect` makes a connection to the coordinator.
@@ -55,7 +68,8 @@ pub(super) fn start(
     me: Id,
 ) -> io::Result<()> {
     let (known, workers) = (BTreeMap::new(), BTreeMap::new());
-    let mut mover = Mover { engine, connect, keys, me, seen: 0, known, workers };
+    let leftovers = None;
+    let mut mover = Mover { engine, connect, keys, me, seen: 0, known, workers, leftovers };
     thread::spawn("cluster-moves", move || {
         loop {
             mover.turn();
@@ -78,6 +92,10 @@ impl Mover {
         if !published.leads {
             return;
         }
+        self.drop_leftovers();
+        for job in self.engine.membership().moves.undecided(DECISION) {
+            self.give_up(&published.view, job);
+        }
         let tasks = moves::tasks(&published.view, self.me).map(|job| job.id);
         let due: Vec<Id> = tasks.filter(|id| !self.workers.contains_key(id)).collect();
         for id in due {
@@ -90,6 +108,38 @@ impl Mover {
                 Ok(worker) => _ = self.workers.insert(id, worker),
                 Err(error) => return log!(Warning, "Cluster: no thread for a move: {error}"),
             }
+        }
+    }
+
+    /// FLUSHALL waits for the decision about a copy, and its source does not make it: it has died,
+    /// perhaps, and has no replica. A transaction makes sure that it never will for this copy.
+    fn give_up(&self, view: &View, job: Id) {
+        let mut client = (self.connect)();
+        let Some(view) = read(&mut client, &self.keys, view) else { return };
+        // Without a transaction it has been decided, which is about to be shown.
+        let Some(transaction) = moves::give_up(&view, self.me, job) else { return };
+        if let Ok(Outcome::Done(_)) = client.commit(&transaction) {
+            log!(
+                Notice,
+                "Cluster: the copy for the move {job} is given up: all keys are to be deleted"
+            );
+            self.engine.end_import(job);
+        }
+    }
+
+    /// Starts the thread that drops keys of slots which are other shards', if there may be any.
+    fn drop_leftovers(&mut self) {
+        if self.leftovers.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            return;
+        }
+        let slots = self.engine.membership().moves.stale();
+        if slots.is_empty() {
+            return;
+        }
+        let engine = self.engine;
+        match thread::spawn("cluster-leftovers", move || leftovers::drop_all(engine, &slots)) {
+            Ok(thread) => self.leftovers = Some(thread),
+            Err(error) => log!(Warning, "Cluster: no thread for leftovers: {error}"),
         }
     }
 

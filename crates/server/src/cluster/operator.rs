@@ -7,7 +7,7 @@ use super::shared::Changes;
 use super::{Asked, leave};
 use crate::log;
 use cluster::change::{self, Refused};
-use cluster::coordinator::{Coordinator, Failure, Item, Outcome, Revision, Transaction};
+use cluster::coordinator::{Change, Coordinator, Failure, Item, Outcome, Revision, Transaction};
 use cluster::id::Id;
 use cluster::promotion;
 use cluster::topology::Topology;
@@ -62,6 +62,13 @@ pub(super) fn start(
                 drop(changes.send((definition, reply)));
                 continue;
             }
+            if let Request::Together(requests) = &request {
+                let outcomes = operator.operate_together(requests);
+                if let Some(reply) = reply {
+                    reply.send(|reply| answer_together(operator.epoch(), outcomes, reply));
+                }
+                continue;
+            }
             let outcome = operator.operate_patiently(&request);
             match (reply, outcome) {
                 (Some(reply), Ok(())) => reply.send(|reply| answer(&request, reply)),
@@ -83,6 +90,25 @@ fn answer(request: &Request, reply: &mut Reply<'_>) {
     }
 }
 
+/// Writes what the client is told of the requests of its transaction.
+fn answer_together(epoch: u64, outcomes: Result<Outcomes, Refused>, reply: &mut Reply<'_>) {
+    let outcomes = match outcomes {
+        Ok(outcomes) => outcomes,
+        Err(why) => return reply.error(&format!("EXECABORT {why}")),
+    };
+    reply.array(outcomes.len());
+    for outcome in outcomes {
+        match outcome {
+            Some(Ok(())) => reply.ok(),
+            Some(Err(why)) => reply.error(&format!("ERR {why}")),
+            None => reply.simple(&format!("STILL {epoch}")),
+        }
+    }
+}
+
+/// What became of the requests of a transaction. `None`: it was to bump the epoch.
+type Outcomes = Vec<Option<Result<(), Refused>>>;
+
 const AWAY: &str = "The coordinator of the cluster is away";
 
 fn away(failure: Failure) -> Refused {
@@ -94,6 +120,31 @@ fn away(failure: Failure) -> Refused {
 
 fn unknown(copy: Id) -> Refused {
     Refused(format!("Unknown node {copy}"))
+}
+
+/// Makes the transaction of a request about the owner of slots. `None`: nothing has to be changed.
+fn slot_change(view: &View, me: Id, request: &Request) -> Result<Option<Transaction>, Refused> {
+    match request {
+        Request::AddSlots(slots) => change::add_slots(view, me, slots).map(Some),
+        Request::DeleteSlots(slots) => change::delete_slots(view, slots).map(Some),
+        Request::SetSlot { slot, setting, has_keys } => {
+            change::set_slot(view, me, *slot, *setting, *has_keys)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Returns the topology that a transaction writes.
+fn topology_of(view: &View, transaction: &Transaction) -> Result<Topology, Refused> {
+    let key = view.keys.topology(view.database);
+    let written = transaction.changes.iter().find_map(|change| match change {
+        Change::Put { key: other, value, .. } if *other == key => Some(value),
+        _ => None,
+    });
+    match written {
+        Some(value) => Topology::decode(value).map_err(|invalid| Refused(invalid.0)),
+        None => Ok(view.topology.value.clone()),
+    }
 }
 
 impl Operator {
@@ -142,13 +193,54 @@ impl Operator {
         Err(Refused("Others change the cluster at the same time, try again".into()))
     }
 
+    /// The epoch of this server's shard.
+    fn epoch(&self) -> u64 {
+        let published = self.engine.membership().newest();
+        published.and_then(|published| Some(published.own_shard()?.epoch.0)).unwrap_or(0)
+    }
+
+    /// Makes one transaction of several requests about slots. One that is refused leaves the others
+    /// as they are, as in Redis.
+    fn operate_together(&mut self, requests: &[Option<Request>]) -> Result<Outcomes, Refused> {
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            let (view, _) = self.view_of(self.me)?;
+            let mut after = view.clone();
+            let mut outcomes = Outcomes::new();
+            for request in requests {
+                let change = request.as_ref().map(|request| slot_change(&after, self.me, request));
+                outcomes.push(match change {
+                    Some(Ok(Some(transaction))) => {
+                        after.topology.value = topology_of(&view, &transaction)?;
+                        Some(Ok(()))
+                    }
+                    Some(Ok(None)) => Some(Ok(())),
+                    Some(Err(why)) => Some(Err(why)),
+                    None => None,
+                });
+            }
+            if after.topology.value == view.topology.value {
+                return Ok(outcomes);
+            }
+            let transaction = view.replace(&after.topology.value);
+            if let Outcome::Done(revision) = self.client.commit(&transaction).map_err(away)? {
+                wait_until_shown(self.engine, revision);
+                // Requests that have begun before do not know which slots are open.
+                drop(self.engine.keyspace().world().stop());
+                return Ok(outcomes);
+            }
+        }
+        Err(Refused("Others change the cluster at the same time, try again".into()))
+    }
+
     /// Makes the transaction of the newest views. `None`: nothing has to be changed.
     fn transaction(&mut self, request: &Request) -> Result<Option<Transaction>, Refused> {
         let me = self.me;
         let (view, home) = self.view_of(me)?;
         match request {
-            Request::AddSlots(slots) => change::add_slots(&view, me, slots),
-            Request::DeleteSlots(slots) => change::delete_slots(&view, slots),
+            Request::AddSlots(_) | Request::DeleteSlots(_) | Request::SetSlot { .. } => {
+                return slot_change(&view, me, request);
+            }
             Request::FlushSlots => {
                 let slots = view.topology.value.shard_of(me).map(|shard| shard.slots.clone());
                 let slots = slots.filter(|slots| !slots.is_empty());
@@ -164,8 +256,8 @@ impl Operator {
                 change::moves::import(&view, me, slots, *job, super::moves::now_s())
             }
             Request::CancelJobs(names) => return change::moves::cancel_named(&view, me, names),
-            Request::SetSlot { slot, setting, has_keys } => {
-                return change::set_slot(&view, me, *slot, *setting, *has_keys);
+            Request::PaceJobs { names, rate, priority } => {
+                return change::moves::pace(&view, me, names, (*rate, *priority));
             }
             Request::SetConfigEpoch(epoch) => change::set_config_epoch(&view, me, *epoch),
             Request::Meet(host, port) => {
@@ -195,7 +287,7 @@ impl Operator {
                 Some(to) => change::ask_switch(&view, to),
                 None => return Ok(None),
             },
-            Request::Define(_) => return Ok(None),
+            Request::Define(_) | Request::Together(_) => return Ok(None),
             Request::TakeOver => {
                 let shard = view.topology.value.shard_of(me).ok_or_else(|| unknown(me))?;
                 match view.is_alive(shard.holder) {

@@ -63,21 +63,22 @@ fn slots_change_hands_together_and_the_copy_goes_afterwards() {
     let target = holder(&begun, 2);
     assert_eq!(phases(&begun), [MovePhase::Copying]);
     assert_eq!((tasks(&begun, id(1)).count(), tasks(&begun, id(2)).count()), (1, 0));
-    assert_eq!(hidden(&begun.topology.value, id(2)), range(0, 99));
-    assert!(hidden(&begun.topology.value, id(1)).is_empty());
-    assert!(hand_over(&begun, id(2), id(7), target).is_none(), "the source hands over");
+    // What another shard owns is hidden, whether a job brings it or not.
+    assert_eq!(hidden(&begun.topology.value, id(2)), range(0, 8191));
+    assert_eq!(hidden(&begun.topology.value, id(1)), range(8192, 16383));
+    assert!(hand_over(&begun, id(2), id(7), (target, 0)).is_none(), "the source hands over");
     let other = Holder { incarnation: Incarnation(99), ..target };
-    assert!(hand_over(&begun, id(1), id(7), other).is_none(), "another has got the copy");
+    assert!(hand_over(&begun, id(1), id(7), (other, 0)).is_none(), "another has got the copy");
     assert!(finish(&begun, id(7)).is_none(), "it is under way");
-    let over = after(&begun, &hand_over(&begun, id(1), id(7), target).expect("it may"));
+    let over = after(&begun, &hand_over(&begun, id(1), id(7), (target, 0)).expect("it may"));
     let shards = &over.topology.value.shards;
     assert_eq!(
         (&shards[0].slots, &shards[1].slots),
         (&range(100, 8191), &range(8192, 16383).with(&range(0, 99)))
     );
     assert_eq!(phases(&over), [MovePhase::Trimming]);
-    assert_eq!(hidden(&over.topology.value, id(1)), range(0, 99));
-    assert!(hidden(&over.topology.value, id(2)).is_empty());
+    assert_eq!(hidden(&over.topology.value, id(1)), range(8192, 16383).with(&range(0, 99)));
+    assert_eq!(hidden(&over.topology.value, id(2)), range(100, 8191));
     assert_eq!((tasks(&over, id(1)).count(), tasks(&over, id(2)).count()), (1, 0));
     assert!(cancel(&over, id(1)).is_err(), "the slots have moved");
     let ended = after(&over, &finish(&over, id(7)).expect("it may"));
@@ -91,9 +92,9 @@ fn a_cancelled_job_is_over_when_the_target_has_dropped_its_copy() {
     let cancelled = after(&begun, &cancel(&begun, id(1)).expect("there is a job"));
     assert_eq!(phases(&cancelled), [MovePhase::Clearing]);
     assert_eq!(cancelled.topology.value.shards[0].slots, range(0, 8191));
-    assert_eq!(hidden(&cancelled.topology.value, id(2)), range(0, 99));
+    assert_eq!(hidden(&cancelled.topology.value, id(2)), range(0, 8191));
     assert_eq!((tasks(&cancelled, id(1)).count(), tasks(&cancelled, id(2)).count()), (0, 1));
-    assert!(hand_over(&cancelled, id(1), id(7), holder(&cancelled, 2)).is_none());
+    assert!(hand_over(&cancelled, id(1), id(7), (holder(&cancelled, 2), 0)).is_none());
     let ended = after(&cancelled, &finish(&cancelled, id(7)).expect("it may"));
     assert!(phases(&ended).is_empty());
 }
@@ -146,7 +147,7 @@ fn what_cannot_move_is_refused() {
 #[test]
 fn a_slot_that_is_still_dropped_is_not_given_back() {
     let begun = begun(range(0, 99));
-    let over = hand_over(&begun, id(1), id(7), holder(&begun, 2)).expect("it may");
+    let over = hand_over(&begun, id(1), id(7), (holder(&begun, 2), 0)).expect("it may");
     let over = after(&begun, &over);
     let one = |view: &View, me, setting| change::set_slot(view, id(me), 5, setting, false);
     assert!(one(&over, 1, Setting::Importing(id(2))).is_err());
@@ -173,4 +174,61 @@ fn a_slot_moves_by_a_job_or_key_by_key() {
     let open = after(&view(), &importing);
     assert!(begin(&open, id(1), &[(range(0, 9), id(2))], 5, || id(7)).is_err());
     assert!(import(&open, id(2), &range(0, 9), id(7), 5).is_err());
+}
+
+#[test]
+fn keys_of_slots_that_neither_setslot_nor_a_job_brings_are_stale() {
+    let stale_of = |view: &View, shard| {
+        let topology = &view.topology.value;
+        let stale = stale(topology, id(shard));
+        let each = Slots::from_fn(|slot| is_stale(topology, id(shard), slot));
+        assert_eq!(stale, each, "both ask the same");
+        stale
+    };
+    assert_eq!(stale_of(&view(), 2), range(0, 8191));
+    let begun = begun(range(0, 99));
+    assert_eq!((stale_of(&begun, 2), stale_of(&begun, 1)), (range(100, 8191), range(8192, 16383)));
+    let over = hand_over(&begun, id(1), id(7), (holder(&begun, 2), 0)).expect("it may");
+    let over = after(&begun, &over);
+    assert_eq!(stale_of(&over, 1), range(8192, 16383), "the job drops what has left");
+    let ended = after(&over, &finish(&over, id(7)).expect("it may"));
+    assert_eq!(stale_of(&ended, 1), range(8192, 16383).with(&range(0, 99)));
+    // Keys that SETSLOT brings are shown, and kept.
+    let importing = change::set_slot(&view(), id(2), 5, Setting::Importing(id(1)), false);
+    let open = after(&view(), &importing.expect("it may").expect("it is new"));
+    assert!(!stale_of(&open, 2).contains(5) && !hidden(&open.topology.value, id(2)).contains(5));
+    // So are those of slots without an owner, as in Redis.
+    let free = change::delete_slots(&view(), &range(0, 9)).expect("they are owned");
+    assert_eq!(stale_of(&after(&view(), &free), 2), range(10, 8191));
+    // Rules say by a key's name where it is.
+    let mut ruled = view();
+    ruled.topology.value.hashing = vec!["(?<tag>.*)".into()];
+    assert!(stale_of(&ruled, 2).is_empty() && hidden(&ruled.topology.value, id(2)).is_empty());
+}
+
+#[test]
+fn what_was_about_to_be_handed_over_is_not_when_the_target_has_given_it_up() {
+    let begun = begun(range(0, 99));
+    let target = holder(&begun, 2);
+    assert!(give_up(&begun, id(1), id(7)).is_none(), "the target does");
+    let given_up = after(&begun, &give_up(&begun, id(2), id(7)).expect("it is copied"));
+    assert!(hand_over(&given_up, id(1), id(7), (target, 0)).is_none());
+    assert!(hand_over(&given_up, id(1), id(7), (target, 1)).is_some(), "a later copy");
+}
+
+#[test]
+fn jobs_are_done_in_the_order_of_their_priority() {
+    let mut names = [id(7), id(8), id(9)].into_iter();
+    let jobs = [0, 10, 20].map(|first| (range(first, first + 9), id(2)));
+    let begun = begin(&view(), id(1), &jobs, 5, || names.next().expect("a name"));
+    let begun = after(&view(), &begun.expect("it is allowed"));
+    let order = |view: &View| tasks(view, id(1)).map(|job| job.id).collect::<Vec<_>>();
+    assert_eq!(order(&begun), [id(7), id(8), id(9)]);
+    assert_eq!(pace(&begun, id(2), &[id(6)], (Some(5), None)).expect("it leads"), None);
+    let paced = pace(&begun, id(2), &[id(9)], (Some(5), Some(1))).expect("it leads");
+    let paced = after(&begun, &paced.expect("there is one"));
+    assert_eq!(order(&paced), [id(9), id(7), id(8)]);
+    assert_eq!(tasks(&paced, id(1)).map(|job| job.rate).collect::<Vec<_>>(), [5, 0, 0]);
+    let again = pace(&paced, id(1), &[], (None, Some(0))).expect("it leads");
+    assert_eq!(order(&after(&paced, &again.expect("there are some"))), [id(7), id(8), id(9)]);
 }

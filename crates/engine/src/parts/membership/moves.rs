@@ -8,6 +8,7 @@ use keyspace::{Slot, SlotBits};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::time::{Duration, Instant};
 use structs::sync::lock;
 
 /// How many jobs that are over are remembered.
@@ -53,8 +54,8 @@ struct Import {
     job: Id,
     number: u64,
     slots: Slots,
-    /// Its source is about to hand the slots over.
-    is_prepared: bool,
+    /// Since when its source is about to hand the slots over, if it is.
+    prepared: Option<Instant>,
 }
 
 /// See the head of this file.
@@ -66,11 +67,16 @@ pub struct Moves {
     paused: SlotBits,
     /// Requests for these slots do not run any more, wherever they have come to.
     closed: SlotBits,
+    /// Slots of other shards whose keys this server has not looked for yet since it leads: see
+    /// [`cluster::change::moves::stale`].
+    stale: SlotBits,
     /// How many jobs take slots away.
     exports: AtomicUsize,
     imports: Mutex<Vec<Import>>,
     last_import: AtomicU64,
     has_prepared: AtomicBool,
+    /// A command that deletes all keys waits until no source is about to hand slots over.
+    flush_waits: AtomicBool,
 }
 
 impl Moves {
@@ -140,6 +146,29 @@ impl Moves {
         self.paused.any()
     }
 
+    /// Keys of these slots are leftovers, and are to be dropped.
+    pub(crate) fn expect_stale(&self, slots: &Slots) {
+        self.stale.assign(|slot| slots.contains(slot.number()));
+    }
+
+    /// Returns the slots that may have leftovers.
+    pub fn stale(&self) -> Slots {
+        if !self.stale.any() {
+            return Slots::default();
+        }
+        Slots::from_fn(|slot| Slot::new(slot).is_some_and(|slot| self.stale.has(slot)))
+    }
+
+    /// Whether this slot may have leftovers.
+    pub fn is_stale(&self, slot: Slot) -> bool {
+        self.stale.has(slot)
+    }
+
+    /// The leftovers of this slot are dropped, or its keys are none any more.
+    pub fn end_stale(&self, slot: u16) {
+        Slot::new(slot).into_iter().for_each(|slot| self.stale.remove(slot));
+    }
+
     pub(crate) fn begin_export(&self) {
         self.exports.fetch_add(1, SeqCst);
     }
@@ -160,7 +189,7 @@ impl Moves {
         let number = self.last_import.fetch_add(1, SeqCst) + 1;
         let mut imports = lock(&self.imports);
         imports.retain(|import| import.job != job);
-        imports.push(Import { job, number, slots, is_prepared: false });
+        imports.push(Import { job, number, slots, prepared: None });
         self.note_prepared(&imports);
         number
     }
@@ -170,13 +199,34 @@ impl Moves {
     pub fn prepare_import(&self, number: u64) -> bool {
         let mut imports = lock(&self.imports);
         let import = imports.iter_mut().find(|import| import.number == number);
-        let is_there = import.map(|import| import.is_prepared = true).is_some();
+        let is_there = import.map(|import| import.prepared = Some(Instant::now())).is_some();
         self.note_prepared(&imports);
         is_there
     }
 
     fn note_prepared(&self, imports: &[Import]) {
-        self.has_prepared.store(imports.iter().any(|import| import.is_prepared), SeqCst);
+        let is_any = imports.iter().any(|import| import.prepared.is_some());
+        if !is_any {
+            self.flush_waits.store(false, SeqCst);
+        }
+        self.has_prepared.store(is_any, SeqCst);
+    }
+
+    /// Notes that a command which deletes all keys waits for a source's decision.
+    pub(crate) fn note_flush(&self) {
+        self.flush_waits.store(true, SeqCst);
+    }
+
+    /// Returns the jobs whose source has been about to hand its slots over for longer than this, if
+    /// a command that deletes all keys waits for that.
+    pub fn undecided(&self, longer: Duration) -> Vec<Id> {
+        if !self.flush_waits.load(Relaxed) {
+            return Vec::new();
+        }
+        let imports = lock(&self.imports);
+        let is_late =
+            |import: &&Import| import.prepared.is_some_and(|since| since.elapsed() > longer);
+        imports.iter().filter(is_late).map(|import| import.job).collect()
     }
 
     /// Whether the source of any copy is about to hand its slots over.

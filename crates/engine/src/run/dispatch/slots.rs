@@ -18,6 +18,7 @@ use crate::session::Fate;
 use crate::table::Resolved;
 use cluster::change::moves;
 use cluster::describe::{Asker, Node};
+use cluster::id::Id;
 use config::{ClusterEndpoint, ClusterEndpointType, Config};
 use keyspace::Key;
 use spec::keys::for_each_shard_channel;
@@ -119,7 +120,11 @@ fn wait_for_move(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), 
     if row.command.keys.is_empty() && !flags.has(Flags::RUNS_QUEUE) {
         // What deletes or exchanges all keys does so before they are handed over, or not here.
         let is_about_all = flags.has(Flags::WORLD) && flags.has(Flags::WRITE);
-        return if is_about_all { Err(NotNow::Paused.into()) } else { Ok(()) };
+        if is_about_all {
+            cx.engine.membership.moves.note_flush();
+            return Err(NotNow::Paused.into());
+        }
+        return Ok(());
     }
     // Nothing of it runs yet that MULTI queues.
     if cx.session.multi.is_some() && !row.command.flags.has(Flags::NOT_QUEUED) {
@@ -322,6 +327,12 @@ impl Engine {
         recheck_all(&self.mailboxes);
     }
 
+    /// Ends the connection that brings a copy for a job. What has waited for it is tried again.
+    pub fn end_import(&self, job: Id) {
+        self.membership.moves.end_imports(|other| other == job);
+        recheck_all(&self.mailboxes);
+    }
+
     /// Sends clients that wait for keys to where these are served now.
     pub fn send_waiters_on(&self) {
         if let Some(published) = self.membership.newest() {
@@ -336,6 +347,11 @@ impl Engine {
         let own = published.own_shard().map(|shard| shard.id);
         let hidden = own.map(|own| moves::hidden(topology, own)).unwrap_or_default();
         self.keyspace.hide_slots(|slot| hidden.contains(slot.number()));
+        let led = self.membership.newest().is_some_and(|before| before.leads);
+        if let Some(own) = own.filter(|_| published.leads && !led) {
+            // A file that was loaded, or the primary before, may be older than a move.
+            self.membership.moves.expect_stale(&moves::stale(topology, own));
+        }
         self.membership.moves.end_imports(|job| !published.expects_copy(job));
     }
 

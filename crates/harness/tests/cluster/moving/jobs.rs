@@ -270,3 +270,155 @@ fn a_job_catches_up_with_writers_that_never_rest() {
         }
     }
 }
+
+/// Slots 3300 and 5061 are those of `b` and `bar`, and of the first of three primaries.
+#[test]
+fn what_a_file_has_of_slots_that_have_moved_is_dropped() {
+    let _alone = crate::alone();
+    let etcd = Etcd::start("move-leftovers");
+    let mut nodes = three(&etcd);
+    let mut source = nodes[0].client();
+    for number in 0..200 {
+        ok(&mut source, &format!("SET {{b}}{number} old"));
+    }
+    ok(&mut source, "SET bar stays");
+    ok(&mut source, "SAVE");
+    let (first, to) = (id_of(&nodes[0]), id_of(&nodes[2]));
+    change(&mut source, &format!("CLUSTER MIGRATESLOTS SLOTSRANGE 3300 3300 NODE {to}"));
+    eventually("it ends", || has_ended(&nodes[0], "success") && has_ended(&nodes[2], "success"));
+    let mut target = nodes[2].client();
+    assert_eq!(ask(&mut target, "DEL {b}0"), Reply::Integer(1));
+    ok(&mut target, "SET {b}1 new");
+    // What it has saved is older than the move.
+    nodes[0].kill().expect("it runs");
+    nodes[0].start_again().expect("it starts");
+    eventually("it leads again", || !ask(&mut nodes[0].client(), "SET bar again").is_error());
+    let mut source = nodes[0].client();
+    assert_eq!(ask(&mut source, "DBSIZE"), Reply::Integer(1));
+    assert_eq!(list(&ask(&mut source, "KEYS *")).len(), 1);
+    eventually("leftovers are dropped", || {
+        ask(&mut source, "CLUSTER COUNTKEYSINSLOT 3300") == Reply::Integer(0)
+    });
+    // They do not come back together with the slot.
+    ok(&mut source, &format!("CLUSTER SETSLOT 3300 IMPORTING {to}"));
+    ok(&mut source, "CLUSTER SETSLOT 3300 STABLE");
+    change(&mut target, &format!("CLUSTER MIGRATESLOTS SLOTSRANGE 3300 3300 NODE {first}"));
+    eventually("it ends", || has_ended(&nodes[0], "success") && has_ended(&nodes[2], "success"));
+    assert_eq!(ask(&mut source, "GET {b}0"), Reply::Nil);
+    assert_eq!(ask(&mut source, "GET {b}1"), Reply::Bulk("new".into()));
+    assert_eq!(ask(&mut source, "DBSIZE"), Reply::Integer(200));
+}
+
+/// A connection that is taken for the source's is about to hand the slots over, and does not.
+#[test]
+fn all_keys_can_be_deleted_while_a_source_that_is_gone_has_not_decided() {
+    let _alone = crate::alone();
+    let etcd = Etcd::start("move-undecided");
+    let nodes = three(&etcd);
+    let [mut source, mut target] = [nodes[0].client(), nodes[2].client()];
+    (0..100).for_each(|number| _ = ok(&mut source, &format!("SET {{b}}{number} {number}")));
+    // `a` is the target's own.
+    ok(&mut target, "SET a 1");
+    signal(nodes[0].process_id(), "STOP").expect("it runs");
+    change(&mut target, "CLUSTER MIGRATION IMPORT 3300 3300");
+    let mut client = nodes[2].client();
+    ok(&mut client, "CLIENT CAPA cluster");
+    let status = ask(&mut client, "CLUSTER MIGRATION STATUS ALL");
+    let name = list(&list(&status)[0])[1].shown();
+    let mut link = nodes[2].client();
+    ok(&mut link, "CLIENT CAPA cluster");
+    ok(&mut link, &format!("CLUSTER SYNCSLOTS IMPORT {name}"));
+    link.send(&["RPUSH", "{b}list", "1"]).expect("it takes it");
+    ok(&mut link, "CLUSTER SYNCSLOTS PREPARE");
+    ok(&mut client, "FLUSHALL");
+    assert!(link.command(&["CLUSTER", "SYNCSLOTS", "PREPARE"]).map_or(true, |it| it.is_error()));
+    assert_eq!(ask(&mut client, "EXISTS a"), Reply::Integer(0));
+    // The source's keys were not meant.
+    signal(nodes[0].process_id(), "CONT").expect("it is there");
+    eventually("it ends", || has_ended(&nodes[2], "success"));
+    assert_eq!(ask(&mut client, "DBSIZE"), Reply::Integer(100));
+}
+
+/// What CLUSTER MIGRATION STATUS says of the newest job.
+fn status(node: &Server) -> BTreeMap<String, String> {
+    let mut client = node.client();
+    ok(&mut client, "CLIENT CAPA cluster");
+    let reply = ask(&mut client, "CLUSTER MIGRATION STATUS ALL");
+    let words: Vec<String> = list(&list(&reply)[0]).iter().map(Reply::shown).collect();
+    words.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
+}
+
+#[test]
+fn the_rate_and_the_priority_of_a_job_are_changed_while_it_runs() {
+    let _alone = crate::alone();
+    let etcd = Etcd::start("move-rate");
+    let nodes = three(&etcd);
+    let mut source = nodes[0].client();
+    ok(&mut source, "CLIENT CAPA cluster");
+    let value = "v".repeat(10_000);
+    for number in 0..400 {
+        source.command(&["SET", &format!("{{b}}{number}"), &value]).expect("it answers");
+    }
+    let refusals = [
+        ("CLUSTER MIGRATION SET ALL RATE 5", "ERR No such migration is under way"),
+        ("CLUSTER MIGRATION SET ALL RATE -5", "ERR RATE is bytes per second, or 0 for no limit"),
+        ("CLUSTER MIGRATION SET ALL", "ERR syntax error"),
+        ("CLUSTER MIGRATION SET ALL SPEED 5", "ERR syntax error"),
+    ];
+    for (request, refusal) in refusals {
+        assert_eq!(error(&ask(&mut source, request)), refusal, "{request}");
+    }
+    let to = id_of(&nodes[2]);
+    // The job waits for the target, and begins with the rate that it has then.
+    signal(nodes[2].process_id(), "STOP").expect("it runs");
+    change(&mut source, &format!("CLUSTER MIGRATESLOTS SLOTSRANGE 3300 3300 NODE {to}"));
+    ok(&mut source, "CLUSTER MIGRATION SET ALL RATE 1000 PRIORITY 7");
+    signal(nodes[2].process_id(), "CONT").expect("it is there");
+    eventually("a piece is sent", || status(&nodes[0])["sent_bytes"] != "0");
+    let slow = status(&nodes[0]);
+    assert_eq!((&*slow["rate"], &*slow["priority"]), ("1000", "7"));
+    // All of it takes an hour.
+    assert_eq!(slow["state"], "snapshotting");
+    // Writers are not slowed down, and what they write is not counted.
+    (0..200).for_each(|number| _ = ok(&mut source, &format!("SET {{b}}{number} new")));
+    ok(&mut source, &format!("CLUSTER MIGRATION SET ID {} RATE 0", slow["id"]));
+    eventually("it ends", || has_ended(&nodes[0], "success") && has_ended(&nodes[2], "success"));
+    let mut target = nodes[2].client();
+    assert_eq!(ask(&mut target, "DBSIZE"), Reply::Integer(400));
+    assert_eq!(ask(&mut target, "GET {b}199"), Reply::Bulk("new".into()));
+    assert_eq!(ask(&mut target, "STRLEN {b}200"), Reply::Integer(10_000));
+}
+
+/// A payload has to fit into one argument of a request, which is 512 MB by default.
+#[test]
+fn values_that_are_too_large_for_a_payload_move_in_pieces() {
+    const MEGABYTES: usize = 66;
+    let _alone = crate::alone();
+    let etcd = Etcd::start("move-large");
+    let nodes = three(&etcd);
+    let mut source = nodes[0].client();
+    ok(&mut source, "CLIENT CAPA cluster");
+    for number in 0..MEGABYTES {
+        let element = format!("{number}{}", "v".repeat(1 << 20));
+        source.send(&["RPUSH", "{b}list", &element]).expect("it takes it");
+        source.send(&["HSET", "{b}hash", &number.to_string(), &element]).expect("it takes it");
+        (0..2).for_each(|_| assert!(!source.reply().expect("it answers").is_error()));
+    }
+    let expiring = ask(&mut source, "HPEXPIRE {b}hash 100000000 FIELDS 2 7 8");
+    assert_eq!(list(&expiring), [Reply::Integer(1), Reply::Integer(1)]);
+    let len = (MEGABYTES << 20) as i64;
+    assert_eq!(
+        ask(&mut source, &format!("SETRANGE {{b}}string {} end", len - 3)),
+        Reply::Integer(len)
+    );
+    assert_eq!(ask(&mut source, "PEXPIRE {b}string 100000000"), Reply::Integer(1));
+    let digest = text(ask(&mut source, "DEBUG DIGEST"));
+    let to = id_of(&nodes[2]);
+    change(&mut source, &format!("CLUSTER MIGRATESLOTS SLOTSRANGE 3300 3300 NODE {to}"));
+    eventually("it ends", || has_ended(&nodes[0], "success") && has_ended(&nodes[2], "success"));
+    let mut target = nodes[2].client();
+    assert_eq!(text(ask(&mut target, "DEBUG DIGEST")), digest);
+    assert!(matches!(ask(&mut target, "PTTL {b}string"), Reply::Integer(90_000_000..)));
+    let fields = ask(&mut target, "HPTTL {b}hash FIELDS 2 7 9");
+    assert!(matches!(list(&fields), [Reply::Integer(90_000_000..), Reply::Integer(-1)]));
+}

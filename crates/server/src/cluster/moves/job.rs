@@ -47,6 +47,9 @@ const HOLDERS: Duration = Duration::from_millis(20);
 /// How long the target may take to show that the slots are its own. They are in any case.
 const SHOWN: Duration = Duration::from_secs(1);
 
+/// How long the thread rests at most before it looks at the job's rate again.
+const LONGEST_REST: Duration = Duration::from_millis(10);
+
 /// Attempts to hand over while others change the cluster.
 const ATTEMPTS: usize = 16;
 
@@ -64,6 +67,12 @@ struct Copying {
     export: Export,
     link: Link,
     target: Holder,
+    /// How often the target had given up a copy when this one began.
+    given_up: u32,
+    /// Bytes per second; 0 is no limit.
+    rate: u64,
+    /// Bytes of the output that the journal had while the thread rested.
+    followed: usize,
     /// The publication that was looked at last.
     seen: u64,
     /// Since when requests for the slots wait, if they do.
@@ -123,7 +132,16 @@ impl Job {
             progress.sent_bytes = 0;
         });
         let export = self.engine.export(&job.slots);
-        let mut copying = Copying { export, link, target, seen: 0, waiting_since: None };
+        let mut copying = Copying {
+            export,
+            link,
+            target,
+            given_up: job.given_up,
+            rate: job.rate,
+            followed: 0,
+            seen: 0,
+            waiting_since: None,
+        };
         self.copy_all(&mut copying)?;
         loop {
             self.note("streaming");
@@ -143,7 +161,9 @@ impl Job {
             copying.export.step().map_err(spoiled)?;
             if copying.export.output().len() >= TOGETHER {
                 self.ensure_wanted(copying)?;
+                let bytes = copying.export.output().len() - copying.followed;
                 self.send(copying)?;
+                self.keep_to_rate(copying, bytes)?;
                 // Threads that serve clients come first.
                 let _ = give_way::offer();
             }
@@ -152,7 +172,26 @@ impl Job {
         self.send(copying)
     }
 
+    /// Rests for as long as so many bytes take at the job's rate, which may change meanwhile. What
+    /// clients write is not counted: the copy would never be complete.
+    fn keep_to_rate(&self, copying: &mut Copying, bytes: usize) -> Result<(), String> {
+        let began = Instant::now();
+        while copying.rate > 0 {
+            let due = Duration::from_secs_f64(bytes as f64 / copying.rate as f64);
+            let Some(left) = due.checked_sub(began.elapsed()) else { break };
+            std::thread::sleep(left.min(LONGEST_REST));
+            copying.export.follow().map_err(spoiled)?;
+            self.ensure_wanted(copying)?;
+            if copying.export.output().len() >= TOGETHER {
+                self.send(copying)?;
+            }
+        }
+        copying.followed = copying.export.output().len();
+        Ok(())
+    }
+
     fn send(&self, copying: &mut Copying) -> Result<(), String> {
+        copying.followed = 0;
         let bytes = copying.export.output().len() as u64;
         if bytes == 0 {
             return Ok(());
@@ -180,9 +219,16 @@ impl Job {
         if version != copying.seen {
             let (published, _) = self.task().ok_or("it is not this server's any more")?;
             let present = moves::copying(&published.view, self.me, self.id);
-            if present.map(|(_, target)| target) != Some(copying.target) {
+            let Some((job, target)) = present else { return Err("the target has gone".into()) };
+            if target != copying.target {
                 return Err("the target has another primary".into());
             }
+            if job.given_up != copying.given_up {
+                return Err(
+                    "the target has given up the copy: all its keys were to be deleted".into()
+                );
+            }
+            copying.rate = job.rate;
             copying.seen = version;
         }
         Ok(())
@@ -246,7 +292,7 @@ impl Job {
         copying.link.prepare()?;
         self.confirm(&mut copying)?;
         self.note("failover-granted");
-        let revision = self.decide(copying.target)?;
+        let revision = self.decide((copying.target, copying.given_up))?;
         self.await_view(revision);
         // Until the target knows, it would send clients back.
         let given = Instant::now();
@@ -266,7 +312,7 @@ impl Job {
 
     /// Makes the transaction that gives the slots to the target. Returns its revision. When this
     /// returns an error, the transaction was not made, and never will be.
-    fn decide(&mut self, target: Holder) -> Result<Revision, String> {
+    fn decide(&mut self, target: (Holder, u32)) -> Result<Revision, String> {
         let newest = self.engine.membership().newest().ok_or("there is no view")?;
         let mut view = newest.view.clone();
         drop(newest);
@@ -317,9 +363,7 @@ impl Job {
 
     /// Reads the newest view. `None`: the coordinator is away.
     fn read(&mut self, old: &View) -> Option<View> {
-        let prefix = self.keys.database(old.database);
-        let range = self.client.range(&prefix, None).ok()?;
-        View::decode(&self.keys, old.database, &range).ok()?
+        super::read(&mut self.client, &self.keys, old)
     }
 
     /// Drops what this server has of slots that have left, or that it does not get.

@@ -1,0 +1,39 @@
+//! Keys of slots that other shards own. A file that was loaded is perhaps older than a move, and so
+//! is what a former primary had. They are hidden from the moment at which the file is loaded; the
+//! primary drops them when it begins to lead, before SETSLOT can take them for keys that arrive.
+
+use crate::log;
+use cluster::change::moves::is_stale;
+use cluster::slots::Slots;
+use engine::Engine;
+
+/// Drops the keys of these slots, as long as this server leads and they are leftovers.
+pub(super) fn drop_all(engine: &'static Engine, slots: &Slots) {
+    let mut dropped = 0;
+    for slot in slots.iter() {
+        let keys = engine.slot_keys(slot);
+        if keys > 0 {
+            let one = Slots::from_fn(|other| other == slot);
+            let is_dropped = engine.drop_slots(&one, move || is_due(engine, slot) == Some(true));
+            if !is_dropped && is_due(engine, slot) != Some(false) {
+                // The thread is started again when this server leads.
+                return;
+            }
+            dropped += keys;
+        }
+        engine.membership().moves.end_stale(slot);
+    }
+    if dropped > 0 {
+        log!(
+            Notice,
+            "Cluster: dropped {dropped} keys of slots that other shards have: the data were older than a move"
+        );
+    }
+}
+
+/// Returns whether the keys of a slot are leftovers. `None`: this server does not lead.
+fn is_due(engine: &Engine, slot: u16) -> Option<bool> {
+    let published = engine.membership().newest().filter(|published| published.leads)?;
+    let own = published.own_shard()?;
+    Some(is_stale(&published.view.topology.value, own.id, slot))
+}
