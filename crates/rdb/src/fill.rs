@@ -57,6 +57,14 @@ pub fn fill<E>(value: ObjectRef<'_>, key: &[u8], send: Send<'_, E>) -> Result<bo
     Ok(true)
 }
 
+/// Hands over the request that says when a key expires, in milliseconds since 1970.
+///
+/// # Errors
+/// Those of `send`.
+pub fn expire_at<E>(key: &[u8], at_ms: i64, send: Send<'_, E>) -> Result<(), E> {
+    send(&[b"PEXPIREAT", key, at_ms.to_string().as_bytes()])
+}
+
 /// Requests that add elements, several elements each.
 struct Filling<'a, E> {
     key: &'a [u8],

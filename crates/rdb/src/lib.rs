@@ -33,7 +33,7 @@ mod payload;
 pub use decode::{Builder, Decoder, Length};
 pub use encode::{Compression, Encoder, NODE_PACKED, NODE_PLAIN};
 pub use error::Error;
-pub use fill::fill;
+pub use fill::{expire_at, fill};
 pub use kind::Kind;
 pub use object::{Limits, Object, ObjectRef};
 pub use payload::{dump, restore, restore_unverified, verify, verify_relaxed};

@@ -132,7 +132,8 @@ fn sync(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return import(cx, &published, args);
     }
     if args.is(2, "prepare") {
-        return match cx.session.import.is_some_and(|number| moves.prepare_import(number)) {
+        let now = cx.engine.clock().now();
+        return match cx.session.import.is_some_and(|number| moves.prepare_import(number, now)) {
             true => {
                 cx.reply.ok();
                 Ok(())

@@ -108,16 +108,9 @@ fn a_source_is_asked_with_tls_and_a_user() {
 fn a_source_is_followed_through_a_failover_of_its_sentinels() {
     let machine = Machine::first("import-sentinel", "a");
     let (port, _) = machine.create("there", "0");
-    let options = || {
-        Options::arguments(&[
-            "--repl-diskless-sync-delay",
-            "0",
-            "--requirepass",
-            "secret",
-            "--masterauth",
-            "secret",
-        ])
-    };
+    let words = "--repl-diskless-sync-delay 0 --requirepass secret --masterauth secret";
+    let words: Vec<&str> = words.split(' ').collect();
+    let options = || Options::arguments(&words);
     let mut servers: Vec<Server> =
         (0..2).map(|_| Server::start(&reference(), options()).expect("it starts")).collect();
     let log_in = |server: &Server| {
@@ -159,15 +152,7 @@ fn a_source_is_followed_through_a_failover_of_its_sentinels() {
     let place = |login: &str, name: &str, query: &str| {
         format!("redis-sentinel://{login}{hosts}/{name}?{query}")
     };
-    let refusals = [
-        (place(":secret@", NAME, ""), "NOAUTH"),
-        (place(":secret@", "unknown", "sentinel-password=watching"), "unknown"),
-        (place("", NAME, "sentinel-password=watching"), "NOAUTH"),
-    ];
-    for (place, reason) in refusals {
-        let (is_done, text) = machine.ask(&["import", &place, "there", "--dry-run"]);
-        assert!(!is_done && text.contains(reason), "{place}: {text}");
-    }
+    refuse_sentinels(&machine, place);
     let right = place(":secret@", NAME, "sentinel-password=watching");
     let import = begin(&machine, &["import", &right, "there"]);
     until_in_step(&machine, &import);
@@ -194,4 +179,17 @@ fn a_source_is_followed_through_a_failover_of_its_sentinels() {
     let (is_done, text) = machine.ask(&["finish", &import]);
     assert!(is_done && text.contains("done"), "{text}");
     assert_eq!(first_database(&mut client(port)), first_database(&mut log_in(&servers[1])));
+}
+
+/// Passwords and names that are wrong or missing.
+fn refuse_sentinels(machine: &Machine, place: impl Fn(&str, &str, &str) -> String) {
+    let refusals = [
+        (place(":secret@", NAME, ""), "NOAUTH"),
+        (place(":secret@", "unknown", "sentinel-password=watching"), "unknown"),
+        (place("", NAME, "sentinel-password=watching"), "NOAUTH"),
+    ];
+    for (place, reason) in refusals {
+        let (is_done, text) = machine.ask(&["import", &place, "there", "--dry-run"]);
+        assert!(!is_done && text.contains(reason), "{place}: {text}");
+    }
 }

@@ -345,9 +345,8 @@ fn push_value(out: &mut Vec<u8>, key: &[u8], entry: &Entry) {
             Ok(())
         };
         if rdb::fill(value::view(entry), key, push) == Ok(true) {
-            if let Some(expiry) = entry.expiry() {
-                push_words(out, &[b"PEXPIREAT", key, expiry.0.to_string().as_bytes()]);
-            }
+            let Some(expiry) = entry.expiry() else { return };
+            let Ok(()) = rdb::expire_at(key, expiry.0, push);
             return;
         }
         out.truncate(begin);

@@ -93,7 +93,8 @@ impl Mover {
             return;
         }
         self.drop_leftovers();
-        for job in self.engine.membership().moves.undecided(DECISION) {
+        let undecided = self.engine.membership().moves.undecided(&self.engine.clock(), DECISION);
+        for job in undecided {
             self.give_up(&published.view, job);
         }
         let tasks = moves::tasks(&published.view, self.me).map(|job| job.id);

@@ -1,6 +1,7 @@
 //! Slots that move from or to this server, beside what the topology says of them: which wait, which
 //! connections bring a copy, and how far jobs are.
 
+use crate::clock::{Clock, Ticks};
 use cluster::id::Id;
 use cluster::slots::Slots;
 use cluster::topology::Move;
@@ -8,7 +9,7 @@ use keyspace::{Slot, SlotBits};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use structs::sync::lock;
 
 /// How many jobs that are over are remembered.
@@ -55,7 +56,7 @@ struct Import {
     number: u64,
     slots: Slots,
     /// Since when its source is about to hand the slots over, if it is.
-    prepared: Option<Instant>,
+    prepared: Option<Ticks>,
 }
 
 /// See the head of this file.
@@ -196,10 +197,10 @@ impl Moves {
 
     /// The source of a copy is about to hand the slots over: until that is decided nothing may
     /// spoil the copy. Returns whether it is whole.
-    pub fn prepare_import(&self, number: u64) -> bool {
+    pub fn prepare_import(&self, number: u64, now: Ticks) -> bool {
         let mut imports = lock(&self.imports);
         let import = imports.iter_mut().find(|import| import.number == number);
-        let is_there = import.map(|import| import.prepared = Some(Instant::now())).is_some();
+        let is_there = import.map(|import| import.prepared = Some(now)).is_some();
         self.note_prepared(&imports);
         is_there
     }
@@ -219,13 +220,13 @@ impl Moves {
 
     /// Returns the jobs whose source has been about to hand its slots over for longer than this, if
     /// a command that deletes all keys waits for that.
-    pub fn undecided(&self, longer: Duration) -> Vec<Id> {
+    pub fn undecided(&self, clock: &Clock, longer: Duration) -> Vec<Id> {
         if !self.flush_waits.load(Relaxed) {
             return Vec::new();
         }
         let imports = lock(&self.imports);
         let is_late =
-            |import: &&Import| import.prepared.is_some_and(|since| since.elapsed() > longer);
+            |import: &&Import| import.prepared.is_some_and(|since| clock.elapsed(since) > longer);
         imports.iter().filter(is_late).map(|import| import.job).collect()
     }
 
