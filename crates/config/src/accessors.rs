@@ -243,6 +243,7 @@ texts! {
     hash_seed = "hash-seed";
     unixsocket = "unixsocket";
     unixsocketgroup = "unixsocketgroup";
+    admin_hosts = "admin-hosts";
     server_cpulist = "server-cpulist";
     bio_cpulist = "bio-cpulist";
     bind_source_addr = "bind-source-addr";

@@ -35,6 +35,19 @@ pub(crate) fn hash_seed(text: &[u8]) -> Verdict {
     refuse_unless(text.len() <= 256, "hash-seed must be less than or equal to 256 characters")
 }
 
+/// Names of hosts with blanks between them. A star or an empty label would be more than was meant.
+pub(crate) fn host_names(text: &[u8]) -> Verdict {
+    let is_label = |label: &[u8]| {
+        let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
+        !label.is_empty() && label.iter().all(allowed)
+    };
+    let is_name = |name: &[u8]| {
+        name.strip_prefix(b".").unwrap_or(name).split(|byte| *byte == b'.').all(is_label)
+    };
+    let are_names = text.split(|byte| *byte == b' ').filter(|name| !name.is_empty()).all(is_name);
+    refuse_unless(are_names, "admin-hosts are names of hosts with blanks between them")
+}
+
 /// The words of a coordinator's addresses; the server reads the addresses themselves.
 pub(crate) fn cluster_coordinator(text: &[u8]) -> Verdict {
     let is_plain = text.iter().all(|byte| byte.is_ascii_graphic());

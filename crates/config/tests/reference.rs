@@ -18,6 +18,7 @@ const NOT_IN_VALKEY: &[(&str, &str)] = &[
     ("io-backend", "Dunlin's own"),
     ("admin-port", "Dunlin's own"),
     ("admin-bind", "Dunlin's own"),
+    ("admin-hosts", "Dunlin's own"),
     ("maxmemory-from-limit", "Dunlin's own"),
     ("protected-mode-private-networks", "Dunlin's own"),
     ("io-coalesce-usec", "Dunlin's own"),

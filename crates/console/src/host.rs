@@ -46,6 +46,10 @@ pub trait Host: Send + Sync + 'static {
     /// Whether protected mode refuses requests that come by this connection.
     fn refuses(&self, peer: Peer) -> bool;
 
+    /// Names under which a default user without a password is answered, beside those that only this
+    /// machine has; with blanks between them.
+    fn trusted_names(&self) -> String;
+
     /// The certificates of the port, if it speaks TLS; asked for each connection.
     fn tls(&self) -> Option<Arc<ServerConfig>>;
 

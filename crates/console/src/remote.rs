@@ -28,6 +28,10 @@ struct Options {
     /// Addresses that the console listens on
     #[arg(long, default_values_t = ["127.0.0.1".to_owned(), "-::1".to_owned()])]
     bind: Vec<String>,
+    /// Names under which a default user without a password is answered, beside addresses and
+    /// localhost; .NAME is all names below NAME
+    #[arg(long, value_name = "NAME")]
+    hosts: Vec<String>,
     /// File with the certificates of authorities, in place of the system's
     #[arg(long)]
     cacert: Option<PathBuf>,
@@ -101,6 +105,8 @@ fn decoded(text: &str) -> String {
 /// A server elsewhere.
 struct Remote {
     url: Url,
+    /// What `--hosts` says, with blanks between.
+    trusted_names: String,
     tls: Option<Arc<ClientConfig>>,
 }
 
@@ -156,6 +162,10 @@ impl Host for Remote {
 
     fn refuses(&self, _: Peer) -> bool {
         false
+    }
+
+    fn trusted_names(&self) -> String {
+        self.trusted_names.clone()
     }
 
     fn tls(&self) -> Option<Arc<ServerConfig>> {
@@ -223,7 +233,8 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
 fn start(options: &Options) -> Result<(), String> {
     let url = parse(&options.url)?;
     let tls = url.is_tls.then(|| client_config(options.cacert.as_ref())).transpose()?;
-    crate::start(Arc::new(Remote { url, tls }), &options.bind, options.port)
+    let trusted_names = options.hosts.join(" ");
+    crate::start(Arc::new(Remote { url, trusted_names, tls }), &options.bind, options.port)
 }
 
 #[cfg(test)]

@@ -44,6 +44,10 @@ impl Host for OwnServer {
         self.0.refuses(peer.address, peer.local)
     }
 
+    fn trusted_names(&self) -> String {
+        self.0.config().admin_hosts().to_string_lossy().into_owned()
+    }
+
     fn tls(&self) -> Option<Arc<ServerConfig>> {
         self.0.tls()
     }

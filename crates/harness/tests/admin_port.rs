@@ -166,7 +166,7 @@ fn failed_log_ins_are_limited() {
 
 #[test]
 fn without_a_password_only_local_names_lead_here() {
-    let (_server, port) = Server::with_admin_port(&[]);
+    let (server, port) = Server::with_admin_port(&[]);
     assert_eq!(status(port, "/api/v1/now"), 200);
     let headers = ["Host: elsewhere.example"];
     let answer = http::ask(port, "GET", "/api/v1/now", &headers, "").unwrap();
@@ -177,6 +177,20 @@ fn without_a_password_only_local_names_lead_here() {
     assert_eq!(of_metrics("Host: elsewhere.example"), 401);
     let answer = http::ask(port, "GET", "/api/v1/now", &["Host: dunlin:9121"], "").unwrap();
     assert_eq!(answer.status, 401, "figures only");
+    // Names that the operator vouches for.
+    let mut client = server.client();
+    ask(&mut client, &["CONFIG", "SET", "admin-hosts", "elsewhere.example .svc.local"]);
+    for host in ["Host: elsewhere.example", "Host: dunlin.svc.local:9121"] {
+        assert_eq!(
+            http::ask(port, "GET", "/api/v1/now", &[host], "").unwrap().status,
+            200,
+            "{host}"
+        );
+        assert_eq!(of_metrics(host), 200, "{host}");
+    }
+    assert_eq!(of_metrics("Host: other.example"), 401);
+    let refusal = ask(&mut client, &["CONFIG", "SET", "admin-hosts", "*.example"]);
+    assert!(refusal.is_error(), "{refusal:?}");
 }
 
 #[test]

@@ -93,6 +93,40 @@ fn list(name: &str) -> String {
 }
 
 #[test]
+fn what_waits_for_copies_is_timed() {
+    let primary = start(&["--appendonly", "yes", "--repl-diskless-sync-delay", "0"]);
+    let port = primary.0.port().to_string();
+    let replica = start(&["--replicaof", "127.0.0.1", &port]);
+    replicas::until_linked(&replica.0);
+    let mut client = primary.0.client();
+    let count = |name: &str| {
+        let text = get(primary.1, "/metrics").text();
+        let line =
+            text.lines().find_map(|line| line.strip_prefix(&format!("dunlin_{name}_count ")));
+        line.map_or(0, |count| count.parse::<u64>().unwrap())
+    };
+    ask(&mut client, "CONFIG SET appendfsync always");
+    for name in ["journal_write_duration_seconds", "journal_fsync_duration_seconds"] {
+        harness::wait::eventually(name, || {
+            ask(&mut client, "INCR n");
+            count(name) > 0
+        });
+    }
+    let modes = [("fsync", "commit_fsync_wait_seconds"), ("quorum", "commit_quorum_wait_seconds")];
+    for (mode, name) in modes {
+        ask(&mut client, &["CLIENT", "COMMIT-MODE", mode]);
+        let before = count(name);
+        harness::wait::eventually(name, || {
+            ask(&mut client, "INCR n");
+            count(name) > before
+        });
+    }
+    assert!(count("replica_acknowledgement_seconds") > 0);
+    ask(&mut client, "CONFIG RESETSTAT");
+    assert_eq!(count("commit_fsync_wait_seconds"), 0);
+}
+
+#[test]
 fn series_are_those_of_the_exporter_and_of_dashboards() {
     let servers = pair();
     // What a scrape asks for is among the commands of the next one.

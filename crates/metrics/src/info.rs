@@ -70,6 +70,14 @@ pub fn part<'a>(value: &'a str, name: &str) -> Option<&'a str> {
         .map(|(_, text)| text)
 }
 
+/// The parts of such a value that are numbers.
+pub fn numbers(value: &str) -> impl Iterator<Item = (&str, f64)> {
+    value.split(',').filter_map(|part| {
+        let (name, number) = part.split_once('=')?;
+        Some((name, number.parse().ok()?))
+    })
+}
+
 /// A part that is a number.
 pub fn number(value: &str, name: &str) -> Option<f64> {
     part(value, name)?.parse().ok()

@@ -18,6 +18,41 @@ const BOUNDS: [(u64, &str); 6] = [
     (541_065, "0.541065"),
 ];
 
+/// What is timed apart from commands: its name in INFO, the series, and its help.
+const TIMINGS: [(&str, &str, &str); 6] = [
+    ("tier_read", "dunlin_tier_read_duration_seconds", "Durations of reads of the flash tier."),
+    ("journal_write", "dunlin_journal_write_duration_seconds", "Durations of writes to the log."),
+    ("journal_fsync", "dunlin_journal_fsync_duration_seconds", "Durations of fsyncs of the log."),
+    (
+        "commit_fsync",
+        "dunlin_commit_fsync_wait_seconds",
+        "How long replies waited for this server's disk; samples.",
+    ),
+    (
+        "commit_quorum",
+        "dunlin_commit_quorum_wait_seconds",
+        "How long replies waited for a quorum; samples.",
+    ),
+    (
+        "replica_ack",
+        "dunlin_replica_acknowledgement_seconds",
+        "From the question for acknowledgements to the first replica's answer; samples.",
+    ),
+];
+
+/// Bounds of [`TIMINGS`]: powers of two of microseconds, as INFO has, and the label.
+const POWERS: [(u64, &str); 9] = [
+    (16, "0.000016"),
+    (64, "0.000064"),
+    (256, "0.000256"),
+    (1024, "0.001024"),
+    (4096, "0.004096"),
+    (16_384, "0.016384"),
+    (65_536, "0.065536"),
+    (262_144, "0.262144"),
+    (1_048_576, "1.048576"),
+];
+
 /// Writes them. `threads` are names with seconds of processor time; what has the same name is added
 /// up.
 pub fn write(out: &mut Exposition, answers: &Answers, threads: &[(String, f64)]) {
@@ -29,6 +64,7 @@ pub fn write(out: &mut Exposition, answers: &Answers, threads: &[(String, f64)])
         own_field(out, field);
     }
     durations(out, answers, &fields);
+    timings(out, &fields);
     let mut by_name: BTreeMap<&str, f64> = BTreeMap::new();
     for (name, seconds) in threads {
         *by_name.entry(name).or_default() += seconds;
@@ -54,6 +90,27 @@ fn own_field(out: &mut Exposition, field: &Field<'_>) {
         _ => (format!("dunlin_{}", row.name), Kind::Gauge),
     };
     out.single(&name, kind, row.help, value);
+}
+
+fn timings(out: &mut Exposition, fields: &Fields<'_>) {
+    for (name, series, help) in TIMINGS {
+        let Some(value) = fields.find(&format!("timing_{name}")) else { continue };
+        let figures: BTreeMap<&str, f64> = crate::info::numbers(value).collect();
+        let steps = figures.iter().filter_map(|(bound, calls)| {
+            Some((bound.strip_prefix("lt")?.parse::<u64>().ok()?, *calls))
+        });
+        let steps: Vec<(u64, f64)> = steps.collect();
+        let figure = |name: &str| figures.get(name).copied().unwrap_or(0.0);
+        let mut family = out.family(series, Kind::Histogram, help);
+        for (bound, label) in POWERS {
+            let below = steps.iter().filter(|(most, _)| *most <= bound);
+            let calls = below.map(|(_, calls)| *calls).fold(0.0, f64::max);
+            family.suffixed("_bucket", &[("le", label)], calls);
+        }
+        family.suffixed("_bucket", &[("le", "+Inf")], figure("calls"));
+        family.suffixed("_sum", &[], figure("usec") / 1e6);
+        family.suffixed("_count", &[], figure("calls"));
+    }
 }
 
 fn durations(out: &mut Exposition, answers: &Answers, fields: &Fields<'_>) {

@@ -62,13 +62,14 @@ pub static SECTIONS: [(&str, &[Row]); 9] = [
 ];
 
 /// Beginnings of the names of fields of which there are many, and what they are fields of.
-pub const PLURAL: [(&str, &str); 6] = [
+pub const PLURAL: [(&str, &str); 7] = [
     ("listener", "A port or socket that the server listens on."),
     ("slave", "A replica."),
     ("errorstat_", "An error code."),
     ("db", "A database."),
     ("cmdstat_", "A command."),
     ("latency_percentiles_usec_", "A command."),
+    ("timing_", "What is no command and takes time."),
 ];
 
 static BY_NAME: LazyLock<HashMap<&'static str, &'static Row>> = LazyLock::new(|| {
@@ -109,7 +110,14 @@ mod tests {
 
     #[test]
     fn fields_in_the_plural_are_known() {
-        for name in ["slave0", "db15", "cmdstat_config|get", "errorstat_ERR", "listener1"] {
+        for name in [
+            "slave0",
+            "db15",
+            "cmdstat_config|get",
+            "errorstat_ERR",
+            "listener1",
+            "timing_journal_fsync",
+        ] {
             assert!(is_plural(name), "{name}");
         }
         for name in ["slave_priority", "dbs", "db"] {

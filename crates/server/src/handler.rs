@@ -433,14 +433,17 @@ fn hold_back(engine: &Engine, session: &mut Session, io: &mut ConnIo<'_>) {
     if engine.safe().holds_replies()
         && let Some(gate) = engine.gate_of(session)
     {
-        let gate = match gate {
-            safe::Gate::Disk => Gate::Released,
-            safe::Gate::Quorum => Gate::Judged,
+        let timings = engine.timings();
+        let (gate, wait) = match gate {
+            safe::Gate::Disk => (Gate::Released, &timings.commit_fsync),
+            safe::Gate::Quorum => (Gate::Judged, &timings.commit_quorum),
         };
         // In a history that this one has taken the place of, positions may have been further on.
         let end = engine.journal().position();
         (session.written, session.seen) = (session.written.min(end), session.seen.min(end));
-        io.hold_until(gate, session.written.max(session.seen).0);
+        let position = session.written.max(session.seen);
+        io.hold_until(gate, position.0);
+        wait.begin(position);
     }
 }
 

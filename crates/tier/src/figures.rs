@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Number of buckets for read latencies. The buckets are powers of two of microseconds.
-const BUCKETS: usize = 32;
+pub(crate) const BUCKETS: usize = 32;
 
 #[derive(Default)]
 pub(crate) struct Counters {
@@ -41,10 +41,15 @@ impl Counters {
         self.latency_us.load(Relaxed)
     }
 
+    /// Returns how many reads began with which power of two of microseconds.
+    pub fn latencies(&self) -> [u64; BUCKETS] {
+        std::array::from_fn(|bucket| self.latencies[bucket].load(Relaxed))
+    }
+
     /// Returns the latency in microseconds below which `per_mille` of a thousand reads were: the
     /// upper end of its bucket, or 0 without reads.
     pub fn latency_us(&self, per_mille: u64) -> u64 {
-        let counts: Vec<u64> = self.latencies.iter().map(|count| count.load(Relaxed)).collect();
+        let counts = self.latencies();
         let wanted = (counts.iter().sum::<u64>() * per_mille).div_ceil(1000);
         let mut seen = 0;
         for (bucket, count) in counts.iter().enumerate() {

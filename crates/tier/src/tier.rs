@@ -4,7 +4,7 @@
 use crate::backlog::{Backlog, Told};
 use crate::cleaner::Owners;
 use crate::disk::Disk;
-use crate::figures::{Counters, Figures};
+use crate::figures::{BUCKETS, Counters, Figures};
 use crate::location::{Location, MAX_SEGMENT_BYTES};
 use crate::record::HEADER;
 use crate::segments::{Segments, State};
@@ -390,6 +390,12 @@ impl Tier {
     /// Returns whether values are refused until some are released.
     pub fn is_full(&self) -> bool {
         self.is_full.load(Relaxed)
+    }
+
+    /// Returns how many reads of the disk began with which power of two of microseconds: place N
+    /// has those of 2^N to 2^(N+1).
+    pub fn read_latencies(&self) -> [u64; BUCKETS] {
+        self.counters.latencies()
     }
 
     /// Returns the present counts and sizes.

@@ -34,7 +34,7 @@ pub static INFO: Command = Command {
 type Section = (&'static str, fn(&Cx<'_>, &mut String));
 
 /// The sections in their order; the ones after the first twelve are only shown when asked for.
-const SECTIONS: [Section; 14] = [
+const SECTIONS: [Section; 15] = [
     ("Server", server),
     ("Clients", clients),
     ("Memory", memory),
@@ -51,6 +51,7 @@ const SECTIONS: [Section; 14] = [
     ("Keyspace", keyspace),
     ("Commandstats", commandstats),
     ("Latencystats", latencystats),
+    ("Timings", timings),
 ];
 
 /// Writes a line. What would break it is replaced: clients choose some names and values.
@@ -182,49 +183,52 @@ fn clients(cx: &Cx<'_>, out: &mut String) {
 
 fn memory(cx: &Cx<'_>, out: &mut String) {
     let engine = cx.engine;
-    let used = engine.keyspace().used_bytes() as u64;
-    let peak = keyspace::memory::peak_bytes() as u64;
-    line(out, "used_memory", used);
-    line(out, "used_memory_human", human(used));
-    let mut rss = used;
+    let figures = Memory::now(cx);
+    let rows = figures.rows(engine);
+    // What MEMORY STATS has, too.
+    let both = |out: &mut String, name: &str| {
+        if let Some(row) = rows.find(name) {
+            line(out, name, row.figure);
+        }
+    };
+    both(out, "used_memory");
+    line(out, "used_memory_human", human(figures.used as u64));
     for (name, value) in facts(cx, "memory") {
         if name == "used_memory_rss" {
-            rss = value.parse().unwrap_or(used);
-            line(out, "used_memory_rss_human", human(rss));
+            line(out, "used_memory_rss_human", human(figures.resident as u64));
         }
         if name == "total_system_memory" {
             line(out, "total_system_memory_human", human(value.parse().unwrap_or(0)));
         }
         line(out, &name, value);
     }
-    line(out, "used_memory_peak", peak);
-    line(out, "used_memory_peak_human", human(peak));
-    let share = used as f64 * 100.0 / peak.max(1) as f64;
-    line(out, "used_memory_peak_perc", format!("{share:.2}%"));
-    let figures = Memory::now(cx);
-    line(out, "used_memory_overhead", figures.overhead());
-    line(out, "used_memory_startup", figures.startup);
-    line(out, "used_memory_dataset", figures.dataset());
-    line(out, "used_memory_dataset_perc", format!("{:.2}%", figures.dataset_percent()));
-    for row in figures.allocator_rows() {
-        line(out, row.in_info, row.figure);
+    both(out, "used_memory_peak");
+    line(out, "used_memory_peak_human", human(figures.peak as u64));
+    line(out, "used_memory_peak_perc", format!("{:.2}%", figures.peak_percent()));
+    for name in ["used_memory_overhead", "used_memory_startup", "used_memory_dataset"] {
+        both(out, name);
     }
+    line(out, "used_memory_dataset_perc", format!("{:.2}%", figures.dataset_percent()));
+    rows.of_allocator().for_each(|row| line(out, row.in_info, row.figure));
     scripts_memory(engine, out);
     line(out, "maxmemory", engine.config().maxmemory());
     line(out, "maxmemory_human", human(engine.config().maxmemory()));
     line(out, "maxmemory_policy", engine.config().maxmemory_policy().name());
-    line(out, "mem_fragmentation_ratio", format!("{:.2}", rss as f64 / used.max(1) as f64));
-    line(out, "mem_fragmentation_bytes", rss as i64 - used as i64);
+    both(out, "mem_fragmentation_ratio");
+    both(out, "mem_fragmentation_bytes");
     line(out, "mem_not_counted_for_evict", engine.unlimited_bytes());
     line(out, "mem_total_replication_buffers", figures.streams.total());
-    line(out, "mem_replication_backlog", figures.streams.backlog);
-    line(out, "mem_replicas_repl_buffer", figures.streams.kept);
-    line(out, "mem_clients_slaves", figures.streams.beyond);
-    line(out, "mem_clients_normal", figures.clients);
-    line(out, "mem_cluster_links", 0);
-    line(out, "mem_aof_buffer", unwritten(engine));
-    // As in MEMORY STATS: a table that is being replaced counts with the others.
-    line(out, "mem_overhead_db_hashtable_rehashing", 0);
+    for name in [
+        "mem_replication_backlog",
+        "mem_replicas_repl_buffer",
+        "mem_clients_slaves",
+        "mem_clients_normal",
+        "mem_cluster_links",
+        "mem_aof_buffer",
+        "mem_overhead_db_hashtable_rehashing",
+    ] {
+        both(out, name);
+    }
     line(out, "mem_allocator", "mimalloc");
     line(out, "active_defrag_running", engine.defrag().running_percent.load(Relaxed));
     line(out, "long_commands_holding_keys", engine.holds().holding());
@@ -232,7 +236,6 @@ fn memory(cx: &Cx<'_>, out: &mut String) {
     line(out, "lazyfreed_objects", engine.background().freed_objects());
 }
 
-/// Each thread that needs them has an interpreter for scripts and one for functions.
 fn scripts_memory(engine: &Engine, out: &mut String) {
     let (of_scripts, of_functions) = engine.interpreter_bytes();
     let (scripts, script_bytes, _) = engine.scripts().cache.figures();
@@ -648,6 +651,35 @@ fn latencystats(cx: &Cx<'_>, out: &mut String) {
             .collect();
         line(out, &format!("latency_percentiles_usec_{}", row.full_name), figures.join(","));
     }
+}
+
+/// Durations of what is no command: how many there were, their sum, and how many took less than a
+/// power of two of microseconds. Powers that add nothing are left out.
+fn timings(cx: &Cx<'_>, out: &mut String) {
+    let tier = cx.engine.tier();
+    let of_tier = tier.get().map(|tier| (tier.figures().read_us, tier.read_latencies()));
+    if let Some((us, counts)) = of_tier {
+        timing(out, "tier_read", us, &counts);
+    }
+    for (name, figures) in cx.engine.timings().all() {
+        let (us, counts) = figures.figures();
+        timing(out, name, us, &counts);
+    }
+}
+
+fn timing(out: &mut String, name: &str, us: u64, counts: &[u64]) {
+    let calls: u64 = counts.iter().sum();
+    if calls == 0 {
+        return;
+    }
+    let mut figures = format!("calls={calls},usec={us}");
+    let mut below = 0;
+    for (power, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+        below += count;
+        // Writing to a string cannot fail.
+        let _ = write!(figures, ",lt{}={below}", 2_u64 << power);
+    }
+    line(out, &format!("timing_{name}"), figures);
 }
 
 /// What the server is to clients.

@@ -165,39 +165,7 @@ fn memory_purge(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 fn memory_stats(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     use Figure::{Bytes, Ratio};
     let memory = Memory::now(cx);
-    let bytes = |bytes: usize| Bytes(bytes as i64);
-    let per_key = (memory.used - memory.startup) / memory.keys.max(1);
-    let overrun = Bytes(memory.resident as i64 - memory.used as i64);
-    let before = [
-        ("peak.allocated", bytes(memory.peak)),
-        ("total.allocated", bytes(memory.used)),
-        ("startup.allocated", bytes(memory.startup)),
-        ("replication.backlog", bytes(memory.streams.backlog)),
-        ("replicas.repl.buffer", bytes(memory.streams.kept)),
-        ("clients.slaves", bytes(memory.streams.beyond)),
-        ("clients.normal", bytes(memory.clients)),
-        ("cluster.links", Bytes(0)),
-        ("cluster.slot_import", Bytes(0)),
-        ("cluster.slot_export", Bytes(0)),
-        ("aof.buffer", Bytes(super::info::unwritten(cx.engine) as i64)),
-        ("lua.caches", bytes(cx.engine.scripts().cache.figures().1)),
-        ("functions.caches", bytes(cx.engine.scripts().functions.all().bytes())),
-    ];
-    let tables = [
-        ("overhead.db.hashtable.lut", bytes(memory.tables.iter().map(|t| t.entries).sum())),
-        ("overhead.db.hashtable.rehashing", Bytes(0)),
-        ("overhead.total", bytes(memory.overhead())),
-        ("db.dict.rehashing.count", Bytes(0)),
-        ("keys.count", bytes(memory.keys)),
-        ("keys.bytes-per-key", bytes(if memory.keys == 0 { 0 } else { per_key })),
-        ("dataset.bytes", bytes(memory.dataset())),
-        ("dataset.percentage", Ratio(memory.dataset_percent())),
-        ("peak.percentage", Ratio(memory.peak_percent())),
-    ];
-    let allocator = memory.allocator_rows().map(|row| (row.in_stats, row.figure));
-    let fragments =
-        [("fragmentation", Ratio(memory.resident_ratio())), ("fragmentation.bytes", overrun)];
-    let after: Vec<_> = tables.into_iter().chain(allocator).chain(fragments).collect();
+    let rows = memory.rows(cx.engine);
     // As INFO has them: tier_value_bytes is tier.value-bytes.
     let named = |name: &str| name.replacen("tier_", "tier.", 1).replace('_', "-");
     let numbers = tier_report::numbers(cx, &memory);
@@ -207,23 +175,24 @@ fn memory_stats(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
         on_flash.push((named("tier_hit_percentage"), Ratio(tier.hit_percent())));
         on_flash.push((named("tier_write_amplification"), Ratio(tier.write_amplification)));
     }
+    let (before, after) = (&rows.before_databases, &rows.after_databases);
     cx.reply.map(before.len() + memory.tables.len() + after.len() + on_flash.len());
-    before.iter().for_each(|(name, figure)| write_figure(cx, name, figure));
+    before.iter().for_each(|row| write_figure(cx, row.in_stats, row.figure));
     for tables in &memory.tables {
         cx.reply.bulk(format!("db.{}", tables.db).as_bytes());
         cx.reply.map(2);
-        write_figure(cx, "overhead.hashtable.main", &bytes(tables.entries));
-        write_figure(cx, "overhead.hashtable.expires", &bytes(tables.expiring));
+        write_figure(cx, "overhead.hashtable.main", Bytes(tables.entries as i64));
+        write_figure(cx, "overhead.hashtable.expires", Bytes(tables.expiring as i64));
     }
-    after.iter().for_each(|(name, figure)| write_figure(cx, name, figure));
-    on_flash.iter().for_each(|(name, figure)| write_figure(cx, name, figure));
+    after.iter().for_each(|row| write_figure(cx, row.in_stats, row.figure));
+    on_flash.iter().for_each(|(name, figure)| write_figure(cx, name, *figure));
     Ok(())
 }
 
-fn write_figure(cx: &mut Cx<'_>, name: &str, figure: &Figure) {
+fn write_figure(cx: &mut Cx<'_>, name: &str, figure: Figure) {
     cx.reply.bulk(name.as_bytes());
     match figure {
-        Figure::Bytes(bytes) => cx.reply.integer(*bytes),
-        Figure::Ratio(ratio) => cx.reply.double(*ratio),
+        Figure::Bytes(bytes) => cx.reply.integer(bytes),
+        Figure::Ratio(ratio) => cx.reply.double(ratio),
     }
 }

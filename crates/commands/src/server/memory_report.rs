@@ -78,19 +78,98 @@ impl fmt::Display for Figure {
     }
 }
 
-/// A row that INFO and MEMORY STATS have under different names.
+/// A row, which INFO and MEMORY STATS have under different names.
+#[derive(Clone, Copy)]
 pub(crate) struct MemoryRow {
+    /// Its name in INFO; empty if INFO does not have it.
     pub(crate) in_info: &'static str,
     pub(crate) in_stats: &'static str,
     pub(crate) figure: Figure,
 }
 
+const fn row(in_info: &'static str, in_stats: &'static str, figure: Figure) -> MemoryRow {
+    MemoryRow { in_info, in_stats, figure }
+}
+
+const fn bytes(bytes: usize) -> Figure {
+    Figure::Bytes(bytes as i64)
+}
+
+/// All rows in the order of MEMORY STATS, which has those of databases between the two parts.
+pub(crate) struct MemoryRows {
+    pub(crate) before_databases: Vec<MemoryRow>,
+    pub(crate) after_databases: Vec<MemoryRow>,
+}
+
+impl MemoryRows {
+    /// Returns the row that INFO has under this name.
+    pub(crate) fn find(&self, in_info: &str) -> Option<MemoryRow> {
+        let mut rows = self.before_databases.iter().chain(&self.after_databases);
+        rows.find(|row| row.in_info == in_info).copied()
+    }
+
+    /// Returns those that tell of the allocator.
+    pub(crate) fn of_allocator(&self) -> impl Iterator<Item = &MemoryRow> {
+        let names = ["allocator_", "rss_"];
+        let is_of_it =
+            move |row: &&MemoryRow| names.iter().any(|name| row.in_info.starts_with(name));
+        self.after_databases.iter().filter(is_of_it)
+    }
+}
+
 impl Memory {
+    /// The rows of INFO and MEMORY STATS but for those of the tier.
+    pub(crate) fn rows(&self, engine: &Engine) -> MemoryRows {
+        use Figure::{Bytes, Ratio};
+        let streams = &self.streams;
+        let scripts = engine.scripts();
+        let per_key = (self.used - self.startup) / self.keys.max(1);
+        let before_databases = vec![
+            row("used_memory_peak", "peak.allocated", bytes(self.peak)),
+            row("used_memory", "total.allocated", bytes(self.used)),
+            row("used_memory_startup", "startup.allocated", bytes(self.startup)),
+            row("mem_replication_backlog", "replication.backlog", bytes(streams.backlog)),
+            row("mem_replicas_repl_buffer", "replicas.repl.buffer", bytes(streams.kept)),
+            row("mem_clients_slaves", "clients.slaves", bytes(streams.beyond)),
+            row("mem_clients_normal", "clients.normal", bytes(self.clients)),
+            row("mem_cluster_links", "cluster.links", Bytes(0)),
+            row("", "cluster.slot_import", Bytes(0)),
+            row("", "cluster.slot_export", Bytes(0)),
+            row("mem_aof_buffer", "aof.buffer", Bytes(super::info::unwritten(engine) as i64)),
+            row("used_memory_scripts_eval", "lua.caches", bytes(scripts.cache.figures().1)),
+            row(
+                "used_memory_functions",
+                "functions.caches",
+                bytes(scripts.functions.all().bytes()),
+            ),
+        ];
+        let entries = self.tables.iter().map(|t| t.entries).sum();
+        let tables = [
+            row("", "overhead.db.hashtable.lut", bytes(entries)),
+            // A table that is being replaced counts with the others.
+            row("mem_overhead_db_hashtable_rehashing", "overhead.db.hashtable.rehashing", Bytes(0)),
+            row("used_memory_overhead", "overhead.total", bytes(self.overhead())),
+            row("", "db.dict.rehashing.count", Bytes(0)),
+            row("", "keys.count", bytes(self.keys)),
+            row("", "keys.bytes-per-key", bytes(if self.keys == 0 { 0 } else { per_key })),
+            row("used_memory_dataset", "dataset.bytes", bytes(self.dataset())),
+            row("used_memory_dataset_perc", "dataset.percentage", Ratio(self.dataset_percent())),
+            row("used_memory_peak_perc", "peak.percentage", Ratio(self.peak_percent())),
+        ];
+        let overrun = Bytes(self.resident as i64 - self.used as i64);
+        let fragments = [
+            row("mem_fragmentation_ratio", "fragmentation", Ratio(self.resident_ratio())),
+            row("mem_fragmentation_bytes", "fragmentation.bytes", overrun),
+        ];
+        let after_databases =
+            tables.into_iter().chain(self.allocator_rows()).chain(fragments).collect();
+        MemoryRows { before_databases, after_databases }
+    }
+
     /// What the allocator has. It keeps no count of pages in use that would differ from the RAM it
     /// has, and nothing else of the process has RAM worth a row.
-    pub(crate) fn allocator_rows(&self) -> [MemoryRow; 10] {
+    fn allocator_rows(&self) -> [MemoryRow; 10] {
         use Figure::{Bytes, Ratio};
-        let row = |in_info, in_stats, figure| MemoryRow { in_info, in_stats, figure };
         let (used, resident) = (self.used as i64, self.resident as i64);
         let fragments = Bytes(resident - used);
         [

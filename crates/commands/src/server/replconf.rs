@@ -106,6 +106,7 @@ fn acknowledge(cx: &mut Cx<'_>, value: &[u8], more: &[[&[u8]; 2]]) -> Outcome {
     {
         let client = cx.session.id();
         cx.engine.acknowledge(client, received, synced, Vote::parse(more), cx.now());
+        cx.engine.timings().replica_ack.reached(received);
         cx.engine.serve_acks();
     }
     Ok(())

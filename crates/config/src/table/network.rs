@@ -1,5 +1,6 @@
 //! Sockets, connections and reactors.
 
+use crate::checks;
 use crate::choices::IoBackend;
 use crate::spec::range::{COUNT, PORT};
 use crate::spec::{Kind, Spec, choice, flag, int, memory, optional, special};
@@ -21,6 +22,11 @@ pub(super) const OPTIONS: &[Spec] = &[
         "addresses that the admin port listens on; - before one: do not mind if it fails",
     )
     .immutable(),
+    optional(
+        "admin-hosts",
+        "names under which the admin port is open to a default user without a password; .NAME is all names below NAME",
+    )
+    .checked(checks::host_names),
     optional("unixsocket", "path of the Unix socket").immutable(),
     special(
         "unixsocketperm",

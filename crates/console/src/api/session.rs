@@ -142,9 +142,9 @@ pub async fn of_request(
 
 /// The session of the default user, if that user needs no password.
 async fn open_to_all(app: &Arc<App>, parts: &Parts) -> Result<Arc<Session>, ApiError> {
-    if !auth::is_trusted_name(&parts.headers, parts.uri.path()) {
-        let message = "Without a password the console answers only to an address or localhost in the URL, \
-                       and /metrics to a name without a dot, too";
+    if !auth::is_trusted_name(&parts.headers, parts.uri.path(), &app.host.trusted_names()) {
+        let message = "Without a password the console answers only to an address, localhost or a name \
+                       of admin-hosts in the URL, and /metrics to a name without a dot, too";
         return Err(ApiError::new(axum::http::StatusCode::UNAUTHORIZED, "LOGIN", message));
     }
     if let Some(session) = app.open_session() {

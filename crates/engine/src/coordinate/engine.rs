@@ -43,6 +43,7 @@ use crate::rates::{Rates, StaleShare};
 use crate::scripts::Scripts;
 use crate::session::Session;
 use crate::stats::defrag::Defrag;
+use crate::stats::timings::Timings;
 use crate::stats::{Stats, ThreadStats};
 use crate::table::CommandTable;
 use crate::thread::ThreadContext;
@@ -103,6 +104,8 @@ pub struct Engine {
     pub(crate) hotkeys: HotKeys,
     /// Rates of the last moments.
     pub(crate) rates: Rates,
+    /// Durations of what is no command.
+    pub(crate) timings: Timings,
     /// Share of keys that have expired but still exist.
     pub(crate) stale_share: StaleShare,
     /// The journal.
@@ -236,6 +239,7 @@ impl Engine {
             snapshots: Snapshots::default(),
             in_vain: InVain::default(),
             over_limit: OverLimit::default(),
+            timings: Timings::default(),
             defrag: Defrag::default(),
             persistence: Persistence::new(clock),
             pause: Pause::default(),

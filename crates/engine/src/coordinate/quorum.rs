@@ -112,6 +112,7 @@ impl Engine {
             self.judge(|state| {
                 let safe = self.safe.safe(state.need);
                 state.verdict.confirmed = state.verdict.confirmed.max(safe);
+                self.timings.commit_quorum.reached(state.verdict.confirmed);
             });
         }
     }
@@ -137,6 +138,7 @@ impl Engine {
             state.ended_at = None;
             state.deadlines.clear();
         });
+        self.timings.forget_waits();
     }
 
     fn judge(&self, judge: impl FnOnce(&mut State)) {

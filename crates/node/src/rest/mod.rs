@@ -153,7 +153,7 @@ fn admit(site: &Site, request: &Request) -> Result<(), ApiError> {
             }
         }
         // A page elsewhere could have a name of its own lead here.
-        None if !is_trusted_name(headers, request.uri().path()) => {
+        None if !is_trusted_name(headers, request.uri().path(), "") => {
             let text = "Without a password the node answers only to an address or localhost in the URL, \
                         and /metrics to a name without a dot, too";
             return Err(ApiError::new(StatusCode::UNAUTHORIZED, "LOGIN", text));

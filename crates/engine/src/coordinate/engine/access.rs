@@ -31,6 +31,7 @@ use crate::pubsub::PubSub;
 use crate::rates::{Rates, StaleShare};
 use crate::scripts::Scripts;
 use crate::stats::defrag::Defrag;
+use crate::stats::timings::Timings;
 use crate::stats::{Stats, ThreadStats};
 use crate::table::CommandTable;
 use crate::tracking::TrackingTable;
@@ -258,6 +259,12 @@ impl Engine {
     #[inline]
     pub fn errors(&self) -> &Mutex<BTreeMap<String, u64>> {
         &self.errors
+    }
+
+    /// Durations of what is no command.
+    #[inline]
+    pub fn timings(&self) -> &Timings {
+        &self.timings
     }
 
     /// Rates of the last moments.

@@ -105,6 +105,7 @@ impl Engine {
         self.persistence.reset_saves();
         self.append_log.figures.reset();
         self.rates.reset();
+        self.timings.reset();
         self.stale_share.reset();
         self.over_limit.reset();
         self.defrag.reset();

@@ -306,6 +306,7 @@ impl Engine {
         // Another history may have begun at a lower position, so the positions are compared for
         // equality.
         if self.replicas.asked_at.load(SeqCst) != position {
+            self.timings.replica_ack.begin(JournalPos(position));
             self.append_to_stream(wire::GETACK);
             self.replicas.asked_at.store(self.journal.position().0, SeqCst);
         }

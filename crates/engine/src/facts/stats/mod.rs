@@ -8,6 +8,7 @@ pub mod commandlog;
 pub mod defrag;
 pub mod latency;
 pub mod rates;
+pub mod timings;
 
 use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, Ordering::Relaxed};
 

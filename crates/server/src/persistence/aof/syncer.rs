@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Instant;
 use structs::sync::wait;
 
 /// The thread, as the writer sees it.
@@ -62,7 +63,10 @@ impl Syncer {
                 drop(state);
                 let figures = &engine.append_log().figures;
                 figures.pending_fsyncs.store(1, Relaxed);
-                match file::sync(&file, engine.debug()) {
+                let began = Instant::now();
+                let outcome = file::sync(&file, engine.debug());
+                engine.timings().journal_fsync.note(began.elapsed());
+                match outcome {
                     Ok(()) => self.succeeded(engine, JournalPos(position)),
                     Err(error) => self.failed(engine, &name, &os_error(&error)),
                 }

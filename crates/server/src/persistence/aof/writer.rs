@@ -396,12 +396,14 @@ impl Work {
             return false;
         }
         let notes = self.notes();
+        let began = Instant::now();
         if self.goes_in_place(policy, end, notes.len()) {
             writer.has_preallocated.store(true, Release);
             self.write_batch(writer, end, &notes, policy);
         } else {
             self.append(writer, end, &notes, policy);
         }
+        self.engine.timings().journal_write.note(began.elapsed());
         self.size.store(self.file.size(), Relaxed);
         self.engine.append_log().written.store(self.reader.position().0, Release);
         true
@@ -702,7 +704,10 @@ impl Work {
             AppendFsync::Always => {
                 self.syncer.wait();
                 self.has_unsynced_aside = false;
-                match self.file.sync() {
+                let began = Instant::now();
+                let outcome = self.file.sync();
+                self.engine.timings().journal_fsync.note(began.elapsed());
+                match outcome {
                     Ok(()) => self.synced_up_to(written),
                     Err(error) => self.sync_failed(&self.file.name(), &error),
                 }
@@ -754,6 +759,7 @@ impl Work {
             self.reader.position().0
         };
         self.net.release(safe);
+        engine.timings().commit_fsync.reached(JournalPos(safe));
     }
 
     /// Waits for more data.
