@@ -23,7 +23,6 @@ pub use moves::{Moves, PastMove, Progress};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ops::Deref;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
@@ -564,7 +563,7 @@ pub(crate) struct Seen(RefCell<(u64, Option<Current>)>);
 /// one that reactors share would go from core to core with each request.
 #[derive(Clone)]
 #[expect(clippy::redundant_allocation, reason = "the outer count is the thread's own")]
-pub struct Current(Rc<Arc<Published>>);
+pub struct Current(Arc<Arc<Published>>);
 
 impl Deref for Current {
     type Target = Published;
@@ -729,7 +728,7 @@ impl Membership {
         let version = self.version.load(Acquire);
         let mut seen = seen.0.borrow_mut();
         if seen.0 != version {
-            *seen = (version, self.newest().map(|newest| Current(Rc::new(newest))));
+            *seen = (version, self.newest().map(|newest| Current(Arc::new(newest))));
         }
         seen.1.clone()
     }
