@@ -19,8 +19,10 @@ const GROWTH: usize = 8;
 /// The room to have for a word of `len` bytes of which so many have arrived.
 fn room_for(arrived: usize, len: usize) -> usize {
     let room = (arrived.saturating_mul(GROWTH)).max(MIN_ROOM);
-    // A string that grows takes a quarter more at least, which must not be more than the word.
-    if arrived >= MAX_COPIED || room + room / 4 >= len { len } else { room }
+    // A string that grows takes a quarter of its block more at least, which must not be more than
+    // the word. A block may be larger than what it was asked for.
+    let block = heap_string::block_for(room);
+    if arrived >= MAX_COPIED || block + block / 4 >= len { len } else { room }
 }
 
 /// See the module's documentation.
@@ -134,6 +136,20 @@ mod tests {
                 (word.len(), word.as_slice()[3], word.as_slice()[len - 1]),
                 (len, b'x', b'x')
             );
+        }
+    }
+
+    #[test]
+    fn the_block_is_never_longer_than_the_word_needs() {
+        // As much in the first piece as makes the first block of every size.
+        for len in (65_536..140_000).step_by(509) {
+            for first in (512..len / 8).step_by(211) {
+                let first = vec![b'x'; first];
+                let mut filling = Filling::begin(&first, len).expect("memory");
+                filling.take_in(&vec![b'x'; len - first.len()]);
+                let word = filling.finish().expect("it is complete");
+                assert_eq!(word.allocated_bytes(), heap_string::block_for(len), "{len}");
+            }
         }
     }
 
