@@ -280,6 +280,17 @@ impl Server {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The same, of a server that has ended: with its last words, which may still be in the pipe.
+    fn log_of_ended(&self) -> String {
+        // The threads that collect it hold it until they find the end. A process that the server
+        // has started may keep the pipe open.
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while Arc::strong_count(&self.log) > 1 && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.log()
+    }
+
     /// Asks the server to end by SIGTERM and waits for it.
     pub fn stop(mut self) -> io::Result<ExitStatus> {
         self.terminate()
@@ -379,9 +390,7 @@ impl Server {
                 return Ok(());
             }
             if let Some(status) = self.child.try_wait()? {
-                // Its last words may still be in the pipe.
-                thread::sleep(Duration::from_millis(50));
-                let log = self.log();
+                let log = self.log_of_ended();
                 return Err(io::Error::other(format!("the server ended with {status}:\n{log}")));
             }
             if Instant::now() > deadline {
