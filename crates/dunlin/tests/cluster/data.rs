@@ -100,7 +100,7 @@ fn write(client: &mut Client, is_over: &AtomicBool) -> usize {
             assert!(!matches!(reply, Reply::Error(_)), "{request}: {reply:?}");
         }
         rounds += 1;
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        std::thread::sleep(std::time::Duration::from_millis(20));
     }
     rounds
 }
