@@ -105,6 +105,12 @@ impl Keyspace {
         (self.assignment == Assignment::BySlot).then(|| Slot::in_hash(hash))
     }
 
+    /// Returns whether keys are assigned by slot, so that each slot has its own tables.
+    #[inline]
+    pub fn has_slots(&self) -> bool {
+        self.assignment == Assignment::BySlot
+    }
+
     /// Returns the greatest number of key tables that a stripe has for one database.
     pub fn tables_per_stripe(&self) -> usize {
         match self.assignment {

@@ -10,6 +10,7 @@
 //! What must *not* be here: commands, replies, sockets, a clock (time is an argument), effects.
 
 pub mod access;
+mod by_slot;
 mod byte_lock;
 pub mod cold;
 pub mod collection;

@@ -8,6 +8,7 @@
 
 mod guards;
 
+use crate::by_slot::BySlot;
 use crate::byte_lock::ByteLock;
 use crate::entry::Entry;
 use crate::field_times::FieldTimes;
@@ -17,7 +18,7 @@ use crate::outgrown::Outgrown;
 use crate::slot_bits::SlotBits;
 use crate::snapshot::{StripeSnapshot, Touch};
 use crate::tables::TableId;
-use crate::types::{DbIndex, Key, Millis};
+use crate::types::{DbIndex, Key, Millis, Slot};
 use crate::world::World;
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -97,13 +98,13 @@ pub struct StripeData {
     has_attachment: bool,
     /// Whether a snapshot or a hold has to be asked before an entry changes.
     is_guarded: bool,
-    /// 1 if each slot has its own tables, else 0. Together with the number of a database, one test
-    /// tells whether `first` is meant.
-    pub(crate) split: u32,
+    /// The tables of database 0, if each slot has its own.
+    pub(crate) by_slot: BySlot,
     /// The position in the journal after the last write to this stripe. The engine updates it while
     /// replies wait for the disk.
     pub written: u64,
-    /// Database 0, which contains nearly all keys. Empty if each slot has its own tables.
+    /// Database 0, which contains nearly all keys. Empty if each slot has its own tables
+    /// (`by_slot`).
     pub(crate) first: DbTables,
     /// The other databases that hold anything, in order. Most servers only use the first database,
     /// and space for a hundred thousand databases in each stripe would be a gigabyte.
@@ -313,9 +314,9 @@ impl StripeData {
         if has_retired || tables.entries.has_retired() {
             self.retire(db, key.hash);
         }
-        if is_last && db.0 | self.split > 0 {
+        if is_last {
             // Expiring keys are also among the entries, so the other table is empty, too.
-            self.remove_other(self.table_id(db, key.hash));
+            self.end_tables(self.table_id(db, key.hash));
         }
         Some(entry)
     }
@@ -377,7 +378,7 @@ impl Stripe {
         Stripe {
             lock: ByteLock::default(),
             data: UnsafeCell::new(StripeData {
-                split: u32::from(has_slots),
+                by_slot: BySlot::new(has_slots),
                 written: 0,
                 first: DbTables::default(),
                 others: Vec::new(),
@@ -463,6 +464,36 @@ impl Stripe {
         structs::table::prefetch(ptr::from_ref(self).cast());
     }
 
+    /// The entries of database 0 that a key with this hash belongs to. May run beside a writer.
+    ///
+    /// # Safety
+    /// As for [`Stripe::prefetch_bucket`].
+    #[inline]
+    unsafe fn entries_of(&self, hash: u64) -> *const Table<Entry> {
+        let data = self.data.get();
+        // SAFETY: no reference into the contents is made; `first` and the arrays of slots never
+        // move while the caller is inside the world.
+        unsafe {
+            let tables = BySlot::address(&raw const (*data).by_slot, Slot::in_hash(hash));
+            let tables = if tables.is_null() { &raw const (*data).first } else { tables };
+            &raw const (*tables).entries
+        }
+    }
+
+    /// Prefetches the head of the table of a key of database `db`, which leads to the bucket. Only
+    /// needed if keys are assigned by slot: else it is in the stripe's head. May run beside a
+    /// writer.
+    ///
+    /// # Safety
+    /// As for [`Stripe::prefetch_bucket`].
+    #[inline]
+    pub unsafe fn prefetch_table(&self, db: DbIndex, hash: u64) {
+        if db.0 == 0 {
+            // SAFETY: the caller's contract.
+            structs::table::prefetch(unsafe { self.entries_of(hash) }.cast());
+        }
+    }
+
     /// Prefetches the bucket of a key of database `db`. May run beside a writer.
     ///
     /// # Safety
@@ -470,8 +501,8 @@ impl Stripe {
     #[inline]
     pub unsafe fn prefetch_bucket(&self, db: DbIndex, hash: u64) {
         if db.0 == 0 {
-            // SAFETY: `first` never moves; the table's racy reads are atomics.
-            unsafe { Table::prefetch(&raw const (*self.data.get()).first.entries, hash) }
+            // SAFETY: the caller's contract; the table's racy reads are atomics.
+            unsafe { Table::prefetch(self.entries_of(hash), hash) }
         }
     }
 
@@ -483,7 +514,7 @@ impl Stripe {
     pub unsafe fn prefetch_entry(&self, db: DbIndex, hash: u64) {
         if db.0 == 0 {
             // SAFETY: as above.
-            unsafe { Table::prefetch_item(&raw const (*self.data.get()).first.entries, hash) }
+            unsafe { Table::prefetch_item(self.entries_of(hash), hash) }
         }
     }
 }

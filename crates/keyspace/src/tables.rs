@@ -1,8 +1,8 @@
 //! The tables of a stripe, and the assignment of keys to them.
 //!
 //! ```text
-//!  standalone    first = database 0          others = [(database, tables)], sorted
-//!  by slot       first stays empty           others = [(database, slot, tables)], sorted
+//!  standalone    first = database 0            others = [(database, tables)], sorted
+//!  by slot       by_slot = slots of database 0  others = [(database, slot, tables)], sorted
 //! ```
 //!
 //! If each slot has its own tables, operations on a slot are operations on its tables, and an empty
@@ -70,7 +70,7 @@ impl StripeData {
     /// Returns whether each slot has its own tables.
     #[inline]
     pub(crate) fn has_slots(&self) -> bool {
-        self.split != 0
+        self.by_slot.is_on()
     }
 
     /// Returns the id of the tables of a key with this hash.
@@ -82,21 +82,25 @@ impl StripeData {
     /// Returns whether `first` contains the keys of a database.
     #[inline]
     fn is_first(&self, db: DbIndex) -> bool {
-        db.0 | self.split == 0
+        db.0 == 0 && !self.has_slots()
     }
 
     /// Returns the tables of a key with this hash, for reading.
     #[inline]
     pub(crate) fn tables_of(&self, db: DbIndex, hash: u64) -> &DbTables {
-        if self.is_first(db) { &self.first } else { self.table(self.table_id(db, hash)) }
+        if db.0 == 0 {
+            return self.by_slot.get(Slot::in_hash(hash)).unwrap_or(&self.first);
+        }
+        self.table(self.table_id(db, hash))
     }
 
     /// Returns these tables. If they hold nothing, returns empty ones.
     pub fn table(&self, id: TableId) -> &DbTables {
-        if self.is_first(id.db) {
-            return &self.first;
+        match id {
+            TableId { db: DbIndex(0), slot: None } => &self.first,
+            TableId { db: DbIndex(0), slot: Some(slot) } => self.by_slot.get(slot).unwrap_or(&EMPTY),
+            id => self.place(id).map_or(&EMPTY, |at| &*self.others[at].1),
         }
-        self.place(id).map_or(&EMPTY, |at| &*self.others[at].1)
     }
 
     /// Returns the index of tables in `others`, or the index at which to insert them.
@@ -119,10 +123,22 @@ impl StripeData {
         if self.is_first(db) {
             return Some(&mut self.first);
         }
+        if db.0 == 0 {
+            return self.by_slot.get_mut(Slot::in_hash(hash));
+        }
         self.place(self.table_id(db, hash)).ok().map(|at| &mut *self.others[at].1)
     }
 
+    /// Returns tables other than `first`.
+    #[inline]
     fn other_or_new(&mut self, id: TableId) -> &mut DbTables {
+        match id {
+            TableId { db: DbIndex(0), slot: Some(slot) } => self.by_slot.begin(slot),
+            id => self.boxed_or_new(id),
+        }
+    }
+
+    fn boxed_or_new(&mut self, id: TableId) -> &mut DbTables {
         let at = self.place(id).unwrap_or_else(|at| {
             self.others.insert(at, (id, Box::default()));
             self.common.stripes_with[id.db.0 as usize].fetch_add(1, Relaxed);
@@ -131,7 +147,16 @@ impl StripeData {
         &mut self.others[at].1
     }
 
-    pub(crate) fn remove_other(&mut self, id: TableId) -> Option<Box<DbTables>> {
+    /// These tables hold nothing any more.
+    pub(crate) fn end_tables(&mut self, id: TableId) {
+        match id {
+            TableId { db: DbIndex(0), slot: Some(slot) } => self.by_slot.end(slot),
+            TableId { db: DbIndex(0), slot: None } => {}
+            id => drop(self.remove_boxed(id)),
+        }
+    }
+
+    fn remove_boxed(&mut self, id: TableId) -> Option<Box<DbTables>> {
         let at = self.place(id).ok()?;
         self.common.stripes_with[id.db.0 as usize].fetch_sub(1, Relaxed);
         let (_, tables) = self.others.remove(at);
@@ -147,8 +172,19 @@ impl StripeData {
         if self.has_slots() { self.next_table(first) } else { Some(first) }
     }
 
+    /// Returns the id of the first tables of database 0 after those of a slot.
+    fn next_of_slot(&self, after: Option<Slot>) -> Option<TableId> {
+        let slot = self.by_slot.next_used(after)?;
+        Some(TableId { db: DbIndex(0), slot: Some(slot) })
+    }
+
     /// Returns the id of the next tables after these that hold anything.
     pub fn next_table(&self, after: TableId) -> Option<TableId> {
+        if after.db.0 == 0
+            && let Some(next) = self.next_of_slot(after.slot)
+        {
+            return Some(next);
+        }
         let at = self.others.partition_point(|(id, _)| *id <= after);
         self.others.get(at).map(|(id, _)| *id)
     }
@@ -178,10 +214,13 @@ impl StripeData {
 
     /// Returns the ids of a database's tables that hold anything, in the order of slots.
     fn all_ids_of(&self, db: DbIndex) -> impl Iterator<Item = TableId> + Clone + '_ {
-        let first = self.is_first(db).then(|| TableId::before(db));
-        let from = self.others.partition_point(|(id, _)| id.db < db);
-        let others = self.others[from..].iter().map(|(id, _)| *id);
-        first.into_iter().chain(others.take_while(move |id| id.db == db))
+        let first = match db.0 {
+            0 => self.first_table(),
+            _ => self.others.get(self.others.partition_point(|(id, _)| id.db < db)).map(|it| it.0),
+        };
+        let is_of_db = move |id: &TableId| id.db == db;
+        let next = move |id: &TableId| self.next_table(*id).filter(is_of_db);
+        std::iter::successors(first.filter(is_of_db), next)
     }
 
     /// Returns the same ids without those of hidden slots.
@@ -282,11 +321,14 @@ impl StripeData {
     }
 
     pub(crate) fn move_tables(&mut self, id: TableId) -> Option<DbTables> {
-        if self.is_first(id.db) {
-            let tables = std::mem::take(&mut self.first);
-            return (tables.entries.slots() > 0).then_some(tables);
+        match id {
+            TableId { db: DbIndex(0), slot: None } => {
+                let tables = std::mem::take(&mut self.first);
+                (tables.entries.slots() > 0).then_some(tables)
+            }
+            TableId { db: DbIndex(0), slot: Some(slot) } => self.by_slot.take(slot),
+            id => self.remove_boxed(id).map(|tables| *tables),
         }
-        self.remove_other(id).map(|tables| *tables)
     }
 
     /// Exchanges two databases (SWAPDB). The world must be stopped.
@@ -311,6 +353,7 @@ impl StripeData {
         assert!(self.holds().is_empty(), "tables were exchanged that a long command reads");
         self.abandon_snapshot();
         std::mem::swap(&mut self.first, &mut other.first);
+        self.by_slot.exchange(&mut other.by_slot);
         std::mem::swap(&mut self.others, &mut other.others);
     }
 

@@ -351,7 +351,7 @@ impl Engine {
 
     /// Returns whether the gates beyond the first must be checked for every session. Restricted
     /// users are handled separately, because most of their requests only need to pass that first
-    /// gate.
+    /// gate, and so are nodes of a cluster, because most requests there are for their own slots.
     #[inline]
     pub fn is_special(&self) -> bool {
         self.config.maxmemory() > 0
@@ -364,7 +364,6 @@ impl Engine {
             || self.journal.is_full()
             || self.lacks_replicas()
             || self.upstream.is_replica()
-            || self.membership.is_on()
     }
 
     /// Returns whether expired keys are not deleted on this server's own initiative: writes are

@@ -202,6 +202,9 @@ impl RequestKeys {
         }
         for together in self.keys.chunks(TOGETHER) {
             let stripe = |key: &RequestKey| keyspace.stripe(key.stripe());
+            if keyspace.has_slots() {
+                together.iter().for_each(|key| prefetch_table(stripe(key), db, key.hash));
+            }
             together.iter().for_each(|key| prefetch_bucket(stripe(key), db, key.hash));
             together.iter().for_each(|key| prefetch_entry(stripe(key), db, key.hash));
         }
@@ -214,6 +217,15 @@ impl RequestKeys {
             self.keys = Vec::new();
         }
     }
+}
+
+/// Brings the head of a key's table into the cache, if each slot has a table of its own: else it is
+/// in the stripe's head. The caller is inside the world.
+#[inline]
+#[allow(unsafe_code)]
+pub(crate) fn prefetch_table(stripe: &Stripe, db: DbIndex, hash: u64) {
+    // SAFETY: requests are taken apart and run inside the world.
+    unsafe { stripe.prefetch_table(db, hash) }
 }
 
 /// Brings the bucket of a key into the cache. The caller is inside the world.

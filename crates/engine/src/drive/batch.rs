@@ -6,7 +6,7 @@
 
 use crate::args::Args;
 use crate::engine::Engine;
-use crate::request_keys::{prefetch_bucket, prefetch_entry};
+use crate::request_keys::{prefetch_bucket, prefetch_entry, prefetch_table};
 use crate::table::Resolved;
 use keyspace::{DbIndex, Key};
 use std::ops::Range;
@@ -93,6 +93,11 @@ impl Batch {
     #[inline(always)]
     pub fn fetch(&self, engine: &Engine, db: DbIndex) {
         if self.requests.len() > 1 {
+            if engine.keyspace.has_slots() {
+                self.for_each_key(|stripe, hash| {
+                    prefetch_table(engine.keyspace.stripe(stripe), db, hash);
+                });
+            }
             self.for_each_key(|stripe, hash| {
                 prefetch_bucket(engine.keyspace.stripe(stripe), db, hash);
             });

@@ -141,6 +141,8 @@ pub struct Published {
     open: BTreeMap<u16, Open>,
     /// Requests are answered, with and without `cluster-require-full-coverage`.
     is_ok: [bool; 2],
+    /// This server leads, and nothing about its slots needs a closer look.
+    is_plain: bool,
     /// Replies to CLUSTER SLOTS, by protocol and asker.
     slot_replies: [OnceLock<Box<[u8]>>; 16],
 }
@@ -244,7 +246,10 @@ impl Published {
         let is_ok = [view.is_ok(false), view.is_ok(true)];
         let open = open_slots(&view, me);
         let own = view.topology.value.shards.iter().position(|shard| shard.copy(me).is_some());
+        let is_still = hashing.is_standard() && next.is_none() && open.is_empty();
+        let is_plain = leads && !changes_roles && is_still && is_ok.iter().all(|&is_ok| is_ok);
         Published {
+            is_plain,
             hashing,
             next,
             own: own.and_then(|at| u16::try_from(at).ok()).unwrap_or(UNASSIGNED),
@@ -257,6 +262,13 @@ impl Published {
             is_ok,
             slot_replies: Default::default(),
         }
+    }
+
+    /// Whether every request for `slot` is answered here, as by a server without a cluster. If not,
+    /// that is not said.
+    #[inline]
+    fn serves_plainly(&self, slot: u16) -> bool {
+        self.is_plain && self.owners.get(usize::from(slot)) == Some(&self.own)
     }
 
     /// Where a request for `slot` belongs.
@@ -725,11 +737,25 @@ impl Membership {
     /// What was published last. `seen` is the calling thread's.
     #[inline]
     pub(crate) fn current(&self, seen: &Seen) -> Option<Current> {
+        self.with_current(seen, Option::clone)
+    }
+
+    /// Whether every request for `slot` is answered here, as by a server without a cluster. If not,
+    /// that is not said. `seen` is the calling thread's.
+    #[inline]
+    pub(crate) fn serves_plainly(&self, seen: &Seen, slot: u16) -> bool {
+        self.with_current(seen, |current| {
+            current.as_ref().is_some_and(|published| published.serves_plainly(slot))
+        })
+    }
+
+    #[inline]
+    fn with_current<R>(&self, seen: &Seen, look: impl FnOnce(&Option<Current>) -> R) -> R {
         let version = self.version.load(Acquire);
         let mut seen = seen.0.borrow_mut();
         if seen.0 != version {
             *seen = (version, self.newest().map(|newest| Current(Arc::new(newest))));
         }
-        seen.1.clone()
+        look(&seen.1)
     }
 }

@@ -72,7 +72,9 @@ pub(crate) fn process(
         run_outside(cx, row, args);
         return Ok(());
     }
-    let is_special = cx.session.is_special() || engine.is_special();
+    let is_special = cx.session.is_special()
+        || engine.is_special()
+        || engine.membership.is_on() && !slots::is_plain(cx, row, args);
     if is_special && !passes_gates(cx, row, args)? {
         after_reply(cx, row, started);
         return Ok(());

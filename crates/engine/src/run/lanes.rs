@@ -21,7 +21,7 @@ use crate::dispatch;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::locks::Locked;
-use crate::request_keys::{prefetch_bucket, prefetch_entry};
+use crate::request_keys::{prefetch_bucket, prefetch_entry, prefetch_table};
 use crate::session::Session;
 use crate::table::{Resolved, WorldUse};
 use crate::thread::ThreadContext;
@@ -62,6 +62,9 @@ impl Job {
 pub(crate) fn fetch(engine: &Engine, db: DbIndex, jobs: &[Job]) {
     let stripe = |job: &Job| engine.keyspace.stripe(job.stripe);
     jobs.iter().for_each(|job| stripe(job).prefetch());
+    if engine.keyspace.has_slots() {
+        jobs.iter().for_each(|job| prefetch_table(stripe(job), db, job.hash));
+    }
     jobs.iter().for_each(|job| prefetch_bucket(stripe(job), db, job.hash));
     jobs.iter().for_each(|job| prefetch_entry(stripe(job), db, job.hash));
 }

@@ -147,6 +147,13 @@ impl Moves {
         self.paused.any()
     }
 
+    /// Whether a copy of any slot leaves or is about to be handed over, so that requests need a
+    /// closer look.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.any_exports() || self.any_paused() || self.any_prepared()
+    }
+
     /// Keys of these slots are leftovers, and are to be dropped.
     pub(crate) fn expect_stale(&self, slots: &Slots) {
         self.stale.assign(|slot| slots.contains(slot.number()));

@@ -20,7 +20,7 @@ use cluster::change::moves;
 use cluster::describe::{Asker, Node};
 use cluster::id::Id;
 use config::{ClusterEndpoint, ClusterEndpointType, Config};
-use keyspace::Key;
+use keyspace::{Key, Slot};
 use spec::keys::for_each_shard_channel;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -111,6 +111,29 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
     cx.session.checks_slot |= published.as_ref().is_some_and(|published| published.has_open());
     cx.session.answered_by_primary |= published.is_some_and(|published| published.leads);
     Ok(())
+}
+
+/// Whether a request for one key is answered here as by a server without a cluster: its slot is
+/// this server's, and nothing about it is under way. If so, the session is prepared for that, and
+/// no gate has anything to say because of the cluster.
+#[inline]
+pub(super) fn is_plain(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
+    let (membership, session) = (&cx.engine.membership, &mut *cx.session);
+    let is_usual = row.single_key > 0
+        && !session.asking
+        && session.import.is_none()
+        && !membership.moves.any()
+        && session.forwarding.as_ref().is_none_or(|forwarding| forwarding.awaited == 0);
+    if !is_usual {
+        return false;
+    }
+    let slot = Slot::in_hash(args.key(row.single_key).hash).number();
+    let is_plain = membership.serves_plainly(&cx.thread.membership, slot);
+    if is_plain {
+        session.checks_slot = false;
+        session.answered_by_primary = true;
+    }
+    is_plain
 }
 
 /// Requests for slots that are about to move wait until they have, or stay.
