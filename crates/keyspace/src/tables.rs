@@ -98,7 +98,9 @@ impl StripeData {
     pub fn table(&self, id: TableId) -> &DbTables {
         match id {
             TableId { db: DbIndex(0), slot: None } => &self.first,
-            TableId { db: DbIndex(0), slot: Some(slot) } => self.by_slot.get(slot).unwrap_or(&EMPTY),
+            TableId { db: DbIndex(0), slot: Some(slot) } => {
+                self.by_slot.get(slot).unwrap_or(&EMPTY)
+            }
             id => self.place(id).map_or(&EMPTY, |at| &*self.others[at].1),
         }
     }
