@@ -29,6 +29,7 @@ mod jobs;
 mod link;
 mod metrics;
 mod problems;
+mod progress;
 mod remote;
 mod reply;
 mod sampler;

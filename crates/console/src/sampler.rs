@@ -5,6 +5,7 @@ use crate::history::{COLUMNS, Groups, Histograms, Rates, Sample, groups};
 use crate::host::ThreadTime;
 use crate::info::Info;
 use crate::link::Failure;
+use crate::progress::{Paces, Progress};
 use crate::reply::Reply;
 use crate::words;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub struct Seen {
     pub failure: Option<String>,
     /// `save`, as configured.
     pub save_points: String,
+    /// What takes long.
+    pub progress: Vec<Progress>,
 }
 
 /// Seconds since 1970.
@@ -48,6 +51,7 @@ struct Looker {
     histograms: Histograms,
     threads: Vec<ThreadTime>,
     save_points: String,
+    paces: Paces,
     last: Option<(Instant, Info)>,
     looks: u32,
 }
@@ -92,6 +96,7 @@ impl Looker {
             at: now(),
             info: info.clone(),
             save_points: self.save_points.clone(),
+            progress: self.paces.look(&info, at),
             ..Seen::default()
         };
         if let Some((before_at, before)) = &self.last {

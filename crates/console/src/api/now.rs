@@ -6,6 +6,7 @@ use super::{ApiError, Call};
 use crate::history::{COLUMNS, Group, Percentiles};
 use crate::info::Info;
 use crate::problems::{self, Problem};
+use crate::progress::Progress;
 use crate::sampler::Seen;
 use crate::words;
 use schemars::JsonSchema;
@@ -37,17 +38,6 @@ pub struct Now {
     progress: Vec<Progress>,
     /// Facts, as INFO gives them.
     facts: BTreeMap<&'static str, String>,
-}
-
-/// Something that takes long.
-#[derive(Serialize, JsonSchema)]
-struct Progress {
-    /// What it is.
-    what: String,
-    /// The share that is done, if that is known.
-    share: Option<f64>,
-    /// Seconds that are left, if that is known.
-    left_s: Option<f64>,
 }
 
 /// Fields of INFO that the overview shows.
@@ -103,7 +93,7 @@ impl Now {
                 .iter()
                 .map(|thread| (thread.name.clone(), thread.seconds))
                 .collect(),
-            progress: progress(info),
+            progress: seen.progress.clone(),
             facts: FACTS
                 .into_iter()
                 .filter(|name| !info.text(name).is_empty())
@@ -111,48 +101,6 @@ impl Now {
                 .collect(),
         }
     }
-}
-
-fn progress(info: &Info) -> Vec<Progress> {
-    let mut found = Vec::new();
-    let mut note = |what: &str, share: Option<f64>, left_s: Option<f64>| {
-        found.push(Progress { what: what.to_owned(), share, left_s });
-    };
-    if info.is_on("loading") || info.is_on("async_loading") {
-        let share = info.find("loading_loaded_perc").map(|percent| percent / 100.0);
-        note("Loading the data set", share, info.find("loading_eta_seconds"));
-    }
-    let timed = |share: Option<f64>, seconds: f64| {
-        share.filter(|&share| share > 0.01).map(|share| seconds * (1.0 - share) / share)
-    };
-    let saved = info.number("current_save_keys_processed") / info.number("current_save_keys_total");
-    let saved = saved.is_finite().then_some(saved.min(1.0));
-    if info.is_on("rdb_bgsave_in_progress") {
-        note("Saving a snapshot", saved, timed(saved, info.number("rdb_current_bgsave_time_sec")));
-    }
-    if info.is_on("aof_rewrite_in_progress") {
-        let left = timed(saved, info.number("aof_current_rewrite_time_sec"));
-        note("Rewriting the append-only file", saved, left);
-    }
-    if info.is_on("master_sync_in_progress") {
-        let share = info.find("master_sync_perc").map(|percent| percent / 100.0);
-        note("Receiving the data set from the primary", share, None);
-    }
-    if info.number("replicas_waiting_psync") > 0.0 {
-        note("Sending the data set to replicas", None, None);
-    }
-    if info.is_on("active_defrag_running") {
-        note("Defragmenting memory", None, None);
-    }
-    if info.number("lazyfree_pending_objects") > 0.0 {
-        note("Freeing deleted values", None, None);
-    }
-    if info.text("master_failover_state").starts_with("waiting")
-        || info.text("master_failover_state").starts_with("failover")
-    {
-        note("Handing the role to a replica", None, None);
-    }
-    found
 }
 
 /// Refuses a user that may not ask for INFO: what the console knows comes from there.
