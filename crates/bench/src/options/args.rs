@@ -395,7 +395,7 @@ pub struct ExperimentArgs {
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
     /// Everything as JSON
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, visible_alias = "json", value_name = "FILE")]
     pub json_out_file: Option<PathBuf>,
     /// The first of the ports that the servers use
     #[arg(long, value_name = "PORT", default_value_t = 17600)]
@@ -409,7 +409,8 @@ pub struct ExperimentArgs {
     /// deployments: the container image [default: dunlin:latest]
     #[arg(long, value_name = "NAME")]
     pub image: Option<String>,
-    /// deployments: what starts the machine image, given a port: 'deploy/machine/run FOLDER'
+    /// deployments: what starts the machine image, given a port: 'deploy/machine/run FOLDER'. With CONTAINER=1 in its
+    /// environment it is to start the server in a container of the machine
     #[arg(long, value_name = "COMMAND")]
     pub machine: Option<String>,
     /// Print this

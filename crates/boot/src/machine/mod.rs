@@ -7,8 +7,10 @@
 //!
 //! The kernel's command line has the settings: `ip=ADDRESS::GATEWAY:MASK::DEVICE` or `ip=dhcp`;
 //! `dunlin.data=/dev/vda` (`tmpfs` for none); `dunlin.args=WORD,WORD…` for the server;
-//! `dunlin.end=reboot` where a machine cannot switch itself off.
+//! `dunlin.container=yes` for a server in a container of the machine, if the image was built with a
+//! runtime; `dunlin.end=reboot` where a machine cannot switch itself off.
 
+mod container;
 mod dhcp;
 mod drivers;
 mod network;
@@ -86,6 +88,9 @@ fn begin() -> Result<Settings, String> {
     let _ = std::fs::write("/sys/kernel/mm/transparent_hugepage/enabled", "never");
     network::bring_up(&settings.address).map_err(|error| format!("no network: {error}"))?;
     mount_data(&settings.data)?;
+    if settings.in_container {
+        container::prepare(&settings.server_arguments)?;
+    }
     Ok(settings)
 }
 
@@ -126,8 +131,14 @@ fn mount_data(device: &str) -> Result<(), String> {
 fn serve(settings: &Settings) -> io::Result<()> {
     use std::os::unix::process::CommandExt;
     system::block_signals(&ENDING);
-    let mut command = Command::new("/init");
-    command.arg0("redis-server").args(&settings.server_arguments).current_dir(DATA);
+    let mut command = if settings.in_container {
+        container::command()
+    } else {
+        let mut command = Command::new("/init");
+        command.arg0("redis-server").args(&settings.server_arguments);
+        command
+    };
+    command.current_dir(DATA);
     lift_block(&mut command);
     let server = command.spawn()?.id() as i32;
     std::thread::spawn(move || {

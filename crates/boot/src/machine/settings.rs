@@ -30,6 +30,8 @@ pub struct Settings {
     pub data: String,
     /// `dunlin.args=`
     pub server_arguments: Vec<String>,
+    /// `dunlin.container=yes`: the server is started in a container inside of the machine.
+    pub in_container: bool,
     /// `dunlin.end=reboot`
     pub ends_by_restart: bool,
 }
@@ -59,6 +61,7 @@ impl Settings {
                 Some(("dunlin.args", value)) => {
                     settings.server_arguments.extend(value.split(',').map(str::to_owned));
                 }
+                Some(("dunlin.container", "yes")) => settings.in_container = true,
                 Some(("dunlin.end", "reboot")) => settings.ends_by_restart = true,
                 Some((name, _)) if name.starts_with("dunlin.") => {
                     return Err(format!(
@@ -99,7 +102,7 @@ mod tests {
     #[test]
     fn the_line_is_read() {
         let line = "console=ttyS0 ip=10.0.2.15::10.0.2.2:255.255.0.0::eth0:off quiet \
-                    dunlin.data=/dev/vda dunlin.args=--save,60,1 dunlin.end=reboot";
+                    dunlin.data=/dev/vda dunlin.args=--save,60,1 dunlin.container=yes dunlin.end=reboot";
         let settings = Settings::parse(line).unwrap();
         let wanted = Address::Fixed {
             address: Ipv4Addr::new(10, 0, 2, 15),
@@ -107,7 +110,8 @@ mod tests {
             mask: Ipv4Addr::new(255, 255, 0, 0),
         };
         assert_eq!(settings.address, wanted);
-        assert_eq!((settings.data.as_str(), settings.ends_by_restart), ("/dev/vda", true));
+        assert_eq!(settings.data, "/dev/vda");
+        assert!(settings.ends_by_restart && settings.in_container);
         assert!(settings.server_arguments.ends_with(&["--save", "60", "1"].map(str::to_owned)));
     }
 
@@ -117,6 +121,8 @@ mod tests {
         assert_eq!((settings.data.as_str(), &settings.address), ("tmpfs", &Address::Missing));
         assert_eq!(Settings::parse("ip=dhcp").unwrap().address, Address::Dhcp);
         assert_eq!(Settings::parse("ip=:::::eth0:dhcp").unwrap().address, Address::Dhcp);
+        assert!(!Settings::parse("quiet").unwrap().in_container);
+        assert!(Settings::parse("dunlin.container=maybe").is_err());
         assert!(Settings::parse("ip=x").is_err() && Settings::parse("dunlin.x=1").is_err());
     }
 }
