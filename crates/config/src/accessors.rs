@@ -172,6 +172,7 @@ numbers! {
 
     rdbcompression: bool = "rdbcompression" as yes;
     rdb_save_incremental_fsync: bool = "rdb-save-incremental-fsync" as yes;
+    cluster_slot_migration_log_max_len: usize = "cluster-slot-migration-log-max-len" as count;
     rdb_key_save_delay: i64 = "rdb-key-save-delay" as signed;
     snapshot_buffer_limit: u64 = "snapshot-buffer-limit" as unsigned;
     tier_max_size: u64 = "tier-max-size" as unsigned;

@@ -3,6 +3,7 @@
 use crate::client::Client;
 use crate::reply::Reply;
 use std::collections::BTreeMap;
+use std::io;
 
 /// Every key of a server by its database, with its value as commands show it (what DUMP shows two
 /// servers encode in different ways) and when it expires: milliseconds since the epoch, −1 never.
@@ -27,7 +28,7 @@ pub fn contents(client: &mut Client) -> Contents {
         let keys = client.command(&["KEYS", "*"]).expect("keys");
         for key in keys.elements().unwrap_or_default() {
             let key = key.text().unwrap_or_default().to_vec();
-            let value = value(client, &key);
+            let value = value(client, &key).expect("a value");
             let expiry = client.command(&[&b"PEXPIRETIME"[..], &key]).expect("a time");
             all.insert((db, key), (value, expiry.integer().unwrap_or_default()));
         }
@@ -36,8 +37,12 @@ pub fn contents(client: &mut Client) -> Contents {
     all
 }
 
-fn value(client: &mut Client, key: &[u8]) -> String {
-    let kind = client.command(&[&b"TYPE"[..], key]).expect("a type");
+/// The value of a key, as commands show it.
+///
+/// # Errors
+/// The server does not answer, or answers with an error.
+pub fn value(client: &mut Client, key: &[u8]) -> io::Result<String> {
+    let kind = answer(client, &[b"TYPE", key])?;
     let kind = String::from_utf8_lossy(kind.text().unwrap_or_default()).into_owned();
     let words: Vec<&[u8]> = match kind.as_str() {
         "string" => vec![b"GET", key],
@@ -47,7 +52,7 @@ fn value(client: &mut Client, key: &[u8]) -> String {
         "stream" => return stream(client, key),
         _ => vec![b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"],
     };
-    let mut value = client.command(&words).expect("a value");
+    let mut value = answer(client, &words)?;
     let zero = Reply::Bulk(b"0".to_vec());
     let text = |reply: &Reply| reply.text().unwrap_or_default().to_vec();
     match (kind.as_str(), &mut value) {
@@ -65,12 +70,17 @@ fn value(client: &mut Client, key: &[u8]) -> String {
         }
         _ => {}
     }
-    format!("{kind} {value:?}")
+    Ok(format!("{kind} {value:?}"))
+}
+
+fn answer(client: &mut Client, words: &[&[u8]]) -> io::Result<Reply> {
+    let reply = client.command(words)?;
+    if reply.is_error() { Err(io::Error::other(reply.shown())) } else { Ok(reply) }
 }
 
 /// Entries, counters and groups, without what differs from server to server: the sizes of trees,
 /// and when consumers were last seen.
-fn stream(client: &mut Client, key: &[u8]) -> String {
+fn stream(client: &mut Client, key: &[u8]) -> io::Result<String> {
     const STREAM: &[&str] = &[
         "length",
         "last-generated-id",
@@ -82,8 +92,7 @@ fn stream(client: &mut Client, key: &[u8]) -> String {
     const GROUP: &[&str] =
         &["name", "last-delivered-id", "entries-read", "lag", "pel", "pending", "consumers"];
     const CONSUMER: &[&str] = &["name", "pel", "pending"];
-    let words = [&b"XINFO"[..], b"STREAM", key, b"FULL", b"COUNT", b"0"];
-    let full = client.command(&words).expect("a stream");
+    let full = answer(client, &[b"XINFO", b"STREAM", key, b"FULL", b"COUNT", b"0"])?;
     let shown = chosen(&full, STREAM, &|name, value| match name {
         "groups" => each(value, &|group| {
             chosen(group, GROUP, &|name, value| match name {
@@ -96,8 +105,8 @@ fn stream(client: &mut Client, key: &[u8]) -> String {
         }),
         _ => format!("{value:?}"),
     });
-    let entries = client.command(&[&b"XRANGE"[..], key, b"-", b"+"]).expect("entries");
-    format!("{shown} {entries:?}")
+    let entries = answer(client, &[b"XRANGE", key, b"-", b"+"])?;
+    Ok(format!("{shown} {entries:?}"))
 }
 
 /// Whether [`LAG_OF_ALL`] is true of a group.

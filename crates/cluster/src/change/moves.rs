@@ -37,12 +37,15 @@ pub fn begin(
         if !slots.without(&own.slots).is_empty() {
             return refused("Slots are not served by this node.");
         }
-        let is_moving = |slot: u16| {
-            topology.moves.iter().any(|job| job.left.contains(slot))
-                || topology.shards.iter().any(|shard| is_open(shard, slot))
-        };
-        if slots.iter().any(is_moving) {
-            return refused("I am already migrating some of these slots, please try again later.");
+        let moves = |slot: &u16| topology.moves.iter().any(|job| job.left.contains(*slot));
+        if let Some(slot) = slots.iter().find(moves) {
+            return refused(format!("I am already migrating slot {slot}."));
+        }
+        let is_open = |slot: &u16| topology.shards.iter().any(|shard| is_open(shard, *slot));
+        if let Some(slot) = slots.iter().find(is_open) {
+            return refused(format!(
+                "Slots are being manually migrated: slot {slot} is open, see CLUSTER SETSLOT."
+            ));
         }
         topology.moves.push(Move::new(name(), slots, (own.id, to), since_s));
     }

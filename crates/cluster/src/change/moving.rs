@@ -69,6 +69,9 @@ pub fn set_slot(
             let from = named(from, "I don't know about node")?;
             let one = Slots::from_fn(|other| other == slot);
             let own = led_by(&mut topology, me)?.id;
+            if from == own {
+                return refused("Target node is myself");
+            }
             super::moves::ensure_not_dropped(&topology, own, &one)?;
             led_by(&mut topology, me)?.importing.insert(slot, from);
         }

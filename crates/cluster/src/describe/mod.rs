@@ -170,7 +170,7 @@ impl View {
                     false => write!(text, " {first}-{last}"),
                 };
             }
-            if copy.id == me && is_primary {
+            if copy.id == me {
                 self.tell_open_slots(shard, &mut text);
             }
             text.push('\n');

@@ -1,13 +1,13 @@
 //! `CLUSTER` subcommands that move slots with their keys: jobs in the topology, which the primary
 //! of the slots carries out.
 
-use super::answers::{me, published};
+use super::answers::published;
 use super::operate::operate;
 use super::slots::RANGE;
 use cluster::id::Id;
 use cluster::slots::{COUNT, Slots};
 use cluster::topology::{Move, MovePhase};
-use engine::membership::{PastMove, Progress, Published, Request};
+use engine::membership::{Arrival, PastMove, Progress, Published, Request};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 use resp::Reply;
 use structs::hashing::os_random;
@@ -173,8 +173,11 @@ fn cancel(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 }
 
 fn migrate(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    me(cx)?;
-    let jobs = read_jobs(args)?;
+    let published = published(cx)?;
+    if !published.leads {
+        return Err(Error::text("ERR Slot migration can only be used on primary nodes."));
+    }
+    let jobs = read_jobs(&published, args)?;
     operate(cx, Request::MigrateSlots(jobs))
 }
 
@@ -264,35 +267,60 @@ fn pace(cx: &mut Cx<'_>, published: &Published, args: Args<'_>) -> Outcome {
 }
 
 /// Reads `SLOTSRANGE first last [first last …] NODE id`, once or more.
-fn read_jobs(args: Args<'_>) -> Result<Vec<(Slots, Id)>, Error> {
-    let (mut jobs, mut ranges, mut at) = (Vec::new(), Vec::new(), 2);
+fn read_jobs(published: &Published, args: Args<'_>) -> Result<Vec<(Slots, Id)>, Error> {
+    let (mut jobs, mut at) = (Vec::<(Slots, Id)>::new(), 2);
     while at < args.len() {
         if !args.is(at, "slotsrange") {
             return Err(Error::Syntax);
         }
         at += 1;
-        let begin = ranges.len();
-        while at < args.len() && !args.is(at, "node") {
-            if at + 1 >= args.len() || args.is(at + 1, "node") {
-                return Err(Error::Syntax);
+        let mut ranges = Vec::new();
+        while at < args.len() && args.integer(at).is_ok() {
+            if at + 1 >= args.len() {
+                return Err(Error::text("ERR No end slot for final slot range"));
             }
             let range = (slot(args, at)?, slot(args, at + 1)?);
             add_range(&mut ranges, range)?;
             at += 2;
         }
-        if begin == ranges.len() || at + 1 >= args.len() {
+        if ranges.is_empty() {
+            return Err(Error::text("ERR No slot ranges specified"));
+        }
+        let is_named =
+            |slot: u16| ranges.iter().any(|&(first, last)| (first..=last).contains(&slot));
+        let slots = Slots::from_fn(is_named);
+        ensure_of_one_shard(published, &slots)?;
+        if !args.is(at, "node") || at + 1 >= args.len() {
             return Err(Error::Syntax);
         }
         let name = String::from_utf8_lossy(args[at + 1]);
         let node: Id =
             name.parse().map_err(|_| Error::format(format!("ERR Invalid node name: {name}")))?;
-        let of_job = &ranges[begin..];
-        let is_named =
-            |slot: u16| of_job.iter().any(|&(first, last)| (first..=last).contains(&slot));
-        jobs.push((Slots::from_fn(is_named), node));
+        jobs.push((slots, node));
         at += 2;
     }
-    Ok(jobs)
+    let overlaps = |(number, (slots, _)): (usize, &(Slots, Id))| {
+        jobs[..number].iter().any(|(before, _)| before.first_common(slots).is_some())
+    };
+    match jobs.iter().enumerate().any(overlaps) {
+        true => Err(Error::text("ERR Slot ranges in migrations overlap")),
+        false => Ok(jobs),
+    }
+}
+
+/// # Errors
+/// The slots are on several shards, or one of them is on none.
+fn ensure_of_one_shard(published: &Published, slots: &Slots) -> Result<(), Error> {
+    let mut first = None;
+    for slot in slots.iter() {
+        let Some(shard) = published.shard_of(slot) else {
+            return Err(Error::format(format!("ERR Slot {slot} has no node served.")));
+        };
+        if *first.get_or_insert(shard) != shard {
+            return Err(Error::text("ERR Requested slots span multiple shards"));
+        }
+    }
+    Ok(())
 }
 
 fn add_range(ranges: &mut Vec<(u16, u16)>, (first, last): (u16, u16)) -> Result<(), Error> {
@@ -347,15 +375,22 @@ fn all_jobs(cx: &Cx<'_>, published: &Published) -> Vec<Told> {
         let nodes = (topology.leader_of(job.from), topology.leader_of(job.to));
         let progress = moves.progress(job.id);
         let state = match job.phase() {
+            MovePhase::Copying if !published.leads => "occurring-on-primary",
             MovePhase::Copying if is_export && !progress.state.is_empty() => progress.state,
             MovePhase::Copying if is_export => "connecting",
-            MovePhase::Copying => "occurring-on-target",
+            MovePhase::Copying => match moves.arrival(job.id) {
+                None => "connecting",
+                Some(Arrival::Begun) => "receiving-snapshot",
+                Some(Arrival::Whole) => "waiting-for-paused",
+                Some(Arrival::Prepared) => "failover-requested",
+            },
             MovePhase::Trimming => "success",
             MovePhase::Clearing => "cancelled",
         };
         Told { job: job.clone(), nodes, until_s: 0, state, progress, is_export }
     });
-    let past = moves.past().into_iter().map(|past| {
+    let max = cx.engine.config().cluster_slot_migration_log_max_len();
+    let past = moves.past(max).into_iter().map(|past| {
         let is_export = Some(past.job.from) == own;
         let PastMove { job, nodes, until_s, outcome, progress } = past;
         Told { job, nodes, until_s, state: outcome, progress, is_export }
@@ -421,7 +456,13 @@ fn write(cx: &mut Cx<'_>, told: &Told) {
     reply.map(12);
     texts.iter().for_each(|(name, text)| write_text(reply, name, text));
     times.iter().for_each(|&(name, number)| write_number(reply, name, number));
-    write_text(reply, "state", told.state);
+    // Its target does not tell a job that was cancelled from one that has failed, in Valkey.
+    let state = match told.state {
+        "cancelled" if !told.is_export && told.until_s > 0 => "failed",
+        "cancelled" if !told.is_export => "clearing",
+        other => other,
+    };
+    write_text(reply, "state", state);
     write_text(reply, "message", &told.progress.obstacle);
     write_number(reply, "cow_size", 0);
     write_number(reply, "remaining_repl_size", told.progress.lag_bytes);

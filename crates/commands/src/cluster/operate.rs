@@ -141,6 +141,7 @@ fn setting(cx: &Cx<'_>, args: Args<'_>) -> Result<Request, Error> {
         let db = DbIndex(db);
         cx.db.visit(slot.stripe(), |stripe| stripe.slot_key_count(db, slot)) != Some(0)
     });
+    check_timeout(args)?;
     let setting = match args.len() {
         4 | 6 if args.is(3, "stable") => Setting::Stable,
         5 | 7 if args.is(3, "importing") => {
@@ -164,6 +165,23 @@ fn setting(cx: &Cx<'_>, args: Args<'_>) -> Result<Request, Error> {
         )));
     }
     Ok(Request::SetSlot { slot: slot.number(), setting, has_keys })
+}
+
+/// `TIMEOUT milliseconds` is for replicas that are waited for. The coordinator has the change, or it
+/// is not made.
+fn check_timeout(args: Args<'_>) -> Result<(), Error> {
+    let at = if args.is(3, "stable") { 4 } else { 5 };
+    if args.len() <= at || !args.is(at, "timeout") {
+        return Ok(());
+    }
+    if args.len() == at + 1 {
+        return Err(Error::text("ERR Missing timeout value"));
+    }
+    match args.integer(at + 1) {
+        Ok(0..) => Ok(()),
+        Ok(_) => Err(Error::text("ERR timeout is negative")),
+        Err(_) => Err(Error::text("ERR timeout is not an integer or out of range")),
+    }
 }
 
 fn named(args: Args<'_>, unknown: &str) -> Result<Id, Error> {

@@ -164,7 +164,9 @@ fn clients(cx: &Cx<'_>, out: &mut String) {
     line(out, "total_watched_keys", keys.watched);
     line(out, "total_blocking_keys", keys.blocking);
     line(out, "total_blocking_keys_on_nokey", keys.blocking_on_deletion);
+    let moves_slots = engine.membership().moves.any_paused();
     let reason = match pause.map(|pause| pause.purpose) {
+        None if moves_slots => "slot_migration_in_progress",
         None => "none",
         Some(Purpose::Client) => "client_pause",
         Some(Purpose::Shutdown) => "shutdown_in_progress",
@@ -172,6 +174,7 @@ fn clients(cx: &Cx<'_>, out: &mut String) {
     };
     line(out, "paused_reason", reason);
     let actions = match pause.map(|pause| pause.actions) {
+        None if moves_slots => "write",
         None => "none",
         Some(Actions::Writes) => "write",
         Some(Actions::All) => "all",

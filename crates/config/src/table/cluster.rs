@@ -127,7 +127,12 @@ pub(super) const OPTIONS: &[Spec] = &[
     int("cluster-message-gossip-perc", (1, 100), "10", "percentage of nodes in a gossip message")
         .hidden()
         .not_yet(),
-    int("cluster-slot-migration-log-max-len", LONG, "1000", "slot migrations remembered").not_yet(),
+    int(
+        "cluster-slot-migration-log-max-len",
+        LONG,
+        "1000",
+        "moves of slots that are over and still listed",
+    ),
     flag("cluster-slot-stats-enabled", "no", "count what each slot uses").not_yet(),
     int(
         "cluster-compatibility-sample-ratio",

@@ -29,6 +29,8 @@ pub struct DebugSettings {
     enforces_reply_list: AtomicBool,
     disk_fault: AtomicU8,
     log_delay_us: AtomicU64,
+    holds_before_pause: AtomicBool,
+    holds_before_decision: AtomicBool,
 }
 
 impl DebugSettings {
@@ -97,6 +99,26 @@ impl DebugSettings {
     /// DEBUG PAUSE-CRON.
     pub fn set_pauses_cron(&self, pauses: bool) {
         self.pauses_cron.store(pauses, Relaxed);
+    }
+
+    /// Whether jobs that move slots go on copying, and do not let requests for the slots wait.
+    pub fn holds_before_pause(&self) -> bool {
+        self.holds_before_pause.load(Relaxed)
+    }
+
+    /// DEBUG SLOTMIGRATION PREVENT-PAUSE.
+    pub fn set_holds_before_pause(&self, holds: bool) {
+        self.holds_before_pause.store(holds, Relaxed);
+    }
+
+    /// Whether jobs that move slots do not hand them over although requests wait.
+    pub fn holds_before_decision(&self) -> bool {
+        self.holds_before_decision.load(Relaxed)
+    }
+
+    /// DEBUG SLOTMIGRATION PREVENT-FAILOVER.
+    pub fn set_holds_before_decision(&self, holds: bool) {
+        self.holds_before_decision.store(holds, Relaxed);
     }
 
     /// Whether defragmentation moves every entry again and again.

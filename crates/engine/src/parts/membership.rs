@@ -19,7 +19,7 @@ use cluster::topology::{Address, MovePhase, Phase, Shard};
 use cluster::view::View;
 use keyspace::{DbIndex, Key, Slot};
 pub(crate) use moves::each;
-pub use moves::{Moves, PastMove, Progress};
+pub use moves::{Arrival, Moves, PastMove, Progress};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ops::Deref;
@@ -295,6 +295,15 @@ impl Published {
             Hashing::Standard => Some(Slot::in_hash(key.hash).number()),
             rules => rules.slot(key.bytes),
         }
+    }
+
+    /// Whether another shard than this server's has a key by the database's rule.
+    pub fn is_of_other_shard(&self, key: Key<'_>) -> bool {
+        let shards = &self.view.topology.value.shards;
+        let owner = self.slot_of(key).and_then(|slot| self.shard_of(slot));
+        let owner = owner.and_then(|at| shards.get(usize::from(at)));
+        let own = self.own_shard();
+        owner.is_some_and(|owner| own.is_some_and(|own| own.id != owner.id))
     }
 
     /// The database's rule.

@@ -223,7 +223,7 @@ impl Export {
 
     fn take_piece(&mut self) -> Result<(), Spoiled> {
         let Some((db, slot, from)) = self.boundary.next() else { return Ok(()) };
-        let mut piece = Piece { commands: Vec::new(), later: Vec::new() };
+        let mut piece = Piece { commands: Vec::new(), keys: 0, later: Vec::new() };
         let world = self.world.as_ref().expect("it goes with the copy");
         world.enter();
         let data = self.engine.keyspace.stripe(slot.stripe()).lock();
@@ -240,6 +240,7 @@ impl Export {
         let position = self.engine.journal.position();
         drop(data);
         world.leave();
+        self.delay(piece.keys);
         self.follow_to(position)?;
         self.boundary.advance(at);
         if !piece.commands.is_empty() {
@@ -248,6 +249,16 @@ impl Export {
         }
         piece.later.into_iter().for_each(|key| self.boundary.postpone(db, &key));
         Ok(())
+    }
+
+    /// Applies `rdb-key-save-delay`, for tests.
+    fn delay(&self, keys: u32) {
+        let each = self.engine.config.rdb_key_save_delay();
+        if let Ok(each) = u64::try_from(each)
+            && each > 0
+        {
+            self.engine.clock.rest(Duration::from_micros(each.saturating_mul(keys.into())));
+        }
     }
 
     fn take_held(&mut self) -> Result<(), Spoiled> {
@@ -284,6 +295,8 @@ impl Drop for Export {
 struct Piece {
     /// Commands that make the keys.
     commands: Vec<u8>,
+    /// How many keys these are.
+    keys: u32,
     /// Keys that are taken later.
     later: Vec<Box<[u8]>>,
 }
@@ -295,6 +308,7 @@ impl Piece {
         if is_small && !data.is_held(Key::new(key).hash) {
             let payload = rdb::dump(value::view(entry), Compression::Off);
             push_restore(&mut self.commands, key, entry.expiry(), &payload);
+            self.keys += 1;
         } else {
             self.later.push(Box::from(key));
         }

@@ -21,16 +21,20 @@ use crate::session::Fate;
 use crate::table::Resolved;
 use crate::thread::ThreadContext;
 use cluster::id::Id;
-use cluster::slots::Slots;
+use cluster::slots::{COUNT, Slots};
 use keyspace::snapshot::{Touch, Urgency};
 use keyspace::{DbIndex, Key, Slot, TableId};
 use resp::{Output, Reply};
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 use structs::table::ScanPosition;
 
 /// Keys that are deleted under a lock at a time.
 const TOGETHER: usize = 64;
+
+/// Homes of a table that are looked at under a lock at a time.
+const HOMES_TOGETHER: usize = 256;
 
 const UNWANTED: &str = "ERR The copy of the slots is not wanted any more";
 
@@ -58,11 +62,42 @@ impl Engine {
             let goes_on = goes_on.clone();
             let job = move |thread: &ThreadContext| {
                 // The thread that asks waits for it.
-                let _ = done.send(drop_slot(self, thread, slot, &goes_on));
+                let _ =
+                    done.send(drop_slot(self, thread, slot, &goes_on, &|_| true) != Ended::Early);
             };
             self.background.run(Box::new(job));
             outcome.recv() == Ok(true)
         })
+    }
+
+    /// Deletes the keys that other shards have by the database's hashing rules, as long as this
+    /// server leads and the rules do not change. Returns how many there were. `None`: some may be
+    /// left. The caller is no thread of the engine's.
+    pub fn drop_foreign(&'static self) -> Option<usize> {
+        let rules = self.membership.newest()?.hashing().clone();
+        let (done, outcome) = channel();
+        let job = move |thread: &ThreadContext| {
+            let goes_on = || {
+                self.membership.newest().is_some_and(|it| {
+                    it.leads && it.next().is_none() && Arc::ptr_eq(it.hashing(), &rules)
+                })
+            };
+            let is_foreign = |key: &[u8]| {
+                self.membership.newest().is_some_and(|it| it.is_of_other_shard(Key::new(key)))
+            };
+            let mut dropped = Some(0);
+            for slot in (0..COUNT).filter_map(Slot::new) {
+                let Some(sum) = dropped else { break };
+                dropped = match drop_slot(self, thread, slot, &goes_on, &is_foreign) {
+                    Ended::Early => None,
+                    Ended::AfterAll(keys) => Some(sum + keys),
+                };
+            }
+            // The thread that asks waits for it.
+            let _ = done.send(dropped);
+        };
+        self.background.run(Box::new(job));
+        outcome.recv().ok().flatten()
     }
 }
 
@@ -84,7 +119,8 @@ impl Cx<'_> {
         let job = move |thread: &ThreadContext| {
             // A later connection for these slots may bring its copy already.
             let is_wanted = || engine.membership.moves.import(number).is_some();
-            let is_done = each(&slots).all(|slot| drop_slot(engine, thread, slot, &is_wanted));
+            let drop = |slot| drop_slot(engine, thread, slot, &is_wanted, &|_| true);
+            let is_done = each(&slots).all(|slot| drop(slot) != Ended::Early);
             let mut out = Output::default();
             let mut reply = Reply::new(&mut out, protocol);
             if is_done {
@@ -99,38 +135,51 @@ impl Cx<'_> {
     }
 }
 
-/// Deletes the keys of a slot, some at a time. Returns whether all are gone; they are not if
-/// `goes_on` is false first.
+/// How the deletion of some keys has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// So many keys were meant, and are gone.
+    AfterAll(usize),
+    /// The rest is not to be dropped.
+    Early,
+}
+
+/// Deletes those keys of a slot that `is_meant` names, some at a time, as long as `goes_on`.
 fn drop_slot(
     engine: &'static Engine,
     thread: &ThreadContext,
     slot: Slot,
     goes_on: &dyn Fn() -> bool,
-) -> bool {
+    is_meant: &dyn Fn(&[u8]) -> bool,
+) -> Ended {
     let mut session = engine.own_session(thread);
     let mut out = Output::default();
     let mut cx = Cx::new(engine, thread, &mut session, engine.clock.wall(), &mut out);
+    let mut sum = 0;
     for db in engine.keyspace.used_databases() {
         let mut at = Some(ScanPosition::START);
         while let Some(from) = at {
             thread.reader.enter();
-            let dropped = drop_some(&mut cx, db, slot, from, goes_on);
+            let dropped = drop_some(&mut cx, db, slot, from, goes_on, is_meant);
             dispatch::serve_first(&mut cx);
             thread.reader.leave();
             match dropped {
-                Dropped::UpTo(next) => at = next,
+                Dropped::UpTo(next, keys) => {
+                    sum += keys;
+                    at = next;
+                }
                 Dropped::Blocked => engine.clock.rest(REST),
-                Dropped::Unwanted => return false,
+                Dropped::Unwanted => return Ended::Early,
             }
         }
     }
-    true
+    Ended::AfterAll(sum)
 }
 
 /// How far a slot is dropped.
 enum Dropped {
-    /// Where to go on.
-    UpTo(Option<ScanPosition>),
+    /// Where to go on, and how many keys were deleted.
+    UpTo(Option<ScanPosition>, usize),
     /// A snapshot or a long command needs some of these keys.
     Blocked,
     /// The rest is not to be dropped.
@@ -144,6 +193,7 @@ fn drop_some(
     slot: Slot,
     from: ScanPosition,
     goes_on: &dyn Fn() -> bool,
+    is_meant: &dyn Fn(&[u8]) -> bool,
 ) -> Dropped {
     let stripe = slot.stripe();
     if !cx.db.locks.try_acquire(stripe) {
@@ -154,13 +204,17 @@ fn drop_some(
         cx.db.locks.release();
         return Dropped::Unwanted;
     }
-    let (mut keys, mut at) = (Vec::new(), Some(from));
+    let (mut keys, mut homes, mut at) = (Vec::new(), 0, Some(from));
     let data = cx.db.locks.data(stripe);
     while let Some(from) = at
         && keys.len() < TOGETHER
+        && homes < HOMES_TOGETHER
     {
         let id = TableId { db, slot: Some(slot) };
-        at = data.scan(id, from, |entry| keys.push(Box::<[u8]>::from(entry.key())));
+        at = data.scan(id, from, |entry| {
+            keys.extend(is_meant(entry.key()).then(|| Box::<[u8]>::from(entry.key())));
+        });
+        homes += 1;
     }
     let mut is_blocked = false;
     cx.db.in_db(db, |db| {
@@ -180,7 +234,7 @@ fn drop_some(
     });
     commit::commit_outside(&mut cx.db);
     cx.db.locks.release();
-    if is_blocked { Dropped::Blocked } else { Dropped::UpTo(at) }
+    if is_blocked { Dropped::Blocked } else { Dropped::UpTo(at, keys.len()) }
 }
 
 /// Whether a request's reply is sent to the server that brings a copy.
@@ -225,6 +279,11 @@ pub(crate) fn check_slots(
     // It is looked at again under the locks of its keys: there may be another connection for the
     // slots then.
     cx.session.checks_slot = true;
+    // The first question of the source comes when it has sent all keys.
+    if is_answered(row) {
+        let now_s = u64::try_from(cx.now().0 / 1000).unwrap_or(0);
+        cx.engine.membership.moves.note_whole(number, now_s);
+    }
     if row.command.keys.is_empty() || row.command.flags.has(Flags::RUNS_QUEUE) {
         return Ok(());
     }

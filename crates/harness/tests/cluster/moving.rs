@@ -239,6 +239,51 @@ fn fix_closes_a_slot_of_which_no_key_has_moved_and_rebalance_moves_slots() {
     }
 }
 
+/// A tool has died after some keys had moved. `fix` gives the slot to the end with more of them,
+/// and fetches the others from the other end, which it makes importing.
+fn fix_half_moved(name: &str, moved: usize) {
+    let _alone = super::alone();
+    let etcd = Etcd::start(name);
+    let nodes = three(&etcd);
+    let [mut source, mut target] = [nodes[0].client(), nodes[1].client()];
+    let keys: Vec<String> = (0..20).map(|number| format!("{{b}}{number}")).collect();
+    keys.iter().for_each(|key| _ = ok(&mut source, &format!("SET {key} {key}")));
+    let (from, to) = (id_of(&nodes[0]), id_of(&nodes[1]));
+    change(&mut target, &format!("CLUSTER SETSLOT 3300 IMPORTING {from}"));
+    change(&mut source, &format!("CLUSTER SETSLOT 3300 MIGRATING {to}"));
+    let port = nodes[1].port();
+    for key in &keys[..moved] {
+        ok(&mut source, &format!("MIGRATE 127.0.0.1 {port} {key} 0 5000"));
+    }
+    // The end that imports sends keys on, too.
+    assert_eq!(
+        ask(&mut target, &format!("MIGRATE 127.0.0.1 {} {{b}}none 0 5000", nodes[0].port())),
+        Reply::Simple("NOKEY".into())
+    );
+    let address = format!("127.0.0.1:{}", nodes[2].port());
+    let fixed = redis_cli(&["--cluster", "fix", &address]);
+    let check = redis_cli(&["--cluster", "check", &address]);
+    assert!(
+        check.contains("All 16384 slots covered") && !check.contains("WARNING"),
+        "{fixed}\n{check}"
+    );
+    let mut client = Routed::new(nodes[2].port());
+    for key in &keys {
+        assert_eq!(client.request(&["GET", key]), Reply::Bulk(key.clone().into()), "{fixed}");
+    }
+    assert_eq!(database_size(&nodes), keys.len() as i64, "{fixed}");
+}
+
+#[test]
+fn fix_closes_a_slot_with_most_keys_at_its_source() {
+    fix_half_moved("fix-source", 6);
+}
+
+#[test]
+fn fix_closes_a_slot_with_most_keys_at_its_target() {
+    fix_half_moved("fix-target", 14);
+}
+
 #[test]
 fn requests_for_a_slot_that_moves_key_by_key() {
     let _alone = super::alone();
@@ -358,6 +403,8 @@ fn transactions_and_scripts(nodes: &[Server], source: &mut Client, sent_on: &str
 
 #[path = "moving/jobs.rs"]
 mod jobs;
+#[path = "moving/phases.rs"]
+mod phases;
 
 /// As `redis-cli --cluster fix` gives a slot to the node that is to have it.
 #[test]

@@ -92,7 +92,7 @@ impl Mover {
         if !published.leads {
             return;
         }
-        self.drop_leftovers();
+        self.drop_leftovers(&published);
         let undecided = self.engine.membership().moves.undecided(&self.engine.clock(), DECISION);
         for job in undecided {
             self.give_up(&published.view, job);
@@ -129,16 +129,25 @@ impl Mover {
     }
 
     /// Starts the thread that drops keys of slots which are other shards', if there may be any.
-    fn drop_leftovers(&mut self) {
+    fn drop_leftovers(&mut self, published: &Published) {
         if self.leftovers.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return;
         }
-        let slots = self.engine.membership().moves.stale();
-        if slots.is_empty() {
+        let moves = &self.engine.membership().moves;
+        let slots = moves.stale();
+        // While the rules change, keys move by both.
+        let has_foreign = moves.expects_foreign() && published.next().is_none();
+        if slots.is_empty() && !has_foreign {
             return;
         }
         let engine = self.engine;
-        match thread::spawn("cluster-leftovers", move || leftovers::drop_all(engine, &slots)) {
+        let drop = move || {
+            leftovers::drop_all(engine, &slots);
+            if has_foreign {
+                leftovers::drop_foreign(engine);
+            }
+        };
+        match thread::spawn("cluster-leftovers", drop) {
             Ok(thread) => self.leftovers = Some(thread),
             Err(error) => log!(Warning, "Cluster: no thread for leftovers: {error}"),
         }
@@ -167,7 +176,8 @@ impl Mover {
             let nodes = (topology.leader_of(job.from), topology.leader_of(job.to));
             let progress = self.engine.membership().moves.progress(job.id);
             let past = PastMove { job, nodes, until_s: now_s(), outcome, progress };
-            self.engine.membership().moves.remember(past);
+            let max = self.engine.config().cluster_slot_migration_log_max_len();
+            self.engine.membership().moves.remember(past, max);
         }
         self.known = present;
     }

@@ -39,6 +39,12 @@ pub(super) fn set(cx: &mut Cx<'_>, args: Args<'_>, name: &[u8]) -> Outcome {
             engine.debug().set_scripts_may_all(switch(args[2]));
         }
         (b"pause-cron", 3) => engine.debug().set_pauses_cron(switch(args[2])),
+        (b"slotmigration", 4) if args.is(2, "prevent-pause") => {
+            engine.debug().set_holds_before_pause(switch(args[3]));
+        }
+        (b"slotmigration", 4) if args.is(2, "prevent-failover") => {
+            engine.debug().set_holds_before_decision(switch(args[3]));
+        }
         (b"change-repl-id", 2) => engine.journal().set_history(History::new()),
         (b"config-rewrite-force-all", 2) => {
             let Some(host) = engine.host() else { return Err(unknown(args)) };

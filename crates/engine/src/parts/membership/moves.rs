@@ -12,9 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::time::Duration;
 use structs::sync::lock;
 
-/// How many jobs that are over are remembered.
-const MAX_PAST_MOVES: usize = 1000;
-
 /// A job that moved slots, and is over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PastMove {
@@ -49,12 +46,25 @@ pub struct Progress {
     pub answered_s: u64,
 }
 
+/// How far the copy of slots that arrive has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrival {
+    /// Keys are missing.
+    Begun,
+    /// All keys are here, and changes follow.
+    Whole,
+    /// The source is about to hand the slots over.
+    Prepared,
+}
+
 /// A connection that brings a copy of slots.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Import {
     job: Id,
     number: u64,
     slots: Slots,
+    /// Its source has sent all keys, and sends what changes.
+    is_whole: bool,
     /// Since when its source is about to hand the slots over, if it is.
     prepared: Option<Ticks>,
 }
@@ -71,6 +81,9 @@ pub struct Moves {
     /// Slots of other shards whose keys this server has not looked for yet since it leads: see
     /// [`cluster::change::moves::stale`].
     stale: SlotBits,
+    /// The same by hashing rules, which say of each key, not of a slot, which shard has it: this
+    /// server has not looked for keys of other shards yet since it leads.
+    expects_foreign: AtomicBool,
     /// How many jobs take slots away.
     exports: AtomicUsize,
     imports: Mutex<Vec<Import>>,
@@ -81,17 +94,17 @@ pub struct Moves {
 }
 
 impl Moves {
-    /// Remembers a job that is over.
-    pub fn remember(&self, past: PastMove) {
+    /// Remembers a job that is over, and of those before no more than `max` altogether.
+    pub fn remember(&self, past: PastMove, max: usize) {
         lock(&self.progress).remove(&past.job.id);
         let mut all = lock(&self.past);
         all.push_front(past);
-        all.truncate(MAX_PAST_MOVES);
+        all.truncate(max);
     }
 
-    /// The jobs that are over, the last one first.
-    pub fn past(&self) -> Vec<PastMove> {
-        lock(&self.past).iter().cloned().collect()
+    /// The jobs that are over, the last one first, `max` at most.
+    pub fn past(&self, max: usize) -> Vec<PastMove> {
+        lock(&self.past).iter().take(max).cloned().collect()
     }
 
     /// Notes how far a job is.
@@ -177,6 +190,16 @@ impl Moves {
         Slot::new(slot).into_iter().for_each(|slot| self.stale.remove(slot));
     }
 
+    /// Whether keys are to be looked for that other shards have by the database's rules.
+    pub fn expects_foreign(&self) -> bool {
+        self.expects_foreign.load(Relaxed)
+    }
+
+    /// Keys that other shards have are to be looked for, or none are left.
+    pub fn set_expects_foreign(&self, expects: bool) {
+        self.expects_foreign.store(expects, Relaxed);
+    }
+
     pub(crate) fn begin_export(&self) {
         self.exports.fetch_add(1, SeqCst);
     }
@@ -197,9 +220,33 @@ impl Moves {
         let number = self.last_import.fetch_add(1, SeqCst) + 1;
         let mut imports = lock(&self.imports);
         imports.retain(|import| import.job != job);
-        imports.push(Import { job, number, slots, prepared: None });
+        imports.push(Import { job, number, slots, is_whole: false, prepared: None });
         self.note_prepared(&imports);
         number
+    }
+
+    /// The source of a copy asks whether what it has sent is here, at this second since 1970: all
+    /// keys are, then.
+    pub(crate) fn note_whole(&self, number: u64, now_s: u64) {
+        let mut imports = lock(&self.imports);
+        let Some(import) = imports.iter_mut().find(|import| import.number == number) else {
+            return;
+        };
+        import.is_whole = true;
+        let job = import.job;
+        drop(imports);
+        self.note(job, |progress| progress.answered_s = now_s);
+    }
+
+    /// How far the copy for a job has come here. `None`: no connection brings one.
+    pub fn arrival(&self, job: Id) -> Option<Arrival> {
+        let imports = lock(&self.imports);
+        let import = imports.iter().find(|import| import.job == job)?;
+        Some(match import.is_whole {
+            _ if import.prepared.is_some() => Arrival::Prepared,
+            true => Arrival::Whole,
+            false => Arrival::Begun,
+        })
     }
 
     /// The source of a copy is about to hand the slots over: until that is decided nothing may

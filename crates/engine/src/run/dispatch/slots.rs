@@ -102,7 +102,9 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
     };
     let served = served(&cx.engine.config, published.as_deref(), slot, caller);
     if let Err(refusal) = served {
-        let is_asking = is_asking || row.command.flags.has(Flags::ASKING);
+        // MIGRATE finds out itself which keys are here: `redis-cli --cluster fix` sends them back.
+        let knows = Flags::ASKING.with(Flags::ASKS_PEER);
+        let is_asking = is_asking || row.command.flags.any(knows);
         let arrive = published.as_deref().filter(|published| published.leads);
         if !arrive.is_some_and(|published| all_arrive(cx, published, row, args, is_asking)) {
             return Err(refusal);
@@ -374,6 +376,7 @@ impl Engine {
         if let Some(own) = own.filter(|_| published.leads && !led) {
             // A file that was loaded, or the primary before, may be older than a move.
             self.membership.moves.expect_stale(&moves::stale(topology, own));
+            self.membership.moves.set_expects_foreign(!published.hashing().is_standard());
         }
         self.membership.moves.end_imports(|job| !published.expects_copy(job));
     }

@@ -145,6 +145,12 @@ impl Job {
         self.copy_all(&mut copying)?;
         loop {
             self.note("streaming");
+            self.deliver(&mut copying)?;
+            self.note("waiting-to-pause");
+            while self.engine.debug().holds_before_pause() {
+                self.deliver(&mut copying)?;
+                std::thread::sleep(REST);
+            }
             self.catch_up(&mut copying)?;
             self.note("failover-paused");
             let began = copying.waiting_since.take().unwrap_or_else(Instant::now);
@@ -292,6 +298,10 @@ impl Job {
         copying.link.prepare()?;
         self.confirm(&mut copying)?;
         self.note("failover-granted");
+        while self.engine.debug().holds_before_decision() {
+            self.ensure_wanted(&mut copying)?;
+            std::thread::sleep(REST);
+        }
         let revision = self.decide((copying.target, copying.given_up))?;
         self.await_view(revision);
         // Until the target knows, it would send clients back.

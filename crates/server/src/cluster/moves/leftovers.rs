@@ -7,6 +7,18 @@ use cluster::change::moves::is_stale;
 use cluster::slots::Slots;
 use engine::Engine;
 
+/// Drops the keys that other shards have by the database's hashing rules.
+pub(super) fn drop_foreign(engine: &'static Engine) {
+    let Some(dropped) = engine.drop_foreign() else { return };
+    engine.membership().moves.set_expects_foreign(false);
+    if dropped > 0 {
+        log!(
+            Notice,
+            "Cluster: dropped {dropped} keys that other shards have: the data were older than a change of the hashing rules"
+        );
+    }
+}
+
 /// Drops the keys of these slots, as long as this server leads and they are leftovers.
 pub(super) fn drop_all(engine: &'static Engine, slots: &Slots) {
     let mut dropped = 0;

@@ -1,0 +1,579 @@
+//! Servers are killed, stand still and are handed over, and jobs are cancelled, at each phase of a
+//! move of slots (DEBUG SLOTMIGRATION holds it there). Meanwhile clients use registers, whose
+//! histories must have one order, and random commands, whose replies and effects must be those of
+//! one server.
+//!
+//! `DUNLIN_MOVES_SECONDS` sets how long that goes on (`./test cluster-moves`), `DUNLIN_SEED` what
+//! happens. By default each test sees one blow.
+
+use super::*;
+use harness::cluster::create;
+use harness::contents::value;
+use harness::differential::Op;
+use harness::differential::grammar::Generator;
+use harness::environment::{seconds, variable};
+use harness::registers::Registers;
+use harness::rng::Rng;
+use harness::server::{Options, Program};
+use harness::wait::SetAtEnd;
+use std::time::{Duration, Instant};
+
+/// Both copies of a shard have what is confirmed.
+const OPTIONS: [&str; 6] =
+    ["--commit-mode", "quorum", "--commit-quorum", "1", "--cluster-lease", "2"];
+
+/// How long a node that stands still does so: longer than its lease.
+const STANDSTILL: Duration = Duration::from_secs(4);
+
+/// How long a client waits for a reply.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where a job is when something happens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// It has just been asked for.
+    Begun,
+    /// The target has a copy, and gets what changes.
+    Copied,
+    /// Requests for the slots wait.
+    Paused,
+    /// The slots have changed hands.
+    Given,
+}
+
+/// What happens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Blow {
+    Nothing,
+    Cancel,
+    KillSource,
+    KillTarget,
+    StopSource,
+    StopTarget,
+    HandOverSource,
+    HandOverTarget,
+}
+
+use Blow::*;
+use Phase::*;
+
+const PHASES: [Phase; 4] = [Begun, Copied, Paused, Given];
+
+/// That of the short run, by seed. In the long one all happen at all phases.
+const SHORT: [(Phase, Blow); 2] = [(Copied, KillSource), (Paused, Cancel)];
+
+const BLOWS: [Blow; 8] = [
+    Nothing,
+    Cancel,
+    KillSource,
+    KillTarget,
+    StopSource,
+    StopTarget,
+    HandOverSource,
+    HandOverTarget,
+];
+
+/// Slots that move together, about a third of all.
+const BLOCK: (u16, u16) = (0, 5460);
+
+/// Three shards of two copies, and a node without slots that clients are connected to.
+struct Moved {
+    _etcd: Etcd,
+    nodes: Vec<Server>,
+    entry: Server,
+}
+
+impl Moved {
+    fn new(name: &str) -> Moved {
+        let etcd = Etcd::start(name);
+        let nodes: Vec<Server> = (0..6).map(|_| etcd.node_with(&OPTIONS)).collect();
+        create(&nodes);
+        let entry = etcd.node_with(&OPTIONS);
+        let meet = format!("CLUSTER MEET 127.0.0.1 {}", entry.port());
+        eventually("the entry is a node", || {
+            let mut client = nodes[0].client();
+            !ask(&mut client, &meet).is_error()
+                && text(ask(&mut client, "CLUSTER INFO")).contains("cluster_known_nodes:7")
+        });
+        let moved = Moved { _etcd: etcd, nodes, entry };
+        moved.nodes.iter().chain([&moved.entry]).for_each(shows_one_server);
+        eventually("it serves", || {
+            ["b", "bar", "foo"]
+                .iter()
+                .all(|key| !ask(&mut moved.entry.client(), &format!("GET {key}")).is_error())
+        });
+        moved
+    }
+
+    /// The primary of the block, and another one.
+    fn sides(&self) -> (usize, usize) {
+        let mut found = None;
+        eventually("the block has an owner", || {
+            let slots = self.slots();
+            let owner = slots.iter().find(|range| list(range)[0] == Reply::Integer(0));
+            let source = owner.and_then(|range| self.primary(range));
+            let others = slots.iter().filter_map(|range| self.primary(range));
+            let target = others.filter(|&at| Some(at) != source).max();
+            found = source.zip(target);
+            found.is_some()
+        });
+        found.expect("it was waited for")
+    }
+
+    fn slots(&self) -> Vec<Reply> {
+        let mut client = self.entry.client();
+        ok(&mut client, "CLIENT CAPA cluster");
+        list(&ask(&mut client, "CLUSTER SLOTS")).to_vec()
+    }
+
+    fn primary(&self, range: &Reply) -> Option<usize> {
+        let port = list(&list(range)[2])[1].clone();
+        self.nodes.iter().position(|node| port == Reply::Integer(node.port().into()))
+    }
+
+    /// The replica beside a primary.
+    fn replica(&self, primary: usize) -> Option<usize> {
+        let slots = self.slots();
+        let range = slots.iter().find(|range| self.primary(range) == Some(primary))?;
+        let port = list(list(range).get(3)?)[1].clone();
+        self.nodes.iter().position(|node| port == Reply::Integer(node.port().into()))
+    }
+
+    /// Waits until each shard has both its copies, and no job is under way.
+    fn settle(&self) {
+        eventually("no job is under way, and both copies are there", || {
+            let is_over = |job: &BTreeMap<String, String>| {
+                ["success", "cancelled", "failed"].contains(&&*job["state"])
+            };
+            let is_whole = |range: &Reply| list(range).len() == 4;
+            self.slots().iter().all(is_whole)
+                && self.nodes.iter().all(|node| jobs::jobs(node).iter().all(is_over))
+        });
+    }
+
+    fn hold(&self, phase: Phase, holds: bool) {
+        let what = match phase {
+            Copied => "PREVENT-PAUSE",
+            Paused => "PREVENT-FAILOVER",
+            Begun | Given => return,
+        };
+        for node in &self.nodes {
+            let Ok(client) = Client::connect(node.address()) else { continue };
+            let mut client = client.with_patience(PATIENCE);
+            let words = ["DEBUG", "SLOTMIGRATION", what, if holds { "1" } else { "0" }];
+            // One that was killed, or stands still, has no hold when it comes back.
+            let _ = client.command(&words);
+        }
+    }
+
+    /// Moves the block, and lets something happen at this phase. `goes_on` waits until clients have
+    /// got something done.
+    fn suffer(&mut self, (phase, blow): (Phase, Blow), goes_on: &dyn Fn()) {
+        self.settle();
+        goes_on();
+        let (source, target) = self.sides();
+        println!("{phase:?}, {blow:?}: from {source} to {target}");
+        self.hold(phase, true);
+        let to = id_of(&self.nodes[target]);
+        let mut client = self.nodes[source].client();
+        ok(&mut client, "CLIENT CAPA cluster");
+        let (first, last) = BLOCK;
+        let request = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {first} {last} NODE {to}");
+        eventually("the job is noted", || {
+            let reply = ask(&mut client, &request);
+            !reply.is_error() || error(&reply).contains("already migrating")
+        });
+        let is_at =
+            |state: &str| jobs::jobs(&self.nodes[source]).iter().any(|job| job["state"] == state);
+        match phase {
+            Begun => {}
+            Copied => eventually("the target has a copy", || is_at("waiting-to-pause")),
+            Paused => eventually("requests wait", || is_at("failover-granted")),
+            Given => eventually("the slots are given", || self.sides().0 == target),
+        }
+        match blow {
+            Nothing => {}
+            Cancel => {
+                let reply = ask(&mut client, "CLUSTER CANCELSLOTMIGRATIONS");
+                assert!(!reply.is_error() || error(&reply).contains("No migrations"), "{reply:?}");
+            }
+            KillSource => self.kill(source, phase, goes_on),
+            KillTarget => self.kill(target, phase, goes_on),
+            StopSource => self.stop(source, phase),
+            StopTarget => self.stop(target, phase),
+            HandOverSource => self.hand_over(source),
+            HandOverTarget => self.hand_over(target),
+        }
+        self.hold(phase, false);
+        goes_on();
+        self.settle();
+        // A job that was not cancelled is carried out, whatever happened.
+        if blow != Cancel {
+            assert_eq!(self.shard_of_block(), self.shard_of(target), "{phase:?}, {blow:?}");
+        }
+    }
+
+    fn shard_of_block(&self) -> Vec<usize> {
+        self.shard_of(self.sides().0)
+    }
+
+    /// A copy and the other one of its shard.
+    fn shard_of(&self, copy: usize) -> Vec<usize> {
+        let mut client = self.nodes[copy].client();
+        ok(&mut client, "CLIENT CAPA cluster");
+        let shard = text(ask(&mut client, "CLUSTER MYSHARDID"));
+        let is_there = |at: &usize| {
+            let mut client = self.nodes[*at].client();
+            ok(&mut client, "CLIENT CAPA cluster");
+            text(ask(&mut client, "CLUSTER MYSHARDID")) == shard
+        };
+        (0..self.nodes.len()).filter(is_there).collect()
+    }
+
+    fn kill(&mut self, at: usize, phase: Phase, goes_on: &dyn Fn()) {
+        self.nodes[at].kill().expect("it runs");
+        self.hold(phase, false);
+        goes_on();
+        self.nodes[at].start_again().expect("it starts");
+        shows_one_server(&self.nodes[at]);
+    }
+
+    fn stop(&mut self, at: usize, phase: Phase) {
+        signal(self.nodes[at].process_id(), "STOP").expect("it runs");
+        std::thread::sleep(STANDSTILL);
+        signal(self.nodes[at].process_id(), "CONT").expect("it is there");
+        self.hold(phase, false);
+    }
+
+    fn hand_over(&self, primary: usize) {
+        eventually("it is handed over", || {
+            let Some(replica) = self.replica(primary) else { return false };
+            let mut client = self.nodes[replica].client();
+            ok(&mut client, "CLIENT CAPA cluster");
+            let _ = ask(&mut client, "CLUSTER FAILOVER");
+            let (mut tries, mut is_done) = (0, false);
+            while !is_done && tries < 100 {
+                tries += 1;
+                std::thread::sleep(Duration::from_millis(20));
+                let info = text(ask(&mut client, "INFO replication"));
+                is_done = info.contains("role:master");
+            }
+            is_done
+        });
+    }
+
+    /// Lets things happen for the time of this run.
+    fn go_through(&mut self, seed: u64, goes_on: &dyn Fn()) {
+        let Some(time) = seconds("DUNLIN_MOVES_SECONDS") else {
+            // Each test has a seed of its own.
+            self.suffer(SHORT[(seed % 2) as usize], goes_on);
+            return;
+        };
+        let began = Instant::now();
+        let mut rng = Rng::new(seed);
+        while began.elapsed() < time {
+            let event = (*rng.pick(&PHASES), *rng.pick(&BLOWS));
+            self.suffer(event, goes_on);
+        }
+    }
+}
+
+fn shows_one_server(node: &Server) {
+    ok(&mut node.client(), "CONFIG SET cluster-endpoint single");
+}
+
+fn seed(number: u64) -> u64 {
+    let seed = variable("DUNLIN_SEED").unwrap_or(0) + number;
+    println!("seed {seed}");
+    seed
+}
+
+#[test]
+fn histories_have_one_order_whatever_happens_while_slots_move() {
+    let _alone = crate::alone();
+    let mut moved = Moved::new("move-histories");
+    let mut addresses = vec![moved.entry.address()];
+    addresses.extend(moved.nodes.iter().map(Server::address));
+    let work = Registers::new(addresses);
+    let seed = seed(0);
+    work.during(seed, || moved.go_through(seed, &|| work.go_on()));
+    let confirmed = work.confirmed();
+    let count = work.verdict_through_proxy().unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    println!("{count} operations have one order, {confirmed} confirmed writes among them");
+}
+
+/// What the keys of a request have in common. Some are in slots that move.
+const TAGS: [&str; 6] = ["{b}", "{bar}", "{x}", "{foo}", "{17}", "{moved}"];
+
+/// Commands whose effects depend on their request and their keys alone.
+const COMMANDS: [&str; 84] = [
+    "set",
+    "setnx",
+    "get",
+    "getset",
+    "getdel",
+    "getrange",
+    "setrange",
+    "strlen",
+    "append",
+    "incr",
+    "decr",
+    "incrby",
+    "decrby",
+    "incrbyfloat",
+    "mget",
+    "mset",
+    "msetnx",
+    "setbit",
+    "getbit",
+    "bitcount",
+    "bitpos",
+    "bitop",
+    "bitfield",
+    "del",
+    "unlink",
+    "exists",
+    "type",
+    "rename",
+    "renamenx",
+    "persist",
+    "hset",
+    "hsetnx",
+    "hget",
+    "hmget",
+    "hdel",
+    "hlen",
+    "hexists",
+    "hincrby",
+    "hincrbyfloat",
+    "hstrlen",
+    "lpush",
+    "rpush",
+    "lpushx",
+    "rpushx",
+    "lpop",
+    "rpop",
+    "llen",
+    "lindex",
+    "linsert",
+    "lset",
+    "lrem",
+    "ltrim",
+    "lrange",
+    "lmove",
+    "lpos",
+    "lmpop",
+    "rpoplpush",
+    "sadd",
+    "srem",
+    "sismember",
+    "smismember",
+    "scard",
+    "smove",
+    "sinterstore",
+    "sunionstore",
+    "sdiffstore",
+    "zadd",
+    "zincrby",
+    "zrem",
+    "zcard",
+    "zscore",
+    "zmscore",
+    "zcount",
+    "zremrangebyrank",
+    "zremrangebyscore",
+    "zunionstore",
+    "zinterstore",
+    "zrangestore",
+    "zpopmin",
+    "zpopmax",
+    "pfadd",
+    "pfcount",
+    "xadd",
+    "xdel",
+];
+
+/// Returns the words of a request whose keys all have this tag.
+fn tagged(op: &Op, tag: &str) -> Vec<Vec<u8>> {
+    let is_key = |word: &[u8]| matches!(word, [b'a'..=b'z', b'1'..=b'4']);
+    let tag = |word: &Vec<u8>| match is_key(word) {
+        true => [tag.as_bytes(), word].concat(),
+        false => word.clone(),
+    };
+    op.words
+        .iter()
+        .enumerate()
+        .map(|(at, word)| if at == 0 { word.clone() } else { tag(word) })
+        .collect()
+}
+
+/// The keys with a tag, their values, and whether they expire.
+fn part(client: &mut Client, tag: &str) -> std::io::Result<BTreeMap<Vec<u8>, (String, bool)>> {
+    let keys = client.command(&["KEYS", &format!("{tag}*")])?;
+    if keys.is_error() {
+        return Err(std::io::Error::other(keys.shown()));
+    }
+    let mut part = BTreeMap::new();
+    for key in list(&keys) {
+        let key = key.text().unwrap_or_default().to_vec();
+        let expiry = client.command(&[&b"PEXPIRETIME"[..], &key])?;
+        let expires = match expiry {
+            Reply::Integer(at) => at >= 0,
+            other => return Err(std::io::Error::other(other.shown())),
+        };
+        part.insert(key.clone(), (value(client, &key)?, expires));
+    }
+    Ok(part)
+}
+
+/// A cluster whose slots move, and a single server, which get the same requests.
+struct Twins {
+    entry: SocketAddr,
+    client: Option<Client>,
+    model: Client,
+    unknown: usize,
+}
+
+impl Twins {
+    /// A connection that is there as long as nothing fails.
+    fn client(&mut self) -> std::io::Result<&mut Client> {
+        let client = match self.client.take() {
+            Some(client) => client,
+            None => Client::connect(self.entry)?.with_patience(PATIENCE),
+        };
+        Ok(self.client.insert(client))
+    }
+
+    /// The cluster's keys with a tag, when it serves them again.
+    fn served(&mut self, tag: &str) -> BTreeMap<Vec<u8>, (String, bool)> {
+        let mut found = None;
+        eventually("the keys are served", || {
+            found = self.client().and_then(|client| part(client, tag)).ok();
+            if found.is_none() {
+                self.client = None;
+            }
+            found.is_some()
+        });
+        found.expect("it was waited for")
+    }
+
+    fn send(&mut self, op: &Op, tag: &str) {
+        let words = tagged(op, tag);
+        // The generator makes some requests wrong: those whose keys have no tag are for any shard.
+        let asked = [vec![b"COMMAND".to_vec(), b"GETKEYS".to_vec()], words.clone()].concat();
+        let keys = self.model.command(&asked).expect("it answers");
+        let has_tag = |key: &Reply| key.text().is_some_and(|text| text.starts_with(tag.as_bytes()));
+        if list(&keys).is_empty() || !list(&keys).iter().all(has_tag) {
+            return;
+        }
+        let reply = self.client().and_then(|client| client.command(&words));
+        if let Ok(reply) = &reply
+            && !reply.is_error()
+        {
+            let modelled = self.model.command(&words).expect("it answers");
+            let same = op.compare.same(reply, &modelled);
+            assert!(same, "{op} with {tag}: {reply:?}, and {modelled:?} of one server");
+            return;
+        }
+        // An error may be the request's own. Otherwise it has run or not.
+        let before = part(&mut self.model, tag).expect("it answers");
+        let modelled = self.model.command(&words).expect("it answers");
+        let after = part(&mut self.model, tag).expect("it answers");
+        if reply.as_ref().is_ok_and(|reply| op.compare.same(reply, &modelled)) {
+            return;
+        }
+        self.unknown += 1;
+        self.client = None;
+        let found = self.served(tag);
+        if found == after {
+            return;
+        }
+        assert_eq!(found, before, "{op} with {tag}: neither has it run, nor has it not: {reply:?}");
+        self.take_back(&before, &after);
+    }
+
+    /// Gives the single server the keys that the cluster has.
+    fn take_back(
+        &mut self,
+        wanted: &BTreeMap<Vec<u8>, (String, bool)>,
+        present: &BTreeMap<Vec<u8>, (String, bool)>,
+    ) {
+        for key in present.keys() {
+            self.model.command(&[&b"DEL"[..], key]).expect("it answers");
+        }
+        for key in wanted.keys() {
+            let mut payload = Vec::new();
+            let mut expiry = String::new();
+            eventually("the key is served", || {
+                let mut ask = |word: &[u8]| self.client().and_then(|it| it.command(&[word, key]));
+                let replies = (ask(b"DUMP"), ask(b"PEXPIRETIME"));
+                let (Ok(Reply::Bulk(dumped)), Ok(Reply::Integer(at))) = replies else {
+                    self.client = None;
+                    return false;
+                };
+                (payload, expiry) = (dumped, at.max(0).to_string());
+                true
+            });
+            let words = [&b"RESTORE"[..], key, expiry.as_bytes(), &payload, b"ABSTTL"];
+            assert!(!self.model.command(&words).expect("it answers").is_error());
+        }
+    }
+}
+
+#[test]
+fn random_commands_have_the_effects_of_one_server_while_slots_move() {
+    if seconds("DUNLIN_MOVES_SECONDS").is_none() {
+        println!("SKIPPED: ./test cluster-moves runs it, for minutes");
+        return;
+    }
+    let _alone = crate::alone();
+    let mut moved = Moved::new("move-random");
+    let arguments = ["--bind", "127.0.0.1", "--save", ""];
+    let single = Server::start(&Program::under_test(), Options::arguments(&arguments));
+    let single = single.expect("it starts");
+    let (is_over, seed) = (AtomicBool::new(false), seed(1));
+    let done = std::sync::atomic::AtomicUsize::new(0);
+    let twins =
+        Twins { entry: moved.entry.address(), client: None, model: single.client(), unknown: 0 };
+    let mut twins = std::thread::scope(|scope| {
+        let _over = SetAtEnd(&is_over);
+        let writer = scope.spawn(|| {
+            let (mut twins, mut round) = (twins, 0);
+            while !is_over.load(SeqCst) {
+                round += 1;
+                let mut rng = Rng::new(seed ^ round << 32);
+                let known = |name: &str| COMMANDS.contains(&name);
+                for op in Generator::new(seed ^ round, known).sequence(200) {
+                    if is_over.load(SeqCst) {
+                        break;
+                    }
+                    if op.compare.can_be_queued() {
+                        twins.send(&op, TAGS[rng.below(TAGS.len())]);
+                        done.fetch_add(1, SeqCst);
+                    }
+                }
+            }
+            twins
+        });
+        let goes_on = || {
+            let before = done.load(SeqCst);
+            eventually("commands run", || {
+                assert!(!writer.is_finished(), "the writer has failed");
+                done.load(SeqCst) > before + 20
+            });
+        };
+        moved.go_through(seed, &goes_on);
+        is_over.store(true, SeqCst);
+        writer.join().expect("it has written")
+    });
+    println!("{} requests, {} with an unknown outcome", done.load(SeqCst), twins.unknown);
+    let model = part(&mut twins.model, "").expect("it answers");
+    assert_eq!(twins.served(""), model);
+    assert_eq!(
+        ask(&mut moved.entry.client(), "DBSIZE"),
+        Reply::Integer(model.len() as i64),
+        "no key is there twice"
+    );
+    let check = redis_cli(&["--cluster", "check", &format!("127.0.0.1:{}", moved.nodes[0].port())]);
+    assert!(check.contains("All 16384 slots covered") && !check.contains("WARNING"), "{check}");
+}
