@@ -2,6 +2,7 @@
 
 import { bytes, number, time, visible } from "./format.js";
 import { ask, button, failure, fill, h, notice, panel, progress, raw, table } from "./ui.js";
+import { backups } from "./pages/cluster-backups.js";
 import { change } from "./pages/cluster-change.js";
 import { create } from "./pages/cluster-create.js";
 import { hashing } from "./pages/cluster-hashing.js";
@@ -10,7 +11,7 @@ import { slots } from "./pages/cluster-slots.js";
 import { users } from "./pages/cluster-users.js";
 import { send } from "./cluster-api.js";
 
-const pages = [["overview", "Overview"], ["databases", "Databases"], ["machines", "Machines"], ["jobs", "Jobs"], ["hashing", "Hashing rules"], ["events", "Events"]];
+const pages = [["overview", "Overview"], ["databases", "Databases"], ["machines", "Machines"], ["jobs", "Jobs"], ["hashing", "Hashing rules"], ["backups", "Backups"], ["events", "Events"]];
 const badge = (text, level) => h("span", { class: "badge " + level }, text);
 const when = (ms) => time(ms / 1000);
 
@@ -32,20 +33,16 @@ function open() {
   turn += 1;
   const [name, of] = decodeURIComponent(location.hash.slice(1) || "overview").split("/");
   frame.links.forEach((link, at) => {
-    const isHere = pages[at][0] === name || (name in forms && pages[at][0] === "databases");
+    const isHere = pages[at][0] === name || (["create", "change", "slots"].includes(name) && pages[at][0] === "databases");
     if (isHere) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   });
-  if (name === "hashing") {
-    const mine = turn;
-    return hashing().catch(failure).then((parts) => mine === turn && fill(frame.main, parts));
-  }
   if (name in forms) return form(turn, forms[name], of);
   return again(turn, name, of);
 }
 
 // Pages that stay as they are while they are filled in.
-const forms = { create, change, slots };
+const forms = { create, change, slots, hashing, backups };
 
 async function form(mine, page, of) {
   let parts;
@@ -165,6 +162,7 @@ function jobs(list) {
     { name: "percent", title: "Done", cell: (it) => [`${it.percent} %`, h("br"), progress(it.percent / 100, `${it.percent} %`)] },
     { name: "machine", title: "Machine", cell: (it) => visible(it.machine), sort: (it) => it.machine },
     { name: "text", title: "", cell: (it) => visible(it.text || (it.ended_ms ? `${((it.ended_ms - it.began_ms) / 1000).toFixed(2)} s` : "")) },
+    { name: "pace", title: "", cell: (it) => it.state === "running" && ["update", "rebalance", "move"].includes(it.kind) ? button("Pace", () => pace(it)) : null },
     { name: "cancel", title: "", cell: (it) => it.state === "running" && it.kind !== "delete" ? button(it.is_cancelled ? "Going back" : "Cancel", () => cancel(it), { disabled: it.is_cancelled }) : null },
   ], list, { label: "Jobs", empty: "There was no job yet." });
 }
@@ -174,6 +172,20 @@ async function cancel(job) {
   if (!await ask({ title: "Cancel the job", text, action: "Cancel the job" })) return;
   await send("POST", "/jobs/cancel", { id: job.id });
   notice("The job goes back.");
+}
+
+async function pace(job) {
+  const fields = [
+    { name: "rate", label: "Bytes per second from each source to each target, 0 for no limit", type: "number" },
+    { name: "priority", label: "Priority: of moves that wait, the greatest is next", type: "number" },
+  ];
+  const answer = await ask({ title: "Pace of the slots that move", action: "Set", danger: false, fields });
+  if (!answer) return;
+  const body = { id: job.id };
+  if (answer.rate !== "") body.rate_bytes = Number(answer.rate);
+  if (answer.priority !== "") body.priority = Number(answer.priority);
+  await send("POST", "/jobs/pace", body);
+  notice("The pace is set.");
 }
 
 function events(list) {

@@ -31,6 +31,7 @@ static FILES: &[File] = files![
     "cluster.html",
     "cluster.js",
     "cluster-api.js",
+    "pages/cluster-backups.js",
     "pages/cluster-change.js",
     "pages/cluster-create.js",
     "pages/cluster-hashing.js",

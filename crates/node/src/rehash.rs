@@ -33,7 +33,7 @@ pub(crate) fn next(database: &Database, view: &View) -> Option<Step> {
 }
 
 /// Says how far a change is.
-fn waits(database: &Database, view: &View, change: &Rehash) -> Step {
+pub(crate) fn waits(database: &Database, view: &View, change: &Rehash) -> Step {
     let shards = view.topology.value.shards.len();
     let through = change.reached.len();
     let percent = match change.phase {
@@ -42,11 +42,10 @@ fn waits(database: &Database, view: &View, change: &Rehash) -> Step {
         Phase::Turning => 10,
         Phase::Settling => 95,
     };
-    let back = if change.is_cancelled { ", back to the rules of before" } else { "" };
-    let mut text = format!(
-        "hashing rules: {}{back}, {through} of {shards} shards are through",
-        change.phase.name()
-    );
+    let what = if change.slots.is_empty() { "hashing rules" } else { "slots by hashing rules" };
+    let back = if change.is_cancelled { ", back to what was before" } else { "" };
+    let mut text =
+        format!("{what}: {}{back}, {through} of {shards} shards are through", change.phase.name());
     if change.phase == Phase::Moving {
         let (moved, obstacle) = progress(database, view);
         text += &format!(", {moved} keys have moved");

@@ -323,6 +323,16 @@ pub struct Aim {
     pub to: Option<usize>,
     /// How many slots were to move when that was planned last.
     pub planned_slots: usize,
+    /// What each of the moves that were planned last has to send, by the move's name: an estimate,
+    /// in bytes.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub planned_bytes: BTreeMap<String, u64>,
+    /// Bytes per second that each move sends at most, 0 for no limit; `None`: as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u64>,
+    /// Of the moves of a source, those with a greater number come first; `None`: as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
     /// How often slots were planned to move.
     pub rounds: u32,
     /// It is going back: see `before`.

@@ -29,7 +29,7 @@ export async function planned(title, path, body, action) {
 }
 
 export async function slots(name) {
-  const map = await send("GET", "/databases/slots?name=" + encodeURIComponent(name));
+  let map = await send("GET", "/databases/slots?name=" + encodeURIComponent(name));
   const counts = [...new Set(map.shards)].filter((shard) => shard).sort((a, b) => a - b);
   const sum = (list, shard) => list.reduce((total, value, slot) => total + (map.shards[slot] === shard ? value : 0), 0);
   // The map is as wide as the page. A narrow one has fewer cells in a row, so that each can be seen.
@@ -37,19 +37,30 @@ export async function slots(name) {
   const rows = SLOTS / columns;
   const canvas = h("canvas", { width: columns * CELL, height: rows * CELL, class: "map", role: "img", "aria-label": "One cell for each slot" });
   const line = h("p", { class: "dim", "aria-live": "polite" }, "Point at a cell.");
-  const what = choice(["bytes", "keys", "shard"]);
-  what.addEventListener("change", draw);
+  const what = choice(["bytes", "keys", "cpu", "network", "shard"]);
+  what.addEventListener("change", () => show().catch((error) => notice(error.message, "alarm")));
   canvas.addEventListener("pointermove", (event) => {
     const box = canvas.getBoundingClientRect();
     const column = Math.floor((event.clientX - box.left) / box.width * columns);
     const row = Math.floor((event.clientY - box.top) / box.height * rows);
     const slot = row * columns + column;
-    if (slot >= 0 && slot < SLOTS) fill(line, `Slot ${slot}: shard ${map.shards[slot]}, ${exact(map.keys[slot])} keys, ${bytes(map.bytes[slot])}`);
+    if (slot >= 0 && slot < SLOTS) fill(line, `Slot ${slot}: shard ${map.shards[slot]}, ${exact(map.keys[slot])} keys, ${bytes(map.bytes[slot])}${load(slot)}`);
   });
+  const load = (slot) => map.cpu_us ? `, ${(map.cpu_us[slot] / 1e4).toFixed(2)} % of a core, ${bytes(map.network_bytes[slot])}/s` : "";
+
+  // CPU and network are counted when they are looked at, for two seconds.
+  async function show() {
+    if (["cpu", "network"].includes(what.value) && !map.cpu_us) {
+      fill(line, "Counting for two seconds.");
+      map = await send("GET", "/databases/slots?count=true&name=" + encodeURIComponent(name));
+      fill(line, map.cpu_us ? "Point at a cell." : "The copies do not count it: they are of an older version.");
+    }
+    draw();
+  }
 
   function draw() {
     const paint = canvas.getContext("2d");
-    const values = what.value === "keys" ? map.keys : map.bytes;
+    const values = { keys: map.keys, cpu: map.cpu_us, network: map.network_bytes }[what.value] || map.bytes;
     const most = Math.max(1, ...counts.length ? values : [1]);
     paint.clearRect(0, 0, canvas.width, canvas.height);
     for (let slot = 0; slot < SLOTS; slot += 1) {

@@ -358,3 +358,58 @@ fn change(machine: &Machine, options: &[&str]) {
     let (is_done, said) = machine.ask(&[&["update-db", "d"][..], options].concat());
     assert!(is_done && said.contains("done in"), "{options:?}: {said}");
 }
+
+/// A copy that is killed loads a file that is older than the rules, in which keys are that others
+/// have now.
+#[test]
+fn keys_that_a_file_older_than_the_rules_has_are_dropped() {
+    let machine = Machine::first("rehash", "c");
+    let port = create(&machine, "d", &["--persistence", "rdb"]);
+    until_ok(&machine, "d");
+    fill(port, 300);
+    let copy = machine.copies("d")[0].clone();
+    let own = copy["port"].as_u64().and_then(|port| u16::try_from(port).ok()).expect("a port");
+    let mut one = client(own);
+    says(&mut one, "CLIENT CAPA cluster node");
+    assert_eq!(says(&mut one, "SAVE"), "OK");
+    change(&machine, &["--hashing-rule", ".*:(?<tag>.*)"]);
+    whole(&machine, port, 300);
+    let process = machine.process_of(&copy).expect("it runs");
+    signal(process, "KILL").expect("it runs");
+    eventually("it is started again", || {
+        machine.process_of(&copy).is_some_and(|new| new != process)
+    });
+    until_ok(&machine, "d");
+    // What had moved to it since is gone with its memory; the rest is there once.
+    eventually("each key is there once", || {
+        let Ok(mut one) = Client::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))) else {
+            return false;
+        };
+        let found = scanned(&mut one);
+        let is_there = |key: &String| says(&mut client(port), &format!("EXISTS {key}")) == "1";
+        found.len() > 100
+            && found.windows(2).all(|two| two[0] != two[1])
+            && says(&mut one, "DBSIZE") == found.len().to_string()
+            && found.iter().all(is_there)
+    });
+}
+
+#[test]
+fn shards_come_and_go_in_a_database_with_rules() {
+    let machine = Machine::first("rehash", "d");
+    let port = create(&machine, "d", &["--hashing-rule", BY_ID[0], "--hashing-rule", BY_ID[1]]);
+    until_ok(&machine, "d");
+    fill(port, 600);
+    let ports = ports(&machine, "d", "primary");
+    let is_over = Arc::new(AtomicBool::new(false));
+    let threads = writers(&ports[..1], &is_over);
+    change(&machine, &["--shards", "5"]);
+    assert_eq!(machine.json(&["databases", "d"])["shards"].as_array().map(Vec::len), Some(5));
+    change(&machine, &["--shards", "2"]);
+    assert_eq!(machine.json(&["databases", "d"])["shards"].as_array().map(Vec::len), Some(2));
+    let (is_done, said) = machine.ask(&["move", "d", "0-99", "2"]);
+    assert!(is_done && said.contains("done in"), "{said}");
+    let counters = audit(port, threads, &is_over);
+    filled(port, 600);
+    whole(&machine, port, 600 + counters);
+}

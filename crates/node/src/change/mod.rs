@@ -238,24 +238,7 @@ pub fn check_update(
         let why = "the port cannot be changed while the database runs".into();
         return Err(Problem::Wrong(why));
     }
-    match database.settings.shards == changed.settings.shards {
-        true => Ok(()),
-        false => check_slots_move(name, database),
-    }
-}
-
-/// Checks that slots of a database can be moved.
-///
-/// # Errors
-/// It has hashing rules, so the keys of a slot are not listed.
-fn check_slots_move(name: &str, database: &Database) -> Result<(), Problem> {
-    match database.settings.hashing.is_empty() {
-        true => Ok(()),
-        false => Err(Problem::Wrong(format!(
-            "slots of a database with hashing rules do not move: change it to the standard rule first (dunlin cluster \
-             update-db {name} --hashing standard), and back when the slots have moved"
-        ))),
-    }
+    Ok(())
 }
 
 /// Checks that a database is ready, and that no job changes it.
@@ -288,7 +271,6 @@ pub fn move_slots(
 ) -> Result<(String, Transaction), Problem> {
     let at = database(site, name)?;
     check_free(site, name, &at.value)?;
-    check_slots_move(name, &at.value)?;
     if let Some(to) = aim.to
         && to >= at.value.settings.shards
     {
@@ -319,6 +301,37 @@ pub fn cancel(site: &Site, keys: &SiteKeys, id: &str) -> Result<Transaction, Pro
     }
     let mut transaction = Transaction::default();
     replace_job(keys, id, at, &Job { is_cancelled: true, ..at.value.clone() }, &mut transaction);
+    Ok(transaction)
+}
+
+/// Makes the transaction that changes the rate and the priority of the slots that a job moves, now
+/// and later.
+///
+/// # Errors
+/// There is no such job, it has ended, it moves no slots, or nothing is to be changed.
+pub fn pace(
+    site: &Site,
+    keys: &SiteKeys,
+    id: &str,
+    (rate, priority): (Option<u64>, Option<i32>),
+) -> Result<Transaction, Problem> {
+    let Some(at) = site.jobs.get(id) else {
+        return Err(Problem::Missing(format!("there is no job '{id}'")));
+    };
+    if !is_running(at) {
+        return Err(Problem::Wrong(format!("job {id} has ended")));
+    }
+    if !matches!(at.value.kind, JobKind::Update | JobKind::Rebalance | JobKind::Move) {
+        return Err(Problem::Wrong(format!("job {id} moves no slots")));
+    }
+    if (rate, priority) == (None, None) {
+        return Err(Problem::Wrong("neither a rate nor a priority is given".into()));
+    }
+    let mut job = at.value.clone();
+    job.aim.rate = rate.or(job.aim.rate);
+    job.aim.priority = priority.or(job.aim.priority);
+    let mut transaction = Transaction::default();
+    replace_job(keys, id, at, &job, &mut transaction);
     Ok(transaction)
 }
 

@@ -6,8 +6,8 @@ pub(crate) mod print;
 use crate::hashing::{self, Trial};
 use crate::http::Node;
 use crate::rest::wire::{
-    Begun, Creation, Deletion, Drain, JobId, MachineChange, MoveSlots, Named, Rebalance, Recovery,
-    Status, Switch, Update, UserChange, UserRemoval, Zone,
+    Begun, Creation, Deletion, Drain, JobId, MachineChange, MoveSlots, Named, Pace, Rebalance,
+    Recovery, Status, Switch, Update, UserChange, UserRemoval, Zone,
 };
 use crate::settings::{Commit, Endpoint, Measure, Persistence, Settings, Wrong};
 use crate::show::{DatabaseShown, EventShown, JobShown, MachineShown};
@@ -75,6 +75,19 @@ enum Verb {
     Cancel {
         /// The job
         job: String,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Changes how fast, and before which others, the slots of a job move
+    Pace {
+        /// The job
+        job: String,
+        /// Bytes per second that each source sends to each target at most: 50mb, or none
+        #[arg(long)]
+        rate: Option<String>,
+        /// Of the moves that wait for a place at a source, those with a greater number come first
+        #[arg(long, allow_hyphen_values = true)]
+        priority: Option<i32>,
         #[command(flatten)]
         place: Place,
     },
@@ -502,6 +515,14 @@ fn run(verb: Verb) -> Result<(), Wrong> {
         Verb::Cancel { job, place } => {
             place.order("/jobs/cancel", &JobId { id: job.clone() }, "It is being cancelled.")?;
             follow(&place, &job, PATIENCE)
+        }
+        Verb::Pace { job: id, rate, priority, place } => {
+            let rate_bytes = match rate.as_deref() {
+                Some("none" | "0") => Some(0),
+                text => text.map(|text| bytes("rate", text)).transpose()?,
+            };
+            let body = Pace { id, rate_bytes, priority };
+            place.order("/jobs/pace", &body, "Its slots move at that pace.")
         }
         Verb::Apply(options) => apply::apply(&options),
         Verb::CreateDb(options) => create(options),

@@ -82,8 +82,8 @@ pub fn slots(of: Of<'_>, kind: JobKind, aim: &Aim) -> Result<PlanShown, Problem>
         _ => balance::plan(&plain, &balance::with_floor(&slotted.weights)),
     };
     let mut shown = moves(&transfers, &slotted, |at| parts[at].0);
-    if matches!(by, Measure::Cpu | Measure::Network) {
-        let text = "The load of a shard is spread over its keys: servers do not count it by slot.";
+    if matches!(by, Measure::Cpu | Measure::Network) && slotted.used.is_none() {
+        let text = "The load of a shard is spread over its keys: it is not counted by slot.";
         shown.warnings.push(text.into());
     }
     finish(&mut shown, &[]);

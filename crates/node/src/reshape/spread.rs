@@ -1,19 +1,22 @@
 //! Slots that move: planned here, moved by the jobs of the topology, which the primaries carry out.
 
 use super::balance::{self, Part, Transfer};
-use super::{BY, Next, measure};
+use super::{ANSWER, BY, Next, measure};
 use crate::change::draw;
 use crate::jobs::{Step, apply};
 use crate::members::Of;
-use crate::settings::Measure;
-use crate::site::Job;
+use crate::rehash;
+use crate::site::{Aim, Job};
 use crate::store::Problem;
-use cluster::change::{Refused, moves};
+use crate::talk::{self, Answer};
+use cluster::change::{self, Refused, moves};
 use cluster::coordinator::{Change, Transaction};
 use cluster::id::Id;
 use cluster::slots::Slots;
-use cluster::topology::{Move, MovePhase, Topology};
+use cluster::topology::{Move, MovePhase, Rehash, Topology};
 use cluster::view::View;
+use process::memory::Bytes;
+use std::collections::BTreeMap;
 
 /// How often a job plans anew what has changed meanwhile.
 const MAX_ROUNDS: u32 = 3;
@@ -50,12 +53,12 @@ pub fn fit(of: Of<'_>, job: &Job) -> Next {
     if let Some(step) = apply(&of.at.value, of.view) {
         return Ok(Some(step));
     }
-    let weights = balance::with_floor(&measure::slots(&of.at.value, of.view, BY)?.weights);
-    let transfers = balance::plan(&plain, &weights);
+    let slotted = measure::slots(&of.at.value, of.view, BY)?;
+    let transfers = balance::plan(&plain, &balance::with_floor(&slotted.weights));
     if transfers.is_empty() {
         return Ok(Some(Step::Fails("there is no shard that could take the slots".into())));
     }
-    Ok(Some(begin(of, job, &parts, &transfers)))
+    Ok(Some(begin(of, job, &parts, (&transfers, &slotted.bytes))))
 }
 
 /// Moves slots until shards carry the same.
@@ -69,26 +72,18 @@ pub fn rebalance(of: Of<'_>, job: &Job) -> Result<Step, Problem> {
     let parts = parts(of);
     let plain: Vec<Part> = parts.iter().map(|(.., part)| part.clone()).collect();
     let by = job.aim.by.unwrap_or_default();
-    let weights = weights(of, by)?;
-    let transfers = balance::plan(&plain, &weights);
+    let slotted = measure::slots(&of.at.value, of.view, by)?;
+    let transfers = balance::plan(&plain, &balance::with_floor(&slotted.weights));
     if transfers.is_empty() || job.aim.rounds >= MAX_ROUNDS {
         return Ok(Step::Done(Transaction::default()));
     }
-    Ok(begin(of, job, &parts, &transfers))
-}
-
-/// What slots weigh for a plan.
-///
-/// # Errors
-/// A primary does not say what it has.
-pub fn weights(of: Of<'_>, by: Measure) -> Result<Vec<u64>, Problem> {
-    Ok(balance::with_floor(&measure::slots(&of.at.value, of.view, by)?.weights))
+    Ok(begin(of, job, &parts, (&transfers, &slotted.bytes)))
 }
 
 /// Moves certain slots to a shard.
 ///
 /// # Errors
-/// None at present.
+/// A primary does not say what it has.
 pub fn move_slots(of: Of<'_>, job: &Job) -> Result<Step, Problem> {
     if let Some(step) = cancelled(of, job).or_else(|| under_way(of, job)) {
         return Ok(step);
@@ -108,7 +103,8 @@ pub fn move_slots(of: Of<'_>, job: &Job) -> Result<Step, Problem> {
     if job.aim.rounds >= MAX_ROUNDS {
         return Ok(Step::Fails("slots did not stay where they went: other jobs move them".into()));
     }
-    Ok(begin(of, job, &parts, &transfers))
+    let slotted = measure::slots(&of.at.value, of.view, BY)?;
+    Ok(begin(of, job, &parts, (&transfers, &slotted.bytes)))
 }
 
 /// The transfers that bring slots to one shard.
@@ -131,21 +127,143 @@ fn cancelled(of: Of<'_>, job: &Job) -> Option<Step> {
     })
 }
 
-/// Says how far slots are that move.
+/// Says how far slots are that move. Moves that are to be faster, slower or sooner are told so.
 fn under_way(of: Of<'_>, job: &Job) -> Option<Step> {
     let moves = &of.view.topology.value.moves;
-    let left: usize = moves.iter().map(|it: &Move| it.left.len()).sum();
+    if let Some(change) = by_rules(&of.view.topology.value) {
+        return Some(rehash::waits(&of.at.value, of.view, change));
+    }
     if moves.is_empty() {
         return None;
     }
+    let mut paced = of.view.topology.value.clone();
+    pace(&mut paced, &job.aim, |_| true);
+    if paced != of.view.topology.value {
+        return Some(Step::Changes(of.view.replace(&paced)));
+    }
+    let left: usize = moves.iter().map(|it: &Move| it.left.len()).sum();
     let planned = job.aim.planned_slots.max(left).max(1);
-    let percent = 10 + 80 * (planned - left) / planned;
-    let text = format!("{left} of {planned} slots are still to move");
+    let total: u64 = job.aim.planned_bytes.values().sum();
+    let slots_done = (planned - left) as u64;
+    // Copies of slots without keys take time as well.
+    let (done, all) = match total {
+        0 => (slots_done, planned as u64),
+        _ => (total.saturating_sub(bytes_left(of, &job.aim)), total),
+    };
+    let hundredths = u128::from(done) * 100 / u128::from(all);
+    let percent = 10 + 80 * hundredths / 100;
+    let slots = format!("{left} of {planned} slots are still to move");
+    let text = match total {
+        0 => slots,
+        _ => {
+            // A text for each hundredth: each is written to etcd.
+            let sent = u128::from(total) * hundredths / 100;
+            format!("{} of {} sent, {slots}", Bytes(sent as u64), Bytes(total))
+        }
+    };
     Some(Step::Waits(u8::try_from(percent).unwrap_or(90), text))
 }
 
-/// Notes moves in the topology.
-fn begin(of: Of<'_>, job: &Job, parts: &[(usize, Id, Part)], transfers: &[Transfer]) -> Step {
+/// The move of slots in a database with hashing rules, which is a change like that of the rules: it
+/// moves key by key, since nothing lists the keys of such a slot.
+fn by_rules(topology: &Topology) -> Option<&Rehash> {
+    topology.rehash.as_ref().filter(|change| !change.slots.is_empty())
+}
+
+/// Notes in the topology which slots shards are to have in a database with hashing rules.
+fn begin_by_rules(
+    of: Of<'_>,
+    job: &Job,
+    parts: &[(usize, Id, Part)],
+    transfers: &[Transfer],
+) -> Step {
+    let topology = &of.view.topology.value;
+    let mut slots: BTreeMap<Id, Slots> =
+        topology.shards.iter().map(|shard| (shard.id, shard.slots.clone())).collect();
+    for Transfer { from, to, slots: moved } in transfers {
+        let (from, to) = (parts[*from].1, parts[*to].1);
+        let (Some(less), Some(more)) = (slots.get(&from), slots.get(&to)) else { continue };
+        let (less, more) = (less.without(moved), more.with(moved));
+        slots.extend([(from, less), (to, more)]);
+    }
+    let since_s = crate::site::now_ms() / 1000;
+    match change::rehash::begin(of.view, &topology.hashing, slots, since_s) {
+        Ok(transaction) => {
+            let mut changed = job.clone();
+            changed.aim.rounds += 1;
+            Step::Goes(transaction, Box::new(changed))
+        }
+        Err(why) => Step::Waits(job.percent, why.0),
+    }
+}
+
+/// Applies the rate and the priority that a job is to have to its moves.
+fn pace(topology: &mut Topology, aim: &Aim, is_meant: impl Fn(&Move) -> bool) {
+    let copying = |it: &&mut Move| it.phase() == MovePhase::Copying && is_meant(it);
+    for meant in topology.moves.iter_mut().filter(copying) {
+        meant.rate = aim.rate.unwrap_or(meant.rate);
+        meant.priority = aim.priority.unwrap_or(meant.priority);
+    }
+}
+
+/// Returns the bytes that the moves of a plan have still to send. A source that does not answer has
+/// sent nothing, as far as is known.
+fn bytes_left(of: Of<'_>, aim: &Aim) -> u64 {
+    let topology = &of.view.topology.value;
+    let copying: Vec<&Move> =
+        topology.moves.iter().filter(|it| it.phase() == MovePhase::Copying).collect();
+    let mut sources: Vec<Id> = copying.iter().map(|it| topology.leader_of(it.from)).collect();
+    sources.sort_unstable();
+    sources.dedup();
+    let placed = sources.into_iter().filter_map(|copy| {
+        let database = &of.at.value;
+        database.copies.iter().find(|placed| placed.copy == copy)
+    });
+    let mut sent = BTreeMap::new();
+    for placed in placed {
+        let question = ["CLUSTER", "MIGRATION", "STATUS", "ALL"];
+        let address = (&*placed.host, placed.port);
+        if let Ok(Answer::Text(text)) =
+            talk::ask_node(address, of.at.value.login(), &question, ANSWER)
+        {
+            sent.extend(sent_bytes(&text));
+        }
+    }
+    let left = copying.iter().map(|it| {
+        let name = it.id.to_string();
+        let planned = aim.planned_bytes.get(&name).copied().unwrap_or(0);
+        planned.saturating_sub(sent.get(&name).copied().unwrap_or(0))
+    });
+    left.sum()
+}
+
+/// Reads what each move has sent out of an answer to CLUSTER MIGRATION STATUS.
+fn sent_bytes(text: &str) -> BTreeMap<String, u64> {
+    let (mut sent, mut name) = (BTreeMap::new(), String::new());
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        match line {
+            "id" => name = lines.next().unwrap_or_default().to_owned(),
+            "sent_bytes" => {
+                let bytes = lines.next().and_then(|line| line.parse().ok()).unwrap_or(0);
+                sent.insert(std::mem::take(&mut name), bytes);
+            }
+            _ => {}
+        }
+    }
+    sent
+}
+
+/// Notes moves in the topology. `bytes` has what each slot weighs.
+fn begin(
+    of: Of<'_>,
+    job: &Job,
+    parts: &[(usize, Id, Part)],
+    (transfers, bytes): (&[Transfer], &[u64]),
+) -> Step {
+    if !of.view.topology.value.hashing.is_empty() {
+        return begin_by_rules(of, job, parts, transfers);
+    }
     let leader = |at: usize| of.view.topology.value.leader_of(parts[at].1);
     let since_s = crate::site::now_ms() / 1000;
     let steps = (0..parts.len()).filter_map(|from| {
@@ -156,13 +274,21 @@ fn begin(of: Of<'_>, job: &Job, parts: &[(usize, Id, Part)], transfers: &[Transf
         let step = move |view: &View| moves::begin(view, me, &jobs, since_s, draw);
         (!transfers.iter().all(|transfer| transfer.from != from)).then_some(step)
     });
+    let mut topology = match fold(of.view, steps) {
+        Ok(topology) => topology,
+        Err(why) => return Step::Waits(job.percent, why),
+    };
+    let before = &of.view.topology.value.moves;
+    let is_new = |it: &Move| before.iter().all(|other| other.id != it.id);
     let mut changed = job.clone();
-    changed.aim.planned_slots = transfers.iter().map(|transfer| transfer.slots.len()).sum();
-    changed.aim.rounds += 1;
-    match fold(of.view, steps) {
-        Ok(transaction) => Step::Goes(transaction, Box::new(changed)),
-        Err(why) => Step::Waits(job.percent, why),
-    }
+    let aim = &mut changed.aim;
+    aim.planned_slots = transfers.iter().map(|transfer| transfer.slots.len()).sum();
+    aim.rounds += 1;
+    let weigh = |it: &Move| it.slots.iter().map(|slot| bytes[usize::from(slot)]).sum();
+    let planned = topology.moves.iter().filter(|it| is_new(it));
+    aim.planned_bytes = planned.map(|it| (it.id.to_string(), weigh(it))).collect();
+    pace(&mut topology, aim, is_new);
+    Step::Goes(of.view.replace(&topology), Box::new(changed))
 }
 
 /// Cancels all moves. `None`: there is nothing left to cancel.
@@ -171,6 +297,11 @@ fn begin(of: Of<'_>, job: &Job, parts: &[(usize, Id, Part)], transfers: &[Transf
 /// A shard has no primary.
 pub fn cancel(of: Of<'_>) -> Result<Option<Transaction>, String> {
     let topology = &of.view.topology.value;
+    match by_rules(topology) {
+        Some(change) if change.is_cancelled => return Ok(None),
+        Some(_) => return change::rehash::cancel(of.view).map(Some).map_err(|why| why.0),
+        None => {}
+    }
     let copying = topology.moves.iter().filter(|job| job.phase() == MovePhase::Copying);
     let mut sources: Vec<Id> = copying.map(|job| job.from).collect();
     sources.sort_unstable();
@@ -180,14 +311,14 @@ pub fn cancel(of: Of<'_>) -> Result<Option<Transaction>, String> {
     }
     let leaders = sources.into_iter().map(|shard| topology.leader_of(shard));
     let steps = leaders.map(|me| move |view: &View| moves::cancel(view, me));
-    fold(of.view, steps).map(Some)
+    fold(of.view, steps).map(|after| Some(of.view.replace(&after)))
 }
 
-/// Makes one transaction of several that follow each other.
+/// Returns the topology after several transactions that follow each other.
 fn fold<F: FnOnce(&View) -> Result<Transaction, Refused>>(
     view: &View,
     steps: impl Iterator<Item = F>,
-) -> Result<Transaction, String> {
+) -> Result<Topology, String> {
     let mut after = view.clone();
     let key = view.keys.topology(view.database);
     for step in steps {
@@ -200,5 +331,19 @@ fn fold<F: FnOnce(&View) -> Result<Transaction, Refused>>(
             after.topology.value = Topology::decode(value).map_err(|invalid| invalid.0)?;
         }
     }
-    Ok(view.replace(&after.topology.value))
+    Ok(after.topology.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_about_moves_is_read() {
+        let text = "id\nabc\nslots\n1-2\nlast_error\n\nsent_bytes\n70\nrate\n0\n\n\n\
+                    id\ndef\nsent_bytes\n5\n";
+        let sent = sent_bytes(text);
+        assert_eq!(sent, BTreeMap::from([("abc".into(), 70), ("def".into(), 5)]));
+        assert_eq!(sent_bytes("sent_bytes\nnone"), BTreeMap::from([(String::new(), 0)]));
+    }
 }

@@ -4,7 +4,7 @@
 use super::Call;
 use super::routes::{give_away, work};
 use super::wire::{
-    Begun, Drain, MachineChange, MoveSlots, Named, Rebalance, SlotMap, Update, UserChange,
+    Begun, Drain, MachineChange, MoveSlots, Rebalance, SlotMap, SlotsAsked, Update, UserChange,
     UserRemoval, Zone,
 };
 use crate::change::{self, Owner};
@@ -234,17 +234,22 @@ fn read_slots(text: &str) -> Result<Slots, Problem> {
     if slots.is_empty() { Err(wrong(text)) } else { Ok(slots) }
 }
 
-async fn slots(call: Call, asked: Named) -> Result<SlotMap, ApiError> {
+async fn slots(call: Call, asked: SlotsAsked) -> Result<SlotMap, ApiError> {
     work(call, move |_, store| {
         read(store, &asked.name, |of, _| {
-            let figures = measure::slots(&of.at.value, of.view, Measure::Keys)?;
+            let by = if asked.count { Measure::Cpu } else { Measure::Keys };
+            let figures = measure::slots(&of.at.value, of.view, by)?;
+            let used = |figure: fn(&measure::Used) -> u64| {
+                figures.used.as_ref().map(|used| used.iter().map(figure).collect())
+            };
+            let (cpu_us, network_bytes) = (used(|it| it.cpu_us), used(|it| it.network_bytes));
             let mut shards = vec![0; usize::from(COUNT)];
             for number in of.at.value.shards() {
                 for slot in of.shard(number).into_iter().flat_map(|shard| shard.slots.iter()) {
                     shards[usize::from(slot)] = number + 1;
                 }
             }
-            Ok(SlotMap { shards, keys: figures.keys, bytes: figures.bytes })
+            Ok(SlotMap { shards, keys: figures.keys, bytes: figures.bytes, cpu_us, network_bytes })
         })
     })
     .await

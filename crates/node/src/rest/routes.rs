@@ -1,7 +1,7 @@
 //! The routes below `/api/v1/cluster`.
 
 use super::Call;
-use super::wire::{Begun, Creation, Deletion, JobId, Named, Recovery, Status, Switch};
+use super::wire::{Begun, Creation, Deletion, JobId, Named, Pace, Recovery, Status, Switch};
 use crate::change::{self, Owner};
 use crate::copies::files::NO_CERTIFICATES;
 use crate::drain;
@@ -59,6 +59,11 @@ pub fn routes() -> &'static [Route<Call>] {
                 "/cluster/jobs/cancel",
                 "Cancel a job: it goes back to what was before",
                 cancel,
+            ),
+            Route::post(
+                "/cluster/jobs/pace",
+                "Change the rate and the priority of the slots that a job moves",
+                pace,
             ),
             Route::get("/cluster/events", "What happened, the newest first", events),
             Route::post(
@@ -323,6 +328,15 @@ async fn job(call: Call, asked: JobId) -> Result<JobShown, ApiError> {
 async fn cancel(call: Call, asked: JobId) -> Result<Done, ApiError> {
     work(call, move |_, store| {
         store.change(|site, keys, _| Ok(((), change::cancel(site, keys, &asked.id)?)))?;
+        Ok(Done::new())
+    })
+    .await
+}
+
+async fn pace(call: Call, asked: Pace) -> Result<Done, ApiError> {
+    work(call, move |_, store| {
+        let wanted = (asked.rate_bytes, asked.priority);
+        store.change(|site, keys, _| Ok(((), change::pace(site, keys, &asked.id, wanted)?)))?;
         Ok(Done::new())
     })
     .await

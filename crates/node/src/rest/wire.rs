@@ -145,6 +145,21 @@ pub struct SlotMap {
     pub keys: Vec<u64>,
     /// The bytes of the keys and values of each slot, estimated.
     pub bytes: Vec<u64>,
+    /// Microseconds of CPU that each slot uses in a second; none if that was not asked for, or is
+    /// not counted.
+    pub cpu_us: Option<Vec<u64>>,
+    /// Bytes a second that clients send and get for each slot, likewise.
+    pub network_bytes: Option<Vec<u64>>,
+}
+
+/// Whose slots, and what of them.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub struct SlotsAsked {
+    /// The database's name
+    pub name: String,
+    /// Count CPU and network for two seconds
+    #[serde(default)]
+    pub count: bool,
 }
 
 /// A database that is asked for.
@@ -240,6 +255,20 @@ pub struct Recovery {
 pub struct JobId {
     /// Its id
     pub id: String,
+}
+
+/// How fast, and before which others, the slots of a job move.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Pace {
+    /// The job's id.
+    pub id: String,
+    /// Bytes per second that each source sends to each target at most; 0 is no limit.
+    #[serde(default)]
+    pub rate_bytes: Option<u64>,
+    /// Of the moves that wait for a place at a source, those with a greater number come first.
+    #[serde(default)]
+    pub priority: Option<i32>,
 }
 
 /// A shard that is to be led by another copy.

@@ -1,0 +1,113 @@
+// Backups: those that come round, those in a place, and what is done with them.
+
+import { bytes, exact, time, visible } from "../format.js";
+import { ask, button, fill, h, notice, panel, raw, table } from "../ui.js";
+import { send } from "../cluster-api.js";
+
+// The place that was looked at last. It may name keys of a bucket, so no page remembers it.
+let place = "";
+
+const moment = (ms) => ms ? time(ms / 1000) : "–";
+const spans = [[86400, "d"], [3600, "h"], [60, "min"]];
+
+function span(seconds) {
+  const [size, unit] = spans.find(([it]) => seconds >= it && seconds % it === 0) || [1, "s"];
+  return `every ${seconds / size} ${unit}`;
+}
+
+export async function backups() {
+  const found = h("div");
+  const at = h("input", { type: "text", value: place, placeholder: "/mnt/backups or s3://bucket/prefix", spellcheck: "false", autocomplete: "off" });
+  const schedules = h("div");
+
+  async function look() {
+    place = at.value.trim();
+    if (!place) return;
+    fill(found, list(await send("GET", "/backups?at=" + encodeURIComponent(place)), look));
+  }
+  async function again() {
+    fill(schedules, rounds(await send("GET", "/schedules"), again));
+  }
+  async function create() {
+    const fields = [
+      { name: "database", label: "Database" },
+      { name: "at", label: "Where", value: place, placeholder: "/mnt/backups or s3://bucket/prefix" },
+      { name: "hours", label: "Hours between two, if they are to come round", type: "number" },
+      { name: "keep", label: "How many complete ones are kept then; empty is all", type: "number" },
+    ];
+    const answer = await ask({ title: "Back up a database", action: "Back up", danger: false, fields });
+    if (!answer) return;
+    const body = { database: answer.database, at: answer.at };
+    if (answer.hours) body.every_s = Math.round(Number(answer.hours) * 3600);
+    if (answer.keep) body.keep = Number(answer.keep);
+    await send("POST", "/backups", body);
+    notice("The backup has begun: see Jobs.");
+    at.value = answer.at;
+    await again();
+  }
+
+  await again();
+  const show = h("form", { class: "actions" }, h("label", {}, "Place ", at), h("button", { type: "submit" }, "Show"));
+  show.addEventListener("submit", (event) => {
+    event.preventDefault();
+    look().catch((error) => notice(error.message, "alarm"));
+  });
+  if (place) await look().catch((error) => notice(error.message, "alarm"));
+  return [
+    h("div", { class: "title" }, h("h1", {}, "Backups"), h("span", { class: "space" }), button("Back up", create, { kind: "primary" })),
+    panel("That come round", schedules),
+    panel("In a place", show, found)];
+}
+
+function rounds(list, again) {
+  async function stop(it) {
+    if (!await ask({ title: "End the backups of " + it.database, text: "Those that there are stay.", action: "End them" })) return;
+    await send("DELETE", "/schedules", { name: it.database });
+    await again();
+  }
+  return table([
+    { name: "database", title: "Database", cell: (it) => visible(it.database), sort: (it) => it.database },
+    { name: "at", title: "Place", cell: (it) => raw(visible(it.at)) },
+    { name: "every", title: "Comes", cell: (it) => span(it.every_s), sort: (it) => it.every_s },
+    { name: "keep", title: "Kept", number: true, cell: (it) => it.keep === null ? "all" : it.keep },
+    { name: "last", title: "Last begun", cell: (it) => moment(it.last_ms), sort: (it) => it.last_ms },
+    { name: "does", title: "", cell: (it) => button("End", () => stop(it), { kind: "danger" }) },
+  ], list, { label: "Backups that come round", empty: "No backup comes round." });
+}
+
+function list(found, look) {
+  const at = place;
+  async function restore(it) {
+    const fields = [
+      { name: "database", label: "Name of the new database" },
+      { name: "port", label: "Its port; empty is that of the old one", type: "number" },
+      { name: "shards", label: "Its shards; empty is as many as before", type: "number" },
+    ];
+    const answer = await ask({ title: "Restore " + it.name, action: "Restore", danger: false, fields });
+    if (!answer) return;
+    const body = { at, name: it.name, database: answer.database };
+    if (answer.port) body.port = Number(answer.port);
+    if (answer.shards) body.shards = Number(answer.shards);
+    await send("POST", "/restore", body);
+    location.hash = "jobs";
+  }
+  async function verify(it) {
+    await send("POST", "/backups/verify", { at, name: it.name });
+    location.hash = "jobs";
+  }
+  async function remove(it) {
+    if (!await ask({ title: "Delete the backup", text: "Its files are gone afterwards.", action: "Delete", word: it.name })) return;
+    await send("DELETE", "/backups", { at, name: it.name });
+    await look();
+  }
+  return table([
+    { name: "name", title: "Backup", cell: (it) => raw(visible(it.name)), sort: (it) => it.name },
+    { name: "state", title: "State", cell: (it) => h("span", { class: "badge " + (it.state === "ok" ? "good" : "alarm") }, visible(it.state)), sort: (it) => it.state },
+    { name: "moment", title: "Moment", cell: (it) => moment(it.at_ms), sort: (it) => it.at_ms },
+    { name: "shards", title: "Shards", number: true, cell: (it) => it.shards, sort: (it) => it.shards },
+    { name: "keys", title: "Keys", number: true, cell: (it) => exact(it.keys), sort: (it) => it.keys },
+    { name: "bytes", title: "Bytes", number: true, cell: (it) => bytes(it.bytes), sort: (it) => it.bytes },
+    { name: "pause", title: "Writes paused", number: true, cell: (it) => `${it.pause_ms} ms`, sort: (it) => it.pause_ms },
+    { name: "does", title: "", cell: (it) => h("div", { class: "actions" }, it.state === "ok" ? button("Restore", () => restore(it)) : null, button("Verify", () => verify(it)), button("Delete", () => remove(it), { kind: "danger" })) },
+  ], found, { label: "Backups", empty: "There is no backup." });
+}
