@@ -2,11 +2,13 @@
 //! same with a replica.
 
 use super::Bench;
+use super::machines::{Machines, Used};
 use super::servers::{Lab, Server, target};
 use crate::client::{Client, Reply};
 use crate::generator::os;
 use crate::measure::Measured;
 use crate::report::document::{Latency, MemoryLine};
+use serde_json::json;
 use std::time::{Duration, Instant};
 
 const VALUE_BYTES: u64 = 500;
@@ -32,6 +34,9 @@ type Steps = [(&'static str, String, &'static str); 3];
 pub(super) fn run(bench: &mut Bench<'_>) -> Result<(), String> {
     let keys = super::runs::scaled(75e6, bench.scale, 10_000);
     let steps = steps(bench, keys);
+    if bench.is_cluster {
+        return on_machines(bench, keys, &steps);
+    }
     let limit = keys * VALUE_BYTES * 3 / 10;
     let mut base = None;
     // One after the other: each has the machine and the disk to itself.
@@ -143,6 +148,70 @@ fn await_link(port: u16) -> Result<(), String> {
     Ok(())
 }
 
+/// The whole set-up: three machines, a database of two shards with a replica each that is made by
+/// the API, and the three steps through its one address.
+fn on_machines(bench: &mut Bench<'_>, keys: u64, steps: &Steps) -> Result<(), String> {
+    // Of all copies together, as in the form: keys and values, a third more, and twice that.
+    let whole = (keys * VALUE_BYTES * 4 / 3).max(256 * MIB) * 2;
+    let port = bench.lab.free_port();
+    let machines = Machines::start(&mut bench.lab, whole)?;
+    let seconds = machines.create(&json!({
+        "name": "flash",
+        "port": port,
+        "memory_size": whole,
+        "bigstore_ram_size": whole * 3 / 10,
+        "replication": true,
+        "shards_count": 2,
+        "eviction_policy": "volatile-lru",
+        "data_persistence": "disabled",
+        "oss_cluster": false,
+    }))?;
+    let copies = machines.copies("flash")?;
+    let remark = format!("{} copies on {} machines", copies.len(), machines.all.len());
+    bench.row("the database is made", "s", None, &[seconds], &remark);
+    for (step, line, published) in steps {
+        let before = (machines.used(&copies)?, spent_by(&copies)?);
+        let measured = bench.measure_long(port, line)?;
+        let Some(measured) = measured.first() else { continue };
+        let after = (machines.used(&copies)?, spent_by(&copies)?);
+        let latency = Latency::new(&measured.total().latencies);
+        let remark = format!("p99 {:.3} ms, p99.9 {:.3} ms", latency.p99, latency.p999);
+        bench.row(step, "requests/s", Some(published), &[measured.rate()], &remark);
+        let goal = (*step == "mixed").then_some("< 1");
+        bench.row(&format!("{step}, at the client"), "ms, mean", goal, &[latency.mean], "");
+        let inside: Vec<f64> = before.1.mean_ms_until(&after.1).into_iter().collect();
+        let what = format!("{step}, in the servers");
+        bench.row(&what, "ms, mean", goal, &inside, "in the command and waiting for flash");
+        for ((machine, before), after) in machines.all.iter().zip(&before.0).zip(&after.0) {
+            of_machine(
+                bench,
+                &format!("{step}, machine {}", machine.name),
+                (before, after),
+                measured,
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Rows of what a machine did in a step.
+fn of_machine(bench: &mut Bench<'_>, what: &str, (before, after): (&Used, &Used), of: &Measured) {
+    let cpu = (after.sample.cpu_seconds - before.sample.cpu_seconds) * 100.0 / of.seconds;
+    let network = |later: f64, earlier: f64| (later - earlier) / of.seconds / MIB as f64;
+    let (got, sent) = (network(after.received, before.received), network(after.sent, before.sent));
+    bench.row(&format!("{what}, CPU"), "% of a core", None, &[cpu], "node, copies, etcd");
+    let memory = after.sample.rss_bytes as f64 / MIB as f64;
+    bench.row(&format!("{what}, memory"), "MiB", None, &[memory], "");
+    let remark = format!("{got:.1} received, {sent:.1} sent");
+    bench.row(&format!("{what}, network"), "MiB/s", None, &[got + sent], &remark);
+}
+
+/// What all copies have spent.
+fn spent_by(copies: &[(String, u16)]) -> Result<Spent, String> {
+    let mut each = copies.iter().map(|(_, port)| Spent::of(*port));
+    each.try_fold(Spent::default(), |sum, one| Ok(sum.with(&one?)))
+}
+
 /// All steps on one server; the rate of the last.
 fn measure(bench: &mut Bench<'_>, one: &Contender, steps: &Steps) -> Result<f64, String> {
     let (port, name) = (one.server.port, &one.name);
@@ -203,6 +272,7 @@ fn append_memory(memory: &mut Vec<(f64, u64)>, measured: &Measured) {
 }
 
 /// What a server has spent on GET and SET since its start.
+#[derive(Default)]
 struct Spent {
     calls: f64,
     command_us: f64,
@@ -215,8 +285,21 @@ impl Spent {
     fn of(port: u16) -> Result<Spent, String> {
         let refuse = |error: std::io::Error| format!("port {port}: {error}");
         let mut client = Client::connect(&target(port)).map_err(refuse)?;
+        // A copy tells of the database otherwise; a server that does not know this is no copy.
+        client.ask(&["CLIENT", "CAPA", "cluster", "node"]).map_err(refuse)?;
         let text = client.text(&["INFO", "everything"]).map_err(refuse)?;
         Ok(Spent::parse(&text))
+    }
+
+    /// The sum of two servers.
+    fn with(self, other: &Spent) -> Spent {
+        Spent {
+            calls: self.calls + other.calls,
+            command_us: self.command_us + other.command_us,
+            waits: self.waits + other.waits,
+            reads: self.reads + other.reads,
+            read_us: self.read_us + other.read_us,
+        }
     }
 
     fn parse(text: &str) -> Spent {

@@ -3,6 +3,7 @@
 
 mod deployments;
 mod flash;
+mod machines;
 mod runs;
 mod servers;
 
@@ -53,6 +54,8 @@ pub struct Bench<'a> {
     rows: Vec<Row>,
     /// The memory of servers that were limited in it.
     pub memory: Vec<MemoryLine>,
+    /// `--cluster`: a database of a cluster of three machines.
+    pub is_cluster: bool,
     /// `--image`: the container image of an experiment with containers.
     pub image: Option<String>,
     /// `--machine`: the command that starts the machine image.
@@ -66,6 +69,9 @@ pub struct Bench<'a> {
 pub fn run(args: &ExperimentArgs, command_line: &str) -> Result<End, String> {
     let plan = runs::PLANS.iter().find(|plan| plan.name == args.name);
     let plan = plan.ok_or_else(|| format!("there is no experiment '{}'", args.name))?;
+    if args.cluster && plan.name != "flash" {
+        return Err("--cluster: only the experiment 'flash' has a cluster".into());
+    }
     let scale = args.scale.unwrap_or(plan.usual_scale);
     if !(scale.is_finite() && scale > 0.0) {
         return Err(format!("--scale {scale}: a number above 0 is needed"));
@@ -86,6 +92,7 @@ pub fn run(args: &ExperimentArgs, command_line: &str) -> Result<End, String> {
         sizes: String::new(),
         rows: Vec::new(),
         memory: Vec::new(),
+        is_cluster: args.cluster,
         image: args.image.clone(),
         machine: args.machine.clone(),
         refusal: None,

@@ -86,6 +86,16 @@ impl Lab {
         })
     }
 
+    /// Where servers have their files.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// This program.
+    pub fn program(&self) -> &str {
+        &self.dunlin[0]
+    }
+
     /// The name of the server that Dunlin is compared with, if there is one.
     pub fn reference_name(&self) -> Option<&str> {
         let last = self.reference.as_ref()?.iter().rfind(|word| word.contains("server"))?;

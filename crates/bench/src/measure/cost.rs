@@ -94,7 +94,11 @@ impl Source {
     }
 }
 
-fn process(pid: u32) -> io::Result<Sample> {
+/// A reading of one process of this machine.
+///
+/// # Errors
+/// It has ended.
+pub fn process(pid: u32) -> io::Result<Sample> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let fields: Vec<u64> = stat
         .rsplit(')')
