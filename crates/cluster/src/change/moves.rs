@@ -292,15 +292,5 @@ pub fn stale(topology: &Topology, shard: Id) -> Slots {
     jobs.fold(foreign(topology, shard), |stale, job| stale.without(&job.slots))
 }
 
-/// Returns whether [`stale`] has this slot.
-pub fn is_stale(topology: &Topology, shard: Id, slot: u16) -> bool {
-    let owner = topology.shard_with(slot).map(|owner| owner.id);
-    let own = topology.shard(shard);
-    decides_by_slot(topology)
-        && owner.is_some_and(|owner| owner != shard)
-        && !own.is_some_and(|own| own.importing.contains_key(&slot))
-        && !topology.moves.iter().any(|job| has_copy(job, shard) && job.slots.contains(slot))
-}
-
 #[cfg(test)]
 mod tests;

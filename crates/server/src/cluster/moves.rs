@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// How often the thread looks.
 const REST: Duration = Duration::from_millis(5);
@@ -28,9 +28,9 @@ const REST: Duration = Duration::from_millis(5);
 /// Jobs that are worked at at the same time.
 const MAX_AT_ONCE: usize = 4;
 
-/// Seconds since 1970.
+/// Seconds since 1970, as the topology has them.
 pub(super) fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
+    engine::clock::now_s().max(0).unsigned_abs()
 }
 
 /// For how long the source of a copy may be about to hand its slots over while FLUSHALL waits.

@@ -27,11 +27,19 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// Counts once more.
+    /// Adds one duration.
     pub fn note(&self, took: Duration) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
         self.us.add(us);
         self.counts[(us.ilog2() as usize).min(BUCKETS - 1)].add(1);
+    }
+
+    /// Runs something and counts how long it takes.
+    pub fn time<T>(&self, run: impl FnOnce() -> T) -> T {
+        let began = monotonic();
+        let outcome = run();
+        self.note(began.elapsed());
+        outcome
     }
 
     /// Returns the sum of all durations in microseconds, and how many began with which power of
@@ -59,8 +67,8 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Something waits for a position. It becomes the sample if there is none, and if the position
-    /// has not been reached.
+    /// Begins a sample at a position that something waits for, if there is no other sample and the
+    /// position has not been reached.
     #[inline]
     pub fn begin(&self, position: JournalPos) {
         if self.position.load(Relaxed) == 0 && position.0 > self.reached.load(Relaxed) {
@@ -82,7 +90,7 @@ impl Wait {
         }
     }
 
-    /// Everything before a position has arrived.
+    /// Notes that everything before a position has arrived.
     pub fn reached(&self, position: JournalPos) {
         self.reached.fetch_max(position.0, SeqCst);
         let waited_for = self.position.load(SeqCst);

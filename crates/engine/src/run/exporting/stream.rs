@@ -118,7 +118,8 @@ fn untake(boundary: &mut Boundary, db: DbIndex, named: &[Named<'_>]) {
     named.iter().for_each(|named| boundary.untake(db, named.slot, named.hash, named.key));
 }
 
-/// Reads the words of the first command. Returns its length; `None`: it is not complete.
+/// Reads the words of the first command. Returns its length; `None`: it is not complete. A copy may
+/// begin inside a transaction, which [`replication::stream::StreamReader`] refuses.
 fn read_command<'b>(bytes: &'b [u8], words: &mut Vec<&'b [u8]>) -> Option<usize> {
     words.clear();
     let (count, mut at) = read_number(bytes, 0, b'*')?;

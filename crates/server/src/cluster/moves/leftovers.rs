@@ -3,7 +3,7 @@
 //! primary drops them when it begins to lead, before SETSLOT can take them for keys that arrive.
 
 use crate::log;
-use cluster::change::moves::is_stale;
+use cluster::change::moves::stale;
 use cluster::slots::Slots;
 use engine::Engine;
 
@@ -47,5 +47,5 @@ pub(super) fn drop_all(engine: &'static Engine, slots: &Slots) {
 fn is_due(engine: &Engine, slot: u16) -> Option<bool> {
     let published = engine.membership().newest().filter(|published| published.leads)?;
     let own = published.own_shard()?;
-    Some(is_stale(&published.view.topology.value, own.id, slot))
+    Some(stale(&published.view.topology.value, own.id).contains(slot))
 }

@@ -13,7 +13,6 @@ use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Instant;
 use structs::sync::wait;
 
 /// The thread, as the writer sees it.
@@ -63,9 +62,8 @@ impl Syncer {
                 drop(state);
                 let figures = &engine.append_log().figures;
                 figures.pending_fsyncs.store(1, Relaxed);
-                let began = Instant::now();
-                let outcome = file::sync(&file, engine.debug());
-                engine.timings().journal_fsync.note(began.elapsed());
+                let sync = || file::sync(&file, engine.debug());
+                let outcome = engine.timings().journal_fsync.time(sync);
                 match outcome {
                     Ok(()) => self.succeeded(engine, JournalPos(position)),
                     Err(error) => self.failed(engine, &name, &os_error(&error)),

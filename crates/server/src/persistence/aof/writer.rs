@@ -396,14 +396,14 @@ impl Work {
             return false;
         }
         let notes = self.notes();
-        let began = Instant::now();
-        if self.goes_in_place(policy, end, notes.len()) {
-            writer.has_preallocated.store(true, Release);
-            self.write_batch(writer, end, &notes, policy);
-        } else {
-            self.append(writer, end, &notes, policy);
-        }
-        self.engine.timings().journal_write.note(began.elapsed());
+        self.engine.timings().journal_write.time(|| {
+            if self.goes_in_place(policy, end, notes.len()) {
+                writer.has_preallocated.store(true, Release);
+                self.write_batch(writer, end, &notes, policy);
+            } else {
+                self.append(writer, end, &notes, policy);
+            }
+        });
         self.size.store(self.file.size(), Relaxed);
         self.engine.append_log().written.store(self.reader.position().0, Release);
         true
@@ -704,10 +704,7 @@ impl Work {
             AppendFsync::Always => {
                 self.syncer.wait();
                 self.has_unsynced_aside = false;
-                let began = Instant::now();
-                let outcome = self.file.sync();
-                self.engine.timings().journal_fsync.note(began.elapsed());
-                match outcome {
+                match self.engine.timings().journal_fsync.time(|| self.file.sync()) {
                     Ok(()) => self.synced_up_to(written),
                     Err(error) => self.sync_failed(&self.file.name(), &error),
                 }
