@@ -31,9 +31,9 @@ pub struct Aside {
 /// Those that are not written yet.
 #[derive(Default)]
 pub(crate) struct Asides {
-    /// There is a reader that takes them.
+    /// Whether a reader takes them.
     is_on: AtomicBool,
-    /// How many there were.
+    /// Number of entries so far.
     next: AtomicU64,
     /// Bytes of those that wait.
     waiting_bytes: AtomicU64,
@@ -45,7 +45,7 @@ impl Asides {
         self.is_on.load(Acquire)
     }
 
-    /// Without a reader there is nothing to keep them for.
+    /// Sets whether a reader takes these entries. Without a reader none is kept.
     pub fn set_on(&self, is_on: bool, has_reader: bool) {
         self.is_on.store(is_on, Release);
         if !has_reader {
@@ -73,12 +73,13 @@ impl Asides {
         self.waiting_bytes.fetch_add(len, AcqRel) + len
     }
 
-    /// The number of the next one.
+    /// Returns the number of the next entry.
     pub fn next(&self) -> u64 {
         self.next.load(Acquire)
     }
 
-    /// The oldest, if it stands at `upto` or before and is numbered lower than `before`.
+    /// Returns the oldest entry if it stands at `upto` or before and its number is lower than
+    /// `before`.
     pub fn first(&self, upto: JournalPos, before: u64) -> Option<Arc<Aside>> {
         if self.waiting_bytes.load(Acquire) == 0 {
             return None;
@@ -114,26 +115,26 @@ impl Journal {
         self.position()
     }
 
-    /// Whether own entries are kept beside the stream. Where clients may write, the thread that
-    /// applies the stream then appends an entry while it holds the locks of its keys.
+    /// Returns whether own entries are kept beside the stream. Where clients may write, the thread
+    /// that applies the stream then appends an entry while it holds the locks of its keys.
     #[inline]
     pub fn takes_asides(&self) -> bool {
         self.asides.is_on()
     }
 
-    /// The number of the next entry beside the stream.
+    /// Returns the number of the next entry beside the stream.
     pub fn next_aside(&self) -> u64 {
         self.asides.next()
     }
 
-    /// The oldest entry beside the stream that stands at `upto` or before, and whose number is
-    /// lower than `before`. To be asked after [`Reader::readable`].
+    /// Returns the oldest entry beside the stream if it stands at `upto` or before and its number
+    /// is lower than `before`. Call it after [`Reader::readable`].
     pub fn first_aside(&self, upto: JournalPos, before: u64) -> Option<Arc<Aside>> {
         self.asides.first(upto, before)
     }
 
-    /// The oldest entry beside the stream has been written. `true` if writes waited for that and
-    /// may go on.
+    /// Removes the oldest entry beside the stream, which has been written. Returns whether writes
+    /// waited for that and may go on.
     pub fn aside_written(&self, aside: &Aside) -> bool {
         let few = self.asides.forget(aside) <= MAX_PENDING_BYTES / 2;
         let register = self.register();

@@ -6,15 +6,15 @@
 
 use keyspace::Millis;
 
-/// Decides when kept bytes are of no use any more.
+/// Decides when bytes need not be kept any more.
 #[derive(Debug, Default)]
 pub struct BacklogExpiry {
     without_replicas_since: Option<Millis>,
 }
 
 impl BacklogExpiry {
-    /// To be called now and then: whether there has been no replica for `ttl_s` seconds. A `ttl_s`
-    /// of 0 means that bytes are kept for ever.
+    /// Returns whether there has been no replica for `ttl_s` seconds. Called from time to time. A
+    /// `ttl_s` of 0 keeps bytes for ever.
     pub fn is_due(&mut self, now: Millis, replicas: usize, ttl_s: u64) -> bool {
         if replicas > 0 {
             self.without_replicas_since = None;

@@ -32,7 +32,7 @@ impl CopyCell {
         self.0.store(bound + 1, Release);
     }
 
-    /// The bytes are copied.
+    /// Notes that the bytes are copied.
     #[inline]
     pub(crate) fn end(&self) {
         self.0.store(0, Release);
@@ -45,7 +45,7 @@ impl CopyCells {
         CopyCells { cells, used: AtomicU64::new(0) }
     }
 
-    /// The cell of the calling thread.
+    /// Returns the cell of the calling thread.
     #[inline]
     pub(crate) fn of_this_thread(&self) -> &CopyCell {
         let number = ThreadNumber::get();
@@ -56,8 +56,8 @@ impl CopyCells {
         cell
     }
 
-    /// The lowest bound that is noted, or `end` if that is lower. `end` must have been loaded
-    /// before, as the position behind the last reservation.
+    /// Returns the lowest bound that is noted, or `end` if that is lower. `end` must have been
+    /// loaded before, as the position behind the last reservation.
     pub(crate) fn lowest(&self, mut end: u64) -> u64 {
         let used = self.used.load(Acquire) as usize;
         for cell in &self.cells[..used] {

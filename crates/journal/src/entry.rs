@@ -36,7 +36,7 @@ pub struct Entry {
     last: DbIndex,
 }
 
-/// `SELECT db`, as it stands in the stream.
+/// Appends `SELECT db` as it stands in the stream.
 pub fn push_select(out: &mut Vec<u8>, db: DbIndex) {
     let mut digits = [0; INT_MAX_LEN];
     push_header(out, b'*', 2);
@@ -45,19 +45,19 @@ pub fn push_select(out: &mut Vec<u8>, db: DbIndex) {
 }
 
 impl Entry {
-    /// Whether there is nothing in it.
+    /// Returns whether the entry has no command.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.commands == 0
     }
 
-    /// The database that its first command needs.
+    /// Returns the database that the first command needs.
     #[inline]
     pub fn first_db(&self) -> DbIndex {
         self.first
     }
 
-    /// The database that is selected behind it.
+    /// Returns the database that is selected behind the last command.
     #[inline]
     pub fn last_db(&self) -> DbIndex {
         self.last
@@ -89,21 +89,21 @@ impl Entry {
         self.bytes.extend_from_slice(MULTI);
     }
 
-    /// Adds a word of the command that was begun.
+    /// Writes the next word of the command that was begun.
     #[inline]
     pub fn word(&mut self, word: &[u8]) {
         push_bulk(&mut self.bytes, word);
     }
 
-    /// Adds a whole command.
+    /// Writes a whole command.
     #[inline]
     pub fn command(&mut self, db: DbIndex, words: &[&[u8]]) {
         self.begin(db, words.len());
         words.iter().for_each(|word| self.word(word));
     }
 
-    /// The entry as it is to stand in the stream. Several commands make a transaction if
-    /// `is_atomic`.
+    /// Returns the entry as it is to stand in the stream. If `is_atomic`, several commands become a
+    /// transaction.
     pub(crate) fn seal(&mut self, is_atomic: bool) -> &[u8] {
         if self.commands > 1 && is_atomic {
             self.bytes.extend_from_slice(EXEC);
@@ -139,7 +139,7 @@ pub struct Effect<'e> {
 }
 
 impl<'e> Effect<'e> {
-    /// What it says goes into `entry`, for this database.
+    /// Makes a writer of the effect of a command in this database. It writes to `entry`.
     pub fn new(entry: &'e mut Entry, db: DbIndex) -> Effect<'e> {
         Effect { entry, db }
     }
@@ -159,7 +159,7 @@ impl<'e> Effect<'e> {
         self.entry.word(word);
     }
 
-    /// The next word, a number.
+    /// Writes the next word, a number.
     pub fn integer(&mut self, number: i64) {
         let mut digits = [0; INT_MAX_LEN];
         self.entry.word(format_i64(&mut digits, number));

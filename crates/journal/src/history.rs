@@ -13,7 +13,7 @@ use std::fmt;
 pub struct HistoryId([u8; 40]);
 
 impl HistoryId {
-    /// A new one.
+    /// Returns a new id.
     pub fn random() -> HistoryId {
         let mut id = [0; 40];
         for digits in id.chunks_exact_mut(8) {
@@ -23,13 +23,13 @@ impl HistoryId {
         HistoryId(id)
     }
 
-    /// The id that is spelled like this; `None` if it has another length or other characters.
+    /// Reads an id. Returns `None` if the text has another length or other characters.
     pub fn parse(text: &[u8]) -> Option<HistoryId> {
         let id: [u8; 40] = text.try_into().ok()?;
         id.iter().all(u8::is_ascii_alphanumeric).then_some(HistoryId(id))
     }
 
-    /// Its 40 characters.
+    /// Returns the 40 characters.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).expect("an id is made of ASCII characters only")
     }
@@ -58,19 +58,19 @@ pub struct History {
 }
 
 impl History {
-    /// A history of its own.
+    /// Returns a history without a second id.
     pub fn new() -> History {
         History { id: HistoryId::random(), second: None }
     }
 
-    /// Whether `position` of the history `id` is a state that this history went through, provided
-    /// that this history has come that far.
+    /// Returns whether this history passed the state that the history `id` has at `position`. It
+    /// must have reached that position.
     pub fn contains(&self, id: &HistoryId, position: JournalPos) -> bool {
         let in_second = |(second, last): (HistoryId, JournalPos)| second == *id && position <= last;
         self.id == *id || self.second.is_some_and(in_second)
     }
 
-    /// The history that branches off here under a new id.
+    /// Returns the history that branches off here under a new id.
     #[must_use]
     pub fn branch(&self, at: JournalPos) -> History {
         History { id: HistoryId::random(), second: Some((self.id, at)) }

@@ -45,7 +45,7 @@ fn pack(position: u64, code: u64) -> u64 {
     position << 8 | code
 }
 
-/// `SELECT db`, as it stands in the stream.
+/// Returns `SELECT db` as it stands in the stream.
 #[cold]
 pub(crate) fn select(db: DbIndex) -> Vec<u8> {
     let mut line = Vec::new();
@@ -89,7 +89,7 @@ pub(crate) struct Register {
     keeps: bool,
     /// How many.
     backlog: u64,
-    /// Nothing before this position is in memory.
+    /// The first position that is in memory.
     first: u64,
     /// Size and end of the largest entry that some reader has not read yet. A reader is allowed to
     /// be behind by that much more: otherwise a value larger than the backlog would cut off every
@@ -115,20 +115,20 @@ impl Default for Register {
 }
 
 impl Register {
-    /// Bytes from here on have to stay, as far as readers and the backlog are concerned.
+    /// Returns from where on bytes have to stay for readers and for the backlog.
     fn floor(&self, published: u64) -> u64 {
         let slowest = self.readers.iter().map(|reader| reader.position()).min();
         let kept = if self.keeps { published.saturating_sub(self.backlog) } else { published };
         slowest.unwrap_or(published).min(kept).min(published)
     }
 
-    /// Where the slowest reader stands that writes may have to wait for.
+    /// Returns the position of the slowest reader that writes may have to wait for.
     pub(crate) fn slowest_waited_for(&self) -> Option<u64> {
         let holding = self.readers.iter().filter(|one| one.if_behind == IfBehind::HoldWriters);
         holding.map(|reader| reader.position()).min()
     }
 
-    /// An entry of about `size` bytes is being appended.
+    /// Notes that an entry of about `size` bytes is appended.
     fn note_size(&mut self, size: u64, end: u64) {
         let is_read = self.readers.iter().all(|reader| reader.position() >= self.largest.1);
         if size > self.largest.0 || is_read {
@@ -157,23 +157,22 @@ impl Register {
 }
 
 impl Journal {
-    /// Whether entries are to be appended.
+    /// Returns whether entries are to be appended.
     #[inline]
     pub fn is_recording(&self) -> bool {
         self.is_recording.load(Relaxed)
     }
 
-    /// Whether bytes are appended at all: own entries, or those of the server that this is a
-    /// [copy](Journal::set_copy) of.
+    /// Returns whether bytes are appended at all: own entries, or those of the server that this is
+    /// a [copy](Journal::set_copy) of.
     #[inline]
     pub fn is_active(&self) -> bool {
         self.is_active.load(Relaxed)
     }
 
-    /// Whether this is from now on a copy of another server's journal, which only
-    /// [`Journal::append_verbatim`] adds to. What this server does by itself is not appended then,
-    /// but kept [beside it](crate::aside) for the append-only file. The world is stopped, or
-    /// nothing writes yet.
+    /// Sets whether this is a copy of another server's journal. Only [`Journal::append_verbatim`]
+    /// adds to a copy; what this server does by itself is kept [beside it](crate::aside) for the
+    /// append-only file. The world is stopped, or nothing writes yet.
     pub fn set_copy(&self, is_copy: bool) {
         let register = self.register();
         self.is_copy.store(is_copy, Release);
@@ -183,7 +182,7 @@ impl Journal {
         self.note_readers(&register);
     }
 
-    /// Whether it is a copy of another server's journal.
+    /// Returns whether this is a copy of another server's journal.
     #[inline]
     pub fn is_copy(&self) -> bool {
         self.is_copy.load(Relaxed)
@@ -198,25 +197,25 @@ impl Journal {
         self.is_recording.store(is_recording, Release);
     }
 
-    /// Bytes of memory that hold the journal, in whole segments.
+    /// Returns how many bytes of memory hold the journal, in whole segments.
     #[inline]
     pub fn held_bytes(&self) -> usize {
         self.log.get().map_or(0, |log| log.segments.bytes())
     }
 
-    /// Whether writes are to wait because a reader is too far behind.
+    /// Returns whether writes have to wait because a reader is too far behind.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.is_full.load(Relaxed)
     }
 
-    /// The position behind the last entry; exact while the world is stopped.
+    /// Returns the position behind the last entry; exact while the world is stopped.
     pub fn position(&self) -> JournalPos {
         JournalPos(self.state.load(Acquire) >> 8)
     }
 
-    /// The database that is selected behind the last entry; `None` if the next one begins with
-    /// SELECT in any case. Exact while the world is stopped.
+    /// Returns the database that is selected behind the last entry; `None` if the next one begins
+    /// with SELECT in any case. Exact while the world is stopped.
     pub fn selected_db(&self) -> Option<DbIndex> {
         let code = self.state.load(Acquire) & UNKNOWN_DB;
         (code != UNKNOWN_DB).then_some(DbIndex(code as u32))
@@ -231,7 +230,7 @@ impl Journal {
         }
     }
 
-    /// The stream that this is a copy of goes on in this database. The world is stopped.
+    /// Notes the database in which the stream that this is a copy of goes on. The world is stopped.
     pub fn note_db(&self, db: DbIndex) {
         let position = self.position().0;
         self.copy_db.store(db.0, Release);
@@ -303,8 +302,8 @@ impl Journal {
         JournalPos(end)
     }
 
-    /// While an entry is copied, nothing of it can be given back. What is larger than a segment is
-    /// not to stay until the next one.
+    /// Gives back memory after an entry was appended. Nothing of an entry can be given back while
+    /// it is copied, and an entry that is larger than a segment must not stay until the next one.
     #[inline]
     fn appended(&self, log: &Log, bytes: usize) {
         if bytes >= SEGMENT {
@@ -348,7 +347,7 @@ impl Journal {
         self.give_back(log, &mut register);
     }
 
-    /// There are fewer readers than before.
+    /// Gives back what only readers that are gone needed.
     fn readers_left(&self, register: &Register) {
         if register.readers.is_empty() && !register.keeps {
             self.is_active.store(false, Release);
@@ -371,7 +370,7 @@ impl Journal {
         lock(&self.register)
     }
 
-    /// Bytes up to here can be read.
+    /// Returns the position up to which bytes can be read.
     pub(crate) fn published(&self, log: &Log) -> u64 {
         log.cells.lowest(self.position().0)
     }
@@ -379,8 +378,9 @@ impl Journal {
 
 /// Readers, and the bytes that are kept for them.
 impl Journal {
-    /// How many bytes are kept, once [`Journal::keep`] was called, and how far behind a reader may
-    /// be that can be cut off. It is looked at once a mebibyte, so both may be that much more.
+    /// Sets how many bytes are kept after [`Journal::keep`], and how far behind a reader may be
+    /// before it is cut off. Both are checked once a mebibyte, so both may be exceeded by that
+    /// much.
     pub fn set_backlog(&self, bytes: u64) {
         let mut register = self.register();
         register.backlog = bytes;
@@ -389,7 +389,7 @@ impl Journal {
         }
     }
 
-    /// From now on bytes are kept even if no reader needs them. The world is stopped, or nothing
+    /// Keeps bytes from now on even if no reader needs them. The world is stopped, or nothing
     /// writes yet.
     pub fn keep(&self) {
         let mut register = self.register();
@@ -417,12 +417,12 @@ impl Journal {
         self.give_back(log, &mut register);
     }
 
-    /// Whether bytes are kept.
+    /// Returns whether bytes are kept.
     pub fn is_keeping(&self) -> bool {
         self.register().keeps
     }
 
-    /// The position of the first byte that a reader can begin at, if bytes are kept.
+    /// Returns the position of the first byte that a reader can begin at, if bytes are kept.
     pub fn kept_from(&self) -> Option<JournalPos> {
         let register = self.register();
         register.keeps.then(|| self.first_kept(&register))
@@ -430,7 +430,7 @@ impl Journal {
 
     fn first_kept(&self, register: &Register) -> JournalPos {
         let backlog = self.position().0.saturating_sub(register.backlog);
-        // What a slow reader keeps, others can have, too.
+        // Bytes that are kept for a slow reader can be read by others.
         let slowest = register.readers.iter().map(|reader| reader.position()).min();
         JournalPos(register.first.max(slowest.unwrap_or(backlog).min(backlog)))
     }
@@ -452,18 +452,18 @@ impl Journal {
         }
     }
 
-    /// A reader of everything from here on. The world is stopped, or nothing writes yet: otherwise
-    /// what others do at this moment is not in the journal.
+    /// Returns a reader of everything from here on. The world is stopped, or nothing writes yet:
+    /// otherwise a write that is under way at this moment may be missing.
     pub fn read(&self, if_behind: IfBehind) -> Reader<'_> {
         let mut register = self.register();
         self.begin_recording(&mut register);
         self.add_reader(&mut register, self.position(), if_behind)
     }
 
-    /// A reader of everything from a past position on, at any time.
+    /// Returns a reader of everything from a past position on, at any time.
     ///
     /// # Errors
-    /// The bytes from there on are not kept, or it is in the future.
+    /// The bytes from there on are not kept, or the position is in the future.
     pub fn read_from(
         &self,
         position: JournalPos,
@@ -496,7 +496,8 @@ impl Journal {
         self.give_back(log, &mut register);
     }
 
-    /// A reader has left a segment. `true` if writes waited for that and may go on.
+    /// Frees memory after a reader has left a segment. Returns whether writes waited for that and
+    /// may go on.
     pub(crate) fn reader_advanced(&self, log: &Log) -> bool {
         let mut register = self.register();
         self.give_back(log, &mut register);
@@ -509,13 +510,13 @@ impl Journal {
 
 /// Histories.
 impl Journal {
-    /// The ids under which the positions are known.
+    /// Returns the ids under which the positions are known.
     pub fn history(&self) -> History {
         self.register().history
     }
 
-    /// Whether the ids and the position name the present data: everything since they were set has
-    /// been appended.
+    /// Returns whether the ids and the position name the present data: everything since they were
+    /// set has been appended.
     pub fn is_history_known(&self) -> bool {
         self.is_active() || self.register().is_history_valid
     }
@@ -525,9 +526,9 @@ impl Journal {
         self.register().history = history;
     }
 
-    /// The data set is now the one that `history` has at `position`, as after it was loaded from a
-    /// file or from a primary. Kept bytes are dropped, and readers that may be cut off are. The
-    /// world is stopped, or nothing writes yet, and there is no other reader.
+    /// Sets the history and the position of the data set, after it was loaded from a file or from a
+    /// primary. Drops the bytes that are kept and cuts off the readers that may be. The world is
+    /// stopped, or nothing writes yet, and there is no other reader.
     pub fn begin_history(&self, history: History, position: JournalPos) {
         let mut register = self.register();
         register.readers.retain(|reader| {

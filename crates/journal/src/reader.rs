@@ -64,12 +64,12 @@ pub struct Reader<'j> {
 pub struct Limit(Arc<ReaderState>);
 
 impl Limit {
-    /// As [`Reader::allow`].
+    /// Does what [`Reader::allow`] does.
     pub fn allow(&self, bytes: u64) {
         self.0.allowed.store(bytes, Relaxed);
     }
 
-    /// As [`Reader::is_cut_off`].
+    /// Does what [`Reader::is_cut_off`] does.
     pub fn is_cut_off(&self) -> bool {
         self.0.is_cut_off.load(Acquire)
     }
@@ -95,12 +95,12 @@ impl<'j> Reader<'j> {
         Reader { journal, log, state, segment: None }
     }
 
-    /// Where it stands.
+    /// Returns the reader's position.
     pub fn position(&self) -> JournalPos {
         JournalPos(self.state.position())
     }
 
-    /// Whether it was cut off: there is nothing more for it.
+    /// Returns whether the reader was cut off. Then it can read nothing more.
     pub fn is_cut_off(&self) -> bool {
         self.state.is_cut_off.load(Acquire)
     }
@@ -110,19 +110,21 @@ impl<'j> Reader<'j> {
         self.state.allowed.store(bytes, Relaxed);
     }
 
-    /// Its limit, to be changed later.
+    /// Returns the reader's limit, by which it can be changed later.
     pub fn limit(&self) -> Limit {
         Limit(Arc::clone(&self.state))
     }
 
-    /// How far it can read; always the end of an entry.
+    /// Returns the position up to which bytes can be read. It is always the end of an entry.
     pub fn readable(&self) -> JournalPos {
-        // An idle cell may hide an entry that was reserved long before; what was readable stays so.
+        // A cell that becomes idle may belong to an entry that was reserved earlier, so the bound
+        // may seem to go back. What could be read once stays readable.
         JournalPos(self.journal.published(self.log).max(self.state.position()))
     }
 
-    /// The next bytes, as many as lie in one piece before `end`, which [`Reader::readable`] gave;
-    /// `None` if there are none, or if it [was cut off](Reader::is_cut_off).
+    /// Returns the next bytes before `end`, as many as lie in one piece. `end` comes from
+    /// [`Reader::readable`]. Returns `None` if there are none, or if the reader [was cut
+    /// off](Reader::is_cut_off).
     pub fn chunk(&mut self, end: JournalPos) -> Option<Chunk> {
         let at = self.state.position();
         if at >= end.0 || self.is_cut_off() {
@@ -133,7 +135,8 @@ impl<'j> Reader<'j> {
             Some((of, segment)) if *of == number => Arc::clone(segment),
             _ => {
                 let segment = self.log.segments.for_read(number)?;
-                // Cut off meanwhile, it may have found a segment of another history.
+                // The reader may have been cut off meanwhile. Then the segment may belong to
+                // another history.
                 if self.is_cut_off() {
                     return None;
                 }

@@ -46,27 +46,28 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// Everything before it is in the replica's memory.
+    /// Returns the position up to which the replica has everything in memory.
     pub fn received(&self) -> JournalPos {
         JournalPos(self.received.load(Acquire))
     }
 
-    /// Everything before it is on the replica's disk.
+    /// Returns the position up to which the replica has everything on its disk.
     pub fn synced(&self) -> JournalPos {
         JournalPos(self.synced.load(Acquire))
     }
 
-    /// The replica's last acknowledgement counts where only members do, or it does not.
+    /// Sets whether the replica counts where only members do.
     pub fn set_member(&self, is_member: bool) {
         self.is_member.store(is_member, SeqCst);
     }
 
-    /// The replica has received everything before this. Positions never go back.
+    /// Notes that the replica has received everything before this position. Positions never go
+    /// back.
     pub fn set_received(&self, position: JournalPos) {
         self.received.fetch_max(position.0, SeqCst);
     }
 
-    /// The replica has everything before this on its disk.
+    /// Notes that the replica has everything before this position on its disk.
     pub fn set_synced(&self, position: JournalPos) {
         self.synced.fetch_max(position.0, SeqCst);
     }
@@ -94,7 +95,7 @@ impl SafePositions {
         lock(&self.copies)
     }
 
-    /// From now on only copies that are members count, or all of them do.
+    /// Sets whether only copies that are members count, or all.
     pub fn set_members_only(&self, members_only: bool) {
         self.members_only.store(members_only, SeqCst);
     }
@@ -103,22 +104,22 @@ impl SafePositions {
         !self.members_only.load(SeqCst) || copy.is_member.load(SeqCst)
     }
 
-    /// Everything before this is on the disk of this server.
+    /// Returns the position up to which this server has everything on its disk.
     pub fn disk(&self) -> JournalPos {
         JournalPos(self.disk.load(SeqCst))
     }
 
-    /// Everything before this is on the disk now.
+    /// Notes that everything before this position is on the disk.
     pub fn set_disk(&self, position: JournalPos) {
         self.disk.fetch_max(position.0, SeqCst);
     }
 
-    /// The file on the disk begins here; earlier positions are none of its business.
+    /// Sets the position at which the file on the disk begins. Earlier positions do not concern it.
     pub fn begin_disk_at(&self, position: JournalPos) {
         self.disk.store(position.0, SeqCst);
     }
 
-    /// One more replica, which has everything before `position`.
+    /// Adds a replica that has everything before `position`.
     pub fn add_copy(&self, position: JournalPos) -> Arc<Copy> {
         let copy = Arc::new(Copy::default());
         copy.set_received(position);
@@ -126,31 +127,31 @@ impl SafePositions {
         copy
     }
 
-    /// The replica is gone, and what it has does not count.
+    /// Removes a replica. What it has does not count any more.
     pub fn remove_copy(&self, copy: &Arc<Copy>) {
         self.copies().retain(|other| !Arc::ptr_eq(other, copy));
     }
 
-    /// The history begins anew at another position: what any replica has had of it says nothing,
-    /// nor do the positions of writes.
+    /// Begins anew at another position. Positions of replicas and of writes in the former history
+    /// mean nothing here.
     pub fn begin_history(&self) {
         self.copies().clear();
         self.written_anywhere.store(0, Release);
     }
 
-    /// How many replicas have received everything before `position`.
+    /// Returns how many replicas have received everything before `position`.
     pub fn count_received(&self, position: JournalPos) -> usize {
         let has_it = |copy: &&Arc<Copy>| self.counts(copy) && copy.received() >= position;
         self.copies().iter().filter(has_it).count()
     }
 
-    /// How many replicas have everything before `position` on their disks.
+    /// Returns how many replicas have everything before `position` on their disks.
     pub fn count_synced(&self, position: JournalPos) -> usize {
         let has_it = |copy: &&Arc<Copy>| self.counts(copy) && copy.synced() >= position;
         self.copies().iter().filter(has_it).count()
     }
 
-    /// Everything before this has the copies that `need` asks for.
+    /// Returns the position up to which everything has the copies that `need` asks for.
     pub fn safe(&self, need: Need) -> JournalPos {
         let mut safe = if need.disk { self.disk() } else { JournalPos(u64::MAX) };
         if need.replicas > 0 || need.replica_disks > 0 {
@@ -162,25 +163,25 @@ impl SafePositions {
         safe
     }
 
-    /// Whether everything before `position` has the copies that `need` asks for.
+    /// Returns whether everything before `position` has the copies that `need` asks for.
     pub fn is_safe(&self, need: Need, position: JournalPos) -> bool {
         self.safe(need) >= position
     }
 
-    /// Whether some replies wait until the writes that they tell of are safe.
+    /// Returns whether some replies wait until the writes that they tell of are safe.
     #[inline]
     pub fn holds_replies(&self) -> bool {
         self.holds_replies.load(Relaxed)
     }
 
-    /// Whether replies wait at this gate.
+    /// Returns whether replies wait at this gate.
     #[inline]
     pub fn holds_at(&self, gate: Gate) -> bool {
         self.is_shut[gate as usize].load(Relaxed)
     }
 
-    /// From now on replies wait at a gate for `need`, or for nothing. `position` is where the
-    /// journal ends: which stripes were changed before was not noted.
+    /// Lets replies wait at a gate for `need`, or for nothing. `position` is the end of the
+    /// journal: for the writes before it, no stripes were noted.
     pub fn hold_replies(&self, gate: Gate, need: Option<Need>, position: JournalPos) {
         let mut needs = lock(&self.needs);
         if let Some(need) = need
@@ -201,18 +202,18 @@ impl SafePositions {
         need.map(|need| self.safe(need))
     }
 
-    /// A write behind `position` may have changed any key.
+    /// Notes that a write behind `position` may have changed any key.
     pub fn note_written_anywhere(&self, position: JournalPos) {
         self.written_anywhere.fetch_max(position.0, AcqRel);
     }
 
-    /// The position behind the last write that may have changed any key.
+    /// Returns the position behind the last write that may have changed any key.
     pub fn written_anywhere(&self) -> JournalPos {
         JournalPos(self.written_anywhere.load(Acquire))
     }
 }
 
-/// The largest position that `n` of them have reached; the end of all positions for 0.
+/// Returns the largest position that `n` of them have reached; for 0 the largest of all.
 fn nth_largest(n: usize, positions: impl Iterator<Item = JournalPos>) -> JournalPos {
     let Some(at) = n.checked_sub(1) else { return JournalPos(u64::MAX) };
     let mut positions: Vec<JournalPos> = positions.collect();

@@ -65,7 +65,7 @@ impl Segment {
         );
     }
 
-    /// Bytes of the segment.
+    /// Returns the number of bytes of the segment.
     ///
     /// # Safety
     /// They have been published.
@@ -79,21 +79,22 @@ impl Segment {
 /// All segments that hold what was appended and not yet given back.
 pub(crate) struct Segments {
     places: Box<[AtomicPtr<Segment>]>,
-    /// So many places are taken.
+    /// Number of places that are taken.
     taken: AtomicUsize,
     shelf: Mutex<Shelf>,
 }
 
 #[derive(Default)]
 struct Shelf {
-    /// Out of their places. A reader that has gone on may still hold one of them.
+    /// Segments that are out of their places. A reader that has moved on may still hold one of
+    /// them.
     spares: Vec<Arc<Segment>>,
     /// The lowest segment that may still be there.
     lowest: u64,
 }
 
 impl Shelf {
-    /// A segment that nothing else refers to.
+    /// Returns a segment that nothing else refers to.
     fn take(&mut self) -> Arc<Segment> {
         // A segment without a place cannot be found, so a sole reference stays the sole one.
         let at = self.spares.iter_mut().position(|segment| Arc::get_mut(segment).is_some());
@@ -107,7 +108,7 @@ impl Segments {
         Segments { places, taken: AtomicUsize::new(0), shelf: Mutex::default() }
     }
 
-    /// Bytes of the segments that have not been given back.
+    /// Returns the number of bytes of the segments that have not been given back.
     pub(crate) fn bytes(&self) -> usize {
         self.taken.load(Relaxed) * SEGMENT
     }
@@ -128,7 +129,7 @@ impl Segments {
         (segment.number.load(Acquire) == number).then_some(segment)
     }
 
-    /// The segment to append to, made if it is not there. `true` if it was.
+    /// Returns the segment to append to, and whether it had to be made.
     ///
     /// The caller has reserved a place in it, so it is not given back meanwhile.
     #[inline]
@@ -161,8 +162,8 @@ impl Segments {
         }
     }
 
-    /// The segment to read, to be kept while it is read. The caller is a registered reader whose
-    /// position is in it.
+    /// Returns the segment to read, which the caller keeps while it reads. The caller is a
+    /// registered reader whose position is in it.
     pub(crate) fn for_read(&self, number: u64) -> Option<Arc<Segment>> {
         let _shelf = self.shelf();
         self.find(number)?;
@@ -186,7 +187,7 @@ impl Segments {
     pub(crate) fn give_back(&self, floor: u64) {
         let end = floor / SEGMENT as u64;
         let mut shelf = self.shelf();
-        // Where nothing was ever appended nothing is to be found.
+        // Below the first segment that was appended to there is nothing to find.
         let begin = shelf.lowest.max(end.saturating_sub(PLACES as u64));
         for number in begin..end {
             if self.find(number).is_some() {
@@ -224,7 +225,7 @@ mod tests {
     fn a_segment_is_reused_once_no_reader_holds_it() {
         let segments = Segments::new();
         segments.for_append(0);
-        // As a reader that goes on before it is done with what it has read.
+        // A reader may still hold a segment when it has moved on.
         let held = segments.for_read(0).expect("it was made");
         segments.give_back(SEGMENT as u64);
         let address = Arc::as_ptr(&held);

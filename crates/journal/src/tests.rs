@@ -181,7 +181,7 @@ fn a_reader_that_may_be_cut_off_delays_no_write() {
     let [mut near, mut far] = [0; 2].map(|_| journal.read(IfBehind::CutOff));
     let (big, mut of_log, mut of_near) = (vec![b'v'; 1 << 19], Vec::new(), Vec::new());
     append(&journal, 0, &[b"SET", b"first", &big]);
-    // Held in the hand while its segment is given back.
+    // The chunk is held while its segment is given back.
     let kept = far.chunk(far.readable()).unwrap();
     let copy = kept.to_vec();
     let mut cut_off_at = None;
@@ -193,7 +193,7 @@ fn a_reader_that_may_be_cut_off_delays_no_write() {
             cut_off_at.get_or_insert(number);
         }
     }
-    // Behind by three mebibytes and as much as goes unnoticed.
+    // The limit is three mebibytes, and it is checked once a mebibyte.
     assert!((6..=8).contains(&cut_off_at.unwrap()), "{cut_off_at:?}");
     assert!(far.chunk(far.readable()).is_none());
     assert!(*kept == copy[..], "what is held is not used again");

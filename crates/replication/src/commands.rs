@@ -11,12 +11,12 @@ pub struct Commands {
 }
 
 impl Commands {
-    /// Number of commands.
+    /// Returns the number of commands.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -27,7 +27,7 @@ impl Commands {
         self.ends.push(self.words.len());
     }
 
-    /// The words of a command, in place of what `into` held.
+    /// Puts the words of a command into `into`, in place of what it held.
     #[inline]
     pub fn words<'i>(&self, bytes: &'i [u8], command: usize, into: &mut Vec<&'i [u8]>) {
         let first = command.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -35,8 +35,8 @@ impl Commands {
         into.extend(self.words[first..self.ends[command]].iter().map(|word| &bytes[word.clone()]));
     }
 
-    /// The commands from this one on leave the list; their bytes will begin so many bytes further
-    /// on.
+    /// Removes the commands from this one on and returns them. Their bytes will begin so many bytes
+    /// further on.
     #[must_use]
     pub fn split_off(&mut self, command: usize, bytes: usize) -> Commands {
         let words = command.checked_sub(1).map_or(0, |before| self.ends[before]);

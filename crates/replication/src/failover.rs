@@ -25,7 +25,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// As INFO names it.
+    /// Returns the name that INFO shows.
     pub fn name(self) -> &'static str {
         match self {
             Stage::Nothing => "no-failover",
@@ -89,12 +89,12 @@ pub struct Failover {
 }
 
 impl Failover {
-    /// How far it is.
+    /// Returns the stage of the fail-over.
     pub fn stage(&self) -> Stage {
         self.stage
     }
 
-    /// The successor, where it is known.
+    /// Returns the successor, if it is known.
     pub fn target(&self) -> Option<&Address> {
         self.plan.target.as_ref()
     }
@@ -105,7 +105,7 @@ impl Failover {
         *self = Failover { stage: Stage::Waiting, plan, request: Some(request) };
     }
 
-    /// What is due at this moment, if anything.
+    /// Returns what is due at this moment, if anything.
     pub fn due(&self, position: JournalPos, replicas: &[Candidate], now: Millis) -> Option<Step> {
         if self.stage != Stage::Waiting {
             return None;
@@ -131,13 +131,13 @@ impl Failover {
         replica.acknowledged >= position || self.request.is_some_and(lacks_request_alone)
     }
 
-    /// This server follows its successor.
+    /// Notes that this server follows its successor.
     pub fn hand_over(&mut self, to: Address) {
         self.stage = Stage::Handing;
         self.plan.target = Some(to);
     }
 
-    /// It is over. Returns how far it was.
+    /// Ends the fail-over. Returns the stage that it had reached.
     pub fn end(&mut self) -> Stage {
         std::mem::take(self).stage
     }

@@ -26,7 +26,7 @@ pub struct LogFile {
 }
 
 impl LogFile {
-    /// The name, for messages.
+    /// Returns the name for messages.
     pub fn display(&self) -> String {
         String::from_utf8_lossy(&self.name).into_owned()
     }
@@ -151,7 +151,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// The manifest's text.
+    /// Returns the manifest's text.
     pub fn format(&self) -> Vec<u8> {
         let mut text = Vec::new();
         let mut add = |file: &LogFile, kind: &str| {
@@ -165,28 +165,28 @@ impl Manifest {
         text
     }
 
-    /// Whether there is nothing to load.
+    /// Returns whether there is nothing to load.
     pub fn is_empty(&self) -> bool {
         self.base.is_none() && self.incr.is_empty()
     }
 
-    /// The files to load, in order.
+    /// Returns the files to load, in order.
     pub fn files(&self) -> impl Iterator<Item = &LogFile> {
         self.base.iter().chain(&self.incr)
     }
 
-    /// Whether it names this file, be it as one that is history.
+    /// Returns whether it names this file, be it as one that is history.
     pub fn names(&self, name: &[u8]) -> bool {
         self.files().chain(&self.history).any(|file| file.name == name)
     }
 
-    /// Whether a further base would get this name.
+    /// Returns whether a further base would get this name.
     pub fn is_next_base(&self, stem: &[u8], name: &[u8]) -> bool {
         let is = |suffix| named(stem, self.base_seq + 1, suffix) == name;
         is("base.rdb") || is("base.aof")
     }
 
-    /// Whether a further increment would get this name.
+    /// Returns whether a further increment would get this name.
     pub fn is_next_incr(&self, stem: &[u8], name: &[u8]) -> bool {
         named(stem, self.incr_seq + 1, "incr.aof") == name
     }
@@ -197,7 +197,7 @@ impl Manifest {
         self.base = Some(LogFile { name: name.to_vec(), seq: 1 });
     }
 
-    /// A new base takes the place of the one there is, which becomes history; its name.
+    /// Makes the present base history and adds a new one. Returns the new one's name.
     pub fn replace_base(&mut self, stem: &[u8], format: BaseFormat) -> LogFile {
         self.history.splice(0..0, self.base.take());
         self.base_seq += 1;
@@ -209,7 +209,7 @@ impl Manifest {
         self.base.insert(LogFile { name, seq: self.base_seq }).clone()
     }
 
-    /// A further increment, which is written from now on; its name.
+    /// Adds an increment, which is written from now on. Returns its name.
     pub fn add_incr(&mut self, stem: &[u8]) -> LogFile {
         self.incr_seq += 1;
         let file = LogFile { name: named(stem, self.incr_seq, "incr.aof"), seq: self.incr_seq };
@@ -225,7 +225,7 @@ impl Manifest {
         history
     }
 
-    /// All increments but the last so many become history: a new base contains them.
+    /// Makes all increments but the last `keep` history: a new base contains them.
     pub fn retire_incr(&mut self, keep: usize) {
         let retired = self.incr.len().saturating_sub(keep);
         for file in self.incr.drain(..retired) {
@@ -234,7 +234,7 @@ impl Manifest {
     }
 }
 
-/// A name as it stands in the manifest: between quotes only if it must be.
+/// Returns a name as it stands in the manifest: between quotes only if it must be.
 fn as_word(name: &[u8]) -> Vec<u8> {
     let is_plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\');
     if name.iter().all(is_plain) { name.to_vec() } else { quote_word(name) }

@@ -34,7 +34,7 @@ pub struct BatchHead {
     pub checksum: u64,
 }
 
-/// The byte of preallocated space at an offset of the file.
+/// Returns the byte of preallocated space at an offset of the file.
 fn preallocated_at(offset: u64) -> u8 {
     if offset % SECTOR as u64 == SECTOR as u64 - 1 { b'\n' } else { b'#' }
 }
@@ -49,18 +49,18 @@ pub fn write_preallocation(offset: u64, bytes: &mut [u8]) {
         .for_each(|byte| *byte = b'\n');
 }
 
-/// Whether all these bytes, which begin at this offset of the file, are preallocated space.
+/// Returns whether all these bytes, which begin at this offset of the file, are preallocated space.
 pub fn is_preallocated(offset: u64, bytes: &[u8]) -> bool {
     bytes.iter().zip(offset..).all(|(&byte, offset)| byte == preallocated_at(offset))
 }
 
-/// How many of these bytes, which begin with a sector and end with their file, lie before the
-/// preallocated space at its end. 0 if all are preallocated space, and perhaps what is before them
-/// too.
+/// Returns how many of these bytes lie before the preallocated space at their end. They begin with
+/// a sector and end with their file. Returns 0 if all are preallocated space; then the bytes before
+/// them may be, too.
 ///
 /// Sectors of zeros count as preallocated space: when preallocated space is cut off inside of a
-/// block, file systems write them to its end, and a lost power may leave the file as long as it
-/// was. No log ends with them.
+/// block, file systems write zeros up to the block's end, and after a loss of power the file may
+/// have its former length. No log ends with zeros.
 pub fn data_before_preallocation(bytes: &[u8]) -> usize {
     let mut data = bytes.len();
     while data > 0 {
@@ -74,8 +74,8 @@ pub fn data_before_preallocation(bytes: &[u8]) -> usize {
     data
 }
 
-/// How many of these bytes, which begin with a sector, lie before preallocated space or zeros at
-/// their end.
+/// Returns how many of these bytes lie before preallocated space or zeros at their end. They begin
+/// with a sector.
 fn data_of_sector(bytes: &[u8]) -> usize {
     let preallocated =
         (0..bytes.len()).rev().take_while(|&at| bytes[at] == preallocated_at(at as u64)).count();
@@ -88,29 +88,30 @@ fn data_of_sector(bytes: &[u8]) -> usize {
     }
 }
 
-/// Bytes of the head of a batch of `len` bytes that is written at this offset.
+/// Returns the number of bytes of the head of a batch of `len` bytes that is written at this
+/// offset.
 pub fn head_len(offset: u64, len: usize) -> usize {
     let filler = filler_len(offset);
     filler + mark_len(offset + filler as u64, len)
 }
 
-/// Whether a batch may begin at this offset. One may where another ended.
+/// Returns whether a batch may begin at this offset. One may where another ended.
 pub fn may_begin(offset: u64) -> bool {
     left_in_sector(offset) >= SHORTEST_FILLER
 }
 
-/// Bytes from this offset to the end of its sector.
+/// Returns the number of bytes from this offset to the end of its sector.
 pub fn left_in_sector(offset: u64) -> usize {
     SECTOR - (offset % SECTOR as u64) as usize
 }
 
-/// So many bytes must be filled before a mark lies in one sector.
+/// Returns how many bytes must be filled so that a mark lies in one sector.
 fn filler_len(offset: u64) -> usize {
     debug_assert!(may_begin(offset), "the filler would look like room");
     filler_at(offset).unwrap_or(0)
 }
 
-/// A batch ends where another may begin.
+/// Returns the length of a mark at this offset: a batch ends where another may begin.
 fn mark_len(offset: u64, len: usize) -> usize {
     let left = left_in_sector(offset + (MARK + len) as u64);
     if left < SHORTEST_FILLER { MARK + left } else { MARK }
@@ -181,13 +182,13 @@ pub enum Found {
     Damaged,
 }
 
-/// Whether there is a batch in these bytes that is as it was written.
+/// Returns whether there is a batch in these bytes that is as it was written.
 pub fn has_whole_batch(bytes: &[u8]) -> bool {
     let heads = bytes.windows(PREFIX.len()).enumerate().filter(|(_, window)| *window == PREFIX);
     heads.into_iter().any(|(at, _)| begins_with_whole_batch(&bytes[at..]))
 }
 
-/// Whether these bytes begin with a batch, without a filler, that is as it was written.
+/// Returns whether these bytes begin with a batch, without a filler, that is as it was written.
 pub fn begins_with_whole_batch(bytes: &[u8]) -> bool {
     mark_at(bytes).is_some_and(|(head, body)| {
         let batch = bytes.get(body..body + head.len);
@@ -195,26 +196,26 @@ pub fn begins_with_whole_batch(bytes: &[u8]) -> bool {
     })
 }
 
-/// Bytes of the batch, its mark included, that these bytes begin with. `None`: they begin with
-/// none, or do not have the whole mark.
+/// Returns the number of bytes of the batch, its mark included, that these bytes begin with.
+/// `None`: they begin with none, or do not have the whole mark.
 pub fn batch_len(bytes: &[u8]) -> Option<usize> {
     mark_at(bytes).map(|(head, body)| body + head.len)
 }
 
-/// The mark that these bytes begin with, and where it ends.
+/// Returns the mark that these bytes begin with, and where it ends.
 fn mark_at(bytes: &[u8]) -> Option<(BatchHead, usize)> {
     let end = bytes.iter().take(LARGEST_MARK).position(|&byte| byte == b'\n')?;
     let head = BatchHead::parse(bytes[..end].trim_ascii_end())?.ok()?;
     Some((head, end + 1))
 }
 
-/// Bytes from this offset to the end of its sector, if a batch that begins there has only a filler
-/// in the sector.
+/// Returns the number of bytes from this offset to the end of its sector, if a batch that begins
+/// there has only a filler in the sector.
 pub fn filler_at(offset: u64) -> Option<usize> {
     Some(left_in_sector(offset)).filter(|&left| left < LARGEST_MARK)
 }
 
-/// Whether one of the sectors is preallocated space, as far as these bytes are in it.
+/// Returns whether one of the sectors is preallocated space, as far as these bytes are in it.
 fn has_preallocated_sector(mut offset: u64, mut bytes: &[u8]) -> bool {
     while !bytes.is_empty() {
         let len = bytes.len().min(left_in_sector(offset));
@@ -235,8 +236,8 @@ mod tests {
 
     const COMMAND: &[u8] = b"*2\r\n$4\r\nINCR\r\n$1\r\nk\r\n";
 
-    /// The file after a batch was written at `offset`, with preallocated space behind it; and where
-    /// the batch ends.
+    /// Returns the file after a batch was written at `offset`, with preallocated space behind it,
+    /// and where the batch ends.
     fn file(offset: usize, batch: &[u8]) -> (Vec<u8>, usize) {
         let head = head_len(offset as u64, batch.len());
         let end = offset + head + batch.len();
@@ -247,7 +248,7 @@ mod tests {
         (file, end)
     }
 
-    /// The head in the lines at an offset, and where what it is about begins.
+    /// Returns the head in the lines at an offset, and where the data that it describes begin.
     fn head_at(file: &[u8], mut offset: usize) -> Option<(BatchHead, usize)> {
         while file.get(offset) == Some(&b'#') {
             let line = file[offset..].split_inclusive(|&byte| byte == b'\n').next()?;

@@ -5,7 +5,7 @@ const MAX_FAILURES: u64 = 3;
 /// The longest wait between two attempts, in minutes.
 const MAX_MINUTES: i64 = 60;
 
-/// Whether the log has grown enough since its base was written.
+/// Returns whether the log has grown enough since its base was written.
 ///
 /// `current` and `base` are bytes; `percentage` 0 never rewrites.
 pub fn has_grown(current: u64, base: u64, percentage: u32, min_size: u64) -> bool {
@@ -37,8 +37,9 @@ pub enum Answer {
 }
 
 impl Backoff {
-    /// May an attempt begin now (seconds since the epoch), after so many failures in a row? Those
-    /// that a person asks for need not wait. Where the failures are forgotten, so are the waits.
+    /// Returns whether an attempt may begin now (seconds since the epoch), after so many failures
+    /// in a row. An attempt that a person asks for need not wait. When the failures are forgotten,
+    /// so are the waits.
     pub fn ask(&mut self, failures: u64, now_s: i64) -> Answer {
         if failures < MAX_FAILURES {
             *self = Backoff::default();

@@ -70,7 +70,7 @@ pub struct Place {
 pub const NO_PLACE: &[u8] = b"#REPL:\r\n";
 
 impl Place {
-    /// The annotation's line.
+    /// Returns the annotation's line.
     pub fn line(&self) -> String {
         format!("#REPL:{} {}\r\n", self.id, self.position.0)
     }
@@ -84,7 +84,7 @@ impl Place {
         Some(Place { id: HistoryId::parse(id)?, position: JournalPos(position) })
     }
 
-    /// The place behind so many bytes of commands.
+    /// Returns the place behind so many bytes of commands.
     #[must_use]
     pub fn behind(self, bytes: usize) -> Place {
         Place { position: JournalPos(self.position.0.saturating_add(bytes as u64)), ..self }
@@ -140,7 +140,7 @@ enum Header {
 }
 
 impl StreamReader {
-    /// A reader for a stream that begins at this offset of its file.
+    /// Returns a reader for a stream that begins at this offset of its file.
     pub fn new(offset: u64) -> StreamReader {
         StreamReader {
             offset,
@@ -153,39 +153,40 @@ impl StreamReader {
         }
     }
 
-    /// A reader for what begins at this offset of a file and goes on to its end: batches are
-    /// compared with their checksums.
+    /// Returns a reader for what begins at this offset of a file and goes on to its end: batches
+    /// are compared with their checksums.
     pub fn of_file(offset: u64, end: FileEnd) -> StreamReader {
         StreamReader { file: Some(end), ..StreamReader::new(offset) }
     }
 
-    /// A reader for a single command that may stand inside a transaction, EXEC itself included.
+    /// Returns a reader for a single command that may stand inside a transaction, EXEC itself
+    /// included.
     pub fn inside() -> StreamReader {
         StreamReader { multi_at: Some(0), ..StreamReader::new(0) }
     }
 
-    /// Where the next item begins.
+    /// Returns where the next item begins.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The file makes sense up to here.
+    /// Returns up to where the file makes sense.
     pub fn valid(&self) -> u64 {
         self.valid
     }
 
-    /// Where the transaction began that the stream is in.
+    /// Returns where the transaction began that the stream is in.
     pub fn open_transaction(&self) -> Option<u64> {
         self.multi_at
     }
 
-    /// Where the batch begins that the stream is in; it makes no sense in part.
+    /// Returns where the batch begins that the stream is in. A part of a batch makes no sense.
     pub fn in_batch(&self) -> Option<u64> {
         (self.offset < self.batch.1).then_some(self.batch.0)
     }
 
-    /// Whether others have gone on behind preallocated space: nothing can be written in place there
-    /// any more.
+    /// Returns whether others have gone on behind preallocated space: nothing can be written in
+    /// place there any more.
     pub fn has_gap(&self) -> bool {
         self.has_gap
     }
@@ -297,8 +298,8 @@ impl StreamReader {
         })
     }
 
-    /// Preallocated space in front of data, or what is behind it. `None`: there is none here, or
-    /// others have gone on behind it.
+    /// Reads preallocated space in front of data, or what is behind it. Returns `None` if there is
+    /// none here, or if another server has gone on behind it.
     fn preallocated(&mut self, input: &[u8], end: FileEnd) -> Option<Result<Item, Corrupt>> {
         let line_len = preallocation::left_in_sector(self.offset);
         let line = &input[..input.len().min(line_len)];
@@ -343,13 +344,14 @@ impl StreamReader {
         })
     }
 
-    /// Bytes of data that the file still has.
+    /// Returns the number of bytes of data that the file still has.
     fn left(&self, end: FileEnd) -> usize {
         usize::try_from(end.at.saturating_sub(self.offset)).unwrap_or(usize::MAX)
     }
 
-    /// Preallocated space where the filler of a batch was to be, which is whole: the filler's
-    /// sector never came to the disk, and nothing is missing with it. `None`: it is something else.
+    /// Reads preallocated space where the filler of a whole batch belongs: the filler's sector
+    /// never came to the disk, and nothing is missing with it. Returns `None` if it is something
+    /// else.
     fn lost_filler(&mut self, input: &[u8], end: FileEnd) -> Option<Item> {
         let left = self.left(end);
         let filler = preallocation::filler_at(self.offset).filter(|&filler| filler < left)?;
@@ -366,7 +368,7 @@ impl StreamReader {
         })
     }
 
-    /// A head of so many bytes, and what is behind it.
+    /// Reads what is behind a head of so many bytes.
     fn batch(
         &mut self,
         head: BatchHead,
@@ -393,7 +395,7 @@ impl StreamReader {
         Ok(Item::Comment { consumed })
     }
 
-    /// `*3\r\n` or `$3\r\n`.
+    /// Reads `*3` or `$3` and the end of the line.
     #[inline]
     fn header(&self, input: &[u8], at: usize, kind: u8, most: u64) -> Header {
         let Some(&found) = input.get(at) else { return Header::Incomplete };
@@ -541,8 +543,8 @@ mod tests {
         assert_eq!(complaint(&[multi, &multi[..]].concat()).offset, 15);
     }
 
-    /// A file whose batches, written in place, are the stream, a longer command and the stream
-    /// again; and where the batches begin and end, heads included.
+    /// Returns a file whose batches, written in place, are the stream, a longer command and the
+    /// stream again; and where the batches begin and end, heads included.
     fn file_of_batches() -> (Vec<u8>, Vec<Range<usize>>) {
         let long = format!("*2\r\n$4\r\nECHO\r\n$2000\r\n{}\r\n", "v".repeat(2000));
         let (mut file, mut places) = (Vec::new(), Vec::new());

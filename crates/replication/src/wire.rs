@@ -47,7 +47,7 @@ pub fn epoch_entry(epoch: u64) -> Vec<u8> {
     [format!("*2\r\n$4\r\nPING\r\n${len}\r\n").as_bytes(), &message, b"\r\n"].concat()
 }
 
-/// The epoch that begins with a PING of this message, if it is such an entry.
+/// Returns the epoch that begins with a PING of this message, if it is such an entry.
 pub fn epoch_of(message: &[u8]) -> Option<u64> {
     u64::try_from(parse_i64(message.strip_prefix(EPOCH)?)?).ok()
 }
@@ -58,22 +58,22 @@ const POSITIONS_END: u64 = 1 << 55;
 /// Characters that mark the end of a snapshot of unknown length.
 pub const MARK_LEN: usize = 40;
 
-/// `+FULLRESYNC`.
+/// Returns `+FULLRESYNC`.
 pub fn full_resync(id: &HistoryId, position: JournalPos) -> Vec<u8> {
     format!("+FULLRESYNC {id} {}\r\n", position.0).into_bytes()
 }
 
-/// `+CONTINUE`, with the id for replicas that know of second ids.
+/// Returns `+CONTINUE`, with the id for replicas that know of second ids.
 pub fn resume(id: &HistoryId, knows_ids: bool) -> Vec<u8> {
     if knows_ids { format!("+CONTINUE {id}\r\n").into_bytes() } else { b"+CONTINUE\r\n".to_vec() }
 }
 
-/// What precedes a snapshot that ends with a mark.
+/// Appends what precedes a snapshot that ends with a mark.
 pub fn marked_header(mark: &[u8; MARK_LEN]) -> Vec<u8> {
     [b"$EOF:", &mark[..], b"\r\n"].concat()
 }
 
-/// What precedes a snapshot of known length.
+/// Returns what precedes a snapshot of known length.
 pub fn sized_header(len: u64) -> Vec<u8> {
     format!("${len}\r\n").into_bytes()
 }
@@ -97,19 +97,19 @@ pub struct DualChannels {
 }
 
 impl DualChannels {
-    /// Whether there is one.
+    /// Returns whether there is one.
     pub fn is_any(self) -> bool {
         self.valkey || self.redis
     }
 
-    /// The one to use if both sides know it. That of Redis takes one round trip less.
+    /// Returns the protocol to use if both sides know it. That of Redis takes one round trip less.
     pub fn common(self, other: DualChannels) -> Option<DualChannel> {
         let redis = (self.redis && other.redis).then_some(DualChannel::Redis);
         redis.or((self.valkey && other.valkey).then_some(DualChannel::Valkey))
     }
 }
 
-/// What proposes two channels to the replica on this client's connection.
+/// Returns what proposes two channels to the replica on this client's connection.
 pub fn propose(protocol: DualChannel, client: u64) -> Vec<u8> {
     match protocol {
         DualChannel::Valkey => b"+DUALCHANNELSYNC\r\n".to_vec(),
@@ -129,12 +129,12 @@ pub struct EndOffset {
 }
 
 impl EndOffset {
-    /// The line. No database is selected in the stream at that place.
+    /// Returns the line. No database is selected in the stream at that place.
     pub fn line(&self) -> Vec<u8> {
         format!("$ENDOFF:{} {} -1 {}\r\n", self.position.0, self.id, self.client).into_bytes()
     }
 
-    /// Reads the line, without its end.
+    /// Reads the line. Returns `None` if it is another one.
     pub fn parse(line: &[u8]) -> Option<EndOffset> {
         let words: Vec<&[u8]> = line.strip_prefix(b"$ENDOFF:")?.split(|&b| b == b' ').collect();
         let [offset, id, _db, client] = words.as_slice() else { return None };
@@ -146,7 +146,7 @@ impl EndOffset {
     }
 }
 
-/// An offset that counts bytes.
+/// Reads an offset that counts bytes.
 fn parse_position(text: &[u8]) -> Option<JournalPos> {
     let position = u64::try_from(parse_i64(text)?).ok()?;
     (position < POSITIONS_END).then_some(JournalPos(position))
@@ -162,8 +162,8 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// The arguments of PSYNC; `None` if the offset is not a number. An id that cannot be one asks
-    /// for everything.
+    /// Returns the arguments of PSYNC; `None` if the offset is not a number. An id that cannot be
+    /// one asks for everything.
     pub fn parse(id: &[u8], offset: &[u8]) -> Option<Wanted> {
         let offset = parse_i64(offset)?;
         let position = u64::try_from(offset).ok().and_then(|offset| offset.checked_sub(1));

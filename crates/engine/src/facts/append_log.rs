@@ -1,5 +1,6 @@
-//! What commands, gates and INFO know of the append-only file. The file itself and the threads
-//! that write it are in the server. How far it is on the disk is a source of [`journal::safe`].
+//! The state of the append-only file for commands, gates and INFO. The file itself and the threads
+//! that write it are in the server. The position that is on the disk is a source of
+//! [`journal::safe`].
 
 use crate::journal::{Journal, JournalPos};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::*, fence};
@@ -12,7 +13,8 @@ use structs::sync::lock;
 pub enum LogState {
     /// There is none.
     Off = 0,
-    /// It was switched on, and its first base file is being written: it is not one yet.
+    /// The log was switched on and its first base file is being written. The log is not complete
+    /// before that.
     Beginning = 1,
     /// It is written.
     On = 2,
@@ -27,7 +29,7 @@ pub struct AppendLog {
     /// Writes are refused: the last write or fsync failed.
     is_broken: AtomicBool,
     error: Mutex<String>,
-    /// Everything before it is in the file, as far as the kernel is concerned.
+    /// Everything before this position was written to the file, but perhaps not to the disk.
     pub written: AtomicU64,
     lapses: AtomicU64,
     repaired_lapses: AtomicU64,
@@ -45,7 +47,7 @@ pub struct Figures {
     pub current_size: AtomicU64,
     /// Bytes of them when the last rewrite ended, or at the start.
     pub base_size: AtomicU64,
-    /// A rewrite is under way, or kept from beginning while the log is loaded anew.
+    /// A rewrite is under way, or must not begin because the log is being loaded anew.
     pub is_rewriting: AtomicBool,
     /// A rewrite begins when a snapshot that is under way ends.
     pub is_scheduled: AtomicBool,
@@ -79,7 +81,7 @@ impl Figures {
 }
 
 impl AppendLog {
-    /// Whether there is one.
+    /// Returns whether there is a log.
     pub fn state(&self) -> LogState {
         match self.state.load(Acquire) {
             0 => LogState::Off,
@@ -93,7 +95,7 @@ impl AppendLog {
         self.state.store(state as u8, Release);
     }
 
-    /// Whether writes are refused.
+    /// Returns whether writes are refused.
     #[inline]
     pub fn is_broken(&self) -> bool {
         self.is_broken.load(Relaxed)
@@ -110,46 +112,46 @@ impl AppendLog {
         self.is_broken.swap(false, SeqCst)
     }
 
-    /// Why writes are refused.
+    /// Returns why writes are refused.
     pub fn error(&self) -> String {
         lock(&self.error).clone()
     }
 
-    /// The log begins here: it has nothing from before.
+    /// Begins the log at this position: it has nothing from before.
     pub fn begin_at(&self, position: JournalPos) {
         self.written.store(position.0, Release);
     }
 
-    /// Whether the log has all data, so that what was forced to the disk would be there after a
-    /// crash of the machine.
+    /// Returns whether the log has all data, so that what was forced to the disk would be there
+    /// after a crash of the machine.
     pub fn is_complete(&self) -> bool {
         self.state() == LogState::On && !self.needs_rewrite()
     }
 
-    /// An fsync failed and works again: its data may be lost on the disk though it is in memory, so
-    /// everything is to be written anew. To be called before the disk's position advances.
+    /// Notes that an fsync failed and works again. The disk may lack its data although they are in
+    /// memory, so everything has to be written anew. Called before the disk's position advances.
     pub fn note_lapse(&self) {
         self.lapses.fetch_add(1, SeqCst);
     }
 
-    /// How often that has happened.
+    /// Returns how often an fsync has failed and worked again.
     pub fn lapses(&self) -> u64 {
         self.lapses.load(SeqCst)
     }
 
-    /// Everything was written anew, beginning when there had been so many lapses.
+    /// Notes that everything was written anew by a rewrite that began after so many lapses.
     pub fn repair(&self, lapses: u64) {
         self.repaired_lapses.fetch_max(lapses, SeqCst);
     }
 
-    /// Whether everything is to be written anew because of a lapse.
+    /// Returns whether everything is to be written anew because of a lapse.
     pub fn needs_rewrite(&self) -> bool {
         self.repaired_lapses.load(SeqCst) < self.lapses()
     }
 
-    /// Whether a rewrite is under way; and whether there is one to come, because it was put off, or
-    /// the log is none without it or may lack something. Never neither while one is about to begin
-    /// or the log about to become one.
+    /// Returns whether a rewrite is under way, and whether one is to come: because it was put off,
+    /// because there is no log without it, or because the log may lack something. While a rewrite
+    /// is about to begin, or the log is about to be ready, one of both is true.
     pub fn rewrites(&self) -> (bool, bool) {
         // Each changes after the next one does.
         let is_put_off = self.figures.is_scheduled.load(Acquire);
@@ -163,10 +165,12 @@ impl AppendLog {
         assert!(self.nudge.set(nudge).is_ok(), "there is one writing thread");
     }
 
-    /// At the end of a turn: wakes the writing thread if it sleeps and there is something to write.
+    /// Wakes the writing thread if it sleeps and there is something to write. Called at the end of
+    /// a turn.
     #[inline]
     pub fn nudge(&self, journal: &Journal) {
-        // Either this sees that the thread sleeps, or the thread sees what was appended.
+        // Either this thread sees that the writing thread sleeps, or the writing thread sees what
+        // was appended.
         fence(SeqCst);
         if self.is_asleep.load(Relaxed) && journal.position().0 > self.written.load(Relaxed) {
             self.wake_writer();

@@ -12,7 +12,7 @@ pub struct Args<'a> {
     /// The word whose hash is known, 0 if none.
     hashed: usize,
     hash: u64,
-    /// The request as it came, if the journal would spell it the same way; else empty.
+    /// The request's bytes, if the journal would spell it the same way; else empty.
     sent: &'a [u8],
 }
 
@@ -23,53 +23,53 @@ impl<'a> Args<'a> {
         Args { words, hashed: 0, hash: 0, sent: &[] }
     }
 
-    /// The hash of one of the words, a key, is known.
+    /// Notes the hash of one of the words, which is a key.
     #[inline]
     pub fn with_hash(self, hashed: usize, hash: u64) -> Args<'a> {
         Args { hashed, hash, ..self }
     }
 
-    /// The bytes that the words came in are [plain](resp::plain), or there are none.
+    /// Notes the bytes that the words came in. They are [plain](resp::plain), or empty.
     #[inline]
     pub fn with_sent(self, sent: &'a [u8]) -> Args<'a> {
         Args { sent, ..self }
     }
 
-    /// The request as the journal spells it, or nothing if that would have to be composed.
+    /// Returns the request as the journal spells it, or nothing if it would have to be composed.
     #[inline]
     pub fn sent(self) -> &'a [u8] {
         self.sent
     }
 
-    /// Number of words, the command's name included.
+    /// Returns the number of words, the command's name included.
     #[inline]
     pub fn len(self) -> usize {
         self.words.len()
     }
 
-    /// Never true of a request that runs.
+    /// Returns false: a request that runs has a name.
     pub fn is_empty(self) -> bool {
         self.words.is_empty()
     }
 
-    /// All words.
+    /// Returns all words.
     #[inline]
     pub fn words(self) -> &'a [&'a [u8]] {
         self.words
     }
 
-    /// The word at `index`, if there is one.
+    /// Returns the word at `index`, if there is one.
     #[inline]
     pub fn get(self, index: usize) -> Option<&'a [u8]> {
         self.words.get(index).copied()
     }
 
-    /// The words from `index` on.
+    /// Returns the words from `index` on.
     pub fn from(self, index: usize) -> &'a [&'a [u8]] {
         &self.words[index.min(self.words.len())..]
     }
 
-    /// The word at `index` as a key; its hash is not computed twice.
+    /// Returns the word at `index` as a key. Its hash is not computed twice.
     #[inline]
     pub fn key(self, index: usize) -> Key<'a> {
         let bytes = self.words[index];
@@ -79,20 +79,20 @@ impl<'a> Args<'a> {
         Key::new(bytes)
     }
 
-    /// Whether the word at `index` is this keyword, in any case; `false` past the end.
+    /// Returns whether the word at `index` is this keyword, in any case; `false` past the end.
     #[inline]
     pub fn is(self, index: usize, keyword: &str) -> bool {
         self.get(index).is_some_and(|word| word.eq_ignore_ascii_case(keyword.as_bytes()))
     }
 
-    /// The word at `index` as a 64-bit integer.
+    /// Returns the word at `index` as a 64-bit integer.
     #[inline]
     pub fn integer(self, index: usize) -> Result<i64, Error> {
         self.get(index).and_then(numbers::parse_i64).ok_or(Error::NotInteger)
     }
 
-    /// The word at `index` as an integer within bounds; `message` (without `ERR`) if it is out of
-    /// them or no integer at all.
+    /// Returns the word at `index` as an integer within bounds. The error is `message` (without
+    /// `ERR`) if it is out of them or no integer.
     pub fn integer_in(
         self,
         index: usize,
@@ -103,7 +103,7 @@ impl<'a> Args<'a> {
         if bounds.contains(&number) { Ok(number) } else { Err(Error::OutOfRange(message)) }
     }
 
-    /// The word at `index` as a double.
+    /// Returns the word at `index` as a double.
     pub fn float(self, index: usize) -> Result<f64, Error> {
         self.get(index).and_then(numbers::parse_f64).ok_or(Error::NotFloat)
     }

@@ -28,17 +28,17 @@ fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// A moment that can only be compared with others; no clock that is set changes it.
+/// Returns a moment that can only be compared with others. Setting a clock does not change it.
 pub fn monotonic() -> Instant {
     Instant::now()
 }
 
-/// The system's time of day, for code that has no engine. Inside one it is [`Clock::wall`].
+/// Returns the system's time of day, for code that has no engine. Inside one it is [`Clock::wall`].
 pub fn now() -> Millis {
     Millis(since_epoch().as_millis() as i64)
 }
 
-/// The same in seconds since the epoch of Unix.
+/// Returns the system's time of day in seconds since the epoch of Unix.
 pub fn now_s() -> i64 {
     now().0 / 1000
 }
@@ -93,13 +93,13 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The system's clock, calibrated at the first call.
+    /// Returns the system's clock, calibrated at the first call.
     pub fn system() -> Clock {
         static CLOCK: OnceLock<Clock> = OnceLock::new();
         *CLOCK.get_or_init(Clock::calibrate)
     }
 
-    /// A clock that only a test advances.
+    /// Returns a clock that only a test advances.
     pub fn manual(time: &'static ManualTime) -> Clock {
         Clock { source: Source::Manual(time), ..Clock::uncalibrated() }
     }
@@ -143,13 +143,13 @@ impl Clock {
         ((u128::from(ticks) * u128::from(self.scale)) >> FRACTION_BITS) as u64
     }
 
-    /// The time since a reading.
+    /// Returns the time since a reading.
     #[inline]
     pub fn elapsed(&self, from: Ticks) -> Duration {
         Duration::from_nanos(self.nanoseconds(from, self.now()))
     }
 
-    /// The time of day since the epoch of Unix.
+    /// Returns the time of day since the epoch of Unix.
     pub fn since_epoch(&self) -> Duration {
         match self.source {
             Source::Manual(time) => Duration::from_nanos(time.nanoseconds()),
@@ -157,13 +157,13 @@ impl Clock {
         }
     }
 
-    /// The time of day.
+    /// Returns the time of day.
     #[inline]
     pub fn wall(&self) -> Millis {
         Millis(self.since_epoch().as_millis() as i64)
     }
 
-    /// The time of day in seconds since the epoch of Unix.
+    /// Returns the time of day in seconds since the epoch of Unix.
     pub fn wall_s(&self) -> i64 {
         self.wall().0 / 1000
     }
@@ -198,7 +198,7 @@ fn counter() -> u64 {
     0
 }
 
-/// Whether the kernel keeps time by the counter: then it is steady, and equal on all cores.
+/// Returns whether the kernel keeps time by the counter: then it is steady, and equal on all cores.
 fn kernel_trusts_counter() -> bool {
     const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     // Where the file cannot be read the system's clock serves as well, only slower.
@@ -215,7 +215,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(20));
         let (to, took) = (clock.now(), before.elapsed().as_nanos() as u64);
         let nanoseconds = clock.nanoseconds(from, to);
-        // The machine may be busy: only the factor is the clock's business.
+        // On a busy machine the pause may be longer, so only the lower bound is checked.
         assert!(nanoseconds >= 19_000_000, "{nanoseconds} of {took}");
         assert!(nanoseconds <= took + took / 100, "{nanoseconds} of {took}");
         assert_eq!(clock.nanoseconds(to, from), 0);

@@ -26,25 +26,26 @@ pub struct Epochs {
 }
 
 impl Epochs {
-    /// The leadership in which the last entry was written.
+    /// Returns the leadership in which the last entry was written.
     pub fn last(&self) -> Leadership {
         *lock(&self.last)
     }
 
-    /// The same, and where the journal ends meanwhile.
+    /// Returns the same and the position at which the journal ends meanwhile.
     pub fn position(&self, end: impl FnOnce() -> JournalPos) -> (Leadership, JournalPos) {
         let last = lock(&self.last);
         (*last, end())
     }
 
-    /// `append` appends the entry that begins an epoch, and returns the position behind it.
+    /// Begins an epoch. `append` appends the entry for it, and returns the position behind it.
     pub fn begin(&self, epoch: u64, append: impl FnOnce() -> JournalPos) -> Leadership {
         let mut last = lock(&self.last);
         *last = Leadership { epoch, begins_at: append() };
         *last
     }
 
-    /// The data are others, which were written up to this epoch and end at this position.
+    /// Notes that the data set was replaced by one that was written up to this epoch and ends at
+    /// this position.
     pub fn replace(&self, epoch: u64, begins_at: JournalPos) {
         *lock(&self.last) = Leadership { epoch, begins_at };
     }

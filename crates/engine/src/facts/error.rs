@@ -43,19 +43,19 @@ pub enum Error {
     Redirect(String, u16),
     /// There is no cluster as far as the client sees.
     NoCluster,
-    /// A cluster's other node has the keys, none has them, or they are not together. The text has
-    /// its code.
+    /// Another node of the cluster has the keys, no node has them, or they are on different nodes.
+    /// The text begins with its code.
     Elsewhere(String),
     /// The replica has lost its primary, and does not answer with what it has.
     MasterDown,
     /// A value that the command needs is not in RAM ([`Db::value`](crate::Db::value)): dispatch has
     /// it read and runs the command again.
     Cold,
-    /// No answer at all: the request is to run again, on a background thread
+    /// Not a reply: the request is run again on a background thread
     /// ([`Cx::is_for_background`](crate::Cx::is_for_background)).
     TakesLong,
-    /// No answer at all: another thread has locked a stripe that the command was to visit. The
-    /// request is run again, or answered with BUSY.
+    /// Not a reply: another thread has locked a stripe that the command needs. The request is run
+    /// again, or answered with BUSY.
     StripeTaken,
     /// No answer at all: the script that runs is undone and begins again.
     StartAgain,
@@ -65,24 +65,25 @@ pub enum Error {
     Bytes(Vec<u8>),
 }
 
-/// A key as messages show it.
+/// Returns a key as messages show it.
 pub(crate) fn shown(key: &[u8]) -> String {
     let text: String = String::from_utf8_lossy(key).chars().take(64).collect();
     text.escape_default().to_string()
 }
 
 impl Error {
-    /// `ERR ` and a fixed text.
+    /// Returns an error of `ERR ` and a fixed text.
     pub const fn text(text: &'static str) -> Error {
         Error::Text(Cow::Borrowed(text))
     }
 
-    /// A formatted text with its code.
+    /// Returns an error of a formatted text that begins with its code.
     pub fn format(text: String) -> Error {
         Error::Text(Cow::Owned(text))
     }
 
-    /// No hashing rule of the database matches a key, so no shard has it.
+    /// Returns the error for a key that no hashing rule of the database matches, so that no shard
+    /// has it.
     pub fn unmatched(key: &[u8]) -> Error {
         Error::Elsewhere(format!(
             "ERR Key '{}' matches no hashing rule of the database",
@@ -90,7 +91,7 @@ impl Error {
         ))
     }
 
-    /// The error's line, without the leading `-`.
+    /// Returns the error's line, without the leading `-`.
     pub fn line(&self) -> Cow<'_, [u8]> {
         let text: Cow<'_, str> = match self {
             Error::WrongType => {
@@ -151,7 +152,7 @@ impl Error {
     }
 }
 
-/// Why a request cannot run at this moment. Nothing has happened, and it is to be tried again.
+/// Why a request cannot run now. It has had no effect and is tried again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotNow {
     /// Another thread has locked a stripe, or has yet to read its messages: try again in the next

@@ -15,7 +15,7 @@ pub struct Event {
     pub name: &'static str,
 }
 
-/// An event of some class; commands declare their own as constants.
+/// Makes an event of some class. Commands declare their own as constants.
 pub const fn event(class: Class, name: &'static str) -> Event {
     Event { class, name }
 }
@@ -30,7 +30,7 @@ pub const HASH_FIELDS_EXPIRED: Event = event(Class::HASH, "hexpired");
 pub const EVICTED: Event = event(Class::EVICTED, "evicted");
 /// A key was created.
 pub const NEW: Event = event(Class::NEW, "new");
-/// A key was looked up in vain.
+/// A key that was looked up is not there.
 pub const KEY_MISS: Event = event(Class::KEY_MISS, "keymiss");
 /// An expiry was set.
 pub const EXPIRE: Event = event(Class::GENERIC, "expire");

@@ -8,14 +8,14 @@ use structs::set::SetLimits;
 use structs::stream::StreamLimits;
 use structs::zset::ZsetLimits;
 
-/// `list-max-listpack-size`, and what DEBUG says about large elements.
+/// Returns `list-max-listpack-size`, and what DEBUG says about large elements.
 pub fn list(config: &Config, debug: &DebugSettings) -> ListLimits {
     let size = config.list_max_listpack_size();
     ListLimits::new(i32::try_from(size).unwrap_or(-2))
         .with_packed_threshold(debug.packed_threshold())
 }
 
-/// All of them, for a value that is read.
+/// Returns all limits, for a value that is read.
 pub fn all(config: &Config, debug: &DebugSettings) -> rdb::Limits {
     rdb::Limits {
         list: list(config, debug),
@@ -25,7 +25,7 @@ pub fn all(config: &Config, debug: &DebugSettings) -> rdb::Limits {
     }
 }
 
-/// `hash-max-listpack-*`.
+/// Returns `hash-max-listpack-*`.
 pub fn hash(config: &Config) -> HashLimits {
     HashLimits {
         max_listpack_entries: config.hash_max_listpack_entries(),
@@ -33,7 +33,7 @@ pub fn hash(config: &Config) -> HashLimits {
     }
 }
 
-/// `set-max-intset-entries`, `set-max-listpack-*`.
+/// Returns `set-max-intset-entries` and `set-max-listpack-*`.
 pub fn set(config: &Config) -> SetLimits {
     SetLimits {
         max_intset_entries: config.set_max_intset_entries(),
@@ -42,7 +42,7 @@ pub fn set(config: &Config) -> SetLimits {
     }
 }
 
-/// `stream-node-max-*`.
+/// Returns `stream-node-max-*`.
 pub fn stream(config: &Config) -> StreamLimits {
     StreamLimits {
         max_bytes: config.stream_node_max_bytes(),
@@ -50,7 +50,7 @@ pub fn stream(config: &Config) -> StreamLimits {
     }
 }
 
-/// `zset-max-listpack-*`.
+/// Returns `zset-max-listpack-*`.
 pub fn zset(config: &Config) -> ZsetLimits {
     ZsetLimits {
         max_listpack_entries: config.zset_max_listpack_entries(),

@@ -10,7 +10,7 @@ pub trait Peer: Send {
     /// The connection is broken, or the other side takes too long to accept a piece.
     fn send(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// The next line that comes, without its end.
+    /// Returns the next line that comes, without its end.
     ///
     /// # Errors
     /// The connection is broken, the line takes too long, or it is longer than any server's answer.
@@ -20,6 +20,6 @@ pub trait Peer: Send {
     /// that was asked for has been answered.
     fn keep(self: Box<Self>);
 
-    /// The database that was selected, as far as that is known.
+    /// Returns the database that was selected, as far as that is known.
     fn selected(&mut self) -> &mut Option<i64>;
 }

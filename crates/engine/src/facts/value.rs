@@ -4,7 +4,7 @@ use config::Config;
 use keyspace::{Entry, Kind, Millis, Object, StringRef, Value};
 use rdb::{Compression, Object as Decoded, ObjectRef};
 
-/// An entry's value as the codec wants it.
+/// Returns an entry's value as the codec wants it.
 pub fn view(entry: &Entry) -> ObjectRef<'_> {
     fn object<T: Object>(entry: &Entry) -> &T {
         entry.object().expect("the kind says which type it is")
@@ -24,12 +24,12 @@ pub fn view(entry: &Entry) -> ObjectRef<'_> {
     }
 }
 
-/// Whether values are compressed, as `rdbcompression` says.
+/// Returns whether values are compressed, as `rdbcompression` says.
 pub fn compression(config: &Config) -> Compression {
     if config.rdbcompression() { Compression::Lzf } else { Compression::Off }
 }
 
-/// What the codec has read, as a value.
+/// Makes a value of what the codec has read.
 pub fn of_object(object: Decoded) -> Value {
     match object {
         Decoded::String(bytes) => Value::String(bytes),
@@ -41,7 +41,7 @@ pub fn of_object(object: Decoded) -> Value {
     }
 }
 
-/// What the codec has read, as an entry.
+/// Makes an entry of what the codec has read.
 pub fn entry(key: &[u8], object: Decoded, expiry: Option<Millis>, access: u32) -> Entry {
     Entry::new(key, of_object(object), expiry, access)
 }

@@ -18,14 +18,15 @@ impl Words {
         Words { ends: ends.collect(), bytes: words.concat().into_boxed_slice() }
     }
 
-    /// All of them, in order.
+    /// Returns all words, in order.
     pub fn to_vec(&self) -> Vec<&[u8]> {
         let mut start = 0;
         let word = |&end: &usize| &self.bytes[std::mem::replace(&mut start, end)..end];
         self.ends.iter().map(word).collect()
     }
 
-    /// Bytes of memory, as CLIENT LIST counts them: those of the words and of their lengths.
+    /// Returns the number of bytes of memory, as CLIENT LIST counts them: those of the words and of
+    /// their lengths.
     pub fn memory_bytes(&self) -> usize {
         self.bytes.len() + self.ends.len() * 16
     }

@@ -24,10 +24,10 @@ const NO_LOG: Error =
     Error::text("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.");
 
 impl Acks {
-    /// Whether it is so now.
+    /// Returns whether the condition is met now.
     ///
     /// # Errors
-    /// It never will be: there is no append-only file.
+    /// It can never be met, because there is no append-only file.
     fn is_met(self, engine: &Engine) -> Result<bool, Error> {
         match self.wanted {
             Wanted::Replicas(replicas) => Ok(engine.replicas_at(self.position) >= replicas),
@@ -55,13 +55,13 @@ impl Acks {
 }
 
 impl Cx<'_> {
-    /// Answers when what the client wrote last is as safe as it wants, or when the time is up;
-    /// inside a transaction, where nothing may block, at once.
+    /// Answers when the client's last write is as safe as it wants, or when the time is up. Inside
+    /// a transaction, where nothing may block, it answers at once.
     ///
     /// # Errors
-    /// It never will be: there is no append-only file.
+    /// It can never be met, because there is no append-only file.
     pub fn wait_for_acks(&mut self, wanted: Wanted, deadline: Option<Millis>) -> Result<(), Error> {
-        // Another node asks for what its client has written here before, by whichever of its links.
+        // The request is another node's, for a client whose writes came by any of its connections.
         let position = match self.session.is_link {
             true => self.engine.journal.position(),
             false => self.session.written,
@@ -80,34 +80,35 @@ impl Cx<'_> {
 }
 
 impl Engine {
-    /// How many replicas have everything before this.
+    /// Returns how many replicas have everything before this.
     fn replicas_at(&self, position: JournalPos) -> i64 {
         self.safe.count_received(position) as i64
     }
 
-    /// How many replicas have everything before this on their disks.
+    /// Returns how many replicas have everything before this on their disks.
     fn replica_disks_at(&self, position: JournalPos) -> i64 {
         self.safe.count_synced(position) as i64
     }
 
-    /// Whether everything before this would be there after a crash of this machine.
+    /// Returns whether everything before this would be there after a crash of this machine.
     fn is_on_disk(&self, position: JournalPos) -> bool {
         self.safe.disk() >= position && self.append_log.is_complete()
     }
 
-    /// A client begins to wait.
+    /// Lets a client wait.
     pub(crate) fn wait_for_acks(&self, waiter: &Arc<Waiter>) {
         self.acks.add(waiter);
-        // What it waits for may have come before it was in the list.
+        // The position may have been reached before the client was in the list.
         self.serve_acks();
     }
 
-    /// A position has become safer: answers the clients that WAIT for that, and lets go of the
-    /// replies that wait for a quorum.
+    /// Serves those that wait for a position that has become safer: clients of WAIT, and replies
+    /// that wait for a quorum.
     #[inline]
     pub fn serve_acks(&self) {
         self.confirm_writes();
-        // Either this sees a client that has just begun to wait, or that one sees the news.
+        // Together with the fence of the waiting side: either this thread sees the new waiter, or
+        // the waiter sees the new position.
         fence(SeqCst);
         if self.acks.any() {
             self.look_through_acks();

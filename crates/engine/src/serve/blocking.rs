@@ -58,7 +58,8 @@ impl Cx<'_> {
         Ok(())
     }
 
-    /// The same for a command that also goes on, with an error, when one of the keys is deleted.
+    /// Blocks as [`Cx::block`] does, for a command that also goes on, with an error, when one of
+    /// the keys is deleted.
     pub fn block_or_fail(
         &mut self,
         keys: &[&[u8]],
@@ -74,8 +75,8 @@ impl Cx<'_> {
         Ok(())
     }
 
-    /// As [`Cx::block`], with other words for when the command runs again: what the request says by
-    /// the moment at which it came (XREAD's `$`) must not change its meaning.
+    /// Blocks as [`Cx::block`] does, with other words for the second run. What a request means by
+    /// the moment of its arrival (XREAD's `$`) must not change.
     pub fn block_as(
         &mut self,
         keys: &[&[u8]],
@@ -131,7 +132,7 @@ pub(crate) fn forget(db: &mut Db<'_>, waiter: &Arc<Waiter>) {
     for key in waiter.keys() {
         let stripe = engine.keyspace.stripe_of(Key::new(key));
         if db.try_visit_mut(stripe, |data| forget_key(data, waiter, key)).is_none() {
-            // A script may have the stripe for long.
+            // A script may hold the stripe for long.
             let (keyspace, waiter, key) = (&engine.keyspace, Arc::clone(waiter), key.clone());
             engine.background.add_chore(Box::new(move || {
                 let stripe = keyspace.stripe(stripe).try_lock_soon();

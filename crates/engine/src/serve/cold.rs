@@ -211,7 +211,7 @@ fn read_one(db: &mut Db<'_>, one: &Wanted) -> Result<(), Error> {
     let key = Key::new(&one.key);
     let stripe = db.engine.keyspace.stripe_of(key);
     if db.with_stripe(stripe, |data| data.cold(one.db, key)) != Some(one.cold) {
-        // The request names the key twice, and the value has been read.
+        // A request that names a key twice finds it read already.
         return Ok(());
     }
     db.engine.tier.misses.add(u64::from(one.reads));

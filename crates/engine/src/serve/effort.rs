@@ -14,13 +14,13 @@ use keyspace::Key;
 /// Requests of more effort than this run on a background thread; it is about a millisecond.
 pub const IN_PLACE: usize = 20_000;
 
-/// What a key of a transaction counts: its command takes half a microsecond or more.
+/// Units for each key of a transaction: its command takes half a microsecond or more.
 const UNITS_PER_QUEUED_KEY: usize = 10;
 
 /// Bytes of a string that count as one element.
 const BYTES_PER_UNIT: usize = 256;
 
-/// Whether a request, whose stripes are locked, is for a background thread.
+/// Returns whether a request, whose stripes are locked, is for a background thread.
 #[inline]
 pub(crate) fn is_long(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     match row.command.effort {
@@ -30,9 +30,9 @@ pub(crate) fn is_long(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     }
 }
 
-/// Whether a request of several keys names so many that not even their locks are to be taken here:
-/// for a background thread, too. EXEC of many commands is one if all of them only name keys of the
-/// selected database.
+/// Returns whether a request of several keys names so many that not even their locks are to be
+/// taken here: for a background thread, too. EXEC of many commands is one if all of them only name
+/// keys of the selected database.
 pub(crate) fn has_very_many_keys(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     if row.command.flags.has(Flags::RUNS_QUEUE) {
         return cx.session.multi.as_ref().is_some_and(|multi| {
@@ -72,7 +72,7 @@ fn is_long_by_data(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     effort > IN_PLACE
 }
 
-/// The sizes of the values that a request reads.
+/// Collects the sizes of the values that a request reads.
 fn sizes(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, mut found: impl FnMut(usize)) {
     if row.single_key > 0 {
         return found(cx.db.size(args.key(row.single_key)));
@@ -84,8 +84,9 @@ fn sizes(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, mut found: impl FnMut(
 }
 
 impl Db<'_> {
-    /// The number of elements of a key's value, whatever its type; a string counts by its length.
-    /// For estimates: nothing is counted or touched.
+    /// Returns the number of elements of a key's value, whatever its type; a string counts by its
+    /// length. It is for estimates: no statistics are counted, and the key does not become more
+    /// recent.
     pub fn size(&self, key: Key<'_>) -> usize {
         self.lookup_no_effects(key).map_or(0, |entry| {
             let is_string = entry.kind().is_string();

@@ -1,4 +1,5 @@
-//! What a command meets on its way: waiting, caches, watched keys, eviction, cold values.
+//! What dispatch does before and after a command: waiting, caches, watched keys, eviction, cold
+//! values.
 
 pub mod acks;
 pub mod blocking;

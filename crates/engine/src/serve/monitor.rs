@@ -10,7 +10,8 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Commands that monitors are not shown: those of administrators, and those that show themselves.
+/// Flags of commands that MONITOR does not show: those of administrators, and those that write
+/// their own line.
 pub(crate) const HIDDEN: Flags = Flags::SKIP_MONITOR.with(Flags::ADMIN);
 
 /// Where a request comes from.
@@ -30,7 +31,7 @@ pub(crate) fn feed(cx: &Cx<'_>, command: &Command, words: &[&[u8]]) {
     }
 }
 
-/// The same for a script that has failed before it could run: one that runs is shown before its
+/// Shows a script that failed before it could run. Scripts that run are shown before their
 /// commands.
 #[cold]
 pub(crate) fn feed_failed_script(cx: &Cx<'_>, row: &Resolved, words: &[&[u8]]) {
@@ -39,7 +40,7 @@ pub(crate) fn feed_failed_script(cx: &Cx<'_>, row: &Resolved, words: &[&[u8]]) {
     }
 }
 
-/// The line about a request: its time, database, sender and words.
+/// Returns the line about a request: its time, database, sender and words.
 pub(crate) fn line(cx: &Cx<'_>, command: &Command, words: &[&[u8]], source: Source) -> Box<[u8]> {
     let now = cx.engine.clock.since_epoch();
     let mut line = Vec::with_capacity(64);

@@ -51,8 +51,8 @@ fn register(db: &mut Db<'_>, stripe: usize, key: Key<'_>, watch: &Arc<Watch>) ->
     let (index, horizon) = (db.index, db.horizon());
     let is_expired =
         |data: &StripeData| data.find(index, key).is_some_and(|e| e.is_expired(horizon));
-    // An expired key that is still there would count as changed when it is deleted: now, before the
-    // watch is there to be raised. A replica keeps it, because its primary is to delete it.
+    // A key that has expired and is still there is deleted now. Its deletion later would raise the
+    // flag. A replica keeps it, because its primary has to delete it.
     if !db.engine.is_frozen() && db.visit(stripe, is_expired)? {
         let is_locked = !db.locks.is_empty();
         if is_locked || db.locks.try_acquire(stripe) {
@@ -82,7 +82,7 @@ pub fn unwatch(db: &mut Db<'_>, session: &mut Session) {
         return;
     }
     if db.is_outside {
-        // What is left is forgotten when the world goes on.
+        // The remaining keys are forgotten when the world goes on.
         return;
     }
     let watch = Arc::clone(&watching.watch);
@@ -90,18 +90,18 @@ pub fn unwatch(db: &mut Db<'_>, session: &mut Session) {
         let stripe = db.engine.keyspace.stripe_of(Key::new(&key.1));
         db.try_visit_mut(stripe, |data| forget(data, key, &watch)).is_none()
     });
-    // A script may have what is left, which is forgotten when that can be done.
+    // A script may hold the remaining stripes. Their keys are forgotten later.
 }
 
-/// Whether a watched key has changed, or its time has come, since it was watched. The stripes of
-/// the watched keys are locked.
+/// Returns whether a watched key has changed, or its time has come, since it was watched. The
+/// stripes of the watched keys are locked.
 pub fn is_watch_dirty(db: &Db<'_>, session: &Session) -> bool {
     let watching = session.watching.as_ref();
     watching.is_some_and(|w| w.is_changed() || w.first_expiry <= db.now() && has_expired_key(w, db))
 }
 
-/// Whether a key is there although its time has come. One that was flushed before anything found it
-/// expired counts as absent.
+/// Returns whether a key is there although its time has come. One that was flushed before anything
+/// found it expired counts as absent.
 fn has_expired_key(watching: &Watching, db: &Db<'_>) -> bool {
     let mut later = watching.keys.iter().filter(|key| !watching.stale.contains(*key));
     later.any(|(index, key)| {

@@ -1,5 +1,5 @@
-//! The soft limit of the replica class of `client-output-buffer-limit`: for how long a replica may
-//! lack how much.
+//! The soft limit of the replica class of `client-output-buffer-limit`: how many bytes a replica
+//! may lack for how long.
 
 use keyspace::Millis;
 
@@ -10,12 +10,12 @@ pub struct SoftLimit {
     pub bytes: u64,
     /// For so long; 0 for no limit.
     pub seconds: u64,
-    /// Bytes that are kept in any case: one that lacks less costs nothing.
+    /// Bytes that are kept in any case. A replica that lacks fewer costs no memory.
     pub backlog: u64,
 }
 
 impl SoftLimit {
-    /// Whether so much is too much, if it lasts.
+    /// Returns whether so much is too much, if it lasts.
     pub fn is_exceeded(&self, lag: u64) -> bool {
         self.bytes > 0 && self.seconds > 0 && lag > self.bytes.max(self.backlog)
     }
@@ -28,7 +28,8 @@ pub struct Behind {
 }
 
 impl Behind {
-    /// A replica lacks so many bytes now; whether that has been too much for too long.
+    /// Notes how many bytes a replica lacks now. Returns whether it has lacked too many for too
+    /// long.
     pub fn is_over(&mut self, limit: &SoftLimit, lag: u64, now: Millis) -> bool {
         if !limit.is_exceeded(lag) {
             self.since = None;

@@ -9,7 +9,8 @@ use journal::{HistoryId, JournalPos};
 use keyspace::Millis;
 
 impl Link {
-    /// The protocol by which it is to fetch its snapshot over a second connection, if it can.
+    /// Returns the protocol by which the replica has to fetch its snapshot over a second
+    /// connection, if it can.
     pub(super) fn own_channel(&self, offered: DualChannels) -> Option<DualChannel> {
         let is_first = !self.facts.rdb_only && !self.facts.rdb_channel;
         offered.common(self.facts.dual).filter(|_| is_first)
@@ -17,7 +18,7 @@ impl Link {
 }
 
 impl Primary {
-    /// Whether an option of REPLCONF that names another connection of a replica names one.
+    /// Returns whether an option of REPLCONF that names another connection of a replica names one.
     pub(super) fn is_pair(&self, option: &[u8], value: &[u8]) -> bool {
         let is = |name: &[u8]| option.eq_ignore_ascii_case(name);
         let other = || parse_client(value).and_then(|other| self.links.get(&other));
@@ -27,7 +28,8 @@ impl Primary {
         !is(b"set-rdb-client-id") || other().is_some_and(|link| link.cut.is_some())
     }
 
-    /// A first connection asks for the stream behind the snapshot that its second one gets.
+    /// Answers a first connection that asks for the stream behind the snapshot of its second
+    /// connection.
     pub(super) fn join(&mut self, client: u64, wanted: Wanted, now: Millis) -> Option<Sync> {
         let second = self.links.get(&client)?.facts.rdb_client?;
         let cut = self.links.get(&second).and_then(|link| link.cut);
@@ -35,7 +37,7 @@ impl Primary {
         let link = self.links.get_mut(&client)?;
         (link.heard, link.waits_since) = (now, now);
         if !joins {
-            // The bytes may be kept, but the replica has no data that they could be added to.
+            // The bytes may still be kept, but the replica has no data set to which they belong.
             link.stage = Stage::Waiting;
             return Some(Sync::Full { was_partial: true });
         }
@@ -43,7 +45,7 @@ impl Primary {
         Some(Sync::Join(second))
     }
 
-    /// The first connection of a replica, by its second.
+    /// Returns the first connection of a replica, by its second.
     pub fn main_of(&self, second: u64) -> Option<u64> {
         let link = self.links.get(&second).filter(|link| link.facts.rdb_channel)?;
         let names_it = |first: &&Link| first.facts.rdb_client == Some(second);
@@ -51,8 +53,8 @@ impl Primary {
         link.facts.main_client.or_else(named)
     }
 
-    /// A second connection's snapshot begins. The first connection gets the stream from here on, if
-    /// it is known.
+    /// Begins the snapshot of a second connection. The first connection gets the stream from here
+    /// on, if it is known; it is returned.
     pub fn begin_parallel(&mut self, second: u64, cut: (HistoryId, JournalPos)) -> Option<u64> {
         let link = self.links.get_mut(&second).filter(|link| link.facts.rdb_channel)?;
         link.cut = Some(cut);
@@ -62,15 +64,15 @@ impl Primary {
         Some(main)
     }
 
-    /// Second connections with Valkey's protocol whose first ones have not asked for the stream
-    /// yet.
+    /// Returns how many second connections with Valkey's protocol wait for their first ones to ask
+    /// for the stream.
     pub fn waiting_for_main(&self) -> usize {
         let waits = |link: &&Link| link.cut.is_some() && self.main_of(link.client).is_none();
         self.links.values().filter(waits).count()
     }
 
-    /// The RDB version that a replica reads. A second connection of Redis does not say it, but the
-    /// first may.
+    /// Returns the RDB version that a replica reads. A second connection of Redis does not say it,
+    /// but the first may.
     pub(super) fn rdb_version(&self, link: &Link, otherwise: u16) -> u16 {
         let first = link.facts.main_client.and_then(|main| self.links.get(&main));
         match first {

@@ -8,7 +8,7 @@ use keyspace::Millis;
 use std::sync::Arc;
 use structs::words::split_words;
 
-/// The newest RDB version that every peer reads that does not name its own version.
+/// The newest RDB version that all peers read that do not name their version.
 pub const OLDEST_RDB: u16 = 10;
 /// The RDB version of peers that do.
 pub const NEWEST_RDB: u16 = 11;
@@ -48,13 +48,13 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// What it wants cannot be sent: a part of the data goes straight into the socket, for which it
-    /// would have to find the end.
+    /// Returns whether the filter that the replica wants cannot be applied: part of the data goes
+    /// straight into the socket, and the filter would have to find its end.
     pub fn is_filter_refused(&self) -> bool {
         self.contents != Contents::All && !self.finds_end
     }
 
-    /// The RDB version that it reads; `otherwise` if it does not say.
+    /// Returns the RDB version that the replica reads, or `otherwise` if it does not say.
     pub fn rdb_version(&self, otherwise: u16) -> u16 {
         match self.version {
             None => otherwise,
@@ -86,7 +86,7 @@ pub enum FilterError {
 }
 
 impl Contents {
-    /// The value of `rdb-filter-only`: the parts that are to be in a snapshot.
+    /// Reads the value of `rdb-filter-only`: the parts that are to be in a snapshot.
     ///
     /// # Errors
     /// It has no words, or one that names no part.
@@ -111,12 +111,12 @@ pub enum Stage {
     Waiting,
     /// A snapshot is on its way to it.
     Receiving,
-    /// It has got all of a snapshot of unknown length. It may not have seen the end yet, so nothing
-    /// may follow before it acknowledges.
+    /// All of a snapshot of unknown length has been sent. The replica may not have seen its end, so
+    /// nothing may be sent before it acknowledges.
     Loading,
     /// Its snapshot comes over a second connection, and has not begun.
     Paired,
-    /// It gets the stream, while its snapshot comes over a second connection; until it
+    /// The replica gets the stream while its snapshot comes over a second connection, until it
     /// acknowledges.
     Parallel,
     /// It gets the stream.
@@ -124,7 +124,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// As INFO names it.
+    /// Returns the name that INFO shows.
     pub fn name(self) -> &'static str {
         match self {
             Stage::Handshake => "handshake",
@@ -155,12 +155,12 @@ pub struct Link {
     pub heard: Millis,
     /// Since when it has waited for a snapshot.
     pub waits_since: Millis,
-    /// How far it has got, by its own account; from when it asked for the stream.
+    /// The positions that the replica reports, from the moment at which it asked for the stream.
     pub copy: Option<Arc<Copy>>,
     /// What it said with its last acknowledgement, and the position of that, if it is a copy of a
     /// cluster.
     pub vote: Option<(Vote, JournalPos)>,
-    /// It has had nearly everything since it asked for the stream.
+    /// The replica was nearly up to date once since it asked for the stream.
     pub has_caught_up: bool,
     /// A second connection: the moment of the snapshot that is sent over it.
     pub cut: Option<(HistoryId, JournalPos)>,
@@ -187,25 +187,25 @@ impl Link {
         }
     }
 
-    /// The address to show.
+    /// Returns the address to show.
     pub fn shown_ip(&self) -> &str {
         self.facts.announced_ip.as_deref().unwrap_or(&self.ip)
     }
 
-    /// The server at the other end, as far as that can be known: it comes back under another
-    /// client.
+    /// Returns the server at the other end, as far as it can be known. When it comes back it is
+    /// another client.
     pub(super) fn server(&self) -> (String, u16) {
         (self.ip.clone(), self.facts.port)
     }
 
-    /// Whether it wanted only a snapshot, and has been sent all of it.
+    /// Returns whether it wanted only a snapshot, and has been sent all of it.
     pub fn is_served(&self) -> bool {
         self.facts.rdb_only
             && !self.facts.rdb_channel
             && matches!(self.stage, Stage::Loading | Stage::Online)
     }
 
-    /// How far it is, as INFO names it. Valkey has other names where there are two connections.
+    /// Returns the state that INFO shows. Valkey has other names where there are two connections.
     pub fn state(&self) -> &'static str {
         match self.stage {
             Stage::Receiving | Stage::Loading if self.facts.rdb_channel => "wait_bgsave",
@@ -214,7 +214,7 @@ impl Link {
         }
     }
 
-    /// What its connection is for, as INFO names it.
+    /// Returns what the connection is for, as INFO shows it.
     pub fn connection_type(&self) -> &'static str {
         match self.stage {
             _ if self.facts.rdb_channel => "rdb-channel",
@@ -223,23 +223,23 @@ impl Link {
         }
     }
 
-    /// Whether it is a first connection that has asked for the stream behind the snapshot of its
-    /// second one.
+    /// Returns whether it is a first connection that has asked for the stream behind the snapshot
+    /// of its second one.
     pub(super) fn has_joined(&self) -> bool {
         self.stage == Stage::Parallel && self.facts.rdb_client.is_some()
     }
 
-    /// Whether it is the second connection of a replica that is known by its first.
+    /// Returns whether it is the second connection of a replica that is known by its first.
     pub(super) fn is_second(&self) -> bool {
         self.facts.rdb_channel && self.facts.main_client.is_some()
     }
 
-    /// Whether it has asked for the stream.
+    /// Returns whether it has asked for the stream.
     pub fn is_replica(&self) -> bool {
         self.stage != Stage::Handshake
     }
 
-    /// What it has acknowledged.
+    /// Returns the position that the replica has acknowledged.
     pub fn acknowledged(&self) -> JournalPos {
         self.copy.as_ref().map_or(JournalPos::default(), |copy| copy.received())
     }

@@ -58,14 +58,14 @@ pub struct Settings {
     pub rdb_version: u16,
 }
 
-/// What a replica has to say before it is believed to have the whole snapshot.
+/// What a replica's acknowledgement means while it has a snapshot to load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Acknowledged {
     /// It was known to get the stream, or it is none.
     Noted,
     /// The stream is to begin now.
     Begins,
-    /// It has loaded the snapshot, and has got the stream already: it counts as a copy from now on.
+    /// The replica has loaded the snapshot and gets the stream: it counts as a copy from now on.
     Counts,
 }
 
@@ -162,8 +162,7 @@ pub struct Primary {
     is_sending: bool,
     last_ping: Option<Millis>,
     last_keepalive: Option<Millis>,
-    /// How often in a row a server fell too far behind before it had caught up, by address and
-    /// port.
+    /// How many times in a row a server, by address and port, was cut off before it had caught up.
     failures: BTreeMap<(String, u16), u32>,
 }
 
@@ -173,25 +172,25 @@ const MAX_DOUBLINGS: u32 = 16;
 const MAX_SERVERS: usize = 1000;
 
 impl Primary {
-    /// The replicas that have asked for the stream, in the order of their clients. First
+    /// Returns the replicas that have asked for the stream, in the order of their clients. First
     /// connections that have joined their second ones come last, since they have asked later.
     pub fn replicas(&self) -> impl Iterator<Item = &Link> {
         let links = || self.links.values().filter(|link| link.is_replica() && !link.is_second());
         links().filter(|link| !link.has_joined()).chain(links().filter(|link| link.has_joined()))
     }
 
-    /// A client's link.
+    /// Returns the link of a client.
     pub fn link(&self, client: u64) -> Option<&Link> {
         self.links.get(&client)
     }
 
-    /// The same, to note what the I/O side knows.
+    /// Returns the link of a client, for the I/O side to note what it knows.
     pub fn link_mut(&mut self, client: u64) -> Option<&mut Link> {
         self.links.get_mut(&client)
     }
 
-    /// The replicas that get the stream and were heard of within so many seconds
-    /// (`min-replicas-max-lag`), of those that count.
+    /// Returns how many of the replicas that count get the stream and have sent something within so
+    /// many seconds (`min-replicas-max-lag`).
     pub fn good_replicas(
         &self,
         now: Millis,
@@ -204,7 +203,7 @@ impl Primary {
         self.links.values().filter(is_good).count()
     }
 
-    /// A client says something of itself: one option of REPLCONF.
+    /// Takes one option of a client's REPLCONF.
     pub fn configure(
         &mut self,
         client: u64,
@@ -231,7 +230,7 @@ impl Primary {
                 b"psync2" => facts.knows_ids = true,
                 b"dual-channel" => facts.dual.valkey = true,
                 b"rdb-channel-repl" => facts.dual.redis = true,
-                // Capabilities that are not known here are no error: a replica names all it has.
+                // Unknown capabilities are no error: a replica names all that it has.
                 _ => {}
             },
             b"version" => match parse_version(value) {
@@ -257,7 +256,8 @@ impl Primary {
         Configured::Noted
     }
 
-    /// A client asks for the stream, and may be told to fetch a snapshot by one of these protocols.
+    /// Handles a client that asks for the stream. It may be told to fetch a snapshot by one of
+    /// these protocols.
     pub fn sync(
         &mut self,
         client: u64,
@@ -292,7 +292,7 @@ impl Primary {
         Sync::Full { was_partial }
     }
 
-    /// A replica acknowledges.
+    /// Takes a replica's acknowledgement.
     pub fn acknowledge(
         &mut self,
         client: u64,
@@ -317,8 +317,9 @@ impl Primary {
         acknowledged
     }
 
-    /// A replica was cut off because it is too far behind. If it had not caught up since its
-    /// snapshot, the next snapshot would end in the same way: then it is allowed twice as much.
+    /// Notes that a replica was cut off because it is too far behind. If it had not caught up since
+    /// its snapshot, the next snapshot would end in the same way, so it may be twice as far behind
+    /// from now on.
     pub fn cut_off(&mut self, client: u64) {
         let Some(link) = self.links.get(&client).filter(|link| !link.has_caught_up) else { return };
         let server = link.server();
@@ -328,9 +329,9 @@ impl Primary {
         }
     }
 
-    /// A replica lacks little: its failures of before are forgotten. `false` while its snapshot
-    /// comes over another connection: it may stop to read until that is loaded, and fall behind
-    /// then.
+    /// Notes that a replica is nearly up to date and forgets its failures. Returns `false` while
+    /// its snapshot comes over another connection: until that is loaded the replica may stop
+    /// reading and fall behind.
     pub fn caught_up(&mut self, client: u64) -> bool {
         let Some(link) = self.links.get_mut(&client) else { return false };
         if link.stage == Stage::Parallel {
@@ -342,24 +343,24 @@ impl Primary {
         true
     }
 
-    /// How far behind a replica may be, if others may be `allowance`.
+    /// Returns how far behind a replica may be, if others may be `allowance` behind.
     pub fn allowance(&self, client: u64, allowance: u64) -> u64 {
         let failures = self.links.get(&client).and_then(|link| self.failures.get(&link.server()));
         allowance.saturating_mul(1 << failures.copied().unwrap_or(0))
     }
 
-    /// A client is gone; its link, if it had one.
+    /// Removes a client that is gone. Returns its link, if it had one.
     pub fn disconnected(&mut self, client: u64) -> Option<Link> {
         self.links.remove(&client)
     }
 
-    /// Whether a snapshot is on its way to replicas.
+    /// Returns whether a snapshot is on its way to replicas.
     pub fn is_sending(&self) -> bool {
         self.is_sending
     }
 
-    /// The snapshot for a group was sent, or it failed. Replicas that failed are disconnected by
-    /// the caller: their streams are broken in the middle.
+    /// Notes that the snapshot for a group was sent, or that it failed. The caller disconnects the
+    /// replicas that failed, because their streams are broken in the middle.
     pub fn sent(&mut self, group: &Group, now: Millis) {
         self.is_sending = false;
         for client in &group.clients {
@@ -377,7 +378,7 @@ impl Primary {
         }
     }
 
-    /// The snapshot could not begin: the group waits again.
+    /// Lets a group wait again, because its snapshot could not begin.
     pub fn postponed(&mut self, group: &Group) {
         self.is_sending = false;
         for client in &group.clients {
@@ -387,15 +388,15 @@ impl Primary {
         }
     }
 
-    /// Time passes: what is due.
+    /// Returns what is due at this time.
     pub fn tick(&mut self, settings: &Settings, now: Millis) -> Vec<Action> {
         let mut actions = Vec::new();
         let period_ms = settings.ping_period_s.saturating_mul(1000) as i64;
         let timeout_ms = settings.timeout_s.saturating_mul(1000) as i64;
         let is_due =
             |last: Option<Millis>, period: i64| last.is_none_or(|at| now.0 - at.0 >= period);
-        // Periods follow each other whether there are replicas or not, so one that has just come
-        // gets no PING at once: until a period is over, its position is that of the writes.
+        // The periods of PING do not depend on replicas coming, so a new replica gets no PING at
+        // once. Until the period ends, its position is that of the writes.
         let pinged = *self.last_ping.get_or_insert(now);
         if now.0 - pinged.0 >= period_ms {
             self.last_ping = Some(now);
@@ -404,7 +405,8 @@ impl Primary {
             }
         }
         for link in self.links.values() {
-            // A replica that receives or loads a snapshot is quiet; the sender watches it.
+            // A replica sends nothing while it receives or loads a snapshot. The sender of the
+            // snapshot watches it then.
             let is_silent = link.stage == Stage::Online && !link.is_old;
             if is_silent && now.0 - link.heard.0 > timeout_ms {
                 actions.push(Action::Disconnect(link.client));
@@ -432,8 +434,8 @@ impl Primary {
         actions
     }
 
-    /// The replicas whose snapshot is to begin. The one that has waited longest decides how it is
-    /// sent; those that can take it in the same form join.
+    /// Returns the replicas whose snapshot is to begin. The one that has waited longest decides how
+    /// it is sent; those that can take it in the same form join.
     fn due_group(&self, settings: &Settings, now: Millis) -> Option<Group> {
         if self.is_sending {
             return None;
@@ -460,12 +462,12 @@ impl Primary {
     }
 }
 
-/// The number of a client.
+/// Reads the number of a client.
 fn parse_client(text: &[u8]) -> Option<u64> {
     u64::try_from(parse_i64(text)?).ok()
 }
 
-/// `9.1.0` as 0x00090100.
+/// Reads a version: `9.1.0` is 0x00090100.
 fn parse_version(text: &[u8]) -> Option<u32> {
     let text = std::str::from_utf8(text).ok()?;
     let parts: Vec<u32> = text.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;

@@ -6,8 +6,8 @@ use super::{Kept, Sync};
 use crate::wire::Wanted;
 use journal::{HistoryId, JournalPos};
 
-/// The lines about one request. `name` stands for the replica; `is_sending` says that a snapshot
-/// for others is on its way.
+/// Returns the lines of the log about one request. `name` stands for the replica; `is_sending` says
+/// that a snapshot for others is on its way.
 pub fn lines(
     name: &str,
     wanted: Wanted,
@@ -23,7 +23,7 @@ pub fn lines(
             kept.position.0.saturating_sub(from.0),
             from.0 + 1
         )),
-        // The second connection gets the snapshot, behind which the first one goes on.
+        // The second connection gets the snapshot, and the first the stream behind it.
         (Sync::Join(_), _) => {
             lines.push(format!("Partial resynchronization request from {name} accepted."));
         }
@@ -40,7 +40,7 @@ pub fn lines(
     lines
 }
 
-/// Why a replica cannot go on from its position.
+/// Returns why a replica cannot go on from its position.
 fn refusal(name: &str, id: HistoryId, position: JournalPos, kept: &Kept) -> String {
     let offset = position.0 + 1;
     let (first, second) = (kept.history.id, kept.history.second);

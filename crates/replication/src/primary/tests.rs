@@ -21,7 +21,7 @@ fn kept(first: Option<u64>, position: u64) -> Kept {
     Kept { history: History::new().branch(JournalPos(500)), first, position }
 }
 
-/// A machine with replicas that wait since the given times.
+/// Returns a machine with replicas that wait since the given times.
 fn waiting(since_ms: &[i64], capa: &[u8]) -> Primary {
     let mut primary = Primary::default();
     for (client, &at) in (1..).zip(since_ms) {
@@ -438,7 +438,7 @@ fn ask_for_all(primary: &mut Primary, client: u64) -> Sync {
     primary.sync(client, "10.0.0.1", Wanted::Everything, &kept(None, 0), DUAL, Millis(0))
 }
 
-/// What is sent at this time, to which clients.
+/// Returns what is sent at this time, to which clients.
 fn sent_to(primary: &mut Primary, at: i64) -> Vec<u64> {
     let settings = Settings { delay_s: 0, ..SETTINGS };
     let is_sent = |action: Action| match action {

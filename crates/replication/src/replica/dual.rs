@@ -5,7 +5,7 @@ use crate::wire::{Answer, DualChannel, EndOffset};
 use keyspace::Millis;
 
 impl Replica {
-    /// The connection whose lines the machine is to be given.
+    /// Returns the connection whose lines the machine is to be given.
     pub fn listens_to(&self) -> Channel {
         match self.stage {
             Stage::Branching => Channel::Rdb,
@@ -14,7 +14,7 @@ impl Replica {
         }
     }
 
-    /// The primary proposes two channels.
+    /// Answers the primary's proposal of two channels.
     pub(super) fn branch(
         &mut self,
         protocol: DualChannel,
@@ -30,7 +30,7 @@ impl Replica {
         actions
     }
 
-    /// The second connection is there.
+    /// Goes on when the second connection is there.
     pub fn rdb_channel_connected(&mut self, around: &Surroundings, now: Millis) -> Vec<Action> {
         self.heard = now;
         let identity = &around.identity;
@@ -55,7 +55,7 @@ impl Replica {
         vec![Action::Send(Channel::Rdb, out)]
     }
 
-    /// A line came over the second connection, before the snapshot's.
+    /// Takes a line that came over the second connection before the snapshot.
     pub(super) fn branched(&mut self, line: &[u8], now: Millis) -> Vec<Action> {
         let text = shown(line);
         if let Some(said) = self.expected.pop() {
@@ -92,7 +92,7 @@ impl Replica {
         vec![Action::Send(Channel::Rdb, request)]
     }
 
-    /// The snapshot's position is known.
+    /// Asks for the stream when the snapshot's position is known.
     fn ask_for_stream(&mut self, end: &EndOffset) -> Vec<Action> {
         self.stage = Stage::Joining;
         self.promised = Some((end.id, end.position));
@@ -102,8 +102,8 @@ impl Replica {
         vec![Action::Send(Channel::Main, named)]
     }
 
-    /// The first connection is known to belong to the second. Valkey takes PSYNC only when all
-    /// before it is answered.
+    /// Goes on when the first connection is known to belong to the second. Valkey takes PSYNC only
+    /// when everything before it is answered.
     fn join(&self) -> Vec<Action> {
         let (id, position) = self.promised.expect("it came before");
         let (id, offset) = (id.to_string(), (position.0 + 1).to_string());
@@ -113,7 +113,7 @@ impl Replica {
         vec![Action::Log(line), Action::Send(Channel::Main, request)]
     }
 
-    /// A line came over the first connection, in answer to that.
+    /// Takes the line that answers this on the first connection.
     pub(super) fn joined(&mut self, line: &[u8], now: Millis) -> Vec<Action> {
         let said = self.expected.pop();
         match (said, Answer::parse(line)) {

@@ -41,7 +41,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The numbers of its commands.
+    /// Returns the numbers of the entry's commands.
     pub fn commands(&self) -> Range<usize> {
         self.first..self.last
     }
@@ -55,22 +55,22 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// The entries in order.
+    /// Returns the entries in order.
     pub fn all(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The bytes that they are.
+    /// Returns the number of bytes of all entries.
     pub fn bytes(&self) -> usize {
         self.entries.last().map_or(0, |entry| entry.end)
     }
 
-    /// The commands of all entries.
+    /// Returns the commands of all entries.
     pub fn commands(&self) -> &Commands {
         &self.commands
     }
 
-    /// The entries, and the commands of all of them.
+    /// Returns the entries, and the commands of all of them.
     pub fn into_parts(self) -> (Vec<Entry>, Commands) {
         (self.entries, self.commands)
     }
@@ -114,14 +114,14 @@ impl Framer {
         Ok(0)
     }
 
-    /// A command was found, of so many bytes.
+    /// Adds a command of so many bytes.
     fn add(&mut self, input: &[u8], consumed: usize) {
         let begin = self.at;
         self.at += consumed;
         let in_input = |word: &Range<usize>| begin + word.start..begin + word.end;
         let name = &input[in_input(&self.of_command[0])];
         let is_bare = self.of_command.len() == 1;
-        // The reader has seen to it that each has its place.
+        // The stream reader has checked that MULTI and EXEC are paired.
         if is_bare && name.eq_ignore_ascii_case(b"multi") {
             return;
         }
@@ -142,7 +142,7 @@ impl Framer {
         }
     }
 
-    /// The entries that were found and not taken yet.
+    /// Returns the entries that were found and not taken yet.
     pub fn entries(&self) -> &[Entry] {
         self.found.all()
     }
@@ -196,7 +196,8 @@ mod tests {
         assert_eq!(entries_of(&[&stream], usize::MAX), found);
     }
 
-    /// The entries of a stream that arrives in these pieces, some of which are taken at a time.
+    /// Returns the entries of a stream that arrives in these pieces, some of which are taken at a
+    /// time.
     fn entries_of(pieces: &[&[u8]], most: usize) -> Vec<String> {
         let (mut framer, mut input, mut found) = (Framer::default(), Vec::new(), Vec::new());
         for piece in pieces {

@@ -39,14 +39,14 @@ use crate::wire::{Answer, DualChannel, DualChannels, SnapshotEnd};
 use journal::{HistoryId, JournalPos};
 use keyspace::Millis;
 
-/// The wait when a stream has ended as soon as it came: a primary that takes over ends the streams
-/// of its replicas, and one may have come a moment before.
+/// The wait after a stream that ended at once: a primary that takes over ends the streams of its
+/// replicas, and this one may have come just before.
 const HANDOVER_WAIT_MS: i64 = 10;
 /// The first wait after a link was lost.
 const FIRST_WAIT_MS: i64 = 100;
-/// The longest wait where no connection can be had, so that a primary that is back is found soon.
+/// The longest wait between attempts to connect, so that a primary that comes back is found soon.
 const LONGEST_WAIT_MS: i64 = 1000;
-/// The first and the longest wait where a snapshot was sent in vain: each costs the primary much.
+/// The first and the longest wait after a snapshot that was of no use: each costs the primary much.
 const SNAPSHOT_WAIT_MS: i64 = 1000;
 const LONGEST_SNAPSHOT_WAIT_MS: i64 = 60_000;
 /// Between two acknowledgements.
@@ -67,16 +67,16 @@ pub struct Identity {
     pub version: String,
 }
 
-/// What the machine has to know of the rest at the moment of an event.
+/// What the state machine needs to know of the server at the moment of an event.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
     /// What it says of itself.
     pub identity: Identity,
-    /// What it has; `None`: nothing that it could go on from.
+    /// The history and position of this server's data; `None` if the stream cannot go on from them.
     pub has: Option<(HistoryId, JournalPos)>,
     /// `repl-timeout`, in milliseconds.
     pub timeout_ms: i64,
-    /// The server that is followed is a replica of this one so far, and is to take over.
+    /// This server hands over: the server that it is to follow is its replica so far.
     pub hands_over: bool,
     /// How a snapshot may come over a connection of its own.
     pub dual: DualChannels,
@@ -98,7 +98,8 @@ pub enum Stage {
     Asking,
     /// The second connection is made, and a snapshot asked for over it.
     Branching,
-    /// Its position is known, and the stream from there is asked for over the first connection.
+    /// The snapshot's position is known, and the stream behind it is asked for over the first
+    /// connection.
     Joining,
     /// A snapshot was promised.
     Heading,
@@ -109,7 +110,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// As ROLE names it.
+    /// Returns the name that ROLE shows.
     pub fn name(self) -> &'static str {
         match self {
             Stage::Waiting => "connect",
@@ -153,7 +154,7 @@ pub enum Action {
     Send(Channel, Vec<u8>),
     /// Receive and load the snapshot that comes now.
     Receive(Promise),
-    /// The stream comes now, from where the replica is, which may have another id from now on.
+    /// The stream follows from the replica's position. Its history may have another id from now on.
     Follow(Option<HistoryId>),
     /// Say up to where the stream was applied.
     Acknowledge,
@@ -205,7 +206,7 @@ pub struct Replica {
     asked_by_sync: bool,
     /// Failures since the stream last came.
     failures: u32,
-    /// Snapshots that were loaded in vain: the stream behind each was not one, or ended soon.
+    /// Snapshots that were of no use: the stream behind each could not be read, or ended soon.
     wasted_snapshots: u32,
     /// Streams in a row that were not one.
     corrupt_streams: u32,
@@ -225,12 +226,13 @@ fn array(words: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// `REPLCONF ACK`, with what is on the replica's own disk, if it has an append-only file.
+/// Returns `REPLCONF ACK`, with the position on the replica's own disk if it has an append-only
+/// file.
 pub fn acknowledgement(applied: JournalPos, on_disk: Option<JournalPos>) -> Vec<u8> {
     acknowledged_with(applied, on_disk, &[])
 }
 
-/// The same of a copy in a cluster.
+/// Returns the acknowledgement of a copy in a cluster.
 pub fn voted(applied: JournalPos, on_disk: Option<JournalPos>, vote: &Vote) -> Vec<u8> {
     acknowledged_with(applied, on_disk, &vote.words())
 }
@@ -250,7 +252,7 @@ fn acknowledged_with(
     array(&words)
 }
 
-/// What logs in, if that is wanted.
+/// Returns the request that logs in, if that is wanted.
 fn log_in(identity: &Identity) -> Vec<u8> {
     match (&identity.user[..], &identity.password[..]) {
         (_, b"") => Vec::new(),
@@ -259,19 +261,19 @@ fn log_in(identity: &Identity) -> Vec<u8> {
     }
 }
 
-/// A line of the primary for the log.
+/// Returns a line of the primary for the log.
 fn shown(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(&line[..line.len().min(200)]);
     text.replace(char::is_control, " ")
 }
 
 impl Replica {
-    /// How far the link is.
+    /// Returns the stage of the link.
     pub fn stage(&self) -> Stage {
         self.stage
     }
 
-    /// When something was last heard of the primary.
+    /// Returns when the primary last sent something.
     pub fn heard(&self) -> Millis {
         self.heard
     }
@@ -281,12 +283,12 @@ impl Replica {
         self.heard = now;
     }
 
-    /// Another primary, or the same one from the beginning: it is tried at once.
+    /// Begins anew, with another primary or the same one. It is tried at once.
     pub fn restart(&mut self, now: Millis) {
         *self = Replica { due: now, ..Replica::default() };
     }
 
-    /// Time passes: what is due.
+    /// Returns what is due at this time.
     pub fn tick(&mut self, around: &Surroundings, now: Millis) -> Vec<Action> {
         match self.stage {
             Stage::Waiting if now >= self.due => {
@@ -314,7 +316,7 @@ impl Replica {
         }
     }
 
-    /// The connection is there.
+    /// Goes on when the connection is there.
     pub fn connected(&mut self, now: Millis) -> Vec<Action> {
         self.stage = Stage::Greeting;
         self.dual = None;
@@ -322,7 +324,7 @@ impl Replica {
         vec![Action::Send(Channel::Main, array(&[b"PING"]))]
     }
 
-    /// There is no connection, or none any more, for this reason.
+    /// Notes that there is no connection, for this reason.
     pub fn lost(&mut self, reason: &str, now: Millis) -> Vec<Action> {
         let failed_in = std::mem::replace(&mut self.stage, Stage::Waiting);
         self.expected.clear();
@@ -352,8 +354,8 @@ impl Replica {
         actions
     }
 
-    /// How long to wait when the stream has ended that came for `lasted_ms`: the next snapshot does
-    /// not follow the last one at once, again and again.
+    /// Returns how long to wait when the stream has ended that had lasted for `lasted_ms`, so that
+    /// one snapshot does not follow the other without a pause.
     fn wait_behind_snapshot(&mut self, lasted_ms: i64) -> i64 {
         if lasted_ms >= LONGEST_SNAPSHOT_WAIT_MS {
             self.wasted_snapshots = 0;
@@ -367,8 +369,8 @@ impl Replica {
         }
     }
 
-    /// The stream is not one: all that was loaded is to be had anew. That is tried ever more
-    /// rarely, as the next stream may be of the same kind.
+    /// Gives up a stream that cannot be read. All data have to be fetched anew; each attempt waits
+    /// longer than the last, because the next stream may be as bad.
     pub fn corrupt(&mut self, reason: &str, now: Millis) -> Vec<Action> {
         let lasted = now.0 - self.follows_since.0;
         let actions = self.lost(reason, now);
@@ -382,7 +384,7 @@ impl Replica {
         actions
     }
 
-    /// A line came, without its end, over the connection that is [listened
+    /// Takes a line, without its end, that came over the connection that is [listened
     /// to](Replica::listens_to).
     pub fn line(&mut self, line: &[u8], around: &Surroundings, now: Millis) -> Vec<Action> {
         self.heard = now;
@@ -400,7 +402,7 @@ impl Replica {
     }
 
     fn greeted(&mut self, line: &[u8], around: &Surroundings, now: Millis) -> Vec<Action> {
-        // An error that asks for AUTH is as good a reply: that comes next.
+        // An error that asks for AUTH also shows that the primary answers. AUTH comes next.
         let is_alive = [&b"+"[..], b"-NOAUTH", b"-NOPERM", b"-ERR operation not permitted"]
             .iter()
             .any(|begin| line.starts_with(begin));
@@ -453,8 +455,8 @@ impl Replica {
             Some(Said::Auth) if is_error => {
                 return self.lost(&format!("Unable to AUTH to MASTER: {}", shown(line)), now);
             }
-            // Older primaries do not know all of it, and that does no harm; none has named its
-            // version to Redis, which Redis itself refuses.
+            // Older primaries do not know all options, which does no harm. A peer that names no
+            // version to Redis is one that Redis itself refuses.
             Some(Said::Replconf(what)) if is_error && what != "version" => {
                 actions.push(Action::Log(format!(
                     "(Non critical) Master does not understand REPLCONF {what}: {}",
@@ -498,7 +500,8 @@ impl Replica {
         match answer {
             None => Vec::new(),
             Some(Answer::Retry | Answer::Refused(_)) if hands_over => {
-                // It has taken over, and the answer was lost. Going back would make two primaries.
+                // The other server has taken over, and its answer was lost. Leading again would
+                // make two primaries.
                 let is_accepted = line.ends_with(b"PSYNC FAILOVER can't be sent to a master.");
                 let what = if is_accepted {
                     "MASTER has taken over already"
@@ -551,7 +554,8 @@ impl Replica {
                     now,
                 )
             }
-            // For instance an invalid offset. What follows it is no answer to SYNC.
+            // The primary refused PSYNC, perhaps because of an invalid offset. What follows is no
+            // answer to SYNC.
             Some(Answer::Refused(line)) if !line.starts_with(b"-") => {
                 let text = shown(&line);
                 self.lost(&format!("Unexpected reply to PSYNC from master: {text}"), now)
@@ -593,13 +597,13 @@ impl Replica {
         vec![Action::Receive(Promise { end, from: self.promised.take(), is_parallel })]
     }
 
-    /// The snapshot is loaded.
+    /// Goes on when the snapshot is loaded.
     pub fn loaded(&mut self, now: Millis) -> Vec<Action> {
         self.follows_snapshot = true;
         self.follow(now)
     }
 
-    /// From here on the stream comes.
+    /// Begins to follow the stream.
     fn follow(&mut self, now: Millis) -> Vec<Action> {
         self.stage = Stage::Following;
         (self.heard, self.acknowledged, self.follows_since) = (now, now, now);

@@ -13,7 +13,7 @@ fn around(has: Option<(HistoryId, JournalPos)>) -> Surroundings {
     }
 }
 
-/// What the machine sends, and what else it does, in words.
+/// Returns what the machine sends, and what else it does, in words.
 fn told(actions: &[Action]) -> Vec<String> {
     let text = |bytes: &[u8]| {
         let words = String::from_utf8_lossy(bytes).into_owned();
@@ -32,7 +32,7 @@ fn told(actions: &[Action]) -> Vec<String> {
     actions.iter().filter_map(tell).collect()
 }
 
-/// A machine that has presented itself at 0 ms and asks for the stream.
+/// Returns a machine that has presented itself at 0 ms and asks for the stream.
 fn asking(around: &Surroundings) -> (Replica, Vec<String>) {
     let mut replica = Replica::default();
     replica.restart(Millis(0));
@@ -260,8 +260,8 @@ fn nonsense_ends_the_link() {
     assert_eq!(replica.stage(), Stage::Waiting);
 }
 
-/// A machine that knows both protocols of two channels, and has been told to open the second
-/// connection.
+/// Returns a machine that knows both protocols of two channels, and has been told to open the
+/// second connection.
 fn branching(answer: &[u8]) -> (Surroundings, Replica, Vec<String>) {
     let mut around = around(None);
     around.dual = DualChannels { valkey: true, redis: true };

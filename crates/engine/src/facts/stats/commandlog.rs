@@ -54,12 +54,12 @@ impl CommandLogs {
         work(&mut lock(&self.logs[log as usize]))
     }
 
-    /// The newest `count` entries, or all.
+    /// Returns the newest `count` entries, or all.
     pub fn get(&self, log: Log, count: Option<usize>) -> Vec<LogEntry> {
         self.with(log, |l| l.entries.iter().take(count.unwrap_or(usize::MAX)).cloned().collect())
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self, log: Log) -> usize {
         self.with(log, |l| l.entries.len())
     }
@@ -83,7 +83,7 @@ impl CommandLogs {
     }
 }
 
-/// The words of a request as an entry keeps them: not too many, and none too long.
+/// Returns the words of a request as an entry keeps them: not too many, and none too long.
 pub(crate) fn shortened(words: &[&[u8]]) -> Vec<Vec<u8>> {
     let kept = if words.len() > MAX_WORDS { MAX_WORDS - 1 } else { words.len() };
     let mut argv: Vec<Vec<u8>> = words[..kept].iter().map(|word| shorten(word)).collect();

@@ -29,7 +29,7 @@ impl Defrag {
         }
     }
 
-    /// How long the present walk has taken in milliseconds; 0 if there is none.
+    /// Returns how long the present walk has taken in milliseconds; 0 if there is none.
     pub fn current_ms(&self, now: Millis) -> i64 {
         match self.began_ms.load(Relaxed) {
             0 => 0,

@@ -33,7 +33,7 @@ pub enum Slow {
 }
 
 impl Slow {
-    /// The name of the event.
+    /// Returns the name of the event.
     pub fn name(self) -> &'static str {
         match self {
             Slow::Command => "command",
@@ -102,12 +102,12 @@ impl LatencyMonitor {
         self.series().entry(event).or_default().add(at_s, latency.as_millis() as u64);
     }
 
-    /// The kinds of events that have been slow, with what is known of each.
+    /// Returns the kinds of events that have been slow, with what is known of each.
     pub fn all(&self) -> Vec<(Slow, Series)> {
         self.series().iter().map(|(&event, series)| (event, series.clone())).collect()
     }
 
-    /// What is known of the event of this name; names are told apart by case.
+    /// Returns what is known of the event of this name. Case matters.
     pub fn get(&self, name: &[u8]) -> Option<(Slow, Series)> {
         self.all().into_iter().find(|(event, _)| event.name().as_bytes() == name)
     }

@@ -27,7 +27,7 @@ impl Counter {
     pub fn add_own(&self, number: u64) {
         self.0.store(self.0.load(Relaxed) + number, Relaxed);
     }
-    /// The count.
+    /// Returns the count.
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
@@ -158,7 +158,7 @@ impl Histogram {
         Self::bucket_of(nanoseconds).min(BUCKETS - 1)
     }
 
-    /// The longest duration that counts into a bucket, in nanoseconds.
+    /// Returns the longest duration that counts into a bucket, in nanoseconds.
     pub fn upper_bound(index: usize) -> u64 {
         if index < 16 {
             return index as u64;
@@ -181,7 +181,7 @@ pub struct Durations {
 }
 
 impl Durations {
-    /// Those of the command of this index; `None` if it did not run.
+    /// Returns the durations of the command of this index; `None` if it did not run.
     pub fn of(threads: &[ThreadStats], index: usize) -> Option<Durations> {
         let mut counts = vec![0; BUCKETS];
         for histogram in threads.iter().filter_map(|t| t.by_command[index].histogram()) {
@@ -191,7 +191,7 @@ impl Durations {
         (calls > 0).then_some(Durations { counts, calls })
     }
 
-    /// The duration that this share of the calls did not exceed, in nanoseconds.
+    /// Returns the duration that this share of the calls did not exceed, in nanoseconds.
     pub fn percentile(&self, percent: f64) -> u64 {
         let rank = ((self.calls as f64 * percent / 100.0 + 0.5) as u64).max(1);
         let mut seen = 0;
@@ -202,8 +202,8 @@ impl Durations {
         Histogram::upper_bound(bucket.unwrap_or(BUCKETS - 1))
     }
 
-    /// How many calls took at most so many nanoseconds, for 1024, 2048 and so on, without the
-    /// steps in which there was no call.
+    /// Returns how many calls took at most so many nanoseconds, for 1024, 2048 and so on, without
+    /// the steps in which there was no call.
     pub fn cumulative(&self) -> Vec<(u64, u64)> {
         let (mut steps, mut bucket, mut seen, mut limit) = (Vec::new(), 0, 0, 1024);
         while seen < self.calls && bucket < BUCKETS {
@@ -245,7 +245,7 @@ impl CommandStats {
         unsafe { &*at }
     }
 
-    /// The histogram, if anything was counted.
+    /// Returns the histogram, if anything was counted.
     #[allow(unsafe_code)]
     pub fn histogram(&self) -> Option<&Histogram> {
         let at = self.histogram.load(std::sync::atomic::Ordering::Acquire);

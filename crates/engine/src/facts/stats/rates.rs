@@ -96,27 +96,27 @@ impl Rates {
         self.publish(Traffic::default());
     }
 
-    /// INFO's `instantaneous_ops_per_sec`.
+    /// Returns INFO's `instantaneous_ops_per_sec`.
     pub fn commands_per_second(&self) -> u64 {
         self.commands_per_second.get()
     }
 
-    /// Bytes received in a second.
+    /// Returns the number of bytes received in a second.
     pub fn net_in_per_second(&self) -> u64 {
         self.net_in_per_second.get()
     }
 
-    /// Bytes sent in a second.
+    /// Returns the number of bytes sent in a second.
     pub fn net_out_per_second(&self) -> u64 {
         self.net_out_per_second.get()
     }
 
-    /// Bytes received from a primary in a second.
+    /// Returns the number of bytes received from a primary in a second.
     pub fn repl_in_per_second(&self) -> u64 {
         self.repl_in_per_second.get()
     }
 
-    /// Bytes sent to replicas in a second.
+    /// Returns the number of bytes sent to replicas in a second.
     pub fn repl_out_per_second(&self) -> u64 {
         self.repl_out_per_second.get()
     }
@@ -138,15 +138,15 @@ pub struct StaleShare {
 }
 
 impl StaleShare {
-    /// So many keys were looked at since the last [`StaleShare::settle`], and so many of them had
-    /// expired. Any thread says so.
+    /// Adds keys that were looked at since the last [`StaleShare::settle`], and how many of them
+    /// had expired. Called from any thread.
     pub fn note(&self, seen: usize, expired: usize) {
         self.expired.fetch_add(expired as u64, Relaxed);
         self.seen.fetch_add(seen as u64, Relaxed);
     }
 
-    /// A round of active expiry is over: what was seen in it counts for a twentieth, as in Redis.
-    /// One thread alone does this.
+    /// Ends a round of active expiry. What was seen in it counts for a twentieth, as in Redis. Only
+    /// one thread calls this.
     pub fn settle(&self) {
         let (seen, expired) = (self.seen.swap(0, Relaxed), self.expired.swap(0, Relaxed));
         // What another thread notes just now may be in one of the two only.
@@ -155,7 +155,7 @@ impl StaleShare {
         self.share.store(share.to_bits(), Relaxed);
     }
 
-    /// The estimate in percent.
+    /// Returns the estimate in percent.
     pub fn percent(&self) -> f64 {
         f64::from_bits(self.share.load(Relaxed)) * 100.0
     }

@@ -38,7 +38,7 @@ fn split<'a>(args: Args<'a>) -> Result<Halves<'a>, Error> {
 
 const NO_SCRIPT: Error = Error::text("NOSCRIPT No matching script.");
 
-/// EVAL and its siblings.
+/// Runs EVAL and its siblings.
 ///
 /// # Errors
 /// That of the request or of the script.
@@ -122,7 +122,7 @@ impl Engine {
     }
 }
 
-/// What a script may do, or why it may not run at all.
+/// Returns what a script may do, or why it may not run at all.
 fn rules(
     cx: &Cx<'_>,
     flags: Option<ScriptFlags>,
@@ -166,7 +166,7 @@ fn rules(
     Ok(ScriptRules { is_read_only: only_reads, keeps_to_slot, ..ScriptRules::default() })
 }
 
-/// FCALL and FCALL_RO.
+/// Runs FCALL and FCALL_RO.
 ///
 /// # Errors
 /// That of the request or of the function.
@@ -193,7 +193,7 @@ pub fn fcall(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     })
 }
 
-/// As [`split`], with the error of FCALL for what is no number.
+/// Splits as [`split`] does, with FCALL's error for what is no number.
 fn split_of_function<'a>(args: Args<'a>) -> Result<Halves<'a>, Error> {
     if args.integer(2).is_err() {
         return Err(Error::text("ERR Bad number of keys provided"));
@@ -269,9 +269,9 @@ pub(crate) fn note_for_monitors(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>)
     }
 }
 
-/// The script is no longer one that can be ended.
+/// Notes that the script can no longer be ended.
 fn end_running(cx: &mut Cx<'_>) {
-    // On a background thread it is one until the last of its attempts.
+    // On a background thread it can be ended until the last of its attempts.
     let attempt = cx.attempt.as_mut().filter(|attempt| attempt.place != Place::Background);
     if let Some(running) = attempt.and_then(|attempt| attempt.running.take()) {
         cx.engine.scripts.running.remove(&running);
@@ -310,7 +310,8 @@ fn answer(
     }
 }
 
-/// What the client of a script is told that another client has ended, at this place in its source.
+/// Returns the error for the client of a script that another client has ended, at this place in its
+/// source.
 pub(super) fn killed_error(kind: Kind, place: &str) -> Error {
     let command = match kind {
         Kind::Script => "SCRIPT KILL",
@@ -319,7 +320,7 @@ pub(super) fn killed_error(kind: Kind, place: &str) -> Error {
     Error::format(format!("ERR Script killed by user with {command}.{place}"))
 }
 
-/// What others are told while a script is in their way.
+/// Returns the error for others while a script is in their way.
 pub fn busy_error(engine: &crate::Engine) -> Error {
     let longest = engine.scripts.running.longest();
     match longest.map_or(Kind::Script, |running| running.kind) {

@@ -18,7 +18,7 @@ use script::{Host, LogLevel, ReplicateTo, Stop};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A script that has run on a reactor for longer begins again on a background thread.
+/// After this time on a reactor a script begins again on a background thread.
 const IN_PLACE: Duration = Duration::from_millis(5);
 
 /// See the module.
@@ -72,7 +72,7 @@ impl Host for ScriptHost<'_, '_> {
     }
 }
 
-/// The text of a request that has no row.
+/// Returns the error for a request that has no row.
 fn unresolved(error: Error) -> Error {
     match error {
         Error::Arity(_) => Error::text("ERR Wrong number of args calling command from script"),
@@ -174,13 +174,13 @@ fn reach(cx: &mut Cx<'_>, stripe: usize) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The same for everything.
+/// Admits the script to all keys.
 fn admit_all(cx: &mut Cx<'_>, writes: bool) -> Result<(), Stop> {
     if let Some(attempt) = &mut cx.attempt {
         attempt.touched_undeclared = true;
     }
     if cx.db.holds_world() {
-        // What it may change is not known.
+        // The script may write keys that are not known here.
         if writes {
             if is_untried_on_reactor(cx) {
                 return stop(cx, Verdict::TakesLong);
@@ -209,8 +209,8 @@ fn wait_for(cx: &mut Cx<'_>, stripe: &Locked) {
     scripts.set_turn_waits(false);
 }
 
-/// Whether the script runs on a reactor, which has other clients, and no run like it has ended
-/// soon: there it must do nothing that cannot be undone, as it could run for ever.
+/// Returns whether the script runs on a reactor, which has other clients, and no run like it has
+/// ended soon: there it must do nothing that cannot be undone, as it could run for ever.
 fn is_untried_on_reactor(cx: &Cx<'_>) -> bool {
     cx.attempt.as_ref().is_some_and(|attempt| {
         let target = attempt.target.as_ref();
@@ -269,8 +269,9 @@ fn tick(cx: &mut Cx<'_>) -> Result<(), Stop> {
     if running.is_killed() {
         return stop(cx, Verdict::Killed);
     }
-    // A script on a background thread makes way for all that would wait for its end: at once for
-    // the one that cannot be undone, and for the world when it has had its time.
+    // A script on a background thread ends and starts again later if another request waits for its
+    // end: at once if that request's script can no longer be undone, and for a request that stops
+    // the world after the script's minimum time.
     let had_its_time = elapsed >= attempt.min_time;
     let is_world_wanted = cx.thread.reader.is_wanted() || engine.holds.world_is_wanted();
     let is_in_the_way = engine.scripts.turn_waits() || (had_its_time && is_world_wanted);
@@ -285,7 +286,7 @@ fn tick(cx: &mut Cx<'_>) -> Result<(), Stop> {
         }
         let is_new = engine.scripts.running.note_busy(running);
         if is_new {
-            // What waits for it is answered with BUSY from now on.
+            // Requests that wait for the script get BUSY from now on.
             engine.holds.recheck(&engine.mailboxes);
             engine.background.refuse_scripts();
         }

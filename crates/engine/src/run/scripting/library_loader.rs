@@ -1,4 +1,4 @@
-//! Making libraries of their source, for FUNCTION LOAD and for files.
+//! Compiles the source of libraries, for FUNCTION LOAD and for files.
 
 use super::host::write_log;
 use crate::clock::Ticks;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use structs::sync::lock;
 
-/// A library of a client's that is loaded for longer is refused.
+/// Loading a client's library may take this long.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long the loading of a library may take.
@@ -35,7 +35,7 @@ impl Library {
         let time_limit =
             if cx.db.effects.is_replay { TimeLimit::Unlimited } else { TimeLimit::Limited };
         let mut local = thread.scripts.borrow_mut();
-        // Also one that was made and could not be added.
+        // This includes a library that was made and could not be added.
         local.forget_libraries(&cx.engine.scripts);
         let made = make(cx.engine, local.of_functions(), source, replaces, time_limit);
         local.note_memory(thread.stats());
@@ -51,8 +51,8 @@ pub struct LibraryLoader {
 }
 
 impl LibraryLoader {
-    /// A loader, whose interpreter is made when it is needed. Where it loads beside the data set,
-    /// the libraries that are there do not matter.
+    /// Returns a loader, whose interpreter is made when it is needed. Where it loads beside the
+    /// data set, present libraries do not matter.
     pub fn new(engine: &'static Engine, is_beside: bool) -> LibraryLoader {
         LibraryLoader { engine, interpreter: None, is_beside }
     }
@@ -66,7 +66,7 @@ impl LibraryLoader {
         let any_name = replaces || self.is_beside;
         let library = make(self.engine, interpreter, source, any_name, TimeLimit::Unlimited)?;
         let library = Arc::new(library);
-        // Threads compile it for themselves.
+        // Each thread compiles the library when it needs it.
         interpreter.unload(library.id);
         if self.is_beside {
             let beside = self.engine.loading.beside(&self.engine.keyspace);
@@ -108,7 +108,8 @@ impl From<LoadError> for Error {
     }
 }
 
-/// The host of a library that is being loaded: it answers nothing, and ends what takes too long.
+/// The host of a library while it is loaded: it runs no commands, and ends a load that takes too
+/// long.
 pub(super) struct LoadHost<'h> {
     engine: &'h Engine,
     since: Ticks,
@@ -116,7 +117,7 @@ pub(super) struct LoadHost<'h> {
 }
 
 impl<'h> LoadHost<'h> {
-    /// For a library that has been loaded before, by another thread.
+    /// Returns a host for a library that another thread has loaded before.
     pub fn patient(engine: &'h Engine) -> LoadHost<'h> {
         LoadHost { engine, since: engine.clock.now(), time_limit: TimeLimit::Unlimited }
     }

@@ -1,4 +1,5 @@
-//! Running a script: what it locks, where, and what happens when that was wrong.
+//! Runs scripts: chooses the locks and the thread, and tries again with others if the choice was
+//! wrong.
 
 use super::eval::{killed_error, note_memory};
 use crate::args::Args;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// A script on a background thread keeps others from stopping the world for no longer.
+/// The longest time for which a script on a background thread keeps others from stopping the world.
 const MAX_MIN_TIME: Duration = Duration::from_millis(100);
 
 /// How a script is locked.
@@ -37,7 +38,7 @@ enum Mode {
     World,
 }
 
-/// What a request is about to run, if that is known.
+/// Returns what a request is about to run, if that is known.
 fn identify(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Option<Target> {
     let scripts = &cx.engine.scripts;
     let sha = match row.command.script? {
@@ -51,15 +52,15 @@ fn identify(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Option<Target> {
     cx.thread.scripts.borrow_mut().find(scripts, &sha).map(Target::Script)
 }
 
-/// The flags of a request that runs a script which says in its first line, or of a function, which
-/// says when it is registered, whether it writes; `None` if it is another request, or nothing is
-/// said.
+/// Returns the flags of a request that runs a script or a function. A script says in its first line
+/// whether it writes, a function when it is registered. Returns `None` if it is another request, or
+/// if nothing is said.
 pub(crate) fn request_flags(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Option<Flags> {
     let name = row.command.script?;
     let said = match identify(cx, row, args) {
         Some(Target::Script(script)) => script.flags,
         Some(Target::Function(_, function)) => Some(function.spec.flags),
-        // What is wrong with it is told when it is compiled.
+        // The compiler will report what is wrong with it.
         None if name == ScriptName::Source => parse_script(args[1]).ok()?.flags,
         None => None,
     };
@@ -77,7 +78,7 @@ pub(crate) fn dispatch(
     args: Args<'_>,
 ) -> Result<(), NotNow> {
     let target = identify(cx, row, args);
-    // What is not there is answered with an error.
+    // A script or function that does not exist gets an error.
     let is_missing = target.is_none() && row.command.script != Some(ScriptName::Source);
     let declares = target.as_ref().is_some_and(|target| target.learned().declares_keys());
     let mut mode = if declares || is_missing { Mode::Declared } else { Mode::World };
@@ -174,7 +175,7 @@ pub(super) fn take_turn(cx: &mut Cx<'_>) -> Result<(), NotNow> {
     if !cx.engine.scripts.take_turn() {
         return Err(NotNow::Busy);
     }
-    // From here on no long command begins; one that has begun before is in the way.
+    // No long command begins from here on, but one that began before may hold the keys.
     if cx.engine.holds.blocks_turn() {
         cx.engine.scripts.end_turn();
         return Err(NotNow::Held);
@@ -283,7 +284,7 @@ fn begin_in_background(
 
 impl Job {
     fn run(mut self, engine: &'static Engine, thread: &ThreadContext) {
-        // It has waited for a thread in vain, and is to be refused.
+        // No thread became free for it in time, so it is refused.
         let is_refused = !engine.background.is_for_scripts(thread.index - engine.threads());
         if is_refused && !engine.scripts.running.is_busy() {
             engine.background.run_script(Box::new(move |thread| self.run(engine, thread)));
@@ -308,8 +309,8 @@ impl Job {
     }
 }
 
-/// Whether an EXEC is to run on a background thread: it has a script, which may not end, and
-/// nothing that concerns its own session.
+/// Returns whether an EXEC is to run on a background thread: it has a script, which may not end,
+/// and nothing that concerns its own session.
 pub(crate) fn has_queue_of_scripts(cx: &Cx<'_>, row: &Resolved) -> bool {
     let is_exec = row.command.flags.has(Flags::RUNS_QUEUE);
     is_exec && cx.session.multi.as_ref().is_some_and(|multi| multi.has_scripts_elsewhere())
@@ -323,7 +324,7 @@ pub(crate) fn run_queue_in_background(cx: &mut Cx<'_>, row: &'static Resolved, a
 
 /// Refuses a request on a background thread.
 fn refuse_busy(cx: &mut Cx<'_>, row: &Resolved) {
-    // Dropped it is forgotten when that can be done.
+    // Dropping it lets its keys be forgotten when that can be done.
     cx.session.watching = None;
     dispatch::refuse_busy(cx, row);
 }
@@ -361,7 +362,7 @@ fn run_patiently(
     let target = identify(cx, row, args);
     cx.find_keys(row, args);
     let declared = cx.keys.stripes();
-    // From here on it can be killed, whichever attempt that meets.
+    // From here on the script can be killed, in whichever attempt it is then.
     let kind = match target {
         Some(Target::Function(..)) => Kind::Function,
         _ => Kind::Script,
@@ -404,7 +405,7 @@ fn run_patiently(
                 if cx.engine.monitors.load(Relaxed) > 0 {
                     monitor::feed_failed_script(cx, row, args.words());
                 }
-                // It ran for long, and the next one here may be long in coming.
+                // The script ran for long, and this thread may not run another one soon.
                 cx.engine.scripts.running.remove(&running);
                 cx.thread.scripts.borrow().collect();
                 note_memory(cx);
@@ -416,7 +417,7 @@ fn run_patiently(
     }
 }
 
-/// `false`: not now.
+/// Locks, if that is possible now. Returns whether it did.
 fn lock_patiently(
     cx: &mut Cx<'_>,
     row: &'static Resolved,
@@ -427,7 +428,7 @@ fn lock_patiently(
     if mode == Mode::World {
         return dispatch::stop_world_from_outside(cx).is_ok();
     }
-    // While it runs the world is not asked to stop: that would wait for this script.
+    // While the script runs no request asks the world to stop: it would wait for this script.
     cx.engine.holds.begin_script(&cx.engine.clock);
     cx.thread.reader.enter();
     if lock(cx, row, args, mode, declared).is_ok() {
