@@ -15,6 +15,7 @@ mod reload;
 mod report;
 pub mod run;
 pub mod stats;
+pub mod vocabulary;
 mod watch;
 
 pub use run::run;

@@ -4,13 +4,13 @@ use crate::config::{Address, Invalid, Kind, Login, Pool, Reads, Server};
 use crate::hub::wire::Id;
 use crate::placement::Continuum;
 use crate::stats::{PoolStats, ServerStats};
+use crate::vocabulary::Vocabulary;
 use cluster::hashing::Hashing;
 use net::TlsClient;
 use route::plan::{Place, Placement};
 use route::raw::Protocol;
 use rustls::ClientConfig;
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
@@ -61,17 +61,6 @@ impl std::fmt::Debug for Texts {
     }
 }
 
-/// How to ask a server for a command that no table has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Learned {
-    /// The first key's word; 0 if there is none.
-    pub first: usize,
-    /// The last key's word; negative from the end.
-    pub last: i64,
-    /// From key to key.
-    pub step: usize,
-}
-
 /// What all threads share of a pool.
 #[derive(Debug)]
 pub struct Shared {
@@ -88,7 +77,7 @@ pub struct Shared {
     /// What requests without a reply take, of all threads, as of each one's last turn.
     pub queued: AtomicUsize,
     /// Commands that the servers know and we do not.
-    pub learned: Mutex<HashMap<String, Option<Learned>>>,
+    pub vocabulary: Mutex<Vocabulary>,
     /// Set when a thread has seen that the topology is stale.
     pub is_stale: AtomicBool,
     /// Set when the configuration has it no more, or differently.
@@ -124,7 +113,7 @@ impl Shared {
             clients: AtomicUsize::new(0),
             exclusive: AtomicUsize::new(0),
             queued: AtomicUsize::new(0),
-            learned: Mutex::default(),
+            vocabulary: Mutex::default(),
             is_stale: AtomicBool::new(false),
             is_retired: AtomicBool::new(false),
             doubted: AtomicBool::new(false),

@@ -86,6 +86,7 @@ static LINES: &[(&str, Handling)] = {
         ("BGREWRITEAOF", All(Merge::First)),
         ("BGSAVE", All(Merge::First)),
         ("BLMOVE", Blocking),
+        ("BLMOVEM", Blocking),
         ("BLMPOP", Blocking),
         ("BLPOP", Blocking),
         ("BRPOP", Blocking),

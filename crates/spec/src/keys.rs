@@ -55,7 +55,9 @@ pub fn has_keys<R: Runner>(command: &Row<R>) -> bool {
         || command.keys.iter().any(|spec| !spec.flags.has(KeyFlags::NOT_KEY))
 }
 
-fn keys_of_spec(
+/// Calls `found` with the index in `argv` and the flags of every key of one specification.
+/// `may_be_none`: a request that states zero keys is valid.
+pub fn keys_of_spec(
     spec: &KeySpec,
     argv: &[&[u8]],
     may_be_none: bool,

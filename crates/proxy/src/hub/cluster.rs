@@ -8,6 +8,7 @@ use super::wire::{Id, Wire};
 use super::{Conn, Hub};
 use crate::config::Address;
 use crate::pool::{LinkKey, MAX_SERVERS};
+use crate::vocabulary::Meaning;
 use route::handling::Handling;
 use route::plan::{Piece, Plan, Request};
 use route::slots::{Redirection, redirection};
@@ -235,7 +236,7 @@ impl Hub {
             let asked = kept.server.map(usize::from);
             let way = match asked {
                 Some(server) => Some(Way::Whole(server)),
-                None => self.way_of_kept(pool, &kept.request),
+                None => self.way_of_kept(pool, &kept.request, now),
             };
             match way {
                 Some(Way::Whole(server)) => self.send_kept(wire, pool, server, tag, kept),
@@ -265,7 +266,7 @@ impl Hub {
 
     /// Returns where a request goes by now: it may have to be split, although it was not when it
     /// was sent.
-    fn way_of_kept(&self, pool: usize, request: &[u8]) -> Option<Way> {
+    fn way_of_kept(&self, pool: usize, request: &[u8], now: Instant) -> Option<Way> {
         let words = raw::words(request)?;
         let local = &self.pools[pool];
         if let Some(handling) = self.splitting(words.first()?) {
@@ -275,16 +276,31 @@ impl Hub {
                 return Some(Way::Pieces(pieces, joining));
             }
         }
-        let row = self.commands.table.lookup(&words)?;
-        let mut key = None;
-        let _ = spec::keys::for_each_key(row.command, &words, |at, _| {
-            key = key.or(Some(at));
-        });
+        let key = self.first_key(pool, &words, now)?;
         let server = match key {
             Some(key) => route::Placement::place(local, words[key]).map(|place| place.server),
             None => route::Placement::any(local),
         };
         server.map(Way::Whole)
+    }
+
+    /// Returns which word of a request is its first key, if it has one; `None` if that is not
+    /// known.
+    fn first_key(&self, pool: usize, words: &[&[u8]], now: Instant) -> Option<Option<usize>> {
+        let name = words.first()?;
+        if self.commands.table.find(name).is_none() {
+            return match self.meaning(pool, name, now)? {
+                Meaning::Known(learned) => Some(learned.keys(words).first().copied()),
+                Meaning::Unknown => Some(None),
+                Meaning::Unclear(_) => None,
+            };
+        }
+        let row = self.commands.table.lookup(words)?;
+        let mut key = None;
+        let _ = spec::keys::for_each_key(row.command, words, |at, _| {
+            key = key.or(Some(at));
+        });
+        Some(key)
     }
 
     /// Has the reply of a tag made of several. Returns the number of the first part.

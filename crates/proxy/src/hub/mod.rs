@@ -13,6 +13,7 @@ mod common;
 mod flow;
 pub use cluster::server_at;
 mod layout;
+mod learning;
 mod member;
 mod notices;
 mod passing;
@@ -330,7 +331,7 @@ impl Hub {
             Purpose::Client => {}
             Purpose::Redirectable(_) if reply[0] != b'-' => {}
             Purpose::Discard => return,
-            Purpose::Learn(name) => return self.learned(wire, tag.seq as usize, &name, reply),
+            Purpose::Learn(name) => return self.learned(wire, tag.seq as usize, name, reply),
             Purpose::Redirectable(kept) => {
                 let tag = Tag { purpose: Purpose::Client, ..tag };
                 return self.redirected(wire, tag, kept, reply);

@@ -2,10 +2,9 @@
 
 use super::Hub;
 use super::client::{Client, Replies, Slot};
-use super::upstream::{Purpose, Tag};
+use super::upstream::Tag;
 use super::wire::Wire;
 use crate::config::Reads;
-use crate::pool::{Learned, LinkKey};
 use resp::{Limits, Parsed, Parser};
 use route::handling::Handling;
 use route::join::Merge;
@@ -209,7 +208,7 @@ impl Hub {
         flow
     }
 
-    fn planned<W: Wire>(
+    pub(super) fn planned<W: Wire>(
         &mut self,
         wire: &mut W,
         client: &mut Client,
@@ -421,76 +420,6 @@ impl Hub {
         }
         Flow::Done
     }
-
-    /// A command that no table has: the servers are asked where its keys are.
-    fn unknown<W: Wire>(
-        &mut self,
-        wire: &mut W,
-        client: &mut Client,
-        words: &[&[u8]],
-        request: &[u8],
-    ) -> Flow {
-        let name = String::from_utf8_lossy(words[0]).to_uppercase();
-        let local = &self.pools[client.pool];
-        let learned = lock(&local.shared.learned).get(&name).copied();
-        match learned {
-            Some(learned) => {
-                let keys =
-                    learned.map_or_else(Vec::new, |learned| learned_keys(learned, words.len()));
-                self.planned(wire, client, words, request, &keys, (Handling::Keyed, false))
-            }
-            None if !client.is_authenticated => {
-                self.planned(wire, client, words, request, &[], (Handling::Keyed, false))
-            }
-            None => {
-                self.learn(wire, client, name);
-                Flow::Later
-            }
-        }
-    }
-
-    fn learn<W: Wire>(&mut self, wire: &mut W, client: &mut Client, name: String) {
-        let pool = client.pool;
-        let Some(server) = self.pools[pool].any() else {
-            lock(&self.pools[pool].shared.learned).insert(name, None);
-            return wire.resume(client.id);
-        };
-        client.is_learning = true;
-        self.learners.push(client.id);
-        if !self.learning.insert((pool, name.clone())) {
-            return;
-        }
-        let key = LinkKey::new(raw::Protocol::Resp2, client.db);
-        let request = raw::request(&[b"COMMAND", b"INFO", name.as_bytes()]);
-        match self.shared(wire, pool, server, key) {
-            Ok(id) => {
-                let purpose = Purpose::Learn(name);
-                let tag = Tag { client: client.id, seq: pool as u64, part: 0, bytes: 0, purpose };
-                self.send_on(wire, id, &request, tag);
-            }
-            Err(why) => {
-                self.learning.remove(&(pool, name));
-                client.is_learning = false;
-                // Its request is dropped with an error by the next attempt to connect.
-                client.answer(wire, &raw::error(&why));
-                client.is_leaving = true;
-                wire.finish(client.id);
-            }
-        }
-    }
-
-    /// The servers have said what a command is.
-    pub(super) fn learned<W: Wire>(&mut self, wire: &mut W, pool: usize, name: &str, reply: &[u8]) {
-        self.learning.remove(&(pool, name.to_owned()));
-        let learned = read_command_info(reply);
-        lock(&self.pools[pool].shared.learned).insert(name.to_owned(), learned);
-        for id in std::mem::take(&mut self.learners) {
-            if let Some(client) = self.client(id) {
-                client.is_learning = false;
-                wire.resume(id);
-            }
-        }
-    }
 }
 
 fn keys_of(row: &Resolved<NotRun>, words: &[&[u8]], keys: &mut Vec<usize>) {
@@ -498,24 +427,4 @@ fn keys_of(row: &Resolved<NotRun>, words: &[&[u8]], keys: &mut Vec<usize>) {
         // What is wrong with the request the server says.
         let _ = spec::keys::for_each_key(row.command, words, |at, _| keys.push(at));
     }
-}
-
-fn learned_keys(learned: Learned, words: usize) -> Vec<usize> {
-    if learned.first == 0 || learned.first >= words {
-        return Vec::new();
-    }
-    let last = if learned.last < 0 { words as i64 + learned.last } else { learned.last };
-    let last = usize::try_from(last).unwrap_or(0).min(words - 1);
-    (learned.first..=last).step_by(learned.step.max(1)).collect()
-}
-
-/// Name, arity, flags, first key, last key, step.
-fn read_command_info(reply: &[u8]) -> Option<Learned> {
-    let rows = raw::elements(reply)?;
-    let row = raw::elements(rows.first()?)?;
-    Some(Learned {
-        first: usize::try_from(raw::integer(row.get(3)?)?).ok()?,
-        last: raw::integer(row.get(4)?)?,
-        step: usize::try_from(raw::integer(row.get(5)?)?).ok()?,
-    })
 }

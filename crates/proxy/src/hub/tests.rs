@@ -6,6 +6,7 @@ use crate::config::{Address, Kind, Pool, Server};
 use crate::placement::Member;
 use crate::pool::Shared;
 use resp::{Limits, Parsed, Parser, ReplyLimits, Scanned, Scanner};
+use route::handling::Handling;
 use route::raw;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};
@@ -481,4 +482,22 @@ fn every_reply_belongs_to_its_request_though_it_is_passed_on_in_parts() {
     assert!(heard > 10_000, "{heard}");
     let heard: usize = (1..=200).map(|seed| simulate(seed, true, narrow_pool())).sum();
     assert!(heard > 10_000, "{heard}");
+}
+
+/// A command that waits would hold up all others on a shared connection.
+#[test]
+fn commands_that_may_wait_have_connections_of_their_own() {
+    let commands = every_command();
+    for row in commands.table.all().iter() {
+        if !row.command.flags.has(spec::Flags::BLOCKING) {
+            continue;
+        }
+        let request: [&[u8]; 2] = [row.full_name.as_bytes(), b"BLOCK"];
+        let is_apart = match commands.handlings[row.index] {
+            Handling::Blocking | Handling::Refuse(_) => true,
+            Handling::Keyed => route::handling::may_block(&request),
+            _ => false,
+        };
+        assert!(is_apart, "{} has no line in route::handling", row.full_name);
+    }
 }

@@ -1,0 +1,103 @@
+//! Commands that no table has: the servers are asked where their keys are.
+
+use super::Hub;
+use super::client::Client;
+use super::request::Flow;
+use super::upstream::{Purpose, Tag};
+use super::wire::Wire;
+use crate::pool::LinkKey;
+use crate::vocabulary::Meaning;
+use route::handling::Handling;
+use route::plan::{NO_SERVER, Placement};
+use route::raw;
+use std::time::Instant;
+use structs::sync::lock;
+
+impl Hub {
+    /// A request whose command no table has. It waits until a server has said what it knows of it.
+    pub(super) fn unknown<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        words: &[&[u8]],
+        request: &[u8],
+    ) -> Flow {
+        // Servers are not asked for strangers, who get an error anyway.
+        let meaning = match client.is_authenticated {
+            true => self.meaning(client.pool, words[0], wire.now()),
+            false => Some(Meaning::Unknown),
+        };
+        match meaning {
+            Some(Meaning::Known(learned)) => {
+                let (keys, handling) = (learned.keys(words), learned.handling(words));
+                self.planned(wire, client, words, request, &keys, (handling, false))
+            }
+            Some(Meaning::Unknown) => {
+                self.planned(wire, client, words, request, &[], (Handling::Keyed, false))
+            }
+            Some(Meaning::Unclear(why)) => {
+                self.refuse(wire, client, &why);
+                Flow::Done
+            }
+            None => self.learn(wire, client, shown(words[0])),
+        }
+    }
+
+    /// Returns what is known of a command that no table has.
+    pub(super) fn meaning(&self, pool: usize, name: &[u8], now: Instant) -> Option<Meaning> {
+        lock(&self.pools[pool].shared.vocabulary).find(&shown(name), now)
+    }
+
+    /// Lets a client wait until a server has said what it knows of a command.
+    fn learn<W: Wire>(&mut self, wire: &mut W, client: &mut Client, name: String) -> Flow {
+        if self.learning.insert((client.pool, name.clone()))
+            && let Err(why) = self.ask_for(wire, client, &name)
+        {
+            self.learning.remove(&(client.pool, name));
+            self.refuse(wire, client, &why);
+            return Flow::Done;
+        }
+        client.is_learning = true;
+        self.learners.push(client.id);
+        Flow::Later
+    }
+
+    fn ask_for<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &Client,
+        name: &str,
+    ) -> Result<(), String> {
+        let pool = client.pool;
+        let server = self.pools[pool].any().ok_or(NO_SERVER)?;
+        let key = LinkKey::new(raw::Protocol::Resp2, client.db);
+        let id = self.shared(wire, pool, server, key)?;
+        let purpose = Purpose::Learn(name.to_owned());
+        let tag = Tag { client: client.id, seq: pool as u64, part: 0, bytes: 0, purpose };
+        self.send_on(wire, id, &raw::request(&[b"COMMAND", b"INFO", name.as_bytes()]), tag);
+        Ok(())
+    }
+
+    /// Takes a server's reply, or the error of a lost connection, and lets the clients go on.
+    pub(super) fn learned<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        pool: usize,
+        name: String,
+        reply: &[u8],
+    ) {
+        self.learning.remove(&(pool, name.clone()));
+        lock(&self.pools[pool].shared.vocabulary).note(name, reply, wire.now());
+        for id in std::mem::take(&mut self.learners) {
+            if let Some(client) = self.client(id) {
+                client.is_learning = false;
+                wire.resume(id);
+            }
+        }
+    }
+}
+
+/// A name as servers are asked for it.
+fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).to_uppercase()
+}
