@@ -203,7 +203,7 @@ impl Shared {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// Whether it has a server that does not fail.
+    /// Returns whether it has a server that does not fail.
     pub fn is_served(&self) -> bool {
         let topology = self.topology();
         (0..topology.servers.len()).any(|at| self.failures[at].load(Ordering::SeqCst) == 0)
@@ -381,7 +381,7 @@ impl Local {
         others.wrapping_add(self.queued)
     }
 
-    /// Whether it stands in front of a cluster.
+    /// Returns whether it stands in front of a cluster.
     #[inline]
     pub fn is_cluster(&self) -> bool {
         matches!(self.shared.config.kind, Kind::Cluster { .. })
@@ -454,12 +454,12 @@ impl Local {
         LinkKey { protocol, db, lane, is_reading }
     }
 
-    /// Whether a server has keys of its own.
+    /// Returns whether a server has keys of its own.
     pub fn is_primary(&self, server: usize) -> bool {
         self.primaries.contains(&server)
     }
 
-    /// Whether a server is read in place of another.
+    /// Returns whether a server is read in place of another.
     pub fn is_replica(&self, server: usize) -> bool {
         self.shared.config.reads != Reads::Primary && !self.primaries.contains(&server)
     }

@@ -37,7 +37,7 @@ pub struct Learned {
 pub enum Meaning {
     /// The servers know it.
     Known(Arc<Learned>),
-    /// They do not, and will say so themselves.
+    /// They do not.
     Unknown,
     /// They could not be asked; the reason.
     Unclear(String),

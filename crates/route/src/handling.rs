@@ -225,19 +225,20 @@ static ACROSS: &[&str] = &[
     "SWAPDB",
 ];
 
-/// Whether a node of a cluster that forwards has to ask others for this command, whatever its keys
-/// are.
+/// Returns whether a node of a cluster that forwards has to ask others for this command, whatever
+/// its keys are.
 pub fn concerns_all_nodes(name: &str) -> bool {
     ACROSS.binary_search(&name).is_ok()
 }
 
-/// Whether a command changes what all nodes of a cluster have alike: libraries of functions.
+/// Returns whether a command changes what all nodes of a cluster have alike: libraries of
+/// functions.
 pub fn defines(name: &str) -> bool {
     ["FUNCTION|DELETE", "FUNCTION|FLUSH", "FUNCTION|LOAD", "FUNCTION|RESTORE"].contains(&name)
 }
 
-/// Whether a command is about the client's connection: it tells or changes what only the node knows
-/// that the client is connected to.
+/// Returns whether a command is about the client's connection: it tells or changes what only the
+/// node knows that the client is connected to.
 pub fn is_about_connection(name: &str) -> bool {
     let container = name.split('|').next().unwrap_or(name);
     let Handling::Local(local) = handling(container) else { return false };
@@ -247,13 +248,14 @@ pub fn is_about_connection(name: &str) -> bool {
     }
 }
 
-/// Whether a command that concerns all nodes is about all keys of the database: if one shard has
-/// them all, a transaction can have it.
+/// Returns whether a command that concerns all nodes is about all keys of the database: if one
+/// shard has them all, a transaction can have it.
 pub fn is_about_all_keys(name: &str) -> bool {
     ["DBSIZE", "FLUSHALL", "FLUSHDB", "KEYS", "RANDOMKEY", "SWAPDB"].contains(&name)
 }
 
-/// Whether a request concerns all nodes that have clients, also those without a key: messages.
+/// Returns whether a request concerns all nodes that have clients, also those without a key:
+/// messages.
 pub fn is_for_clients(words: &[&[u8]]) -> bool {
     words.first().is_some_and(|name| {
         name.eq_ignore_ascii_case(b"PUBLISH") || name.eq_ignore_ascii_case(b"SPUBLISH")
@@ -290,8 +292,8 @@ pub fn handling_of_node(name: &str) -> Handling {
     }
 }
 
-/// Whether requests may wait although the command's line does not say so: XREAD and XREADGROUP with
-/// the word BLOCK among their options.
+/// Returns whether requests may wait although the command's line does not say so: XREAD and
+/// XREADGROUP with the word BLOCK among their options.
 pub fn may_block(words: &[&[u8]]) -> bool {
     let Some(name) = words.first() else { return false };
     if !name.eq_ignore_ascii_case(b"XREAD") && !name.eq_ignore_ascii_case(b"XREADGROUP") {

@@ -82,7 +82,7 @@ impl<T> Link<T> {
         }
     }
 
-    /// Whether requests go out at once.
+    /// Returns whether requests go out at once.
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.is_open && self.steps.is_empty()
@@ -98,12 +98,12 @@ impl<T> Link<T> {
         self.tags.iter()
     }
 
-    /// How many requests it was given so far; their numbers are below this.
+    /// Returns how many requests it was given so far; their numbers are below this.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// How many of them have been answered.
+    /// Returns how many of them have been answered.
     pub fn answered(&self) -> u64 {
         self.answered
     }

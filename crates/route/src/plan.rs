@@ -17,7 +17,7 @@ pub struct Place {
 
 /// Which server has a key.
 pub trait Placement {
-    /// How many servers there are.
+    /// Returns how many servers there are.
     fn servers(&self) -> usize;
     /// Where a key lives; `None` if no server is there for it at the moment.
     fn place(&self, key: &[u8]) -> Option<Place>;

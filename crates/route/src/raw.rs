@@ -62,7 +62,7 @@ pub fn plain_reply(input: &[u8]) -> Option<usize> {
     }
 }
 
-/// Whether a reply is an error.
+/// Returns whether a reply is an error.
 pub fn is_error(reply: &[u8]) -> bool {
     matches!(reply.first(), Some(b'-' | b'!'))
 }
@@ -117,7 +117,7 @@ pub fn text(reply: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Whether a reply is a null of either protocol.
+/// Returns whether a reply is a null of either protocol.
 pub fn is_null(reply: &[u8]) -> bool {
     matches!(reply, b"$-1\r\n" | b"*-1\r\n" | b"_\r\n")
 }

@@ -340,7 +340,7 @@ fn check(config: &Config) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Whether all files of certificates can be used.
+/// Returns whether all files of certificates can be used.
 fn check_tls(pool: &Pool) -> Result<(), Invalid> {
     match &pool.tls {
         Some(tls) => drop(tls.load()?),

@@ -174,7 +174,7 @@ impl Client {
         }
     }
 
-    /// Whether its next request has to wait.
+    /// Returns whether its next request has to wait.
     #[inline]
     pub fn is_stalled(&self) -> bool {
         if let Some(upload) = &self.upload {
@@ -207,25 +207,25 @@ impl Client {
         }
     }
 
-    /// Whether it has connections of its own, or a transaction, and so cannot go over to another
-    /// pool.
+    /// Returns whether it has connections of its own, or a transaction, and so cannot go over to
+    /// another pool.
     pub fn is_bound(&self) -> bool {
         let awaits = self.subscriptions.as_ref().is_some_and(|subs| subs.awaited > 0);
         !self.own.is_empty() || self.multi.is_some() || self.watch.is_some() || awaits
     }
 
-    /// Whether every request has been answered, and every subscription confirmed.
+    /// Returns whether every request has been answered, and every subscription confirmed.
     pub fn is_settled(&self) -> bool {
         self.is_idle() && self.subscriptions.as_ref().is_none_or(|subs| subs.awaited == 0)
     }
 
-    /// Whether every request has been answered.
+    /// Returns whether every request has been answered.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Whether requests need no more than the place of their key.
+    /// Returns whether requests need no more than the place of their key.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.is_authenticated

@@ -252,7 +252,7 @@ impl Hub {
         }
     }
 
-    /// Whether a request is one that is split by its keys.
+    /// Returns whether a request is one that is split by its keys.
     fn is_split(&self, request: &[u8]) -> bool {
         let words = raw::words(request).unwrap_or_default();
         words.first().is_some_and(|name| self.splitting(name).is_some())

@@ -10,6 +10,7 @@ use crate::vocabulary::Meaning;
 use route::handling::Handling;
 use route::plan::{NO_SERVER, Placement};
 use route::raw;
+use spec::Unresolved;
 use std::time::Instant;
 use structs::sync::lock;
 
@@ -22,18 +23,23 @@ impl Hub {
         words: &[&[u8]],
         request: &[u8],
     ) -> Flow {
-        // Servers are not asked for strangers, who get an error anyway.
-        let meaning = match client.is_authenticated {
-            true => self.meaning(client.pool, words[0], wire.now()),
-            false => Some(Meaning::Unknown),
-        };
-        match meaning {
+        if !client.is_authenticated {
+            return self.planned(wire, client, words, request, &[], (Handling::Keyed, false));
+        }
+        match self.meaning(client.pool, words[0], wire.now()) {
             Some(Meaning::Known(learned)) => {
                 let (keys, handling) = (learned.keys(words), learned.handling(words));
                 self.planned(wire, client, words, request, &keys, (handling, false))
             }
             Some(Meaning::Unknown) => {
-                self.planned(wire, client, words, request, &[], (Handling::Keyed, false))
+                // It is not sent: a server that has just learnt it would run it for a key that is
+                // another's.
+                let why = match self.commands.table.resolve(words) {
+                    Err(Unresolved::Unknown(why)) => String::from_utf8_lossy(&why).into_owned(),
+                    _ => "ERR unknown command".to_owned(),
+                };
+                self.refuse(wire, client, &why);
+                Flow::Done
             }
             Some(Meaning::Unclear(why)) => {
                 self.refuse(wire, client, &why);

@@ -92,7 +92,7 @@ impl Hub {
     }
 
     /// Answers, unless the client does not want to hear it.
-    fn say_to<W: Wire>(&mut self, wire: &mut W, client: &mut Client, reply: &[u8]) {
+    pub(super) fn say_to<W: Wire>(&mut self, wire: &mut W, client: &mut Client, reply: &[u8]) {
         match client.replies {
             Replies::On => client.answer(wire, reply),
             Replies::Off => {}

@@ -46,7 +46,7 @@ impl Passing {
         self.to
     }
 
-    /// Whether the server is not read because the client is not reading.
+    /// Returns whether the server is not read because the client is not reading.
     pub fn is_held(&self) -> bool {
         self.held_since.is_some()
     }

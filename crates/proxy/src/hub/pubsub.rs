@@ -93,7 +93,8 @@ impl Subscriber {
 }
 
 impl Subscriptions {
-    /// How many confirmations more than one are due for a channel that is subscribed to again.
+    /// Returns how many confirmations more than one are due for a channel that is subscribed to
+    /// again.
     fn take_owed(&mut self, kind: usize, channel: &[u8]) -> usize {
         self.owed.remove(&(kind, channel.to_vec())).unwrap_or(0)
     }
@@ -127,17 +128,17 @@ impl Subscriptions {
         self.connections.iter_mut().find(|known| known.id == id)
     }
 
-    /// How many of a kind count together.
+    /// Returns how many of a kind count together.
     fn count(&self, kind: usize) -> usize {
         if kind == 2 { self.sets[2].len() } else { self.sets[0].len() + self.sets[1].len() }
     }
 
-    /// How many channels, patterns and shard channels there are.
+    /// Returns how many channels, patterns and shard channels there are.
     pub fn counts(&self) -> [usize; 3] {
         [0, 1, 2].map(|kind| self.sets[kind].len())
     }
 
-    /// Whether there is any.
+    /// Returns whether there is any.
     pub fn is_empty(&self) -> bool {
         self.sets.iter().all(BTreeSet::is_empty)
     }

@@ -339,7 +339,7 @@ impl Hub {
         if let Some(multi) = &mut client.multi {
             multi.is_dirty = true;
         }
-        client.answer(wire, &raw::error(why));
+        self.say_to(wire, client, &raw::error(why));
     }
 
     /// Sends a request to one server.

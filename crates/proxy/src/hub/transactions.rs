@@ -612,19 +612,19 @@ impl Hub {
         }
     }
 
-    /// Whether a client is one of a cluster's node.
+    /// Returns whether a client is one of a cluster's node.
     fn is_of_node(&mut self, id: Id) -> bool {
         let pool = self.client(id).map(|client| client.pool);
         pool.is_some_and(|pool| self.pools[pool].shared.config.is_node)
     }
 
-    /// Whether a request of a node's client is a message for the clients of all nodes.
+    /// Returns whether a request of a node's client is a message for the clients of all nodes.
     fn is_message_of_node(&mut self, id: Id, request: &[u8]) -> bool {
         self.is_of_node(id)
             && route::handling::is_for_clients(&raw::words(request).unwrap_or_default())
     }
 
-    /// Whether a request that was lost may be sent again.
+    /// Returns whether a request that was lost may be sent again.
     fn may_repeat(&mut self, id: Id, request: &[u8], was_sent: WasSent) -> bool {
         if !self.is_of_node(id) {
             return was_sent == WasSent::No;
