@@ -1,10 +1,10 @@
 //! The admin port of the proxy.
 
-use crate::support::{Proxy, okay, servers, stop, until};
+use crate::support::{Proxy, dunlin, okay, servers, stop, until};
 use harness::client::ask;
 use harness::http;
 use harness::reply::{Protocol, Reply};
-use harness::server::{Program, free_port, signal};
+use harness::server::{free_port, signal};
 
 /// Status and text of an answer.
 fn get(port: u16, path: &str) -> (u16, String) {
@@ -20,10 +20,7 @@ fn figure(text: &str, series: &str) -> Option<f64> {
 
 #[test]
 fn figures_and_probes_are_served() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
+    let Some(program) = dunlin() else { return };
     let servers = servers(&program);
     let (port, admin) = (free_port().expect("a port"), free_port().expect("a port"));
     let config = format!(

@@ -1,6 +1,6 @@
 //! Bugs that other proxies have had, a test each. Where their trackers say more, the number is given.
 
-use crate::support::{Proxy, okay, server, servers, stop, text, until};
+use crate::support::{Proxy, dunlin, in_front_of_three, okay, server, stop, text, until};
 use harness::client::{Client, ask, encode};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Program, Server, free_port, redis_cli, signal};
@@ -29,10 +29,7 @@ fn processor_seconds(process: u32) -> f64 {
 /// twemproxy#404: late replies went to those who asked next.
 #[test]
 fn a_reply_that_comes_too_late_reaches_nobody() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
+    let Some(program) = dunlin() else { return };
     let server = server(&program, &[]);
     let proxy = in_front_of(&server, "timeout_ms = 200\n");
     let mut clients: Vec<Client> = (0..4).map(|_| proxy.client(Protocol::Resp2)).collect();
@@ -64,12 +61,7 @@ fn a_reply_that_comes_too_late_reaches_nobody() {
 /// envoy#46642, #41201: requests without lengths, and what `redis-cli --pipe` sends.
 #[test]
 fn inline_requests_and_pipes_pass() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
-    let servers = servers(&program);
-    let proxy = Proxy::start(&program, &servers, "");
+    let Some((_servers, proxy)) = in_front_of_three("") else { return };
     let mut client = proxy.client(Protocol::Resp2);
     client.send_raw(b"PING\r\nSET a 'b c'\r\n\r\n").expect("it is sent");
     client.send_raw(&encode(&["GET", "a"])).expect("it is sent");
@@ -98,10 +90,7 @@ fn inline_requests_and_pipes_pass() {
 /// redis#15640: a refused AUTH behind other requests loses its place.
 #[test]
 fn a_refused_password_keeps_its_place() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
+    let Some(program) = dunlin() else { return };
     let server = server(&program, &[]);
     let proxy = in_front_of(&server, "client_password = \"secret\"\n");
     let mut client = proxy.client(Protocol::Resp2);
@@ -143,10 +132,7 @@ fn a_refused_password_keeps_its_place() {
 /// transactions of several clients were mixed up. rcp#48: MGET behind BLPOP.
 #[test]
 fn clients_that_leave_and_transactions_do_not_concern_others() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
+    let Some(program) = dunlin() else { return };
     let server = server(&program, &[]);
     let proxy = in_front_of(&server, "");
     let mut stays: Vec<Client> = (0..3).map(|_| proxy.client(Protocol::Resp2)).collect();
@@ -188,12 +174,7 @@ fn clients_that_leave_and_transactions_do_not_concern_others() {
 /// rcp#79: replies that are no text.
 #[test]
 fn all_bytes_pass_in_keys_and_values() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
-    let servers = servers(&program);
-    let proxy = Proxy::start(&program, &servers, "");
+    let Some((_servers, proxy)) = in_front_of_three("") else { return };
     let all: Vec<u8> = (0..=255).chain(*b"\r\n$5\r\n*3\r\n-ERR\r\n").collect();
     for protocol in [Protocol::Resp2, Protocol::Resp3] {
         let mut client = proxy.client(protocol);
@@ -211,10 +192,7 @@ fn all_bytes_pass_in_keys_and_values() {
 /// Redis Enterprise RS192988: a proxy span when servers were at maxclients.
 #[test]
 fn a_server_without_room_for_clients_is_tried_again_calmly() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
+    let Some(program) = dunlin() else { return };
     let server = server(&program, &["--maxclients", "1"]);
     let mut direct = server.client();
     assert_eq!(ask(&mut direct, &["SET", "a", "1"]), okay());
@@ -236,12 +214,7 @@ fn a_server_without_room_for_clients_is_tried_again_calmly() {
 /// Redis Enterprise RS169857: a machine that stood still made the proxy restart for ever.
 #[test]
 fn a_proxy_that_stood_still_goes_on() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
-    let servers = servers(&program);
-    let proxy = Proxy::start(&program, &servers, "  timeout: 300\n");
+    let Some((_servers, proxy)) = in_front_of_three("  timeout: 300\n") else { return };
     let mut client = proxy.client(Protocol::Resp2);
     assert_eq!(ask(&mut client, &["SET", "a", "1"]), okay());
     stop(proxy.process_id());

@@ -1,9 +1,8 @@
 //! A client that closes its side gets all replies to what it sent before.
 
-use crate::support::{Proxy, servers, until};
+use crate::support::{Proxy, in_front_of_three, until};
 use harness::client::{ask, encode, patience};
 use harness::reply::{Protocol, Reply};
-use harness::server::Program;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
@@ -20,12 +19,7 @@ fn answers(proxy: &Proxy, requests: &[u8]) -> Vec<u8> {
 
 #[test]
 fn replies_reach_a_client_that_has_closed_its_side() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
-    let servers = servers(&program);
-    let proxy = Proxy::start(&program, &servers, "");
+    let Some((_servers, proxy)) = in_front_of_three("") else { return };
     for _ in 0..20 {
         assert_eq!(answers(&proxy, b"SET a 1\r\nGET a\r\n"), b"+OK\r\n$1\r\n1\r\n");
         assert_eq!(answers(&proxy, b"MGET a nothing\r\n"), b"*2\r\n$1\r\n1\r\n$-1\r\n");
@@ -50,12 +44,7 @@ fn replies_reach_a_client_that_has_closed_its_side() {
 
 #[test]
 fn a_client_that_closes_its_side_does_not_wait_for_an_element() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
-    let servers = servers(&program);
-    let proxy = Proxy::start(&program, &servers, "");
+    let Some((servers, proxy)) = in_front_of_three("") else { return };
     let mut other = proxy.client(Protocol::Resp2);
     // What came before is answered, and the command that waits ends with the client.
     assert_eq!(answers(&proxy, b"SET a 1\r\nBLPOP queue 0\r\n"), b"+OK\r\n");

@@ -1,6 +1,6 @@
 //! Long values are passed on as they come: they take no memory, and hold no other client up.
 
-use crate::support::{Proxy, okay, server, servers, text, until};
+use crate::support::{Proxy, in_front_of_three, okay, server, text, until};
 use harness::client::{Client, ask, encode};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Program, Server, signal};
@@ -171,12 +171,7 @@ fn a_server_that_ends_in_the_middle_of_a_long_reply_ends_the_client() {
 
 #[test]
 fn long_values_of_many_servers_are_joined_within_the_limits() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
-    let servers = servers(&program);
-    let proxy = Proxy::start(&program, &servers, "");
+    let Some((_servers, proxy)) = in_front_of_three("") else { return };
     let mut client = proxy.client(Protocol::Resp3);
     let keys: Vec<String> = (0..6).map(|at| format!("key:{at}")).collect();
     let value = String::from_utf8(vec![b'v'; 3 << 20]).expect("text");

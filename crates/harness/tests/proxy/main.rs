@@ -6,6 +6,7 @@ mod clusters;
 mod cut_off;
 mod endings;
 mod large;
+mod modules;
 mod queues;
 mod reloading;
 mod resubscribing;

@@ -1,9 +1,9 @@
 //! SIGHUP reads the configuration again.
 
-use crate::support::{Proxy, okay, server, servers, text, until, yml};
+use crate::support::{Proxy, dunlin, okay, server, servers, text, until, yml};
 use harness::client::{Client, ask};
 use harness::reply::{Protocol, Reply};
-use harness::server::{Program, Server, free_port, signal};
+use harness::server::{Server, free_port, signal};
 use harness::tls::Authority;
 
 /// Makes the proxy read this file, and waits until it has said so.
@@ -21,10 +21,7 @@ fn keys(server: &Server) -> Reply {
 
 #[test]
 fn servers_change_and_clients_stay() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
+    let Some(program) = dunlin() else { return };
     let servers = servers(&program);
     let (port, other_port) = (free_port().expect("a port"), free_port().expect("a port"));
     let file = servers[0].directory().join("nutcracker.yml");
@@ -76,10 +73,7 @@ fn servers_change_and_clients_stay() {
 
 #[test]
 fn a_file_that_is_wrong_changes_nothing() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
+    let Some(program) = dunlin() else { return };
     let servers = servers(&program);
     let proxy = Proxy::start(&program, &servers[..1], "");
     let mut client = proxy.client(Protocol::Resp2);
@@ -101,10 +95,7 @@ fn a_file_that_is_wrong_changes_nothing() {
 
 #[test]
 fn passwords_and_certificates_change() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
+    let Some(program) = dunlin() else { return };
     let authority = Authority::new("proxy-reload");
     let first = authority.sign("proxy");
     let behind = server(&program, &[]);

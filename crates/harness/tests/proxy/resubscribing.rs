@@ -1,9 +1,9 @@
 //! Subscriptions outlive their server.
 
-use crate::support::{Proxy, servers, stop, until, yml};
+use crate::support::{Proxy, dunlin, in_front_of_three, servers, stop, until, yml};
 use harness::client::{Client, ask, patience};
 use harness::reply::{Protocol, Reply};
-use harness::server::{Program, free_port, signal};
+use harness::server::{free_port, signal};
 use std::time::Instant;
 
 fn parts(reply: Reply) -> Vec<String> {
@@ -23,10 +23,7 @@ fn confirmed_again(subscriber: &mut Client, kind: &str, channel: &str) {
 
 #[test]
 fn a_server_that_comes_back_has_its_subscribers() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
+    let Some(program) = dunlin() else { return };
     let mut servers = servers(&program);
     let proxy = Proxy::start(&program, &servers[..1], "");
     for (protocol, kind, channel, publish) in [
@@ -58,12 +55,7 @@ fn a_server_that_comes_back_has_its_subscribers() {
 
 #[test]
 fn each_subscription_is_confirmed_as_often_as_it_is_asked_for() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
-    let servers = servers(&program);
-    let proxy = Proxy::start(&program, &servers, "");
+    let Some((_servers, proxy)) = in_front_of_three("") else { return };
     let mut subscriber = proxy.client(Protocol::Resp2);
     // Patterns are at all servers, and one of them speaks.
     let asked = [
@@ -89,10 +81,7 @@ fn each_subscription_is_confirmed_as_often_as_it_is_asked_for() {
 
 #[test]
 fn subscriptions_go_over_to_other_servers() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
+    let Some(program) = dunlin() else { return };
     let servers = servers(&program);
     let port = free_port().expect("a port");
     let file = servers[0].directory().join("nutcracker.yml");
@@ -113,10 +102,7 @@ fn subscriptions_go_over_to_other_servers() {
 
 #[test]
 fn a_repeated_subscription_whose_server_is_lost_is_confirmed() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
+    let Some(program) = dunlin() else { return };
     let mut servers = servers(&program);
     let proxy = Proxy::start(&program, &servers[..1], "");
     let mut subscriber = proxy.client(Protocol::Resp2);

@@ -1,6 +1,6 @@
 //! A pool behind sentinels, which are played by the test.
 
-use crate::support::{Proxy, okay, servers, text, until};
+use crate::support::{Proxy, dunlin, okay, servers, text, until};
 use harness::client::{Client, ask};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Program, Server, free_port};
@@ -124,10 +124,7 @@ fn message(client: &mut Client) -> Vec<String> {
 
 #[test]
 fn clients_go_to_the_new_master() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
+    let Some(program) = dunlin() else { return };
     let servers = servers(&program);
     let sentinels = Sentinels::start(3, servers[0].port());
     let proxy = start(&program, &servers, &sentinels, "");
@@ -156,10 +153,7 @@ fn clients_go_to_the_new_master() {
 
 #[test]
 fn a_replica_is_not_taken_for_the_master() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
+    let Some(program) = dunlin() else { return };
     let servers = servers(&program);
     let port = servers[0].port().to_string();
     let mut replica = servers[1].client();
@@ -186,10 +180,7 @@ fn gets(server: &Server) -> bool {
 
 #[test]
 fn reads_go_to_replicas_that_keep_up() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
+    let Some(program) = dunlin() else { return };
     let mut servers = servers(&program);
     let port = servers[0].port().to_string();
     for server in &servers[1..] {
@@ -229,10 +220,7 @@ fn reads_go_to_replicas_that_keep_up() {
 
 #[test]
 fn clients_that_want_notices_hear_of_a_fail_over() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
+    let Some(program) = dunlin() else { return };
     let mut servers = servers(&program);
     let sentinels = Sentinels::start(3, servers[0].port());
     let proxy = start(&program, &servers, &sentinels, "");

@@ -1,19 +1,14 @@
 //! Several servers are one: keys, transactions, channels, sizes, a server that stops.
 
-use crate::support::{Proxy, okay, server, servers, stop, text, until};
+use crate::support::{Proxy, dunlin, in_front_of_three, okay, server, servers, stop, text, until};
 use harness::client::{Client, ask, patience};
 use harness::reply::{Protocol, Reply};
-use harness::server::{Program, signal};
+use harness::server::{Server, signal};
 use std::time::Instant;
 
 #[test]
 fn several_servers_are_one() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
-    let servers = servers(&program);
-    let proxy = Proxy::start(&program, &servers, "");
+    let Some((servers, proxy)) = in_front_of_three("") else { return };
     for protocol in [Protocol::Resp2, Protocol::Resp3] {
         let mut client = proxy.client(protocol);
         assert_eq!(ask(&mut client, &["FLUSHALL"]), okay());
@@ -72,12 +67,7 @@ fn client_fields(client: &mut Client) -> Vec<String> {
 
 #[test]
 fn a_client_is_described_as_servers_do() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
-    let servers = servers(&program);
-    let proxy = Proxy::start(&program, &servers, "");
+    let Some((servers, proxy)) = in_front_of_three("") else { return };
     let expected = client_fields(&mut servers[0].client());
     assert!(expected.contains(&"qbuf-free".to_owned()), "{expected:?}");
     let told = client_fields(&mut proxy.client(Protocol::Resp2));
@@ -87,12 +77,7 @@ fn a_client_is_described_as_servers_do() {
 
 #[test]
 fn clients_choose_what_is_tracked() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
-    let servers = servers(&program);
-    let proxy = Proxy::start(&program, &servers, "");
+    let Some((_servers, proxy)) = in_front_of_three("") else { return };
     let mut writer = proxy.client(Protocol::Resp2);
     let mut reader = proxy.client(Protocol::Resp3);
     let caching = ["CLIENT", "CACHING", "YES"];
@@ -132,12 +117,7 @@ fn clients_choose_what_is_tracked() {
 
 #[test]
 fn transactions_keep_to_one_server() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
-    let servers = servers(&program);
-    let proxy = Proxy::start(&program, &servers, "");
+    let Some((_servers, proxy)) = in_front_of_three("") else { return };
     let mut client = proxy.client(Protocol::Resp2);
     let mut other = proxy.client(Protocol::Resp2);
     assert_eq!(ask(&mut client, &["WATCH", "{t}a"]), okay());
@@ -167,12 +147,7 @@ fn transactions_keep_to_one_server() {
 
 #[test]
 fn a_server_that_stops_concerns_its_own_keys() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
-    let servers = servers(&program);
-    let proxy = Proxy::start(&program, &servers, "  timeout: 300\n");
+    let Some((servers, proxy)) = in_front_of_three("  timeout: 300\n") else { return };
     let mut client = proxy.client(Protocol::Resp2);
     let keys: Vec<String> = (0..40).map(|n| format!("key{n}")).collect();
     for key in &keys {
@@ -204,12 +179,7 @@ fn a_server_that_stops_concerns_its_own_keys() {
 
 #[test]
 fn channels_and_sizes_pass() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
-    let servers = servers(&program);
-    let proxy = Proxy::start(&program, &servers, "");
+    let Some((_servers, proxy)) = in_front_of_three("") else { return };
     let mut subscriber = proxy.client(Protocol::Resp3);
     let mut client = proxy.client(Protocol::Resp2);
     for channel in ["news", "weather", "sport"] {
@@ -254,10 +224,7 @@ fn timers(port: u16) -> Vec<String> {
 
 #[test]
 fn connections_to_servers_are_as_many_and_as_probed_as_asked_for() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
+    let Some(program) = dunlin() else { return };
     const KEEPALIVE: &str = "02";
     for (more, most, is_probed) in [
         ("", 2, true),
@@ -292,10 +259,7 @@ fn connections_to_servers_are_as_many_and_as_probed_as_asked_for() {
 
 #[test]
 fn what_concerns_one_server_passes_to_one() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
+    let Some(program) = dunlin() else { return };
     let asked: [&[&str]; 8] = [
         &["ACL", "WHOAMI"],
         &["COMMANDLOG", "GET", "1", "slow"],
@@ -329,5 +293,50 @@ fn what_concerns_one_server_passes_to_one() {
         let Reply::Error(why) = ask(&mut client, words) else { panic!("{words:?} passes") };
         let why = String::from_utf8_lossy(&why).into_owned();
         assert!(why.ends_with("there are several; ask that server directly"), "{why}");
+    }
+}
+
+/// Renamed commands are to the proxy what a module's are: only the servers know where the keys are.
+#[test]
+fn commands_that_only_servers_know_go_where_their_keys_are() {
+    let Some(program) = dunlin() else { return };
+    let renamed = ["--rename-command", "SET", "PUT", "--rename-command", "BLPOP", "AWAIT"];
+    let counted = ["--rename-command", "ZUNION", "UNITE"];
+    let options = [&renamed[..], &counted].concat();
+    let servers: Vec<Server> = (0..3).map(|_| server(&program, &options)).collect();
+    let proxy = Proxy::start(&program, &servers, "");
+    let mut client = proxy.client(Protocol::Resp2);
+    let direct = |at: usize, request: &[&str]| ask(&mut servers[at].client(), request);
+    for key in (0..30).map(|number| format!("key{number}")) {
+        assert_eq!(ask(&mut client, &["PUT", &key, &key]), okay());
+        assert_eq!(text(&ask(&mut client, &["GET", &key])), key);
+    }
+    assert!((0..3).all(|at| direct(at, &["DBSIZE"]) != Reply::Integer(0)));
+    // The words before the keys state their number.
+    for key in (0..9).map(|number| format!("set{number}")) {
+        assert_eq!(ask(&mut client, &["ZADD", &key, "1", "one"]), Reply::Integer(1));
+        let found = ask(&mut client, &["UNITE", "1", &key]);
+        assert_eq!(found.elements().map(<[Reply]>::len), Some(1), "{found:?}");
+    }
+    // One that waits holds up no other client.
+    let mut waiting = proxy.client(Protocol::Resp2);
+    waiting.send(&["AWAIT", "queue", "0"]).expect("it is sent");
+    until("it waits", || {
+        (0..3).any(|at| text(&direct(at, &["INFO", "clients"])).contains("blocked_clients:1\r\n"))
+    });
+    for number in 0..30 {
+        let mut other = proxy.client(Protocol::Resp2);
+        assert_eq!(
+            text(&ask(&mut other, &["GET", &format!("key{number}")])),
+            format!("key{number}")
+        );
+    }
+    assert_eq!(ask(&mut client, &["RPUSH", "queue", "it"]), Reply::Integer(1));
+    let Reply::Array(found) = waiting.reply().expect("a reply") else { panic!("no element") };
+    assert_eq!(text(&found[1]), "it");
+    // What no server knows is an error of the server's own, each time.
+    for _ in 0..3 {
+        let reply = ask(&mut client, &["NOSUCH", "key1"]);
+        assert!(reply.is_error() && reply.shown().contains("unknown command"), "{reply:?}");
     }
 }

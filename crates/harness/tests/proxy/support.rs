@@ -5,6 +5,20 @@ use harness::reply::Reply;
 use harness::server::{Options, Program, Server, signal};
 pub use harness::wait::eventually as until;
 
+/// The program under test; `None` if it is another server's, which has no proxy.
+pub fn dunlin() -> Option<Program> {
+    let program = Program::under_test();
+    program.is_dunlin().then_some(program)
+}
+
+/// Three servers and a proxy in front of them; `more` is added to its pool.
+pub fn in_front_of_three(more: &str) -> Option<(Vec<Server>, Proxy)> {
+    let program = dunlin()?;
+    let servers = servers(&program);
+    let proxy = Proxy::start(&program, &servers, more);
+    Some((servers, proxy))
+}
+
 /// Three servers.
 pub fn servers(program: &Program) -> Vec<Server> {
     (0..3).map(|_| server(program, &[])).collect()

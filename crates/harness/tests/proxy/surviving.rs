@@ -1,10 +1,9 @@
 //! A server is killed and comes back under load: what was confirmed is there, and no client gets
 //! the reply to another's request.
 
-use crate::support::{Proxy, server, text, until};
+use crate::support::{Proxy, dunlin, server, text, until};
 use harness::client::{Client, ask};
 use harness::reply::{Protocol, Reply};
-use harness::server::Program;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 const SERVERS: usize = 3;
@@ -58,10 +57,7 @@ fn is_there(client: &mut Client, key: &str) -> bool {
 
 #[test]
 fn what_was_confirmed_outlives_kills() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
+    let Some(program) = dunlin() else { return };
     let durable = ["--appendonly", "yes", "--appendfsync", "always"];
     let mut servers: Vec<_> = (0..SERVERS).map(|_| server(&program, &durable)).collect();
     let proxy = Proxy::start(&program, &servers, "  timeout: 5000\n");

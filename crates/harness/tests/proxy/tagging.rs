@@ -3,12 +3,12 @@
 //!
 //! `./test proxy-network [SECONDS [SEED]]` does it for longer.
 
-use crate::support::{Proxy, servers, stop, until};
+use crate::support::{Proxy, dunlin, servers, stop, until};
 use harness::client::Client;
 use harness::environment;
 use harness::reply::{Protocol, Reply};
 use harness::rng::Rng;
-use harness::server::{Program, Server, signal};
+use harness::server::{Server, signal};
 use harness::wait::SetAtEnd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
@@ -88,10 +88,7 @@ fn suffer(servers: &mut [Server], rng: &mut Rng) {
 
 #[test]
 fn no_reply_is_another_requests() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
+    let Some(program) = dunlin() else { return };
     let time = environment::seconds("DUNLIN_NETWORK_SECONDS").unwrap_or(Duration::from_secs(4));
     let seed = environment::variable("DUNLIN_SEED").unwrap_or_else(environment::new_seed);
     println!("seed {seed}");

@@ -1,6 +1,6 @@
 //! TLS on both sides of the proxy.
 
-use crate::support::Proxy;
+use crate::support::{Proxy, dunlin};
 use harness::client::{Client, ask};
 use harness::reply::Reply;
 use harness::server::{Options, Program, Server, free_port};
@@ -31,10 +31,7 @@ fn pool(authority: &Authority, plain: u16, tls: u16, server: u16) -> String {
 
 #[test]
 fn clients_and_servers_speak_tls() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
+    let Some(program) = dunlin() else { return };
     let authority = Authority::new("proxy");
     authority.sign("server");
     let shown = authority.sign("proxy");
