@@ -500,8 +500,7 @@ impl Replica {
         match answer {
             None => Vec::new(),
             Some(Answer::Retry | Answer::Refused(_)) if hands_over => {
-                // The other server has taken over, and its answer was lost. Leading again would
-                // make two primaries.
+                // It has taken over, and its answer was lost. Leading again would make two primaries.
                 let is_accepted = line.ends_with(b"PSYNC FAILOVER can't be sent to a master.");
                 let what = if is_accepted {
                     "MASTER has taken over already"
@@ -554,8 +553,7 @@ impl Replica {
                     now,
                 )
             }
-            // The primary refused PSYNC, perhaps because of an invalid offset. What follows is no
-            // answer to SYNC.
+            // For instance because of an invalid offset. What follows does not answer SYNC.
             Some(Answer::Refused(line)) if !line.starts_with(b"-") => {
                 let text = shown(&line);
                 self.lost(&format!("Unexpected reply to PSYNC from master: {text}"), now)
