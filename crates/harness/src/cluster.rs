@@ -1,6 +1,6 @@
 //! Servers that form a cluster at a real etcd, made with the stock redis-cli.
 
-use crate::client::ask;
+use crate::client::{ask, ok};
 use crate::network::Network;
 use crate::reply::{Protocol, Reply};
 use crate::server::{Options, Program, Server, free_port, repository, signal};
@@ -240,6 +240,27 @@ pub fn create(nodes: &[Server]) {
         })
     });
     drop(said);
+}
+
+/// Two nodes that clients see as one server: the first has all keys, the second nothing.
+///
+/// # Panics
+/// They do not become a cluster.
+pub fn owner_and_entry(etcd: &Etcd, options: &[&str]) -> [Server; 2] {
+    let nodes = [etcd.node_with(options), etcd.node_with(options)];
+    let mut owner = nodes[0].client();
+    ok(&mut owner, "CLUSTER ADDSLOTSRANGE 0 16383");
+    ok(&mut nodes[1].client(), &format!("CLUSTER MEET 127.0.0.1 {}", nodes[0].port()));
+    eventually("both nodes have a view with all slots", || {
+        nodes.iter().all(|node| {
+            let info = text(ask(&mut node.client(), "CLUSTER INFO"));
+            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:2")
+        })
+    });
+    for node in &nodes {
+        ok(&mut node.client(), "CONFIG SET cluster-endpoint single");
+    }
+    nodes
 }
 
 /// Prints what nodes say if the test fails while this is there.

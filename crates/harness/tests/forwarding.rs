@@ -3,6 +3,8 @@
 
 #[path = "cluster/moving.rs"]
 mod moving;
+#[path = "forwarding/scripts.rs"]
+mod scripts;
 #[path = "forwarding/walking.rs"]
 mod walking;
 

@@ -4,7 +4,7 @@
 //! author wrote it, patterns and all; any other, and any that is missing, is written from what the
 //! server replied: once where RESP2's reply is the lowered form of RESP3's, else once for each.
 
-use super::run::{Outcome, run};
+use super::run::{Outcome, run, shown};
 use super::{Action, Script, Step};
 use crate::expect::Bindings;
 use crate::notation::{parse_expect, parse_words, print};
@@ -22,7 +22,7 @@ pub fn bless(script: &Script, stage: &mut Stage) -> Result<String, String> {
         let (outcomes, failures) =
             stage.with_server(script, |server| run(script, server, protocol, usize::MAX))?;
         if outcomes.len() < script.steps.len() {
-            return Err(failures.join("\n"));
+            return Err(shown(&failures));
         }
         runs.push(Some(outcomes));
     }

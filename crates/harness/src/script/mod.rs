@@ -3,6 +3,7 @@
 //! This file reads them; [`run`] runs them, [`bless`] fills in the expectations from a reference
 //! server. The format is described for authors in `tests/commands/README.md`.
 
+pub mod behind;
 pub mod bless;
 pub mod run;
 pub mod suite;

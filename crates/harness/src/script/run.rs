@@ -28,6 +28,14 @@ pub trait Place {
     fn restart(&mut self) -> io::Result<()>;
     /// The server's log so far.
     fn log(&self) -> String;
+    /// Does what a request of a script needs beside itself where there are several servers.
+    fn beside(&mut self, _request: &[Vec<u8>]) -> io::Result<()> {
+        Ok(())
+    }
+    /// How many clients are blocked at all servers. `None`: the list of clients says who is.
+    fn blocked(&mut self) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
 }
 
 impl Place for Server {
@@ -61,10 +69,25 @@ pub struct Outcome {
     pub expected: usize,
 }
 
+/// What went otherwise than expected.
+#[derive(Debug)]
+pub struct Failure {
+    /// Index of the step; `None` for what was left unread in the end.
+    pub step: Option<usize>,
+    /// The place in the script, what was expected and what was received.
+    pub text: String,
+}
+
+/// The texts of the first failures.
+pub fn shown(failures: &[Failure]) -> String {
+    let texts: Vec<&str> = failures.iter().take(SHOWN).map(|one| one.text.as_str()).collect();
+    texts.join("\n")
+}
+
 /// Runs a script and describes everything that went otherwise than expected.
 pub fn check(script: &Script, place: &mut dyn Place, protocol: Protocol) -> Result<(), String> {
     let (_, failures) = run(script, place, protocol, SHOWN);
-    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
+    if failures.is_empty() { Ok(()) } else { Err(shown(&failures)) }
 }
 
 /// Runs a script until the end, the `limit`-th failure, or one there is no going on after; returns
@@ -74,12 +97,16 @@ pub fn run(
     place: &mut dyn Place,
     protocol: Protocol,
     limit: usize,
-) -> (Vec<Outcome>, Vec<String>) {
+) -> (Vec<Outcome>, Vec<Failure>) {
     let mut run =
         Run { place, protocol, clients: HashMap::new(), observer: None, names: Bindings::new() };
     let mut outcomes = Vec::new();
     let mut failures = Vec::new();
-    for step in &script.steps {
+    for (at, step) in script.steps.iter().enumerate() {
+        let failure = |complaint: &str| Failure {
+            step: Some(at),
+            text: describe(script, step, protocol, complaint),
+        };
         if step.only.is_some_and(|only| only != protocol) {
             outcomes.push(Outcome { held: true, ..Outcome::default() });
             continue;
@@ -88,14 +115,14 @@ pub fn run(
             Ok((outcome, complaint)) => {
                 outcomes.push(outcome);
                 if let Some(complaint) = complaint {
-                    failures.push(describe(script, step, protocol, &complaint));
+                    failures.push(failure(&complaint));
                     if failures.len() == limit {
                         return (outcomes, failures);
                     }
                 }
             }
             Err(complaint) => {
-                failures.push(describe(script, step, protocol, &complaint));
+                failures.push(failure(&complaint));
                 return (outcomes, failures);
             }
         }
@@ -103,7 +130,8 @@ pub fn run(
     if failures.is_empty()
         && let Some(complaint) = run.unread()
     {
-        failures.push(format!("{} ({protocol}): {complaint}", script.path.display()));
+        let text = format!("{} ({protocol}): {complaint}", script.path.display());
+        failures.push(Failure { step: None, text });
     }
     (outcomes, failures)
 }
@@ -149,6 +177,7 @@ impl Run<'_> {
                 } else {
                     1
                 };
+                self.place.beside(&words).map_err(fatal)?;
                 let before = self.send(client, &words)?;
                 let messages = subscribes || unsubscribes;
                 let outcome = self.read(step, client, replies, messages)?;
@@ -158,8 +187,13 @@ impl Run<'_> {
             Action::Retry { client, request } => self.retry(step, client, request),
             Action::Send { client, request } => {
                 let words = self.words(request)?;
+                self.connection(client)?;
+                let blocked = self.place.blocked().map_err(fatal)?;
                 self.send(client, &words)?;
-                self.await_blocked(client)?;
+                match blocked {
+                    Some(before) => self.await_one_more_blocked(client, before)?,
+                    None => self.await_blocked(client)?,
+                }
                 done
             }
             Action::Raw { client, bytes } => {
@@ -363,6 +397,20 @@ impl Run<'_> {
                 }
             }
         }
+    }
+
+    /// The same where several servers may have the request.
+    fn await_one_more_blocked(&mut self, name: &str, before: u64) -> Result<(), Fatal> {
+        let deadline = Instant::now() + patience();
+        while !self.connection(name)?.client.has_data().map_err(fatal)?
+            && self.place.blocked().map_err(fatal)?.is_some_and(|count| count <= before)
+        {
+            if Instant::now() > deadline {
+                return Err("  the request neither blocks nor is it answered".to_owned());
+            }
+            self.place.pass(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// A connection's flags as in CLIENT LIST.

@@ -3,28 +3,9 @@
 
 use super::{alone, bulk};
 use harness::client::{Client, ask, ok};
-use harness::cluster::{Etcd, text};
+use harness::cluster::{Etcd, owner_and_entry, text};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server};
-use harness::wait::eventually;
-
-/// Two nodes that clients see as one server: the first has all keys, the second nothing.
-pub(crate) fn owner_and_entry(etcd: &Etcd, options: &[&str]) -> [Server; 2] {
-    let nodes = [etcd.node_with(options), etcd.node_with(options)];
-    let mut owner = nodes[0].client();
-    ok(&mut owner, "CLUSTER ADDSLOTSRANGE 0 16383");
-    ok(&mut nodes[1].client(), &format!("CLUSTER MEET 127.0.0.1 {}", nodes[0].port()));
-    eventually("both nodes have a view with all slots", || {
-        nodes.iter().all(|node| {
-            let info = text(ask(&mut node.client(), "CLUSTER INFO"));
-            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:2")
-        })
-    });
-    for node in &nodes {
-        ok(&mut node.client(), "CONFIG SET cluster-endpoint single");
-    }
-    nodes
-}
 
 /// What ends or changes the server, or the test's connection, whatever node it is sent to; and what
 /// depends on the time.
