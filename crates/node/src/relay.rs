@@ -1,10 +1,12 @@
 //! Ports of databases that have no copy on this machine: connections there are passed on to a
 //! machine that has one.
 //!
-//! A service of Kubernetes leads to any pod that is ready, and knows nothing of ports. Copies that
-//! come to this machine get the port back: the next look closes the listener, and the copy's start
-//! is repeated meanwhile.
+//! This is done for databases with `--endpoint all`, and in a container for all: a service of
+//! Kubernetes leads to any pod that is ready, and knows nothing of ports. Copies that come to this
+//! machine get the port back: the next look closes the listener, and the copy's start is repeated
+//! meanwhile.
 
+use crate::settings::Endpoint;
 use crate::shared::Shared;
 use crate::site::{Site, Stage};
 use process::log;
@@ -27,6 +29,16 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Where a copy is: host and port.
 type Target = (String, u16);
+
+/// What is passed on.
+pub struct Relayed {
+    /// The address of this machine.
+    pub host: String,
+    /// How much higher the ports with TLS of databases are that have both.
+    pub tls_offset: Option<u16>,
+    /// Whether databases of any endpoint are passed on.
+    pub all: bool,
+}
 
 /// A port that is passed on.
 struct Port {
@@ -57,13 +69,13 @@ impl Targets {
 ///
 /// # Errors
 /// The thread cannot be started.
-pub fn start(shared: Arc<Shared>, host: String, tls_offset: Option<u16>) -> io::Result<()> {
+pub fn start(shared: Arc<Shared>, relayed: Relayed) -> io::Result<()> {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     thread::spawn("relay", move || {
         let (mut ports, mut turns) = (BTreeMap::new(), 0);
         while !shared.ends_copies() {
-            let wanted = wanted(&shared.site(), &shared.machine, tls_offset);
-            keep(&mut ports, wanted, &host, runtime.handle());
+            let wanted = wanted(&shared.site(), &shared.machine, &relayed);
+            keep(&mut ports, wanted, &relayed.host, runtime.handle());
             turns = shared.wait(turns, LOOK);
         }
     })?;
@@ -71,18 +83,23 @@ pub fn start(shared: Arc<Shared>, host: String, tls_offset: Option<u16>) -> io::
 }
 
 /// Returns the ports to pass on, and where to.
-fn wanted(site: &Site, machine: &str, tls_offset: Option<u16>) -> BTreeMap<u16, Vec<Target>> {
+fn wanted(site: &Site, machine: &str, relayed: &Relayed) -> BTreeMap<u16, Vec<Target>> {
     let mut ports = BTreeMap::new();
     for at in site.databases.values().filter(|at| at.value.stage == Stage::Ready) {
-        let copies = &at.value.copies;
-        if copies.iter().any(|placed| placed.machine == machine) {
+        let (copies, settings) = (&at.value.copies, &at.value.settings);
+        // Several machines may be one host. A copy that is away for a moment keeps its port.
+        let is_here = |host: &str, port: u16| *host == *relayed.host && port == settings.port;
+        let is_asked_for = relayed.all || settings.endpoint == Endpoint::All;
+        if !is_asked_for
+            || copies.iter().any(|it| it.machine == machine || is_here(&it.host, it.port))
+        {
             continue;
         }
-        for offset in [Some(0), tls_offset].into_iter().flatten() {
+        for offset in [Some(0), relayed.tls_offset].into_iter().flatten() {
             let alive = copies.iter().filter(|it| !it.is_leaving && site.is_alive(&it.machine));
             let targets =
                 alive.filter_map(|it| Some((it.host.clone(), it.port.checked_add(offset)?)));
-            if let Some(port) = at.value.settings.port.checked_add(offset) {
+            if let Some(port) = settings.port.checked_add(offset) {
                 ports.insert(port, targets.collect());
             }
         }
@@ -151,15 +168,22 @@ mod tests {
 
     #[test]
     fn ports_of_databases_without_a_copy_here_are_passed_on() {
-        let (site, _) = with_database(Stage::Ready);
-        assert!(wanted(&site, "a", None).is_empty(), "it has copies");
-        let ports = wanted(&site, "z", Some(1000));
+        let (mut site, _) = with_database(Stage::Ready);
+        let relayed = |tls_offset, all| Relayed { host: "h".into(), tls_offset, all };
+        assert!(wanted(&site, "a", &relayed(None, true)).is_empty(), "it has copies");
+        let ports = wanted(&site, "z", &relayed(Some(1000), true));
         let copies = &site.databases["d"].value.copies;
         assert_eq!(ports.keys().copied().collect::<Vec<_>>(), [12000, 13000]);
         assert_eq!(ports[&12000].len(), copies.len());
         assert_eq!(ports[&13000][0], (copies[0].host.clone(), copies[0].port + 1000));
+        let same = Relayed { host: copies[0].host.clone(), tls_offset: None, all: true };
+        assert!(wanted(&site, "z", &same).is_empty(), "the port is a copy's");
         let (creating, _) = with_database(Stage::Creating);
-        assert!(wanted(&creating, "z", None).is_empty());
+        assert!(wanted(&creating, "z", &relayed(None, true)).is_empty());
+        assert!(wanted(&site, "z", &relayed(None, false)).is_empty(), "it is not asked for");
+        let database = site.databases.get_mut("d").expect("it is there");
+        database.value.settings.endpoint = Endpoint::All;
+        assert_eq!(wanted(&site, "z", &relayed(None, false)).len(), 1);
     }
 
     #[test]

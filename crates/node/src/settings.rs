@@ -44,6 +44,8 @@ pub enum Commit {
 pub enum Endpoint {
     /// As one server.
     Single,
+    /// As one server, on the machines without a copy, too.
+    All,
     /// As a Redis Cluster.
     Cluster,
 }
@@ -268,7 +270,7 @@ impl Settings {
             "the commit mode fsync needs --persistence aof".into(),
         )?;
         refuse(
-            self.endpoint == Endpoint::Single && !Settings::has_single_endpoint(),
+            self.endpoint != Endpoint::Cluster && !Settings::has_single_endpoint(),
             "servers of this version speak the cluster protocol only: take --endpoint cluster"
                 .into(),
         )?;

@@ -12,7 +12,7 @@ export async function change(name) {
   const fields = {
     memory: input(sizeText(settings.memory_bytes)), shards: input(String(settings.shards), "number"), replicas: input(String(settings.replicas), "number"),
     persistence: choice(["aof", "rdb", "none"], settings.persistence), eviction: choice(policies, settings.eviction), commit: choice(["memory", "fsync", "quorum"], settings.commit),
-    endpoint: choice(["single", "cluster"], settings.endpoint), flash: input(sizeText(settings.flash_bytes)), zones: check(settings.zones),
+    endpoint: choice(["single", "all", "cluster"], settings.endpoint), flash: input(sizeText(settings.flash_bytes)), zones: check(settings.zones),
     sets: check(false), password: input("", "password"),
   };
   fields.password.addEventListener("input", () => { fields.sets.checked = true; });

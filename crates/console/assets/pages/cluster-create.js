@@ -11,7 +11,7 @@ export function create() {
     name: input(""), memory: input("1gb"), shards: input("3", "number"), replicas: input("1", "number"), port: input("12000", "number"),
     persistence: choice(["aof", "rdb", "none"]),
     eviction: choice(policies),
-    commit: choice(["memory", "fsync", "quorum"]), endpoint: choice(["", "single", "cluster"]), hashing: rulesField(), password: input("", "password"), zones: h("input", { type: "checkbox" }),
+    commit: choice(["memory", "fsync", "quorum"]), endpoint: choice(["", "single", "all", "cluster"]), hashing: rulesField(), password: input("", "password"), zones: h("input", { type: "checkbox" }),
   };
   fields.endpoint.options[0].textContent = "as servers can";
   const label = (text, name) => h("label", {}, text, fields[name]);

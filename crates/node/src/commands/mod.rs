@@ -264,7 +264,8 @@ struct CreateOptions {
     /// Flash for values that have gone cold, in all shards together: 100gb
     #[arg(long)]
     flash: Option<String>,
-    /// How clients see it: single or cluster [default: single, where servers can do that]
+    /// How clients see it: single, all (single, and on machines without a copy, too) or cluster
+    /// [default: single, where servers can do that]
     #[arg(long, value_parser = word::<Endpoint>)]
     endpoint: Option<Endpoint>,
     /// The password of its default user
@@ -357,7 +358,7 @@ struct UpdateOptions {
     /// Flash for values that have gone cold, in all shards together: 100gb, or none
     #[arg(long)]
     flash: Option<String>,
-    /// How clients see it: single or cluster
+    /// How clients see it: single, all or cluster
     #[arg(long, value_parser = word::<Endpoint>)]
     endpoint: Option<Endpoint>,
     /// Copies of a shard must be in different zones: yes or no

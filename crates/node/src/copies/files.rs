@@ -85,7 +85,7 @@ pub fn live_options(database: &Database, shard: usize) -> Vec<(&'static str, Str
     ];
     if Settings::has_single_endpoint() {
         let endpoint = match settings.endpoint {
-            Endpoint::Single => "single",
+            Endpoint::Single | Endpoint::All => "single",
             Endpoint::Cluster => "cluster",
         };
         options.push(("cluster-endpoint", endpoint.into()));

@@ -197,7 +197,11 @@ fn changed(old: &Settings, change: &BdbChange) -> Settings {
         };
     }
     if let Some(is_cluster) = change.oss_cluster {
-        new.endpoint = if is_cluster { Endpoint::Cluster } else { Endpoint::Single };
+        new.endpoint = match (is_cluster, old.endpoint) {
+            (true, _) => Endpoint::Cluster,
+            (false, Endpoint::Cluster) => Endpoint::Single,
+            (false, single) => single,
+        };
     }
     if let Some(policy) = &change.eviction_policy {
         new.eviction.clone_from(policy);

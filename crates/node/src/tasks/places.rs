@@ -118,7 +118,7 @@ pub fn target(work: &Work, primaries: &Primaries) -> Result<Target, Problem> {
     let name = work.connection_name();
     let target = match database.settings.endpoint {
         Endpoint::Cluster => locate::target(primaries, &name)?,
-        Endpoint::Single => {
+        Endpoint::Single | Endpoint::All => {
             let address: &Address = &parts[0].address;
             let link = locate::named(primaries, address, &name)?;
             let is_one_shard = parts.len() == 1;

@@ -177,10 +177,9 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     daemon.register(options.contained.patience())?;
     rest::start(Arc::clone(&shared), password, listeners).map_err(Wrong)?;
     let is_contained = options.contained.is_contained();
-    if is_contained {
-        let started = relay::start(Arc::clone(&shared), kept.host.clone(), tls_offset);
-        started.map_err(|error| Wrong(error.to_string()))?;
-    }
+    let relayed = relay::Relayed { host: kept.host.clone(), tls_offset, all: is_contained };
+    let started = relay::start(Arc::clone(&shared), relayed);
+    started.map_err(|error| Wrong(error.to_string()))?;
     let threads = start(daemon, &shared, (etcd.own, stand_in), is_contained);
     let threads = threads.map_err(|error| Wrong(error.to_string()))?;
     report(&kept, &machine, &summary, &directory);
