@@ -284,10 +284,12 @@ impl Copy {
 
     /// A primary of `epoch` asks for a promise not to fence. Returns for how long it is given. The
     /// primary may have begun a new epoch of which one of the two has not read yet: it has to be
-    /// the one that this copy follows.
+    /// the one that this copy follows. A fence of an epoch that is over elects nobody, so the later
+    /// of the two epochs is the one that this copy must not have refused.
     pub fn promise(&mut self, now: Moment, epoch: Epoch, from: Holder) -> Option<Moment> {
-        let is_refused = self.refused.is_some_and(|refused| epoch <= refused);
-        if is_refused || !matches!(self.role, Role::Follows(holder, _) if holder == from) {
+        let Role::Follows(holder, known) = self.role else { return None };
+        let is_refused = self.refused.is_some_and(|refused| epoch.max(known) <= refused);
+        if is_refused || holder != from {
             return None;
         }
         self.promise = self.promise.max(now + self.settings.promise);

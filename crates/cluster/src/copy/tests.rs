@@ -167,6 +167,22 @@ fn a_promise_is_to_the_primary_whatever_its_epoch() {
     }
 }
 
+/// The coordinator has gone between the reply to the copy's read and the one to the primary's
+/// request: the primary asks in the epoch that the copy has fenced.
+#[test]
+fn a_copy_that_has_fenced_the_epoch_before_promises_in_the_next_one() {
+    let mut fenced = view(OTHER);
+    let fence = Fence { epoch: EPOCH, incarnation: MINE, position: facts().position };
+    fenced.fences.insert((OTHER, ME), At { value: fence, revision: 9 });
+    let mut copy = started(fenced.clone());
+    copy.step(ms(2), &facts());
+    assert_eq!(copy.promise(ms(3), EPOCH, PRIMARY), None);
+    fenced.topology.value.shards[0].epoch = EPOCH.next();
+    read(&mut copy, ms(10), fenced);
+    copy.step(ms(11), &facts());
+    assert_eq!(copy.promise(ms(12), EPOCH, PRIMARY), Some(ms(2000)));
+}
+
 /// The reply may be lost, and the transaction made.
 #[test]
 fn a_primary_that_lowers_the_fence_counts_with_the_lower_one() {
