@@ -11,6 +11,8 @@ mod faults;
 mod histories;
 #[path = "cluster/leave.rs"]
 mod leave;
+#[path = "cluster/slots.rs"]
+mod slots;
 
 use harness::client::{Client, ask, ok};
 use harness::cluster::{Etcd, error, list, redis_cli, six, text};

@@ -3,8 +3,6 @@
 
 #[path = "cluster/moving.rs"]
 mod moving;
-#[path = "forwarding/scripts.rs"]
-mod scripts;
 #[path = "forwarding/walking.rs"]
 mod walking;
 

@@ -2,10 +2,12 @@
 //!
 //! All of them work on the slot's tables. These are in one stripe, one for each database.
 
+use crate::entry::Entry;
 use crate::keyspace::Taken;
 use crate::stripe::{DbTables, StripeData};
 use crate::tables::TableId;
 use crate::types::{DbIndex, Slot};
+use structs::table::ScanPosition;
 
 /// A slot's tables outside the keyspace, while they move from or to another node.
 pub struct SlotTables {
@@ -45,6 +47,27 @@ impl StripeData {
     pub fn slot_keys(&self, db: DbIndex, slot: Slot, most: usize) -> Vec<Box<[u8]>> {
         let entries = self.table(TableId { db, slot: Some(slot) }).entries();
         entries.iter().take(most).map(|entry| Box::from(entry.key())).collect()
+    }
+
+    /// Makes one step of a walk over the keys of a slot in a database. Returns where to continue,
+    /// or `None` at the end. A hidden slot has no keys.
+    pub fn walk_slot(
+        &self,
+        db: DbIndex,
+        slot: Slot,
+        from: ScanPosition,
+        visit: impl FnMut(&Entry),
+    ) -> Option<ScanPosition> {
+        let id = TableId { db, slot: Some(slot) };
+        match self.is_hidden(id) || self.table(id).entries().is_empty() {
+            true => None,
+            false => self.scan(id, from, visit),
+        }
+    }
+
+    /// Returns whether a slot is hidden: see [`crate::Keyspace::hide_slots`].
+    pub fn is_slot_hidden(&self, slot: Slot) -> bool {
+        self.is_hidden(TableId { db: DbIndex(0), slot: Some(slot) })
     }
 
     /// Returns the bytes of the keys of a slot in a database with their values, estimated from the

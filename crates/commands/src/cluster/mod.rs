@@ -9,15 +9,18 @@ mod migration;
 mod modes;
 mod nodes;
 mod operate;
+mod scan;
 mod slot_stats;
 mod slots;
 
 pub(crate) use operate::{define, operate_together};
+pub(crate) use slot_stats::slot_number;
 
 use engine::{Args, Command, Cx, Error, Flags, Group, Outcome};
 
 /// The rows of this group.
-pub static COMMANDS: &[&Command] = &[&CLUSTER, &modes::ASKING, &modes::READONLY, &modes::READWRITE];
+pub static COMMANDS: &[&Command] =
+    &[&CLUSTER, &scan::CLUSTERSCAN, &modes::ASKING, &modes::READONLY, &modes::READWRITE];
 
 /// `CLUSTER`.
 pub static CLUSTER: Command = Command {

@@ -1,11 +1,13 @@
-//! `CLUSTER SLOT-STATS`: how many keys each slot of this server's shard has. CPU and traffic are
-//! not counted by slot.
+//! `CLUSTER SLOT-STATS`: how many keys each slot of this server's shard has, and with
+//! `cluster-slot-stats-enabled` the time and bytes of its requests. Not in these bytes: the stream
+//! to replicas, and messages to subscribers of shard channels.
 //!
 //! `SLOTSRANGE first last MEMORY-BYTES` adds the bytes of keys and values, estimated from
 //! [`SAMPLES`] keys of a slot. It is asked for by ranges, so that no request takes long.
 
 use super::answers::{has_slots_of_keys, published};
 use cluster::slots::COUNT;
+use engine::slot_usage::Used;
 use engine::{Args, Cx, DbIndex, Error, Outcome};
 use keyspace::Slot;
 use std::cmp::Reverse;
@@ -20,8 +22,50 @@ const SAMPLES: usize = 64;
 struct Figures {
     slot: u16,
     keys: usize,
+    /// None: it is not counted.
+    used: Option<Used>,
     /// None: it was not asked for.
     bytes: Option<u64>,
+}
+
+impl Figures {
+    fn new(cx: &mut Cx<'_>, slot: u16, has_bytes: bool) -> Result<Figures, Error> {
+        let is_counted = cx.engine.config().cluster_slot_stats_enabled();
+        let used = is_counted.then(|| cx.engine.slot_usage().of(slot));
+        let bytes = if has_bytes { Some(bytes(cx, slot)?) } else { None };
+        Ok(Figures { slot, keys: count(cx, slot)?, used, bytes })
+    }
+
+    fn get(&self, metric: Metric) -> u64 {
+        let used = self.used.unwrap_or_default();
+        match metric {
+            Metric::Keys => self.keys as u64,
+            Metric::Time => used.nanoseconds / 1000,
+            Metric::BytesIn => used.bytes_in,
+            Metric::BytesOut => used.bytes_out,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Metric {
+    Keys,
+    Time,
+    BytesIn,
+    BytesOut,
+}
+
+impl Metric {
+    const ALL: [Metric; 4] = [Metric::Keys, Metric::Time, Metric::BytesIn, Metric::BytesOut];
+
+    fn name(self) -> &'static str {
+        match self {
+            Metric::Keys => "key-count",
+            Metric::Time => "cpu-usec",
+            Metric::BytesIn => "network-bytes-in",
+            Metric::BytesOut => "network-bytes-out",
+        }
+    }
 }
 
 /// `CLUSTER SLOT-STATS`.
@@ -35,29 +79,26 @@ pub(super) fn slot_stats(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     };
     let has_bytes = args.len() == 6 && args.is(5, "memory-bytes");
     if args.is(2, "slotsrange") && (args.len() == 5 || has_bytes) {
-        let (first, last) = (slot(args[3])?, slot(args[4])?);
+        let (first, last) = (slot_number(args[3])?, slot_number(args[4])?);
         if first > last {
             return Err(Error::format(format!(
                 "ERR Start slot number {first} is greater than end slot number {last}"
             )));
         }
         let asked = own.into_iter().filter(|slot| (first..=last).contains(slot));
-        let figures = asked.map(|slot| {
-            let bytes = if has_bytes { Some(bytes(cx, slot)?) } else { None };
-            Ok(Figures { slot, keys: count(cx, slot)?, bytes })
-        });
+        let figures = asked.map(|slot| Figures::new(cx, slot, has_bytes));
         let figures: Vec<Figures> = figures.collect::<Result<_, Error>>()?;
         write(cx, &figures);
         return Ok(());
     }
     if args.is(2, "orderby") {
-        let Order { limit, is_ascending } = order(args)?;
-        let figures =
-            own.into_iter().map(|slot| Ok(Figures { slot, keys: count(cx, slot)?, bytes: None }));
+        let is_counted = cx.engine.config().cluster_slot_stats_enabled();
+        let Order { by, limit, is_ascending } = order(args, is_counted)?;
+        let figures = own.into_iter().map(|slot| Figures::new(cx, slot, false));
         let mut figures: Vec<Figures> = figures.collect::<Result<_, Error>>()?;
         match is_ascending {
-            true => figures.sort_by_key(|it| (it.keys, it.slot)),
-            false => figures.sort_by_key(|it| (Reverse(it.keys), it.slot)),
+            true => figures.sort_by_key(|it| (it.get(by), it.slot)),
+            false => figures.sort_by_key(|it| (Reverse(it.get(by)), it.slot)),
         }
         figures.truncate(limit);
         write(cx, &figures);
@@ -67,14 +108,16 @@ pub(super) fn slot_stats(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 struct Order {
+    by: Metric,
     limit: usize,
     is_ascending: bool,
 }
 
-fn order(args: Args<'_>) -> Result<Order, Error> {
-    if !args.is(3, "key-count") {
-        return Err(Error::text("ERR Unrecognized sort metric for ORDERBY."));
-    }
+fn order(args: Args<'_>, is_counted: bool) -> Result<Order, Error> {
+    let known = Metric::ALL.into_iter().filter(|&it| is_counted || it == Metric::Keys);
+    let mut asked = known.filter(|metric| args.is(3, metric.name()));
+    let unknown = Error::text("ERR Unrecognized sort metric for ORDERBY.");
+    let by = asked.next().ok_or(unknown)?;
     let (mut limit, mut is_ascending) = (None, None);
     let mut at = 4;
     while at < args.len() {
@@ -95,10 +138,11 @@ fn order(args: Args<'_>) -> Result<Order, Error> {
         at += 1;
     }
     let (limit, is_ascending) = (limit.unwrap_or(COUNT.into()), is_ascending.unwrap_or(false));
-    Ok(Order { limit, is_ascending })
+    Ok(Order { by, limit, is_ascending })
 }
 
-fn slot(word: &[u8]) -> Result<u16, Error> {
+/// Reads a slot.
+pub(crate) fn slot_number(word: &[u8]) -> Result<u16, Error> {
     let number = std::str::from_utf8(word).ok().and_then(|text| text.parse().ok());
     let number = number.filter(|&number| number < COUNT);
     number.ok_or(Error::text("ERR Invalid or out of range slot"))
@@ -129,9 +173,12 @@ fn write(cx: &mut Cx<'_>, figures: &[Figures]) {
     for figures in figures {
         cx.reply.array(2);
         cx.reply.integer(i64::from(figures.slot));
-        cx.reply.map(1 + usize::from(figures.bytes.is_some()));
-        cx.reply.bulk(b"key-count");
-        cx.reply.integer(figures.keys as i64);
+        let shown = if figures.used.is_some() { &Metric::ALL[..] } else { &[Metric::Keys] };
+        cx.reply.map(shown.len() + usize::from(figures.bytes.is_some()));
+        for &metric in shown {
+            cx.reply.bulk(metric.name().as_bytes());
+            cx.reply.integer(i64::try_from(figures.get(metric)).unwrap_or(i64::MAX));
+        }
         if let Some(bytes) = figures.bytes {
             cx.reply.bulk(b"memory-bytes");
             cx.reply.integer(i64::try_from(bytes).unwrap_or(i64::MAX));

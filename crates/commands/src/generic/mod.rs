@@ -13,7 +13,7 @@ mod object;
 mod persist;
 mod randomkey;
 mod rename;
-mod scan;
+pub(crate) mod scan;
 mod sort;
 pub(crate) mod ttl;
 mod type_of;

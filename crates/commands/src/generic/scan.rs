@@ -65,17 +65,20 @@ fn place_of(cursor: u64) -> (usize, Place) {
 
 /// What is walked through; some options suit one of them only.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Walked {
+pub(crate) enum Walked {
     Keys,
+    Slots,
     Set,
     Hash,
     Zset,
 }
 
-pub(super) struct Options<'a> {
+pub(crate) struct Options<'a> {
     pub count: usize,
     pub pattern: Option<&'a [u8]>,
     pub kind: Option<&'a [u8]>,
+    /// The only slot.
+    pub slot: Option<u16>,
     /// Whether the values of a hash and the scores of a sorted set are left out.
     pub is_bare: bool,
 }
@@ -107,8 +110,10 @@ pub(super) fn parse_cursor(word: &[u8]) -> Result<u64, Error> {
 }
 
 /// Reads the options from word `at` on.
-pub(super) fn parse(args: Args<'_>, mut at: usize, walked: Walked) -> Result<Options<'_>, Error> {
-    let mut options = Options { count: 10, pattern: None, kind: None, is_bare: false };
+pub(crate) fn parse(args: Args<'_>, mut at: usize, walked: Walked) -> Result<Options<'_>, Error> {
+    let is_bare = false;
+    let mut options = Options { count: 10, pattern: None, kind: None, slot: None, is_bare };
+    let walks_keys = matches!(walked, Walked::Keys | Walked::Slots);
     while at < args.len() {
         let value = args.get(at + 1);
         match value {
@@ -124,8 +129,15 @@ pub(super) fn parse(args: Args<'_>, mut at: usize, walked: Walked) -> Result<Opt
                 options.pattern = (pattern != b"*").then_some(pattern);
                 at += 1;
             }
-            Some(kind) if walked == Walked::Keys && args.is(at, "type") => {
+            Some(kind) if walks_keys && args.is(at, "type") => {
                 options.kind = Some(known_type(kind)?);
+                at += 1;
+            }
+            Some(slot) if walked == Walked::Slots && args.is(at, "slot") => {
+                if options.slot.is_some() {
+                    return Err(Error::text("ERR SLOT option can only be specified once"));
+                }
+                options.slot = Some(crate::cluster::slot_number(slot)?);
                 at += 1;
             }
             _ if args.is(at, "novalues") => {
@@ -157,7 +169,7 @@ fn known_type(name: &[u8]) -> Result<&[u8], Error> {
 
 impl Options<'_> {
     /// Whether a key is of the type and matches the pattern that are asked for.
-    fn wants_key(&self, entry: &Entry) -> bool {
+    pub(crate) fn wants_key(&self, entry: &Entry) -> bool {
         let kind = entry.kind().type_name().as_bytes();
         self.kind.is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind))
             && self.pattern.is_none_or(|p| glob::matches(p, entry.key(), Case::Sensitive))

@@ -133,7 +133,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         "1000",
         "moves of slots that are over and still listed",
     ),
-    flag("cluster-slot-stats-enabled", "no", "count what each slot uses").not_yet(),
+    flag("cluster-slot-stats-enabled", "no", "count what each slot uses"),
     int(
         "cluster-compatibility-sample-ratio",
         (0, 100),

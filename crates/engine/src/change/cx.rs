@@ -15,6 +15,7 @@ use crate::pubsub::Space;
 use crate::request_keys::RequestKeys;
 use crate::scripts::{Attempt, ScriptRules};
 use crate::session::Session;
+use crate::slot_usage::NestedSlots;
 use crate::table::Resolved;
 use crate::thread::ThreadContext;
 use keyspace::{Millis, StringRef};
@@ -52,6 +53,8 @@ pub struct Cx<'a> {
     pub(crate) block_request: Option<BlockRequest>,
     /// The keys of the request that was dispatched, once they are [found](Cx::find_keys).
     pub(crate) keys: RequestKeys,
+    /// What a transaction or a script has run, for the usage of slots.
+    pub(crate) nested_slots: NestedSlots,
     /// When the previous command ended, or the wait after it.
     pub(crate) last_end: Ticks,
 }
@@ -88,6 +91,7 @@ impl<'a> Cx<'a> {
             script_was_shown: false,
             block_request: None,
             keys: RequestKeys::default(),
+            nested_slots: NestedSlots::default(),
             last_end: Ticks::default(),
         }
     }

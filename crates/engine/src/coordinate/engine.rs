@@ -42,6 +42,7 @@ use crate::pubsub::{PubSub, Space};
 use crate::rates::{Rates, StaleShare};
 use crate::scripts::Scripts;
 use crate::session::Session;
+use crate::slot_usage::SlotUsage;
 use crate::stats::defrag::Defrag;
 use crate::stats::timings::Timings;
 use crate::stats::{Stats, ThreadStats};
@@ -102,6 +103,7 @@ pub struct Engine {
     pub(crate) tracking: TrackingTable,
     /// The keys that take most resources, while they are counted.
     pub(crate) hotkeys: HotKeys,
+    pub(crate) slot_usage: SlotUsage,
     /// Rates of the last moments.
     pub(crate) rates: Rates,
     /// Durations of what is no command.
@@ -215,6 +217,7 @@ impl Engine {
             pubsub: PubSub::default(),
             tracking: TrackingTable::default(),
             hotkeys: HotKeys::default(),
+            slot_usage: SlotUsage::default(),
             rates: Rates::default(),
             stale_share: StaleShare::default(),
             journal,

@@ -16,6 +16,7 @@ pub mod pressure;
 pub mod pubsub;
 pub mod replicas;
 pub mod scripts;
+pub mod slot_usage;
 pub mod thread;
 pub mod upstream;
 pub mod votes;

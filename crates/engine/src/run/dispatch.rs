@@ -15,6 +15,7 @@ mod permission;
 mod pushes;
 mod replica_link;
 mod serving;
+pub(crate) mod slot_noting;
 mod slots;
 
 use crate::args::Args;

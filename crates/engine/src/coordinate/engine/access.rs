@@ -30,6 +30,7 @@ use crate::pressure::OverLimit;
 use crate::pubsub::PubSub;
 use crate::rates::{Rates, StaleShare};
 use crate::scripts::Scripts;
+use crate::slot_usage::SlotUsage;
 use crate::stats::defrag::Defrag;
 use crate::stats::timings::Timings;
 use crate::stats::{Stats, ThreadStats};
@@ -277,6 +278,11 @@ impl Engine {
     #[inline]
     pub fn hotkeys(&self) -> &HotKeys {
         &self.hotkeys
+    }
+
+    /// What the requests for each slot take, while that is counted.
+    pub fn slot_usage(&self) -> &SlotUsage {
+        &self.slot_usage
     }
 
     /// Slow and large commands.

@@ -88,6 +88,7 @@ impl Engine {
             counter.set(0);
         }
         self.replicas.figures.reset();
+        self.slot_usage.reset(|_| true);
         for thread in &self.thread_stats {
             let counters = [&thread.commands, &thread.hits, &thread.misses, &thread.net_in];
             for counter in counters.into_iter().chain([&thread.net_out, &thread.reads]) {

@@ -70,6 +70,9 @@ impl Worker {
         stats.commands.add_own(1);
         session.commands += 1;
         let words: Vec<&[u8]> = waiter.argv.iter().map(|word| &**word).collect();
+        if engine.config.cluster_slot_stats_enabled() && engine.membership.is_on() {
+            dispatch::slot_noting::note_blocked(engine, row, &words, nanoseconds, reply_bytes);
+        }
         dispatch::log_command(engine, session, row, Args::new(&words), nanoseconds, reply_bytes);
     }
 

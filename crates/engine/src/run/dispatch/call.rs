@@ -1,7 +1,7 @@
 //! Runs a command whose locks are held: fetches its values, renders its error, counts it.
 
 use super::logging::log_command;
-use super::refuse;
+use super::{refuse, slot_noting};
 use crate::args::Args;
 use crate::blocking::{BlockRequest, TimeoutReply, Until};
 use crate::caching;
@@ -101,6 +101,9 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
     }
     if cx.engine.hotkeys.is_active() {
         note_hot_keys(cx, row, args, nanoseconds, cx.reply.len_since(started));
+    }
+    if cx.engine.config.cluster_slot_stats_enabled() {
+        slot_noting::note(cx, row, args, nanoseconds, cx.reply.len_since(started));
     }
     log_command(cx.engine, cx.session, row, args, nanoseconds, cx.reply.len_since(started));
     if cx.is_over_output_limit() {

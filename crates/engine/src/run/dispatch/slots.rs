@@ -5,7 +5,7 @@ use super::gates::{Refusal, may_write};
 use super::{NotNow, open_slots};
 use crate::args::Args;
 use crate::clients::{Client, flag};
-use crate::command::Flags;
+use crate::command::{Flags, Group};
 use crate::cx::Cx;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -168,18 +168,24 @@ fn is_paused(engine: &Engine, key: &RequestKey) -> bool {
     slot.is_some_and(|slot| engine.membership.moves.is_paused(slot))
 }
 
-/// Shard channels belong to slots as keys do. What a primary publishes reaches its replicas, so
-/// that clients may subscribe there.
+/// Shard channels belong to slots as keys do, and so do cursors of CLUSTERSCAN. What a primary
+/// publishes reaches its replicas, so that clients may subscribe there.
 fn slot_of_channels(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
     let mut slots = Vec::new();
     let words = args.words();
     let found = for_each_shard_channel(row.command, words, |at| slots.push(key_slot(words[at])));
     let (Ok(()), Some(&slot)) = (found, slots.first()) else { return Ok(()) };
+    let is_cursor = row.command.group == Group::Cluster;
+    if is_cursor && words.get(1) == Some(&&b"0"[..]) {
+        // The beginning is at no slot.
+        return Ok(());
+    }
     if slots.iter().any(|&other| other != slot) {
         return Err(Error::Elsewhere(CROSSING.into()).into());
     }
     let may_write = row.command.flags.has(Flags::MAY_REPLICATE);
-    let caller = Caller { asker: cx.asker(), reads_replica: true, may_write };
+    let reads_replica = !is_cursor || cx.session.reads_replica;
+    let caller = Caller { asker: cx.asker(), reads_replica, may_write };
     served(&cx.engine.config, cx.membership().as_deref(), slot, caller)
 }
 
@@ -389,6 +395,7 @@ impl Engine {
         if lost.is_empty() {
             return;
         }
+        self.slot_usage.reset(|slot| lost.contains(slot));
         self.pubsub.for_each_listener(|space, channel, client| {
             if space == Space::ShardChannels && lost.contains(key_slot(channel)) {
                 let push = Push::ShardUnsubscribed { channel: channel.into() };
