@@ -99,6 +99,7 @@ static LINES: &[(&str, Handling)] = {
             "CLUSTER",
             Refuse("the proxy is one server to its clients; use a client without cluster mode"),
         ),
+        ("CLUSTERSCAN", Refuse("the proxy is one server to its clients; use SCAN")),
         ("COMMAND", Local(self::Local::Command)),
         ("COMMANDLOG", OneServer),
         ("CONFIG", Container),
