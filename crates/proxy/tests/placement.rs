@@ -67,19 +67,24 @@ struct Pool {
     port: u16,
 }
 
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
+/// Ports that differ, as nutcracker takes no file with the same one twice.
+fn free_ports(count: usize) -> Vec<u16> {
+    // All are held before the first is given up.
+    let listeners = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"));
+    let listeners: Vec<TcpListener> = listeners.collect();
+    let port = |listener: &TcpListener| listener.local_addr().expect("an address").port();
+    listeners.iter().map(port).collect()
 }
 
-fn pools() -> Vec<Pool> {
+fn pools(mut ports: impl Iterator<Item = u16>) -> Vec<Pool> {
     let distributions = [("ketama", Distribution::Ketama), ("modula", Distribution::Modula)];
     let mut pools = Vec::new();
     for &hash in NAMES {
         for distribution in distributions {
             let tag = (hash.0 == "fnv1a_64" || hash.0 == "md5").then_some("{}");
             let is_named = hash.0 != "crc16";
-            pools.push(Pool { hash, distribution, tag, is_named, port: free_port() });
+            let port = ports.next().expect("a port for each");
+            pools.push(Pool { hash, distribution, tag, is_named, port });
         }
     }
     pools
@@ -174,13 +179,15 @@ fn keys_land_where_twemproxy_puts_them() {
         return;
     }
     let servers: Vec<u16> = (0..SERVERS).map(numbered).collect();
-    let pools = pools();
+    let mut ports = free_ports(1 + 2 * NAMES.len()).into_iter();
+    let statistics = ports.next().expect("a port").to_string();
+    let pools = pools(ports);
     let path = std::env::temp_dir().join(format!("placement-{}.yml", std::process::id()));
     std::fs::write(&path, file(&pools, &servers)).expect("a file");
     let output = path.with_extension("log");
     let pid = path.with_extension("pid");
     let child = Command::new("nutcracker")
-        .args(["-s", &free_port().to_string(), "-a", "127.0.0.1"])
+        .args(["-s", &statistics, "-a", "127.0.0.1"])
         .args(["-c".as_ref(), path.as_os_str(), "-o".as_ref(), output.as_os_str()])
         .args(["-p".as_ref(), pid.as_os_str()])
         .spawn()
