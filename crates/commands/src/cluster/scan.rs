@@ -42,7 +42,8 @@ pub static CLUSTERSCAN: Command = Command {
 };
 
 fn clusterscan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    if !cx.sees_cluster() {
+    // A link brings it for a client of a single address, within a transaction.
+    if !cx.sees_cluster() || cx.session.is_link {
         return Err(DISABLED);
     }
     has_slots_of_keys(cx)?;
