@@ -225,3 +225,22 @@ fn a_proxy_that_stood_still_goes_on() {
     assert_eq!(text(&client.reply().expect("a reply")), "1");
     assert_eq!(text(&ask(&mut client, &["GET", "a"])), "1");
 }
+
+/// What ends a script does not wait behind it on the shared connection.
+#[test]
+fn an_endless_script_can_be_killed_through_the_proxy() {
+    let Some(program) = dunlin() else { return };
+    let server = server(&program, &["--busy-reply-threshold", "10"]);
+    let proxy = in_front_of(&server, "");
+    let mut clients: [Client; 3] = std::array::from_fn(|_| proxy.client(Protocol::Resp2));
+    let [caller, waiting, killer] = &mut clients;
+    for (script, kill) in [("EVAL", "SCRIPT"), ("EVAL_RO", "SCRIPT")] {
+        caller.send(&[script, "while true do end", "0"]).expect("it is sent");
+        waiting.send(&["GET", "a"]).expect("it is sent");
+        until("the script is killed", || ask(killer, &[kill, "KILL"]) == okay());
+        assert!(text(&caller.reply().expect("a reply")).contains("killed"));
+        // It has waited behind the script, or was refused on another connection (BUSY).
+        let reply = waiting.reply().expect("a reply");
+        assert!(reply == Reply::Nil || reply.is_error(), "{reply:?}");
+    }
+}

@@ -53,6 +53,36 @@ fn a_server_that_comes_back_has_its_subscribers() {
     }
 }
 
+/// What is not subscribed to, or not any more by then, is confirmed in its turn, and the client goes
+/// on.
+#[test]
+fn each_word_of_an_unsubscription_is_confirmed() {
+    let Some(program) = dunlin() else { return };
+    let servers = servers(&program);
+    let proxy = Proxy::start(&program, &servers[..1], "");
+    for (begin, end) in [
+        ("subscribe", "unsubscribe"),
+        ("psubscribe", "punsubscribe"),
+        ("ssubscribe", "sunsubscribe"),
+    ] {
+        let mut subscriber = proxy.client(Protocol::Resp2);
+        let mut said = |request: &[&str]| -> Vec<[String; 2]> {
+            subscriber.send(request).expect("it is sent");
+            let mut next = || parts(subscriber.message().expect("a confirmation"));
+            let channel_and_count = |mut parts: Vec<String>| {
+                let count = parts.pop().expect("a count");
+                [parts.pop().expect("a channel"), count]
+            };
+            request[1..].iter().map(|_| channel_and_count(next())).collect()
+        };
+        assert_eq!(said(&[begin, "a", "b"]), [["a", "1"], ["b", "2"]]);
+        let found = said(&[end, "none", "a", "a", "other"]);
+        assert_eq!(found, [["none", "2"], ["a", "1"], ["a", "1"], ["other", "1"]], "{end}");
+        assert_eq!(said(&[end, "b", "b"]), [["b", "0"], ["b", "0"]]);
+        assert_eq!(ask(&mut subscriber, &["PING"]), Reply::Simple(b"PONG".to_vec()));
+    }
+}
+
 #[test]
 fn each_subscription_is_confirmed_as_often_as_it_is_asked_for() {
     let Some((_servers, proxy)) = in_front_of_three("") else { return };

@@ -68,7 +68,9 @@ impl Hub {
                         raw_line(&mut out, "+OK");
                     }
                     Some(_) => raw::push_error(&mut out, "ERR DB index is out of range"),
-                    None => raw::push_error(&mut out, "ERR invalid DB index"),
+                    None => {
+                        raw::push_error(&mut out, "ERR value is not an integer or out of range")
+                    }
                 }
             }
             Local::Client => return self.about_client(wire, client, words, request),
@@ -146,6 +148,10 @@ impl Hub {
             protocol = match *version {
                 b"2" => Protocol::Resp2,
                 b"3" => Protocol::Resp3,
+                other if numbers::parse_u64(other).is_none() => {
+                    let why = "ERR Protocol version is not an integer or out of range";
+                    return raw::push_error(out, why);
+                }
                 _ => return raw::push_error(out, "NOPROTO unsupported protocol version"),
             };
         }

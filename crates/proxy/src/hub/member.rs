@@ -40,16 +40,7 @@ impl Hub {
         let is_taken = !client.is_stalled() && client.is_idle();
         if is_taken {
             let servers: Vec<usize> = servers.iter().map(|&server| usize::from(server)).collect();
-            let own = |&server: &usize| self.acquire_own(wire, &mut client, server);
-            match servers.iter().try_for_each(own) {
-                Ok(()) if servers.is_empty() => client.answer(wire, &raw::error(NO_SERVER)),
-                Ok(()) => {
-                    client.is_blocked = true;
-                    self.send_to(wire, &mut client, servers, request, merge);
-                }
-                Err(why) => client.answer(wire, &raw::error(&why)),
-            }
-            self.settle_soon(&mut client);
+            self.send_apart(wire, &mut client, servers, request, merge);
         }
         self.put(id, Conn::Client(client));
         is_taken

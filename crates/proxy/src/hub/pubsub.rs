@@ -30,6 +30,9 @@ pub struct Subscriptions {
     pub connections: Vec<Subscriber>,
     /// Confirmations that have not come; until then no request is taken.
     pub awaited: usize,
+    /// What the client wants no more and does not have, or no more by then: it is told so after all
+    /// that is awaited.
+    afterwards: Vec<Subscription>,
     /// Since when channels are without a server.
     pub lost_since: Option<Instant>,
     /// What was asked for again on a connection that is lost, and how often: each has to be
@@ -303,7 +306,13 @@ impl Hub {
                 restoring.channels.retain(|known| *known != subscription);
             }
             let subscriptions = client.subscriptions.get_or_insert_default();
-            if !subscriptions.sets[kind].contains(&channel) {
+            let leaves =
+                subscriptions.connections.iter().any(|it| it.leaving.contains(&subscription));
+            if leaves || !subscriptions.sets[kind].contains(&channel) {
+                if subscriptions.awaited > 0 {
+                    subscriptions.afterwards.push(subscription);
+                    continue;
+                }
                 let count = subscriptions.count(kind);
                 let reply = confirmation(client.protocol, UNSUBSCRIBE[kind], Some(&channel), count);
                 client.answer(wire, &reply);
@@ -445,6 +454,14 @@ impl Hub {
 
     /// All subscriptions that a client waited for are confirmed.
     pub(super) fn confirmed<W: Wire>(&mut self, wire: &mut W, owner: Id) {
+        let Some(client) = self.client(owner) else { return };
+        if let Some(subscriptions) = &mut client.subscriptions {
+            for (kind, channel) in std::mem::take(&mut subscriptions.afterwards) {
+                let count = subscriptions.count(kind);
+                let reply = confirmation(client.protocol, UNSUBSCRIBE[kind], Some(&channel), count);
+                send_message(wire, owner, &mut client.behind, &reply);
+            }
+        }
         let Some(client) = self.client(owner) else { return };
         if client.is_leaving && client.is_settled() {
             wire.finish(owner);

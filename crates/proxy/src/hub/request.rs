@@ -264,7 +264,11 @@ impl Hub {
             }
             Plan::All(merge) => {
                 let servers = self.pools[client.pool].every();
-                self.send_to(wire, client, servers, request, merge)
+                match merge {
+                    // It ends a script, behind which other requests wait.
+                    Merge::AnyGood => self.send_apart(wire, client, servers, request, merge),
+                    merge => self.send_to(wire, client, servers, request, merge),
+                }
             }
             Plan::Scan(piece, following) => {
                 let radix = self.pools[client.pool].radix();

@@ -12,6 +12,8 @@ use super::wire::{Id, Wire};
 use super::{Conn, Hub};
 use crate::pool::LinkKey;
 use route::handling::Session;
+use route::join::Merge;
+use route::plan::NO_SERVER;
 use route::raw;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -177,6 +179,32 @@ impl Hub {
             Ok(()) => {
                 client.is_blocked = true;
                 self.forward(wire, client, server, request, Slot::Waiting);
+            }
+            Err(why) => client.answer(wire, &raw::error(&why)),
+        }
+        self.settle_soon(client);
+        Flow::Done
+    }
+
+    /// A request for several servers that does not wait behind those of other clients: it is about
+    /// what these do there.
+    pub(super) fn send_apart<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        servers: Vec<usize>,
+        request: &[u8],
+        merge: Merge,
+    ) -> Flow {
+        if !client.is_idle() {
+            return self.come_again(client);
+        }
+        let own = |&server: &usize| self.acquire_own(wire, client, server);
+        match servers.iter().try_for_each(own) {
+            Ok(()) if servers.is_empty() => client.answer(wire, &raw::error(NO_SERVER)),
+            Ok(()) => {
+                client.is_blocked = true;
+                self.send_to(wire, client, servers, request, merge);
             }
             Err(why) => client.answer(wire, &raw::error(&why)),
         }
