@@ -247,7 +247,13 @@ pub fn until_settled_with(addresses: &[SocketAddr], fence: usize) {
         let mut ask = |words: &[&str]| client.command(words);
         // Another node of the cluster may wait.
         drop(ask(&["CLIENT", "CAPA", "cluster", "node"]));
-        let written = ask(&["SET", "probe", "1"]);
+        let mut written = ask(&["SET", "probe", "1"]);
+        for other in 0..16 {
+            if matches!(&written, Ok(Reply::Error(why)) if why.starts_with(b"MOVED")) {
+                // The key is another shard's.
+                written = ask(&["SET", &format!("probe{other}"), "1"]);
+            }
+        }
         let waited = ask(&["WAIT", "2", "1000"]);
         let is_there = matches!(written, Ok(Reply::Simple(_)))
             && matches!(waited, Ok(Reply::Integer(2)))
@@ -265,15 +271,30 @@ pub fn until_settled_with(addresses: &[SocketAddr], fence: usize) {
 
 /// Makes a shard with all slots of these nodes. The first leads.
 pub fn make_shard(addresses: &[SocketAddr]) {
-    let ask = |at: usize, request: &str| {
-        let mut client = Client::connect_with(addresses[at], Protocol::Resp2);
+    make_shards(addresses, 1);
+}
+
+/// Makes so many shards of as many of these nodes each. The first of each leads.
+///
+/// # Panics
+/// A node refuses.
+pub fn make_shards(addresses: &[SocketAddr], count: usize) {
+    const SLOTS: usize = 16384;
+    let ask = |address: SocketAddr, request: &str| {
+        let mut client = Client::connect_with(address, Protocol::Resp2);
         crate::client::ok(client.as_mut().expect("it listens"), request)
     };
-    ask(0, "CLUSTER ADDSLOTSRANGE 0 16383");
-    let id = crate::cluster::text(ask(0, "CLUSTER MYID"));
     let (host, port) = (addresses[0].ip(), addresses[0].port());
-    for at in 1..addresses.len() {
-        ask(at, &format!("CLUSTER MEET {host} {port}"));
-        ask(at, &format!("CLUSTER REPLICATE {id}"));
+    for (at, nodes) in addresses.chunks_exact(addresses.len() / count).enumerate() {
+        let (first, end) = (at * SLOTS / count, (at + 1) * SLOTS / count);
+        if at > 0 {
+            ask(nodes[0], &format!("CLUSTER MEET {host} {port}"));
+        }
+        ask(nodes[0], &format!("CLUSTER ADDSLOTSRANGE {first} {}", end - 1));
+        let id = crate::cluster::text(ask(nodes[0], "CLUSTER MYID"));
+        for &node in &nodes[1..] {
+            ask(node, &format!("CLUSTER MEET {host} {port}"));
+            ask(node, &format!("CLUSTER REPLICATE {id}"));
+        }
     }
 }

@@ -1,11 +1,13 @@
 //! Stock sentinels in tests: three processes that watch one primary under the name [`NAME`].
 
 use crate::client::{Client, ask};
+use crate::network::Network;
 use crate::reply::Reply;
 use crate::server::{Program, Server, collect, free_port, new_directory, signal};
 use crate::wait::eventually;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fs, io, thread};
@@ -18,7 +20,8 @@ const QUORUM: usize = 2;
 
 /// One process.
 struct Sentinel {
-    port: u16,
+    program: Program,
+    address: SocketAddr,
     directory: PathBuf,
     child: Child,
     log: Arc<Mutex<String>>,
@@ -50,17 +53,62 @@ impl Sentinels {
         primary: u16,
         more: &[&str],
     ) -> io::Result<Sentinels> {
-        let members =
-            (0..3).map(|_| start_one(program, host, primary, more)).collect::<io::Result<_>>()?;
-        let sentinels = Sentinels { members };
-        for number in 0..3 {
-            eventually("the sentinel listens", || sentinels.connect(number).is_ok());
-        }
+        let start = |_| start_one(program, Ipv4Addr::LOCALHOST, (host, primary), more);
+        let sentinels = Sentinels { members: (0..3).map(start).collect::<io::Result<_>>()? };
+        sentinels.until_they_listen();
         Ok(sentinels)
     }
 
-    fn address(&self, number: usize) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.members[number].port).into()
+    /// The same on machines of their own.
+    ///
+    /// # Errors
+    /// One does not start.
+    pub fn start_on(
+        program: &Program,
+        network: &Network,
+        machines: Range<usize>,
+        primary: SocketAddr,
+        more: &[&str],
+    ) -> io::Result<Sentinels> {
+        let host = primary.ip().to_string();
+        let start = |at: usize| {
+            let own = network.address(at);
+            network.at(at, || start_one(program, own, (&host, primary.port()), more))
+        };
+        let sentinels = Sentinels { members: machines.map(start).collect::<io::Result<_>>()? };
+        sentinels.until_they_listen();
+        Ok(sentinels)
+    }
+
+    fn until_they_listen(&self) {
+        for number in 0..self.members.len() {
+            eventually("the sentinel listens", || self.connect(number).is_ok());
+        }
+    }
+
+    /// Kills one of them.
+    ///
+    /// # Errors
+    /// It cannot be killed.
+    pub fn kill(&mut self, number: usize) -> io::Result<()> {
+        self.members[number].child.kill()?;
+        self.members[number].child.wait().map(drop)
+    }
+
+    /// Starts one that was killed, with the file that it has rewritten.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start_again(&mut self, number: usize) -> io::Result<()> {
+        let one = &mut self.members[number];
+        one.child = spawn(&one.program, &one.directory, &one.log)?;
+        eventually("the sentinel listens", || self.connect(number).is_ok());
+        Ok(())
+    }
+
+    /// Where one of them listens.
+    pub fn address(&self, number: usize) -> SocketAddr {
+        self.members[number].address
     }
 
     fn connect(&self, number: usize) -> io::Result<Client> {
@@ -69,7 +117,7 @@ impl Sentinels {
 
     /// The port of one of them.
     pub fn port(&self, number: usize) -> u16 {
-        self.members[number].port
+        self.address(number).port()
     }
 
     /// Asks one of them.
@@ -151,7 +199,7 @@ impl Sentinels {
     pub fn log(&self) -> String {
         let text = |one: &Sentinel| {
             let log = one.log.lock().unwrap_or_else(PoisonError::into_inner);
-            format!("the sentinel on port {}:\n{log}\n", one.port)
+            format!("the sentinel at {}:\n{log}\n", one.address)
         };
         self.members.iter().map(text).collect()
     }
@@ -201,15 +249,21 @@ fn find(words: &[Reply], name: &str) -> String {
     found.map_or_else(String::new, |[_, value]| value.shown())
 }
 
-fn start_one(program: &Program, host: &str, primary: u16, more: &[&str]) -> io::Result<Sentinel> {
+fn start_one(
+    program: &Program,
+    own: Ipv4Addr,
+    primary: (&str, u16),
+    more: &[&str],
+) -> io::Result<Sentinel> {
+    let (host, primary) = primary;
     let directory = new_directory(program)?;
     let port = free_port()?;
     let inside = program.inside(&directory);
-    let mut lines = vec![
-        format!("port {port}"),
-        "bind 127.0.0.1".to_owned(),
-        format!("dir {}", inside.display()),
-    ];
+    let mut lines =
+        vec![format!("port {port}"), format!("bind {own}"), format!("dir {}", inside.display())];
+    if own != Ipv4Addr::LOCALHOST {
+        lines.push("protected-mode no".to_owned());
+    }
     // What they say of hosts has to stand before the first host.
     for line in more.iter().filter(|line| line.contains("-hostnames")) {
         lines.push((*line).to_owned());
@@ -223,17 +277,23 @@ fn start_one(program: &Program, host: &str, primary: u16, more: &[&str]) -> io::
     let others = more.iter().filter(|line| !line.contains("-hostnames"));
     lines.extend(others.map(|line| line.replace("NAME", NAME).replace("FREE_PORT", &own_port)));
     fs::write(directory.join("sentinel.conf"), lines.join("\n") + "\n")?;
+    let log = Arc::new(Mutex::new(String::new()));
+    let child = spawn(program, &directory, &log)?;
+    Ok(Sentinel { program: program.clone(), address: (own, port).into(), directory, child, log })
+}
+
+/// Starts the process of a sentinel whose file is in this folder.
+fn spawn(program: &Program, directory: &Path, log: &Arc<Mutex<String>>) -> io::Result<Child> {
     let mut child = program
         .command()
-        .arg(inside.join("sentinel.conf"))
+        .arg(program.inside(directory).join("sentinel.conf"))
         .arg("--sentinel")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
-    let log = Arc::new(Mutex::new(String::new()));
     if let Some(stream) = child.stdout.take() {
-        let log = Arc::clone(&log);
+        let log = Arc::clone(log);
         thread::spawn(move || collect(Box::new(stream), &log));
     }
-    Ok(Sentinel { port, directory, child, log })
+    Ok(child)
 }

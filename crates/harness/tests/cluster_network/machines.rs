@@ -1,10 +1,12 @@
-//! The machines: three etcds, three servers with a disk and a wall clock of their own, and the
-//! clients.
+//! The machines: three etcds, three machines of servers, each of which has a disk and a wall clock
+//! of its own, and the clients.
 
+use harness::client::{Client, ask};
 use harness::cluster::{Etcd, node_of};
 use harness::network::Network;
 use harness::preload::Preload;
-use harness::registers::{make_shard, replication};
+use harness::registers::{make_shards, replication, until_settled_with};
+use harness::reply::Reply;
 use harness::server::{Program, Server, signal};
 use harness::wait::eventually;
 use std::fs::{self, File};
@@ -16,7 +18,7 @@ use std::thread;
 /// The machines of etcd.
 pub(crate) const ETCDS: Range<usize> = 0..3;
 
-/// Those of servers.
+/// Those of servers. Each has one server of each shard.
 pub(crate) const NODES: Range<usize> = 3..6;
 
 /// That of clients.
@@ -37,8 +39,14 @@ pub(crate) struct Machines<'n> {
     pub(crate) nodes: Vec<Server>,
     /// The library under each server.
     libraries: Vec<Preload>,
+    shards: usize,
     /// Whether a server that starts again forwards requests.
     is_one_server: bool,
+}
+
+/// Returns the machine that a server is on.
+pub(crate) fn machine_of(node: usize) -> usize {
+    NODES.start + node % NODES.len()
 }
 
 /// Makes the network, or says why the test is skipped.
@@ -51,31 +59,36 @@ impl<'n> Machines<'n> {
     /// Starts all, and makes the three servers one shard, the first of them its primary. Clients
     /// see one server.
     pub(crate) fn start(network: &'n Network, options: &[&str]) -> Machines<'n> {
-        let mut machines = Machines::start_cluster(network, options);
+        let mut machines = Machines::start_cluster(network, options, 1);
         machines.is_one_server = true;
         machines.show_one_server();
         machines
     }
 
-    /// The same, but clients see the nodes of a cluster.
-    pub(crate) fn start_cluster(network: &'n Network, options: &[&str]) -> Machines<'n> {
+    /// The same with some shards, and clients see the nodes of a cluster.
+    pub(crate) fn start_cluster(
+        network: &'n Network,
+        options: &[&str],
+        shards: usize,
+    ) -> Machines<'n> {
         let options = [options, &["--cluster-endpoint", "cluster"]].concat();
-        let machines = Machines::made(network, &options);
-        make_shard(&machines.addresses());
+        let machines = Machines::made(network, &options, shards);
+        make_shards(&machines.addresses(), shards);
         let fence = if options.contains(&"quorum") { 2 } else { 1 };
         machines.until_settled(fence);
         machines
     }
 
-    fn made(network: &'n Network, options: &[&str]) -> Machines<'n> {
+    fn made(network: &'n Network, options: &[&str], shards: usize) -> Machines<'n> {
         let etcds = Etcd::start_on(network, ETCDS);
         let coordinator = Etcd::coordinator(&etcds);
         let source =
             concat!(include_str!("../disk_faults/faults.c"), "\n", include_str!("clock.c"));
         let mut libraries = Vec::new();
-        let start = |at: usize| {
+        let start = |node: usize| {
+            let at = machine_of(node);
             let host = network.address(at).to_string();
-            let library = Preload::build(&format!("{}-{at}", network.name()), source);
+            let library = Preload::build(&format!("{}-{node}", network.name()), source);
             let [list, ahead] = ["list", "ahead"].map(|name| library.folder().join(name));
             fs::write(&ahead, [0; 8]).expect("the clock's file is written");
             let set = [("DISK_FAULTS", list.as_path()), ("CLOCK_AHEAD", ahead.as_path())];
@@ -87,20 +100,41 @@ impl<'n> Machines<'n> {
             libraries.push(library);
             node
         };
-        let nodes = NODES.map(start).collect();
-        Machines { network, etcds, nodes, libraries, is_one_server: false }
+        let nodes = (0..shards * NODES.len()).map(start).collect();
+        Machines { network, etcds, nodes, libraries, shards, is_one_server: false }
     }
 
     /// The servers, as clients reach them.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
-        let address = |(at, node): (usize, &Server)| (self.network.address(at), node.port()).into();
-        NODES.zip(&self.nodes).map(address).collect()
+        let address = |(at, node): (usize, &Server)| {
+            (self.network.address(machine_of(at)), node.port()).into()
+        };
+        self.nodes.iter().enumerate().map(address).collect()
+    }
+
+    /// The addresses of each shard's servers.
+    pub(crate) fn shards(&self) -> Vec<Vec<SocketAddr>> {
+        self.addresses().chunks(NODES.len()).map(<[SocketAddr]>::to_vec).collect()
+    }
+
+    /// A key of each shard.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        let mut client = Client::connect(self.addresses()[0]).expect("it listens");
+        let mut slot = |key: &str| match ask(&mut client, &["CLUSTER", "KEYSLOT", key]) {
+            Reply::Integer(slot) => slot as usize,
+            other => panic!("{other:?}"),
+        };
+        let mut key_of = |shard: usize| {
+            let mut keys = (0..).map(|number| format!("shard-key{number}"));
+            keys.find(|key| slot(key) * self.shards / 16384 == shard).expect("there is one")
+        };
+        (0..self.shards).map(&mut key_of).collect()
     }
 
     /// Waits until all copies are members that have everything, so that `fence` of them are enough
     /// for a promotion.
     pub(crate) fn until_settled(&self, fence: usize) {
-        harness::registers::until_settled_with(&self.addresses(), fence);
+        self.shards().iter().for_each(|one| until_settled_with(one, fence));
     }
 
     fn show_one_server(&mut self) {
@@ -108,7 +142,7 @@ impl<'n> Machines<'n> {
     }
 
     fn shows_one_server(&self, node: usize) {
-        self.network.at(NODES.start + node, || {
+        self.network.at(machine_of(node), || {
             let mut client = self.nodes[node].client();
             harness::client::ok(&mut client, "CONFIG SET cluster-endpoint single");
         });
@@ -123,7 +157,7 @@ impl<'n> Machines<'n> {
     pub(crate) fn start_again(&mut self, node: usize) {
         let network = self.network;
         let server = &mut self.nodes[node];
-        network.at(NODES.start + node, || server.start_again().expect("it starts"));
+        network.at(machine_of(node), || server.start_again().expect("it starts"));
         if self.is_one_server {
             self.shows_one_server(node);
         }

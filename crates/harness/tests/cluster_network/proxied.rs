@@ -1,19 +1,25 @@
-//! `dunlin proxy` on a machine of its own in front of the shard: the proxy or the primary is cut
-//! off, and the primary is killed or stands still. One order explains what the proxy's clients saw,
-//! and what was confirmed to them is there.
+//! `dunlin proxy` on a machine of its own in front of two shards: the proxy or a shard's primary is
+//! cut off, and the primary is killed or stands still. One order explains what the proxy's clients
+//! saw, and what was confirmed to them is there.
 //!
 //! `./test proxy-network [SECONDS [SEED]]` does it for longer.
 
-use crate::machines::{self, CLIENT, ETCDS, Machines, NODES, PROXY, QUORUM};
+use crate::machines::{self, CLIENT, ETCDS, Machines, NODES, PROXY, QUORUM, machine_of};
+use harness::client::{Client, ask};
 use harness::environment;
 use harness::ledger::Ledger;
 use harness::network::Network;
 use harness::proxy::Proxy;
 use harness::registers::{Registers, leader};
+use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Program, free_port, signal};
+use harness::wait::eventually;
+use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
+
+const SHARDS: usize = 2;
 
 /// Longer than a lease.
 const LONG: Duration = Duration::from_secs(6);
@@ -72,10 +78,22 @@ fn proxy(network: &Network, machines: &Machines<'_>) -> Proxy {
     })
 }
 
-/// Begins a fault, waits, and ends it.
-fn suffer(machines: &mut Machines<'_>, fault: Fault, work: &Registers) {
-    let primary = leader(&machines.addresses());
-    let machine = NODES.start + primary;
+/// Waits until each shard confirms a write that came through the proxy.
+fn until_all_confirm(keys: &[String], proxy: SocketAddr) {
+    for key in keys {
+        eventually("the shard confirms writes", || {
+            let written =
+                Client::connect(proxy).map(|mut client| ask(&mut client, &["SET", key, "1"]));
+            matches!(written, Ok(Reply::Simple(_)))
+        });
+    }
+}
+
+/// Begins a fault of one shard, waits, and ends it.
+fn suffer(machines: &mut Machines<'_>, fault: Fault, shard: usize, proxy: SocketAddr) {
+    let keys = machines.keys();
+    let primary = shard * NODES.len() + leader(&machines.shards()[shard]);
+    let machine = machine_of(primary);
     let network = machines.network;
     let all: Vec<usize> = ETCDS.chain(NODES).chain([PROXY]).filter(|&at| at != machine).collect();
     let replica = NODES.into_iter().find(|&at| at != machine).expect("there are three");
@@ -90,7 +108,7 @@ fn suffer(machines: &mut Machines<'_>, fault: Fault, work: &Registers) {
         ReplicaCutOffFromProxy => network.divide(&[PROXY], &[replica]),
     }
     if fault.lets_writes_pass() {
-        work.go_on();
+        until_all_confirm(&keys, proxy);
         println!("{fault:?}: writes are confirmed after {:?}", began.elapsed());
     }
     thread::sleep(LONG.saturating_sub(began.elapsed()));
@@ -102,7 +120,7 @@ fn suffer(machines: &mut Machines<'_>, fault: Fault, work: &Registers) {
         _ => network.mend(),
     }
     let mended = Instant::now();
-    work.go_on();
+    until_all_confirm(&keys, proxy);
     println!("{fault:?}: over, writes are confirmed after {:?}", mended.elapsed());
 }
 
@@ -113,17 +131,18 @@ fn confirmed_writes_outlive_faults_behind_the_proxy() {
         let long = environment::seconds("DUNLIN_NETWORK_SECONDS");
         let seed = environment::variable("DUNLIN_SEED").unwrap_or_else(environment::new_seed);
         println!("seed {seed}");
-        let mut rng = Rng::new(seed);
-        let mut machines = Machines::start_cluster(&network, &QUORUM);
+        let (mut rng, mut shards) = (Rng::new(seed), Rng::new(seed + 1));
+        let mut machines = Machines::start_cluster(&network, &QUORUM, SHARDS);
         let proxy = proxy(&network, &machines);
         let work = Registers::new(vec![proxy.address]);
         let ledger = Ledger::start(proxy.address, long.unwrap_or(Duration::from_secs(15)));
         work.during(seed, || {
             let mut run = |fault, work: &Registers| {
                 machines.until_settled(2);
-                println!("{:?} {fault:?}", work.elapsed());
+                let shard = shards.below(SHARDS);
+                println!("{:?} {fault:?} of shard {shard}", work.elapsed());
                 work.go_on();
-                suffer(&mut machines, fault, work);
+                suffer(&mut machines, fault, shard, proxy.address);
             };
             match long {
                 None => SHORT.iter().for_each(|some| run(some[rng.below(some.len())], &work)),

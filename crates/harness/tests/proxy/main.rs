@@ -11,6 +11,7 @@ mod queues;
 mod reloading;
 mod resubscribing;
 mod sentinels;
+mod sentinels_cut_off;
 mod serving;
 mod support;
 mod surviving;
