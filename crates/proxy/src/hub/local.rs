@@ -111,6 +111,10 @@ impl Hub {
             return Flow::Done;
         }
         self.abandon(wire, client);
+        // A server that tracks for the client goes on to do so on its connection.
+        self.release(wire, client);
+        client.tracking = None;
+        client.caching = None;
         let config = &self.pools[client.pool].shared.config;
         client.protocol = Protocol::Resp2;
         client.db = config.db;

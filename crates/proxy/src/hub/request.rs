@@ -247,8 +247,11 @@ impl Hub {
         if client.replies != Replies::On {
             return self.muted(wire, client, words, request, plan);
         }
+        // What ends a script does not wait behind it on the connection that clients share.
+        let ends_script = matches!(handling, Handling::All(Merge::AnyGood));
         match plan {
             Plan::Local(local) => self.local(wire, client, local, words, request),
+            Plan::One(server) if ends_script => self.blocking(wire, client, server, request),
             Plan::One(server) => {
                 self.forward(wire, client, server, request, Slot::Waiting);
                 Flow::Done
@@ -264,10 +267,9 @@ impl Hub {
             }
             Plan::All(merge) => {
                 let servers = self.pools[client.pool].every();
-                match merge {
-                    // It ends a script, behind which other requests wait.
-                    Merge::AnyGood => self.send_apart(wire, client, servers, request, merge),
-                    merge => self.send_to(wire, client, servers, request, merge),
+                match ends_script {
+                    true => self.send_apart(wire, client, servers, request, merge),
+                    false => self.send_to(wire, client, servers, request, merge),
                 }
             }
             Plan::Scan(piece, following) => {
