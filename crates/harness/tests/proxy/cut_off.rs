@@ -146,6 +146,9 @@ fn no_confirmed_write_is_lost_whatever_the_network_does() {
                 suffer(&mut machines, fault, &mut rng, &work);
             }
         });
+        let mut client = machines.proxy.client(Protocol::Resp2);
+        // It is answered by all servers, and the last one may just be coming back.
+        eventually("all servers are there", || !ask(&mut client, &["DBSIZE"]).is_error());
         let log = machines.proxy.log();
         let (is_whole, text) = ledger.audit(machines.proxy.address);
         println!("{text}");
