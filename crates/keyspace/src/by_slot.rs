@@ -101,7 +101,7 @@ impl BySlot {
     }
 
     #[cold]
-    fn allocate(&self, stripe: usize) {
+    fn allocate(&mut self, stripe: usize) {
         self.0.store(Box::into_raw(Box::new(Array::new(stripe))), Release);
     }
 

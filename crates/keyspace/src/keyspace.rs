@@ -54,7 +54,7 @@ impl Keyspace {
     /// Returns another, empty keyspace in the same world. Data loaded into it can be exchanged with
     /// the contents of this one.
     pub fn beside(&self) -> Keyspace {
-        let has_slots = self.assignment == Assignment::BySlot;
+        let has_slots = self.has_slots();
         let common = &self.common;
         let stripes: Box<[Stripe]> =
             (0..STRIPES).map(|_| Stripe::new(Arc::clone(common), has_slots)).collect();
@@ -102,7 +102,7 @@ impl Keyspace {
     /// Returns the slot of a key with this hash, or `None` unless keys are assigned by slot.
     #[inline]
     pub fn slot_of(&self, hash: u64) -> Option<Slot> {
-        (self.assignment == Assignment::BySlot).then(|| Slot::in_hash(hash))
+        self.has_slots().then(|| Slot::in_hash(hash))
     }
 
     /// Returns whether keys are assigned by slot, so that each slot has its own tables.
