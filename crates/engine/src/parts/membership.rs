@@ -299,11 +299,8 @@ impl Published {
 
     /// Whether another shard than this server's has a key by the database's rule.
     pub fn is_of_other_shard(&self, key: Key<'_>) -> bool {
-        let shards = &self.view.topology.value.shards;
         let owner = self.slot_of(key).and_then(|slot| self.shard_of(slot));
-        let owner = owner.and_then(|at| shards.get(usize::from(at)));
-        let own = self.own_shard();
-        owner.is_some_and(|owner| own.is_some_and(|own| own.id != owner.id))
+        self.own != UNASSIGNED && owner.is_some_and(|owner| owner != self.own)
     }
 
     /// The database's rule.

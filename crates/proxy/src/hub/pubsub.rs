@@ -462,7 +462,6 @@ impl Hub {
                 send_message(wire, owner, &mut client.behind, &reply);
             }
         }
-        let Some(client) = self.client(owner) else { return };
         if client.is_leaving && client.is_settled() {
             wire.finish(owner);
         } else {
