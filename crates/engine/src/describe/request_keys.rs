@@ -201,12 +201,8 @@ impl RequestKeys {
             return;
         }
         for together in self.keys.chunks(TOGETHER) {
-            let stripe = |key: &RequestKey| keyspace.stripe(key.stripe());
-            if keyspace.has_slots() {
-                together.iter().for_each(|key| prefetch_table(stripe(key), db, key.hash));
-            }
-            together.iter().for_each(|key| prefetch_bucket(stripe(key), db, key.hash));
-            together.iter().for_each(|key| prefetch_entry(stripe(key), db, key.hash));
+            let keys = together.iter().map(|key| (key.stripe(), key.hash));
+            prefetch_keys(keyspace, db, keys);
         }
     }
 
@@ -219,11 +215,27 @@ impl RequestKeys {
     }
 }
 
+/// Brings the entries of some keys, given as stripe and hash, into the cache: what leads to them is
+/// asked for step by step, for all of them at once. The stripes' heads are there or on their way.
+/// The caller is inside the world.
+#[inline(always)]
+pub(crate) fn prefetch_keys(
+    keyspace: &Keyspace,
+    db: DbIndex,
+    keys: impl Iterator<Item = (usize, u64)> + Clone,
+) {
+    if keyspace.has_slots() {
+        keys.clone().for_each(|(stripe, hash)| prefetch_table(keyspace.stripe(stripe), db, hash));
+    }
+    keys.clone().for_each(|(stripe, hash)| prefetch_bucket(keyspace.stripe(stripe), db, hash));
+    keys.for_each(|(stripe, hash)| prefetch_entry(keyspace.stripe(stripe), db, hash));
+}
+
 /// Brings the head of a key's table into the cache, if each slot has a table of its own: else it is
 /// in the stripe's head. The caller is inside the world.
 #[inline]
 #[allow(unsafe_code)]
-pub(crate) fn prefetch_table(stripe: &Stripe, db: DbIndex, hash: u64) {
+fn prefetch_table(stripe: &Stripe, db: DbIndex, hash: u64) {
     // SAFETY: requests are taken apart and run inside the world.
     unsafe { stripe.prefetch_table(db, hash) }
 }

@@ -6,7 +6,7 @@
 
 use crate::args::Args;
 use crate::engine::Engine;
-use crate::request_keys::{prefetch_bucket, prefetch_entry, prefetch_table};
+use crate::request_keys::prefetch_keys;
 use crate::table::Resolved;
 use keyspace::{DbIndex, Key};
 use std::ops::Range;
@@ -93,30 +93,17 @@ impl Batch {
     #[inline(always)]
     pub fn fetch(&self, engine: &Engine, db: DbIndex) {
         if self.requests.len() > 1 {
-            if engine.keyspace.has_slots() {
-                self.for_each_key(|stripe, hash| {
-                    prefetch_table(engine.keyspace.stripe(stripe), db, hash);
-                });
-            }
-            self.for_each_key(|stripe, hash| {
-                prefetch_bucket(engine.keyspace.stripe(stripe), db, hash);
-            });
-            self.for_each_key(|stripe, hash| {
-                prefetch_entry(engine.keyspace.stripe(stripe), db, hash);
-            });
+            prefetch_keys(&engine.keyspace, db, self.keys());
         }
     }
 
-    /// Visits stripes and hashes of the keys, but not of the same key twice in a row.
+    /// Stripes and hashes of the keys, but not of the same key twice in a row.
     #[inline(always)]
-    fn for_each_key(&self, mut visit: impl FnMut(usize, u64)) {
+    fn keys(&self) -> impl Iterator<Item = (usize, u64)> + Clone {
         let mut last = None;
-        for request in &self.requests {
-            if request.hashed > 0 && last != Some(request.hash) {
-                visit(request.stripe, request.hash);
-                last = Some(request.hash);
-            }
-        }
+        let keys = self.requests.iter().filter(|request| request.hashed > 0);
+        keys.filter(move |request| last.replace(request.hash) != Some(request.hash))
+            .map(|request| (request.stripe, request.hash))
     }
 }
 

@@ -21,7 +21,7 @@ use crate::dispatch;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::locks::Locked;
-use crate::request_keys::{prefetch_bucket, prefetch_entry, prefetch_table};
+use crate::request_keys::prefetch_keys;
 use crate::session::Session;
 use crate::table::{Resolved, WorldUse};
 use crate::thread::ThreadContext;
@@ -60,13 +60,8 @@ impl Job {
 /// Prefetches the keys of some jobs into the cache. The caller is inside the world, or a helper of
 /// a thread that is.
 pub(crate) fn fetch(engine: &Engine, db: DbIndex, jobs: &[Job]) {
-    let stripe = |job: &Job| engine.keyspace.stripe(job.stripe);
-    jobs.iter().for_each(|job| stripe(job).prefetch());
-    if engine.keyspace.has_slots() {
-        jobs.iter().for_each(|job| prefetch_table(stripe(job), db, job.hash));
-    }
-    jobs.iter().for_each(|job| prefetch_bucket(stripe(job), db, job.hash));
-    jobs.iter().for_each(|job| prefetch_entry(stripe(job), db, job.hash));
+    jobs.iter().for_each(|job| engine.keyspace.stripe(job.stripe).prefetch());
+    prefetch_keys(&engine.keyspace, db, jobs.iter().map(|job| (job.stripe, job.hash)));
 }
 
 impl Manner {
