@@ -5,6 +5,7 @@
 //! effect afterwards: every transaction compares what it rests on.
 
 use crate::Moment;
+use std::fmt;
 
 /// Counts the changes of all keys. Every transaction that changes something has a revision of its
 /// own.
@@ -141,6 +142,17 @@ pub enum Failure {
     Away(String),
     /// The changes since that revision are not kept any more: read everything again.
     Compacted(Revision),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Away(why) => out.write_str(why),
+            Failure::Compacted(revision) => {
+                write!(out, "the changes since revision {revision} are not kept any more")
+            }
+        }
+    }
 }
 
 /// The coordinator.

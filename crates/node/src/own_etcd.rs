@@ -292,7 +292,7 @@ impl OwnEtcd {
         }
         match client.defragment() {
             Ok(()) => log!(Notice, "etcd's file of {bytes} bytes was defragmented"),
-            Err(why) => log!(Warning, "etcd's file could not be defragmented: {why:?}"),
+            Err(why) => log!(Warning, "etcd's file could not be defragmented: {why}"),
         }
     }
 }
@@ -305,9 +305,8 @@ pub fn snapshot(client: &mut Client, folder: &Path, seconds: u64) -> Result<u64,
     let wrong = |error: io::Error| Wrong(error.to_string());
     let (path, temporary) = (folder.join(format!("{seconds}.db")), folder.join("new"));
     let mut file = fs::File::create(&temporary).map_err(wrong)?;
-    let bytes = client
-        .snapshot(&mut file, SNAPSHOT_LIMIT)
-        .map_err(|failure| Wrong(format!("{failure:?}")))?;
+    let bytes =
+        client.snapshot(&mut file, SNAPSHOT_LIMIT).map_err(|failure| Wrong(failure.to_string()))?;
     file.sync_all().and_then(|()| fs::rename(&temporary, &path)).map_err(wrong)?;
     let entries = fs::read_dir(folder).map_err(wrong)?.flatten().map(|entry| entry.path());
     let mut old: Vec<PathBuf> =

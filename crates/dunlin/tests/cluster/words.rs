@@ -12,7 +12,7 @@ fn what_makes_no_sense_is_refused_with_what_to_do() {
         (&["create-db", "a", "--memory", "1gb", "--port", "1", "--eviction", "x"], "allkeys-lru"),
         (&["delete-db", "a"], "add --confirm a"),
         (&["up", "--name", "a/b"], "is no name for a cluster"),
-        (&["down", "--dir", "/nonexistent"], "no such directory"),
+        (&["down", "--dir", "/nonexistent"], "name the machine's directory with --dir"),
     ] {
         let (is_done, text) = run(words);
         assert!(!is_done && text.contains(expected), "{words:?}: {text}");

@@ -29,9 +29,10 @@ pub struct DownOptions {
 pub fn down(options: &DownOptions) -> Result<(), Wrong> {
     let directory =
         options.dir.clone().unwrap_or_else(|| format!("dunlin-{}", options.name).into());
-    let directory = directory.canonicalize();
-    let directory =
-        directory.map_err(|error| Wrong(format!("there is no such directory: {error}")))?;
+    let directory = directory.canonicalize().map_err(|error| {
+        let there = directory.display();
+        Wrong(format!("{there}: {error}: name the machine's directory with --dir"))
+    })?;
     let nodes: Vec<u32> = Lock::holder(&directory).into_iter().collect();
     end("node", &nodes, || Lock::holder(&directory).is_none());
     for (what, folder) in [("copies", "copies"), ("etcd", "etcd")] {
@@ -45,11 +46,10 @@ pub fn down(options: &DownOptions) -> Result<(), Wrong> {
 
 /// The processes that work in a folder or below it: copies and etcd, as the node started them.
 fn below(folder: &Path) -> Vec<(u32, PathBuf)> {
-    let program = beside::own_program().ok();
-    let own = program.as_ref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy());
-    let etcd = crate::own_etcd::find_program().ok();
-    let etcd = etcd.as_ref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy());
-    let names = own.into_iter().chain(etcd);
+    // The shell that ends it may know of no etcd: this one is then named as Debian names it.
+    let etcd = crate::own_etcd::find_program().unwrap_or_else(|_| "etcd".into());
+    let programs = beside::own_program().ok().into_iter().chain([etcd]);
+    let names = programs.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     let found = names.flat_map(|name| beside::with_program(&name));
     found.filter(|(id, there)| there.starts_with(folder) && *id != std::process::id()).collect()
 }

@@ -193,7 +193,7 @@ fn wait(
         }
         check()?;
         if began.elapsed() > patience || super::is_over() {
-            let why = health.err().map_or("it has no leader".into(), |why| format!("{why:?}"));
+            let why = health.err().map_or("it has no leader".into(), |why| why.to_string());
             return Err(Wrong(format!("etcd does not answer: {why}")));
         }
         std::thread::sleep(Duration::from_millis(50));
@@ -284,7 +284,7 @@ fn enrol(
             Ok(peers) => *known = peers,
             // The members before must have been in touch for some seconds.
             Err(why) if began.elapsed() > PATIENCE || super::is_over() => {
-                return Err(Wrong(format!("etcd takes no new member: {why:?}")));
+                return Err(Wrong(format!("etcd takes no new member: {why}")));
             }
             Err(_) => {
                 std::thread::sleep(Duration::from_millis(200));
@@ -328,7 +328,7 @@ pub fn become_member(
 
 /// Takes the name of the cluster that is joined, or checks it.
 fn name_cluster(client: &mut Client, kept: &mut Kept, place: &str) -> Result<(), Wrong> {
-    let range = client.range(CLUSTERS, None).map_err(|why| Wrong(format!("{why:?}")))?;
+    let range = client.range(CLUSTERS, None).map_err(|why| Wrong(why.to_string()))?;
     let names: Vec<&str> =
         range.items.iter().filter_map(|item| item.key.strip_prefix(CLUSTERS)).collect();
     match (&*kept.cluster, &names[..]) {
@@ -354,11 +354,11 @@ fn enter_name(client: &mut Client, kept: &Kept) -> Result<(), Wrong> {
     let compares = vec![Compare { key: key.clone(), revision: 0 }];
     let transaction = Transaction { compares, changes: vec![put(key, Vec::new())] };
     // A conflict says that it is there.
-    client.commit(&transaction).map(|_| ()).map_err(|why| Wrong(format!("{why:?}")))
+    client.commit(&transaction).map(|_| ()).map_err(|why| Wrong(why.to_string()))
 }
 
 fn peers(client: &mut Client) -> Result<Vec<Peer>, Wrong> {
-    client.peers().map_err(|why| Wrong(format!("{why:?}")))
+    client.peers().map_err(|why| Wrong(why.to_string()))
 }
 
 /// Notes all servers, the own one first.

@@ -119,7 +119,7 @@ fn replace_lost(server: &mut Server, kept: &Kept, others: &[String]) -> Result<(
             "The data of member '{}' of etcd are lost: a new one takes its place",
             lost.name
         );
-        let failed = |why| Wrong(format!("etcd does not let go of the lost member: {why:?}"));
+        let failed = |why| Wrong(format!("etcd does not let go of the lost member: {why}"));
         client.remove_peer(&lost.id).map_err(failed)?;
         return add(&mut client, server, &own_url);
     }
@@ -135,7 +135,7 @@ fn add(client: &mut Client, server: &mut Server, own_url: &str) -> Result<(), Wr
         std::thread::sleep(std::time::Duration::from_millis(200));
         outcome = client.add_peer(own_url);
     }
-    let peers = outcome.map_err(|why| Wrong(format!("etcd takes no new member: {why:?}")))?;
+    let peers = outcome.map_err(|why| Wrong(format!("etcd takes no new member: {why}")))?;
     let names = peers.iter().flat_map(|peer| {
         let is_own = peer.peer_urls.iter().any(|url| url == own_url);
         let name = if is_own { server.name.clone() } else { peer.name.clone() };

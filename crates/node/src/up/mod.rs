@@ -13,6 +13,7 @@
 //! ```
 
 mod access;
+mod address;
 mod contained;
 mod down;
 mod join;
@@ -43,7 +44,6 @@ use process::{facts, log, signals, thread};
 use stand_in::StandIn;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::UdpSocket;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -283,7 +283,7 @@ fn prepare(options: &UpOptions, directory: &Path) -> Result<Kept, Wrong> {
         kept.host.clone_from(host);
     }
     if kept.host.is_empty() {
-        kept.host = own_address();
+        kept.host = address::own(options.join.as_deref().or(options.etcd.as_deref()));
     }
     if let Some(zone) = &options.zone {
         kept.zone.clone_from(zone);
@@ -296,17 +296,6 @@ fn host_name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
     if check_name("machine", name).is_ok() { name.to_owned() } else { "machine".into() }
-}
-
-/// The address from which this machine would send to others. Nothing is sent.
-fn own_address() -> String {
-    // An address of the documentation's: the route to it is the default one.
-    let find = || {
-        let socket = UdpSocket::bind(("0.0.0.0", 0))?;
-        socket.connect(("192.0.2.1", 9))?;
-        socket.local_addr()
-    };
-    find().map_or("127.0.0.1".into(), |address: std::net::SocketAddr| address.ip().to_string())
 }
 
 fn password(options: &UpOptions) -> Result<Option<String>, Wrong> {
