@@ -5,7 +5,7 @@
 //! `DUNLIN_SERVER="chroot DIR valkey-server"` to check the tests themselves. The reference that
 //! Dunlin is compared with is `DUNLIN_REFERENCE`, or Valkey in the folder that `tests/peers` fills.
 
-use crate::client::{Client, patience};
+use crate::client::{self, Client, patience};
 use crate::reply::Protocol;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
@@ -273,6 +273,14 @@ impl Server {
     #[track_caller]
     pub fn client(&self) -> Client {
         self.connect(Protocol::Resp2).unwrap_or_else(|why| panic!("{why}\n{}", self.log()))
+    }
+
+    /// A client that is told of this node even where others are told of a database as one server.
+    #[track_caller]
+    pub fn node_client(&self) -> Client {
+        let mut client = self.client();
+        client::ok(&mut client, "CLIENT CAPA cluster");
+        client
     }
 
     /// What it has logged so far, of all its runs.

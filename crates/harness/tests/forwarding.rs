@@ -56,11 +56,30 @@ fn pipeline(client: &mut Client, requests: &[&str]) -> Vec<Reply> {
     requests.iter().map(|_| client.reply().expect("it is answered")).collect()
 }
 
+/// What clients are told of the role: some drivers refuse writes to what calls itself a replica.
+fn every_copy_is_the_primary_to_clients(nodes: &[Server]) {
+    let is_replica = |node: &Server| {
+        text(ask(&mut node.node_client(), "INFO replication")).contains("role:slave")
+    };
+    assert_eq!(nodes.iter().filter(|node| is_replica(node)).count(), 3);
+    for node in nodes {
+        let mut client = node.client();
+        let info = text(ask(&mut client, "INFO replication"));
+        assert!(info.contains("role:master\r\n"), "{info}");
+        assert!(!info.contains("master_host"), "{info}");
+        let own = if is_replica(node) { "replica" } else { "primary" };
+        assert!(info.contains(&format!("cluster_copy_role:{own}\r\n")), "{info}");
+        let Reply::Array(role) = ask(&mut client, "ROLE") else { panic!("ROLE is an array") };
+        assert_eq!((role.len(), &role[0]), (3, &bulk("master")));
+    }
+}
+
 #[test]
 fn any_node_answers_for_any_key_in_order() {
     let _alone = alone();
     let etcd = Etcd::start("one-address");
     let nodes = one_address(&etcd, &[]);
+    every_copy_is_the_primary_to_clients(&nodes);
     for (number, node) in nodes.iter().enumerate() {
         for protocol in [Protocol::Resp2, Protocol::Resp3] {
             let mut client = node.connect(protocol).expect("it listens");
@@ -361,7 +380,7 @@ fn messages_caches_and_users_of_one_address() {
 /// Waits until the first replica of a primary has everything.
 fn until_replicated(primary: &Server) {
     eventually("its replica has the keys", || {
-        let info = text(ask(&mut primary.client(), "INFO replication"));
+        let info = text(ask(&mut primary.node_client(), "INFO replication"));
         let value = |name: &str| {
             let at = info.find(name)? + name.len();
             info[at..].split([',', '\r']).next()?.parse::<u64>().ok()
@@ -395,7 +414,7 @@ fn requests_to_a_primary_that_hangs_end_when_another_takes_over() {
     ok(&mut client, "SET foo 3");
     signal(victim.process_id(), "CONT").expect("it is there");
     eventually("it follows", || {
-        text(ask(&mut victim.client(), "INFO replication")).contains("master_link_status:up")
+        text(ask(&mut victim.node_client(), "INFO replication")).contains("master_link_status:up")
     });
     assert_eq!(ask(&mut client, "GET foo"), bulk("3"));
 }
@@ -474,7 +493,7 @@ fn wait_concerns_the_shards_that_were_written_to() {
     // The replica of one shard stands still: that matters to who wrote there, and to nobody else.
     let primary = foo.port().to_string();
     let is_of = |node: &&Server| {
-        let info = text(ask(&mut node.client(), "INFO replication"));
+        let info = text(ask(&mut node.node_client(), "INFO replication"));
         info.contains(&format!("master_port:{primary}\r\n"))
     };
     let replica = nodes[3..6].iter().find(is_of).expect("it has a replica");

@@ -21,7 +21,7 @@ fn three(etcd: &Etcd, endpoint: &str) -> Vec<Server> {
         ok(&mut node.client(), &format!("CONFIG SET cluster-endpoint {endpoint}"));
     }
     eventually("all slots are served and the replica is linked", || {
-        let info = text(ask(&mut nodes[2].client(), "INFO replication"));
+        let info = text(ask(&mut nodes[2].node_client(), "INFO replication"));
         let is_up = |node: &Server| !ask(&mut node.client(), "GET foo").is_error();
         info.contains("master_link_status:up") && (endpoint == "cluster" || nodes.iter().all(is_up))
     });

@@ -483,9 +483,16 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
 }
 
 fn replication(cx: &Cx<'_>, out: &mut String) {
-    line(out, "role", if cx.engine.upstream().is_replica() { "slave" } else { "master" });
-    upstream(cx, out);
-    replicas(cx, out);
+    let is_replica = cx.engine.upstream().is_replica();
+    if cx.is_told_of_one_server() {
+        line(out, "role", "master");
+        line(out, "cluster_copy_role", if is_replica { "replica" } else { "primary" });
+        line(out, "connected_slaves", 0);
+    } else {
+        line(out, "role", if is_replica { "slave" } else { "master" });
+        upstream(cx, out);
+        replicas(cx, out);
+    }
     line(out, "master_failover_state", cx.engine.failover().stage().name());
     let journal = cx.engine.journal();
     let (history, position) = (journal.history(), journal.position().0);

@@ -131,6 +131,7 @@ impl Worker {
             session.log_in(user);
         }
         session.is_local = peer.is_local;
+        session.is_insider = peer.is_insider;
         session.transport_flags = peer.transport_flags;
         session.publish(self.engine.clock.wall().0);
         engine.client_usage.count(&session.client, session.memory_bytes());

@@ -33,6 +33,7 @@ pub(crate) fn shard_of(nodes: Vec<Server>) -> Vec<Server> {
 
 fn replication(node: &Server) -> Option<String> {
     let mut client = node.connect(Protocol::Resp2).ok()?.with_patience(PATIENCE);
+    let _ = client.command(&["CLIENT", "CAPA", "cluster"]).ok()?;
     let info = client.command(&["INFO", "replication"]).ok()?;
     Some(String::from_utf8_lossy(info.text()?).into_owned())
 }
@@ -210,6 +211,7 @@ fn until_following(node: &Server) -> String {
     eventually("it follows", || {
         let Ok(mut client) = node.connect(Protocol::Resp2) else { return false };
         let _ = client.command(&["AUTH", "secret"]);
+        let _ = client.command(&["CLIENT", "CAPA", "cluster"]);
         let reply = client.command(&["INFO", "replication"]);
         info = reply.map_or_else(|_| String::new(), text);
         info.contains("role:slave") && info.contains("link_status:up")

@@ -88,7 +88,7 @@ fn clients_that_ask_are_told_of_switches_beforehand() {
         ok(&mut node.client(), "CONFIG SET cluster-endpoint single");
     }
     eventually("the first is a replica in step", || {
-        role(&mut nodes[0].client()) == "slave"
+        role(&mut nodes[0].node_client()) == "slave"
             && ask(&mut second, "WAIT 1 100") == Reply::Integer(1)
     });
     let mut first = nodes[0].client();

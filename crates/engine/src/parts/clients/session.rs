@@ -165,6 +165,8 @@ pub struct Session {
     pub fate: Fate,
     /// Connected by a Unix socket or from the machine itself.
     pub is_local: bool,
+    /// Connected from inside the process: the admin port.
+    pub is_insider: bool,
     /// Transport flags of CLIENT LIST ([`flag::UNIX_SOCKET`], [`flag::TLS`], [`flag::IPV6`]).
     pub transport_flags: u64,
     /// Output the client may have in its buffer before it is closed for reading too slowly.
@@ -233,6 +235,7 @@ impl Session {
             suspension: None,
             fate: Fate::Open,
             is_local: false,
+            is_insider: false,
             transport_flags: 0,
             output_room: usize::MAX,
             overflows: false,
@@ -277,6 +280,7 @@ impl Session {
             is_import_source: self.is_import_source,
             import: self.import,
             is_local: self.is_local,
+            is_insider: self.is_insider,
             transport_flags: self.transport_flags,
             is_guest: true,
             ..Session::new(Arc::clone(&self.client), self.user.clone(), true)

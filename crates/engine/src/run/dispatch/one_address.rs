@@ -49,6 +49,15 @@ impl Cx<'_> {
         self.engine.membership.is_on() && sees_one_server(self)
     }
 
+    /// Returns whether INFO and ROLE speak for the one server that the client sees, a primary. They
+    /// speak for this copy to nodes, to the admin port, and to clients that see cluster nodes.
+    pub fn is_told_of_one_server(&self) -> bool {
+        let session = &*self.session;
+        let user = session.user.name().as_bytes();
+        let is_node = session.is_link || *user == *self.engine.config.primaryuser();
+        self.sees_one_server() && !session.is_insider && !is_node
+    }
+
     /// Returns whether the database's clients see one server, whatever this connection sees.
     pub fn is_one_address(&self) -> bool {
         self.engine.membership.is_on() && is_one_address(self.engine)
