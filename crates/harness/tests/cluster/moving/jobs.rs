@@ -276,6 +276,7 @@ fn a_job_catches_up_with_writers_that_never_rest() {
         total as f64 / busy.as_secs_f64()
     );
     let mut client = nodes[0].client();
+    eventually("the target knows", || !ask(&mut client, "GET {b}x0").is_error());
     for (name, last) in ["x", "y"].iter().zip(&writes) {
         for (number, last) in last.iter().enumerate() {
             let value = text(ask(&mut client, &format!("GET {{b}}{name}{number}")));
