@@ -54,6 +54,12 @@ pub fn run(program: &str, args: Vec<OsString>) -> ExitCode {
         }
     }
     let mode = options.mode.clone();
+    if let Some(mut wanted) = options.manage.take() {
+        return match with_input(&options, &mut wanted.words) {
+            Ok(()) => modes::cluster::run(&options, &wanted),
+            Err(text) => refuse(&text),
+        };
+    }
     let session = Session::new(options);
     match mode {
         Mode::Commands if session.options.words.is_empty() => repl::run(session),
@@ -71,20 +77,27 @@ fn refuse(text: &str) -> ExitCode {
 /// Sends the command of the arguments.
 fn one_command(mut session: Session) -> ExitCode {
     let mut words = session.options.words.clone();
-    if session.options.last_from_input || session.options.tag_from_input.is_some() {
-        let mut input = Vec::new();
-        if let Err(error) = std::io::stdin().read_to_end(&mut input) {
-            return refuse(&format!("Error: {error}"));
-        }
-        match &session.options.tag_from_input {
-            None => words.push(input),
-            Some(tag) => match words.iter_mut().find(|word| *word == tag) {
-                Some(word) => *word = input,
-                None => return refuse("Using -X option but stdin tag not match."),
-            },
-        }
+    if let Err(text) = with_input(&session.options, &mut words) {
+        return refuse(&text);
     }
     issue(&mut session, &words)
+}
+
+/// Puts standard input where `-x` or `-X` wants it.
+fn with_input(options: &Options, words: &mut Vec<Vec<u8>>) -> Result<(), String> {
+    if !options.last_from_input && options.tag_from_input.is_none() {
+        return Ok(());
+    }
+    let mut input = Vec::new();
+    std::io::stdin().read_to_end(&mut input).map_err(|error| format!("Error: {error}"))?;
+    match &options.tag_from_input {
+        None => words.push(input),
+        Some(tag) => {
+            let word = words.iter_mut().find(|word| *word == tag);
+            *word.ok_or("Using -X option but stdin tag not match.")? = input;
+        }
+    }
+    Ok(())
 }
 
 fn issue(session: &mut Session, words: &[Vec<u8>]) -> ExitCode {

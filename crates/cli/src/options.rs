@@ -10,7 +10,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
+mod cluster;
 mod uri;
+
+pub use cluster::ClusterOptions;
 
 /// The protocol that a session begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +126,8 @@ pub struct Options {
     pub pipe_timeout: u64,
     /// Say more.
     pub verbose: bool,
+    /// What `--cluster` and its options say.
+    pub manage: Option<ClusterOptions>,
     /// The command.
     pub words: Vec<Vec<u8>>,
 }
@@ -167,6 +172,7 @@ impl Options {
             top: 10,
             pipe_timeout: 30,
             verbose: false,
+            manage: None,
             words: Vec::new(),
         }
     }
@@ -181,6 +187,12 @@ impl Options {
             }
             let name = String::from_utf8_lossy(name).into_owned();
             args.next();
+            if name.starts_with("--cluster") {
+                if options.manage.get_or_insert_default().take(&name, &mut args)? {
+                    continue;
+                }
+                return Err(format!("Unrecognized option or bad number of args for: '{name}'"));
+            }
             if options.switch(&name)? {
                 continue;
             }
@@ -243,7 +255,6 @@ impl Options {
             "--ldb" | "--ldb-sync-mode" => {
                 return Err("There is no debugger of Lua scripts here.".into());
             }
-            "--cluster" => return Err("Managing clusters comes with the cluster.".into()),
             _ => return Ok(false),
         }
         Ok(true)

@@ -31,6 +31,8 @@ Connection:
   -n NUMBER            database
   -2, -3               speak RESP2 or RESP3
   -c                   follow redirections of a cluster
+  --cluster COMMAND    make, check and change a cluster; --cluster help lists the commands and their
+                       options --cluster-…
   --tls                encrypt; with:
     --cacert FILE, --cacertdir DIR, --insecure, --sni HOST, --cert FILE, --key FILE,
     --tls-ciphers LIST, --tls-ciphersuites LIST

@@ -5,6 +5,8 @@
 mod adopting;
 #[path = "cluster/away.rs"]
 mod away;
+#[path = "cluster/command_line.rs"]
+mod command_line;
 #[path = "cluster/faults.rs"]
 mod faults;
 #[path = "cluster/histories.rs"]
@@ -21,6 +23,14 @@ use harness::server::{Options, Program, Server};
 use harness::wait::{SetAtEnd, eventually};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::*};
+
+/// Waits until each node answers for all slots.
+fn wait_until_serving(nodes: &[Server]) {
+    eventually("all nodes serve", || {
+        let info = |node: &Server| text(ask(&mut node.client(), "CLUSTER INFO"));
+        nodes.iter().all(|node| info(node).contains("cluster_state:ok"))
+    });
+}
 
 /// The port to which a node sends the client for a key.
 fn moved_to(client: &mut Client, key: &str) -> u16 {

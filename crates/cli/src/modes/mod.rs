@@ -1,5 +1,6 @@
 //! What the program does beside sending commands: a file a mode.
 
+pub mod cluster;
 mod hot_keys;
 mod intrinsic;
 mod key_sizes;
