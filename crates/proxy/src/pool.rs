@@ -281,6 +281,8 @@ pub struct Local {
     slots: Vec<Option<u16>>,
     /// The servers that have keys of their own.
     primaries: Vec<usize>,
+    /// For each server in front of a cluster its first slot, if it has any.
+    first_slots: Vec<Option<u16>>,
     replicas: Vec<Vec<u16>>,
     slotless: Vec<u16>,
     rule: SlotRule,
@@ -306,6 +308,7 @@ impl Local {
             continuum: None,
             slots: Vec::new(),
             primaries: Vec::new(),
+            first_slots: Vec::new(),
             replicas: Vec::new(),
             slotless: Vec::new(),
             rule: SlotRule::default(),
@@ -354,6 +357,14 @@ impl Local {
         }
         self.replicas = topology.replicas;
         self.slotless = topology.slotless;
+        self.first_slots = vec![None; self.targets.len()];
+        for (slot, at) in (0..).zip(&self.slots) {
+            if let Some(at) = *at
+                && let Some(first) = self.first_slots.get_mut(usize::from(at))
+            {
+                first.get_or_insert(slot);
+            }
+        }
         self.rule = topology.rule;
         self.primaries = match &self.shared.config.kind {
             Kind::Cluster { .. } => {
@@ -419,6 +430,11 @@ impl Local {
     /// The servers that answer what concerns all.
     pub fn every(&self) -> Vec<usize> {
         self.primaries.clone()
+    }
+
+    /// The first slot of a cluster's server, if it has any.
+    pub fn first_slot(&self, server: usize) -> Option<u16> {
+        self.first_slots.get(server).copied().flatten()
     }
 
     /// The servers that have clients; none if all of them answer what concerns all.

@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::flow::cost;
 use super::transactions::ASKING;
-use super::upstream::{Kept, Purpose, Tag};
+use super::upstream::{Aim, Kept, Purpose, Tag};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
 use crate::config::Address;
@@ -154,7 +154,7 @@ impl Hub {
     ) {
         kept.server = None;
         kept.is_asking = false;
-        if kept.tries >= MAX_UNREACHED {
+        if kept.tries >= MAX_UNREACHED || kept.aim == Aim::Server {
             return self.deliver(wire, tag, reply);
         }
         let due = wire.now() + PAUSE;
@@ -189,7 +189,7 @@ impl Hub {
         tag: Tag,
     ) -> Result<(), Tag> {
         let Purpose::Redirectable(kept) = &tag.purpose else { return Err(tag) };
-        if kept.is_watch || client.tracking.is_some() {
+        if kept.is_watch || client.tracking.is_some() || kept.aim == Aim::Server {
             return Err(tag);
         }
         client.waits_for_all = true;
@@ -236,7 +236,7 @@ impl Hub {
             let asked = kept.server.map(usize::from);
             let way = match asked {
                 Some(server) => Some(Way::Whole(server)),
-                None => self.way_of_kept(pool, &kept.request, now),
+                None => self.way_of_kept(pool, &kept, now),
             };
             match way {
                 Some(Way::Whole(server)) => self.send_kept(wire, pool, server, tag, kept),
@@ -266,9 +266,12 @@ impl Hub {
 
     /// Returns where a request goes by now: it may have to be split, although it was not when it
     /// was sent.
-    fn way_of_kept(&self, pool: usize, request: &[u8], now: Instant) -> Option<Way> {
-        let words = raw::words(request)?;
+    fn way_of_kept(&self, pool: usize, kept: &Kept, now: Instant) -> Option<Way> {
+        let words = raw::words(&kept.request)?;
         let local = &self.pools[pool];
+        if let Aim::Slot(slot) = kept.aim {
+            return local.server_of_group(Some(slot.into())).map(Way::Whole);
+        }
         if let Some(handling) = self.splitting(words.first()?) {
             let allows_split_writes = !local.shared.config.is_strict;
             let request = Request { words: &words, keys: &[], handling, allows_split_writes };
@@ -321,7 +324,8 @@ impl Hub {
             let &Kept { tries, is_read, .. } = whole;
             let (is_asking, is_watch, server) = (false, false, None);
             let request = piece.request;
-            let kept = Kept { request, tries, is_asking, server, is_watch, is_read };
+            let aim = Aim::Key;
+            let kept = Kept { request, tries, is_asking, server, is_watch, is_read, aim };
             let purpose = Purpose::Client;
             let tag = Tag { client: tag.client, seq: tag.seq, part, bytes: 0, purpose };
             self.send_kept(wire, pool, piece.server, tag, Box::new(kept));

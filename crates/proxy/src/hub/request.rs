@@ -2,13 +2,13 @@
 
 use super::Hub;
 use super::client::{Client, Replies, Slot};
-use super::upstream::Tag;
+use super::upstream::{Aim, Tag};
 use super::wire::Wire;
 use crate::config::Reads;
 use resp::{Limits, Parsed, Parser};
 use route::handling::Handling;
 use route::join::Merge;
-use route::plan::{Placement, Plan, Request};
+use route::plan::{Piece, Placement, Plan, Request};
 use route::raw;
 use spec::{NotRun, Resolved};
 use structs::sync::lock;
@@ -261,7 +261,8 @@ impl Hub {
                 self.pools[client.pool].stats.fragments.add(pieces.len() as u64);
                 let seq = client.push(Slot::Joining(Box::new(joining)));
                 for (part, piece) in pieces.iter().enumerate() {
-                    self.send_part(wire, client, piece.server, &piece.request, seq, part as u32);
+                    let to = (piece.server, Aim::Key);
+                    self.send_part(wire, client, to, &piece.request, (seq, part as u32));
                 }
                 Flow::Done
             }
@@ -272,12 +273,7 @@ impl Hub {
                     false => self.send_to(wire, client, servers, request, merge),
                 }
             }
-            Plan::Scan(piece, following) => {
-                let radix = self.pools[client.pool].radix();
-                let slot = Slot::Scan { server: piece.server, radix, following };
-                self.forward(wire, client, piece.server, &piece.request, slot);
-                Flow::Done
-            }
+            Plan::Scan(piece, following) => self.scan(wire, client, &piece, following),
             Plan::Session(session, server) => {
                 self.session(wire, client, session, server, words, request)
             }
@@ -286,6 +282,27 @@ impl Hub {
                 Flow::Done
             }
         }
+    }
+
+    /// Sends SCAN to one of the servers that it goes through.
+    fn scan<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        piece: &Piece,
+        following: Option<usize>,
+    ) -> Flow {
+        let radix = self.pools[client.pool].radix();
+        let to = (piece.server, self.aim_at_shard(client, piece.server));
+        let seq = client.push(Slot::Scan { server: piece.server, radix, following });
+        self.send_part(wire, client, to, &piece.request, (seq, 0));
+        Flow::Done
+    }
+
+    /// Returns who may answer a request without a key in place of this server: the one that leads
+    /// the same shard by then. Any other would answer for its own shard once more.
+    fn aim_at_shard(&self, client: &Client, server: usize) -> Aim {
+        self.pools[client.pool].first_slot(server).map_or(Aim::Server, Aim::Slot)
     }
 
     /// Sends a request to several servers.
@@ -300,7 +317,8 @@ impl Hub {
         let joining = route::Joining::new(merge, servers.len());
         let seq = client.push(Slot::Joining(Box::new(joining)));
         for (part, server) in servers.into_iter().enumerate() {
-            self.send_part(wire, client, server, request, seq, part as u32);
+            let aim = self.aim_at_shard(client, server);
+            self.send_part(wire, client, (server, aim), request, (seq, part as u32));
         }
         Flow::Done
     }
@@ -359,7 +377,7 @@ impl Hub {
         slot: Slot,
     ) {
         let seq = client.push(slot);
-        self.send_part(wire, client, server, request, seq, 0);
+        self.send_part(wire, client, (server, Aim::Key), request, (seq, 0));
     }
 
     #[inline]
@@ -367,10 +385,9 @@ impl Hub {
         &mut self,
         wire: &mut W,
         client: &mut Client,
-        server: usize,
+        (server, aim): (usize, Aim),
         request: &[u8],
-        seq: u64,
-        part: u32,
+        (seq, part): (u64, u32),
     ) {
         let local = &self.pools[client.pool];
         let key = local.link_key(client.protocol, client.db, client.turn, server);
@@ -391,13 +408,13 @@ impl Hub {
                 if client.multi.is_none() {
                     self.say_caching(wire, client, id);
                 }
-                let purpose = self.purpose(client, server, request);
+                let purpose = self.purpose(client, server, request, aim);
                 let tag = Tag { client: client.id, seq, part, bytes: 0, purpose };
                 self.send_on(wire, id, request, tag);
                 self.check_queue(client, id);
             }
             Err(why) => {
-                let purpose = self.purpose(client, server, request);
+                let purpose = self.purpose(client, server, request, aim);
                 let tag = Tag { client: client.id, seq, part, bytes: 0, purpose };
                 if let Err(tag) = self.unreachable(wire.now(), client, tag) {
                     client.take(wire, tag.seq, tag.part, &raw::error(&why));

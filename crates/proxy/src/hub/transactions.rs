@@ -9,7 +9,7 @@
 use super::client::{Client, Slot};
 use super::cluster::{Again, MAX_TRIES, Onward, PAUSE};
 use super::request::Flow;
-use super::upstream::{Kept, Purpose, Tag, WasSent};
+use super::upstream::{Aim, Kept, Purpose, Tag, WasSent};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
 use route::handling::{Handling, Local, Session};
@@ -640,7 +640,13 @@ impl Hub {
 
     /// What a request is that is not in a transaction.
     #[inline]
-    pub(super) fn purpose(&self, client: &Client, server: usize, request: &[u8]) -> Purpose {
+    pub(super) fn purpose(
+        &self,
+        client: &Client,
+        server: usize,
+        request: &[u8],
+        aim: Aim,
+    ) -> Purpose {
         let local = &self.pools[client.pool];
         let is_read = local.is_replica(server);
         if !local.is_cluster() && !is_read {
@@ -648,7 +654,8 @@ impl Hub {
         }
         let is_watch = client.watch.is_some() && is_watch(request);
         let request = request.to_vec();
-        let kept = Kept { request, tries: 0, is_asking: false, server: None, is_watch, is_read };
+        let (tries, is_asking, server) = (0, false, None);
+        let kept = Kept { request, tries, is_asking, server, is_watch, is_read, aim };
         Purpose::Redirectable(Box::new(kept))
     }
 }

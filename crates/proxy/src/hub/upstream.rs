@@ -74,6 +74,19 @@ pub struct Kept {
     pub is_watch: bool,
     /// Whether it was sent to a replica, and so may be repeated at the primary.
     pub is_read: bool,
+    /// Where it may be sent again.
+    pub aim: Aim,
+}
+
+/// The servers that may answer a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aim {
+    /// That of its first key; any if it has none.
+    Key,
+    /// That of this slot: it is one shard's part of a request for all of them, such as KEYS.
+    Slot(u16),
+    /// No other than the one that it was sent to: all servers get it, and this one has no slots.
+    Server,
 }
 
 /// Whether a request that was lost has reached the server.
