@@ -66,9 +66,8 @@ pub struct Used {
 impl Machines {
     /// Starts them, each with so many bytes of memory to give to copies.
     pub fn start(lab: &mut Lab, memory: u64) -> Result<Machines, String> {
-        let (etcd, admin) = (lab.free_port(), lab.free_port());
-        // etcd takes the port behind it for its peers.
-        let _ = lab.free_port();
+        let etcd = lab.free_port_with_next();
+        let admin = lab.free_port();
         let mut machines = Machines { all: Vec::new(), program: lab.program().into(), admin };
         for name in ["a", "b", "c"] {
             let directory = lab.directory().join(format!("machine-{name}"));

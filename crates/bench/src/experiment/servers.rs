@@ -210,6 +210,18 @@ impl Lab {
         }
     }
 
+    /// A port that is free together with the one behind it, which etcd takes for its peers.
+    pub fn free_port_with_next(&mut self) -> u16 {
+        let mut port = self.free_port();
+        loop {
+            let next = self.free_port();
+            if port.checked_add(1) == Some(next) {
+                return port;
+            }
+            port = next;
+        }
+    }
+
     fn write(&self, name: &str, text: &str) -> Result<PathBuf, String> {
         let path = self.directory.join(name);
         fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
