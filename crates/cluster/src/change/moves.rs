@@ -6,9 +6,11 @@
 //!     └─────cancel──────▶ Clearing ──finish──▶ gone       the target's primary clears
 //! ```
 
+pub mod decision;
+
 use super::{Refused, led_by, refused};
 use crate::coordinator::Transaction;
-use crate::id::Id;
+use crate::id::{Epoch, Id};
 use crate::slots::{COUNT, Slots};
 use crate::topology::{Holder, Move, MovePhase, Shard, Topology};
 use crate::view::View;
@@ -148,25 +150,40 @@ pub fn tasks(view: &View, me: Id) -> impl Iterator<Item = &Move> {
     due.into_iter()
 }
 
-/// Returns the job with this name, if it is copied by the shard that `me` leads, and the primary of
-/// its target.
-pub fn copying(view: &View, me: Id, job: Id) -> Option<(&Move, Holder)> {
+/// What a copy rests on: of another primary nothing is known that was done under this one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attempt {
+    /// The epoch in which the source's primary leads.
+    pub source_epoch: Epoch,
+    /// The target's primary.
+    pub target: Holder,
+    /// The epoch in which it leads.
+    pub target_epoch: Epoch,
+    /// How often the target had given up a copy before.
+    pub given_up: u32,
+}
+
+/// Returns the job with this name, if it is copied by the shard that `me` leads, and what a copy
+/// rests on that begins now.
+pub fn copying(view: &View, me: Id, job: Id) -> Option<(&Move, Attempt)> {
     let job =
         tasks(view, me).find(|other| other.id == job && other.phase() == MovePhase::Copying)?;
-    Some((job, view.topology.value.shard(job.to)?.holder))
+    let topology = &view.topology.value;
+    let (source, target) = (topology.shard(job.from)?, topology.shard(job.to)?);
+    let attempt = Attempt {
+        source_epoch: source.epoch,
+        target: target.holder,
+        target_epoch: target.epoch,
+        given_up: job.given_up,
+    };
+    Some((job, attempt))
 }
 
 /// Returns the transaction by which the slots of a job become the target's. `None`: it is
-/// cancelled, or `me` does not lead its source, or the target has another primary than `target`,
-/// which has not got the copy, or it has given the copy up since it did so `given_up` times.
-pub fn hand_over(
-    view: &View,
-    me: Id,
-    job: Id,
-    (target, given_up): (Holder, u32),
-) -> Option<Transaction> {
-    let (job, holder) = copying(view, me, job)?;
-    if holder != target || job.given_up != given_up {
+/// cancelled, or `me` does not lead its source, or what the copy rests on is not so any more.
+pub fn hand_over(view: &View, me: Id, job: Id, attempt: &Attempt) -> Option<Transaction> {
+    let (job, present) = copying(view, me, job)?;
+    if present != *attempt {
         return None;
     }
     let (id, from, to, slots) = (job.id, job.from, job.to, job.left.clone());

@@ -262,6 +262,8 @@ pub(crate) fn process_of_import(
         cx.session.fate = Fate::CloseAfterReplies;
     } else {
         cx.reply.truncate(started);
+        // What is not sent cannot be replaced if its write is not confirmed in time.
+        cx.session.write_replies.retain(|reply| reply.end <= started);
     }
     Ok(())
 }

@@ -53,6 +53,12 @@ fn phases(view: &View) -> Vec<MovePhase> {
     view.topology.value.moves.iter().map(Move::phase).collect()
 }
 
+/// What a copy rests on for which this one leads the second shard.
+fn rests_on(view: &View, target: Holder, given_up: u32) -> Attempt {
+    let epoch = |shard| view.topology.value.shard(id(shard)).expect("it is there").epoch;
+    Attempt { source_epoch: epoch(1), target, target_epoch: epoch(2), given_up }
+}
+
 fn holder(view: &View, shard: u8) -> Holder {
     view.topology.value.shard(id(shard)).expect("it is there").holder
 }
@@ -66,11 +72,20 @@ fn slots_change_hands_together_and_the_copy_goes_afterwards() {
     // What another shard owns is hidden, whether a job brings it or not.
     assert_eq!(hidden(&begun.topology.value, id(2)), range(0, 8191));
     assert_eq!(hidden(&begun.topology.value, id(1)), range(8192, 16383));
-    assert!(hand_over(&begun, id(2), id(7), (target, 0)).is_none(), "the source hands over");
+    assert!(
+        hand_over(&begun, id(2), id(7), &rests_on(&begun, target, 0)).is_none(),
+        "the source hands over"
+    );
     let other = Holder { incarnation: Incarnation(99), ..target };
-    assert!(hand_over(&begun, id(1), id(7), (other, 0)).is_none(), "another has got the copy");
+    assert!(
+        hand_over(&begun, id(1), id(7), &rests_on(&begun, other, 0)).is_none(),
+        "another has got the copy"
+    );
     assert!(finish(&begun, id(7)).is_none(), "it is under way");
-    let over = after(&begun, &hand_over(&begun, id(1), id(7), (target, 0)).expect("it may"));
+    let over = after(
+        &begun,
+        &hand_over(&begun, id(1), id(7), &rests_on(&begun, target, 0)).expect("it may"),
+    );
     let shards = &over.topology.value.shards;
     assert_eq!(
         (&shards[0].slots, &shards[1].slots),
@@ -94,7 +109,10 @@ fn a_cancelled_job_is_over_when_the_target_has_dropped_its_copy() {
     assert_eq!(cancelled.topology.value.shards[0].slots, range(0, 8191));
     assert_eq!(hidden(&cancelled.topology.value, id(2)), range(0, 8191));
     assert_eq!((tasks(&cancelled, id(1)).count(), tasks(&cancelled, id(2)).count()), (0, 1));
-    assert!(hand_over(&cancelled, id(1), id(7), (holder(&cancelled, 2), 0)).is_none());
+    assert!(
+        hand_over(&cancelled, id(1), id(7), &rests_on(&cancelled, holder(&cancelled, 2), 0))
+            .is_none()
+    );
     let ended = after(&cancelled, &finish(&cancelled, id(7)).expect("it may"));
     assert!(phases(&ended).is_empty());
 }
@@ -147,7 +165,8 @@ fn what_cannot_move_is_refused() {
 #[test]
 fn a_slot_that_is_still_dropped_is_not_given_back() {
     let begun = begun(range(0, 99));
-    let over = hand_over(&begun, id(1), id(7), (holder(&begun, 2), 0)).expect("it may");
+    let over =
+        hand_over(&begun, id(1), id(7), &rests_on(&begun, holder(&begun, 2), 0)).expect("it may");
     let over = after(&begun, &over);
     let one = |view: &View, me, setting| change::set_slot(view, id(me), 5, setting, false);
     assert!(one(&over, 1, Setting::Importing(id(2))).is_err());
@@ -182,7 +201,8 @@ fn keys_of_slots_that_neither_setslot_nor_a_job_brings_are_stale() {
     assert_eq!(stale_of(&view(), 2), range(0, 8191));
     let begun = begun(range(0, 99));
     assert_eq!((stale_of(&begun, 2), stale_of(&begun, 1)), (range(100, 8191), range(8192, 16383)));
-    let over = hand_over(&begun, id(1), id(7), (holder(&begun, 2), 0)).expect("it may");
+    let over =
+        hand_over(&begun, id(1), id(7), &rests_on(&begun, holder(&begun, 2), 0)).expect("it may");
     let over = after(&begun, &over);
     assert_eq!(stale_of(&over, 1), range(8192, 16383), "the job drops what has left");
     let ended = after(&over, &finish(&over, id(7)).expect("it may"));
@@ -206,8 +226,11 @@ fn what_was_about_to_be_handed_over_is_not_when_the_target_has_given_it_up() {
     let target = holder(&begun, 2);
     assert!(give_up(&begun, id(1), id(7)).is_none(), "the target does");
     let given_up = after(&begun, &give_up(&begun, id(2), id(7)).expect("it is copied"));
-    assert!(hand_over(&given_up, id(1), id(7), (target, 0)).is_none());
-    assert!(hand_over(&given_up, id(1), id(7), (target, 1)).is_some(), "a later copy");
+    assert!(hand_over(&given_up, id(1), id(7), &rests_on(&given_up, target, 0)).is_none());
+    assert!(
+        hand_over(&given_up, id(1), id(7), &rests_on(&given_up, target, 1)).is_some(),
+        "a later copy"
+    );
 }
 
 #[test]

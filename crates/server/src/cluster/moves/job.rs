@@ -3,7 +3,8 @@
 use super::link::Link;
 use crate::cluster::publish::wait_until_shown;
 use crate::log;
-use cluster::change::moves;
+use cluster::change::moves::decision::{Decision, Next};
+use cluster::change::moves::{self, Attempt};
 use cluster::coordinator::{Coordinator, Outcome, Revision};
 use cluster::id::Id;
 use cluster::topology::{Holder, Move, MovePhase};
@@ -50,9 +51,6 @@ const SHOWN: Duration = Duration::from_secs(1);
 /// How long the thread rests at most before it looks at the job's rate again.
 const LONGEST_REST: Duration = Duration::from_millis(10);
 
-/// Attempts to hand over while others change the cluster.
-const ATTEMPTS: usize = 16;
-
 /// See the head of this file.
 pub(super) struct Job {
     pub engine: &'static Engine,
@@ -66,9 +64,8 @@ pub(super) struct Job {
 struct Copying {
     export: Export,
     link: Link,
-    target: Holder,
-    /// How often the target had given up a copy when this one began.
-    given_up: u32,
+    /// What the copy rests on.
+    attempt: Attempt,
     /// Bytes per second; 0 is no limit.
     rate: u64,
     /// Bytes of the output that the journal had while the thread rested.
@@ -122,10 +119,10 @@ impl Job {
 
     /// Sends the target a copy and what changes meanwhile, and hands the slots over.
     fn copy(&mut self, published: &Published, job: &Move) -> Result<(), String> {
-        let (_, target) =
+        let (_, attempt) =
             moves::copying(&published.view, self.me, self.id).ok_or("the target has gone")?;
         self.note("connecting");
-        let mut link = Link::open(self.engine, &published.view, target)?;
+        let mut link = Link::open(self.engine, &published.view, attempt.target)?;
         link.import(self.id)?;
         self.engine.membership().moves.note(self.id, |progress| {
             progress.state = "snapshotting";
@@ -135,8 +132,7 @@ impl Job {
         let mut copying = Copying {
             export,
             link,
-            target,
-            given_up: job.given_up,
+            attempt,
             rate: job.rate,
             followed: 0,
             seen: 0,
@@ -225,14 +221,14 @@ impl Job {
         if version != copying.seen {
             let (published, _) = self.task().ok_or("it is not this server's any more")?;
             let present = moves::copying(&published.view, self.me, self.id);
-            let Some((job, target)) = present else { return Err("the target has gone".into()) };
-            if target != copying.target {
-                return Err("the target has another primary".into());
-            }
-            if job.given_up != copying.given_up {
+            let Some((job, attempt)) = present else { return Err("the target has gone".into()) };
+            if attempt.given_up != copying.attempt.given_up {
                 return Err(
                     "the target has given up the copy: all its keys were to be deleted".into()
                 );
+            }
+            if attempt != copying.attempt {
+                return Err("the source or the target has another primary".into());
             }
             copying.rate = job.rate;
             copying.seen = version;
@@ -302,7 +298,7 @@ impl Job {
             self.ensure_wanted(&mut copying)?;
             std::thread::sleep(REST);
         }
-        let revision = self.decide((copying.target, copying.given_up))?;
+        let revision = self.decide(copying.attempt)?;
         self.await_view(revision);
         // Until the target knows, it would send clients back.
         let given = Instant::now();
@@ -322,26 +318,27 @@ impl Job {
 
     /// Makes the transaction that gives the slots to the target. Returns its revision. When this
     /// returns an error, the transaction was not made, and never will be.
-    fn decide(&mut self, target: (Holder, u32)) -> Result<Revision, String> {
+    fn decide(&mut self, attempt: Attempt) -> Result<Revision, String> {
         let newest = self.engine.membership().newest().ok_or("there is no view")?;
-        let mut view = newest.view.clone();
+        let mut decision = Decision::new(newest.view.clone(), self.me, self.id, attempt);
         drop(newest);
-        for _ in 0..ATTEMPTS {
-            let Some(transaction) = moves::hand_over(&view, self.me, self.id, target) else {
-                break;
-            };
-            if let Ok(Outcome::Done(revision)) = self.client.commit(&transaction) {
-                return Ok(revision);
-            }
-            view = self.settle(&view);
-            let is_given = |job: &Move| job.id == self.id && job.phase() == MovePhase::Trimming;
-            if view.topology.value.moves.iter().any(is_given) {
-                return Ok(view.topology.revision);
+        loop {
+            match decision.next() {
+                Next::Commit(transaction) => {
+                    decision.committed(self.client.commit(&transaction));
+                }
+                // Without the coordinator it takes as long as it takes.
+                Next::Read => match self.read(decision.view()) {
+                    Some(view) => decision.read(view),
+                    None => std::thread::sleep(REST),
+                },
+                Next::Given(revision) => return Ok(revision),
+                Next::Kept(revision) => {
+                    self.await_view(revision);
+                    return Err("it was not to be handed over".into());
+                }
             }
         }
-        // The slots may have left this shard by other means.
-        self.await_view(view.topology.revision);
-        Err("it was not to be handed over".into())
     }
 
     /// Waits until this server's clients see what was there at this revision, for as long as it
@@ -352,21 +349,6 @@ impl Job {
             newest.is_some_and(|published| published.view.revision >= revision)
         };
         while !is_shown() {
-            std::thread::sleep(REST);
-        }
-    }
-
-    /// Returns a view behind which no transaction of this older one can be made. Waits for the
-    /// coordinator as long as it takes: requests for the slots must not go on before.
-    fn settle(&mut self, old: &View) -> View {
-        loop {
-            if let Some(view) = self.read(old) {
-                if view.topology.revision > old.topology.revision {
-                    return view;
-                }
-                // What was sent may still arrive. If this one wins, it cannot.
-                let _ = self.client.commit(&moves::fence(&view));
-            }
             std::thread::sleep(REST);
         }
     }
@@ -388,16 +370,17 @@ impl Job {
         if !self.engine.drop_slots(&slots, is_due) {
             return Err("this server leads no more".into());
         }
-        let mut view = published.view.clone();
-        for _ in 0..ATTEMPTS {
-            let Some(transaction) = moves::finish(&view, self.id) else { return Ok(()) };
-            if let Ok(Outcome::Done(revision)) = self.client.commit(&transaction) {
+        // It rests on the view of before: if another primary has taken over meanwhile, which may lack
+        // the last deletions, that one drops its copy first.
+        let Some(transaction) = moves::finish(&published.view, self.id) else { return Ok(()) };
+        match self.client.commit(&transaction) {
+            Ok(Outcome::Done(revision)) => {
                 wait_until_shown(self.engine, revision);
-                return Ok(());
+                Ok(())
             }
-            view = self.read(&view).ok_or("the coordinator is away")?;
+            Ok(Outcome::Conflict) => Err("others change the cluster at the same time".into()),
+            Err(_) => Err("the coordinator is away".into()),
         }
-        Err("others change the cluster at the same time".into())
     }
 }
 

@@ -18,7 +18,8 @@ const REPLICAS_MS: u32 = 2000;
 /// See the head of this file.
 pub(super) struct Link {
     peer: Box<dyn Peer>,
-    /// How many of the target's replicas were there.
+    /// How many of the target's replicas have to have the copy: those that were there, and at least
+    /// as many as confirm a write.
     copies: usize,
 }
 
@@ -36,7 +37,8 @@ impl Link {
             let there = copy.member.map(|incarnation| Holder { id: copy.id, incarnation });
             copy.id != target.id && there.is_some_and(|there| view.is_alive(there))
         });
-        let copies = replicas.count();
+        // What a quorum has confirmed at the source has to be safe in the same way at the target.
+        let copies = replicas.count().max(topology.quorum.saturating_sub(1));
         let config = &engine.config();
         let port = if config.tls_cluster() { address.tls_port } else { address.port };
         let host = engine.host().ok_or("the server ends")?;
