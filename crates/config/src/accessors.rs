@@ -233,6 +233,7 @@ numbers! {
     cluster_databases: usize = "cluster-databases" as count;
     cluster_lease: u32 = "cluster-lease" as small;
     cluster_require_full_coverage: bool = "cluster-require-full-coverage" as yes;
+    cluster_allow_pubsubshard_when_down: bool = "cluster-allow-pubsubshard-when-down" as yes;
     cluster_allow_reads_when_down: bool = "cluster-allow-reads-when-down" as yes;
     cluster_announce_port: u16 = "cluster-announce-port" as port;
     cluster_announce_tls_port: u16 = "cluster-announce-tls-port" as port;

@@ -84,8 +84,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         "cluster-allow-pubsubshard-when-down",
         "yes",
         "allow sharded pub/sub while the cluster is down",
-    )
-    .not_yet(),
+    ),
     int(
         "cluster-manual-failover-timeout",
         POSITIVE,

@@ -236,11 +236,16 @@ impl<'a> Db<'a> {
 
     #[inline]
     fn find(&self, key: Key<'_>) -> Option<&Entry> {
+        self.find_in(self.index, key)
+    }
+
+    #[inline]
+    fn find_in(&self, db: DbIndex, key: Key<'_>) -> Option<&Entry> {
         match &self.held {
-            None => self.data(key).find(self.index, key),
+            None => self.data(key).find(db, key),
             // The stripe that is locked may have changed since.
-            Some(_) if self.covers(key) => self.data(key).find(self.index, key),
-            Some(held) => held.find(self.index, key),
+            Some(_) if self.covers(key) => self.data(key).find(db, key),
+            Some(held) => held.find(db, key),
         }
     }
 
@@ -248,7 +253,12 @@ impl<'a> Db<'a> {
 
     /// The entry, for a look that must leave no trace at all.
     pub fn lookup_no_effects(&self, key: Key<'_>) -> Option<&Entry> {
-        self.find(key).filter(|entry| !entry.is_expired(self.horizon))
+        self.lookup_no_effects_in(self.index, key)
+    }
+
+    /// The same in another database than the selected one.
+    pub(crate) fn lookup_no_effects_in(&self, db: DbIndex, key: Key<'_>) -> Option<&Entry> {
+        self.find_in(db, key).filter(|entry| !entry.is_expired(self.horizon))
     }
 
     /// The entry, without counting a hit or touching the key.

@@ -20,6 +20,20 @@ impl Queued {
     }
 }
 
+/// Returns the database that a request selects, of so many. `None`: it selects none.
+pub(crate) fn selected_by(row: &Resolved, argv: &[&[u8]], databases: u32) -> Option<DbIndex> {
+    match row.command.databases {
+        Databases::Chosen => database(argv.get(1)?, databases),
+        _ => None,
+    }
+}
+
+/// Returns the database that a word names, of so many. `None`: it names none.
+pub(crate) fn database(word: &[u8], databases: u32) -> Option<DbIndex> {
+    let number = structs::numbers::parse_i64(word)?;
+    u32::try_from(number).ok().filter(|&db| db < databases).map(DbIndex)
+}
+
 /// The queue of a transaction, and what EXEC has to know of all its commands.
 #[derive(Default)]
 pub struct Multi {
@@ -65,12 +79,7 @@ impl Multi {
         self.must_stay_beside_scripts |= flags.has(Flags::NOSCRIPT) && !is_script;
         self.has_scripts |= is_script;
         self.bytes += words.memory_bytes();
-        if let Databases::Chosen = row.command.databases {
-            let number = argv.get(1).and_then(|word| structs::numbers::parse_i64(word));
-            let db = number.and_then(|number| u32::try_from(number).ok());
-            let db = db.filter(|&db| db < keyspace.databases()).map(DbIndex);
-            self.selected = db.or(self.selected);
-        }
+        self.selected = selected_by(row, argv, keyspace.databases()).or(self.selected);
         self.queue.push(Queued { row, words });
     }
     /// The database that the next command will find selected, if a queued one selects any.

@@ -9,16 +9,14 @@ use crate::log;
 use cluster::change::moves;
 use cluster::coordinator::{Coordinator, Outcome};
 use cluster::id::Id;
-use cluster::topology::{Move, MovePhase};
 use cluster::view::{Keys, View};
 use engine::Engine;
-use engine::membership::{PastMove, Published};
+use engine::membership::Published;
 use etcd::Client;
 use job::Job;
 use process::thread;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -47,10 +45,6 @@ struct Mover {
     connect: Box<dyn Fn() -> Client + Send>,
     keys: Keys,
     me: Id,
-    /// The publication that was looked at last.
-    seen: u64,
-    /// The jobs that it had from or to this server's shard.
-    known: BTreeMap<Id, Move>,
     /// The threads that work at them.
     workers: BTreeMap<Id, JoinHandle<()>>,
     /// The thread that drops leftovers.
@@ -67,9 +61,8 @@ pub(super) fn start(
     keys: Keys,
     me: Id,
 ) -> io::Result<()> {
-    let (known, workers) = (BTreeMap::new(), BTreeMap::new());
-    let leftovers = None;
-    let mut mover = Mover { engine, connect, keys, me, seen: 0, known, workers, leftovers };
+    let workers = BTreeMap::new();
+    let mut mover = Mover { engine, connect, keys, me, workers, leftovers: None };
     thread::spawn("cluster-moves", move || {
         loop {
             mover.turn();
@@ -82,12 +75,7 @@ pub(super) fn start(
 impl Mover {
     /// Starts what is to be done and is not under way.
     fn turn(&mut self) {
-        let version = self.engine.membership().version();
         let Some(published) = self.engine.membership().newest() else { return };
-        if self.seen != version {
-            self.seen = version;
-            self.note_ends(&published);
-        }
         self.workers.retain(|_, worker| !worker.is_finished());
         if !published.leads {
             return;
@@ -151,34 +139,5 @@ impl Mover {
             Ok(thread) => self.leftovers = Some(thread),
             Err(error) => log!(Warning, "Cluster: no thread for leftovers: {error}"),
         }
-    }
-
-    /// Remembers the jobs that are over.
-    fn note_ends(&mut self, published: &Arc<Published>) {
-        let topology = &published.view.topology.value;
-        let own = published.own_shard().map(|shard| shard.id);
-        let is_own = |job: &&Move| Some(job.from) == own || Some(job.to) == own;
-        let present: BTreeMap<Id, Move> =
-            topology.moves.iter().filter(is_own).map(|job| (job.id, job.clone())).collect();
-        for (_, job) in std::mem::take(&mut self.known) {
-            if present.contains_key(&job.id) {
-                continue;
-            }
-            let target = topology.shard(job.to);
-            let has_all = target.is_some_and(|shard| job.slots.without(&shard.slots).is_empty());
-            let has_both = target.is_some() && topology.shard(job.from).is_some();
-            let outcome = match job.phase() {
-                MovePhase::Trimming => "success",
-                MovePhase::Copying if has_all => "success",
-                _ if has_both => "cancelled",
-                _ => "failed",
-            };
-            let nodes = (topology.leader_of(job.from), topology.leader_of(job.to));
-            let progress = self.engine.membership().moves.progress(job.id);
-            let past = PastMove { job, nodes, until_s: now_s(), outcome, progress };
-            let max = self.engine.config().cluster_slot_migration_log_max_len();
-            self.engine.membership().moves.remember(past, max);
-        }
-        self.known = present;
     }
 }

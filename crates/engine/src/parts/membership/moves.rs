@@ -4,7 +4,7 @@
 use crate::clock::{Clock, Ticks};
 use cluster::id::Id;
 use cluster::slots::Slots;
-use cluster::topology::Move;
+use cluster::topology::{Move, MovePhase, Topology};
 use keyspace::{Slot, SlotBits};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -94,12 +94,28 @@ pub struct Moves {
 }
 
 impl Moves {
-    /// Remembers a job that is over, and of those before no more than `max` altogether.
-    pub fn remember(&self, past: PastMove, max: usize) {
-        lock(&self.progress).remove(&past.job.id);
-        let mut all = lock(&self.past);
-        all.push_front(past);
-        all.truncate(max);
+    /// Remembers the jobs from or to a shard that are over: they were there `before`, and are not
+    /// any more. Of all that are over no more than `max` are kept. To be called before the view is
+    /// shown, so that no reader misses a job in both.
+    pub(crate) fn note_ends(
+        &self,
+        (before, topology): (&Topology, &Topology),
+        shard: Id,
+        until_s: u64,
+        max: usize,
+    ) {
+        let is_own = |job: &&Move| job.from == shard || job.to == shard;
+        for job in before.moves.iter().filter(is_own) {
+            if topology.moves.iter().any(|other| other.id == job.id) {
+                continue;
+            }
+            let outcome = outcome_of(job, topology);
+            let nodes = (topology.leader_of(job.from), topology.leader_of(job.to));
+            let progress = lock(&self.progress).remove(&job.id).unwrap_or_default();
+            let mut all = lock(&self.past);
+            all.push_front(PastMove { job: job.clone(), nodes, until_s, outcome, progress });
+            all.truncate(max);
+        }
     }
 
     /// The jobs that are over, the last one first, `max` at most.
@@ -308,6 +324,19 @@ impl Moves {
         let mut imports = lock(&self.imports);
         imports.retain(|import| !is_over(import.job));
         self.note_prepared(&imports);
+    }
+}
+
+/// Returns how a job has ended that is not in the topology any more.
+fn outcome_of(job: &Move, topology: &Topology) -> &'static str {
+    let target = topology.shard(job.to);
+    let has_all = target.is_some_and(|shard| job.slots.without(&shard.slots).is_empty());
+    let has_both = target.is_some() && topology.shard(job.from).is_some();
+    match job.phase() {
+        MovePhase::Trimming => "success",
+        MovePhase::Copying if has_all => "success",
+        _ if has_both => "cancelled",
+        _ => "failed",
     }
 }
 

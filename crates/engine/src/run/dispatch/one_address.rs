@@ -457,8 +457,13 @@ fn find<'k>(
     may_write: bool,
 ) -> Result<Found<'k>, Refusal> {
     let Some(&(first, key)) = slots.first() else { return Ok(Found::NoKeys) };
-    let (config, asker) = (&cx.engine.config, cx.asker());
-    let place = super::slots::place_of(config, Some(published), first, asker, may_write)?;
+    let caller = super::slots::Caller {
+        asker: cx.asker(),
+        reads_replica: false,
+        may_write,
+        is_about_channel: false,
+    };
+    let place = super::slots::place_of(&cx.engine.config, Some(published), first, caller)?;
     for &(slot, other) in &slots[1..] {
         if slot != first && published.shard_of(slot) != published.shard_of(first) {
             return Ok(Found::Apart(key, other));

@@ -13,7 +13,9 @@ use crate::error::Error;
 use crate::membership::{Open, Published};
 use crate::request_keys::{RequestKey, RequestKeys};
 use crate::table::Resolved;
-use keyspace::Key;
+use crate::transaction;
+use keyspace::{DbIndex, Key};
+use spec::Databases;
 
 const MOVING: &str = "TRYAGAIN The slot is about to move";
 const TRY_AGAIN: &str = "TRYAGAIN Multiple keys request during rehashing of slot";
@@ -67,27 +69,20 @@ pub(super) fn check(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(
     }
     let keys = match &cx.session.multi {
         Some(multi) if row.command.flags.has(Flags::RUNS_QUEUE) => {
-            let queue = multi.queue().iter();
-            let of_each = queue.map(|queued| {
-                let words: Vec<Box<[u8]>> = queued.words().into_iter().map(Box::from).collect();
-                let views: Vec<&[u8]> = words.iter().map(|word| &**word).collect();
-                let keys = RequestKeys::of(&cx.engine.keyspace, queued.row.command, &views);
-                look(cx, &published, &keys, &views)
+            let (mut db, databases) = (cx.db.index, cx.engine.keyspace.databases());
+            let of_each = multi.queue().iter().map(|queued| {
+                let words = queued.words();
+                db = transaction::selected_by(queued.row, &words, databases).unwrap_or(db);
+                look(cx, &published, (db, queued.row), &words)
             });
             of_each.fold(Found::default(), Found::with)
         }
-        _ => {
-            let words = args.words();
-            let keys = RequestKeys::of(&cx.engine.keyspace, row.command, words);
-            look(cx, &published, &keys, words)
-        }
+        _ => look(cx, &published, (cx.db.index, row), args.words()),
     };
     let watched = cx.session.watching.as_ref().filter(|_| row.command.flags.has(Flags::RUNS_QUEUE));
-    let watched = watched.map(|watching| watching.keys.iter().map(|key| Key::new(&key.1)));
+    let watched = watched.into_iter().flat_map(|watching| watching.keys.iter());
     let found = watched
-        .into_iter()
-        .flatten()
-        .fold(keys, |found, key| found.with(look_at(cx, &published, key)));
+        .fold(keys, |found, (db, key)| found.with(look_at(cx, &published, (*db, Key::new(key)))));
     found.outcome(cx, &published)
 }
 
@@ -114,6 +109,9 @@ struct Found {
     parted: Option<TwoKeys>,
     /// While the rule changes: keys that leave and are here.
     to_send: Vec<Box<[u8]>>,
+    /// A command reaches another database than the selected one, where its key may have moved or
+    /// not: it makes a key that is expected to be absent.
+    crosses: bool,
 }
 
 impl Found {
@@ -136,6 +134,7 @@ impl Found {
             future: self.future.or(other.future),
             parted: self.parted.or(other.parted),
             to_send: self.to_send,
+            crosses: self.crosses || other.crosses,
         }
     }
 
@@ -145,6 +144,9 @@ impl Found {
             return Err(Error::unmatched(key));
         }
         match (self.leaving, self.arriving) {
+            (leaving, arriving) if self.crosses && (leaving.is_some() || arriving) => {
+                Err(Error::Elsewhere(TRY_AGAIN.into()))
+            }
             (Some(_), _) if self.absent > 0 && self.parted.is_some() => {
                 let (one, other) = self.parted.unwrap_or_default();
                 Err(super::one_address::apart(published, &one, &other))
@@ -166,12 +168,27 @@ impl Found {
     }
 }
 
-fn look(cx: &Cx<'_>, published: &Published, keys: &RequestKeys, words: &[&[u8]]) -> Found {
-    let each = keys.iter().map(|key| look_at(cx, published, key.key(words)));
-    each.fold(Found::default(), Found::with)
+/// Looks for the keys of a request for this database.
+fn look(
+    cx: &Cx<'_>,
+    published: &Published,
+    (db, row): (DbIndex, &Resolved),
+    words: &[&[u8]],
+) -> Found {
+    let keys = RequestKeys::of(&cx.engine.keyspace, row.command, words);
+    let each = keys.iter().map(|key| look_at(cx, published, (db, key.key(words))));
+    let mut found = each.fold(Found::default(), Found::with);
+    if let Databases::Named(find) = row.command.databases {
+        let databases = cx.engine.keyspace.databases();
+        find(words, &mut |word| {
+            let named = words.get(word).and_then(|word| transaction::database(word, databases));
+            found.crosses |= named.is_some_and(|named| named != db);
+        });
+    }
+    found
 }
 
-fn look_at(cx: &Cx<'_>, published: &Published, key: Key<'_>) -> Found {
+fn look_at(cx: &Cx<'_>, published: &Published, (db, key): (DbIndex, Key<'_>)) -> Found {
     let mut found = Found { distinct: 1, last: Some(key.hash), ..Found::default() };
     let Some(slot) = published.slot_of(key) else {
         found.homeless = Some(key.bytes.into());
@@ -182,7 +199,7 @@ fn look_at(cx: &Cx<'_>, published: &Published, key: Key<'_>) -> Found {
         found.future = Some((key.bytes.into(), published.future_shard_of(slot, key.bytes)));
     }
     let open = published.open_key(slot, key.bytes);
-    let is_here = || cx.db.lookup_no_effects(key).is_some();
+    let is_here = || cx.db.lookup_no_effects_in(db, key).is_some();
     let is_present = match open {
         // A key of another slot is as good as one that is here.
         None | Some(Open::Arrived) => true,

@@ -99,6 +99,7 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
         asker: cx.asker(),
         reads_replica: cx.session.reads_replica,
         may_write: may_write(cx, row),
+        is_about_channel: false,
     };
     let served = served(&cx.engine.config, published.as_deref(), slot, caller);
     if let Err(refusal) = served {
@@ -185,16 +186,19 @@ fn slot_of_channels(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), R
     }
     let may_write = row.command.flags.has(Flags::MAY_REPLICATE);
     let reads_replica = !is_cursor || cx.session.reads_replica;
-    let caller = Caller { asker: cx.asker(), reads_replica, may_write };
+    let is_about_channel = !is_cursor;
+    let caller = Caller { asker: cx.asker(), reads_replica, may_write, is_about_channel };
     served(&cx.engine.config, cx.membership().as_deref(), slot, caller)
 }
 
 /// What matters of a client and its request.
 #[derive(Clone, Copy)]
-struct Caller {
-    asker: Asker,
-    reads_replica: bool,
-    may_write: bool,
+pub(super) struct Caller {
+    pub(super) asker: Asker,
+    pub(super) reads_replica: bool,
+    pub(super) may_write: bool,
+    /// The request is about shard channels, not keys.
+    pub(super) is_about_channel: bool,
 }
 
 /// The slots of a request's keys.
@@ -295,22 +299,22 @@ pub(super) fn place_of(
     config: &Config,
     published: Option<&Published>,
     slot: u16,
-    asker: Asker,
-    may_write: bool,
+    caller: Caller,
 ) -> Result<Place, Refusal> {
     let down = |text: &str| Err(Error::Elsewhere(text.into()).into());
     let Some(published) = published else { return down(DOWN) };
-    let place = published.place_of(slot, asker);
+    let place = published.place_of(slot, caller.asker);
     if published.changes_roles && matches!(place, Place::NotYet | Place::Replica(_)) {
         return Err(NotNow::Paused.into());
     }
     if place == Place::Unassigned {
         return down("CLUSTERDOWN Hash slot not served");
     }
-    if !published.is_ok(config.cluster_require_full_coverage()) {
+    let is_allowed = caller.is_about_channel && config.cluster_allow_pubsubshard_when_down();
+    if !is_allowed && !published.is_ok(config.cluster_require_full_coverage()) {
         match config.cluster_allow_reads_when_down() {
             false => return down(DOWN),
-            true if may_write => {
+            true if caller.may_write => {
                 return down("CLUSTERDOWN The cluster is down and only accepts read commands");
             }
             true => {}
@@ -326,7 +330,7 @@ fn served(
     slot: u16,
     caller: Caller,
 ) -> Result<(), Refusal> {
-    match place_of(config, published, slot, caller.asker, caller.may_write)? {
+    match place_of(config, published, slot, caller)? {
         Place::Here => Ok(()),
         // A replica cannot tell whether a key that it lacks has moved.
         Place::Replica(_)
@@ -346,6 +350,14 @@ impl Engine {
     /// sent there, and what has waited for this view is tried again.
     pub fn publish_membership(&self, published: Published) {
         let before = self.membership.newest();
+        if let Some(before) = &before
+            && let Some(own) = before.own_shard()
+        {
+            let topologies = (&before.view.topology.value, &published.view.topology.value);
+            let now_s = self.clock.wall().0.max(0).unsigned_abs() / 1000;
+            let max = self.config.cluster_slot_migration_log_max_len();
+            self.membership.moves.note_ends(topologies, own.id, now_s, max);
+        }
         self.note_copies(&published);
         self.membership.publish(published);
         if let (Some(before), Some(published)) = (before, self.membership.newest()) {
@@ -413,6 +425,7 @@ impl Engine {
             asker: self.asker(flags),
             reads_replica: flags & flag::READS_REPLICA != 0,
             may_write: self.last_writes(client),
+            is_about_channel: false,
         };
         let served = served(&self.config, Some(published), slot, caller);
         let line = match served {
@@ -463,6 +476,7 @@ pub(super) fn slot_of_script(
         asker: cx.asker(),
         reads_replica: cx.session.reads_replica,
         may_write: row.command.flags.has(Flags::WRITE),
+        is_about_channel: false,
     };
     let published = cx.membership();
     for key in keys.iter() {
