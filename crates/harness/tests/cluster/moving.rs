@@ -11,7 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 
 /// Three primaries that share all slots.
 fn three(etcd: &Etcd) -> Vec<Server> {
-    let nodes: Vec<Server> = (0..3).map(|_| etcd.node()).collect();
+    three_with(etcd, &[])
+}
+
+fn three_with(etcd: &Etcd, options: &[&str]) -> Vec<Server> {
+    let nodes: Vec<Server> = (0..3).map(|_| etcd.node_with(options)).collect();
     let addresses: Vec<String> =
         nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
     let mut words = vec!["--cluster", "create"];
@@ -399,6 +403,84 @@ fn transactions_and_scripts(nodes: &[Server], source: &mut Client, sent_on: &str
     let words = ["EVAL", "return redis.call('GET', 'b')", "1", "{b}3"];
     let refusal = error(&source.command(&words).expect("it answers"));
     assert!(refusal.contains("non local key"), "{refusal}");
+}
+
+/// Keys of a transaction are looked for in the databases that it selects. What makes a key in
+/// another database waits: whether it is there already, at the other end, is not known.
+#[test]
+fn requests_for_several_databases_of_a_slot_that_moves_key_by_key() {
+    let _alone = super::alone();
+    let etcd = Etcd::start("set-slot-databases");
+    let nodes = three_with(&etcd, &["--cluster-databases", "4"]);
+    let [mut source, mut target] = [nodes[0].client(), nodes[1].client()];
+    let (from, to) = (id_of(&nodes[0]), id_of(&nodes[1]));
+    ok(&mut source, "SET b 1");
+    ok(&mut source, "SELECT 1");
+    ok(&mut source, "SET {b}1 1");
+    ok(&mut source, "SELECT 0");
+    change(&mut target, &format!("CLUSTER SETSLOT 3300 IMPORTING {from}"));
+    change(&mut source, &format!("CLUSTER SETSLOT 3300 MIGRATING {to}"));
+    let exec = |client: &mut Client, requests: &[&str]| {
+        ok(client, "MULTI");
+        requests.iter().for_each(|request| _ = ok(client, *request));
+        ask(client, "EXEC")
+    };
+    let again = "TRYAGAIN Multiple keys request during rehashing of slot";
+    let replies = exec(&mut source, &["EXISTS b", "SELECT 1", "EXISTS {b}1"]);
+    assert_eq!(list(&replies)[0], Reply::Integer(1));
+    assert_eq!(list(&replies)[2], Reply::Integer(1));
+    ok(&mut source, "SELECT 0");
+    let replies = exec(&mut source, &["EXISTS b", "SELECT 2", "EXISTS {b}1"]);
+    assert_eq!(error(&replies), again);
+    assert_eq!(text(ask(&mut source, "GET b")), "1", "the selected database is that of before");
+    for request in ["MOVE b 2", "COPY b {b}2 DB 2", "COPY b b REPLACE DB 1"] {
+        assert_eq!(error(&ask(&mut source, request)), again, "{request}");
+    }
+    assert_eq!(error(&ask(&mut source, "COPY b {b}2 DB")), again, "one of the keys is absent");
+    ok(&mut source, "SET b 2");
+    change(&mut source, "CLUSTER SETSLOT 3300 STABLE");
+    change(&mut target, "CLUSTER SETSLOT 3300 STABLE");
+    assert_eq!(ask(&mut source, "MOVE b 2"), Reply::Integer(1));
+
+    // While a slot has no node, channels of others can be used, and keys cannot.
+    change(&mut source, "CLUSTER DELSLOTS 3301");
+    assert!(error(&ask(&mut source, "EXISTS b")).starts_with("CLUSTERDOWN "));
+    let mut listener = nodes[0].client();
+    assert!(!ask(&mut listener, "SSUBSCRIBE b").is_error());
+    ok(&mut source, "CONFIG SET cluster-allow-pubsubshard-when-down no");
+    let refused = error(&ask(&mut nodes[0].client(), "SSUBSCRIBE b"));
+    assert!(refused.starts_with("CLUSTERDOWN "), "{refused}");
+}
+
+/// Another server would answer for its own shard twice.
+#[test]
+fn what_concerns_all_shards_is_not_answered_without_one_of_them() {
+    let _alone = super::alone();
+    let etcd = Etcd::start("without-one");
+    let mut nodes = three(&etcd);
+    let single = etcd.node();
+    let added = format!("127.0.0.1:{}", single.port());
+    redis_cli(&["--cluster", "add-node", &added, &format!("127.0.0.1:{}", nodes[0].port())]);
+    ok(&mut single.client(), "CONFIG SET cluster-endpoint single");
+    eventually("it serves", || !ask(&mut single.client(), "GET foo").is_error());
+    let mut client = single.client();
+    (0..100).for_each(|number| _ = ok(&mut client, &format!("SET {number} {number}")));
+    assert_eq!(ask(&mut client, "DBSIZE"), Reply::Integer(100));
+    nodes[2].kill().expect("it runs");
+    for request in ["DBSIZE", "KEYS *", "FLUSHALL"] {
+        let reply = ask(&mut single.client(), request);
+        assert!(reply.is_error(), "{request}: {reply:?}");
+    }
+    let mut cursor = "0".to_owned();
+    let walked = (0..1000).any(|_| {
+        let reply = ask(&mut single.client(), &format!("SCAN {cursor} COUNT 1000"));
+        if reply.is_error() {
+            return false;
+        }
+        cursor = list(&reply)[0].shown();
+        cursor == "0"
+    });
+    assert!(!walked, "SCAN has passed a shard over");
 }
 
 #[path = "moving/jobs.rs"]

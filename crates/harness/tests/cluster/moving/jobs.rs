@@ -354,7 +354,7 @@ fn all_keys_can_be_deleted_while_a_source_that_is_gone_has_not_decided() {
 }
 
 /// What CLUSTER MIGRATION STATUS says of the newest job.
-fn status(node: &Server) -> BTreeMap<String, String> {
+pub(super) fn status(node: &Server) -> BTreeMap<String, String> {
     let mut client = node.client();
     ok(&mut client, "CLIENT CAPA cluster");
     let reply = ask(&mut client, "CLUSTER MIGRATION STATUS ALL");
