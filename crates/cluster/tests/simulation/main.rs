@@ -18,6 +18,7 @@
 mod away;
 mod etcd;
 mod faults;
+mod moving;
 mod server;
 mod world;
 
