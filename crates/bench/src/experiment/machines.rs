@@ -64,7 +64,7 @@ pub struct Used {
 }
 
 impl Machines {
-    /// Starts them, each with so many bytes of memory to give to copies.
+    /// Starts them, each with so many bytes of memory to give to copies, and as many of flash.
     pub fn start(lab: &mut Lab, memory: u64) -> Result<Machines, String> {
         let etcd = lab.free_port_with_next();
         let admin = lab.free_port();
@@ -75,7 +75,9 @@ impl Machines {
             let port = if name == "a" { admin } else { lab.free_port() };
             let mut command = Command::new(&machines.program);
             command.args(["cluster", "up", "--name", "flash", "--host", "127.0.0.1", "--machine"]);
-            command.args([name, "--memory", &memory.to_string(), "--port", &port.to_string()]);
+            let memory = memory.to_string();
+            command.args([name, "--memory", &memory, "--flash", &memory]);
+            command.args(["--port", &port.to_string()]);
             command.arg("--dir").arg(&directory);
             if name == "a" {
                 command.args(["--etcd-port", &etcd.to_string()]);
