@@ -11,6 +11,8 @@
 
 #[path = "cluster_network/machines.rs"]
 mod machines;
+#[path = "cluster_network/moving.rs"]
+mod moving;
 #[path = "cluster_network/outage.rs"]
 mod outage;
 #[path = "cluster_network/primaries.rs"]

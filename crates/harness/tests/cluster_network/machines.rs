@@ -59,13 +59,22 @@ impl<'n> Machines<'n> {
     /// Starts all, and makes the three servers one shard, the first of them its primary. Clients
     /// see one server.
     pub(crate) fn start(network: &'n Network, options: &[&str]) -> Machines<'n> {
-        let mut machines = Machines::start_cluster(network, options, 1);
+        Machines::start_sharded(network, options, 1)
+    }
+
+    /// The same with some shards.
+    pub(crate) fn start_sharded(
+        network: &'n Network,
+        options: &[&str],
+        shards: usize,
+    ) -> Machines<'n> {
+        let mut machines = Machines::start_cluster(network, options, shards);
         machines.is_one_server = true;
         machines.show_one_server();
         machines
     }
 
-    /// The same with some shards, and clients see the nodes of a cluster.
+    /// The same, and clients see the nodes of a cluster.
     pub(crate) fn start_cluster(
         network: &'n Network,
         options: &[&str],
