@@ -1,9 +1,11 @@
-//! Users and libraries of functions of a database, which are the same at all its copies.
+//! Users, libraries of functions and keyspace events of a database, which are the same at all its
+//! copies.
 //!
 //! | key, behind `/dunlin/<cluster>/shared/<database>/` | value | ends |
 //! |---|---|---|
 //! | `users` | the text of an ACL file | with the database |
 //! | `functions` | [`Functions`] | with the database |
+//! | `events` | the letters of `notify-keyspace-events` | with the database |
 //! | `applied/<copy>` | [`Applied`] | with the copy's lease |
 //!
 //! They are apart from the keys of the view, because libraries may be long and change seldom. Each
@@ -123,6 +125,9 @@ pub struct Applied {
     pub users: Revision,
     /// Of the functions. 0: the copy leads no shard, and has those of its primary.
     pub functions: Revision,
+    /// Of the keyspace events to publish.
+    #[serde(default)]
+    pub events: Revision,
 }
 
 /// All of it, at one revision.
@@ -135,6 +140,9 @@ pub struct Definitions {
     pub users: Option<At<Vec<u8>>>,
     /// The functions.
     pub functions: Option<At<Functions>>,
+    /// The keyspace events to publish, as the letters of `notify-keyspace-events`. `None`: each
+    /// node has its own option.
+    pub events: Option<At<String>>,
     /// What copies have applied.
     pub applied: BTreeMap<Id, Applied>,
 }
@@ -143,7 +151,8 @@ impl Definitions {
     /// Reads the keys behind [`Keys::shared`].
     pub fn decode(keys: &Keys, database: Id, range: &Range) -> Result<Definitions, Invalid> {
         let prefix = keys.shared(database);
-        let (mut users, mut functions, mut applied) = (None, None, BTreeMap::new());
+        let (mut users, mut functions, mut events) = (None, None, None);
+        let mut applied = BTreeMap::new();
         for item in &range.items {
             let unreadable =
                 |why: &dyn fmt::Display| Invalid(format!("{} is not readable: {why}", item.key));
@@ -157,6 +166,11 @@ impl Definitions {
                     let value = value.map_err(|error| unreadable(&error))?;
                     functions = Some(At { value, revision: item.revision });
                 }
+                ("events", _) => {
+                    let value = String::from_utf8(item.value.clone());
+                    let value = value.map_err(|error| unreadable(&error))?;
+                    events = Some(At { value, revision: item.revision });
+                }
                 (_, Some(copy)) => {
                     let copy = copy.parse().map_err(|_| unreadable(&"it names no copy"))?;
                     let value = serde_json::from_slice(&item.value);
@@ -166,7 +180,7 @@ impl Definitions {
                 _ => {}
             }
         }
-        Ok(Definitions { prefix, revision: range.revision, users, functions, applied })
+        Ok(Definitions { prefix, revision: range.revision, users, functions, events, applied })
     }
 
     /// Returns the transaction that changes the users, if they are still those that were read.
@@ -178,6 +192,13 @@ impl Definitions {
     pub fn put_functions(&self, functions: &Functions) -> Transaction {
         let revision = self.functions.as_ref().map_or(0, |at| at.revision);
         self.put("functions", revision, encode(functions))
+    }
+
+    /// Returns the transaction that changes the keyspace events to publish, if they are still those
+    /// that were read.
+    pub fn put_events(&self, letters: &str) -> Transaction {
+        let revision = self.events.as_ref().map_or(0, |at| at.revision);
+        self.put("events", revision, letters.into())
     }
 
     fn put(&self, name: &str, revision: Revision, value: Vec<u8>) -> Transaction {
@@ -195,9 +216,9 @@ impl Definitions {
 }
 
 /// Returns the keys that do not end by themselves.
-pub fn keys(keys: &Keys, database: Id) -> [String; 2] {
+pub fn keys(keys: &Keys, database: Id) -> [String; 3] {
     let prefix = keys.shared(database);
-    ["users", "functions"].map(|name| format!("{prefix}{name}"))
+    ["users", "functions", "events"].map(|name| format!("{prefix}{name}"))
 }
 
 #[cfg(test)]
@@ -249,10 +270,11 @@ mod tests {
         let none = Definitions::decode(&keys, database, &empty).expect("it is empty");
         let mut functions = Functions::default();
         functions.join(Id::new([1; 20]), &[library("a", &["f"])]);
-        let applied = Applied { users: 3, functions: 4 };
+        let applied = Applied { users: 3, functions: 4, events: 5 };
         let transactions = [
             none.put_users(b"user default on".to_vec()),
             none.put_functions(&functions),
+            none.put_events("Ex"),
             none.put_applied(database, applied, 1),
         ];
         let put = |change: Change| match change {
@@ -265,7 +287,8 @@ mod tests {
         assert_eq!(read.users.map(|at| at.value), Some(b"user default on".to_vec()));
         assert_eq!(read.functions.map(|at| at.value), Some(functions));
         assert_eq!(read.applied.get(&database), Some(&applied));
-        let [users, functions] = super::keys(&keys, database);
-        assert_eq!([&range.items[0].key, &range.items[1].key], [&users, &functions]);
+        assert_eq!(read.events.map(|at| at.value), Some("Ex".to_owned()));
+        let written = range.items[..3].iter().map(|item| item.key.clone());
+        assert_eq!(written.collect::<Vec<_>>(), super::keys(&keys, database));
     }
 }

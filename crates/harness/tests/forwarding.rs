@@ -1,6 +1,8 @@
 //! One address: clients of a cluster with `cluster-endpoint single` see one ordinary server,
 //! whichever node they are connected to.
 
+#[path = "forwarding/events.rs"]
+mod events;
 #[path = "cluster/moving.rs"]
 mod moving;
 #[path = "forwarding/walking.rs"]

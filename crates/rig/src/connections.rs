@@ -233,6 +233,7 @@ impl Connections {
             | Message::Feed
             | Message::Purge
             | Message::EndLinks
+            | Message::Listen
             | Message::Spread(_) => {}
         }
     }

@@ -263,6 +263,12 @@ pub fn is_for_clients(words: &[&[u8]]) -> bool {
     })
 }
 
+/// Returns whether a node of a cluster asks all nodes that have clients, also those without a key:
+/// messages, and questions about subscriptions.
+pub fn asks_about_clients(words: &[&[u8]]) -> bool {
+    is_for_clients(words) || words.first().is_some_and(|name| name.eq_ignore_ascii_case(b"PUBSUB"))
+}
+
 /// What a request does to the texts of scripts that servers keep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AboutScripts<'a> {

@@ -193,6 +193,7 @@ impl Hub {
             Message::Feed => return,
             Message::Purge => return memory::purge(),
             Message::Spread(request) => return self.spread(cx, request),
+            Message::Listen => return self.listen(cx),
             Message::EndLinks => return Hub::end_links(cx),
         };
         let Some((conn, mut io)) = self.by_client.get(&client).and_then(|&id| client_of(cx, id))
@@ -247,6 +248,7 @@ impl Hub {
             | Message::Feed
             | Message::Purge
             | Message::EndLinks
+            | Message::Listen
             | Message::Spread(_) => {}
         }
         let written = io.pending_output().saturating_sub(before) as u64;

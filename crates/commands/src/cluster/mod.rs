@@ -13,7 +13,7 @@ mod scan;
 mod slot_stats;
 mod slots;
 
-pub(crate) use operate::{define, operate_together};
+pub(crate) use operate::{SHARED, define, operate_together};
 pub(crate) use slot_stats::slot_number;
 
 use engine::{Args, Command, Cx, Error, Flags, Group, Outcome};

@@ -10,12 +10,16 @@ use engine::table::Resolved;
 use engine::transaction::Multi;
 use engine::{Args, Cx, DbIndex, Error, Group, Outcome, dispatch};
 
+/// The error about a change of what all nodes have alike that is not a request by itself.
+pub(crate) const SHARED: Error = Error::text(
+    "ERR Users, functions and shared options of a cluster cannot be changed by a transaction or a \
+     script",
+);
+
 /// Hands a change of what all nodes have alike to the thread that talks to the coordinator.
 pub(crate) fn define(cx: &mut Cx<'_>, definition: Definition) -> Outcome {
     if cx.in_transaction || cx.script.is_some() {
-        return Err(Error::text(
-            "ERR Users and functions of a cluster cannot be changed by a transaction or a script",
-        ));
+        return Err(SHARED);
     }
     operate(cx, Request::Define(definition))
 }

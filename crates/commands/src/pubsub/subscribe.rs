@@ -109,8 +109,8 @@ type Names = BTreeSet<Box<[u8]>>;
 
 fn names(subscriptions: &mut Subscriptions, space: Space) -> &mut Names {
     match space {
-        Space::Channels => &mut subscriptions.channels,
-        Space::Patterns => &mut subscriptions.patterns,
+        Space::Channels | Space::Events => &mut subscriptions.channels,
+        Space::Patterns | Space::EventPatterns => &mut subscriptions.patterns,
         Space::ShardChannels => &mut subscriptions.shard_channels,
     }
 }
@@ -120,9 +120,7 @@ fn count(cx: &Cx<'_>, space: Space) -> i64 {
     let subscriptions = &cx.session.subscriptions;
     match space {
         Space::ShardChannels => subscriptions.shard_channels.len() as i64,
-        Space::Channels | Space::Patterns => {
-            (subscriptions.channels.len() + subscriptions.patterns.len()) as i64
-        }
+        _ => (subscriptions.channels.len() + subscriptions.patterns.len()) as i64,
     }
 }
 
@@ -132,7 +130,10 @@ fn add(cx: &mut Cx<'_>, args: Args<'_>, space: Space, kind: &str) -> Outcome {
         if names(&mut cx.session.subscriptions, space).insert(Box::from(*name)) {
             cx.session.count_subscription(name);
             let listener = Arc::clone(&cx.session.client);
-            cx.engine.pubsub().subscribe(space, name, listener);
+            let of_client = if cx.session.is_link { space.of_node() } else { space };
+            cx.engine.pubsub().subscribe(of_client, name, listener);
+            // In a transaction nothing has waited for the other nodes.
+            cx.hear_elsewhere(space, name);
         }
         answer(cx, space, kind, Some(name));
     }

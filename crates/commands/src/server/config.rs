@@ -1,6 +1,8 @@
 //! `CONFIG GET`, `SET`, `REWRITE`, `RESETSTAT`
 
+use crate::cluster::{SHARED, define};
 use config::{SetContext, SetError};
+use engine::membership::Definition;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome, dispatch};
 
 /// `CONFIG GET`.
@@ -138,6 +140,14 @@ fn config_set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         is_loading: loading.is_on() || loading.is_beside(),
     };
     let (engine, in_transaction) = (cx.engine, cx.in_transaction);
+    // As the client writes it: CONFIG GET leaves out the `n` beside an `A`.
+    let shared = match cx.shares_options() {
+        true => pairs.iter().rfind(|pair| pair.0.eq_ignore_ascii_case(b"notify-keyspace-events")),
+        false => None,
+    };
+    if shared.is_some() && in_transaction {
+        return Err(SHARED);
+    }
     let set = engine.config().set(&pairs, context, &mut |changed| match engine.host() {
         Some(host) => host.apply_config(changed, in_transaction),
         None => Ok(()),
@@ -152,6 +162,10 @@ fn config_set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
                 // Commands that have begun may yet publish what is not asked for any more.
                 cx.wait_for_running_commands();
                 dispatch::deliver_last_pushes(cx);
+            }
+            if let Some((_, value)) = shared {
+                let letters = String::from_utf8_lossy(value).into_owned();
+                return define(cx, Definition::Events(letters));
             }
             // Files that may be moved or copied with the reply.
             let has_log_ended = !engine.config().appendonly() && has_changed("appendonly");

@@ -24,6 +24,8 @@ pub(crate) struct Outbox<'a> {
 pub(crate) enum Notification {
     /// For the listeners of a channel.
     Message { space: Space, channel: Box<[u8]>, payload: Box<[u8]> },
+    /// A keyspace event, for the listeners of its channel.
+    Event { channel: Box<[u8]>, payload: Box<[u8]> },
     /// A request for the other nodes of a cluster, whose clients listen, too.
     Elsewhere(Box<[u8]>),
     /// For a cache that has read a key, which a client (0 for none) has changed.
@@ -53,9 +55,12 @@ impl<'a> Outbox<'a> {
     /// Notes a keyspace event for the channels that the configuration asks for.
     pub fn event(&self, db: DbIndex, key: &[u8], event: Event) {
         let wanted = self.engine.config.notify_keyspace_events();
+        if self.engine.leaves_events_to_primary() {
+            return;
+        }
         let tell = |channel: Vec<u8>, payload: &[u8]| {
             let (channel, payload) = (channel.into_boxed_slice(), Box::from(payload));
-            self.keep(Notification::Message { space: Space::Channels, channel, payload });
+            self.keep(Notification::Event { channel, payload });
         };
         if wanted.contains(Class::KEYSPACE) {
             let mut channel = format!("__keyspace@{}__:", db.0).into_bytes();
@@ -74,9 +79,12 @@ impl<'a> Outbox<'a> {
     pub fn field_event(&self, db: DbIndex, key: &[u8], event: Event, fields: &[Box<[u8]>]) {
         let wanted = self.engine.config.notify_keyspace_events();
         let (db, name) = (db.0, event.name);
+        if self.engine.leaves_events_to_primary() {
+            return;
+        }
         let tell = |channel: Vec<u8>, payload: &[u8]| {
             let (channel, payload) = (channel.into_boxed_slice(), Box::from(payload));
-            self.keep(Notification::Message { space: Space::Channels, channel, payload });
+            self.keep(Notification::Event { channel, payload });
         };
         let joined = |start: String, end: &[u8]| [start.as_bytes(), end].concat();
         let mut list = Vec::new();
@@ -114,8 +122,10 @@ impl<'a> Outbox<'a> {
 
     /// Forgets messages: what they tell was undone.
     pub fn drop_messages(&mut self) {
-        use Notification::{Elsewhere, Message};
-        self.waiting.get_mut().retain(|waiting| !matches!(waiting, Message { .. } | Elsewhere(_)));
+        use Notification::{Elsewhere, Event, Message};
+        let is_told =
+            |told: &Notification| matches!(told, Message { .. } | Event { .. } | Elsewhere(_));
+        self.waiting.get_mut().retain(|waiting| !is_told(waiting));
     }
 
     /// Lets everything go.
@@ -126,6 +136,9 @@ impl<'a> Outbox<'a> {
             match notification {
                 Notification::Message { space, channel, payload } => {
                     engine.pubsub.publish(&engine.mailboxes, space, &channel, &payload, None);
+                }
+                Notification::Event { channel, payload } => {
+                    engine.pubsub.publish_event(&engine.mailboxes, &channel, &payload);
                 }
                 Notification::Elsewhere(request) => engine.tell_other_nodes(request),
                 Notification::Change { reader, key, by } => {

@@ -51,7 +51,7 @@ use crate::thread::ThreadContext;
 use crate::tracking::{Receivers, TrackingTable};
 use crate::upstream::Upstream;
 use crate::votes::Votes;
-use config::{Config, MaxmemoryPolicy};
+use config::{ClusterEndpoint, Config, MaxmemoryPolicy};
 use keyspace::access::Policy;
 use keyspace::keyspace::Assignment;
 use keyspace::{Keyspace, Millis};
@@ -408,6 +408,23 @@ impl Engine {
             true => mailbox::issued(&self.mailboxes),
             false => mailbox::delivered(&self.mailboxes),
         }
+    }
+
+    /// Returns whether clients that say nothing would see one server if this is a node of a cluster.
+    #[inline]
+    pub(crate) fn has_single_endpoint(&self) -> bool {
+        self.config.cluster_endpoint() == ClusterEndpoint::Single || self.membership.has_rules()
+    }
+
+    /// Returns whether this server is a node of a cluster whose clients see one server.
+    pub fn is_one_address(&self) -> bool {
+        self.membership.is_on() && self.has_single_endpoint()
+    }
+
+    /// Returns whether this server's clients hear keyspace events from the primary. Where clients
+    /// see one server they listen at all primaries, and the stream repeats what these have told.
+    pub(crate) fn leaves_events_to_primary(&self) -> bool {
+        self.upstream.is_replica() && self.is_one_address()
     }
 
     /// Sends a message to all other nodes that lead a shard. Their replicas get it with the stream.

@@ -116,6 +116,8 @@ pub enum Definition {
     DeleteLibrary(String),
     /// FUNCTION FLUSH.
     FlushLibraries,
+    /// CONFIG SET notify-keyspace-events: the letters.
+    Events(String),
 }
 
 /// A database as the coordinator has it, and this server's part in it.

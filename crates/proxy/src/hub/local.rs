@@ -293,7 +293,7 @@ impl Hub {
         switch: &[u8],
         request: &[u8],
     ) -> Flow {
-        if client.protocol == Protocol::Resp2 {
+        if client.protocol == Protocol::Resp2 && !switch.eq_ignore_ascii_case(b"OFF") {
             client.answer(
                 wire,
                 b"-ERR proxy: CLIENT TRACKING needs RESP3, whose messages reach you; say HELLO 3\r\n",

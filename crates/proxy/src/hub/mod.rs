@@ -14,6 +14,7 @@ mod flow;
 pub use cluster::server_at;
 mod layout;
 mod learning;
+pub mod listening;
 mod member;
 mod notices;
 mod passing;
@@ -37,6 +38,7 @@ pub mod wire;
 use crate::pool::{Local, Shared};
 use client::Client;
 use cluster::Again;
+use listening::Listening;
 use pubsub::Restoring;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -114,6 +116,8 @@ pub struct Hub {
     learning: HashSet<(usize, String)>,
     /// Clients that wait for that.
     learners: Vec<Id>,
+    /// What it listens to for a node's clients.
+    listening: Listening,
     is_draining: bool,
     /// The number of the last maintenance notice.
     last_notice: u64,
@@ -158,6 +162,7 @@ impl Hub {
             again: Vec::new(),
             learning: HashSet::new(),
             learners: Vec::new(),
+            listening: Listening::default(),
             is_draining: false,
             last_notice: 0,
             arrivals: 0,

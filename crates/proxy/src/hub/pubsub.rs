@@ -164,7 +164,7 @@ fn kind_of(name: &[u8]) -> usize {
 }
 
 pub(super) const SUBSCRIBE: [&[u8]; 3] = [b"subscribe", b"psubscribe", b"ssubscribe"];
-const UNSUBSCRIBE: [&[u8]; 3] = [b"unsubscribe", b"punsubscribe", b"sunsubscribe"];
+pub(super) const UNSUBSCRIBE: [&[u8]; 3] = [b"unsubscribe", b"punsubscribe", b"sunsubscribe"];
 
 fn confirmation(protocol: Protocol, name: &[u8], channel: Option<&[u8]>, count: usize) -> Vec<u8> {
     let mut out = Vec::new();
@@ -377,7 +377,7 @@ impl Hub {
         up: &Upstream,
         message: &[u8],
     ) -> Result<(), String> {
-        let Some(owner) = up.owner else { return Ok(()) };
+        let Some(owner) = up.owner else { return self.heard(wire, up, message) };
         let now = wire.now();
         let Some(client) = self.client(owner) else { return Ok(()) };
         let protocol = client.protocol;

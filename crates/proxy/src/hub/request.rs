@@ -237,12 +237,16 @@ impl Hub {
                 _ => {}
             }
         }
-        let everyone = match route::handling::is_for_clients(words) {
+        let everyone = match route::handling::asks_about_clients(words) {
             true => local.every_with_clients(),
             false => Vec::new(),
         };
         if !everyone.is_empty() && client.replies == Replies::On {
-            return self.send_to(wire, client, everyone, request, Merge::Sum);
+            let merge = match handling {
+                Handling::All(merge) => merge,
+                _ => Merge::Sum,
+            };
+            return self.send_to(wire, client, everyone, request, merge);
         }
         if client.replies != Replies::On {
             return self.muted(wire, client, words, request, plan);

@@ -482,6 +482,8 @@ impl Hub {
         if let Some(owner) = up.owner {
             self.exclusive_ended(up.pool);
             self.own_lost(wire, owner, &up);
+        } else if up.is_subscribed {
+            self.ear_lost(up.id);
         }
     }
 

@@ -6,8 +6,10 @@
 //! reached.
 
 pub mod gaps;
+pub mod listening;
 mod shared;
 
+use listening::Listens;
 pub use shared::Shared;
 
 use engine::Session;
@@ -16,6 +18,7 @@ use net::{ConnId, TlsClient};
 use proxy::config::Address;
 use proxy::driver::{Net, Reach, conn_id, hub_id};
 use proxy::hub::Hub;
+use proxy::hub::listening::LISTENER;
 use proxy::hub::wire::{Id, Wire};
 use resp::Protocol;
 use route::join::Merge;
@@ -42,6 +45,8 @@ pub enum Event {
     Finish,
     /// What the hub has not taken is presented again.
     Resume,
+    /// Another node has sent a keyspace event, which is at this place in the inbox.
+    Heard(Range<usize>),
 }
 
 /// What the hub wants of clients.
@@ -75,10 +80,15 @@ fn connection(id: Id) -> Id {
 impl<R: Reach> Wire for Wires<'_, R> {
     #[inline]
     fn send(&mut self, id: Id, bytes: &[u8]) {
-        if !is_client(id) {
+        if !is_client(id) && id != LISTENER {
             return self.net.send(id, bytes);
         }
         let start = self.inbox.bytes.len();
+        if id == LISTENER {
+            self.inbox.bytes.extend_from_slice(bytes);
+            let end = self.inbox.bytes.len();
+            return self.inbox.events.push((id, Event::Heard(start..end)));
+        }
         match bytes.strip_prefix(SPEAKER.0) {
             None => self.inbox.bytes.extend_from_slice(bytes),
             Some(rest) => {
@@ -166,6 +176,7 @@ pub struct Forwarder {
     inbox: Inbox,
     /// Requests of clients that the hub has not taken.
     left: HashMap<Id, Left>,
+    listens: Listens,
 }
 
 impl Forwarder {
@@ -173,7 +184,13 @@ impl Forwarder {
     pub fn new(shared: &Arc<Shared>) -> Forwarder {
         let hub = Hub::new(&shared.common);
         let shared = Arc::clone(shared);
-        Forwarder { hub, shared, inbox: Inbox::default(), left: HashMap::new() }
+        Forwarder {
+            hub,
+            shared,
+            inbox: Inbox::default(),
+            left: HashMap::new(),
+            listens: Listens::default(),
+        }
     }
 
     /// Calls the hub.
@@ -304,6 +321,7 @@ impl Forwarder {
     pub fn end_of_turn<R: Reach>(&mut self, reach: &mut R) {
         self.shared.follow();
         self.with(reach, |hub, wires| hub.end_of_turn(wires));
+        self.look_for_confirmations(reach);
     }
 
     /// Takes what is wanted of clients, if anything is.

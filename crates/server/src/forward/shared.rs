@@ -16,7 +16,8 @@ use structs::sync::lock;
 
 /// See the module.
 pub struct Shared {
-    engine: &'static Engine,
+    /// The server's.
+    pub engine: &'static Engine,
     /// What hubs of one process share.
     pub common: Arc<Common>,
     pool: Arc<pool::Shared>,

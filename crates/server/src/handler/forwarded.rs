@@ -1,8 +1,8 @@
 //! Clients whose requests other nodes answer: what of their output has to wait, and what comes of
 //! it.
 
-use super::{Client, Conn, Hub, TURN_OUTPUT, check_output, client_of, hold_back};
-use crate::forward::{Event, Forwarder, Inbox};
+use super::{Client, Conn, Hub, TURN_OUTPUT, check_output, client_of, hold_back, now};
+use crate::forward::{Event, Forwarder, Inbox, listening};
 use engine::session::{Fate, Session};
 use net::{Close, ConnId, ConnIo, Consumed, Cx};
 use std::sync::atomic::Ordering::Relaxed;
@@ -105,6 +105,13 @@ impl Hub {
         }
     }
 
+    /// Listens to other nodes for clients that have begun to.
+    pub(super) fn listen(&mut self, cx: &mut Cx<'_, Conn>) {
+        if let Some(forwarder) = &mut self.forwarder {
+            forwarder.listen(cx);
+        }
+    }
+
     /// Gives clients what other nodes have answered.
     pub(super) fn end_turn_of_forwarder(&mut self, cx: &mut Cx<'_, Conn>) {
         if let Some(forwarder) = &mut self.forwarder {
@@ -115,6 +122,7 @@ impl Hub {
             for (id, event) in events {
                 let connection = Forwarder::connection_of(cx.thread(), *id);
                 match event {
+                    Event::Heard(place) => listening::hear(self.engine, &bytes[place.clone()]),
                     Event::Reply(place) => self.answer(cx, connection, &bytes[place.clone()]),
                     Event::Finish => {
                         if let Some(mut io) = cx.io(connection) {
@@ -167,10 +175,12 @@ impl Hub {
 
     /// Time has passed.
     pub(super) fn tick_of_forwarder(&mut self, cx: &mut Cx<'_, Conn>, most: Duration) -> Duration {
-        match &mut self.forwarder {
-            Some(forwarder) => most.min(forwarder.tick(cx)),
-            None => most,
+        let thread = self.thread();
+        let Some(forwarder) = &mut self.forwarder else { return most };
+        if thread == 0 {
+            forwarder.tick_of_listening(cx, now());
         }
+        most.min(forwarder.tick(cx))
     }
 
     /// A client has gone.

@@ -246,7 +246,12 @@ fn client_tracking(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let wanted = parse_tracking(cx, args)?;
     let id = cx.session.id();
     if cx.sees_one_server() {
-        track_elsewhere(cx, args, &wanted)?;
+        match wanted.on {
+            true => track_elsewhere(cx, args, &wanted)?,
+            // Nothing to end there, unless it was on.
+            false if cx.session.tracking.is_some() => cx.forward_beside(args),
+            false => {}
+        }
     }
     if !wanted.on {
         cx.session.tracking = None;

@@ -62,6 +62,8 @@ pub enum Message {
     Feed,
     /// A request for the other nodes of the cluster that lead a shard. Its replies are of no use.
     Spread(Box<[u8]>),
+    /// Clients want to hear of events of keys on other nodes ([`crate::pubsub::elsewhere`]).
+    Listen,
     /// The server goes down, and another leads its shard: links of other nodes are ended, with word
     /// that nothing more of what they bring is carried out.
     EndLinks,

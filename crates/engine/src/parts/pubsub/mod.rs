@@ -4,11 +4,13 @@
 //! and posted to the mailboxes of the listeners' threads, which encode it in each client's
 //! protocol; messages of one publisher to one listener keep their order.
 
+pub mod elsewhere;
 mod prefixes;
 pub mod tracking;
 
 use crate::clients::Client;
 use crate::mailbox::{Mailbox, Message, Push};
+use elsewhere::Elsewhere;
 use keyspace::HeapString;
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -16,7 +18,7 @@ use structs::glob::{self, Case};
 use structs::sync::{read, write};
 
 /// What a subscription names.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Space {
     /// A channel (SUBSCRIBE).
     Channels,
@@ -24,6 +26,22 @@ pub enum Space {
     Patterns,
     /// A shard channel (SSUBSCRIBE).
     ShardChannels,
+    /// A channel of keyspace events that another node listens to for its clients.
+    Events,
+    /// A pattern of the same.
+    EventPatterns,
+}
+
+impl Space {
+    /// Returns where a name is that another node listens to for its clients: only keyspace events
+    /// are published there.
+    pub fn of_node(self) -> Space {
+        match self {
+            Space::Channels => Space::Events,
+            Space::Patterns => Space::EventPatterns,
+            other => other,
+        }
+    }
 }
 
 /// The subscribers of each name. Killed clients stay until their threads have closed them, and
@@ -36,6 +54,10 @@ pub struct PubSub {
     channels: RwLock<Names>,
     patterns: RwLock<Names>,
     shard_channels: RwLock<Names>,
+    events: RwLock<Names>,
+    event_patterns: RwLock<Names>,
+    /// What this node's clients want to hear of other nodes.
+    pub elsewhere: Elsewhere,
 }
 
 impl PubSub {
@@ -44,6 +66,8 @@ impl PubSub {
             Space::Channels => &self.channels,
             Space::Patterns => &self.patterns,
             Space::ShardChannels => &self.shard_channels,
+            Space::Events => &self.events,
+            Space::EventPatterns => &self.event_patterns,
         }
     }
     fn read(&self, space: Space) -> RwLockReadGuard<'_, Names> {
@@ -58,8 +82,16 @@ impl PubSub {
         self.write(space).entry(Box::from(name)).or_default().push(listener);
     }
 
-    /// Removes a listener. From then on nothing is posted to it for this name.
+    /// Removes a listener, another node's too. From then on nothing is posted to it for this name.
     pub fn unsubscribe(&self, space: Space, name: &[u8], client: u64) {
+        self.remove(space, name, client);
+        let of_node = space.of_node();
+        if of_node != space && !self.read(of_node).is_empty() {
+            self.remove(of_node, name, client);
+        }
+    }
+
+    fn remove(&self, space: Space, name: &[u8], client: u64) {
         let mut names = self.write(space);
         if let Some(listeners) = names.get_mut(name) {
             listeners.retain(|listener| listener.id != client);
@@ -128,12 +160,55 @@ impl PubSub {
         if space == Space::ShardChannels {
             return count;
         }
-        for (pattern, listeners) in self.read(Space::Patterns).iter() {
-            if is_match(pattern, channel) {
+        count + self.publish_to_patterns(mailboxes, Space::Patterns, &mut message)
+    }
+
+    fn publish_to_patterns(
+        &self,
+        mailboxes: &[Mailbox],
+        patterns: Space,
+        message: &mut Published<'_>,
+    ) -> usize {
+        let mut count = 0;
+        for (pattern, listeners) in self.read(patterns).iter() {
+            if is_match(pattern, message.channel) {
                 count += post_all(mailboxes, listeners, message.of_pattern(pattern));
             }
         }
         count
+    }
+
+    /// Publishes a keyspace event, to other nodes that listen for their clients, too.
+    pub(crate) fn publish_event(&self, mailboxes: &[Mailbox], channel: &[u8], payload: &[u8]) {
+        self.publish(mailboxes, Space::Channels, channel, payload, None);
+        let mut message = Published { channel, payload, block: None };
+        if let Some(listeners) = self.read(Space::Events).get(channel) {
+            post_all(mailboxes, listeners, message.of(Space::Channels));
+        }
+        self.publish_to_patterns(mailboxes, Space::EventPatterns, &mut message);
+    }
+
+    /// Gives the listeners of a channel, or of a pattern, the event of another node, which has
+    /// matched the pattern.
+    pub fn hear(
+        &self,
+        mailboxes: &[Mailbox],
+        pattern: Option<&[u8]>,
+        channel: &[u8],
+        payload: &[u8],
+    ) {
+        let mut message = Published { channel, payload, block: None };
+        let (space, name) = match pattern {
+            Some(pattern) => (Space::Patterns, pattern),
+            None => (Space::Channels, channel),
+        };
+        if let Some(listeners) = self.read(space).get(name) {
+            let push = match pattern {
+                Some(pattern) => message.of_pattern(pattern),
+                None => message.of(space),
+            };
+            post_all(mailboxes, listeners, push);
+        }
     }
 }
 

@@ -6,11 +6,13 @@ use super::gates::{self, Refusal};
 use super::refuse_request;
 use crate::args::Args;
 use crate::clients::forwarding::{Forward, Forwarding, Travel, push_words};
-use crate::command::{Flags, Group, ScriptName};
+use crate::command::{Channels, Flags, Group, ScriptName};
 use crate::cx::Cx;
 use crate::engine::Engine;
 use crate::error::{Error, NotNow, shown};
+use crate::mailbox::Message;
 use crate::membership::{Place, Published, Scope};
+use crate::pubsub::Space;
 use crate::request_keys::{RequestKey, RequestKeys};
 use crate::scripting::note_script;
 use crate::session::ReplyMode;
@@ -27,13 +29,7 @@ const MAX_AWAITED: usize = 1 << 14;
 /// hashing rules always appears as one server, because clients compute slots by the standard rule.
 #[inline]
 pub(super) fn sees_one_server(cx: &Cx<'_>) -> bool {
-    is_one_address(cx.engine) && !cx.session.speaks_cluster
-}
-
-/// Whether clients that say nothing see one server.
-#[inline]
-fn is_one_address(engine: &Engine) -> bool {
-    engine.config.cluster_endpoint() == ClusterEndpoint::Single || engine.membership.has_rules()
+    cx.engine.has_single_endpoint() && !cx.session.speaks_cluster
 }
 
 impl Engine {
@@ -60,7 +56,21 @@ impl Cx<'_> {
 
     /// Returns whether the database's clients see one server, whatever this connection sees.
     pub fn is_one_address(&self) -> bool {
-        self.engine.membership.is_on() && is_one_address(self.engine)
+        self.engine.is_one_address()
+    }
+
+    /// Has the events of other nodes' keys come that a channel or pattern of the client is about.
+    /// Returns whether they do already, as far as the other nodes answer.
+    pub fn hear_elsewhere(&self, space: Space, name: &[u8]) -> bool {
+        if self.session.is_link || !self.is_one_address() {
+            return true;
+        }
+        let answer = self.engine.pubsub.elsewhere.ask(space, name, self.now());
+        if answer.is_new {
+            // One thread listens for all.
+            self.engine.mailboxes[0].post(Message::Listen);
+        }
+        answer.is_heard
     }
 
     /// Returns whether a function library that this client loads or deletes is shared by all nodes.
@@ -73,20 +83,32 @@ impl Cx<'_> {
             && !self.db.repeats_history()
     }
 
+    /// Returns whether options that all nodes share are set at all nodes when this client sets them.
+    pub fn shares_options(&self) -> bool {
+        let is_client = self.session.client.fd >= 0 && !self.session.is_link;
+        is_client && self.is_one_address() && self.membership().is_some()
+    }
+
     /// Returns whether the user of this name is shared by all nodes. The user by which nodes log in
     /// to each other belongs to each node.
     pub fn shares_user(&self, name: &[u8]) -> bool {
         self.engine.shares_users() && *self.engine.config.primaryuser() != *name
     }
 
+    /// Ends the tracking of what the client reads at other nodes.
+    pub fn track_no_more_elsewhere(&mut self) {
+        self.forward_words_beside(&[b"CLIENT", b"TRACKING", b"OFF"]);
+    }
+
     /// Forwards a request to the hub that runs here, too. The hub's reply is dropped.
     pub fn forward_beside(&mut self, args: Args<'_>) {
+        self.forward_words_beside(args.words());
+    }
+
+    fn forward_words_beside(&mut self, words: &[&[u8]]) {
         let travel = Travel::Alone;
         let one = Forward { place: usize::MAX, end: 0, skipped: 0, is_muted: true, travel };
-        self.session
-            .forwarding
-            .get_or_insert_default()
-            .add(one, |out| push_words(out, args.words()));
+        self.session.forwarding.get_or_insert_default().add(one, |out| push_words(out, words));
     }
 
     /// Returns whether the client sees a cluster node.
@@ -113,6 +135,7 @@ pub(super) fn gate(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
         return Err(NotNow::Forwarded.into());
     }
     match travel {
+        None if !is_queued && !hears_all(cx, row, args) => Err(NotNow::Held.into()),
         None => {
             // The reply is sent only if no other node has become primary meanwhile.
             let is_about_data =
@@ -123,6 +146,21 @@ pub(super) fn gate(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
         }
         Some(travel) => Err(Refusal::Forward(travel)),
     }
+}
+
+/// Returns whether the events of all nodes come that the channels or patterns of a request are
+/// about. A client that listens knows by the reply that it misses nothing from then on.
+fn hears_all(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
+    let space = match row.command.channels {
+        Channels::Patterns => Space::Patterns,
+        Channels::All if row.command.keys.is_empty() => Space::Channels,
+        _ => return true,
+    };
+    let mut is_heard = true;
+    for name in args.from(1) {
+        is_heard &= cx.hear_elsewhere(space, name);
+    }
+    is_heard
 }
 
 /// Returns whether MULTI queues the request.

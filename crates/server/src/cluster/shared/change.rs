@@ -1,4 +1,4 @@
-//! Changes of users and functions that clients ask for: a transaction at the coordinator, then a
+//! Changes of users, functions and keyspace events that clients ask for: a transaction at the coordinator, then a
 //! wait until all nodes that are there have it, then the reply.
 
 use super::{Place, away, libraries};
@@ -45,6 +45,25 @@ impl Answer {
     }
 }
 
+/// What a change is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Subject {
+    Users,
+    /// Replicas have them with the stream of their primary.
+    Functions,
+    Events,
+}
+
+impl Subject {
+    fn of(definition: &Definition) -> Subject {
+        match definition {
+            Definition::SetUser(..) | Definition::DeleteUsers(_) => Subject::Users,
+            Definition::Events(_) => Subject::Events,
+            _ => Subject::Functions,
+        }
+    }
+}
+
 pub(super) struct Changer(Place);
 
 impl Changer {
@@ -81,6 +100,7 @@ impl Changer {
                 Definition::SetUser(..) | Definition::DeleteUsers(_) => {
                     self.of_users(definition, &definitions)?
                 }
+                Definition::Events(letters) => of_events(letters, &definitions),
                 _ => of_functions(definition, &definitions)?,
             };
             let Some(transaction) = transaction else { return Ok(answer) };
@@ -89,7 +109,7 @@ impl Changer {
                 return Ok(answer);
             }
         }
-        Err("Others change users or functions at the same time, try again".into())
+        Err("Others change users, functions or options at the same time, try again".into())
     }
 
     fn of_users(
@@ -108,7 +128,7 @@ impl Changer {
                 (_, 0) => return Ok((None, Answer::Count(0))),
                 (text, count) => (text, Answer::Count(count)),
             },
-            _ => unreachable!("the others are about functions"),
+            _ => unreachable!("the others are about other subjects"),
         };
         if text.len() > MAX_BYTES {
             return Err(format!("The users of a cluster have at most {MAX_BYTES} bytes of rules"));
@@ -119,15 +139,14 @@ impl Changer {
     /// Waits until the nodes that are there have the change of this revision, and this one among
     /// them.
     fn await_others(&mut self, definition: &Definition, revision: Revision, at: &Published) {
-        let is_about_users =
-            matches!(definition, Definition::SetUser(..) | Definition::DeleteUsers(_));
+        let subject = Subject::of(definition);
         let began = Instant::now();
         let mut behind = Vec::new();
         while began.elapsed() < PATIENCE {
             // A node that has died meanwhile is not waited for.
             let newest = self.0.engine.membership().newest();
-            let wanted = wanted(newest.as_ref().map_or(at, Arc::as_ref), is_about_users);
-            match self.behind(at.view.database, &wanted, is_about_users, revision) {
+            let wanted = wanted(newest.as_ref().map_or(at, Arc::as_ref), subject);
+            match self.behind(at.view.database, &wanted, subject, revision) {
                 Ok(found) if found.is_empty() => return,
                 Ok(found) => behind = found,
                 Err(why) => {
@@ -145,17 +164,22 @@ impl Changer {
         &mut self,
         database: Id,
         wanted: &[Id],
-        is_about_users: bool,
+        subject: Subject,
         revision: Revision,
     ) -> Result<Vec<Id>, String> {
         let definitions = self.0.read(database)?;
         let has_it = |copy: &Id| {
             let applied = definitions.applied.get(copy).copied().unwrap_or_default();
-            if is_about_users { applied.users >= revision } else { applied.functions >= revision }
+            let has = match subject {
+                Subject::Users => applied.users,
+                Subject::Functions => applied.functions,
+                Subject::Events => applied.events,
+            };
+            has >= revision
         };
         let mut behind: Vec<Id> = wanted.iter().copied().filter(|copy| !has_it(copy)).collect();
         // The functions of a replica come with its primary's stream.
-        let is_here = is_about_users
+        let is_here = subject != Subject::Functions
             || definitions
                 .functions
                 .is_none_or(|at| libraries::are_in_force(self.0.engine, &at.value));
@@ -167,14 +191,20 @@ impl Changer {
 }
 
 /// The nodes that have to have a change: all, or the primaries.
-fn wanted(published: &Published, is_about_users: bool) -> Vec<Id> {
+fn wanted(published: &Published, subject: Subject) -> Vec<Id> {
     let view = &published.view;
     let of_shard = |shard: &Shard| -> Vec<Id> {
         let is_alive = |copy: &Id| view.alive.contains_key(copy);
         let copies = shard.copies.iter().map(|copy| copy.id);
-        copies.filter(is_alive).filter(|copy| is_about_users || *copy == shard.holder.id).collect()
+        let is_meant = |copy: &Id| subject != Subject::Functions || *copy == shard.holder.id;
+        copies.filter(is_alive).filter(is_meant).collect()
     };
     view.topology.value.shards.iter().flat_map(of_shard).collect()
+}
+
+fn of_events(letters: &str, definitions: &Definitions) -> (Option<Transaction>, Answer) {
+    let is_so = definitions.events.as_ref().is_some_and(|at| at.value == letters);
+    ((!is_so).then(|| definitions.put_events(letters)), Answer::Ok)
 }
 
 fn of_functions(
@@ -201,8 +231,8 @@ fn of_functions(
             functions.libraries.clear();
             Answer::Ok
         }
-        Definition::SetUser(..) | Definition::DeleteUsers(_) => {
-            unreachable!("these are about users")
+        Definition::SetUser(..) | Definition::DeleteUsers(_) | Definition::Events(_) => {
+            unreachable!("these are about other subjects")
         }
     };
     let bytes: usize = functions.libraries.iter().map(|library| library.source.len()).sum();

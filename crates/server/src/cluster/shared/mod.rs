@@ -1,5 +1,6 @@
 //! What all nodes of a database have alike, which is kept at the coordinator: users
-//! (`cluster-share-users`), and libraries of functions where clients see one server.
+//! (`cluster-share-users`), and libraries of functions and keyspace events where clients see one
+//! server.
 //! `docs/internals/shared-definitions.md` has the rules.
 //!
 //! One thread makes this server's users and functions those of the coordinator, and writes there
@@ -20,7 +21,7 @@ use cluster::id::Id;
 use cluster::shared::{Applied, Definitions, Functions};
 use cluster::topology::Shard;
 use cluster::view::{self, Keys};
-use config::ClusterEndpoint;
+use config::{ClusterEndpoint, SetContext};
 use engine::Engine;
 use engine::acl::DEFAULT_USER;
 use etcd::Client;
@@ -32,6 +33,9 @@ use std::time::Duration;
 
 /// How long the thread waits for a change before it looks whether this server leads another shard.
 const LOOK: Moment = Moment::from_millis(500);
+
+/// The option that says which keyspace events are published.
+const EVENTS: &str = "notify-keyspace-events";
 
 /// How long it rests when it could not do its work, or has none.
 const REST: Duration = Duration::from_millis(100);
@@ -144,7 +148,7 @@ impl Keeper {
             Ok(None) => std::thread::sleep(REST),
             Err(why) => {
                 if why != self.trouble {
-                    log!(Warning, "Cluster: users and functions of all nodes: {why}");
+                    log!(Warning, "Cluster: users, functions and options of all nodes: {why}");
                     self.trouble = why;
                 }
                 std::thread::sleep(REST);
@@ -164,6 +168,7 @@ impl Keeper {
         if has_users {
             self.ready.0.store(true, Release);
             self.follow_functions(&definitions)?;
+            self.follow_events(&definitions)?;
             self.report(database, &definitions)?;
         }
         Ok(Some((database, definitions.revision)))
@@ -247,6 +252,24 @@ impl Keeper {
                 self.commit(&definitions.put_functions(&functions))
             }
         }
+    }
+
+    /// Publishes the keyspace events that a client has asked for at any node.
+    fn follow_events(&mut self, definitions: &Definitions) -> Result<(), String> {
+        let engine = self.place.engine;
+        let Some(at) = &definitions.events else { return Ok(()) };
+        if at.revision == self.applied.events || !engine.is_one_address() {
+            return Ok(());
+        }
+        let context = SetContext { is_local: false, is_loading: false };
+        let pairs: [(&[u8], &[u8]); 1] = [(EVENTS.as_bytes(), at.value.as_bytes())];
+        let changed = engine.config().set(&pairs, context, &mut |_| Ok(()));
+        let changed = changed.map_err(|error| error.to_string())?;
+        if self.applied.events == 0 && !changed.is_empty() {
+            log!(Notice, "Cluster: {EVENTS} is '{}', as a client has set it", at.value);
+        }
+        self.applied.events = at.revision;
+        Ok(())
     }
 
     /// Writes at the coordinator what this server has, if that has changed.

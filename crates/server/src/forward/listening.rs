@@ -1,0 +1,108 @@
+//! Keyspace events of other nodes, for clients that see one server: what the hub of the first
+//! thread listens to, and how clients get it.
+
+use super::Forwarder;
+use engine::Engine;
+use engine::mailbox::recheck_all;
+use engine::pubsub::Space;
+use engine::pubsub::elsewhere::Name;
+use keyspace::Millis;
+use proxy::driver::Reach;
+
+/// How often names without a listener are looked for.
+const FORGET_EVERY_MS: i64 = 1000;
+
+/// How far listening is.
+#[derive(Default)]
+pub struct Listens {
+    /// Whether clients saw one server at the last tick.
+    sees_one_server: bool,
+    /// Whether there were names at the last tick.
+    is_used: bool,
+    /// Whether confirmations are missing.
+    is_waiting: bool,
+    forget_at: Millis,
+}
+
+/// As the hub writes a name: its kind, and itself.
+fn of_hub((space, name): Name) -> (usize, Vec<u8>) {
+    (usize::from(space == Space::Patterns), name.into_vec())
+}
+
+impl Forwarder {
+    /// Listens to what clients have begun to ask for.
+    pub fn listen<R: Reach>(&mut self, reach: &mut R) {
+        self.follow();
+        let new = self.shared.engine.pubsub().elsewhere.take_new();
+        if !new.is_empty() {
+            let new = new.into_iter().map(of_hub).collect();
+            self.with(reach, |hub, wires| hub.listen_to(wires, new));
+            self.listens.is_waiting = true;
+            self.listen_on(reach);
+        }
+    }
+
+    /// Makes connections that are missing, and lets clients go on when nothing is.
+    fn listen_on<R: Reach>(&mut self, reach: &mut R) {
+        let others = self.shared.others();
+        let is_complete = self.with(reach, |hub, wires| hub.listen_at(wires, &others));
+        let engine = self.shared.engine;
+        if is_complete {
+            self.listens.is_waiting = false;
+            if engine.pubsub().elsewhere.confirm() {
+                recheck_all(engine.mailboxes());
+            }
+        }
+    }
+
+    /// The end of a turn: confirmations may have come.
+    pub(super) fn look_for_confirmations<R: Reach>(&mut self, reach: &mut R) {
+        if self.listens.is_waiting {
+            self.listen_on(reach);
+        }
+    }
+
+    /// Time has passed, on the first thread.
+    pub fn tick_of_listening<R: Reach>(&mut self, reach: &mut R, now: Millis) {
+        let (registry, engine) = (self.shared.engine.pubsub(), self.shared.engine);
+        let sees_one_server = engine.is_one_address();
+        if sees_one_server != self.listens.sees_one_server {
+            self.listens.sees_one_server = sees_one_server;
+            match sees_one_server {
+                true => registry.elsewhere.ask_for_all(registry, now),
+                false => {
+                    let names: Vec<_> =
+                        registry.elsewhere.clear().into_iter().map(of_hub).collect();
+                    self.with(reach, |hub, wires| hub.listen_no_more_to(wires, &names));
+                }
+            }
+        }
+        if !registry.elsewhere.is_used() && !self.listens.is_used {
+            return;
+        }
+        self.listens.is_used = registry.elsewhere.is_used();
+        self.listen(reach);
+        if now >= self.listens.forget_at {
+            self.listens.forget_at = Millis(now.0 + FORGET_EVERY_MS);
+            let unused = registry.elsewhere.forget_unused(registry, now);
+            let unused: Vec<_> = unused.into_iter().map(of_hub).collect();
+            self.with(reach, |hub, wires| hub.listen_no_more_to(wires, &unused));
+        }
+        self.listen_on(reach);
+        if registry.elsewhere.end_waits(now) {
+            recheck_all(engine.mailboxes());
+        }
+    }
+}
+
+/// Gives this node's clients the event of another node.
+pub fn hear(engine: &Engine, message: &[u8]) {
+    let words = route::raw::elements(message).unwrap_or_default();
+    let words: Vec<&[u8]> = words.iter().filter_map(|word| route::raw::text(word)).collect();
+    let (pattern, channel, payload) = match words[..] {
+        [_, channel, payload] => (None, channel, payload),
+        [_, pattern, channel, payload] => (Some(pattern), channel, payload),
+        _ => return,
+    };
+    engine.pubsub().hear(engine.mailboxes(), pattern, channel, payload);
+}
