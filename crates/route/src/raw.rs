@@ -11,6 +11,9 @@ pub const DISCARD: &[u8] = b"*1\r\n$7\r\nDISCARD\r\n";
 /// The request that forgets watched keys.
 pub const UNWATCH: &[u8] = b"*1\r\n$7\r\nUNWATCH\r\n";
 
+/// CLIENT TRACKING OFF.
+pub const UNTRACK: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$8\r\nTRACKING\r\n$3\r\nOFF\r\n";
+
 /// What a node of a cluster says on a link of another node before it goes down: no request without
 /// a reply has been or will be carried out. No command's reply begins like that, and no client can
 /// publish it.

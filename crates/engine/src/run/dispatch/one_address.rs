@@ -97,18 +97,18 @@ impl Cx<'_> {
 
     /// Ends the tracking of what the client reads at other nodes.
     pub fn track_no_more_elsewhere(&mut self) {
-        self.forward_words_beside(&[b"CLIENT", b"TRACKING", b"OFF"]);
+        self.add_beside(|out| out.extend_from_slice(route::raw::UNTRACK));
     }
 
     /// Forwards a request to the hub that runs here, too. The hub's reply is dropped.
     pub fn forward_beside(&mut self, args: Args<'_>) {
-        self.forward_words_beside(args.words());
+        self.add_beside(|out| push_words(out, args.words()));
     }
 
-    fn forward_words_beside(&mut self, words: &[&[u8]]) {
+    fn add_beside(&mut self, add: impl FnOnce(&mut Vec<u8>)) {
         let travel = Travel::Alone;
         let one = Forward { place: usize::MAX, end: 0, skipped: 0, is_muted: true, travel };
-        self.session.forwarding.get_or_insert_default().add(one, |out| push_words(out, words));
+        self.session.forwarding.get_or_insert_default().add(one, add);
     }
 
     /// Returns whether the client sees a cluster node.
