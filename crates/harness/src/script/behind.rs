@@ -57,11 +57,7 @@ const OF_NODE: &[Exception] = &[
     },
     Exception { script: "connection/client-modes.test", request: "OBJECT FREQ", reason: MODES },
     Exception { script: "connection/client-pause.test", request: "", reason: MODES },
-    Exception {
-        script: "connection/client-tracking.test",
-        request: "CLIENT TRACKING",
-        reason: TRACKING,
-    },
+    Exception { script: "connection/client-tracking.test", request: "CLIENT", reason: TRACKING },
     Exception { script: "connection/client-unblock.test", request: "", reason: WAITING },
     Exception { script: "connection/reset.test", request: "CLIENT TRACKING", reason: TRACKING },
     Exception { script: "connection/select.test", request: "", reason: SESSION },
