@@ -172,7 +172,7 @@ mod tests {
         for pattern in ["*", "__*", "__key*", "__key[es]*@0__:*", "__keyevent@*__:expired", "?"] {
             assert!(may_be_event(Space::Patterns, pattern.as_bytes()), "{pattern}");
         }
-        for pattern in ["news.*", "_a*", "__keys*", "__keyspace:*"] {
+        for pattern in ["news.*", "_a*", "__keyx*", "__keyspace:*"] {
             assert!(!may_be_event(Space::Patterns, pattern.as_bytes()), "{pattern}");
         }
         assert!(may_be_event(Space::Channels, b"__subkeyspaceitem@0__:a\nb"));
