@@ -5,6 +5,8 @@
 mod events;
 #[path = "cluster/moving.rs"]
 mod moving;
+#[path = "forwarding/permissions.rs"]
+mod permissions;
 #[path = "forwarding/walking.rs"]
 mod walking;
 

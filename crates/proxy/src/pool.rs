@@ -234,12 +234,15 @@ pub struct LinkKey {
     pub lane: u16,
     /// Whether the server, a cluster's replica, is told that it is to be read.
     pub is_reading: bool,
+    /// Of a cluster's node: whose permissions a script has there, by the number in the hub's list. 0:
+    /// a user's who may do everything.
+    pub user: u32,
 }
 
 impl LinkKey {
     /// The first one.
     pub fn new(protocol: Protocol, db: u32) -> LinkKey {
-        LinkKey { protocol, db, lane: 0, is_reading: false }
+        LinkKey { protocol, db, lane: 0, is_reading: false, user: 0 }
     }
 }
 
@@ -467,7 +470,7 @@ impl Local {
     pub fn link_key(&self, protocol: Protocol, db: u32, turn: u64, server: usize) -> LinkKey {
         let lane = (turn % u64::from(self.shared.config.server_connections)) as u16;
         let is_reading = self.is_cluster() && self.is_replica(server);
-        LinkKey { protocol, db, lane, is_reading }
+        LinkKey { protocol, db, lane, is_reading, user: 0 }
     }
 
     /// Returns whether a server has keys of its own.

@@ -146,8 +146,8 @@ const EVENTS_BEFORE: &str = "an event of a change just before SUBSCRIBE may stil
                              node listened";
 const SWAPPED: &str = "a cluster swaps no databases";
 const UNDECLARED: &str = "a script that declares no key runs at the node that is asked";
-const USERS: &str = "what a script, SORT or a transaction does at another node is not held against the \
-                     user's permissions of that moment";
+const USERS: &str = "a user that only the asked node knows may do nothing inside requests at others, and ACL \
+                     LOG is of the node that refused";
 const DEBUG: &str = "DEBUG is about the node that is asked";
 
 /// The proxy passes events of keys on to clients that subscribe at the servers, so scripts about them

@@ -73,6 +73,8 @@ pub struct Client {
     pub protocol: Protocol,
     /// The selected database.
     pub db: u32,
+    /// [`crate::pool::LinkKey::user`].
+    pub user: u32,
     /// CLIENT SETNAME.
     pub name: Vec<u8>,
     /// CLIENT SETINFO: the library's name and version.
@@ -143,6 +145,7 @@ impl Client {
             since,
             protocol: Protocol::Resp2,
             db: 0,
+            user: 0,
             name: Vec::new(),
             library: None,
             is_authenticated: true,

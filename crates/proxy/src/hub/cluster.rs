@@ -342,13 +342,14 @@ impl Hub {
     ) {
         let Some(client) = self.client(tag.client) else { return };
         let (protocol, db, turn) = (client.protocol, client.db, client.turn);
+        let user = client.user;
         let needs_own = client.is_blocked || client.tracking.is_some() || kept.is_watch;
         let id = match client.own_to(server) {
             Some(id) => Ok(id),
             None if needs_own => self.move_own(wire, tag.client, server),
             None => {
                 let key = self.pools[pool].link_key(protocol, db, turn, server);
-                self.shared(wire, pool, server, key)
+                self.shared(wire, pool, server, LinkKey { user, ..key })
             }
         };
         let id = match id {

@@ -9,21 +9,31 @@ use route::plan::NO_SERVER;
 use route::raw::{self, Protocol};
 
 impl Hub {
-    /// A client is about to send requests, in this protocol, to this database. It may be a new one.
+    /// A client is about to send requests, or a new one. What it needs of connections to servers is
+    /// given by protocol, database and [number of the user](Hub::number_of_user).
     pub fn present<W: Wire>(
         &mut self,
         wire: &mut W,
         id: Id,
         peer: &str,
-        protocol: Protocol,
-        db: u32,
+        (protocol, db, user): (Protocol, u32, u32),
     ) {
         if self.client(id).is_none() {
             self.accepted(wire, id, 0, peer);
         }
         if let Some(client) = self.client(id) {
-            (client.protocol, client.db) = (protocol, db);
+            (client.protocol, client.db, client.user) = (protocol, db, user);
         }
+    }
+
+    /// The number of a user that may not do everything. Requests of its clients have connections of
+    /// their own, on which scripts, SORT and EXEC may do what the user may.
+    pub fn number_of_user(&mut self, name: &[u8]) -> u32 {
+        let at = self.users.iter().position(|user| **user == *name).unwrap_or_else(|| {
+            self.users.push(name.into());
+            self.users.len() - 1
+        });
+        at as u32 + 1
     }
 
     /// A request that waits at several servers side by side, by connections of the client's own.

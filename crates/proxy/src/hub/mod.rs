@@ -118,6 +118,8 @@ pub struct Hub {
     learners: Vec<Id>,
     /// What it listens to for a node's clients.
     listening: Listening,
+    /// The users of a node's clients that may not do everything.
+    users: Vec<Box<[u8]>>,
     is_draining: bool,
     /// The number of the last maintenance notice.
     last_notice: u64,
@@ -163,6 +165,7 @@ impl Hub {
             learning: HashSet::new(),
             learners: Vec::new(),
             listening: Listening::default(),
+            users: Vec::new(),
             is_draining: false,
             last_notice: 0,
             arrivals: 0,

@@ -11,7 +11,6 @@ use super::client::{Client, Head};
 use super::upstream::{Purpose, Tag, Upstream};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
-use crate::pool::LinkKey;
 use route::link::Broken;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -242,7 +241,7 @@ impl Hub {
             target.links.push((up.key, up.id));
             return true;
         }
-        let is_plain = up.key == LinkKey::new(up.key.protocol, up.key.db);
+        let is_plain = up.key.lane == 0 && !up.key.is_reading;
         if is_plain && target.idle.len() < MAX_IDLE {
             target.idle.push((up.key, up.id));
             return true;

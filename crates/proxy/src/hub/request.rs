@@ -5,6 +5,7 @@ use super::client::{Client, Replies, Slot};
 use super::upstream::{Aim, Tag};
 use super::wire::Wire;
 use crate::config::Reads;
+use crate::pool::LinkKey;
 use resp::{Limits, Parsed, Parser};
 use route::handling::Handling;
 use route::join::Merge;
@@ -395,6 +396,7 @@ impl Hub {
     ) {
         let local = &self.pools[client.pool];
         let key = local.link_key(client.protocol, client.db, client.turn, server);
+        let key = LinkKey { user: client.user, ..key };
         let id = match client.own_to(server) {
             Some(id) => Ok(id),
             None if client.tracking.is_some() => self.tracked(wire, client, server, key),

@@ -29,7 +29,7 @@ impl Hub {
         server: usize,
         more: Option<&[u8]>,
     ) -> Result<Id, String> {
-        let key = LinkKey::new(client.protocol, client.db);
+        let key = LinkKey { user: client.user, ..LinkKey::new(client.protocol, client.db) };
         let local = &mut self.pools[client.pool];
         let most = local.shared.config.limits.exclusive;
         if local.shared.exclusive.fetch_add(1, SeqCst) >= most {

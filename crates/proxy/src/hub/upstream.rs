@@ -188,8 +188,8 @@ impl Upstream {
     }
 }
 
-/// The requests that open a connection.
-fn steps(pool: &Local, key: LinkKey, more: Option<&[u8]>) -> Vec<Step> {
+/// The requests that open a connection. Scripts have the permissions of `acts_for` on it.
+fn steps(pool: &Local, key: LinkKey, acts_for: Option<&[u8]>, more: Option<&[u8]>) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut step = |words: &[&[u8]]| {
         steps.push(Step { request: raw::request(words), may_fail: false });
@@ -210,7 +210,9 @@ fn steps(pool: &Local, key: LinkKey, more: Option<&[u8]>) -> Vec<Step> {
         (Protocol::Resp2, None) => {}
     }
     if config.is_node {
-        step(&[b"CLIENT", b"CAPA", b"cluster", b"node"]);
+        let acts_for = acts_for.map(|name| [b"for:", name].concat());
+        let words: [&[u8]; 4] = [b"CLIENT", b"CAPA", b"cluster", b"node"];
+        step(&words.into_iter().chain(acts_for.as_deref()).collect::<Vec<_>>());
     }
     if key.db != 0 {
         step(&[b"SELECT", key.db.to_string().as_bytes()]);
@@ -248,7 +250,8 @@ impl Hub {
         let tls = local.shared.tls_client(&target.address);
         let tls = tls.map_err(|why| format!("ERR proxy: server {}: {why}", local.name(server)))?;
         let id = wire.connect(&target.address, tls, timeout);
-        let steps = steps(local, key, more);
+        let user = (key.user as usize).checked_sub(1).map(|at| &*self.users[at]);
+        let steps = steps(local, key, user, more);
         let upstream = Upstream {
             id,
             pool,

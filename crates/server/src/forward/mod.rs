@@ -212,8 +212,12 @@ impl Forwarder {
             Protocol::Resp2 => route::raw::Protocol::Resp2,
             Protocol::Resp3 => route::raw::Protocol::Resp3,
         };
-        let (peer, db) = (&session.client.addr, session.db.0);
-        self.with(reach, |hub, wires| hub.present(wires, id, peer, protocol, db));
+        let user = match session.user.may_do_everything() {
+            true => 0,
+            false => self.hub.number_of_user(session.user.name().as_bytes()),
+        };
+        let (peer, needs) = (&session.client.addr, (protocol, session.db.0, user));
+        self.with(reach, |hub, wires| hub.present(wires, id, peer, needs));
         let mut start = 0;
         for request in forwarding.requests.drain(..) {
             let bytes = &forwarding.bytes[start..request.end];

@@ -7,6 +7,9 @@ use super::list::publish_own;
 use super::modes::parse_switch;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 
+/// How CLIENT CAPA's word of a link begins that names the user for whom the next requests are.
+const ACTS_FOR: &[u8] = b"for:";
+
 /// `CLIENT ID`.
 pub static CLIENT_ID: Command = Command {
     name: "id",
@@ -157,9 +160,21 @@ fn client_capa(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         cx.session.can_redirect |= word.eq_ignore_ascii_case(b"redirect");
         cx.session.speaks_cluster |= word.eq_ignore_ascii_case(b"cluster");
         cx.session.is_link |= word.eq_ignore_ascii_case(b"node");
+        if let Some(name) = word.strip_prefix(ACTS_FOR) {
+            act_for(cx, name);
+        }
     }
     cx.reply.ok();
     Ok(())
+}
+
+/// A link says for which user's client the next requests are; an empty name: for one that may do
+/// everything. Who may not do everything gets no more rights by it, so it is not heeded.
+fn act_for(cx: &mut Cx<'_>, name: &[u8]) {
+    let acl = cx.engine.acl();
+    if cx.session.is_link && cx.session.user.current(acl).may_do_everything() {
+        cx.session.acts_for = (!name.is_empty()).then(|| acl.user_of_link(name));
+    }
 }
 
 fn client_import_source(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {

@@ -97,6 +97,11 @@ impl SessionUser {
     pub fn name(&self) -> &str {
         &self.user.name
     }
+
+    /// Whether nothing is denied to it, as far as the session knows.
+    pub fn may_do_everything(&self) -> bool {
+        self.user.may_do_everything()
+    }
 }
 
 impl Acl {
@@ -167,6 +172,16 @@ impl Acl {
             .with_rules(self.table, &rules, true)
             .expect("the rules are in order");
         SessionUser { user: Arc::new(user), generation: self.generation.load(Acquire) }
+    }
+
+    /// The user for which a node sends requests. If there is none of that name it may do nothing.
+    pub fn user_of_link(&self, name: &[u8]) -> SessionUser {
+        // Such a user may not do everything, whether this node has heard of one or not.
+        self.is_restricting.store(true, Relaxed);
+        self.session_user(name).unwrap_or_else(|| {
+            let user = User::nothing(&String::from_utf8_lossy(name), false);
+            SessionUser { user: Arc::new(user), generation: self.generation.load(Acquire) }
+        })
     }
 
     /// The names of all users, in alphabetical order.

@@ -103,6 +103,9 @@ pub struct Session {
     pub was_authenticated: bool,
     /// The user that it acts as.
     pub user: SessionUser,
+    /// Of a link: the user of the client whose request comes next, if that may not do everything.
+    /// What a script, SORT and EXEC do is held against it.
+    pub acts_for: Option<SessionUser>,
     /// It stands for a client whose own session another thread has.
     pub is_guest: bool,
     /// MULTI's queue.
@@ -205,6 +208,7 @@ impl Session {
             authenticated,
             was_authenticated: authenticated,
             user,
+            acts_for: None,
             is_guest: false,
             multi: None,
             watching: None,
@@ -272,6 +276,7 @@ impl Session {
             speaks_cluster: self.speaks_cluster,
             checks_slot: self.checks_slot,
             is_link: self.is_link,
+            acts_for: self.acts_for.clone(),
             reads_replica: self.reads_replica,
             protocol: self.protocol,
             tracking: self.tracking.clone(),

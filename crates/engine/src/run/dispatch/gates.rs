@@ -184,7 +184,7 @@ fn permission_in_full(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result
 fn script_permission(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
     // The keys found before belong to the script itself or to its previous command.
     cx.keys.clear();
-    super::permission::check(cx, row, args).map_err(|denied| denied.script_error(cx, row).into())
+    super::permission::check_of_script(cx, row, args).map_err(Refusal::from)
 }
 
 /// Redirects a client that understands it (`CLIENT CAPA redirect`) from a replica to the primary.

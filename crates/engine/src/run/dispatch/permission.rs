@@ -48,6 +48,21 @@ pub(super) fn check_in_full(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> 
 ///
 /// A denial is neither counted nor logged.
 pub fn may_read_any_key(cx: &mut Cx<'_>, args: Args<'_>) -> bool {
+    for_client(cx, |cx| reads_any_key(cx, args))
+}
+
+/// Checks the user for whom a link's request is, instead of the link's own: the node that sends the
+/// request has checked the request itself, but not what runs inside it.
+#[inline]
+fn for_client<T>(cx: &mut Cx<'_>, check: impl FnOnce(&mut Cx<'_>) -> T) -> T {
+    let Some(user) = cx.session.acts_for.take() else { return check(cx) };
+    let own = std::mem::replace(&mut cx.session.user, user);
+    let result = check(cx);
+    cx.session.acts_for = Some(std::mem::replace(&mut cx.session.user, own));
+    result
+}
+
+fn reads_any_key(cx: &mut Cx<'_>, args: Args<'_>) -> bool {
     if !cx.engine.acl.is_restricting() {
         return true;
     }
@@ -61,10 +76,23 @@ pub fn may_read_any_key(cx: &mut Cx<'_>, args: Args<'_>) -> bool {
     user.lets_read_any_key(&Request { row, words: args.words(), keys: &cx.keys, db, databases })
 }
 
+/// Checks as [`check`] does, for a command that a script runs.
+///
+/// # Errors
+/// What to tell the script.
+pub(super) fn check_of_script(
+    cx: &mut Cx<'_>,
+    row: &Resolved,
+    args: Args<'_>,
+) -> Result<(), Error> {
+    for_client(cx, |cx| check(cx, row, args).map_err(|denied| denied.script_error(cx, row)))
+}
+
 /// Returns whether a script may run this command. Nothing is counted or logged.
 pub fn is_permitted(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     cx.keys.clear();
-    let is_permitted = is_plainly_allowed(cx, row, args) || ask(cx, row, args).is_ok();
+    let is_permitted =
+        for_client(cx, |cx| is_plainly_allowed(cx, row, args) || ask(cx, row, args).is_ok());
     cx.keys.clear();
     is_permitted
 }
@@ -100,7 +128,7 @@ fn ask(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), (Denial, u
 /// The reply: the rules have changed since the command was queued.
 pub fn check_queued(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Error> {
     cx.keys.clear();
-    check(cx, row, args).map_err(|Denied(denial)| {
+    for_client(cx, |cx| check(cx, row, args)).map_err(|Denied(denial)| {
         let reason = match denial {
             Denial::Command => "no permission to execute the command or subcommand",
             Denial::Key => "no permission to touch the specified keys",
