@@ -234,8 +234,8 @@ pub struct LinkKey {
     pub lane: u16,
     /// Whether the server, a cluster's replica, is told that it is to be read.
     pub is_reading: bool,
-    /// Of a cluster's node: whose permissions a script has there, by the number in the hub's list. 0:
-    /// a user's who may do everything.
+    /// Of a cluster's node: the user whose permissions a script has there, by its number in the hub's
+    /// list. 0: one that may do everything.
     pub user: u32,
 }
 

@@ -110,8 +110,7 @@ fn hello(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         cx.session.client.names().name = name.to_vec();
     }
     if let Some(protocol) = options.protocol {
-        let loses_messages = protocol == Protocol::Resp2 && cx.session.tracking.is_some();
-        if loses_messages && cx.sees_one_server() {
+        if protocol == Protocol::Resp2 {
             // The connections on which other nodes track speak RESP3.
             cx.track_no_more_elsewhere();
         }

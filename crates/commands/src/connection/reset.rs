@@ -27,9 +27,7 @@ pub static RESET: Command = Command {
 
 fn reset(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     dispatch::deliver_last_pushes(cx);
-    if cx.session.tracking.is_some() && cx.sees_one_server() {
-        cx.track_no_more_elsewhere();
-    }
+    cx.track_no_more_elsewhere();
     dispatch::release_everything(&mut cx.db, cx.session);
     let session = &mut *cx.session;
     session.db = DbIndex(0);

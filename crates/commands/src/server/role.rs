@@ -18,15 +18,10 @@ pub static ROLE: Command = Command {
 };
 
 fn role(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    if cx.is_told_of_one_server() {
-        cx.reply.array(3);
-        cx.reply.bulk(b"master");
-        cx.reply.integer(cx.engine.journal().position().0 as i64);
-        cx.reply.array(0);
-        return Ok(());
-    }
+    // One server is a primary, and its copies are its own affair.
+    let is_one = cx.is_told_of_one_server();
     let link = cx.engine.upstream().link().clone();
-    if let Some((host, port)) = link.primary {
+    if let Some((host, port)) = link.primary.filter(|_| !is_one) {
         let position = cx.engine.journal().position().0 as i64;
         cx.reply.array(5);
         cx.reply.bulk(b"slave");
@@ -37,7 +32,8 @@ fn role(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
         return Ok(());
     }
     let primary = cx.engine.replicas().primary();
-    let online: Vec<_> = primary.replicas().filter(|link| link.stage == Stage::Online).collect();
+    let online = primary.replicas().filter(|link| link.stage == Stage::Online && !is_one);
+    let online: Vec<_> = online.collect();
     cx.reply.array(3);
     cx.reply.bulk(b"master");
     cx.reply.integer(cx.engine.journal().position().0 as i64);

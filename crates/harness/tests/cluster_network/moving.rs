@@ -38,7 +38,7 @@ enum Phase {
     Given,
 }
 
-/// Who cannot reach whom.
+/// Which machines cannot reach each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     SidesFromEachOther,

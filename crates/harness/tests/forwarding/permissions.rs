@@ -73,7 +73,7 @@ fn what_a_request_does_at_another_node_is_held_against_its_user() {
                 Reply::Array(vec![bulk("1"), bulk("2")])
             );
             ok(&mut client, &format!("UNLINK {own}"));
-            // Who may do everything is not held up by what others may.
+            // A user that may do everything is not held up by the permissions of others.
             let mut superuser = node.client();
             let set = "return redis.call('SET', ARGV[1], 'x')";
             ok(&mut superuser, &["EVAL", set, "1", own, other][..]);

@@ -168,12 +168,12 @@ fn client_capa(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// A link says for which user's client the next requests are; an empty name: for one that may do
-/// everything. Who may not do everything gets no more rights by it, so it is not heeded.
+/// A link says for which user's client its requests are. It is heeded only if the link's own user
+/// may do everything, so that no client gets more rights by it.
 fn act_for(cx: &mut Cx<'_>, name: &[u8]) {
     let acl = cx.engine.acl();
     if cx.session.is_link && cx.session.user.current(acl).may_do_everything() {
-        cx.session.acts_for = (!name.is_empty()).then(|| acl.user_of_link(name));
+        cx.session.acts_for = Some(acl.user_of_link(name));
     }
 }
 

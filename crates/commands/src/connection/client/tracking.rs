@@ -245,13 +245,10 @@ fn track_elsewhere(cx: &mut Cx<'_>, args: Args<'_>, wanted: &Wanted<'_>) -> Resu
 fn client_tracking(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let wanted = parse_tracking(cx, args)?;
     let id = cx.session.id();
-    if cx.sees_one_server() {
-        match wanted.on {
-            true => track_elsewhere(cx, args, &wanted)?,
-            // Nothing to end there, unless it was on.
-            false if cx.session.tracking.is_some() => cx.forward_beside(args),
-            false => {}
-        }
+    match wanted.on {
+        true if cx.sees_one_server() => track_elsewhere(cx, args, &wanted)?,
+        true => {}
+        false => cx.track_no_more_elsewhere(),
     }
     if !wanted.on {
         cx.session.tracking = None;

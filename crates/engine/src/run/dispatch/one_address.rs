@@ -95,9 +95,11 @@ impl Cx<'_> {
         self.engine.shares_users() && *self.engine.config.primaryuser() != *name
     }
 
-    /// Ends the tracking of what the client reads at other nodes.
+    /// Ends the tracking of what the client reads at other nodes, if they track it.
     pub fn track_no_more_elsewhere(&mut self) {
-        self.add_beside(|out| out.extend_from_slice(route::raw::UNTRACK));
+        if self.session.tracking.is_some() && self.sees_one_server() {
+            self.add_beside(|out| out.extend_from_slice(route::raw::UNTRACK));
+        }
     }
 
     /// Forwards a request to the hub that runs here, too. The hub's reply is dropped.
