@@ -84,36 +84,68 @@ export async function logOut() {
 
 export const can = (...commands) => commands.every((name) => session.can[name] !== false);
 
+// How often a page that nobody sees asks for the overview: its title says what is wrong.
+const HIDDEN_INTERVAL_MS = 10_000;
+
 // The overview, each second. Connects again by itself; says so when the session has ended.
+//
+// A browser has six connections for all pages of a server, and keeps pages that were left with
+// theirs for a minute. So only a page that is seen holds a stream.
 export function watch(listener) {
   let source = null;
   let timer = 0;
   let isOver = false;
-  function connect() {
+  function rest() {
+    clearTimeout(timer);
+    if (source) source.close();
+    source = null;
+  }
+  function again(wait) {
+    clearTimeout(timer);
+    if (!isOver) timer = setTimeout(begin, wait);
+  }
+  // The overview once. Whether the session lives.
+  async function look(isShown) {
+    try {
+      const now = await get("/now");
+      if (isShown && !isOver) listener(now);
+    } catch (error) {
+      if (error.status === 401 || error.status === 403) {
+        listener(null, error);
+        return false;
+      }
+    }
+    return true;
+  }
+  async function begin() {
+    rest();
+    if (document.hidden) {
+      if (await look(true) && document.hidden) again(HIDDEN_INTERVAL_MS);
+      return;
+    }
     source = new EventSource(base + "/stream");
     source.addEventListener("now", (event) => {
       reachable(true);
       listener(JSON.parse(event.data));
     });
     source.onerror = async () => {
-      source.close();
-      if (isOver) return;
-      try {
-        await get("/now");
-      } catch (error) {
-        if (error.status === 401 || error.status === 403) {
-          listener(null, error);
-          return;
-        }
-      }
-      if (!isOver) timer = setTimeout(connect, 1000);
+      rest();
+      if (!isOver && await look(false)) again(1000);
     };
   }
-  connect();
+  document.addEventListener("visibilitychange", begin);
+  addEventListener("pagehide", rest);
+  addEventListener("pageshow", shown);
+  function shown(event) {
+    if (event.persisted) begin();
+  }
+  begin();
   return () => {
     isOver = true;
-    clearTimeout(timer);
-    if (source) source.close();
+    rest();
+    document.removeEventListener("visibilitychange", begin);
+    removeEventListener("pagehide", rest);
+    removeEventListener("pageshow", shown);
   };
 }
 
@@ -121,9 +153,15 @@ export function watch(listener) {
 export function messages(path, query, listener, failed) {
   const source = new EventSource(base + path + "?" + new URLSearchParams(query));
   source.addEventListener("message", (event) => listener(JSON.parse(event.data)));
-  source.onerror = () => {
+  const end = () => {
     source.close();
+    removeEventListener("pagehide", left);
+  };
+  const left = () => {
+    end();
     failed();
   };
-  return () => source.close();
+  source.onerror = left;
+  addEventListener("pagehide", left);
+  return end;
 }
