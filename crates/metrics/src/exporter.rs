@@ -2,7 +2,7 @@
 //! exporter's, also where they follow no rule. What it asks for is [`Answers`].
 
 use crate::go_number::shortest;
-use crate::info::{Field, Fields, number, part};
+use crate::info::{Field, Fields, number, numbers, part};
 use crate::rows::{self, Type};
 use crate::text::{Exposition, Kind, Label};
 use std::collections::BTreeMap;
@@ -63,8 +63,8 @@ pub fn write(out: &mut Exposition, answers: &Answers) {
     replication(out, &fields);
     databases(out, &fields, answers);
     errors(out, &fields);
-    commands(out, &fields);
     let totals = totals(&fields);
+    commands(out, &totals);
     percentiles(out, &fields, &totals);
     durations(out, &totals, &answers.durations);
     configuration(out, &answers.config);
@@ -237,68 +237,113 @@ fn of_commands<'a>(
     fields.of(section).filter_map(move |f| Some((f.name.strip_prefix(prefix)?, f.value)))
 }
 
-fn commands(out: &mut Exposition, fields: &Fields<'_>) {
-    for (key, name, help) in [
-        ("calls", "redis_commands_total", "Calls by command."),
-        ("usec", "redis_commands_duration_seconds_total", "Seconds that calls took."),
-        ("rejected_calls", "redis_commands_rejected_calls_total", "Calls that were refused."),
-        ("failed_calls", "redis_commands_failed_calls_total", "Calls that failed."),
-    ] {
+/// What a command's line in INFO says. What is not there is no number.
+struct Totals<'a> {
+    command: &'a str,
+    calls: f64,
+    microseconds: f64,
+    rejected: f64,
+    failed: f64,
+}
+
+/// Totals in the order of commands, so that a command and its subcommands, which stand beside each
+/// other but for the letters below `|`, are found.
+fn totals<'a>(fields: &'a Fields<'a>) -> Vec<Totals<'a>> {
+    let read = |(command, line): (&'a str, &'a str)| {
+        let nothing = f64::NAN;
+        let mut totals = Totals {
+            command,
+            calls: nothing,
+            microseconds: nothing,
+            rejected: nothing,
+            failed: nothing,
+        };
+        for (name, number) in numbers(line) {
+            match name {
+                "calls" => totals.calls = number,
+                "usec" => totals.microseconds = number,
+                "rejected_calls" => totals.rejected = number,
+                "failed_calls" => totals.failed = number,
+                _ => (),
+            }
+        }
+        totals
+    };
+    let mut all: Vec<Totals<'a>> =
+        of_commands(fields, "Commandstats", "cmdstat_").map(read).collect();
+    all.sort_by_key(|totals| totals.command);
+    all
+}
+
+/// The totals of a command.
+fn totals_of<'a, 'b>(totals: &'b [Totals<'a>], command: &str) -> Option<&'b Totals<'a>> {
+    let number = totals.binary_search_by_key(&command, |totals| totals.command).ok()?;
+    totals.get(number)
+}
+
+fn commands(out: &mut Exposition, totals: &[Totals<'_>]) {
+    type Read = fn(&Totals<'_>) -> f64;
+    let families: [(Read, &str, &str); 4] = [
+        (|totals| totals.calls, "redis_commands_total", "Calls by command."),
+        (
+            |totals| totals.microseconds / 1e6,
+            "redis_commands_duration_seconds_total",
+            "Seconds that calls took.",
+        ),
+        (
+            |totals| totals.rejected,
+            "redis_commands_rejected_calls_total",
+            "Calls that were refused.",
+        ),
+        (|totals| totals.failed, "redis_commands_failed_calls_total", "Calls that failed."),
+    ];
+    for (read, name, help) in families {
         let mut family = out.family(name, Kind::Counter, help);
-        for (command, line) in of_commands(fields, "Commandstats", "cmdstat_") {
-            if let Some(value) = number(line, key) {
-                let value = if key == "usec" { value / 1e6 } else { value };
-                family.sample(&[("cmd", command)], value);
+        for totals in totals {
+            let value = read(totals);
+            if !value.is_nan() {
+                family.sample(&[("cmd", totals.command)], value);
             }
         }
     }
 }
 
-/// Calls and microseconds by command.
-type Totals<'a> = BTreeMap<&'a str, (f64, f64)>;
-
-fn totals<'a>(fields: &'a Fields<'a>) -> Totals<'a> {
-    let read = |(command, line): (&'a str, &'a str)| {
-        Some((command, (number(line, "calls")?, number(line, "usec")?)))
-    };
-    of_commands(fields, "Commandstats", "cmdstat_").filter_map(read).collect()
-}
-
-fn percentiles(out: &mut Exposition, fields: &Fields<'_>, totals: &Totals<'_>) {
+fn percentiles(out: &mut Exposition, fields: &Fields<'_>, totals: &[Totals<'_>]) {
     let help = "Percentiles of the durations by command, in microseconds.";
     let mut family = out.family("redis_latency_percentiles_usec", Kind::Summary, help);
+    // The same few for all commands.
+    let mut quantiles: BTreeMap<&str, String> = BTreeMap::new();
     for (command, line) in of_commands(fields, "Latencystats", "latency_percentiles_usec_") {
-        let Some((calls, microseconds)) = totals.get(command) else { continue };
-        for pair in line.split(',') {
-            let Some((name, value)) = pair.split_once('=') else { continue };
-            let percentile = name.get(1..).and_then(|number| number.parse().ok());
-            if let (Some(percentile), Ok(value)) = (percentile, value.parse()) {
-                let labels = [("cmd", command), ("quantile", &shortest(percentile))];
-                family.sample(&labels, value);
-            }
+        let Some(totals) = totals_of(totals, command) else { continue };
+        for (name, value) in numbers(line) {
+            let Some(percentile) = name.get(1..).and_then(|number| number.parse().ok()) else {
+                continue;
+            };
+            let quantile = quantiles.entry(name).or_insert_with(|| shortest(percentile));
+            family.sample(&[("cmd", command), ("quantile", quantile)], value);
         }
-        family.suffixed("_sum", &[("cmd", command)], *microseconds);
-        family.suffixed("_count", &[("cmd", command)], *calls);
+        family.suffixed("_sum", &[("cmd", command)], totals.microseconds);
+        family.suffixed("_count", &[("cmd", command)], totals.calls);
     }
 }
 
-fn durations(out: &mut Exposition, totals: &Totals<'_>, all: &[Durations]) {
-    // Of a command and its subcommands, which stand beside each other but for the letters below
-    // `|`.
+fn durations(out: &mut Exposition, totals: &[Totals<'_>], all: &[Durations]) {
     let sum_of = |command: &str| -> f64 {
-        let own = totals.get(command).map_or(0.0, |(_, sum)| *sum);
+        let own = totals_of(totals, command).map_or(0.0, |totals| totals.microseconds);
         let prefix = format!("{command}|");
-        let below = totals.range(prefix.as_str()..);
-        let of_subcommands = below.take_while(|(name, _)| name.starts_with(&prefix));
-        own + of_subcommands.map(|(_, (_, sum))| *sum).sum::<f64>()
+        let from = totals.partition_point(|totals| totals.command < prefix.as_str());
+        let below = totals.iter().skip(from).take_while(|t| t.command.starts_with(&prefix));
+        own + below.map(|totals| totals.microseconds).sum::<f64>()
     };
     let help = "Durations by command, in microseconds.";
     let mut family = out.family("redis_commands_latencies_usec", Kind::Histogram, help);
+    // Powers of two, the same for all commands.
+    let mut bounds: BTreeMap<u64, String> = BTreeMap::new();
     for durations in all {
         let command = durations.command.as_str();
         for (bound, count) in &durations.buckets {
-            let labels = [("cmd", command), ("le", &shortest(*bound as f64))];
-            family.suffixed("_bucket", &labels, *count as f64);
+            let bound = bounds.entry(*bound).or_insert_with(|| shortest(*bound as f64));
+            family.suffixed("_bucket", &[("cmd", command), ("le", bound)], *count as f64);
         }
         family.suffixed("_bucket", &[("cmd", command), ("le", "+Inf")], durations.calls as f64);
         family.suffixed("_sum", &[("cmd", command)], sum_of(command));

@@ -24,31 +24,39 @@ impl Field<'_> {
 
 /// The fields of a reply in order.
 #[derive(Clone, Debug)]
-pub struct Fields<'a>(Vec<Field<'a>>);
+pub struct Fields<'a> {
+    all: Vec<Field<'a>>,
+    /// Titles of sections, and where their fields begin.
+    sections: Vec<(&'a str, usize)>,
+}
 
 impl<'a> Fields<'a> {
     /// Reads a reply.
     pub fn parse(text: &'a str) -> Fields<'a> {
+        let (mut all, mut sections) = (Vec::new(), vec![("", 0)]);
         let mut section = "";
-        let read = |line: &'a str| {
+        for line in text.lines().map(str::trim) {
             if let Some(title) = line.strip_prefix("# ") {
                 section = title;
-                return None;
+                sections.push((title, all.len()));
+            } else if let Some((name, value)) = line.split_once(':') {
+                all.push(Field { section, name, value });
             }
-            let (name, value) = line.split_once(':')?;
-            Some(Field { section, name, value })
-        };
-        Fields(text.lines().map(str::trim).filter_map(read).collect())
+        }
+        Fields { all, sections }
     }
 
     /// All of them.
     pub fn all(&self) -> impl Iterator<Item = &Field<'a>> {
-        self.0.iter()
+        self.all.iter()
     }
 
     /// Those of a section.
-    pub fn of<'b>(&'b self, section: &'b str) -> impl Iterator<Item = &'b Field<'a>> {
-        self.0.iter().filter(move |field| field.section == section)
+    pub fn of(&self, section: &str) -> impl Iterator<Item = &Field<'a>> + use<'_, 'a> {
+        let number = self.sections.iter().position(|(title, _)| *title == section);
+        let start = |number: usize| self.sections.get(number).map_or(self.all.len(), |(_, at)| *at);
+        let range = number.map_or(0..0, |number| start(number)..start(number + 1));
+        self.all.get(range).unwrap_or_default().iter()
     }
 
     /// The value of a field; empty if it is not there.
@@ -58,7 +66,7 @@ impl<'a> Fields<'a> {
 
     /// The value of a field, if it is there.
     pub fn find(&self, name: &str) -> Option<&'a str> {
-        self.0.iter().find(|field| field.name == name).map(|field| field.value)
+        self.all.iter().find(|field| field.name == name).map(|field| field.value)
     }
 }
 
