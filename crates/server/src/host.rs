@@ -199,8 +199,8 @@ impl AppendLogFiles for ServerHost {
         self.applier.aof().complete()
     }
 
-    fn settle_append_log(&self, reply: LateReply) {
-        self.applier.aof().reply_when_settled(reply);
+    fn settle_append_log(&self, then: Box<dyn FnOnce() + Send>) {
+        self.applier.aof().when_settled(then);
     }
 
     fn has_append_log(&self) -> bool {

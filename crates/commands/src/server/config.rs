@@ -2,7 +2,7 @@
 
 use crate::cluster::{SHARED, define};
 use config::{SetContext, SetError};
-use engine::membership::Definition;
+use engine::membership::{Definition, Request};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome, dispatch};
 
 /// `CONFIG GET`.
@@ -163,18 +163,23 @@ fn config_set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
                 cx.wait_for_running_commands();
                 dispatch::deliver_last_pushes(cx);
             }
-            if let Some((_, value)) = shared {
-                let letters = String::from_utf8_lossy(value).into_owned();
-                return define(cx, Definition::Events(letters));
-            }
             // Files that may be moved or copied with the reply.
             let has_log_ended = !engine.config().appendonly() && has_changed("appendonly");
             let has_room_ended = engine.config().aof_preallocation_size() == 0
                 && has_changed("aof-preallocation-size");
             let waits = (has_log_ended || has_room_ended) && !in_transaction;
-            match engine.host().filter(|_| waits) {
-                Some(host) => host.settle_append_log(cx.late_reply()),
-                None => cx.reply.ok(),
+            let definition = shared
+                .map(|(_, value)| Definition::Events(String::from_utf8_lossy(value).into_owned()));
+            match (engine.host().filter(|_| waits), definition) {
+                (Some(host), definition) => {
+                    let reply = cx.late_reply();
+                    host.settle_append_log(Box::new(move || match definition {
+                        Some(definition) => host.operate(Request::Define(definition), reply),
+                        None => reply.send(|reply| reply.ok()),
+                    }));
+                }
+                (None, Some(definition)) => return define(cx, definition),
+                (None, None) => cx.reply.ok(),
             }
             Ok(())
         }

@@ -84,10 +84,10 @@ pub trait AppendLogFiles: Send + Sync {
     /// # Errors
     /// Why it cannot be written.
     fn complete_append_log(&self) -> Result<(), String>;
-    /// Replies OK once the append-only file is in the state that the options describe: complete, on
+    /// Calls `then` once the append-only file is in the state that the options describe: complete, on
     /// the disk, closed if it was switched off, and without preallocated space if there is to be
     /// none.
-    fn settle_append_log(&self, reply: LateReply);
+    fn settle_append_log(&self, then: Box<dyn FnOnce() + Send>);
     /// Returns whether there is an append-only file to load.
     fn has_append_log(&self) -> bool;
     /// Loads the append-only file again, which is complete, into an empty data set that is not in

@@ -21,7 +21,6 @@ use crate::persistence::temporaries;
 use engine::Engine;
 use engine::append_log::LogState;
 use engine::journal::IfBehind;
-use engine::long::LateReply;
 use engine::mailbox::recheck_all;
 use engine::thread::ThreadContext;
 use file::LogFile;
@@ -66,7 +65,7 @@ pub struct Aof {
     /// Whether there is no log for the moment, whatever the options say.
     is_suspended: AtomicBool,
     /// Clients that have switched off the log or its preallocation, and wait for that.
-    settling: Mutex<Vec<LateReply>>,
+    settling: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     /// The number of the rewrite that was told to end.
     ending_rewrite: AtomicU64,
     /// The snapshot of the running rewrite.
@@ -389,7 +388,7 @@ impl Aof {
     fn keep(self: &Arc<Self>) {
         while !self.is_stopping.load(Acquire) {
             self.follow_configuration();
-            self.reply_if_settled();
+            self.call_if_settled();
             self.count();
             self.rewrite_if_due();
             std::thread::park_timeout(ROUND);
@@ -418,29 +417,27 @@ impl Aof {
         }
     }
 
-    /// Replies once the log is in the state that the options describe: complete, on the disk,
+    /// Calls `then` once the log is in the state that the options describe: complete, on the disk,
     /// closed if it was switched off, and without preallocated space if there is to be none.
-    pub fn reply_when_settled(&self, reply: LateReply) {
-        lock(&self.settling).push(reply);
+    pub fn when_settled(&self, then: Box<dyn FnOnce() + Send>) {
+        lock(&self.settling).push(then);
         if lock(&self.keeper).is_some() {
             self.look();
         } else {
             // The data set is being loaded. It is not served yet, and there is no log to wait for.
-            self.reply_if_settled();
+            self.call_if_settled();
         }
     }
 
-    fn reply_if_settled(&self) {
-        // Take the replies first: the states they wait for were set before.
+    fn call_if_settled(&self) {
+        // Take them first: the states they wait for were set before.
         let mut waiting = std::mem::take(&mut *lock(&self.settling));
         let is_at_work =
             |writer: &Arc<Writer>| writer.is_ending() || writer.has_unwanted_preallocation();
         if lock(&self.inner).writer.as_ref().is_some_and(is_at_work) || self.is_rewrite_ending() {
             lock(&self.settling).append(&mut waiting);
         }
-        for reply in waiting {
-            reply.send(|reply| reply.ok());
-        }
+        waiting.into_iter().for_each(|then| then());
     }
 
     fn count(&self) {
