@@ -3,7 +3,7 @@
 use harness::client::{Client, ask, ok};
 use harness::cluster::{Etcd, text};
 use harness::reply::{Protocol, Reply};
-use harness::server::Server;
+use harness::server::{Options, Program, Server};
 use harness::wait::{SetAtEnd, eventually};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -147,4 +147,24 @@ fn changes_wait_for_a_coordinator_that_stands_still() {
         );
     }
     eventually("the replica follows", || ask(&mut first, "WAIT 1 100") == Reply::Integer(1));
+}
+
+/// `redis-cli --cluster create` asks as soon as a server listens.
+#[test]
+fn what_is_asked_of_a_new_server_waits_for_the_first_answer_of_etcd() {
+    let etcd = Etcd::start("first-answer");
+    etcd.stop();
+    let coordinator = Etcd::coordinator(std::slice::from_ref(&etcd));
+    let arguments = ["--cluster-enabled", "yes", "--cluster-coordinator", &coordinator];
+    let node = Server::start(&Program::under_test(), Options::arguments(&arguments));
+    let node = node.expect("it listens without etcd");
+    let mut client = node.client();
+    client.send(&["CLUSTER", "INFO"]).expect("it is sent");
+    let mut other = node.client();
+    // Others are served meanwhile.
+    assert_eq!(ask(&mut other, "PING"), Reply::Simple(b"PONG".to_vec()));
+    assert!(!client.has_data().expect("it is connected"));
+    etcd.go_on();
+    let info = text(client.reply().expect("it is answered"));
+    assert!(info.contains("cluster_known_nodes:1"), "{info}");
 }

@@ -5,7 +5,6 @@ use super::{Requests, switch};
 use crate::log;
 use cluster::id::Id;
 use cluster::view::View;
-use config::ClusterEndpoint;
 use engine::Engine;
 use engine::clients::Client;
 use engine::mailbox::Message;
@@ -86,7 +85,7 @@ pub fn hand_over(engine: &Engine, waits: impl Fn() -> bool) {
 pub fn send_clients_away(engine: &Engine, waits: impl Fn() -> bool) {
     let Some(published) = engine.membership().newest() else { return };
     // Clients of a cluster are told where slots are.
-    if engine.config().cluster_endpoint() != ClusterEndpoint::Single || !waits() {
+    if !engine.is_one_address() || !waits() {
         return;
     }
     let told = engine.send_away_from(&published, GRACE.as_secs() as i64);

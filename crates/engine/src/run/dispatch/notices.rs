@@ -10,7 +10,6 @@ use cluster::describe::Asker;
 use cluster::notices::{Moved, Notices, between};
 use cluster::slots::Slots;
 use cluster::topology::Replica;
-use config::ClusterEndpoint;
 use resp::{Output, Protocol, Reply};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -77,7 +76,7 @@ impl Engine {
         if notices.is_empty() {
             return;
         }
-        let is_single = self.config.cluster_endpoint() == ClusterEndpoint::Single;
+        let is_single = self.is_one_address();
         for client in self.clients.all() {
             if EndpointType::of(&client).is_none() {
                 continue;

@@ -19,12 +19,16 @@ use crate::table::Resolved;
 use cluster::change::moves;
 use cluster::describe::{Asker, Node};
 use cluster::id::Id;
-use config::{ClusterEndpoint, ClusterEndpointType, Config};
+use config::{ClusterEndpointType, Config};
 use keyspace::{Key, Slot};
 use spec::keys::for_each_shard_channel;
 use std::borrow::Cow;
 use std::sync::Arc;
 use structs::crc16::key_slot;
+
+/// How long after its start a server waits for the coordinator's first answer before it says that
+/// there is none.
+const FIRST_ANSWER_MS: i64 = 10_000;
 
 const CROSSING: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 pub(super) const DOWN: &str = "CLUSTERDOWN The cluster is down";
@@ -49,6 +53,15 @@ impl Cx<'_> {
     }
 }
 
+/// Returns whether a request is one about the cluster, of which a server that has just been started
+/// knows nothing yet. `redis-cli --cluster create` asks as soon as the server listens.
+fn waits_for_coordinator(cx: &Cx<'_>, row: &Resolved) -> bool {
+    row.command.group == Group::Cluster
+        && row.parent.is_some()
+        && cx.now().0 - cx.engine.started_ms < FIRST_ANSWER_MS
+        && cx.membership().is_none()
+}
+
 /// A client's request, or its transaction, is for one slot, which is served here.
 pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
     if !cx.engine.membership.is_on() || cx.session.is_replica {
@@ -70,6 +83,9 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
     }
     if cx.session.is_link && cx.engine.membership.scope(row.index) == Scope::AllNodes {
         return Ok(());
+    }
+    if waits_for_coordinator(cx, row) {
+        return Err(NotNow::Held.into());
     }
     let runs_queue = row.command.flags.has(Flags::RUNS_QUEUE);
     let is_asking = cx.session.asking && open_slots::is_asking(cx, row);
@@ -435,11 +451,8 @@ impl Engine {
             _ => return,
         };
         if let Some(token) = client.call_off_wait(&self.stats) {
-            let line = match self.config.cluster_endpoint() {
-                ClusterEndpoint::Cluster => line,
-                // Clients know of no other node; a link tries again by itself.
-                ClusterEndpoint::Single => ROLE_CHANGED.to_owned(),
-            };
+            // Clients of one server know of no other node; a link tries again by itself.
+            let line = if self.has_single_endpoint() { ROLE_CHANGED.to_owned() } else { line };
             let error = Some(Cow::Owned(line));
             let message = Message::Unblock { client: client.id, token, error, fate: Fate::Open };
             self.mailboxes[client.thread].post(message);

@@ -21,7 +21,7 @@ use cluster::id::Id;
 use cluster::shared::{Applied, Definitions, Functions};
 use cluster::topology::Shard;
 use cluster::view::{self, Keys};
-use config::{ClusterEndpoint, SetContext};
+use config::SetContext;
 use engine::Engine;
 use engine::acl::DEFAULT_USER;
 use etcd::Client;
@@ -218,7 +218,7 @@ impl Keeper {
         let published = engine.membership().newest().filter(|published| published.leads);
         let shard = published.as_ref().and_then(|published| published.own_shard());
         let Some(&Shard { id: shard, .. }) = shard else { return Ok(()) };
-        let is_shared = engine.config().cluster_endpoint() == ClusterEndpoint::Single;
+        let is_shared = engine.is_one_address();
         let all = definitions.functions.as_ref();
         let has_joined = all.is_some_and(|at| at.value.joined.contains(&shard));
         match all {
