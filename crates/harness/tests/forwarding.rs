@@ -1,12 +1,16 @@
 //! One address: clients of a cluster with `cluster-endpoint single` see one ordinary server,
 //! whichever node they are connected to.
 
+#[path = "forwarding/clients.rs"]
+mod clients;
 #[path = "forwarding/events.rs"]
 mod events;
 #[path = "cluster/moving.rs"]
 mod moving;
 #[path = "forwarding/permissions.rs"]
 mod permissions;
+#[path = "forwarding/scripts.rs"]
+mod scripts;
 #[path = "forwarding/walking.rs"]
 mod walking;
 
@@ -367,6 +371,8 @@ fn messages_caches_and_users_of_one_address() {
             let keys = Reply::Array(vec![bulk(key)]);
             assert_eq!(message, Reply::Push(vec![bulk("invalidate"), keys]));
         }
+        ok(&mut client, "CLIENT TRACKING OFF");
+        chosen_caches(&mut client, &nodes[1]);
         let refusal = error(&ask(&mut node.client(), "CLIENT TRACKING ON"));
         assert!(refusal.contains("HELLO 3"), "{refusal}");
     }
@@ -382,6 +388,40 @@ fn messages_caches_and_users_of_one_address() {
 }
 
 /// Waits until the first replica of a primary has everything.
+/// CLIENT CACHING is for the next request, or transaction, wherever its keys are.
+fn chosen_caches(client: &mut Client, other: &Server) {
+    for (mode, word, is_told) in [("OPTIN", "yes", true), ("OPTOUT", "no", false)] {
+        ok(client, &format!("CLIENT TRACKING ON {mode}"));
+        for key in KEYS {
+            let read = |client: &mut Client, how: &[&str], is_told: bool| {
+                let requests: Vec<String> =
+                    how.iter().map(|request| request.replace("KEY", key)).collect();
+                let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+                for reply in pipeline(client, &requests) {
+                    assert!(!reply.is_error(), "{reply:?}");
+                }
+                ok(&mut other.client(), &format!("SET {key} 2"));
+                // A request to the same node comes behind what it has to tell.
+                ask(client, &format!("CLIENT CACHING {word}"));
+                ask(client, &format!("STRLEN {{{key}}}none"));
+                let messages = std::iter::from_fn(|| client.push()).count();
+                assert_eq!(messages, usize::from(is_told), "{mode} {how:?}");
+            };
+            let chosen = format!("CLIENT CACHING {word}");
+            let chosen = chosen.as_str();
+            for _ in 0..2 {
+                read(client, &[chosen, "GET KEY"], is_told);
+                read(client, &["GET KEY"], !is_told);
+                read(client, &[chosen, "PING", "GET KEY"], !is_told);
+                read(client, &[chosen, "MULTI", "GET KEY", "EXEC"], is_told);
+                read(client, &[chosen, "EXISTS KEY {KEY}none"], is_told);
+            }
+        }
+        ok(client, "CLIENT TRACKING OFF");
+    }
+    assert!(error(&ask(client, "CLIENT CACHING yes")).starts_with("ERR CLIENT CACHING"));
+}
+
 fn until_replicated(primary: &Server) {
     eventually("its replica has the keys", || {
         let info = text(ask(&mut primary.node_client(), "INFO replication"));

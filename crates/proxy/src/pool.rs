@@ -32,6 +32,8 @@ pub struct Topology {
     pub replicas: Vec<Vec<u16>>,
     /// Servers without a slot that have clients, so messages and scripts concern them, too.
     pub slotless: Vec<u16>,
+    /// Of a node's hub: the other servers that have clients, replicas.
+    pub followers: Vec<u16>,
     /// Of a node's hub: how keys get their slots.
     pub rule: SlotRule,
 }
@@ -288,6 +290,7 @@ pub struct Local {
     first_slots: Vec<Option<u16>>,
     replicas: Vec<Vec<u16>>,
     slotless: Vec<u16>,
+    followers: Vec<u16>,
     rule: SlotRule,
     chance: Cell<u32>,
 }
@@ -314,6 +317,7 @@ impl Local {
             first_slots: Vec::new(),
             replicas: Vec::new(),
             slotless: Vec::new(),
+            followers: Vec::new(),
             rule: SlotRule::default(),
             chance: Cell::new(0x9e37_79b9),
         };
@@ -360,6 +364,7 @@ impl Local {
         }
         self.replicas = topology.replicas;
         self.slotless = topology.slotless;
+        self.followers = topology.followers;
         self.first_slots = vec![None; self.targets.len()];
         for (slot, at) in (0..).zip(&self.slots) {
             if let Some(at) = *at
@@ -438,6 +443,12 @@ impl Local {
     /// The first slot of a cluster's server, if it has any.
     pub fn first_slot(&self, server: usize) -> Option<u16> {
         self.first_slots.get(server).copied().flatten()
+    }
+
+    /// All servers of a cluster, replicas too, as its node knows them.
+    pub fn every_copy(&self) -> Vec<usize> {
+        let others = self.slotless.iter().chain(&self.followers).map(|&at| usize::from(at));
+        self.primaries.iter().copied().chain(others).collect()
     }
 
     /// The servers that have clients; none if all of them answer what concerns all.

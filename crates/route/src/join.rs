@@ -31,8 +31,10 @@ pub enum Merge {
     SumPairs,
     /// Any reply that is not null.
     AnyValue,
-    /// Any reply that is no error.
+    /// Any reply that is no error; if there is none, the error that says most.
     AnyGood,
+    /// Texts, one behind the other.
+    Text,
     /// INFO: the first server's, with counters and keyspaces summed.
     Info,
 }
@@ -173,9 +175,12 @@ impl Joining {
                 return Some(value.unwrap_or(first).clone());
             }
             Merge::AnyGood => {
-                return Some(
-                    self.parts.iter().find(|p| !raw::is_error(p)).unwrap_or(first).clone(),
-                );
+                return self.parts.iter().min_by_key(|part| rank_of_kill(part)).cloned();
+            }
+            Merge::Text => {
+                let texts: Option<Vec<&[u8]>> =
+                    self.parts.iter().map(|part| raw::text(part)).collect();
+                push_text(&mut out, &texts?.concat(), protocol);
             }
             Merge::Info => return self.info(protocol),
         }
@@ -257,21 +262,36 @@ impl Joining {
         let texts: Option<Vec<&[u8]>> = self.parts.iter().map(|part| raw::text(part)).collect();
         let merged = merge_info(&texts?);
         let mut out = Vec::with_capacity(merged.len() + 32);
-        match protocol {
-            Protocol::Resp2 => push_bulk(&mut out, &merged),
-            Protocol::Resp3 => {
-                push_header(&mut out, b'=', merged.len() + 4);
-                out.extend_from_slice(b"txt:");
-                out.extend_from_slice(&merged);
-                out.extend_from_slice(b"\r\n");
-            }
-        }
+        push_text(&mut out, &merged, protocol);
         Some(out)
     }
 }
 
 fn header_len(reply: &[u8]) -> Option<usize> {
     reply.iter().position(|&byte| byte == b'\n').map(|at| at + 1)
+}
+
+/// Appends a text for readers, as INFO is.
+fn push_text(out: &mut Vec<u8>, text: &[u8], protocol: Protocol) {
+    match protocol {
+        Protocol::Resp2 => push_bulk(out, text),
+        Protocol::Resp3 => {
+            push_header(out, b'=', text.len() + 4);
+            out.extend_from_slice(b"txt:");
+            out.extend_from_slice(text);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+/// Orders the replies to SCRIPT KILL: that a server runs no script is said only if none does.
+fn rank_of_kill(reply: &[u8]) -> u8 {
+    match reply {
+        [b'-', rest @ ..] if rest.starts_with(b"UNKILLABLE") => 1,
+        [b'-', rest @ ..] if rest.starts_with(b"NOTBUSY") => 3,
+        [b'-', ..] => 2,
+        _ => 0,
+    }
 }
 
 fn push_elements(out: &mut Vec<u8>, kind: u8, elements: &[&[u8]]) {
@@ -410,6 +430,9 @@ mod tests {
         assert_eq!(joined(Merge::AnyValue, &["$-1\r\n", "$1\r\na\r\n"]), "$1\r\na\r\n");
         assert_eq!(joined(Merge::AnyValue, &["$-1\r\n", "$-1\r\n"]), "$-1\r\n");
         assert_eq!(joined(Merge::AnyGood, &["-NOTBUSY\r\n", "+OK\r\n"]), "+OK\r\n");
+        let unkillable = "-UNKILLABLE\r\n";
+        assert_eq!(joined(Merge::AnyGood, &["-NOTBUSY\r\n", "-ERR\r\n", unkillable]), unkillable);
+        assert_eq!(joined(Merge::AnyGood, &["-NOTBUSY\r\n", "-ERR\r\n"]), "-ERR\r\n");
         assert!(joined(Merge::Sum, &[":1\r\n", "+OK\r\n"]).starts_with("-ERR the servers"));
     }
 

@@ -14,6 +14,21 @@ pub const UNWATCH: &[u8] = b"*1\r\n$7\r\nUNWATCH\r\n";
 /// CLIENT TRACKING OFF.
 pub const UNTRACK: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$8\r\nTRACKING\r\n$3\r\nOFF\r\n";
 
+/// CLIENT CACHING YES or NO.
+pub fn caching(is_wanted: bool) -> Vec<u8> {
+    request(&[b"CLIENT", b"CACHING", if is_wanted { b"YES" } else { b"NO" }])
+}
+
+/// The request that ends what clients of the sending node have waiting at another node, because
+/// they have gone.
+pub fn abandon(clients: &[u64]) -> Vec<u8> {
+    let ids: Vec<String> = clients.iter().map(u64::to_string).collect();
+    let mut words: Vec<&[u8]> = vec![b"CLIENT", b"UNBLOCK"];
+    words.extend(ids.iter().map(String::as_bytes));
+    words.insert(words.len().min(3), b"ABANDON");
+    request(&words)
+}
+
 /// What a node of a cluster says on a link of another node before it goes down: no request without
 /// a reply has been or will be carried out. No command's reply begins like that, and no client can
 /// publish it.

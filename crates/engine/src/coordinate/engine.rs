@@ -200,7 +200,7 @@ impl Engine {
             acl: Acl::new(table, &config),
             config,
             table,
-            clients: Clients::default(),
+            clients: if is_in_cluster { Clients::of_node() } else { Clients::default() },
             client_usage: ClientUsage::default(),
             mailboxes: (0..threads).map(|_| Mailbox::new(&shared_by_mailboxes)).collect(),
             shared_by_mailboxes,

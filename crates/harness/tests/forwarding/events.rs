@@ -32,6 +32,20 @@ fn is_same(client: &mut Client, expected: &Reply) -> bool {
     ask(client, "CONFIG GET notify-keyspace-events") == *expected
 }
 
+/// An option that ends the log waits for its end, whatever is set with it.
+fn the_log_ends_first(node: &Server) {
+    let folder = format!("/proc/{}/fd", node.process_id());
+    let has_log = || {
+        let files = std::fs::read_dir(&folder).expect("it runs");
+        let targets = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+        targets.into_iter().any(|target| target.to_string_lossy().ends_with(".incr.aof"))
+    };
+    ok(&mut node.client(), "CONFIG SET appendonly yes");
+    eventually("the log begins", has_log);
+    ok(&mut node.client(), "CONFIG SET appendonly no notify-keyspace-events AKE");
+    assert!(!has_log());
+}
+
 #[test]
 fn events_of_all_shards_are_heard_at_every_node() {
     let _alone = alone();
@@ -57,6 +71,8 @@ fn events_of_all_shards_are_heard_at_every_node() {
     for client in &mut by_pattern {
         assert_eq!(payloads(client, KEYS.len()), ["set".to_owned()].into());
     }
+
+    the_log_ends_first(&nodes[4]);
 
     // Each comes once: the next message is that of the next change. A message that a client
     // publishes on such a channel comes once, too.
@@ -108,9 +124,11 @@ fn nodes_listen_to_each_other_only_while_a_client_does() {
     let _alone = alone();
     let etcd = Etcd::start("listening");
     let nodes = one_address(&etcd, &[]);
-    // Connections of other nodes are in RESP3 only for this.
+    // Clients of one server see no connections of other nodes.
     let listening = |node: &Server| {
-        let list = text(ask(&mut node.client(), "CLIENT LIST"));
+        let mut operator = node.client();
+        ok(&mut operator, "CLIENT CAPA cluster");
+        let list = text(ask(&mut operator, "CLIENT LIST"));
         list.lines().filter(|line| line.contains(" sub=1 ") || line.contains(" psub=1 ")).count()
     };
     let primaries = &nodes[..3];

@@ -2,7 +2,7 @@
 
 use super::{alone, bulk, one_address, pipeline};
 use harness::client::{Client, ask, ok};
-use harness::cluster::{Etcd, error};
+use harness::cluster::{Etcd, error, text};
 use harness::reply::Reply;
 use harness::server::Server;
 use harness::wait::eventually;
@@ -79,6 +79,21 @@ fn what_a_request_does_at_another_node_is_held_against_its_user() {
             ok(&mut superuser, &["EVAL", set, "1", own, other][..]);
         }
     }
+
+    // A transaction takes the text of a script to the other node, though the user sends the digest.
+    ok(&mut operator, "ACL SETUSER app -eval");
+    let script = "return redis.call('GET', KEYS[1])";
+    let sha = text(operator.command(&["SCRIPT", "LOAD", script]).expect("it answers"));
+    for (own, other) in KEYS {
+        ok(&mut nodes[0].client(), &format!("SET {own} 1"));
+        let run = |key| ["MULTI".to_owned(), format!("EVALSHA {sha} 1 {key}"), "EXEC".to_owned()];
+        let mut client = logged_in(&nodes[0], "app");
+        let replies = pipeline(&mut client, &run(own).each_ref().map(String::as_str));
+        assert_eq!(replies[2], Reply::Array(vec![bulk("1")]));
+        let replies = pipeline(&mut client, &run(other).each_ref().map(String::as_str));
+        assert!(error(&replies[1]).starts_with("NOPERM"), "{replies:?}");
+    }
+    ok(&mut operator, "ACL SETUSER app +eval");
 
     // The rules change between MULTI and EXEC, and while a client waits.
     let node = &nodes[6];

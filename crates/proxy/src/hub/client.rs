@@ -75,6 +75,8 @@ pub struct Client {
     pub db: u32,
     /// [`crate::pool::LinkKey::user`].
     pub user: u32,
+    /// Of a node's client: the number by which the cluster knows it.
+    pub origin: u64,
     /// CLIENT SETNAME.
     pub name: Vec<u8>,
     /// CLIENT SETINFO: the library's name and version.
@@ -146,6 +148,7 @@ impl Client {
             protocol: Protocol::Resp2,
             db: 0,
             user: 0,
+            origin: 0,
             name: Vec::new(),
             library: None,
             is_authenticated: true,

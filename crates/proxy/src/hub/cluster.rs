@@ -356,6 +356,13 @@ impl Hub {
             Ok(id) => id,
             Err(why) => return self.try_again(wire, tag, kept, &raw::error(&why)),
         };
+        if let Some(client) = self.client(tag.client)
+            && client.is_blocked
+            && client.origin != 0
+        {
+            let client = (tag.client, client.origin);
+            self.say_origin(wire, client, id);
+        }
         if kept.is_watch {
             self.watches_at(tag.client, server, kept.is_asking);
         }

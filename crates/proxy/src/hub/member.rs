@@ -2,6 +2,7 @@
 //! belong may be known.
 
 use super::client::Slot;
+use super::upstream::{Purpose, Tag};
 use super::wire::{Id, Wire};
 use super::{Conn, Done, Hub};
 use route::join::Merge;
@@ -9,13 +10,14 @@ use route::plan::NO_SERVER;
 use route::raw::{self, Protocol};
 
 impl Hub {
-    /// A client is about to send requests, or a new one. What it needs of connections to servers is
-    /// given by protocol, database and [number of the user](Hub::number_of_user).
+    /// A client is about to send requests, or a new one. The cluster knows it by the number
+    /// `origin`. What it needs of connections to servers is given by protocol, database and [number
+    /// of the user](Hub::number_of_user).
     pub fn present<W: Wire>(
         &mut self,
         wire: &mut W,
         id: Id,
-        peer: &str,
+        (peer, origin): (&str, u64),
         (protocol, db, user): (Protocol, u32, u32),
     ) {
         if self.client(id).is_none() {
@@ -23,7 +25,20 @@ impl Hub {
         }
         if let Some(client) = self.client(id) {
             (client.protocol, client.db, client.user) = (protocol, db, user);
+            client.origin = origin;
         }
+    }
+
+    /// Tells the server of a client's own connection which client it is, by whose number other
+    /// nodes end what it waits for there.
+    pub(super) fn say_origin<W: Wire>(&mut self, wire: &mut W, client: (Id, u64), own: Id) {
+        let (client, origin) = client;
+        let Some(up) = self.upstream(own).filter(|up| up.origin != origin) else { return };
+        up.origin = origin;
+        let word = format!("client:{origin}");
+        let request = raw::request(&[b"CLIENT", b"CAPA", word.as_bytes()]);
+        let tag = Tag { client, seq: 0, part: 0, bytes: 0, purpose: Purpose::Discard };
+        self.send_on(wire, own, &request, tag);
     }
 
     /// The number of a user that may not do everything. Requests of its clients have connections of
@@ -36,21 +51,27 @@ impl Hub {
         at as u32 + 1
     }
 
-    /// A request that waits at several servers side by side, by connections of the client's own.
-    /// Returns whether it was taken; if not it is to be presented again when the client resumes.
-    pub fn wait_at<W: Wire>(
+    /// A request that several servers answer side by side, by connections of the client's own,
+    /// because it may wait there or must not wait behind others. Their replies are joined, with
+    /// `own` among them. Returns whether it was taken; if not it is to be presented again when the
+    /// client resumes.
+    pub fn ask_apart<W: Wire>(
         &mut self,
         wire: &mut W,
         id: Id,
         servers: &[u16],
         request: &[u8],
-        merge: Merge,
+        (merge, own): (Merge, Option<&[u8]>),
     ) -> bool {
         let Some(Conn::Client(mut client)) = self.take_conn(id) else { return true };
         let is_taken = !client.is_stalled() && client.is_idle();
-        if is_taken {
-            let servers: Vec<usize> = servers.iter().map(|&server| usize::from(server)).collect();
-            self.send_apart(wire, &mut client, servers, request, merge);
+        match own {
+            Some(own) if is_taken && servers.is_empty() => client.answer(wire, own),
+            _ if is_taken => {
+                let servers = servers.iter().map(|&server| usize::from(server)).collect();
+                self.send_apart(wire, &mut client, servers, request, (merge, own));
+            }
+            _ => {}
         }
         self.put(id, Conn::Client(client));
         is_taken
@@ -78,7 +99,10 @@ impl Hub {
         let is_stalled = client.is_stalled();
         if !is_stalled {
             match self.pools[client.pool].server_of_slot(slot) {
-                Some(server) => self.forward(wire, &mut client, server, request, Slot::Waiting),
+                Some(server) => {
+                    self.forward(wire, &mut client, server, request, Slot::Waiting);
+                    client.caching = None;
+                }
                 None => client.answer(wire, &raw::error(NO_SERVER)),
             }
         }

@@ -247,7 +247,7 @@ impl Hub {
                 Handling::All(merge) => merge,
                 _ => Merge::Sum,
             };
-            return self.send_to(wire, client, everyone, request, merge);
+            return self.send_to(wire, client, everyone, request, (merge, None));
         }
         if client.replies != Replies::On {
             return self.muted(wire, client, words, request, plan);
@@ -256,7 +256,7 @@ impl Hub {
         let ends_script = matches!(handling, Handling::All(Merge::AnyGood));
         match plan {
             Plan::Local(local) => self.local(wire, client, local, words, request),
-            Plan::One(server) if ends_script => self.blocking(wire, client, server, request),
+            Plan::One(_) | Plan::All(_) if ends_script => self.end_script(wire, client, request),
             Plan::One(server) => {
                 self.forward(wire, client, server, request, Slot::Waiting);
                 Flow::Done
@@ -273,10 +273,7 @@ impl Hub {
             }
             Plan::All(merge) => {
                 let servers = self.pools[client.pool].every();
-                match ends_script {
-                    true => self.send_apart(wire, client, servers, request, merge),
-                    false => self.send_to(wire, client, servers, request, merge),
-                }
+                self.send_to(wire, client, servers, request, (merge, None))
             }
             Plan::Scan(piece, following) => self.scan(wire, client, &piece, following),
             Plan::Session(session, server) => {
@@ -287,6 +284,17 @@ impl Hub {
                 Flow::Done
             }
         }
+    }
+
+    /// Ends scripts at all servers. A node's replicas are asked, too: a script without a key runs
+    /// where its client is connected.
+    fn end_script<W: Wire>(&mut self, wire: &mut W, client: &mut Client, request: &[u8]) -> Flow {
+        let local = &self.pools[client.pool];
+        let servers = match local.shared.config.is_node {
+            true => local.every_copy(),
+            false => local.every(),
+        };
+        self.send_apart(wire, client, servers, request, (Merge::AnyGood, None))
     }
 
     /// Sends SCAN to one of the servers that it goes through.
@@ -310,20 +318,24 @@ impl Hub {
         self.pools[client.pool].first_slot(server).map_or(Aim::Server, Aim::Slot)
     }
 
-    /// Sends a request to several servers.
+    /// Sends a request to several servers. `own` is joined with their replies.
     pub(super) fn send_to<W: Wire>(
         &mut self,
         wire: &mut W,
         client: &mut Client,
         servers: Vec<usize>,
         request: &[u8],
-        merge: Merge,
+        (merge, own): (Merge, Option<&[u8]>),
     ) -> Flow {
-        let joining = route::Joining::new(merge, servers.len());
+        let asked = servers.len();
+        let joining = route::Joining::new(merge, asked + usize::from(own.is_some()));
         let seq = client.push(Slot::Joining(Box::new(joining)));
         for (part, server) in servers.into_iter().enumerate() {
             let aim = self.aim_at_shard(client, server);
             self.send_part(wire, client, (server, aim), request, (seq, part as u32));
+        }
+        if let Some(own) = own {
+            client.take(wire, seq, asked as u32, own);
         }
         Flow::Done
     }

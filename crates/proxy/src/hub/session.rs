@@ -70,6 +70,21 @@ impl Hub {
         Ok(())
     }
 
+    /// A connection of the client's own, for a command that may wait. A node's client is known by
+    /// its number there.
+    fn own<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        server: usize,
+    ) -> Result<(), String> {
+        self.acquire_own(wire, client, server)?;
+        if let Some(own) = client.own_to(server).filter(|_| client.origin != 0) {
+            self.say_origin(wire, (client.id, client.origin), own);
+        }
+        Ok(())
+    }
+
     /// The connection on which the server tracks the client's keys.
     pub(super) fn tracked<W: Wire>(
         &mut self,
@@ -175,7 +190,7 @@ impl Hub {
         if !client.is_idle() {
             return self.come_again(client);
         }
-        match self.acquire_own(wire, client, server) {
+        match self.own(wire, client, server) {
             Ok(()) => {
                 client.is_blocked = true;
                 self.forward(wire, client, server, request, Slot::Waiting);
@@ -194,17 +209,20 @@ impl Hub {
         client: &mut Client,
         servers: Vec<usize>,
         request: &[u8],
-        merge: Merge,
+        (merge, reply): (Merge, Option<&[u8]>),
     ) -> Flow {
         if !client.is_idle() {
             return self.come_again(client);
         }
-        let own = |&server: &usize| self.acquire_own(wire, client, server);
-        match servers.iter().try_for_each(own) {
+        // Such a request is about no database, and a server that runs a long script selects none.
+        let db = std::mem::replace(&mut client.db, 0);
+        let acquired = servers.iter().try_for_each(|&server| self.own(wire, client, server));
+        client.db = db;
+        match acquired {
             Ok(()) if servers.is_empty() => client.answer(wire, &raw::error(NO_SERVER)),
             Ok(()) => {
                 client.is_blocked = true;
-                self.send_to(wire, client, servers, request, merge);
+                self.send_to(wire, client, servers, request, (merge, reply));
             }
             Err(why) => client.answer(wire, &raw::error(&why)),
         }

@@ -112,6 +112,8 @@ pub struct Upstream {
     pub link: Link<Tag>,
     /// The client that has it for itself.
     pub owner: Option<Id>,
+    /// [`Client::origin`](super::client::Client) of the owner, if the server knows it.
+    pub origin: u64,
     /// The server does not want what it is to be set to.
     pub is_refused: bool,
     /// The server goes down and has said so: it runs nothing more of what has no reply yet.
@@ -259,6 +261,7 @@ impl Hub {
             key,
             link: Link::new(steps),
             owner: None,
+            origin: 0,
             is_refused: false,
             goes_down: false,
             is_subscribed: false,

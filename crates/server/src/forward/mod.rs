@@ -22,7 +22,7 @@ use proxy::hub::listening::LISTENER;
 use proxy::hub::wire::{Id, Wire};
 use resp::Protocol;
 use route::join::Merge;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -154,19 +154,40 @@ impl<R: Reach> Wire for Wires<'_, R> {
     }
 }
 
-/// How the replies to WAIT and WAITAOF become one: what holds at each shard.
-fn merge_of(request: &[u8]) -> Merge {
+/// How replies become one, and the reply that is joined with them: what the request has done here.
+fn merge_of(request: &[u8], own: u32) -> (Merge, Option<Vec<u8>>) {
     let words = route::raw::elements(request).unwrap_or_default();
-    let name = words.first().and_then(|word| route::raw::text(word)).unwrap_or_default();
-    if name.eq_ignore_ascii_case(b"WAITAOF") { Merge::MinEach } else { Merge::Min }
+    let word =
+        |at: usize| words.get(at).and_then(|word| route::raw::text(word)).unwrap_or_default();
+    let is = |at: usize, name: &str| word(at).eq_ignore_ascii_case(name.as_bytes());
+    let number = Some(format!(":{own}\r\n").into_bytes());
+    match () {
+        // What holds at each shard.
+        () if is(0, "WAITAOF") => (Merge::MinEach, None),
+        () if is(0, "WAIT") => (Merge::Min, None),
+        () if is(1, "LIST") => (Merge::Text, None),
+        () if is(1, "UNBLOCK") => (Merge::Max, number),
+        () if words.len() == KILL_BY_ADDRESS => (Merge::AnyGood, Some(NO_SUCH_CLIENT.to_vec())),
+        () => (Merge::Sum, number),
+    }
 }
 
+/// The words of CLIENT KILL with an address, whose reply is no number.
+const KILL_BY_ADDRESS: usize = 3;
+const NO_SUCH_CLIENT: &[u8] = b"-ERR No such client\r\n";
+
 /// What the hub has not taken of a client's requests.
-#[derive(Default)]
 struct Left {
     bytes: Vec<u8>,
-    /// They are one request that waits at these servers.
-    waits_at: Option<Vec<u16>>,
+    /// They are one request to these servers.
+    asks: Option<Asks>,
+}
+
+/// Where a request goes that several servers answer side by side, and how often it has been carried
+/// out here.
+struct Asks {
+    servers: Vec<u16>,
+    own: u32,
 }
 
 /// A reactor's hub.
@@ -174,8 +195,8 @@ pub struct Forwarder {
     hub: Hub,
     shared: Arc<Shared>,
     inbox: Inbox,
-    /// Requests of clients that the hub has not taken.
-    left: HashMap<Id, Left>,
+    /// Requests of clients that the hub has not taken, in order.
+    left: HashMap<Id, VecDeque<Left>>,
     listens: Listens,
 }
 
@@ -216,21 +237,17 @@ impl Forwarder {
             true => 0,
             false => self.hub.number_of_user(session.user.name().as_bytes()),
         };
-        let (peer, needs) = (&session.client.addr, (protocol, session.db.0, user));
+        let peer = (&*session.client.addr, session.id());
+        let needs = (protocol, session.db.0, user);
         self.with(reach, |hub, wires| hub.present(wires, id, peer, needs));
         let mut start = 0;
         for request in forwarding.requests.drain(..) {
             let bytes = &forwarding.bytes[start..request.end];
             start = request.end;
-            if let Some(left) = self.left.get_mut(&id) {
-                left.bytes.extend_from_slice(bytes);
-                continue;
-            }
-            if request.travel == Travel::Acks {
-                let written = session.written_shards.as_deref();
-                let shards = written.map_or(&[][..], |written| written.awaited());
-                let waits_at = Some(self.shared.leaders_of(shards));
-                self.left.insert(id, Left { bytes: bytes.to_vec(), waits_at });
+            let asks = self.asks(request.travel, session);
+            if asks.is_some() || self.left.contains_key(&id) {
+                let left = Left { bytes: bytes.to_vec(), asks };
+                self.left.entry(id).or_default().push_back(left);
                 self.present_again(reach, id);
                 continue;
             }
@@ -241,7 +258,8 @@ impl Forwarder {
                 _ => hub.data(wires, id, bytes).bytes,
             });
             if taken < bytes.len() {
-                self.left.insert(id, Left { bytes: bytes[taken..].to_vec(), waits_at: None });
+                let left = Left { bytes: bytes[taken..].to_vec(), asks: None };
+                self.left.insert(id, VecDeque::from([left]));
             }
         }
         forwarding.bytes.clear();
@@ -249,6 +267,19 @@ impl Forwarder {
             forwarding.holds_all = true;
         }
         session.forwarding = Some(forwarding);
+    }
+
+    /// Returns the servers that a request goes to side by side, if it travels so.
+    fn asks(&self, travel: Travel, session: &Session) -> Option<Asks> {
+        match travel {
+            Travel::Acks => {
+                let written = session.written_shards.as_deref();
+                let shards = written.map_or(&[][..], |written| written.awaited());
+                Some(Asks { servers: self.shared.leaders_of(shards), own: 0 })
+            }
+            Travel::Nodes { reach, own } => Some(Asks { servers: self.shared.nodes(reach), own }),
+            _ => None,
+        }
     }
 
     /// Takes over the newest view.
@@ -270,21 +301,25 @@ impl Forwarder {
 
     /// Presents what the hub has not taken of a client's requests.
     pub fn present_again<R: Reach>(&mut self, reach: &mut R, id: Id) {
-        let Some(mut left) = self.left.remove(&id) else { return };
-        let taken = self.with(reach, |hub, wires| match &left.waits_at {
-            None => hub.data(wires, id, &left.bytes).bytes,
-            Some(servers) => {
-                let merge = merge_of(&left.bytes);
-                if hub.wait_at(wires, id, servers, &left.bytes, merge) {
-                    left.bytes.len()
-                } else {
-                    0
+        let Some(mut queue) = self.left.remove(&id) else { return };
+        while let Some(left) = queue.front_mut() {
+            let taken = self.with(reach, |hub, wires| match &left.asks {
+                None => hub.data(wires, id, &left.bytes).bytes,
+                Some(Asks { servers, own }) => {
+                    let (merge, own) = merge_of(&left.bytes, *own);
+                    let how = (merge, own.as_deref());
+                    match hub.ask_apart(wires, id, servers, &left.bytes, how) {
+                        true => left.bytes.len(),
+                        false => 0,
+                    }
                 }
+            });
+            if taken < left.bytes.len() {
+                left.bytes.drain(..taken);
+                self.left.insert(id, queue);
+                return;
             }
-        });
-        if taken < left.bytes.len() {
-            left.bytes.drain(..taken);
-            self.left.insert(id, left);
+            queue.pop_front();
         }
     }
 

@@ -3,8 +3,9 @@
 use crate::log;
 use crate::tls::{self, OutgoingOptions};
 use cluster::id::Id;
-use cluster::topology::Shard;
+use cluster::topology::{Replica, Shard};
 use engine::Engine;
+use engine::clients::forwarding::Reach;
 use engine::membership::Published;
 use proxy::config::{Address, Kind, Limits, Login, Pool, ServerTls};
 use proxy::hub::{Commands, Common, server_at};
@@ -75,6 +76,14 @@ impl Shared {
         let shards = view.topology.value.shards.iter();
         let slotless = shards.filter(|shard| shard.slots.is_empty() && view.is_alive(shard.holder));
         let slotless: Vec<u16> = slotless.filter_map(|shard| self.server(shard)).collect();
+        let followers = view
+            .topology
+            .value
+            .shards
+            .iter()
+            .flat_map(|shard| shard.copies.iter().filter(|copy| copy.id != shard.holder.id));
+        let living = followers.filter(|copy| view.alive.contains_key(&copy.id));
+        let followers: Vec<u16> = living.filter_map(|copy| self.server_of(copy)).collect();
         let next = published.next().map(|next| {
             let owner = |slot| {
                 published
@@ -87,6 +96,7 @@ impl Shared {
         let rule = SlotRule { hashing: Arc::clone(published.hashing()), next };
         self.pool.change(|topology| {
             (topology.slots, topology.slotless, topology.rule) = (slots, slotless, rule);
+            topology.followers = followers;
         });
         let shards = published.view.topology.value.shards.iter();
         *lock(&self.leads) = shards.filter_map(|shard| self.server(shard)).collect();
@@ -112,6 +122,27 @@ impl Shared {
         shards.filter_map(|shard| self.server(shard)).collect()
     }
 
+    /// The numbers of the living servers among these nodes.
+    pub fn nodes(&self, reach: Reach) -> Vec<u16> {
+        let Some(published) = self.engine.membership().newest() else { return Vec::new() };
+        let view = &published.view;
+        let mut found = Vec::new();
+        for shard in &view.topology.value.shards {
+            for copy in &shard.copies {
+                let is_meant = match reach {
+                    Reach::All => true,
+                    Reach::Others => copy.id != published.me,
+                    Reach::Leaders => copy.id == shard.holder.id,
+                };
+                let is_alive = copy.id == published.me || view.alive.contains_key(&copy.id);
+                if is_meant && is_alive {
+                    found.extend(self.server_of(copy));
+                }
+            }
+        }
+        found
+    }
+
     /// The numbers of the servers that lead a shard.
     pub fn leads(&self) -> Arc<[u16]> {
         Arc::clone(&lock(&self.leads))
@@ -119,8 +150,13 @@ impl Shared {
 
     /// The number of the server that leads a shard.
     fn server(&self, shard: &Shard) -> Option<u16> {
+        self.server_of(shard.copy(shard.holder.id)?)
+    }
+
+    /// The number of a copy's server.
+    fn server_of(&self, copy: &Replica) -> Option<u16> {
         // Not what clients are told.
-        let address = &shard.copy(shard.holder.id)?.address;
+        let address = &copy.address;
         let port = match self.engine.config().tls_cluster() {
             true => address.tls_port,
             false => address.port,

@@ -155,8 +155,7 @@ impl Hub {
                 return;
             }
             conn.session.told = conn.session.told.max(gaps.told);
-            let is_last = conn.session.forwarding.as_mut().is_some_and(|f| f.answered());
-            if is_last {
+            if conn.session.answered_elsewhere() {
                 if gaps.ends {
                     io.close_after_flush();
                 }

@@ -6,9 +6,14 @@ use super::super::names::check_name;
 use super::list::publish_own;
 use super::modes::parse_switch;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
+use std::sync::atomic::Ordering::Relaxed;
+use structs::numbers::parse_u64;
 
 /// How CLIENT CAPA's word of a link begins that names the user for whom the next requests are.
 const ACTS_FOR: &[u8] = b"for:";
+
+/// The client of another node that alone uses a link from now on.
+const SERVES: &[u8] = b"client:";
 
 /// `CLIENT ID`.
 pub static CLIENT_ID: Command = Command {
@@ -162,6 +167,10 @@ fn client_capa(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         cx.session.is_link |= word.eq_ignore_ascii_case(b"node");
         if let Some(name) = word.strip_prefix(ACTS_FOR) {
             act_for(cx, name);
+        }
+        if let Some(id) = word.strip_prefix(SERVES).filter(|_| cx.session.is_link) {
+            let id = parse_u64(id).unwrap_or(0);
+            cx.session.client.live.origin.store(id, Relaxed);
         }
     }
     cx.reply.ok();

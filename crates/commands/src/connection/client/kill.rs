@@ -5,6 +5,7 @@
 
 use super::filters::{self, Filters};
 use engine::clients::Client;
+use engine::clients::forwarding::Reach;
 use engine::session::Fate;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 
@@ -119,17 +120,28 @@ fn client_kill(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let is_old_form = args.len() == 3;
     let filters = if is_old_form { Filters::by_addr(args[2]) } else { Filters::parse(cx, args)? };
     cx.session.publish(cx.now().0);
-    let (me, now) = (cx.session.id(), cx.now().0);
-    let mut killed = 0;
+    let (me, now) = (cx.asking_client(), cx.now().0);
+    let (mut killed, mut waiting) = (0, Vec::new());
     for client in cx.engine.clients().all() {
-        if !filters.allow(&client, me, now, true) {
+        if client.is_link() && cx.is_one_address() || !filters.allow(&client, me, now, true) {
             continue;
         }
         killed += 1;
+        if client.waits_elsewhere() {
+            waiting.push(client.id);
+        }
         close(cx, &client);
     }
-    if !is_old_form {
-        cx.reply.integer(killed);
+    cx.end_waits_elsewhere(&waiting);
+    let is_complete = match is_old_form {
+        true => killed > 0,
+        // Each number is of one client.
+        false => args.is(2, "id") && killed as usize == args.len() - 3,
+    };
+    if !is_complete && cx.asks_about_all_clients() {
+        cx.ask_nodes(Reach::Others, killed, args);
+    } else if !is_old_form {
+        cx.reply.integer(killed.into());
     } else if killed > 0 {
         cx.reply.ok();
     } else {

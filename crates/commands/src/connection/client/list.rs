@@ -5,6 +5,7 @@
 
 use super::super::list_line::line;
 use super::filters::{self, Filters};
+use engine::clients::forwarding::Reach;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -117,10 +118,16 @@ fn client_list(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     let filters = Filters::parse(cx, args)?;
     publish_own(cx, args);
-    let now = cx.now().0;
+    if cx.asks_about_all_clients() {
+        cx.ask_nodes(Reach::All, 0, args);
+        return Ok(());
+    }
+    let (me, now) = (cx.asking_client(), cx.now().0);
     let mut out = String::new();
     for client in cx.engine.clients().all() {
-        if filters.allow(&client, cx.session.id(), now, false) {
+        // A node asks for the clients of the one server that its own client sees.
+        let is_hidden = cx.session.is_link && client.is_link();
+        if !is_hidden && filters.allow(&client, me, now, false) {
             out.push_str(&line(cx.engine, &client, now));
         }
     }

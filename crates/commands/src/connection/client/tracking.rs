@@ -232,11 +232,6 @@ fn track_elsewhere(cx: &mut Cx<'_>, args: Args<'_>, wanted: &Wanted<'_>) -> Resu
             "ERR With cluster-endpoint single CLIENT TRACKING needs RESP3 and no REDIRECT; say HELLO 3",
         ));
     }
-    if options.opt_in || options.opt_out {
-        return Err(Error::text(
-            "ERR CLIENT TRACKING with OPTIN or OPTOUT does not work with cluster-endpoint single",
-        ));
-    }
     check_tracking(cx, wanted)?;
     cx.forward_beside(args);
     Ok(())

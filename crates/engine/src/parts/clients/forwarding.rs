@@ -22,6 +22,25 @@ pub enum Travel {
     /// To the shards that the client has written to, where it waits for their replicas. Nothing
     /// else is under way.
     Acks,
+    /// To other nodes, because it is about clients or what they wait for there. Nothing else is
+    /// under way.
+    Nodes {
+        /// Which nodes.
+        reach: Reach,
+        /// What it has done here. Added to what they answer.
+        own: u32,
+    },
+}
+
+/// The nodes that a question about clients goes to. Of those that are not alive none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Those that lead a shard, this one among them: a client may wait there.
+    Leaders,
+    /// All but this one.
+    Others,
+    /// All.
+    All,
 }
 
 /// The shards that a client has written to, for WAIT.
@@ -97,7 +116,7 @@ impl Forwarding {
         match forward.travel {
             Travel::Slot(_) => {}
             Travel::Several => self.holds_local = true,
-            Travel::Alone | Travel::Queue(_) => self.holds_all = true,
+            Travel::Alone | Travel::Queue(_) | Travel::Nodes { .. } => self.holds_all = true,
             Travel::Waits | Travel::Acks => (self.holds_all, self.is_blocked) = (true, true),
         }
         self.requests.push(Forward { end: self.bytes.len(), ..forward });

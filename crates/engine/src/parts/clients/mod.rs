@@ -125,6 +125,10 @@ pub struct Live {
     pub protocol: AtomicU32,
     /// The kind of addresses in maintenance notices; 0: it wants none.
     pub notices: AtomicU8,
+    /// It waits at another node of the cluster.
+    pub waits_elsewhere: AtomicBool,
+    /// Of a link that one client of another node has for itself: the number of that client. 0: none.
+    pub origin: AtomicU64,
     /// Bytes received.
     pub net_in: AtomicU64,
     /// Bytes sent.
@@ -259,12 +263,20 @@ impl Client {
     /// may have yet to end it.
     pub fn flags(&self) -> u64 {
         let flags = self.live.flags.load(Relaxed);
+        if self.waits_elsewhere() {
+            return flags | flag::BLOCKED;
+        }
         let may_wait = flags & flag::BLOCKED != 0;
         if may_wait && self.waiter().is_some_and(|waiter| waiter.is_over()) {
             flags & !(flag::BLOCKED | flag::TIMED_WAIT)
         } else {
             flags
         }
+    }
+
+    /// Whether another node of the cluster has a blocked command of its.
+    pub fn waits_elsewhere(&self) -> bool {
+        self.live.waits_elsewhere.load(Acquire)
     }
 
     /// Whether it has gone in this way, or in one that says more.
@@ -286,6 +298,13 @@ pub struct Clients {
 }
 
 impl Clients {
+    /// Of a node of a cluster. The numbers of its clients are not those of another node's, because
+    /// they begin at a random multiple of 2^32, below 2^53.
+    pub fn of_node() -> Clients {
+        let first = structs::hashing::os_random() >> 43 << 32;
+        Clients { next_id: AtomicU64::new(first), by_id: Mutex::default() }
+    }
+
     fn map(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
         lock(&self.by_id)
     }
@@ -310,6 +329,14 @@ impl Clients {
     /// A client by its number.
     pub fn get(&self, id: u64) -> Option<Arc<Client>> {
         self.map().get(&id).cloned()
+    }
+
+    /// The client with this number, and the link that serves the client of any node with this
+    /// number: a node has links to itself, too.
+    pub fn with_links_of(&self, id: u64) -> Vec<Arc<Client>> {
+        let map = self.map();
+        let serves = |client: &&Arc<Client>| id != 0 && client.live.origin.load(Relaxed) == id;
+        map.get(&id).into_iter().chain(map.values().filter(serves)).cloned().collect()
     }
 
     /// All clients, oldest first.

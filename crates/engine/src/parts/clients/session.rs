@@ -14,7 +14,7 @@ use keyspace::{DbIndex, HeapString};
 use resp::{Parser, Protocol};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// What happens to the connection after the commands that ran.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -296,6 +296,15 @@ impl Session {
     #[inline]
     pub fn id(&self) -> u64 {
         self.client.id
+    }
+
+    /// Another node has answered a request. Returns whether it was the last.
+    pub fn answered_elsewhere(&mut self) -> bool {
+        let is_last = self.forwarding.as_mut().is_some_and(|forwarding| forwarding.answered());
+        if is_last {
+            self.client.live.waits_elsewhere.store(false, Release);
+        }
+        is_last
     }
 
     /// Whether it is in the mode in which RESP2 allows only subscription commands.

@@ -5,7 +5,7 @@
 use super::gates::{self, Refusal};
 use super::refuse_request;
 use crate::args::Args;
-use crate::clients::forwarding::{Forward, Forwarding, Travel, push_words};
+use crate::clients::forwarding::{Forward, Forwarding, Reach, Travel, push_words};
 use crate::command::{Channels, Flags, Group, ScriptName};
 use crate::cx::Cx;
 use crate::engine::Engine;
@@ -18,9 +18,9 @@ use crate::scripting::note_script;
 use crate::session::ReplyMode;
 use crate::table::Resolved;
 use crate::transaction::Multi;
-use config::ClusterEndpoint;
 use journal::safe::Gate;
 use route::handling::AboutScripts;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Greatest number of forwarded requests of one client that are unanswered.
 const MAX_AWAITED: usize = 1 << 14;
@@ -75,12 +75,8 @@ impl Cx<'_> {
 
     /// Returns whether a function library that this client loads or deletes is shared by all nodes.
     pub fn shares_functions(&self) -> bool {
-        let single = self.engine.config.cluster_endpoint() == ClusterEndpoint::Single;
         // A replication stream or a file repeats changes that were shared before.
-        single
-            && self.engine.membership.is_on()
-            && !self.session.is_link
-            && !self.db.repeats_history()
+        self.is_one_address() && !self.session.is_link && !self.db.repeats_history()
     }
 
     /// Returns whether options that all nodes share are set at all nodes when this client sets them.
@@ -105,6 +101,51 @@ impl Cx<'_> {
     /// Forwards a request to the hub that runs here, too. The hub's reply is dropped.
     pub fn forward_beside(&mut self, args: Args<'_>) {
         self.add_beside(|out| push_words(out, args.words()));
+    }
+
+    /// Returns whether a command about clients concerns those of other nodes, too: the client sees
+    /// one server, and another node has not passed its command on.
+    pub fn asks_about_all_clients(&self) -> bool {
+        self.sees_one_server()
+            && !self.session.is_insider
+            && !self.in_transaction
+            && self.membership().is_some()
+    }
+
+    /// Returns the number of the client that asks: that of another node's client if this is the
+    /// link that serves it.
+    pub fn asking_client(&self) -> u64 {
+        match self.session.client.live.origin.load(Relaxed) {
+            0 => self.session.id(),
+            origin => origin,
+        }
+    }
+
+    /// Sends a request about clients to other nodes. Their answers, and what it has done here, are
+    /// the reply.
+    pub fn ask_nodes(&mut self, reach: Reach, own: u32, args: Args<'_>) {
+        let is_muted = self.session.reply_mode != ReplyMode::On;
+        self.add_to_nodes((reach, own), is_muted, |out| push_words(out, args.words()));
+    }
+
+    /// Ends what these clients of this node have waiting at other nodes, where nothing is done for
+    /// them from then on. The reply that is written next waits for that.
+    pub fn end_waits_elsewhere(&mut self, clients: &[u64]) {
+        if !clients.is_empty() {
+            let request = route::raw::abandon(clients);
+            self.add_to_nodes((Reach::Leaders, 0), true, |out| out.extend_from_slice(&request));
+        }
+    }
+
+    fn add_to_nodes(
+        &mut self,
+        (reach, own): (Reach, u32),
+        is_muted: bool,
+        add: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let travel = Travel::Nodes { reach, own };
+        let one = Forward { place: self.reply.place(), end: 0, skipped: 0, is_muted, travel };
+        self.session.forwarding.get_or_insert_default().add(one, add);
     }
 
     fn add_beside(&mut self, add: impl FnOnce(&mut Vec<u8>)) {
@@ -183,7 +224,7 @@ fn has_to_wait(
     }
     match travel {
         Some(travel) => {
-            matches!(travel, Travel::Alone | Travel::Queue(_) | Travel::Waits | Travel::Acks)
+            !matches!(travel, Travel::Slot(_) | Travel::Several)
                 || forwarding.awaited >= MAX_AWAITED
         }
         None => {
@@ -543,12 +584,21 @@ fn text_of(engine: &Engine, row: &Resolved, words: &[&[u8]]) -> Option<(Vec<u8>,
         return None;
     }
     let text = engine.script_text(words.get(1)?)?;
-    let is_read_only = |row: &Resolved| row.command.flags.has(Flags::READONLY);
-    let takes_text = |other: &&Resolved| {
-        other.command.script == Some(ScriptName::Source) && is_read_only(other) == is_read_only(row)
-    };
-    let name = &engine.table.all().iter().find(takes_text)?.full_name;
+    let name = &named_by(engine, row, ScriptName::Source)?.full_name;
     Some((name.as_bytes().to_vec(), text))
+}
+
+/// Returns the command that does the same as this one with a script that is named in another way.
+pub(super) fn named_by(
+    engine: &Engine,
+    row: &Resolved,
+    name: ScriptName,
+) -> Option<&'static Resolved> {
+    let is_read_only = |row: &Resolved| row.command.flags.has(Flags::READONLY);
+    let is_same = |other: &&Resolved| {
+        other.command.script == Some(name) && is_read_only(other) == is_read_only(row)
+    };
+    engine.table.all().iter().find(is_same)
 }
 
 /// Forwards a request to the node that answers it, or queues it in a transaction.
@@ -582,11 +632,19 @@ pub(super) fn forward(
     let place = cx.reply.place();
     let one = Forward { place, end: 0, skipped, is_muted, travel };
     let engine = cx.engine;
+    let caching = cx.session.tracking.as_ref().and_then(|tracking| tracking.caching);
     let forwarding = cx.session.forwarding.get_or_insert_default();
+    if let Some(is_wanted) = caching {
+        let before = Forward { skipped: 0, is_muted: true, travel: Travel::Several, ..one };
+        forwarding.add(before, |out| out.extend_from_slice(&route::raw::caching(is_wanted)));
+    }
     if row.command.flags.has(Flags::WATCHES) {
         forwarding.is_watching = true;
     } else if multi.is_some() {
         forwarding.is_watching = false;
+    }
+    if matches!(travel, Travel::Waits | Travel::Acks) {
+        cx.session.client.live.waits_elsewhere.store(true, Release);
     }
     forwarding.add(one, |out| {
         if let Some(multi) = multi {
