@@ -235,6 +235,7 @@ numbers! {
     cluster_require_full_coverage: bool = "cluster-require-full-coverage" as yes;
     cluster_allow_pubsubshard_when_down: bool = "cluster-allow-pubsubshard-when-down" as yes;
     cluster_allow_reads_when_down: bool = "cluster-allow-reads-when-down" as yes;
+    cluster_replica_no_failover: bool = "cluster-replica-no-failover" as yes;
     cluster_announce_port: u16 = "cluster-announce-port" as port;
     cluster_announce_tls_port: u16 = "cluster-announce-tls-port" as port;
     cluster_announce_bus_port: u16 = "cluster-announce-bus-port" as port;

@@ -76,8 +76,7 @@ pub(super) const OPTIONS: &[Spec] = &[
     .alias(&["cluster-slave-validity-factor"])
     .not_yet(),
     flag("cluster-replica-no-failover", "no", "never promote this replica")
-        .alias(&["cluster-slave-no-failover"])
-        .not_yet(),
+        .alias(&["cluster-slave-no-failover"]),
     flag("cluster-require-full-coverage", "yes", "refuse queries while a slot has no node"),
     flag("cluster-allow-reads-when-down", "no", "answer reads while the cluster is down"),
     flag(

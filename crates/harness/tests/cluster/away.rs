@@ -168,3 +168,23 @@ fn what_is_asked_of_a_new_server_waits_for_the_first_answer_of_etcd() {
     let info = text(client.reply().expect("it is answered"));
     assert!(info.contains("cluster_known_nodes:1"), "{info}");
 }
+
+/// `cluster-replica-no-failover`: nothing takes the place of a primary that has gone.
+#[test]
+fn a_replica_that_is_never_promoted_lets_its_shard_wait() {
+    let etcd = Etcd::start("never-promoted");
+    let mut nodes = pair(&etcd, &[]);
+    let mut replica = nodes[1].client();
+    ok(&mut replica, "CONFIG SET cluster-replica-no-failover yes");
+    let mut primary = nodes[0].client();
+    eventually("the primary knows it", || {
+        text(ask(&mut primary, "CLUSTER NODES")).contains(" slave,nofailover ")
+    });
+    nodes[0].kill().expect("it runs");
+    eventually("the primary's lease has ended", || {
+        text(ask(&mut replica, "CLUSTER NODES")).contains(" master,fail ")
+    });
+    assert!(replication(&mut replica).contains("role:slave"));
+    ok(&mut replica, "CONFIG SET cluster-replica-no-failover no");
+    eventually("it takes writes", || !ask(&mut replica, "SET a 2").is_error());
+}

@@ -369,7 +369,8 @@ impl Host {
     }
 
     /// Corrects what the topology says of this server: its address, if it was restarted with
-    /// another one, and the quorum that its configuration, or a client, asks for.
+    /// another one, whether it may be promoted (`cluster-replica-no-failover`), and the quorum that
+    /// its configuration, or a client, asks for.
     fn correct(&mut self) {
         let decisions = self.driver.copy();
         let Some(view) = decisions.view() else { return };
@@ -377,13 +378,15 @@ impl Host {
         let id = self.identity.id;
         let announced = self.engine.membership().address();
         let address = announced.unwrap_or_else(|| self.identity.address.clone());
-        let has_moved =
-            view.topology.value.copies().any(|copy| copy.id == id && copy.address != address);
+        let is_never_promoted = self.engine.config().cluster_replica_no_failover();
+        let differs =
+            |copy: &Replica| copy.address != address || copy.is_never_promoted != is_never_promoted;
+        let has_changed = view.topology.value.copies().any(|copy| copy.id == id && differs(copy));
         let leads = matches!(decisions.role(), Role::Leads(_));
         let quorum = self.engine.config().commit_quorum() as usize + 1;
         let wants_quorum =
             leads && self.engine.wants_quorum() && quorum > view.topology.value.quorum;
-        if !is_due || !(has_moved || wants_quorum) {
+        if !is_due || !(has_changed || wants_quorum) {
             return;
         }
         drop(decisions);
@@ -396,12 +399,13 @@ impl Host {
             for shard in &mut topology.shards {
                 for copy in shard.copies.iter_mut().filter(|copy| copy.id == id) {
                     copy.address = address.clone();
+                    copy.is_never_promoted = is_never_promoted;
                 }
             }
             Ok(view.replace(&topology))
         });
         if let Err(why) = outcome {
-            let what = if wants_quorum { "quorum" } else { "address" };
+            let what = if wants_quorum { "quorum" } else { "address or role" };
             log!(Warning, "Cluster: the new {what} of this node is not written yet: {why}");
         }
     }
