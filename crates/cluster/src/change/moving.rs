@@ -88,6 +88,12 @@ pub fn set_slot(
                      hash slot."
                 ));
             }
+            if owner == Some(to) && !has_keys {
+                // Its owner keeps it: nothing is on the way any more, as far as `me` is concerned.
+                let shard = led_by(&mut topology, me)?;
+                shard.migrating.remove(&slot);
+                shard.importing.remove(&slot);
+            }
             assign(&mut topology, mine, slot, to)?;
         }
     }

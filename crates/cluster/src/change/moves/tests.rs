@@ -196,6 +196,31 @@ fn a_slot_moves_by_a_job_or_key_by_key() {
 }
 
 #[test]
+fn a_slot_that_is_said_to_stay_moves_no_more() {
+    let set = |view: &View, me, setting, has_keys| {
+        change::set_slot(view, id(me), 5, setting, has_keys).expect("it may")
+    };
+    let mut open = view();
+    for (me, setting) in [(2, Setting::Importing(id(1))), (1, Setting::Migrating(id(2)))] {
+        open = after(&open, &set(&open, me, setting, false).expect("it is new"));
+    }
+    let moves = |view: &View| {
+        let of =
+            |shard: &Shard| shard.migrating.contains_key(&5) || shard.importing.contains_key(&5);
+        view.topology.value.shards.iter().filter(|shard| of(shard)).count()
+    };
+    assert_eq!(moves(&open), 2);
+    let stay = Setting::Node(id(1));
+    assert_eq!(set(&open, 1, stay, true), None, "as in Redis, keys keep the move open");
+    let mut closed = open;
+    for me in [1, 2] {
+        closed = after(&closed, &set(&closed, me, stay, false).expect("it is new"));
+    }
+    assert_eq!(moves(&closed), 0);
+    assert_eq!(set(&closed, 1, stay, false), None);
+}
+
+#[test]
 fn keys_of_slots_that_neither_setslot_nor_a_job_brings_are_stale() {
     let stale_of = |view: &View, shard| stale(&view.topology.value, id(shard));
     assert_eq!(stale_of(&view(), 2), range(0, 8191));
