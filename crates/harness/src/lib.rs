@@ -50,6 +50,7 @@ pub mod script;
 pub mod seccomp;
 pub mod sentinel;
 pub mod server;
+pub mod slot_jobs;
 pub mod stalls;
 pub mod tls;
 pub mod wait;

@@ -11,6 +11,7 @@ use harness::environment;
 use harness::registers::{Registers, leader};
 use harness::reply::Reply;
 use harness::rng::Rng;
+use harness::slot_jobs::Phase::{self, *};
 use harness::wait::eventually;
 use std::net::SocketAddr;
 use std::thread;
@@ -24,19 +25,6 @@ const HELD_REPLY: Duration = Duration::from_secs(2);
 
 /// Slots that move together: a quarter of all, so that both shards always have others.
 const BLOCK: (u16, u16) = (0, 4095);
-
-/// Where a job is when something happens.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase {
-    /// It has just been asked for.
-    Begun,
-    /// The target has a copy, and gets what changes.
-    Copied,
-    /// Requests for the slots wait.
-    Paused,
-    /// The slots have changed hands.
-    Given,
-}
 
 /// Which machines cannot reach each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,9 +43,6 @@ enum Fault {
 }
 
 use Fault::*;
-use Phase::*;
-
-const PHASES: [Phase; 4] = [Begun, Copied, Paused, Given];
 
 const FAULTS: [Fault; 11] = [
     SidesFromEachOther,
@@ -157,12 +142,7 @@ impl Sides<'_, '_> {
     /// Holds the jobs of a source at a phase, or lets them go on. Returns whether it says that it
     /// does so: one that leads no more does it, and keeps its reply back.
     fn hold(&self, phase: Phase, source: usize, holds: bool) -> bool {
-        let what = match phase {
-            Copied => "PREVENT-PAUSE",
-            Paused => "PREVENT-FAILOVER",
-            Begun | Given => return true,
-        };
-        let words = ["DEBUG", "SLOTMIGRATION", what, if holds { "1" } else { "0" }];
+        let Some(words) = phase.hold(holds) else { return true };
         let Some(client) = self.client(source) else { return false };
         let reply = client.with_patience(HELD_REPLY).command(&words);
         reply.is_ok_and(|reply| !reply.is_error())
@@ -182,11 +162,12 @@ impl Sides<'_, '_> {
         let is_at = |state: &str| {
             self.states(source).is_some_and(|states| states.iter().any(|it| it == state))
         };
-        match phase {
-            Begun => {}
-            Copied => eventually("the target has a copy", || is_at("waiting-to-pause")),
-            Paused => eventually("requests wait", || is_at("failover-granted")),
-            Given => eventually("the slots are given", || self.owner() == target / NODES.len()),
+        match phase.state() {
+            Some(state) => eventually("it is held", || is_at(state)),
+            None if phase == Given => {
+                eventually("the slots are given", || self.owner() == target / NODES.len());
+            }
+            None => {}
         }
     }
 
@@ -263,7 +244,7 @@ fn slots_move_whatever_the_network_does_to_either_side() {
             None => SHORT.iter().for_each(|event| sides.suffer(*event, &mut rng, &work)),
             Some(time) => {
                 while work.elapsed() < time {
-                    let event = (*rng.pick(&PHASES), *rng.pick(&FAULTS));
+                    let event = (*rng.pick(&Phase::ALL), *rng.pick(&FAULTS));
                     sides.suffer(event, &mut rng, &work);
                 }
             }

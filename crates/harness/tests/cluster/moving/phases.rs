@@ -15,6 +15,7 @@ use harness::environment::{seconds, variable};
 use harness::registers::Registers;
 use harness::rng::Rng;
 use harness::server::{Options, Program};
+use harness::slot_jobs::Phase::{self, *};
 use harness::wait::SetAtEnd;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
@@ -28,19 +29,6 @@ const STANDSTILL: Duration = Duration::from_secs(4);
 
 /// How long a client waits for a reply.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Where a job is when something happens.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase {
-    /// It has just been asked for.
-    Begun,
-    /// The target has a copy, and gets what changes.
-    Copied,
-    /// Requests for the slots wait.
-    Paused,
-    /// The slots have changed hands.
-    Given,
-}
 
 /// What happens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,9 +44,6 @@ enum Blow {
 }
 
 use Blow::*;
-use Phase::*;
-
-const PHASES: [Phase; 4] = [Begun, Copied, Paused, Given];
 
 /// That of the short run, by seed. In the long one all happen at all phases.
 const SHORT: [(Phase, Blow); 2] = [(Copied, KillSource), (Paused, Cancel)];
@@ -153,15 +138,10 @@ impl Moved {
     }
 
     fn hold(&self, phase: Phase, holds: bool) {
-        let what = match phase {
-            Copied => "PREVENT-PAUSE",
-            Paused => "PREVENT-FAILOVER",
-            Begun | Given => return,
-        };
+        let Some(words) = phase.hold(holds) else { return };
         for node in &self.nodes {
             let Ok(client) = Client::connect(node.address()) else { continue };
             let mut client = client.with_patience(PATIENCE);
-            let words = ["DEBUG", "SLOTMIGRATION", what, if holds { "1" } else { "0" }];
             // One that was killed, or stands still, has no hold when it comes back.
             let _ = client.command(&words);
         }
@@ -186,11 +166,12 @@ impl Moved {
         });
         let is_at =
             |state: &str| jobs::jobs(&self.nodes[source]).iter().any(|job| job["state"] == state);
-        match phase {
-            Begun => {}
-            Copied => eventually("the target has a copy", || is_at("waiting-to-pause")),
-            Paused => eventually("requests wait", || is_at("failover-granted")),
-            Given => eventually("the slots are given", || self.sides().0 == target),
+        match phase.state() {
+            Some(state) => eventually("it is held", || is_at(state)),
+            None if phase == Given => {
+                eventually("the slots are given", || self.sides().0 == target);
+            }
+            None => {}
         }
         match blow {
             Nothing => {}
@@ -273,7 +254,7 @@ impl Moved {
         let began = Instant::now();
         let mut rng = Rng::new(seed);
         while began.elapsed() < time {
-            let event = (*rng.pick(&PHASES), *rng.pick(&BLOWS));
+            let event = (*rng.pick(&Phase::ALL), *rng.pick(&BLOWS));
             self.suffer(event, goes_on);
         }
     }
