@@ -34,6 +34,14 @@ pub fn abandon(clients: &[u64]) -> Vec<u8> {
 /// publish it.
 pub const GOES_DOWN: &[u8] = b">1\r\n$16\r\ndunlin-goes-down\r\n";
 
+/// What a node of a cluster answers on a link of another node when the request's slot is about to
+/// move. It gives the request back instead of letting it wait.
+pub const PAUSED: &[u8] = b"-TRYAGAIN PAUSED";
+
+/// What a node says on such a link, first of all that it sends again what it gets back, later that
+/// nothing of that is under way.
+pub const AGAIN: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$4\r\nCAPA\r\n$5\r\nagain\r\n";
+
 /// The protocol of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Protocol {

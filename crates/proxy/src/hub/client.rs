@@ -105,6 +105,10 @@ pub struct Client {
     pub moves: u64,
     /// No request is taken until the queue is empty.
     pub waits_for_all: bool,
+    /// A server gave a request back: those that are sent again are sent one after the other.
+    pub repeats_in_order: bool,
+    /// When the last of its requests that are to be sent again is due.
+    pub repeats_until: Option<Instant>,
     /// A command that may wait without end is under way.
     pub is_blocked: bool,
     /// No request is taken until its output has shrunk.
@@ -163,6 +167,8 @@ impl Client {
             base: 0,
             moves: 0,
             waits_for_all: false,
+            repeats_in_order: false,
+            repeats_until: None,
             is_blocked: false,
             is_paused: false,
             is_congested: false,
@@ -241,6 +247,18 @@ impl Client {
             && self.replies == Replies::On
             && self.tracking.is_none()
             && self.subscriptions.is_none()
+    }
+
+    /// Returns whether a request is the oldest without a reply.
+    pub fn is_oldest(&self, seq: u64) -> bool {
+        seq == self.base
+    }
+
+    /// Returns when a request is sent again that could be at a time: not before earlier ones.
+    pub fn repeats_at(&mut self, due: Instant) -> Instant {
+        let due = self.repeats_until.map_or(due, |last| due.max(last));
+        self.repeats_until = Some(due);
+        due
     }
 
     /// Appends a request. Returns its number.

@@ -194,32 +194,49 @@ impl Hub {
         }
         client.waits_for_all = true;
         self.pools[client.pool].shared.is_stale.store(true, SeqCst);
-        self.queue_again(client.pool, now + PAUSE, tag);
+        let due = client.repeats_at(now + PAUSE);
+        self.queue_until(client.pool, due, tag);
         Ok(())
     }
 
-    fn queue_again(&mut self, pool: usize, due: Instant, tag: Tag) {
-        let before = self.again.iter().filter(|before| before.tag.client == tag.client);
-        let due = before.map(|before| before.due).max().map_or(due, |last| due.max(last));
+    pub(super) fn queue_again(&mut self, pool: usize, due: Instant, tag: Tag) {
+        let due = self.client(tag.client).map_or(due, |client| client.repeats_at(due));
+        self.queue_until(pool, due, tag);
+    }
+
+    fn queue_until(&mut self, pool: usize, due: Instant, tag: Tag) {
         let bytes = match &tag.purpose {
             Purpose::Redirectable(kept) => cost(&kept.request) as usize,
             _ => 0,
         };
         self.pools[pool].queued += bytes;
-        self.again.push(Again { due, tag, pool, bytes });
+        self.add_again(Again { due, tag, pool, bytes });
+    }
+
+    pub(super) fn add_again(&mut self, again: Again) {
+        self.again_due = match self.again.is_empty() {
+            true => again.due,
+            false => self.again_due.min(again.due),
+        };
+        self.again.push(again);
     }
 
     /// Sends requests again whose time has come.
     pub(super) fn send_again<W: Wire>(&mut self, wire: &mut W) {
         let now = wire.now();
-        if self.again.is_empty() {
+        if self.again.is_empty() || now < self.again_due {
             return;
         }
-        let (due, later) =
-            std::mem::take(&mut self.again).into_iter().partition(|again| again.due <= now);
-        self.again = later;
-        let due: Vec<Again> = due;
-        for Again { tag, pool, bytes, .. } in due {
+        let all = std::mem::take(&mut self.again);
+        for again in all {
+            // It waits for those before it, which were sent again.
+            let is_behind =
+                |client: &mut Client| client.repeats_in_order && !client.is_oldest(again.tag.seq);
+            if again.due > now || self.client(again.tag.client).is_some_and(is_behind) {
+                self.add_again(again);
+                continue;
+            }
+            let Again { tag, pool, bytes, .. } = again;
             self.pools[pool].queued -= bytes;
             let Some(client) = self.client(tag.client) else { continue };
             let pool = client.pool;
@@ -321,11 +338,11 @@ impl Hub {
         whole: &Kept,
     ) {
         for (part, piece) in (tag.part..).zip(pieces) {
-            let &Kept { tries, is_read, .. } = whole;
+            let &Kept { tries, returns, is_read, .. } = whole;
             let (is_asking, is_watch, server) = (false, false, None);
             let request = piece.request;
             let aim = Aim::Key;
-            let kept = Kept { request, tries, is_asking, server, is_watch, is_read, aim };
+            let kept = Kept { request, tries, is_asking, server, is_watch, is_read, aim, returns };
             let purpose = Purpose::Client;
             let tag = Tag { client: tag.client, seq: tag.seq, part, bytes: 0, purpose };
             self.send_kept(wire, pool, piece.server, tag, Box::new(kept));
@@ -356,6 +373,10 @@ impl Hub {
             Ok(id) => id,
             Err(why) => return self.try_again(wire, tag, kept, &raw::error(&why)),
         };
+        if !self.takes_returned(wire, id) {
+            let tag = Tag { purpose: Purpose::Redirectable(kept), ..tag };
+            return self.queue_again(pool, wire.now() + BRIEF_PAUSE, tag);
+        }
         if let Some(client) = self.client(tag.client)
             && client.is_blocked
             && client.origin != 0

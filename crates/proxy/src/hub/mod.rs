@@ -26,6 +26,7 @@ mod pubsub;
 mod redirecting;
 mod request;
 mod restore;
+mod returning;
 mod servers;
 mod session;
 #[cfg(test)]
@@ -112,6 +113,8 @@ pub struct Hub {
     restoring: Vec<Restoring>,
     /// Requests to send again, and when.
     again: Vec<Again>,
+    /// When the first of them is due, at the earliest.
+    again_due: Instant,
     /// What is being asked of servers, by pool and name.
     learning: HashSet<(usize, String)>,
     /// Clients that wait for that.
@@ -162,6 +165,7 @@ impl Hub {
             uploading: Vec::new(),
             restoring: Vec::new(),
             again: Vec::new(),
+            again_due: Instant::now(),
             learning: HashSet::new(),
             learners: Vec::new(),
             listening: Listening::default(),

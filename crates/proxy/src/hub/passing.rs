@@ -105,21 +105,27 @@ impl Hub {
         false
     }
 
-    /// Has new requests take another connection. Requests of a client that has some on this one
-    /// wait for their replies, since they could overtake them.
+    /// Has new requests take another connection while a long reply comes on this one. The number of
+    /// such connections is limited.
     fn detach(&mut self, up: &mut Upstream) {
+        let local = &self.pools[up.pool];
+        if local.shared.exclusive.load(SeqCst) < local.shared.config.limits.exclusive {
+            self.set_aside(up);
+        }
+    }
+
+    /// Has new requests take another connection until all on this one are answered. Clients that
+    /// have some on this one wait for their replies, since later ones could overtake them.
+    pub(super) fn set_aside(&mut self, up: &mut Upstream) {
         let local = &mut self.pools[up.pool];
-        let most = local.shared.config.limits.exclusive;
         let links = &mut local.targets[up.server].links;
         let Some(at) = links.iter().position(|link| link.1 == up.id) else { return };
-        if local.shared.exclusive.fetch_add(1, SeqCst) >= most {
-            local.shared.exclusive.fetch_sub(1, SeqCst);
-            return;
-        }
+        local.shared.exclusive.fetch_add(1, SeqCst);
         links.swap_remove(at);
         up.is_detached = true;
         self.detached.push(up.id);
-        for tag in up.link.tags().skip(1) {
+        // The client of a long reply gets it before any later one.
+        for tag in up.link.tags().skip(usize::from(up.passing.is_some())) {
             if let Some(client) = self.client(tag.client).filter(|client| !client.is_idle()) {
                 client.waits_for_all = true;
             }
@@ -196,7 +202,7 @@ impl Hub {
                 self.detached.push(id);
                 self.put(id, Conn::Upstream(up));
             } else if self.reattach(&mut up) {
-                self.put(id, Conn::Upstream(up));
+                self.put_back(wire, up);
             } else {
                 wire.close(id);
                 self.upstream_dropped(&mut up);

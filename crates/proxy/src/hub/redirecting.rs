@@ -228,3 +228,76 @@ fn what_a_node_has_not_run_runs_at_the_next_primary() {
     let replies = net.take(client, usize::MAX);
     assert!(replies.starts_with(b"$1\r\n1\r\n-ERR proxy: server"), "{replies:?}");
 }
+
+const CAME_BACK: &[u8] = b"-TRYAGAIN PAUSED The slot is about to move, or stays\r\n";
+
+/// Two clients of a cluster's node, and its link to the first server.
+fn node() -> (Hub, Memory, [u32; 2], u32) {
+    let mut pool = Pool::new("p", Kind::Cluster { seeds: vec![address(1)] });
+    pool.is_node = true;
+    let (mut hub, mut net, client) = before(pool);
+    let other = net.open();
+    hub.accepted(&mut net, id(other), 0, "other");
+    hub.data(&mut net, id(client), &request(&["SET", "k", "0"]));
+    let link = connect(&mut hub, &mut net, 1);
+    net.take(link, usize::MAX);
+    hub.data(&mut net, id(link), b"+OK\r\n");
+    net.take(link, usize::MAX);
+    hub.data(&mut net, id(link), b"+OK\r\n");
+    assert_eq!(net.take(client, usize::MAX), b"+OK\r\n");
+    (hub, net, [client, other], link)
+}
+
+fn later(hub: &mut Hub, net: &mut Memory) {
+    net.passed += Duration::from_millis(60);
+    hub.tick(net);
+    hub.end_of_turn(net);
+}
+
+/// The slot of the requests waits. Others go on meanwhile, on another link; this one is used again
+/// when nothing is under way on it.
+#[test]
+fn requests_that_come_back_are_sent_again_in_order() {
+    let (mut hub, mut net, [client, other], link) = node();
+    let set = |value| request(&["SET", "k", value]);
+    let get = request(&["GET", "other"]);
+    hub.data(&mut net, id(client), &[set("1"), set("2")].concat());
+    hub.data(&mut net, id(other), &get);
+    assert_eq!(net.take(link, usize::MAX), [set("1"), set("2"), get.clone()].concat());
+    hub.data(&mut net, id(link), CAME_BACK);
+    hub.end_of_turn(&mut net);
+    // What comes now does not know of it.
+    let third = net.open();
+    hub.accepted(&mut net, id(third), 0, "third");
+    hub.data(&mut net, id(third), &get);
+    let second = connect(&mut hub, &mut net, 1);
+    net.take(second, usize::MAX);
+    hub.data(&mut net, id(second), b"+OK\r\n");
+    assert_eq!(net.take(second, usize::MAX), get);
+    hub.data(&mut net, id(second), b"$1\r\nv\r\n");
+    assert_eq!(net.take(third, usize::MAX), b"$1\r\nv\r\n");
+    let done = hub.data(&mut net, id(client), &set("3"));
+    assert_eq!((done.bytes, done.stall), (0, Stall::Held));
+    // The first goes to the other link; the second waits for it, whatever it comes to.
+    later(&mut hub, &mut net);
+    assert_eq!(net.take(second, usize::MAX), set("1"));
+    hub.data(&mut net, id(link), &[CAME_BACK, b"$1\r\nv\r\n"].concat());
+    assert_eq!(net.take(other, usize::MAX), b"$1\r\nv\r\n");
+    later(&mut hub, &mut net);
+    assert_eq!(net.take(second, usize::MAX), b"");
+    assert_eq!(net.take(link, usize::MAX), raw::AGAIN, "nothing is under way on it");
+    hub.data(&mut net, id(link), b"+OK\r\n");
+    hub.data(&mut net, id(second), CAME_BACK);
+    hub.end_of_turn(&mut net);
+    later(&mut hub, &mut net);
+    // Nothing else was under way on it, so it stays the shared one.
+    assert_eq!(net.take(second, usize::MAX), [raw::AGAIN, &set("1")].concat());
+    hub.data(&mut net, id(second), b"+OK\r\n+OK\r\n");
+    hub.end_of_turn(&mut net);
+    assert_eq!(net.take(second, usize::MAX), set("2"));
+    hub.data(&mut net, id(second), b"+OK\r\n");
+    hub.end_of_turn(&mut net);
+    assert_eq!(net.take(client, usize::MAX), b"+OK\r\n+OK\r\n");
+    hub.data(&mut net, id(client), &set("3"));
+    assert_eq!(net.take(second, usize::MAX), set("3"));
+}

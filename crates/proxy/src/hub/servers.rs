@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
 
 /// A client that there is not.
-const NOBODY: Id = Id { slot: u32::MAX, generation: 0 };
+pub(super) const NOBODY: Id = Id { slot: u32::MAX, generation: 0 };
 
 impl Hub {
     /// Sends a request to a server of the first pool, and drops its reply. If the server cannot be

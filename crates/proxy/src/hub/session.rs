@@ -118,8 +118,10 @@ impl Hub {
             let Some(up) = self.upstream(id) else { continue };
             let (key, pool) = (up.key, up.pool);
             up.has_upload = false;
-            let is_clean =
-                up.link.pending() == 0 && up.link.is_ready() && client.tracking.is_none();
+            let is_clean = up.link.pending() == 0
+                && up.link.is_ready()
+                && !up.has_returned
+                && client.tracking.is_none();
             up.owner = None;
             self.exclusive_ended(pool);
             let idle = &mut self.pools[pool].targets[server].idle;
@@ -151,6 +153,8 @@ impl Hub {
         let Some(Conn::Client(mut client)) = self.take_conn(id) else { return };
         client.waits_for_all = false;
         client.is_blocked = false;
+        client.repeats_in_order = false;
+        client.repeats_until = None;
         if client.watch.is_none() && client.multi.is_none() && client.tracking.is_none() {
             self.release(wire, &mut client);
         }

@@ -529,7 +529,7 @@ impl Hub {
         let (pool, due) = (client.pool, wire.now() + pause);
         // What it takes is counted with the client.
         let tag = Tag { purpose: Purpose::Exec, ..tag };
-        self.again.push(Again { due, tag, pool, bytes: 0 });
+        self.add_again(Again { due, tag, pool, bytes: 0 });
     }
 
     /// Sends a transaction again.
@@ -654,8 +654,8 @@ impl Hub {
         }
         let is_watch = client.watch.is_some() && is_watch(request);
         let request = request.to_vec();
-        let (tries, is_asking, server) = (0, false, None);
-        let kept = Kept { request, tries, is_asking, server, is_watch, is_read, aim };
+        let (tries, returns, is_asking, server) = (0, 0, false, None);
+        let kept = Kept { request, tries, is_asking, server, is_watch, is_read, aim, returns };
         Purpose::Redirectable(Box::new(kept))
     }
 }

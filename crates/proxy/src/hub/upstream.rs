@@ -76,6 +76,8 @@ pub struct Kept {
     pub is_read: bool,
     /// Where it may be sent again.
     pub aim: Aim,
+    /// How often its server gave it back.
+    pub returns: u32,
 }
 
 /// The servers that may answer a request.
@@ -118,6 +120,8 @@ pub struct Upstream {
     pub is_refused: bool,
     /// The server goes down and has said so: it runs nothing more of what has no reply yet.
     goes_down: bool,
+    /// The server has given requests back, and gives back those that concern the same slots.
+    pub has_returned: bool,
     /// Messages are the owner's subscriptions, not replies.
     pub is_subscribed: bool,
     /// Requests of subscriptions that wait for the set-up.
@@ -213,7 +217,7 @@ fn steps(pool: &Local, key: LinkKey, acts_for: Option<&[u8]>, more: Option<&[u8]
     }
     if config.is_node {
         let acts_for = acts_for.map(|name| [b"for:", name].concat());
-        let words: [&[u8]; 4] = [b"CLIENT", b"CAPA", b"cluster", b"node"];
+        let words: [&[u8]; 5] = [b"CLIENT", b"CAPA", b"cluster", b"node", b"again"];
         step(&words.into_iter().chain(acts_for.as_deref()).collect::<Vec<_>>());
     }
     if key.db != 0 {
@@ -264,6 +268,7 @@ impl Hub {
             origin: 0,
             is_refused: false,
             goes_down: false,
+            has_returned: false,
             is_subscribed: false,
             subscribing: Vec::new(),
             scanner: Scanner::new(ReplyLimits::PEER),
@@ -291,8 +296,19 @@ impl Hub {
         server: usize,
         key: LinkKey,
     ) -> Result<Id, String> {
-        let links = &self.pools[pool].targets[server].links;
-        if let Some(link) = links.iter().find(|link| link.0 == key) {
+        let target = &self.pools[pool].targets[server];
+        if let Some(link) = target.links.iter().find(|link| link.0 == key) {
+            return Ok(link.1);
+        }
+        // The server must not take what is shared for what one client does.
+        let is_nobodys = |id: Id| match self.conns.get(id.slot as usize) {
+            Some(Some(Conn::Upstream(up))) => up.id == id && up.origin == 0,
+            _ => false,
+        };
+        if let Some(at) = target.idle.iter().position(|idle| idle.0 == key && is_nobodys(idle.1)) {
+            let target = &mut self.pools[pool].targets[server];
+            let link = target.idle.swap_remove(at);
+            target.links.push(link);
             return Ok(link.1);
         }
         let id = self.open(wire, pool, server, key, None)?;
@@ -399,7 +415,7 @@ impl Hub {
                     if len > LARGE {
                         self.pools[up.pool].server_stats(up.server).large_responses.add(1);
                     }
-                    self.reply(wire, tag, reply);
+                    self.replied(wire, up, tag, reply);
                 }
                 Some(Received::Push(push)) => self.push_came(wire, up, push)?,
                 None => {}

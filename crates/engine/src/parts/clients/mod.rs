@@ -11,6 +11,7 @@ pub mod late_reply;
 pub mod mailbox;
 pub mod pause;
 pub(crate) mod prefix_list;
+pub mod returned;
 pub mod session;
 pub mod suspension;
 pub mod usage;

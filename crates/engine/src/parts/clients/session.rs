@@ -2,6 +2,7 @@
 
 use super::forwarding::{Forwarding, WrittenShards};
 use super::prefix_list::PrefixList;
+use super::returned::Returned;
 use super::suspension::Suspension;
 use super::watching::Watching;
 use crate::acl::{Acl, SessionUser};
@@ -153,6 +154,8 @@ pub struct Session {
     pub(crate) checks_slot: bool,
     /// CLIENT CAPA NODE: another node forwards on it what its clients ask for.
     pub is_link: bool,
+    /// CLIENT CAPA AGAIN: a link gets back requests for slots that wait, and sends them again.
+    pub returned: Option<Box<Returned>>,
     /// Its requests that other nodes of the cluster answer.
     pub forwarding: Option<Box<Forwarding>>,
     /// The shards that it has written to, where it sees one server.
@@ -233,6 +236,7 @@ impl Session {
             import: None,
             checks_slot: false,
             is_link: false,
+            returned: None,
             forwarding: None,
             written_shards: None,
             reads_replica: false,

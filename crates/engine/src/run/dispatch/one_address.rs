@@ -249,7 +249,7 @@ fn only_touches_keys(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
         && !may_block(cx, row, args)
 }
 
-fn may_block(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
+pub(super) fn may_block(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     cx.engine.membership.scope(row.index) == Scope::Blocks
         || route::handling::may_block(args.words())
 }
@@ -411,7 +411,7 @@ fn concerns_all(row: &Resolved) -> Error {
     ))
 }
 
-fn is_about_all_keys(row: &Resolved) -> bool {
+pub(super) fn is_about_all_keys(row: &Resolved) -> bool {
     route::handling::is_about_all_keys(&row.full_name.to_uppercase())
 }
 

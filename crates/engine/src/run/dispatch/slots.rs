@@ -2,7 +2,7 @@
 //! answers for it. [`open_slots`] has what differs for slots that move key by key.
 
 use super::gates::{Refusal, may_write};
-use super::{NotNow, open_slots};
+use super::{NotNow, one_address, open_slots};
 use crate::args::Args;
 use crate::clients::{Client, flag};
 use crate::command::{Flags, Group};
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::mailbox::{Message, Push, recheck_all};
 use crate::membership::{Current, Place, Published, Scope};
 use crate::pubsub::Space;
-use crate::request_keys::{RequestKey, RequestKeys};
+use crate::request_keys::RequestKeys;
 use crate::roles::ROLE_CHANGED;
 use crate::session::Fate;
 use crate::table::Resolved;
@@ -32,6 +32,8 @@ const FIRST_ANSWER_MS: i64 = 10_000;
 
 const CROSSING: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 pub(super) const DOWN: &str = "CLUSTERDOWN The cluster is down";
+/// To a link, about a slot that waits.
+const RETURNED: &str = "TRYAGAIN PAUSED The slot is about to move, or stays";
 
 impl Cx<'_> {
     /// How nodes are named to this client.
@@ -74,12 +76,13 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
     // A request that runs later, on another thread, may find that its slot has begun to wait
     // meanwhile.
     cx.session.checks_slot = moves.any_exports();
-    if moves.any_paused() || moves.any_prepared() {
+    let has_returned = cx.session.returned.as_ref().is_some_and(|returned| !returned.is_empty());
+    if moves.any_paused() || moves.any_prepared() || has_returned {
         wait_for_move(cx, row, args)?;
     }
     // What is sent to a slot that is arriving is for this node.
-    if super::one_address::sees_one_server(cx) && !row.command.flags.has(Flags::ASKING) {
-        return super::one_address::gate(cx, row, args);
+    if one_address::sees_one_server(cx) && !row.command.flags.has(Flags::ASKING) {
+        return one_address::gate(cx, row, args);
     }
     if cx.session.is_link && cx.engine.membership.scope(row.index) == Scope::AllNodes {
         return Ok(());
@@ -141,6 +144,7 @@ pub(super) fn is_plain(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool 
     let is_usual = row.single_key > 0
         && !session.asking
         && session.import.is_none()
+        && session.returned.as_ref().is_none_or(|returned| returned.is_empty())
         && !membership.moves.any()
         && session.forwarding.as_ref().is_none_or(|forwarding| forwarding.awaited == 0);
     if !is_usual {
@@ -155,34 +159,50 @@ pub(super) fn is_plain(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool 
     is_plain
 }
 
-/// Requests for slots that are about to move wait until they have, or stay.
+/// Requests for slots that are about to move wait until they have, or stay. Those of a link come
+/// back ([`Returned`](crate::clients::returned::Returned)).
 #[cold]
 fn wait_for_move(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
     let flags = row.command.flags;
+    let moves = &cx.engine.membership.moves;
     if row.command.keys.is_empty() && !flags.has(Flags::RUNS_QUEUE) {
         // What deletes or exchanges all keys does so before they are handed over, or not here.
-        let is_about_all = flags.has(Flags::WORLD) && flags.has(Flags::WRITE);
-        if is_about_all {
-            cx.engine.membership.moves.note_flush();
-            return Err(NotNow::Paused.into());
+        let is_change = flags.has(Flags::WORLD) && flags.has(Flags::WRITE);
+        let waits = is_change && (moves.any_paused() || moves.any_prepared());
+        if waits {
+            moves.note_flush();
         }
-        return Ok(());
+        return match &mut cx.session.returned {
+            // It would overtake requests of the same client.
+            Some(returned)
+                if waits || !returned.is_empty() && one_address::is_about_all_keys(row) =>
+            {
+                returned.add_all();
+                Err(Error::Elsewhere(RETURNED.into()).into())
+            }
+            _ if waits => Err(NotNow::Paused.into()),
+            _ => Ok(()),
+        };
     }
     // Nothing of it runs yet that MULTI queues.
     if cx.session.multi.is_some() && !row.command.flags.has(Flags::NOT_QUEUED) {
         return Ok(());
     }
     cx.find_keys(row, args);
-    match cx.keys.iter().any(|key| is_paused(cx.engine, key)) {
-        true => Err(NotNow::Paused.into()),
-        false => Ok(()),
+    let keyspace = &cx.engine.keyspace;
+    let slots = || cx.keys.iter().filter_map(|key| key.slot(keyspace));
+    let waits = slots().any(|slot| moves.is_paused(slot));
+    // These have their connection for themselves.
+    let is_alone =
+        flags.any(Flags::RUNS_QUEUE.with(Flags::WATCHES)) || one_address::may_block(cx, row, args);
+    match &mut cx.session.returned {
+        Some(returned) if !is_alone && (waits || slots().any(|slot| returned.has(slot))) => {
+            slots().for_each(|slot| returned.add(slot));
+            Err(Error::Elsewhere(RETURNED.into()).into())
+        }
+        _ if waits => Err(NotNow::Paused.into()),
+        _ => Ok(()),
     }
-}
-
-/// Whether requests for the slot of this key wait.
-fn is_paused(engine: &Engine, key: &RequestKey) -> bool {
-    let slot = key.slot(&engine.keyspace);
-    slot.is_some_and(|slot| engine.membership.moves.is_paused(slot))
 }
 
 /// Shard channels belong to slots as keys do, and so do cursors of CLUSTERSCAN. What a primary

@@ -313,6 +313,66 @@ fn a_target_without_its_quorum_is_given_nothing() {
     assert_eq!(text(ask(&mut moved.entry.client(), "GET {b}99")), "99");
 }
 
+/// Requests for a slot that waits do not hold up those of other clients that take the same link
+/// between nodes, and stay in order although the link gives them back: while the job is cancelled,
+/// and while it is carried out.
+#[test]
+fn what_waits_for_a_slot_holds_nothing_else_up() {
+    let _alone = crate::alone();
+    let moved = Moved::new("move-links");
+    let (source, target) = moved.sides();
+    let to = id_of(&moved.nodes[target]);
+    let mut admin = moved.nodes[source].client();
+    ok(&mut admin, "CLIENT CAPA cluster");
+    // Replicas, too, which no quorum confirms anything to.
+    for node in &moved.nodes {
+        let mut client = node.client().with_patience(Duration::from_secs(3));
+        ok(&mut client, "DEBUG SLOTMIGRATION PREVENT-FAILOVER 0");
+    }
+    let mut clients: Vec<Client> = (0..8).map(|_| moved.entry.client()).collect();
+    let mut pushed = 0;
+    for is_cancelled in [true, true, false] {
+        moved.hold(Paused, true);
+        change(&mut admin, &format!("CLUSTER MIGRATESLOTS SLOTSRANGE 3300 3300 NODE {to}"));
+        let is_paused = || {
+            let is_held = |job: &BTreeMap<String, String>| Paused.state() == Some(&*job["state"]);
+            jobs::jobs(&moved.nodes[source]).iter().any(is_held)
+        };
+        eventually("requests wait", is_paused);
+        for (number, client) in clients.iter_mut().enumerate() {
+            let push = |value| format!("RPUSH {{b}}{number} {value}\r\n");
+            let requests: String = (pushed..pushed + 40).map(push).collect();
+            client.send_raw(requests.as_bytes()).expect("it is sent");
+        }
+        // "bar" is of the same shard as "b".
+        for number in 0..8 {
+            let mut other = moved.entry.client().with_patience(PATIENCE);
+            for _ in 0..10 {
+                ok(&mut other, &format!("SET {{bar}}{number} value"));
+            }
+        }
+        assert!(is_paused());
+        if is_cancelled {
+            ok(&mut admin, "CLUSTER CANCELSLOTMIGRATIONS");
+        }
+        moved.hold(Paused, false);
+        for client in &mut clients {
+            for at in pushed..pushed + 40 {
+                assert_eq!(client.reply().expect("it is answered"), Reply::Integer(at + 1));
+            }
+        }
+        pushed += 40;
+        moved.settle();
+    }
+    assert_eq!(moved.sides().0, source, "one slot has moved");
+    let expected: Vec<String> = (0..pushed).map(|value| value.to_string()).collect();
+    for number in 0..8 {
+        let reply = ask(&mut moved.nodes[target].client(), &format!("LRANGE {{b}}{number} 0 -1"));
+        let values: Vec<String> = list(&reply).iter().cloned().map(text).collect();
+        assert_eq!(values, expected);
+    }
+}
+
 /// What the keys of a request have in common. Some are in slots that move.
 const TAGS: [&str; 6] = ["{b}", "{bar}", "{x}", "{foo}", "{17}", "{moved}"];
 

@@ -1,0 +1,82 @@
+//! Requests for slots that are about to move, which a cluster's node gives back
+//! (`-TRYAGAIN PAUSED`) instead of letting those of other clients wait behind them.
+//!
+//! Behind such a request the server gives back all others on the same connection that concern its
+//! slots, so that none of the same client runs before it. It goes on when it is told that nothing
+//! is under way which was sent before ([`raw::AGAIN`]). Therefore new requests take another
+//! connection until all on this one are answered. The client's next requests wait meanwhile, and
+//! those that came back are sent again one after the other.
+
+use super::servers::NOBODY;
+use super::upstream::{Aim, Purpose, Tag, Upstream};
+use super::wire::{Id, Wire};
+use super::{Conn, Hub};
+use route::raw;
+use std::time::Duration;
+
+/// How long a request waits that came back for the first time. Each time doubles it.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+/// How long it waits at most.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+impl Hub {
+    /// Hands a reply to its request, or keeps the request, if the server gives it back.
+    #[inline]
+    pub(super) fn replied<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        up: &mut Upstream,
+        tag: Tag,
+        reply: &[u8],
+    ) {
+        match reply.starts_with(raw::PAUSED) {
+            true => self.came_back(wire, up, tag, reply),
+            false => self.reply(wire, tag, reply),
+        }
+    }
+
+    #[cold]
+    fn came_back<W: Wire>(&mut self, wire: &mut W, up: &mut Upstream, tag: Tag, reply: &[u8]) {
+        up.has_returned = true;
+        self.set_aside(up);
+        let now = wire.now();
+        let Purpose::Redirectable(mut kept) = tag.purpose else {
+            return self.reply(wire, tag, reply);
+        };
+        let Some(client) = self.client(tag.client) else { return };
+        client.waits_for_all = true;
+        client.repeats_in_order = true;
+        let pool = client.pool;
+        let pause = LONGEST_PAUSE.min(FIRST_PAUSE * (1 << kept.returns.min(8)));
+        kept.returns += 1;
+        kept.is_asking = false;
+        kept.server = match kept.aim {
+            Aim::Server => u16::try_from(up.server).ok(),
+            Aim::Key | Aim::Slot(_) => None,
+        };
+        let tag = Tag { purpose: Purpose::Redirectable(kept), ..tag };
+        self.queue_again(pool, now + pause, tag);
+    }
+
+    /// Makes a connection ready for requests that came back on it. Returns whether it is.
+    pub(super) fn takes_returned<W: Wire>(&mut self, wire: &mut W, id: Id) -> bool {
+        match self.upstream(id) {
+            Some(up) if up.has_returned && up.link.pending() > 0 => false,
+            Some(up) if up.has_returned => {
+                up.has_returned = false;
+                let purpose = Purpose::Discard;
+                let tag = Tag { client: NOBODY, seq: 0, part: 0, bytes: 0, purpose };
+                self.send_on(wire, id, raw::AGAIN, tag);
+                true
+            }
+            _ => true,
+        }
+    }
+
+    /// A connection that had been set aside is used again.
+    pub(super) fn put_back<W: Wire>(&mut self, wire: &mut W, up: Box<Upstream>) {
+        let id = up.id;
+        self.put(id, Conn::Upstream(up));
+        self.takes_returned(wire, id);
+    }
+}
