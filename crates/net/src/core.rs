@@ -141,10 +141,12 @@ impl Core {
 
     /// Releases held output up to these positions.
     pub fn release(&mut self, passed: Passed) {
-        let is_new_epoch = passed.epoch != self.passed.epoch;
+        let before = self.passed.epoch;
         self.passed = passed;
-        if is_new_epoch {
-            self.lose_waiting();
+        if passed.epoch != before {
+            // What was confirmed before the last epoch is not known any more.
+            let is_next = passed.epoch == before + 1;
+            self.end_judged(if is_next { passed.confirmed_before } else { 0 });
         }
         for gate in Gate::ALL {
             let (queue, position) = (gate as usize, passed.at(gate));
@@ -159,12 +161,12 @@ impl Core {
         }
     }
 
-    /// Marks everything that waits at the gate `Judged` as lost.
-    fn lose_waiting(&mut self) {
+    /// Lets go of what waits at the gate `Judged`; what is not confirmed is lost.
+    fn end_judged(&mut self, confirmed: u64) {
         for (_, token) in std::mem::take(&mut self.holding[Gate::Judged as usize]) {
             let Some(slot) = self.find(token) else { continue };
             if let Some(held) = &mut self.links[slot as usize].gated {
-                held.lose();
+                held.end_judged(confirmed);
             }
             self.mark_dirty(slot);
         }

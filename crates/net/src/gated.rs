@@ -44,6 +44,8 @@ pub struct Passed {
     /// If this changes, positions at the gate `Judged` change their meaning, and pieces that wait
     /// there are lost.
     pub epoch: u64,
+    /// What was confirmed when the epoch before this one ended. Such pieces are not lost.
+    pub confirmed_before: u64,
 }
 
 impl Passed {
@@ -141,10 +143,16 @@ impl Gated {
         Free { bytes, lost }
     }
 
-    /// Marks everything that waits at the gate `Judged` as lost.
-    pub fn lose(&mut self) {
-        let waiting = self.0.iter_mut().filter(|piece| piece.gate == Gate::Judged);
-        waiting.for_each(|piece| piece.is_lost = true);
+    /// Ends all waits at the gate `Judged`: pieces up to this position may be sent, and those behind
+    /// it are lost.
+    pub fn end_judged(&mut self, confirmed: u64) {
+        for piece in self.0.iter_mut().filter(|piece| piece.gate == Gate::Judged) {
+            match piece.position <= confirmed {
+                // No position is in front of it.
+                true => piece.position = 0,
+                false => piece.is_lost = true,
+            }
+        }
     }
 
     /// Drops all pieces, because nothing is held any more.
@@ -236,12 +244,13 @@ mod tests {
     #[test]
     fn a_new_epoch_loses_what_waits() {
         let mut held = Gated::default();
-        held.add_reply(0..5, 10);
-        held.add(8, Judged, 11);
-        held.lose();
+        held.add_reply(0..5, 9);
+        held.add_reply(5..10, 10);
+        held.add(13, Judged, 11);
+        held.end_judged(9);
         let passed = Passed { epoch: 1, ..Passed::default() };
-        let lost = std::iter::once(0..5).collect();
-        assert_eq!(held.take_free(&passed, 8), Free { bytes: 8, lost });
+        let lost = std::iter::once(5..10).collect();
+        assert_eq!(held.take_free(&passed, 13), Free { bytes: 13, lost });
     }
 
     #[test]

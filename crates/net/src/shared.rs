@@ -111,6 +111,7 @@ pub struct Net {
     confirmed: AtomicU64,
     given_up: AtomicU64,
     epoch: AtomicU64,
+    confirmed_before: AtomicU64,
     seats: Box<[Seat]>,
     assigning: Mutex<()>,
     listeners: Listeners,
@@ -151,6 +152,7 @@ impl Net {
             confirmed: AtomicU64::new(0),
             given_up: AtomicU64::new(0),
             epoch: AtomicU64::new(0),
+            confirmed_before: AtomicU64::new(0),
             seats: (0..threads).map(seat).collect::<io::Result<_>>()?,
             assigning: Mutex::new(()),
             listeners: Listeners::default(),
@@ -241,8 +243,12 @@ impl Net {
     }
 
     /// What is [held](super::ConnIo::hold_until) at the gate `Judged` has met its end up to these
-    /// positions. `released` is not looked at. Callers take turns.
+    /// positions. `released` and `confirmed_before` are not looked at. Callers take turns.
     pub fn judge(&self, passed: Passed) {
+        if passed.epoch != self.epoch.load(Ordering::SeqCst) {
+            let confirmed = self.confirmed.load(Ordering::SeqCst);
+            self.confirmed_before.store(confirmed, Ordering::SeqCst);
+        }
         self.confirmed.store(passed.confirmed, Ordering::SeqCst);
         self.given_up.store(passed.given_up, Ordering::SeqCst);
         // Last: a reactor that sees the new epoch sees positions of that epoch.
@@ -288,6 +294,7 @@ impl Net {
             released: self.released(),
             confirmed: self.confirmed.load(Ordering::SeqCst),
             given_up: self.given_up.load(Ordering::SeqCst),
+            confirmed_before: self.confirmed_before.load(Ordering::SeqCst),
             told: 0,
         }
     }

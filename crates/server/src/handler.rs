@@ -444,6 +444,11 @@ fn hold_back(engine: &Engine, session: &mut Session, io: &mut ConnIo<'_>) {
         let end = engine.journal().position();
         (session.written, session.seen) = (session.written.min(end), session.seen.min(end));
         let position = session.written.max(session.seen);
+        // No quorum confirms anything to a replica: neither what it has from its primary, nor what
+        // it wrote as a primary, which has met its end.
+        if gate == Gate::Judged && engine.upstream().is_replica() {
+            return;
+        }
         io.hold_until(gate, position.0);
         wait.begin(position);
     }
