@@ -3,7 +3,8 @@
 //! to replicas, and messages to subscribers of shard channels.
 //!
 //! `SLOTSRANGE first last MEMORY-BYTES` adds the bytes of keys and values, estimated from
-//! [`SAMPLES`] keys of a slot. It is asked for by ranges, so that no request takes long.
+//! [`SAMPLES`] keys of a slot. It is asked for by ranges, so that no request takes long. `REQUESTS`
+//! behind it adds the number of requests, if they are counted.
 
 use super::answers::{has_slots_of_keys, published};
 use cluster::slots::COUNT;
@@ -77,7 +78,8 @@ pub(super) fn slot_stats(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         let ranges = shard.iter().flat_map(|shard| shard.slots.ranges());
         ranges.flat_map(|&(first, last)| first..=last).collect()
     };
-    let has_bytes = args.len() == 6 && args.is(5, "memory-bytes");
+    let has_requests = args.len() == 7 && args.is(6, "requests");
+    let has_bytes = (args.len() == 6 || has_requests) && args.is(5, "memory-bytes");
     if args.is(2, "slotsrange") && (args.len() == 5 || has_bytes) {
         let (first, last) = (slot_number(args[3])?, slot_number(args[4])?);
         if first > last {
@@ -88,7 +90,7 @@ pub(super) fn slot_stats(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         let asked = own.into_iter().filter(|slot| (first..=last).contains(slot));
         let figures = asked.map(|slot| Figures::new(cx, slot, has_bytes));
         let figures: Vec<Figures> = figures.collect::<Result<_, Error>>()?;
-        write(cx, &figures);
+        write(cx, &figures, has_requests);
         return Ok(());
     }
     if args.is(2, "orderby") {
@@ -101,7 +103,7 @@ pub(super) fn slot_stats(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
             false => figures.sort_by_key(|it| (Reverse(it.get(by)), it.slot)),
         }
         figures.truncate(limit);
-        write(cx, &figures);
+        write(cx, &figures, false);
         return Ok(());
     }
     Err(Error::Syntax)
@@ -168,20 +170,21 @@ fn bytes(cx: &mut Cx<'_>, slot: u16) -> Result<u64, Error> {
     bytes.ok_or(Error::StripeTaken)
 }
 
-fn write(cx: &mut Cx<'_>, figures: &[Figures]) {
+fn write(cx: &mut Cx<'_>, figures: &[Figures], has_requests: bool) {
     cx.reply.array(figures.len());
     for figures in figures {
         cx.reply.array(2);
         cx.reply.integer(i64::from(figures.slot));
         let shown = if figures.used.is_some() { &Metric::ALL[..] } else { &[Metric::Keys] };
-        cx.reply.map(shown.len() + usize::from(figures.bytes.is_some()));
-        for &metric in shown {
-            cx.reply.bulk(metric.name().as_bytes());
-            cx.reply.integer(i64::try_from(figures.get(metric)).unwrap_or(i64::MAX));
-        }
-        if let Some(bytes) = figures.bytes {
-            cx.reply.bulk(b"memory-bytes");
-            cx.reply.integer(i64::try_from(bytes).unwrap_or(i64::MAX));
+        let shown = shown.iter().map(|&metric| (metric.name(), figures.get(metric)));
+        let bytes = figures.bytes.map(|bytes| ("memory-bytes", bytes));
+        let requests =
+            figures.used.filter(|_| has_requests).map(|used| ("requests", used.requests));
+        let all: Vec<(&str, u64)> = shown.chain(bytes).chain(requests).collect();
+        cx.reply.map(all.len());
+        for (name, figure) in all {
+            cx.reply.bulk(name.as_bytes());
+            cx.reply.integer(i64::try_from(figure).unwrap_or(i64::MAX));
         }
     }
 }

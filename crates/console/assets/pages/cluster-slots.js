@@ -37,7 +37,7 @@ export async function slots(name) {
   const rows = SLOTS / columns;
   const canvas = h("canvas", { width: columns * CELL, height: rows * CELL, class: "map", role: "img", "aria-label": "One cell for each slot" });
   const line = h("p", { class: "dim", "aria-live": "polite" }, "Point at a cell.");
-  const what = choice(["bytes", "keys", "cpu", "network", "shard"]);
+  const what = choice(["bytes", "keys", "requests", "cpu", "network", "shard"]);
   what.addEventListener("change", () => show().catch((error) => notice(error.message, "alarm")));
   canvas.addEventListener("pointermove", (event) => {
     const box = canvas.getBoundingClientRect();
@@ -46,11 +46,11 @@ export async function slots(name) {
     const slot = row * columns + column;
     if (slot >= 0 && slot < SLOTS) fill(line, `Slot ${slot}: shard ${map.shards[slot]}, ${exact(map.keys[slot])} keys, ${bytes(map.bytes[slot])}${load(slot)}`);
   });
-  const load = (slot) => map.cpu_us ? `, ${(map.cpu_us[slot] / 1e4).toFixed(2)} % of a core, ${bytes(map.network_bytes[slot])}/s` : "";
+  const load = (slot) => map.cpu_us ? `, ${exact(map.requests?.[slot] ?? 0)} requests/s, ${(map.cpu_us[slot] / 1e4).toFixed(2)} % of a core, ${bytes(map.network_bytes[slot])}/s` : "";
 
-  // CPU and network are counted when they are looked at, for two seconds.
+  // Requests, CPU and network are counted when they are looked at, for two seconds.
   async function show() {
-    if (["cpu", "network"].includes(what.value) && !map.cpu_us) {
+    if (["requests", "cpu", "network"].includes(what.value) && !map.cpu_us) {
       fill(line, "Counting for two seconds.");
       map = await send("GET", "/databases/slots?count=true&name=" + encodeURIComponent(name));
       fill(line, map.cpu_us ? "Point at a cell." : "The copies do not count it: they are of an older version.");
@@ -60,7 +60,7 @@ export async function slots(name) {
 
   function draw() {
     const paint = canvas.getContext("2d");
-    const values = { keys: map.keys, cpu: map.cpu_us, network: map.network_bytes }[what.value] || map.bytes;
+    const values = { keys: map.keys, requests: map.requests, cpu: map.cpu_us, network: map.network_bytes }[what.value] || map.bytes;
     const most = Math.max(1, ...counts.length ? values : [1]);
     paint.clearRect(0, 0, canvas.width, canvas.height);
     for (let slot = 0; slot < SLOTS; slot += 1) {

@@ -1,7 +1,7 @@
-//! What the requests for each slot of a cluster take: time and bytes (`cluster-slot-stats-enabled`).
+//! What the requests for each slot of a cluster take: their number, time and bytes (`cluster-slot-stats-enabled`).
 //!
 //! One array of counters that all threads add to. It is made with the first request that is
-//! counted: 384 KB. Threads seldom meet at one slot, and nothing is counted by default.
+//! counted: 512 KB. Threads seldom meet at one slot, and nothing is counted by default.
 
 use keyspace::Slot;
 use std::sync::OnceLock;
@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 #[derive(Default)]
 struct Counters {
+    requests: AtomicU64,
     nanoseconds: AtomicU64,
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
@@ -17,15 +18,16 @@ struct Counters {
 
 impl Counters {
     fn reset(&self) {
-        for counter in [&self.nanoseconds, &self.bytes_in, &self.bytes_out] {
-            counter.store(0, Relaxed);
-        }
+        let all = [&self.requests, &self.nanoseconds, &self.bytes_in, &self.bytes_out];
+        all.into_iter().for_each(|counter| counter.store(0, Relaxed));
     }
 }
 
 /// What requests have taken.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Used {
+    /// How many.
+    pub requests: u64,
     /// Time of commands.
     pub nanoseconds: u64,
     /// Bytes of requests.
@@ -46,6 +48,7 @@ impl SlotUsage {
         let counters =
             self.counters.get_or_init(|| (0..Slot::COUNT).map(|_| Counters::default()).collect());
         let of = &counters[usize::from(slot)];
+        of.requests.fetch_add(used.requests, Relaxed);
         of.nanoseconds.fetch_add(used.nanoseconds, Relaxed);
         of.bytes_in.fetch_add(used.bytes_in, Relaxed);
         of.bytes_out.fetch_add(used.bytes_out, Relaxed);
@@ -56,6 +59,7 @@ impl SlotUsage {
         self.counters.get().map_or_else(Used::default, |counters| {
             let of = &counters[usize::from(slot)];
             Used {
+                requests: of.requests.load(Relaxed),
                 nanoseconds: of.nanoseconds.load(Relaxed),
                 bytes_in: of.bytes_in.load(Relaxed),
                 bytes_out: of.bytes_out.load(Relaxed),
@@ -107,11 +111,12 @@ mod tests {
     fn each_slot_has_sums_of_its_own() {
         let usage = SlotUsage::default();
         assert_eq!(usage.of(7), Used::default());
-        let used = Used { nanoseconds: 1, bytes_in: 2, bytes_out: 3 };
+        let used = Used { requests: 1, nanoseconds: 1, bytes_in: 2, bytes_out: 3 };
         usage.add(7, used);
         usage.add(7, used);
         usage.add(16383, used);
-        assert_eq!(usage.of(7), Used { nanoseconds: 2, bytes_in: 4, bytes_out: 6 });
+        let twice = Used { requests: 2, nanoseconds: 2, bytes_in: 4, bytes_out: 6 };
+        assert_eq!(usage.of(7), twice);
         assert_eq!(usage.of(8), Used::default());
         usage.reset(|slot| slot == 7);
         assert_eq!((usage.of(7), usage.of(16383)), (Used::default(), used));

@@ -152,6 +152,12 @@ fn what_requests_take_is_counted_by_slot() {
         let reply = ask(&mut client, &format!("CLUSTER SLOT-STATS ORDERBY {by} LIMIT 1"));
         assert_eq!(list(&list(&reply)[0])[0], Reply::Integer(SLOT.into()), "{by}");
     }
+    let all = format!("CLUSTER SLOT-STATS SLOTSRANGE {SLOT} {SLOT} MEMORY-BYTES REQUESTS");
+    let reply = ask(&mut client, &all);
+    let words: Vec<String> =
+        list(&list(&list(&reply)[0])[1]).iter().map(harness::reply::Reply::shown).collect();
+    let at = words.iter().position(|word| word.contains("requests")).expect("they are counted");
+    assert!(words[at + 1].contains("100"), "{words:?}");
     // The figures of a slot leave with it.
     ok(&mut client, &format!("CLUSTER DELSLOTS {SLOT}"));
     ok(&mut client, &format!("CLUSTER ADDSLOTS {SLOT}"));

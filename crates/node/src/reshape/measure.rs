@@ -40,6 +40,8 @@ pub struct Slotted {
 /// What a slot uses in a second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Used {
+    /// Requests. Older servers do not count them.
+    pub requests: u64,
     /// Microseconds of CPU.
     pub cpu_us: u64,
     /// Bytes that clients sent and got.
@@ -185,6 +187,7 @@ impl Used {
     fn since(self, earlier: Used) -> Used {
         let seconds = SPAN_OF_SLOTS.as_secs();
         Used {
+            requests: self.requests.saturating_sub(earlier.requests) / seconds,
             cpu_us: self.cpu_us.saturating_sub(earlier.cpu_us) / seconds,
             network_bytes: self.network_bytes.saturating_sub(earlier.network_bytes) / seconds,
         }
@@ -227,10 +230,19 @@ fn of_slots(database: &Database, placed: &Placed) -> Result<Vec<Figures>, String
     let mut figures = Vec::new();
     for first in (0..COUNT).step_by(usize::from(SLOTS)) {
         let (first, last) = (first.to_string(), (first + SLOTS - 1).to_string());
-        let question = ["CLUSTER", "SLOT-STATS", "SLOTSRANGE", &first, &last, "MEMORY-BYTES"];
+        let question =
+            ["CLUSTER", "SLOT-STATS", "SLOTSRANGE", &first, &last, "MEMORY-BYTES", "REQUESTS"];
         let address = (&*placed.host, placed.port);
-        let answer = talk::ask_node(address, database.login(), &question, LIMIT);
-        match answer.map_err(|error| error.to_string())? {
+        let ask = |question: &[&str]| {
+            let answer = talk::ask_node(address, database.login(), question, LIMIT);
+            answer.map_err(|error| error.to_string())
+        };
+        let mut answer = ask(&question)?;
+        if matches!(answer, Answer::Error(_)) {
+            // An older server does not know the last word.
+            answer = ask(&question[..question.len() - 1])?;
+        }
+        match answer {
             Answer::Text(text) => figures.extend(read(&text)),
             Answer::Error(why) => return Err(why),
         }
@@ -247,6 +259,7 @@ fn read(text: &str) -> Vec<Figures> {
         match (word, figures.last_mut()) {
             ("key-count", Some(last)) => last.keys = number(),
             ("memory-bytes", Some(last)) => last.bytes = number(),
+            ("requests", Some(last)) => last.used.get_or_insert_default().requests = number(),
             ("cpu-usec", Some(last)) => last.used.get_or_insert_default().cpu_us = number(),
             ("network-bytes-in" | "network-bytes-out", Some(last)) => {
                 last.used.get_or_insert_default().network_bytes += number();
@@ -310,8 +323,9 @@ mod tests {
         let counted =
             "7\nkey-count\n3\ncpu-usec\n9\nnetwork-bytes-in\n40\nnetwork-bytes-out\n2\n\n";
         let used = super::read(counted)[0].used.expect("it is counted");
-        assert_eq!(used, Used { cpu_us: 9, network_bytes: 42 });
-        let later = Used { cpu_us: 19, network_bytes: 1042 };
-        assert_eq!(later.since(used), Used { cpu_us: 5, network_bytes: 500 });
+        assert_eq!(used, Used { requests: 0, cpu_us: 9, network_bytes: 42 });
+        let later = Used { requests: 8, cpu_us: 19, network_bytes: 1042 };
+        let in_a_second = Used { requests: 4, cpu_us: 5, network_bytes: 500 };
+        assert_eq!(later.since(used), in_a_second);
     }
 }

@@ -243,13 +243,15 @@ async fn slots(call: Call, asked: SlotsAsked) -> Result<SlotMap, ApiError> {
                 figures.used.as_ref().map(|used| used.iter().map(figure).collect())
             };
             let (cpu_us, network_bytes) = (used(|it| it.cpu_us), used(|it| it.network_bytes));
+            let requests = used(|it| it.requests);
             let mut shards = vec![0; usize::from(COUNT)];
             for number in of.at.value.shards() {
                 for slot in of.shard(number).into_iter().flat_map(|shard| shard.slots.iter()) {
                     shards[usize::from(slot)] = number + 1;
                 }
             }
-            Ok(SlotMap { shards, keys: figures.keys, bytes: figures.bytes, cpu_us, network_bytes })
+            let (keys, bytes) = (figures.keys, figures.bytes);
+            Ok(SlotMap { shards, keys, bytes, requests, cpu_us, network_bytes })
         })
     })
     .await

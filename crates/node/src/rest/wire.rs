@@ -145,8 +145,9 @@ pub struct SlotMap {
     pub keys: Vec<u64>,
     /// The bytes of the keys and values of each slot, estimated.
     pub bytes: Vec<u64>,
-    /// Microseconds of CPU that each slot uses in a second; none if that was not asked for, or is
-    /// not counted.
+    /// Requests a second for each slot; none if that was not asked for, or is not counted.
+    pub requests: Option<Vec<u64>>,
+    /// Microseconds of CPU that each slot uses in a second, likewise.
     pub cpu_us: Option<Vec<u64>>,
     /// Bytes a second that clients send and get for each slot, likewise.
     pub network_bytes: Option<Vec<u64>>,
@@ -157,7 +158,7 @@ pub struct SlotMap {
 pub struct SlotsAsked {
     /// The database's name
     pub name: String,
-    /// Count CPU and network for two seconds
+    /// Count requests, CPU and network for two seconds
     #[serde(default)]
     pub count: bool,
 }

@@ -44,7 +44,7 @@ pub(super) fn note(
         false => bytes_of(words),
     };
     if let Slots::One(slot) = slots {
-        let used = Used { nanoseconds, bytes_in, bytes_out: reply as u64 };
+        let used = Used { requests: 1, nanoseconds, bytes_in, bytes_out: reply as u64 };
         cx.engine.slot_usage.add(slot, used);
     }
 }
@@ -61,7 +61,8 @@ pub(crate) fn note_blocked(
     let mut slots = Slots::None;
     add_slots(engine, row, words, &mut slots);
     if let Slots::One(slot) = slots {
-        let used = Used { nanoseconds, bytes_in: bytes_of(words), bytes_out: reply as u64 };
+        let (bytes_in, bytes_out) = (bytes_of(words), reply as u64);
+        let used = Used { requests: 1, nanoseconds, bytes_in, bytes_out };
         engine.slot_usage.add(slot, used);
     }
 }
