@@ -1,4 +1,5 @@
-//! What the requests for each slot of a cluster take: their number, time and bytes (`cluster-slot-stats-enabled`).
+//! What the requests for each slot of a cluster take: their number, time and bytes
+//! (`cluster-slot-stats-enabled`).
 //!
 //! One array of counters that all threads add to. It is made with the first request that is
 //! counted: 512 KB. Threads seldom meet at one slot, and nothing is counted by default.

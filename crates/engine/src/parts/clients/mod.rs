@@ -128,7 +128,8 @@ pub struct Live {
     pub notices: AtomicU8,
     /// It waits at another node of the cluster.
     pub waits_elsewhere: AtomicBool,
-    /// Of a link that one client of another node has for itself: the number of that client. 0: none.
+    /// Of a link that one client of another node has for itself: the number of that client. 0:
+    /// none.
     pub origin: AtomicU64,
     /// Bytes received.
     pub net_in: AtomicU64,
