@@ -1,6 +1,6 @@
 //! Servers that do not read: memory stays bounded, and clients are told.
 
-use crate::support::{Proxy, okay, server, stop, until};
+use crate::support::{Proxy, okay, server, single, stop, until};
 use harness::client::{Client, ask, encode};
 use harness::http;
 use harness::reply::{Protocol, Reply};
@@ -37,14 +37,8 @@ fn stopped(limit: &str) -> Option<Stopped> {
         return None;
     }
     let server = server(&program, &[]);
-    let file = server.directory().join("proxy.toml");
-    let (port, admin) = (free_port().expect("a port"), free_port().expect("a port"));
-    let config = format!(
-        "admin = \"127.0.0.1:{admin}\"\n[pool.main]\nkind = \"single\"\n\
-         listen = [\"127.0.0.1:{port}\"]\nserver = \"127.0.0.1:{}\"\n{limit}\n",
-        server.port()
-    );
-    let proxy = Proxy::run(&program, &file, port, &config);
+    let admin = free_port().expect("a port");
+    let proxy = single(&program, &server, &format!("admin = \"127.0.0.1:{admin}\""), limit);
     let mut client = proxy.client(Protocol::Resp2);
     assert_eq!(ask(&mut client, &["SET", "key", "x"]), okay());
     stop(server.process_id());

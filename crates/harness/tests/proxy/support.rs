@@ -2,7 +2,7 @@
 
 pub use harness::proxy::{Proxy, yml};
 use harness::reply::Reply;
-use harness::server::{Options, Program, Server, signal};
+use harness::server::{Options, Program, Server, free_port, signal};
 pub use harness::wait::eventually as until;
 
 /// The program under test; `None` if it is another server's, which has no proxy.
@@ -29,6 +29,19 @@ pub fn server(program: &Program, more: &[&str]) -> Server {
     let mut arguments = vec!["--io-threads", "1"];
     arguments.extend(more);
     Server::start(program, Options::arguments(&arguments)).expect("it starts")
+}
+
+/// A proxy in front of one server, by the own form of configuration: lines for all, and lines of the
+/// pool.
+pub fn single(program: &Program, server: &Server, all: &str, pool: &str) -> Proxy {
+    let file = server.directory().join("proxy.toml");
+    let port = free_port().expect("a port");
+    let config = format!(
+        "{all}\n[pool.main]\nkind = \"single\"\nlisten = [\"127.0.0.1:{port}\"]\n\
+         server = \"127.0.0.1:{}\"\n{pool}\n",
+        server.port()
+    );
+    Proxy::run(program, &file, port, &config)
 }
 
 /// Stops a process, and waits until all its threads stand.
