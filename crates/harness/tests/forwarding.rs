@@ -387,7 +387,6 @@ fn messages_caches_and_users_of_one_address() {
     assert!(error(&ask(&mut reader, "SET a 1")).starts_with("NOPERM"));
 }
 
-/// Waits until the first replica of a primary has everything.
 /// CLIENT CACHING is for the next request, or transaction, wherever its keys are.
 fn chosen_caches(client: &mut Client, other: &Server) {
     for (mode, word, is_told) in [("OPTIN", "yes", true), ("OPTOUT", "no", false)] {
@@ -422,6 +421,7 @@ fn chosen_caches(client: &mut Client, other: &Server) {
     assert!(error(&ask(client, "CLIENT CACHING yes")).starts_with("ERR CLIENT CACHING"));
 }
 
+/// Waits until the first replica of a primary has everything.
 fn until_replicated(primary: &Server) {
     eventually("its replica has the keys", || {
         let info = text(ask(&mut primary.node_client(), "INFO replication"));

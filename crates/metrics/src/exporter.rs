@@ -237,33 +237,27 @@ fn of_commands<'a>(
     fields.of(section).filter_map(move |f| Some((f.name.strip_prefix(prefix)?, f.value)))
 }
 
-/// What a command's line in INFO says. What is not there is no number.
+/// What a command's line in INFO says.
+#[derive(Default)]
 struct Totals<'a> {
     command: &'a str,
-    calls: f64,
-    microseconds: f64,
-    rejected: f64,
-    failed: f64,
+    calls: Option<f64>,
+    microseconds: Option<f64>,
+    rejected: Option<f64>,
+    failed: Option<f64>,
 }
 
 /// Totals in the order of commands, so that a command and its subcommands, which stand beside each
 /// other but for the letters below `|`, are found.
 fn totals<'a>(fields: &'a Fields<'a>) -> Vec<Totals<'a>> {
     let read = |(command, line): (&'a str, &'a str)| {
-        let nothing = f64::NAN;
-        let mut totals = Totals {
-            command,
-            calls: nothing,
-            microseconds: nothing,
-            rejected: nothing,
-            failed: nothing,
-        };
+        let mut totals = Totals { command, ..Totals::default() };
         for (name, number) in numbers(line) {
             match name {
-                "calls" => totals.calls = number,
-                "usec" => totals.microseconds = number,
-                "rejected_calls" => totals.rejected = number,
-                "failed_calls" => totals.failed = number,
+                "calls" => totals.calls = Some(number),
+                "usec" => totals.microseconds = Some(number),
+                "rejected_calls" => totals.rejected = Some(number),
+                "failed_calls" => totals.failed = Some(number),
                 _ => (),
             }
         }
@@ -282,11 +276,11 @@ fn totals_of<'a, 'b>(totals: &'b [Totals<'a>], command: &str) -> Option<&'b Tota
 }
 
 fn commands(out: &mut Exposition, totals: &[Totals<'_>]) {
-    type Read = fn(&Totals<'_>) -> f64;
+    type Read = fn(&Totals<'_>) -> Option<f64>;
     let families: [(Read, &str, &str); 4] = [
         (|totals| totals.calls, "redis_commands_total", "Calls by command."),
         (
-            |totals| totals.microseconds / 1e6,
+            |totals| Some(totals.microseconds? / 1e6),
             "redis_commands_duration_seconds_total",
             "Seconds that calls took.",
         ),
@@ -300,8 +294,7 @@ fn commands(out: &mut Exposition, totals: &[Totals<'_>]) {
     for (read, name, help) in families {
         let mut family = out.family(name, Kind::Counter, help);
         for totals in totals {
-            let value = read(totals);
-            if !value.is_nan() {
+            if let Some(value) = read(totals) {
                 family.sample(&[("cmd", totals.command)], value);
             }
         }
@@ -315,6 +308,9 @@ fn percentiles(out: &mut Exposition, fields: &Fields<'_>, totals: &[Totals<'_>])
     let mut quantiles: BTreeMap<&str, String> = BTreeMap::new();
     for (command, line) in of_commands(fields, "Latencystats", "latency_percentiles_usec_") {
         let Some(totals) = totals_of(totals, command) else { continue };
+        let (Some(calls), Some(microseconds)) = (totals.calls, totals.microseconds) else {
+            continue;
+        };
         for (name, value) in numbers(line) {
             let Some(percentile) = name.get(1..).and_then(|number| number.parse().ok()) else {
                 continue;
@@ -322,18 +318,18 @@ fn percentiles(out: &mut Exposition, fields: &Fields<'_>, totals: &[Totals<'_>])
             let quantile = quantiles.entry(name).or_insert_with(|| shortest(percentile));
             family.sample(&[("cmd", command), ("quantile", quantile)], value);
         }
-        family.suffixed("_sum", &[("cmd", command)], totals.microseconds);
-        family.suffixed("_count", &[("cmd", command)], totals.calls);
+        family.suffixed("_sum", &[("cmd", command)], microseconds);
+        family.suffixed("_count", &[("cmd", command)], calls);
     }
 }
 
 fn durations(out: &mut Exposition, totals: &[Totals<'_>], all: &[Durations]) {
     let sum_of = |command: &str| -> f64 {
-        let own = totals_of(totals, command).map_or(0.0, |totals| totals.microseconds);
+        let own = totals_of(totals, command).and_then(|totals| totals.microseconds).unwrap_or(0.0);
         let prefix = format!("{command}|");
         let from = totals.partition_point(|totals| totals.command < prefix.as_str());
         let below = totals.iter().skip(from).take_while(|t| t.command.starts_with(&prefix));
-        own + below.map(|totals| totals.microseconds).sum::<f64>()
+        own + below.filter_map(|totals| totals.microseconds).sum::<f64>()
     };
     let help = "Durations by command, in microseconds.";
     let mut family = out.family("redis_commands_latencies_usec", Kind::Histogram, help);

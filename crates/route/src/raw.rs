@@ -35,8 +35,8 @@ pub fn abandon(clients: &[u64]) -> Vec<u8> {
 pub const GOES_DOWN: &[u8] = b">1\r\n$16\r\ndunlin-goes-down\r\n";
 
 /// What a node of a cluster answers on a link of another node when the request's slot is about to
-/// move. It gives the request back instead of letting it wait.
-pub const PAUSED: &[u8] = b"-TRYAGAIN PAUSED";
+/// move: the text of an error. It gives the request back instead of letting it wait.
+pub const PAUSED: &str = "TRYAGAIN PAUSED The slot is about to move, or stays";
 
 /// What a node says on such a link, first of all that it sends again what it gets back, later that
 /// nothing of that is under way.

@@ -377,10 +377,7 @@ impl Hub {
             let tag = Tag { purpose: Purpose::Redirectable(kept), ..tag };
             return self.queue_again(pool, wire.now() + BRIEF_PAUSE, tag);
         }
-        if let Some(client) = self.client(tag.client)
-            && client.is_blocked
-            && client.origin != 0
-        {
+        if let Some(client) = self.client(tag.client).filter(|client| client.is_blocked) {
             let client = (tag.client, client.origin);
             self.say_origin(wire, client, id);
         }

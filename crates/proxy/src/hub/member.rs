@@ -2,7 +2,7 @@
 //! belong may be known.
 
 use super::client::Slot;
-use super::upstream::{Purpose, Tag};
+use super::upstream::{Purpose, Tag, Upstream};
 use super::wire::{Id, Wire};
 use super::{Conn, Done, Hub};
 use route::join::Merge;
@@ -30,10 +30,11 @@ impl Hub {
     }
 
     /// Tells the server of a client's own connection which client it is, by whose number other
-    /// nodes end what it waits for there.
+    /// nodes end what it waits for there. Clients that the cluster does not know have the number 0.
     pub(super) fn say_origin<W: Wire>(&mut self, wire: &mut W, client: (Id, u64), own: Id) {
         let (client, origin) = client;
-        let Some(up) = self.upstream(own).filter(|up| up.origin != origin) else { return };
+        let is_new = |up: &&mut Upstream| origin != 0 && up.origin != origin;
+        let Some(up) = self.upstream(own).filter(is_new) else { return };
         up.origin = origin;
         let word = format!("client:{origin}");
         let request = raw::request(&[b"CLIENT", b"CAPA", word.as_bytes()]);

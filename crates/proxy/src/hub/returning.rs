@@ -29,7 +29,8 @@ impl Hub {
         tag: Tag,
         reply: &[u8],
     ) {
-        match reply.starts_with(raw::PAUSED) {
+        let error = reply.strip_prefix(b"-");
+        match error.is_some_and(|text| text.starts_with(raw::PAUSED.as_bytes())) {
             true => self.came_back(wire, up, tag, reply),
             false => self.reply(wire, tag, reply),
         }

@@ -79,7 +79,7 @@ impl Hub {
         server: usize,
     ) -> Result<(), String> {
         self.acquire_own(wire, client, server)?;
-        if let Some(own) = client.own_to(server).filter(|_| client.origin != 0) {
+        if let Some(own) = client.own_to(server) {
             self.say_origin(wire, (client.id, client.origin), own);
         }
         Ok(())

@@ -21,6 +21,7 @@ use cluster::describe::{Asker, Node};
 use cluster::id::Id;
 use config::{ClusterEndpointType, Config};
 use keyspace::{Key, Slot};
+use route::raw::PAUSED;
 use spec::keys::for_each_shard_channel;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -32,8 +33,6 @@ const FIRST_ANSWER_MS: i64 = 10_000;
 
 const CROSSING: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 pub(super) const DOWN: &str = "CLUSTERDOWN The cluster is down";
-/// To a link, about a slot that waits.
-const RETURNED: &str = "TRYAGAIN PAUSED The slot is about to move, or stays";
 
 impl Cx<'_> {
     /// How nodes are named to this client.
@@ -178,7 +177,7 @@ fn wait_for_move(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), 
                 if waits || !returned.is_empty() && one_address::is_about_all_keys(row) =>
             {
                 returned.add_all();
-                Err(Error::Elsewhere(RETURNED.into()).into())
+                Err(Error::Elsewhere(PAUSED.into()).into())
             }
             _ if waits => Err(NotNow::Paused.into()),
             _ => Ok(()),
@@ -198,7 +197,7 @@ fn wait_for_move(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), 
     match &mut cx.session.returned {
         Some(returned) if !is_alone && (waits || slots().any(|slot| returned.has(slot))) => {
             slots().for_each(|slot| returned.add(slot));
-            Err(Error::Elsewhere(RETURNED.into()).into())
+            Err(Error::Elsewhere(PAUSED.into()).into())
         }
         _ if waits => Err(NotNow::Paused.into()),
         _ => Ok(()),
