@@ -1,0 +1,554 @@
+//! All orders of a small fail-over: three copies of one shard with a quorum of two, whose leases end,
+//! whose transactions arrive late or after their sender has given them up, and one of which writes.
+//! Each state that can be reached with a few such events is visited (`stateright`).
+//!
+//! The decisions are those of servers ([`Copy`]). Time stands still but for lost calls: all times to
+//! wait are over, so nothing here is safe because of a clock. In each state must hold: the primary
+//! that the topology names has every write that was confirmed.
+//!
+//! `DUNLIN_MODEL_EXPIRIES` says how many leases end (1), `DUNLIN_MODEL_LOSSES` how many transactions
+//! are given up by their senders (0).
+
+use cluster::Moment;
+use cluster::coordinator::{
+    Change, Item, LeaseCall, LeaseId, LeaseReply, Outcome, Range, Revision, Transaction,
+};
+use cluster::copy::{Action, Call, Copy, Facts, Role, Settings};
+use cluster::id::{Epoch, Id, Incarnation, Position};
+use cluster::slots::Slots;
+use cluster::topology::{Address, Holder, Shard, Topology};
+use cluster::view::{Keys, View, plan};
+use stateright::{Checker, Model, Property};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+const COPIES: usize = 3;
+const QUORUM: usize = 2;
+const DATABASE: Id = Id::new([9; 20]);
+const LEASE: Moment = Moment::from_secs(4);
+
+/// Revisions begin here, where no other number of a state is. See [`Words`].
+const REVISIONS: Revision = 1 << 40;
+
+/// A copy's leases are numbered from its number times this.
+const LEASES: LeaseId = 100;
+
+type Items = BTreeMap<String, (Vec<u8>, Revision, Option<LeaseId>)>;
+
+fn id(at: usize) -> Id {
+    Id::new([at as u8 + 1; 20])
+}
+
+fn address(at: usize) -> Address {
+    let host = "127.0.0.1".to_owned();
+    Address { host, port: 7000 + at as u16, ..Address::default() }
+}
+
+/// An entry of a copy's stream: the epoch in which it was written, and its number there. 0 begins
+/// the epoch.
+type Entry = (u64, u8);
+
+#[derive(Clone, Hash, Debug)]
+struct Node {
+    copy: Copy,
+    /// What it read last. A view's own hash is its revision.
+    seen: Arc<Items>,
+    /// Leases that it was granted, and whether the newest one lives.
+    leases: LeaseId,
+    has_lease: bool,
+    incarnation: u64,
+    log: Vec<Entry>,
+    frozen: Option<Epoch>,
+    /// A transaction whose outcome it waits for.
+    sent: Option<Held>,
+}
+
+/// A transaction on its way. Equal ones are equal.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Held(Transaction);
+
+/// What may still happen.
+#[derive(Clone, Copy, Hash, Debug)]
+struct Left {
+    expiries: u8,
+    losses: u8,
+    writes: u8,
+    epochs: u64,
+}
+
+#[derive(Clone, Debug)]
+struct State {
+    now: Moment,
+    items: Arc<Items>,
+    revision: Revision,
+    /// What the topology among the items says.
+    named: (Epoch, Holder),
+    nodes: Vec<Node>,
+    /// Transactions whose senders believe that they have failed.
+    late: Vec<Held>,
+    /// Writes that were confirmed.
+    confirmed: Vec<Entry>,
+    left: Left,
+}
+
+/// States are one if they differ in the numbers of revisions alone, in the same order: revisions
+/// are compared with each other, and a new one is greater than all.
+impl PartialEq for State {
+    fn eq(&self, other: &State) -> bool {
+        self.words() == other.words()
+    }
+}
+
+impl Hash for State {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.words().hash(hasher);
+    }
+}
+
+/// Collects what a state hashes, to give each revision its rank for a number.
+#[derive(Default)]
+struct Words(Vec<u64>);
+
+impl Words {
+    fn is_revision(word: u64) -> bool {
+        (REVISIONS..2 * REVISIONS).contains(&word)
+    }
+
+    fn ranked(mut self) -> Vec<u64> {
+        let mut revisions: Vec<u64> =
+            self.0.iter().copied().filter(|&it| Words::is_revision(it)).collect();
+        revisions.sort_unstable();
+        revisions.dedup();
+        for word in &mut self.0 {
+            if Words::is_revision(*word) {
+                *word = REVISIONS + revisions.partition_point(|it| it < word) as u64;
+            }
+        }
+        self.0
+    }
+}
+
+impl Hasher for Words {
+    fn write(&mut self, bytes: &[u8]) {
+        let mut hasher = DefaultHasher::new();
+        bytes.hash(&mut hasher);
+        self.0.push(hasher.finish() | 1 << 63);
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0.push(word);
+    }
+
+    fn finish(&self) -> u64 {
+        unreachable!("the words are read, not a hash of them")
+    }
+}
+
+/// What happens next.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Event {
+    /// A copy does what is due.
+    Step(usize),
+    /// Its transaction takes effect, or is refused.
+    Arrive(usize),
+    /// The copy gives up waiting. The transaction may take effect later.
+    Lose(usize),
+    /// A lost transaction takes effect, or is refused.
+    ArriveLate(usize),
+    /// Its lease ends.
+    Expire(usize),
+    /// It hears of that, or of any change, and reads.
+    Hear(usize),
+    Write(usize),
+    /// The second takes the stream of the first and acknowledges it.
+    Follow(usize, usize),
+}
+
+fn keys() -> Keys {
+    Keys::new("model")
+}
+
+impl State {
+    /// All three are members, and the first one leads.
+    fn first(expiries: u8, losses: u8) -> State {
+        let copies = (0..COPIES).map(|at| (id(at), address(at))).collect();
+        let mut shard = Shard::planned(DATABASE, Slots::from_fn(|_| true), copies).expect("copies");
+        shard.epoch = Epoch(1);
+        shard.holder = Holder { id: id(0), incarnation: Incarnation(1) };
+        shard.fence = COPIES - QUORUM + 1;
+        shard.copies.iter_mut().for_each(|copy| copy.member = Some(Incarnation(1)));
+        let named = (shard.epoch, shard.holder);
+        let topology = Topology { epoch: Epoch(1), ..Topology::planned(QUORUM, vec![shard]) };
+        // Epochs after the first one.
+        let left = Left { expiries, losses, writes: 1, epochs: 1 + u64::from(expiries) };
+        let mut state = State {
+            now: Moment::ZERO,
+            items: Arc::default(),
+            revision: REVISIONS,
+            named,
+            nodes: Vec::new(),
+            late: Vec::new(),
+            confirmed: Vec::new(),
+            left,
+        };
+        state.commit(&plan(&keys(), DATABASE, &topology));
+        let settings = Settings {
+            ttl: LEASE,
+            retry: Moment::ZERO,
+            grace: Moment::ZERO,
+            promise: Moment::ZERO,
+            switch: Moment::ZERO,
+        };
+        for at in 0..COPIES {
+            let copy = Copy::new(id(at), Incarnation(1), settings);
+            let log = vec![(1, 0)];
+            let node = Node {
+                copy,
+                seen: Arc::default(),
+                leases: 0,
+                has_lease: false,
+                incarnation: 1,
+                log,
+                frozen: None,
+                sent: None,
+            };
+            state.nodes.push(node);
+        }
+        // They register and take their roles.
+        for _ in 0..8 {
+            for at in 0..COPIES {
+                state.hear(at);
+                // One that reads decides nothing.
+                state.step(at);
+                state.step(at);
+                if state.nodes[at].sent.is_some() {
+                    state.arrive(at);
+                }
+            }
+        }
+        let (epoch, _) = state.named;
+        state.nodes.iter_mut().for_each(|node| node.log = vec![(epoch.0, 0)]);
+        assert_eq!(state.nodes[0].copy.role(), Role::Leads(epoch), "the first one leads");
+        // A process that has just been started takes no part for two seconds.
+        state.now = Moment::from_secs(3);
+        for at in 0..COPIES {
+            state.hear(at);
+            state.step(at);
+            let role = state.nodes[at].copy.role();
+            assert!(matches!(role, Role::Leads(_) | Role::Follows(..)), "{at}: {role:?}");
+        }
+        state.left.epochs += epoch.0;
+        state
+    }
+
+    fn words(&self) -> Vec<u64> {
+        let State { now, items, revision, named: _, nodes, late, confirmed, left } = self;
+        let mut words = Words::default();
+        (now, items, revision, nodes, late, confirmed, left).hash(&mut words);
+        words.ranked()
+    }
+
+    fn range(&self) -> Range {
+        let item = |(key, (value, revision, _)): (&String, &(Vec<u8>, Revision, _))| Item {
+            key: key.clone(),
+            value: value.clone(),
+            revision: *revision,
+        };
+        let prefix = keys().database(DATABASE);
+        let items = self.items.iter().filter(|(key, _)| key.starts_with(&prefix)).map(item);
+        Range { items: items.collect(), revision: self.revision }
+    }
+
+    fn view(&self) -> View {
+        View::decode(&keys(), DATABASE, &self.range()).expect("valid").expect("it is there")
+    }
+
+    fn is_living(&self, lease: LeaseId) -> bool {
+        let node = &self.nodes[(lease / LEASES) as usize];
+        node.has_lease && node.leases == lease % LEASES
+    }
+
+    /// `None`: a lease that it names has ended, which is an error.
+    fn commit(&mut self, transaction: &Transaction) -> Option<Outcome> {
+        let revision = |key: &String| self.items.get(key).map_or(0, |(_, revision, _)| *revision);
+        if transaction.compares.iter().any(|it| revision(&it.key) != it.revision) {
+            return Some(Outcome::Conflict);
+        }
+        let has_ended = |change: &Change| match change {
+            Change::Put { lease: Some(lease), .. } => !self.is_living(*lease),
+            _ => false,
+        };
+        if transaction.changes.iter().any(has_ended) {
+            return None;
+        }
+        self.revision += 1;
+        let items = Arc::make_mut(&mut self.items);
+        for change in &transaction.changes {
+            match change {
+                Change::Put { key, value, lease } => {
+                    if *key == keys().topology(DATABASE) {
+                        let topology = Topology::decode(value).expect("what a copy has written");
+                        self.named = (topology.shards[0].epoch, topology.shards[0].holder);
+                    }
+                    items.insert(key.clone(), (value.clone(), self.revision, *lease));
+                }
+                Change::Delete { key } => {
+                    items.remove(key);
+                }
+            }
+        }
+        Some(Outcome::Done(self.revision))
+    }
+
+    fn facts(&self, at: usize) -> Facts {
+        let node = &self.nodes[at];
+        let position = |log: &Vec<Entry>| Position {
+            epoch: Epoch(log.last().map_or(0, |entry| entry.0)),
+            offset: log.len() as u64,
+        };
+        let is_listed = match node.copy.role() {
+            Role::Follows(holder, epoch) => self.nodes.iter().any(|other| {
+                other.copy.myself() == holder && other.copy.role() == Role::Leads(epoch)
+            }),
+            _ => false,
+        };
+        // Who follows this copy in its epoch and has all of its stream.
+        let holding = match node.copy.role() {
+            Role::Leads(epoch) => {
+                let holds = |other: &&Node| {
+                    other.log == node.log
+                        && matches!(other.copy.role(), Role::Follows(of, known)
+                            if of == node.copy.myself() && known == epoch)
+                };
+                1 + self.nodes.iter().filter(holds).count()
+            }
+            _ => 0,
+        };
+        Facts {
+            position: position(&node.log),
+            is_whole: true,
+            frozen: node.frozen,
+            is_listed,
+            holding,
+            ..Facts::default()
+        }
+    }
+
+    fn step(&mut self, at: usize) {
+        let (now, facts) = (self.now, self.facts(at));
+        for action in self.nodes[at].copy.step(now, &facts) {
+            match action {
+                Action::Lease(call) => {
+                    let reply = match call {
+                        LeaseCall::Renew(lease) if !self.is_living(lease) => LeaseReply::Gone,
+                        LeaseCall::Renew(id) => LeaseReply::Held { id, ttl: LEASE },
+                        LeaseCall::Grant(_) | LeaseCall::Revoke(_) => {
+                            let node = &mut self.nodes[at];
+                            (node.leases, node.has_lease) = (node.leases + 1, true);
+                            let id = at as LeaseId * LEASES + node.leases;
+                            LeaseReply::Held { id, ttl: LEASE }
+                        }
+                    };
+                    self.nodes[at].copy.lease_replied(now, now, reply);
+                }
+                Action::Read => {
+                    // It shows all changes that the copy has heard of.
+                    let (view, sent) = (self.view(), now + Moment::from_millis(1));
+                    self.nodes[at].seen = Arc::clone(&self.items);
+                    self.nodes[at].copy.read(now, sent, Some(view));
+                }
+                Action::Commit(transaction) => self.nodes[at].sent = Some(Held(transaction)),
+                Action::Freeze(epoch) => {
+                    self.nodes[at].frozen = self.nodes[at].frozen.max(Some(epoch));
+                }
+                Action::Lead(epoch) => self.nodes[at].log.push((epoch.0, 0)),
+                Action::Follow(..) | Action::Ask(_) => {}
+            }
+        }
+    }
+
+    fn arrive(&mut self, at: usize) {
+        let Some(Held(transaction)) = self.nodes[at].sent.take() else { return };
+        match self.commit(&transaction) {
+            Some(outcome) => self.nodes[at].copy.committed(self.now, outcome),
+            None => self.fail(at),
+        }
+    }
+
+    fn fail(&mut self, at: usize) {
+        self.nodes[at].copy.failed(self.now, Call::Commit);
+        // A failure counts until calls that are sent later succeed.
+        self.now += Moment::from_millis(1);
+    }
+
+    fn hear(&mut self, at: usize) {
+        let now = self.now;
+        let node = &mut self.nodes[at];
+        let lease = node.copy.lease();
+        node.copy.changed(now);
+        if lease.is_some_and(|lease| !self.is_living(lease)) {
+            self.nodes[at].copy.lease_replied(now, now, LeaseReply::Gone);
+        }
+    }
+
+    /// The copy takes all of its primary's stream, and its acknowledgement counts at once.
+    fn follow(&mut self, primary: usize, at: usize) {
+        let stream = self.nodes[primary].log.clone();
+        let node = &mut self.nodes[at];
+        if !stream.starts_with(&node.log) {
+            node.incarnation += 1;
+            node.copy.reincarnate(Incarnation(node.incarnation));
+        }
+        node.log.clone_from(&stream);
+        let Role::Leads(epoch) = self.nodes[primary].copy.role() else { return };
+        let Some(view) = self.nodes[primary].copy.view() else { return };
+        // The primary counts members of its view, with the data with which they were enrolled.
+        let shard = &view.topology.value.shards[0];
+        let counts = |node: &&Node| {
+            let member = shard.copy(node.copy.myself().id).and_then(|copy| copy.member);
+            member == Some(Incarnation(node.incarnation))
+                && node.log == stream
+                && node.frozen.is_none_or(|frozen| frozen < epoch)
+                && matches!(node.copy.role(), Role::Follows(_, known) if known == epoch)
+        };
+        let has_begun = stream.contains(&(epoch.0, 0));
+        if has_begun && 1 + self.nodes.iter().filter(counts).count() >= QUORUM {
+            let writes = stream.into_iter().filter(|entry| entry.1 > 0);
+            for write in writes {
+                if !self.confirmed.contains(&write) {
+                    self.confirmed.push(write);
+                }
+            }
+        }
+    }
+
+    /// What may happen in this state.
+    fn events(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            events.push(Event::Step(at));
+            if node.copy.view().is_some_and(|view| view.revision < self.revision) {
+                events.push(Event::Hear(at));
+            }
+            if node.sent.is_some() {
+                events.push(Event::Arrive(at));
+                if self.left.losses > 0 {
+                    events.push(Event::Lose(at));
+                }
+            }
+            if self.left.expiries > 0 && node.has_lease {
+                events.push(Event::Expire(at));
+            }
+            let Role::Leads(epoch) = node.copy.role() else { continue };
+            if self.left.writes > 0 && node.copy.may_confirm(self.now) {
+                events.push(Event::Write(at));
+            }
+            for (other, follower) in self.nodes.iter().enumerate() {
+                if let Role::Follows(holder, known) = follower.copy.role()
+                    && holder == node.copy.myself()
+                    && known == epoch
+                    && follower.copy.accepts(epoch)
+                    && follower.frozen.is_none_or(|frozen| frozen < epoch)
+                    && follower.log != node.log
+                {
+                    events.push(Event::Follow(at, other));
+                }
+            }
+        }
+        events.extend((0..self.late.len()).map(Event::ArriveLate));
+        events
+    }
+
+    fn apply(&mut self, event: Event) {
+        match event {
+            Event::Step(at) => self.step(at),
+            Event::Arrive(at) => self.arrive(at),
+            Event::Lose(at) => {
+                self.left.losses -= 1;
+                self.late.extend(self.nodes[at].sent.take());
+                self.fail(at);
+            }
+            Event::ArriveLate(at) => {
+                let Held(transaction) = self.late.remove(at);
+                self.commit(&transaction);
+            }
+            Event::Expire(at) => {
+                self.left.expiries -= 1;
+                self.nodes[at].has_lease = false;
+                let lease = Some(at as LeaseId * LEASES + self.nodes[at].leases);
+                Arc::make_mut(&mut self.items).retain(|_, (_, _, of)| *of != lease);
+                self.revision += 1;
+            }
+            Event::Hear(at) => {
+                self.hear(at);
+                self.step(at);
+            }
+            Event::Write(at) => {
+                self.left.writes -= 1;
+                let Role::Leads(epoch) = self.nodes[at].copy.role() else { return };
+                self.nodes[at].log.push((epoch.0, 1));
+            }
+            Event::Follow(primary, at) => self.follow(primary, at),
+        }
+    }
+
+    /// The primary that the topology names has all that was confirmed.
+    fn keeps_what_was_confirmed(&self) -> bool {
+        let named = self.nodes.iter().find(|node| node.copy.myself() == self.named.1);
+        named.is_none_or(|node| self.confirmed.iter().all(|write| node.log.contains(write)))
+    }
+}
+
+/// What may happen from here on.
+struct FailOver(State);
+
+impl Model for FailOver {
+    type State = State;
+    type Action = Event;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![self.0.clone()]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Event>) {
+        actions.extend(state.events());
+    }
+
+    fn next_state(&self, state: &State, event: Event) -> Option<State> {
+        let mut next = state.clone();
+        next.apply(event);
+        Some(next)
+    }
+
+    fn within_boundary(&self, state: &State) -> bool {
+        state.named.0.0 <= state.left.epochs
+    }
+
+    fn properties(&self) -> Vec<Property<FailOver>> {
+        vec![
+            Property::always("the primary has what was confirmed", |_, state: &State| {
+                state.keeps_what_was_confirmed()
+            }),
+            Property::sometimes("a write is confirmed", |_, state: &State| {
+                !state.confirmed.is_empty()
+            }),
+            Property::sometimes("another leads with a confirmed write", |_, state: &State| {
+                let another = |node: &Node| matches!(node.copy.role(), Role::Leads(_));
+                !state.confirmed.is_empty() && state.nodes[1..].iter().any(another)
+            }),
+        ]
+    }
+}
+
+fn given(name: &str, default: u8) -> u8 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
+
+#[test]
+fn no_order_of_events_loses_a_confirmed_write() {
+    let (expiries, losses) = (given("DUNLIN_MODEL_EXPIRIES", 1), given("DUNLIN_MODEL_LOSSES", 0));
+    let checker = FailOver(State::first(expiries, losses)).checker().threads(2).spawn_dfs().join();
+    println!("{} states", checker.unique_state_count());
+    checker.assert_properties();
+}
