@@ -269,18 +269,17 @@ impl State {
         node.has_lease && node.leases == lease % LEASES
     }
 
-    /// `None`: a lease that it names has ended, which is an error.
-    fn commit(&mut self, transaction: &Transaction) -> Option<Outcome> {
+    fn commit(&mut self, transaction: &Transaction) -> Outcome {
         let revision = |key: &String| self.items.get(key).map_or(0, |(_, revision, _)| *revision);
         if transaction.compares.iter().any(|it| revision(&it.key) != it.revision) {
-            return Some(Outcome::Conflict);
+            return Outcome::Conflict;
         }
         let has_ended = |change: &Change| match change {
             Change::Put { lease: Some(lease), .. } => !self.is_living(*lease),
             _ => false,
         };
         if transaction.changes.iter().any(has_ended) {
-            return None;
+            return Outcome::Conflict;
         }
         self.revision += 1;
         let items = Arc::make_mut(&mut self.items);
@@ -298,7 +297,7 @@ impl State {
                 }
             }
         }
-        Some(Outcome::Done(self.revision))
+        Outcome::Done(self.revision)
     }
 
     fn facts(&self, at: usize) -> Facts {
@@ -370,16 +369,8 @@ impl State {
 
     fn arrive(&mut self, at: usize) {
         let Some(Held(transaction)) = self.nodes[at].sent.take() else { return };
-        match self.commit(&transaction) {
-            Some(outcome) => self.nodes[at].copy.committed(self.now, outcome),
-            None => self.fail(at),
-        }
-    }
-
-    fn fail(&mut self, at: usize) {
-        self.nodes[at].copy.failed(self.now, Call::Commit);
-        // A failure counts until calls that are sent later succeed.
-        self.now += Moment::from_millis(1);
+        let outcome = self.commit(&transaction);
+        self.nodes[at].copy.committed(self.now, outcome);
     }
 
     fn hear(&mut self, at: usize) {
@@ -467,7 +458,9 @@ impl State {
             Event::Lose(at) => {
                 self.left.losses -= 1;
                 self.late.extend(self.nodes[at].sent.take());
-                self.fail(at);
+                self.nodes[at].copy.failed(self.now, Call::Commit);
+                // A failure counts until calls that are sent later succeed.
+                self.now += Moment::from_millis(1);
             }
             Event::ArriveLate(at) => {
                 let Held(transaction) = self.late.remove(at);

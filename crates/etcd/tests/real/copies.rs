@@ -22,11 +22,11 @@ type Ask = (Holder, Epoch, Moment);
 
 /// What a copy shows the others and the test.
 #[derive(Clone, Default)]
-struct Shown {
-    role: Option<Role>,
-    is_alone: bool,
+pub(crate) struct Shown {
+    pub(crate) role: Option<Role>,
+    pub(crate) is_alone: bool,
     is_present: bool,
-    is_member: bool,
+    pub(crate) is_member: bool,
     /// The lease has ended by this copy's clock, whatever others have promised.
     has_promises_only: bool,
     position: Position,
@@ -37,12 +37,12 @@ struct Shown {
 }
 
 #[derive(Default)]
-struct Shared {
+pub(crate) struct Shared {
     shown: Mutex<BTreeMap<Id, Shown>>,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Id, Shown>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<Id, Shown>> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -63,15 +63,19 @@ impl Drop for Running {
 }
 
 /// The copies of a test.
-struct Cluster {
-    etcd: Etcd,
+pub(crate) struct Cluster {
+    pub(crate) etcd: Etcd,
     ttl: Moment,
+    /// How long a copy waits for changes before it looks around.
+    look: Moment,
+    /// How long the test waits for a state.
+    pub(crate) patience: Duration,
     begun: Instant,
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     running: BTreeMap<Id, Running>,
 }
 
-fn keys() -> Keys {
+pub(crate) fn keys() -> Keys {
     Keys::new("test")
 }
 
@@ -97,6 +101,7 @@ struct Host {
     /// Since when the coordinator has been away, and a lease's time.
     away_since: Option<Moment>,
     ttl: Moment,
+    look: Moment,
 }
 
 impl Host {
@@ -109,7 +114,7 @@ impl Host {
                 self.act(action, clock());
             }
             self.exchange(clock());
-            if !self.driver.wait(&clock, Moment::from_millis(20)) {
+            if !self.driver.wait(&clock, self.look) {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
@@ -146,8 +151,14 @@ impl Host {
             }
             Action::Ask(epoch) => {
                 let from = Holder { id: self.id, incarnation: self.incarnation };
-                for (_, other) in self.shared.lock().iter_mut().filter(|(id, _)| **id != self.id) {
-                    other.asks.push((from, epoch, sent));
+                let copy = self.driver.copy();
+                let shard = copy.view().and_then(|view| view.topology.value.shard_of(self.id));
+                let others = shard.iter().flat_map(|shard| &shard.copies);
+                let mut shown = self.shared.lock();
+                for other in others.filter(|other| other.id != self.id) {
+                    if let Some(other) = shown.get_mut(&other.id) {
+                        other.asks.push((from, epoch, sent));
+                    }
                 }
             }
             _ => {}
@@ -186,10 +197,11 @@ impl Host {
 }
 
 impl Cluster {
-    fn new(name: &str, ttl: Moment) -> Cluster {
+    pub(crate) fn new(name: &str, ttl: Moment, look: Moment) -> Cluster {
         let shared = Arc::new(Shared::default());
         let etcd = start(name);
-        Cluster { etcd, ttl, begun: Instant::now(), shared, running: BTreeMap::new() }
+        let (patience, begun, running) = (PATIENCE, Instant::now(), BTreeMap::new());
+        Cluster { etcd, ttl, look, patience, begun, shared, running }
     }
 
     fn driver(&self, id: Id, incarnation: Incarnation) -> Driver<Client> {
@@ -208,7 +220,7 @@ impl Cluster {
     }
 
     /// Starts a copy without data.
-    fn start(&mut self, id: Id, incarnation: u64) {
+    pub(crate) fn start(&mut self, id: Id, incarnation: u64) {
         let incarnation = Incarnation(incarnation);
         let host = Host {
             driver: self.driver(id, incarnation),
@@ -220,17 +232,31 @@ impl Cluster {
             position: Position::default(),
             away_since: None,
             ttl: self.ttl,
+            look: self.look,
         };
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let thread = Some(std::thread::spawn(move || host.run(&stopped)));
-        self.running.insert(id, Running { stop, thread });
+        // There may be thousands.
+        let builder = std::thread::Builder::new().stack_size(512 << 10);
+        let thread = builder.spawn(move || host.run(&stopped)).expect("there are threads enough");
+        self.running.insert(id, Running { stop, thread: Some(thread) });
+    }
+
+    /// Ends copies, all at once. Their leases are left to end by themselves.
+    pub(crate) fn end(&mut self, ids: &BTreeSet<Id>) {
+        let ended = self.running.extract_if(.., |id, _| ids.contains(id));
+        let ended: Vec<Running> = ended.map(|(_, running)| running).collect();
+        ended.iter().for_each(|running| running.stop.store(true, Ordering::Release));
     }
 
     /// Waits until the copies show something.
-    fn until<T>(&self, what: &str, found: impl Fn(&BTreeMap<Id, Shown>) -> Option<T>) -> T {
+    pub(crate) fn until<T>(
+        &self,
+        what: &str,
+        found: impl Fn(&BTreeMap<Id, Shown>) -> Option<T>,
+    ) -> T {
         let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < self.patience {
             if let Some(found) = found(&self.shared.lock()) {
                 return found;
             }
@@ -254,7 +280,7 @@ impl Cluster {
 
     /// Three copies of one shard, made as operators make them.
     fn of_three(name: &str, ttl: Moment) -> Cluster {
-        let mut cluster = Cluster::new(name, ttl);
+        let mut cluster = Cluster::new(name, ttl, Moment::from_millis(20));
         let ids = [id(1), id(2), id(3)];
         ids.iter().for_each(|&id| cluster.start(id, 1));
         cluster.until("each is alone", |shown| {

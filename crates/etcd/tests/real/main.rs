@@ -2,6 +2,7 @@
 
 mod access;
 mod copies;
+mod many;
 mod process;
 
 use cluster::Moment;

@@ -110,6 +110,18 @@ fn start_for(name: &str, authority: impl Fn() -> Option<Authority>) -> Etcd {
 }
 
 impl Etcd {
+    /// The processor time that it has used.
+    pub(crate) fn cpu(&self) -> Duration {
+        const TICKS_PER_SECOND: u64 = 100;
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id()));
+        let stat = stat.expect("the process is there");
+        // The name before may have spaces. See proc_pid_stat(5).
+        let rest = stat.rsplit(')').next().unwrap_or_default();
+        let ticks = rest.split_whitespace().skip(11).take(2);
+        let ticks: u64 = ticks.map(|ticks| ticks.parse::<u64>().expect("ticks")).sum();
+        Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)
+    }
+
     pub(crate) fn client(&self) -> Client {
         self.client_of(None)
     }
