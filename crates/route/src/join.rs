@@ -47,6 +47,8 @@ pub struct Joining {
     parts: Vec<Vec<u8>>,
     /// For [`Merge::Places`]: for each part, where its elements go.
     places: Vec<Vec<u32>>,
+    /// Servers that do not answer are left out.
+    is_lenient: bool,
     /// Parts that were split again.
     divided: Vec<Divided>,
     /// The number of the next part, if one is split again.
@@ -72,6 +74,7 @@ impl Joining {
             missing: parts,
             parts: vec![Vec::new(); parts],
             places,
+            is_lenient: false,
             divided,
             next: parts,
         }
@@ -80,6 +83,12 @@ impl Joining {
     /// For replies whose elements have places.
     pub fn with_places(places: Vec<Vec<u32>>) -> Joining {
         Joining { places, ..Joining::new(Merge::Places, 0) }.sized()
+    }
+
+    /// The same, but the reply is that of the servers that answer. If these have not found what the
+    /// request is about, the others may have it, and their error is the reply.
+    pub fn lenient(self) -> Joining {
+        Joining { is_lenient: true, ..self }
     }
 
     fn sized(mut self) -> Joining {
@@ -132,6 +141,19 @@ impl Joining {
     /// The one reply.
     pub fn finish(&self, protocol: Protocol) -> Vec<u8> {
         debug_assert_eq!(self.missing, 0);
+        let has_reply = |part: &Vec<u8>| !part.starts_with(raw::NO_REPLY);
+        if self.is_lenient
+            && let Some(silent) = self.parts.iter().find(|part| !has_reply(part))
+        {
+            let parts: Vec<Vec<u8>> =
+                self.parts.iter().filter(|it| has_reply(it)).cloned().collect();
+            if parts.is_empty() {
+                return silent.clone();
+            }
+            let rest = Joining { parts, ..Joining::new(self.merge, 0) }.finish(protocol);
+            let has_found_none = rest == b":0\r\n" || rest.starts_with(b"-ERR No such client");
+            return if has_found_none { silent.clone() } else { rest };
+        }
         if !matches!(self.merge, Merge::AnyGood | Merge::AnyValue)
             && let Some(error) = self.parts.iter().find(|part| raw::is_error(part))
         {
@@ -380,6 +402,27 @@ mod tests {
             assert_eq!(joining.put(at, part.as_bytes().to_vec()), at == 0);
         }
         String::from_utf8(joining.finish(Protocol::Resp2)).expect("text")
+    }
+
+    #[test]
+    fn servers_that_do_not_answer_are_left_out_unless_only_they_may_know() {
+        let silent = b"-ERR proxy: server a: it did not answer in time\r\n";
+        let joined = |merge, parts: &[&[u8]]| {
+            let mut joining = Joining::new(merge, parts.len()).lenient();
+            for (at, part) in parts.iter().enumerate() {
+                joining.put(at, part.to_vec());
+            }
+            joining.finish(Protocol::Resp2)
+        };
+        assert_eq!(joined(Merge::Sum, &[b":1\r\n", silent, b":2\r\n"]), b":3\r\n");
+        assert_eq!(joined(Merge::Sum, &[b":0\r\n", silent]), silent);
+        assert_eq!(joined(Merge::Sum, &[b":0\r\n", b":0\r\n"]), b":0\r\n");
+        assert_eq!(joined(Merge::Text, &[b"$1\r\na\r\n", silent]), b"$1\r\na\r\n");
+        let not_busy = b"-NOTBUSY No scripts in execution right now.\r\n";
+        assert_eq!(joined(Merge::AnyGood, &[silent, not_busy]), not_busy);
+        assert_eq!(joined(Merge::AnyGood, &[silent, b"-ERR No such client\r\n"]), silent);
+        assert_eq!(joined(Merge::AnyGood, &[silent, b"+OK\r\n"]), b"+OK\r\n");
+        assert_eq!(joined(Merge::Max, &[silent]), silent);
     }
 
     #[test]

@@ -29,6 +29,9 @@ pub fn abandon(clients: &[u64]) -> Vec<u8> {
     request(&words)
 }
 
+/// How errors begin that are made in place of a server's reply. No server's own does.
+pub const NO_REPLY: &[u8] = b"-ERR proxy: ";
+
 /// What a node of a cluster says on a link of another node before it goes down: no request without
 /// a reply has been or will be carried out. No command's reply begins like that, and no client can
 /// publish it.

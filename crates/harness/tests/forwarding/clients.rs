@@ -5,7 +5,7 @@ use super::{KEYS, alone, bulk, node_of, one_address};
 use harness::client::{Client, ask, ok};
 use harness::cluster::{Etcd, error, text};
 use harness::reply::{Protocol, Reply};
-use harness::server::Server;
+use harness::server::{Server, signal};
 use harness::wait::eventually;
 use std::collections::BTreeSet;
 
@@ -31,7 +31,8 @@ fn is_closed(client: &mut Client) -> bool {
 fn clients_of_all_nodes_are_listed_unblocked_and_closed_by_any_client() {
     let _alone = alone();
     let etcd = Etcd::start("clients");
-    let nodes = one_address(&etcd, &[]);
+    // A node that stands still for some seconds stays what it is.
+    let nodes = one_address(&etcd, &["--cluster-lease", "30"]);
     let numbers: BTreeSet<i64> = nodes.iter().map(|node| numbered(node).1).collect();
     assert_eq!(numbers.len(), nodes.len(), "no number is of two clients");
     assert!(numbers.iter().all(|&number| number < 1 << 53));
@@ -50,6 +51,10 @@ fn clients_of_all_nodes_are_listed_unblocked_and_closed_by_any_client() {
         }
     }
     filters(&nodes);
+    unblocked_everywhere(&nodes);
+    for hung in [1, 5] {
+        one_stands_still(&nodes, hung);
+    }
 }
 
 fn listed(nodes: &[Server]) {
@@ -128,16 +133,66 @@ fn filters(nodes: &[Server]) {
     for key in KEYS {
         ok(&mut asker, &format!("SET {key} 1"));
     }
-    let (mut waiting, id) = numbered(&nodes[0]);
-    waiting.send(&["WAIT", "5", "0"]).expect("it is sent");
-    let mut unblock = || ask(&mut asker, &format!("CLIENT UNBLOCK {id}")) == Reply::Integer(1);
-    eventually("it waits, and is unblocked", &mut unblock);
-    // It waits at each primary, and may not have come to all of them.
-    eventually("it waits nowhere", || {
-        unblock();
-        waiting.has_data().expect("it is connected")
+    for word in ["", " ERROR"] {
+        let (mut waiting, id) = numbered(&nodes[0]);
+        waiting.send(&["WAIT", "5", "0"]).expect("it is sent");
+        let unblock = format!("CLIENT UNBLOCK {id}{word}");
+        eventually("it is unblocked", || ask(&mut asker, &unblock) == Reply::Integer(1));
+        let reply = waiting.reply().expect("it is answered");
+        assert_eq!(reply.is_error(), !word.is_empty(), "{reply:?}");
+        assert_eq!(ask(&mut waiting, "PING"), Reply::Simple(b"PONG".to_vec()));
+    }
+}
+
+/// WAIT is on its way to a primary that stands still when CLIENT UNBLOCK ends it at the others.
+fn unblocked_everywhere(nodes: &[Server]) {
+    let late = node_of(nodes, KEYS[1]);
+    let others = [KEYS[0], KEYS[2]].map(|key| node_of(nodes, key));
+    let home = others[0];
+    let mut asker = home.client();
+    for request in ["WAIT 5 0", "WAITAOF 0 5 0"] {
+        let (mut waiting, id) = numbered(home);
+        assert_eq!(ask(&mut asker, &format!("CLIENT UNBLOCK {id}")), Reply::Integer(0));
+        signal(late.process_id(), "STOP").expect("it runs");
+        waiting.send(&request.split(' ').collect::<Vec<_>>()).expect("it is sent");
+        until_blocked(others[1], 1);
+        asker.send(&["CLIENT", "UNBLOCK", &id.to_string()]).expect("it is sent");
+        until_blocked(others[1], 0);
+        signal(late.process_id(), "CONT").expect("it is there");
+        assert_eq!(asker.reply().expect("it is answered"), Reply::Integer(1));
+        let reply = waiting.reply().expect("it is answered");
+        assert!(!reply.is_error(), "{reply:?}");
+        until_blocked(late, 0);
+    }
+}
+
+/// The answers are those of the nodes that answer, unless what is asked about may be at the other.
+fn one_stands_still(nodes: &[Server], hung: usize) {
+    let clients: Vec<(Client, i64)> = nodes.iter().map(numbered).collect();
+    let mut victims = [nodes[0].client(), nodes[hung].client()];
+    for victim in &mut victims {
+        ok(victim, "CLIENT SETNAME victim");
+    }
+    let mut asker = nodes[6].client();
+    let listed = |asker: &mut Client, at: usize| {
+        text(ask(asker, "CLIENT LIST")).contains(&format!("id={} ", clients[at].1))
+    };
+    assert!((0..nodes.len()).all(|at| listed(&mut asker, at)));
+    signal(nodes[hung].process_id(), "STOP").expect("it runs");
+    eventually("the others' clients are listed", || {
+        (0..nodes.len()).filter(|&at| at != hung).all(|at| listed(&mut asker, at))
     });
-    assert!(matches!(waiting.reply().expect("it is answered"), Reply::Integer(_)));
+    assert!(!listed(&mut asker, hung));
+    assert_eq!(ask(&mut asker, "CLIENT KILL NAME victim"), Reply::Integer(1));
+    for request in ["CLIENT KILL ID 7", "CLIENT KILL 10.0.0.1:7", "CLIENT UNBLOCK 7"] {
+        let unknown = error(&ask(&mut asker, request));
+        assert!(unknown.starts_with("ERR cluster: server "), "{request}: {unknown}");
+    }
+    let idle = error(&ask(&mut asker, "SCRIPT KILL"));
+    assert!(idle.starts_with("NOTBUSY"), "{idle}");
+    signal(nodes[hung].process_id(), "CONT").expect("it is there");
+    eventually("all are listed again", || (0..nodes.len()).all(|at| listed(&mut asker, at)));
+    assert_eq!(ask(&mut asker, "CLIENT KILL NAME victim"), Reply::Integer(1));
 }
 
 /// Begins a script that does not end, and waits until others are told so.

@@ -4,6 +4,7 @@ use super::Stall;
 use super::pubsub::Subscriptions;
 use super::transactions::{Multi, Watch};
 use super::uploading::Upload;
+use super::waits::Acks;
 use super::wire::{Id, Wire};
 use resp::Parser;
 use route::Joining;
@@ -111,6 +112,8 @@ pub struct Client {
     pub repeats_until: Option<Instant>,
     /// A command that may wait without end is under way.
     pub is_blocked: bool,
+    /// What it waits for at several servers.
+    pub(super) awaited: Option<Acks>,
     /// No request is taken until its output has shrunk.
     pub is_paused: bool,
     /// No request is taken until the queue of a server has shrunk.
@@ -170,6 +173,7 @@ impl Client {
             repeats_in_order: false,
             repeats_until: None,
             is_blocked: false,
+            awaited: None,
             is_paused: false,
             is_congested: false,
             is_learning: false,

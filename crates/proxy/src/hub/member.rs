@@ -2,10 +2,11 @@
 //! belong may be known.
 
 use super::client::Slot;
+use super::session::Answers;
 use super::upstream::{Purpose, Tag, Upstream};
+use super::waits::Acks;
 use super::wire::{Id, Wire};
 use super::{Conn, Done, Hub};
-use route::join::Merge;
 use route::plan::NO_SERVER;
 use route::raw::{self, Protocol};
 
@@ -53,8 +54,7 @@ impl Hub {
     }
 
     /// A request that several servers answer side by side, by connections of the client's own,
-    /// because it may wait there or must not wait behind others. Their replies are joined, with
-    /// `own` among them. Returns whether it was taken; if not it is to be presented again when the
+    /// because it may wait there or must not wait behind others. Returns whether it was taken; if not it is to be presented again when the
     /// client resumes.
     pub fn ask_apart<W: Wire>(
         &mut self,
@@ -62,15 +62,16 @@ impl Hub {
         id: Id,
         servers: &[u16],
         request: &[u8],
-        (merge, own): (Merge, Option<&[u8]>),
+        answers: Answers<'_>,
     ) -> bool {
         let Some(Conn::Client(mut client)) = self.take_conn(id) else { return true };
         let is_taken = !client.is_stalled() && client.is_idle();
-        match own {
+        match answers.own {
             Some(own) if is_taken && servers.is_empty() => client.answer(wire, own),
             _ if is_taken => {
                 let servers = servers.iter().map(|&server| usize::from(server)).collect();
-                self.send_apart(wire, &mut client, servers, request, (merge, own));
+                client.awaited = Acks::of(request);
+                self.send_apart(wire, &mut client, servers, request, answers);
             }
             _ => {}
         }

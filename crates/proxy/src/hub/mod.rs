@@ -20,6 +20,7 @@ mod notices;
 mod passing;
 pub use common::{Commands, Common};
 pub use layout::Layout;
+pub use session::Answers;
 mod local;
 mod pubsub;
 #[cfg(test)]
@@ -34,6 +35,7 @@ mod tests;
 mod transactions;
 mod uploading;
 mod upstream;
+mod waits;
 pub mod wire;
 
 use crate::pool::{Local, Shared};
@@ -359,6 +361,9 @@ impl Hub {
     fn deliver<W: Wire>(&mut self, wire: &mut W, tag: Tag, reply: &[u8]) {
         let Some(client) = self.client(tag.client) else { return };
         client.take(wire, tag.seq, tag.part, reply);
+        if client.awaited.is_some() {
+            self.wait_answered(wire, tag.client, reply);
+        }
         self.answered(wire, tag.client);
     }
 

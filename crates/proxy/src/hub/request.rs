@@ -2,6 +2,7 @@
 
 use super::Hub;
 use super::client::{Client, Replies, Slot};
+use super::session::Answers;
 use super::upstream::{Aim, Tag};
 use super::wire::Wire;
 use crate::config::Reads;
@@ -247,7 +248,7 @@ impl Hub {
                 Handling::All(merge) => merge,
                 _ => Merge::Sum,
             };
-            return self.send_to(wire, client, everyone, request, (merge, None));
+            return self.send_to(wire, client, everyone, request, Answers::of_all(merge));
         }
         if client.replies != Replies::On {
             return self.muted(wire, client, words, request, plan);
@@ -273,7 +274,7 @@ impl Hub {
             }
             Plan::All(merge) => {
                 let servers = self.pools[client.pool].every();
-                self.send_to(wire, client, servers, request, (merge, None))
+                self.send_to(wire, client, servers, request, Answers::of_all(merge))
             }
             Plan::Scan(piece, following) => self.scan(wire, client, &piece, following),
             Plan::Session(session, server) => {
@@ -294,7 +295,9 @@ impl Hub {
             true => local.every_copy(),
             false => local.every(),
         };
-        self.send_apart(wire, client, servers, request, (Merge::AnyGood, None))
+        let is_lenient = local.shared.config.is_node;
+        let answers = Answers { merge: Merge::AnyGood, own: None, is_lenient };
+        self.send_apart(wire, client, servers, request, answers)
     }
 
     /// Sends SCAN to one of the servers that it goes through.
@@ -318,20 +321,25 @@ impl Hub {
         self.pools[client.pool].first_slot(server).map_or(Aim::Server, Aim::Slot)
     }
 
-    /// Sends a request to several servers. `own` is joined with their replies.
+    /// Sends a request to several servers.
     pub(super) fn send_to<W: Wire>(
         &mut self,
         wire: &mut W,
         client: &mut Client,
         servers: Vec<usize>,
         request: &[u8],
-        (merge, own): (Merge, Option<&[u8]>),
+        answers: Answers<'_>,
     ) -> Flow {
+        let Answers { merge, own, is_lenient } = answers;
         let asked = servers.len();
         let joining = route::Joining::new(merge, asked + usize::from(own.is_some()));
+        let joining = if is_lenient { joining.lenient() } else { joining };
         let seq = client.push(Slot::Joining(Box::new(joining)));
         for (part, server) in servers.into_iter().enumerate() {
-            let aim = self.aim_at_shard(client, server);
+            let aim = match is_lenient {
+                true => Aim::Server,
+                false => self.aim_at_shard(client, server),
+            };
             self.send_part(wire, client, (server, aim), request, (seq, part as u32));
         }
         if let Some(own) = own {

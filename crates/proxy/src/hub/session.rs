@@ -16,9 +16,31 @@ use route::join::Merge;
 use route::plan::NO_SERVER;
 use route::raw;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 /// Free connections to one server that a thread keeps for the next client.
 const MAX_IDLE: usize = 16;
+
+/// How long a server may take to answer a request that does not need the answer of each.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+
+/// How the replies of several servers become one.
+#[derive(Clone, Copy, Debug)]
+pub struct Answers<'a> {
+    /// By this rule.
+    pub merge: Merge,
+    /// This reply is joined with theirs.
+    pub own: Option<&'a [u8]>,
+    /// Servers that do not answer are left out ([`Joining::lenient`](route::Joining::lenient)).
+    pub is_lenient: bool,
+}
+
+impl Answers<'_> {
+    /// The answers of all servers, by this rule.
+    pub fn of_all(merge: Merge) -> Answers<'static> {
+        Answers { merge, own: None, is_lenient: false }
+    }
+}
 
 impl Hub {
     /// A connection of the client's own.
@@ -117,7 +139,7 @@ impl Hub {
         for (server, id) in std::mem::take(&mut client.own) {
             let Some(up) = self.upstream(id) else { continue };
             let (key, pool) = (up.key, up.pool);
-            up.has_upload = false;
+            (up.has_upload, up.answers_by) = (false, None);
             let is_clean = up.link.pending() == 0
                 && up.link.is_ready()
                 && !up.has_returned
@@ -213,20 +235,27 @@ impl Hub {
         client: &mut Client,
         servers: Vec<usize>,
         request: &[u8],
-        (merge, reply): (Merge, Option<&[u8]>),
+        answers: Answers<'_>,
     ) -> Flow {
         if !client.is_idle() {
             return self.come_again(client);
         }
         // Such a request is about no database, and a server that runs a long script selects none.
         let db = std::mem::replace(&mut client.db, 0);
-        let acquired = servers.iter().try_for_each(|&server| self.own(wire, client, server));
+        let answers_by = answers.is_lenient.then(|| wire.now() + ANSWERS_WITHIN);
+        let acquired = servers.iter().try_for_each(|&server| {
+            let acquired = self.own(wire, client, server);
+            if let Some(own) = client.own_to(server).and_then(|own| self.upstream(own)) {
+                own.answers_by = answers_by;
+            }
+            if answers.is_lenient { Ok(()) } else { acquired }
+        });
         client.db = db;
         match acquired {
             Ok(()) if servers.is_empty() => client.answer(wire, &raw::error(NO_SERVER)),
             Ok(()) => {
                 client.is_blocked = true;
-                self.send_to(wire, client, servers, request, (merge, reply));
+                self.send_to(wire, client, servers, request, answers);
             }
             Err(why) => client.answer(wire, &raw::error(&why)),
         }

@@ -145,6 +145,8 @@ pub struct Upstream {
     /// What is kept of a reply until it is whole, or until the client takes it, and of a long
     /// request.
     pub kept: usize,
+    /// When its owner's request has to be answered.
+    pub answers_by: Option<Instant>,
     /// Its owner has it for one long request, which has been sent.
     pub has_upload: bool,
 }
@@ -280,6 +282,7 @@ impl Hub {
             passing: None,
             is_detached: false,
             kept: 0,
+            answers_by: None,
             has_upload: false,
         };
         local.server_stats(server).server_connections.add(1);
@@ -546,7 +549,10 @@ impl Hub {
         for conn in self.conns.iter_mut().flatten() {
             let Conn::Upstream(up) = conn else { continue };
             let is_used = up.is_subscribed || up.link.pending() > 0;
-            if leads.iter().any(|&server| usize::from(server) == up.server) || !is_used {
+            if up.answers_by.is_some()
+                || leads.iter().any(|&server| usize::from(server) == up.server)
+                || !is_used
+            {
                 up.former_since = None;
             } else if now >= *up.former_since.get_or_insert(now) + LAST_ANSWERS {
                 late.push(up.id);
@@ -573,6 +579,7 @@ impl Hub {
             unread.extend(Hub::unread_since(up, now));
             let is_late = match (up.connect_by, config.timeout) {
                 (Some(by), _) => now >= by,
+                _ if up.answers_by.is_some_and(|by| now >= by) => up.link.pending() > 0,
                 (None, timeout) if up.passing.is_some() => {
                     let passing = up.passing.as_ref().filter(|passing| !passing.is_held());
                     let within = timeout.unwrap_or(PROGRESS_WITHIN);

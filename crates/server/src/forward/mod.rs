@@ -17,9 +17,9 @@ use engine::clients::forwarding::Travel;
 use net::{ConnId, TlsClient};
 use proxy::config::Address;
 use proxy::driver::{Net, Reach, conn_id, hub_id};
-use proxy::hub::Hub;
 use proxy::hub::listening::LISTENER;
 use proxy::hub::wire::{Id, Wire};
+use proxy::hub::{Answers, Hub};
 use resp::Protocol;
 use route::join::Merge;
 use std::collections::{HashMap, VecDeque};
@@ -34,7 +34,7 @@ pub const LINK: net::Tag = proxy::driver::SERVER;
 const CLIENT: u32 = 1 << 31;
 
 /// The hub speaks of itself as the proxy's.
-const SPEAKER: (&[u8], &[u8]) = (b"-ERR proxy: ", b"-ERR cluster: ");
+const SPEAKER: (&[u8], &[u8]) = (route::raw::NO_REPLY, b"-ERR cluster: ");
 
 /// What a hub wants of a client's connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,6 +188,8 @@ struct Left {
 struct Asks {
     servers: Vec<u16>,
     own: u32,
+    /// Those that do not answer are left out.
+    is_lenient: bool,
 }
 
 /// A reactor's hub.
@@ -275,9 +277,12 @@ impl Forwarder {
             Travel::Acks => {
                 let written = session.written_shards.as_deref();
                 let shards = written.map_or(&[][..], |written| written.awaited());
-                Some(Asks { servers: self.shared.leaders_of(shards), own: 0 })
+                let servers = self.shared.leaders_of(shards);
+                Some(Asks { servers, own: 0, is_lenient: false })
             }
-            Travel::Nodes { reach, own } => Some(Asks { servers: self.shared.nodes(reach), own }),
+            Travel::Nodes { reach, own } => {
+                Some(Asks { servers: self.shared.nodes(reach), own, is_lenient: true })
+            }
             _ => None,
         }
     }
@@ -305,10 +310,10 @@ impl Forwarder {
         while let Some(left) = queue.front_mut() {
             let taken = self.with(reach, |hub, wires| match &left.asks {
                 None => hub.data(wires, id, &left.bytes).bytes,
-                Some(Asks { servers, own }) => {
-                    let (merge, own) = merge_of(&left.bytes, *own);
-                    let how = (merge, own.as_deref());
-                    match hub.ask_apart(wires, id, servers, &left.bytes, how) {
+                &Some(Asks { ref servers, own, is_lenient }) => {
+                    let (merge, own) = merge_of(&left.bytes, own);
+                    let answers = Answers { merge, own: own.as_deref(), is_lenient };
+                    match hub.ask_apart(wires, id, servers, &left.bytes, answers) {
                         true => left.bytes.len(),
                         false => 0,
                     }

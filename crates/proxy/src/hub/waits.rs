@@ -1,0 +1,115 @@
+//! WAIT and WAITAOF of a node's client at the primaries of several shards.
+//!
+//! A wait that ends at one primary before it has what it waits for, because its time is over or
+//! CLIENT UNBLOCK has ended it, ends at the others, too. CLIENT UNBLOCK may have looked for it there
+//! when it was still on its way. So the connections on which it waits are closed, and the servers
+//! are asked how far their replicas are, without waiting.
+
+use super::client::Client;
+use super::upstream::{Purpose, Tag};
+use super::wire::{Id, Wire};
+use super::{Conn, Hub};
+use crate::pool::LinkKey;
+use route::raw;
+
+/// What a client waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Acks {
+    /// WAIT: for so many replicas.
+    Replicas(i64),
+    /// WAITAOF: for the primary's own log, and those of so many replicas.
+    Logs([i64; 2]),
+}
+
+impl Acks {
+    /// What a request waits for. `None`: it is no WAIT or WAITAOF, or is refused.
+    pub(super) fn of(request: &[u8]) -> Option<Acks> {
+        let words = raw::words(request)?;
+        let number = |at: usize| std::str::from_utf8(words.get(at)?).ok()?.parse().ok();
+        match words.first()? {
+            name if name.eq_ignore_ascii_case(b"WAIT") => Some(Acks::Replicas(number(1)?)),
+            name if name.eq_ignore_ascii_case(b"WAITAOF") => {
+                Some(Acks::Logs([number(1)?, number(2)?]))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a reply says that there is what was waited for.
+    fn is_satisfied_by(self, reply: &[u8]) -> bool {
+        match self {
+            Acks::Replicas(wanted) => raw::integer(reply).is_some_and(|there| there >= wanted),
+            Acks::Logs(wanted) => raw::elements(reply).is_some_and(|there| {
+                let there = there.iter().map(|it| raw::integer(it).unwrap_or(-1));
+                there.zip(wanted).all(|(there, wanted)| there >= wanted)
+            }),
+        }
+    }
+
+    /// The request that is answered at once by how far replicas are.
+    fn question(self) -> Vec<u8> {
+        match self {
+            Acks::Replicas(_) => raw::request(&[b"WAIT", b"0", b"0"]),
+            Acks::Logs(_) => raw::request(&[b"WAITAOF", b"0", b"0", b"0"]),
+        }
+    }
+}
+
+impl Hub {
+    /// One server has answered a client that waits at several.
+    #[cold]
+    pub(super) fn wait_answered<W: Wire>(&mut self, wire: &mut W, id: Id, reply: &[u8]) {
+        let Some(Conn::Client(mut client)) = self.take_conn(id) else { return };
+        let over = client.awaited.filter(|acks| !acks.is_satisfied_by(reply));
+        if client.is_idle() || over.is_some() {
+            client.awaited = None;
+        }
+        if let Some(acks) = over {
+            self.end_waits(wire, &mut client, acks);
+        }
+        self.put(id, Conn::Client(client));
+    }
+
+    /// Ends a client's wait at the servers that have not answered.
+    fn end_waits<W: Wire>(&mut self, wire: &mut W, client: &mut Client, acks: Acks) {
+        for (server, own) in std::mem::take(&mut client.own) {
+            if self.upstream(own).is_none_or(|up| up.link.pending() == 0) {
+                client.own.push((server, own));
+                continue;
+            }
+            let Some(Conn::Upstream(mut up)) = self.take_conn(own) else { continue };
+            wire.abort(own);
+            self.upstream_dropped(&mut up);
+            self.exclusive_ended(up.pool);
+            let (sent, unsent, _) = up.link.take_all();
+            let waiting = sent.into_iter().chain(unsent);
+            for tag in waiting.filter(|tag| tag.purpose != Purpose::Discard) {
+                let tag = Tag { bytes: 0, purpose: Purpose::Client, ..tag };
+                let key = self.pools[up.pool].link_key(client.protocol, 0, client.turn, server);
+                match self.shared(wire, up.pool, server, LinkKey { user: client.user, ..key }) {
+                    Ok(link) => self.send_on(wire, link, &acks.question(), tag),
+                    Err(why) => client.take(wire, tag.seq, tag.part, &raw::error(&why)),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_awaited_is_read_from_the_request_and_found_in_the_reply() {
+        let wait = Acks::of(&raw::request(&[b"wait", b"2", b"0"])).expect("it is a WAIT");
+        assert_eq!(wait, Acks::Replicas(2));
+        assert!(wait.is_satisfied_by(b":2\r\n") && !wait.is_satisfied_by(b":1\r\n"));
+        assert!(!wait.is_satisfied_by(b"-UNBLOCKED it was unblocked\r\n"));
+        let logs = Acks::of(&raw::request(&[b"WAITAOF", b"1", b"2", b"0"])).expect("it is one");
+        assert_eq!(logs, Acks::Logs([1, 2]));
+        assert!(logs.is_satisfied_by(b"*2\r\n:1\r\n:2\r\n"));
+        assert!(!logs.is_satisfied_by(b"*2\r\n:0\r\n:2\r\n"));
+        assert_eq!(Acks::of(&raw::request(&[b"WAIT", b"x", b"0"])), None);
+        assert_eq!(Acks::of(&raw::request(&[b"CLIENT", b"LIST"])), None);
+    }
+}
