@@ -51,6 +51,11 @@ impl Entry {
         self.commands == 0
     }
 
+    /// Returns how many bytes the entry has in the stream.
+    pub fn stream_bytes(&self) -> usize {
+        if self.is_empty() { 0 } else { self.bytes.len() - MULTI.len() }
+    }
+
     /// Returns the database that the first command needs.
     #[inline]
     pub fn first_db(&self) -> DbIndex {

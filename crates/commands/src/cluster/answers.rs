@@ -143,7 +143,7 @@ pub(super) fn shards(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     let shards = &published.view.topology.value.shards;
     cx.reply.array(shards.len());
     for shard in shards {
-        cx.reply.map(2);
+        cx.reply.map(3);
         cx.reply.bulk(b"slots");
         cx.reply.array(2 * shard.slots.ranges().len());
         for &(first, last) in shard.slots.ranges() {
@@ -156,6 +156,8 @@ pub(super) fn shards(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
         let primary = shard.copies.iter().filter(is_primary);
         let replicas = shard.copies.iter().filter(|copy| !is_primary(copy));
         primary.chain(replicas).for_each(|copy| write_node(cx, &published, shard, copy));
+        cx.reply.bulk(b"id");
+        cx.reply.bulk(shard.id.to_string().as_bytes());
     }
     Ok(())
 }

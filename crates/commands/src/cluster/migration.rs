@@ -8,7 +8,7 @@ use cluster::id::Id;
 use cluster::slots::{COUNT, Slots};
 use cluster::topology::{Move, MovePhase};
 use engine::membership::{Arrival, PastMove, Progress, Published, Request};
-use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
+use engine::{Arg, ArgKind, Args, Command, Cx, Databases, Error, Flags, Group, Outcome};
 use resp::Reply;
 use structs::hashing::os_random;
 
@@ -21,6 +21,7 @@ pub static CLUSTER_CANCELSLOTMIGRATIONS: Command = Command {
     since: "9.0.0",
     complexity: "O(N), where N is the number of slot migration operations being cancelled.",
     summary: "Ends the moving of slots that is under way.",
+    databases: Databases::All,
     run: cancel,
     ..Command::ROW
 };
@@ -57,6 +58,7 @@ pub static CLUSTER_MIGRATESLOTS: Command = Command {
         ],
     )
     .multiple()],
+    databases: Databases::All,
     run: migrate,
     ..Command::ROW
 };

@@ -48,7 +48,7 @@ pub static SHUTDOWN: Command = Command {
     ..Command::ROW
 };
 
-fn parse(args: Args<'_>) -> Result<ShutdownRequest, Error> {
+fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<ShutdownRequest, Error> {
     let mut request = ShutdownRequest::default();
     for index in 1..args.len() {
         if args.is(index, "nosave") && request.save != Some(true) {
@@ -59,12 +59,14 @@ fn parse(args: Args<'_>) -> Result<ShutdownRequest, Error> {
             request.now = true;
         } else if args.is(index, "force") {
             request.force = true;
-        } else if args.is(index, "failover") {
-            return Err(Error::text("ERR SHUTDOWN FAILOVER is only supported in cluster mode."));
-        } else if !args.is(index, "safe") {
-            // SAFE protects slots, of which a server alone has none.
+        } else if args.is(index, "safe") {
+            request.safe = true;
+        } else if !args.is(index, "failover") {
             return Err(Error::Syntax);
+        } else if !cx.engine.membership().is_on() {
+            return Err(Error::text("ERR SHUTDOWN FAILOVER is only supported in cluster mode."));
         }
+        // A node of a cluster hands its shard over without FAILOVER, too.
     }
     Ok(request)
 }
@@ -78,7 +80,7 @@ fn shutdown(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         cx.reply.ok();
         return Ok(());
     }
-    let request = parse(args)?;
+    let request = parse(cx, args)?;
     let by = describe(cx);
     // The connection ends with the server; there is a reply only if that does not end.
     let reply = cx.late_reply();

@@ -48,6 +48,13 @@ pub(super) fn successor(engine: &Engine, view: &View, me: Id) -> Option<Id> {
     copies.map(|copy| copy.id).find(can_lead)
 }
 
+/// Returns whether this server leads a shard that has slots.
+pub fn leads_slots(engine: &Engine) -> bool {
+    engine.membership().newest().is_some_and(|published| {
+        published.leads && published.own_shard().is_some_and(|shard| !shard.slots.is_empty())
+    })
+}
+
 /// Hands this server's shard over, if it leads one and a copy can take it. `waits` says whether the
 /// shutdown still may wait. It goes on in any case: an operator has to look first if that is not
 /// wanted.

@@ -135,7 +135,7 @@ pub fn follow_signal(engine: &'static Engine) {
     // The last signal failed, and no save has succeeded since.
     let is_second = *lock(&FAILED_AFTER) == Some(engine.persistence().saves());
     let force = options.force() || is_second;
-    let request = ShutdownRequest { save, now: options.now(), force };
+    let request = ShutdownRequest { save, now: options.now(), force, safe: options.safe() };
     log!(Notice, "User requested shutdown...");
     start(stage, request);
 }
@@ -157,6 +157,10 @@ pub fn prepare(engine: &'static Engine, net: &Arc<Net>) -> io::Result<()> {
             let is_held_up = engine.scripts().running.is_busy();
             let waits = || !is_held_up && may_wait(&self::stage());
             leave::hand_over(engine, waits);
+            if is_refused(engine) {
+                go_on(engine, stage());
+                continue;
+            }
             leave::send_clients_away(engine, waits);
             leave::end_links(engine, waits);
             let target = wait_for_replicas(engine);
@@ -169,6 +173,21 @@ pub fn prepare(engine: &'static Engine, net: &Arc<Net>) -> io::Result<()> {
         }
     })
     .map(drop)
+}
+
+/// Returns whether the server is not to end because it leads a shard that has slots (SAFE).
+fn is_refused(engine: &Engine) -> bool {
+    let stage = stage();
+    let is_safe = matches!(&*stage, Stage::Waits(request) if request.safe && !request.force);
+    let is_refused = is_safe && leave::leads_slots(engine);
+    if is_refused {
+        log!(
+            Warning,
+            "Cluster: this node leads a shard that has slots, so SHUTDOWN SAFE is refused"
+        );
+        log_failure();
+    }
+    is_refused
 }
 
 /// Passes the shutdown to its thread.

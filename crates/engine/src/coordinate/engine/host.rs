@@ -181,4 +181,6 @@ pub struct ShutdownRequest {
     pub now: bool,
     /// Ignore errors.
     pub force: bool,
+    /// Do not end while this node of a cluster leads a shard that has slots.
+    pub safe: bool,
 }

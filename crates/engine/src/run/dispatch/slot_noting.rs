@@ -7,6 +7,7 @@ use crate::args::Args;
 use crate::command::Flags;
 use crate::cx::Cx;
 use crate::engine::Engine;
+use crate::pubsub::Space;
 use crate::request_keys::RequestKeys;
 use crate::slot_usage::{NestedSlots, Slots, Used};
 use crate::table::Resolved;
@@ -29,6 +30,9 @@ pub(super) fn note(
         return;
     }
     let words = args.words();
+    if cx.db.repeats_history() {
+        return note_repeated(cx, row, words, nanoseconds);
+    }
     if cx.in_transaction || cx.script.is_some() {
         let nested = &mut cx.nested_slots;
         add_slots(cx.engine, row, words, &mut nested.slots);
@@ -44,9 +48,46 @@ pub(super) fn note(
         false => bytes_of(words),
     };
     if let Slots::One(slot) = slots {
-        let used = Used { requests: 1, nanoseconds, bytes_in, bytes_out: reply as u64 };
+        let bytes_out =
+            reply as u64 + bytes_to_replicas(cx, words) + bytes_to_listeners(cx, row, words);
+        let used = Used { requests: 1, nanoseconds, bytes_in, bytes_out };
         cx.engine.slot_usage.add(slot, used);
     }
+}
+
+/// Notes a command of the stream that a replica follows. It is no client's request, and has no
+/// reply.
+fn note_repeated(cx: &Cx<'_>, row: &Resolved, words: &[&[u8]], nanoseconds: u64) {
+    if cx.script.is_some() || !cx.engine.upstream.is_replica() || cx.engine.loading().is_on() {
+        return;
+    }
+    let mut slots = Slots::None;
+    add_slots(cx.engine, row, words, &mut slots);
+    if let Slots::One(slot) = slots {
+        let used = Used { requests: 0, nanoseconds, bytes_in: bytes_of(words), bytes_out: 0 };
+        cx.engine.slot_usage.add(slot, used);
+    }
+}
+
+/// Bytes of what replicas are sent because of a request.
+fn bytes_to_replicas(cx: &Cx<'_>, words: &[&[u8]]) -> u64 {
+    let effects = &cx.db.effects;
+    let each = match () {
+        () if effects.dirty == 0 => 0,
+        () if effects.is_rewritten => effects.entry.stream_bytes() as u64,
+        () => bytes_of(words),
+    };
+    each * cx.engine.replicas().count() as u64
+}
+
+/// Bytes of the messages to this node's clients that listen to a shard channel.
+fn bytes_to_listeners(cx: &Cx<'_>, row: &Resolved, words: &[&[u8]]) -> u64 {
+    let &[_, channel, payload] = words else { return 0 };
+    if row.command.name != "spublish" {
+        return 0;
+    }
+    let listeners = cx.receivers(Space::ShardChannels, channel) as u64;
+    listeners * bytes_of(&[b"smessage", channel, payload])
 }
 
 /// Notes a command that was blocked and is over.
