@@ -101,7 +101,12 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
         Some(slot) => SlotsOf::one(slot.number()),
         None => {
             cx.find_keys(row, args);
-            match slots_of(cx, published.as_deref(), row, args)? {
+            let slots = slots_of(cx, published.as_deref(), row, args)?;
+            // A client of one address may have them on shards of their own.
+            if runs_queue && !cx.session.is_link {
+                check_queued_channels(cx, slots.as_ref().map(|slots| slots.first))?;
+            }
+            match slots {
                 Some(slots) => slots,
                 None => return slot_of_channels(cx, row, args),
             }
@@ -224,6 +229,22 @@ fn slot_of_channels(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), R
     let is_about_channel = !is_cursor;
     let caller = Caller { asker: cx.asker(), reads_replica, may_write, is_about_channel };
     served(&cx.engine.config, cx.membership().as_deref(), slot, caller)
+}
+
+/// The shard channels of a transaction are in one slot, which is that of its keys if it has any.
+fn check_queued_channels(cx: &Cx<'_>, of_keys: Option<u16>) -> Result<(), Refusal> {
+    let Some(multi) = &cx.session.multi else { return Ok(()) };
+    let mut slots = Vec::from_iter(of_keys);
+    for queued in multi.queue().iter().filter(|it| it.row.command.group != Group::Cluster) {
+        let words = queued.words();
+        // Its words were checked when it was queued.
+        let found = |at: usize| slots.push(key_slot(words[at]));
+        let _ = for_each_shard_channel(queued.row.command, &words, found);
+    }
+    match slots.windows(2).all(|pair| pair[0] == pair[1]) {
+        true => Ok(()),
+        false => Err(Error::Elsewhere(CROSSING.into()).into()),
+    }
 }
 
 /// What matters of a client and its request.
