@@ -354,6 +354,8 @@ fn a_replica_answers_without_a_quorum() {
     drop(replica);
     eventually("the replica is gone", || online(&mut observer) == 0);
     let other = primary(&[]);
+    // Its stream goes further than what was ever confirmed here.
+    ok(&mut other.client(), &["SET", "long", &"x".repeat(1 << 20)]);
     ok(&mut other.client(), &["SET", "of-the-other", "1"]);
     ok(&mut observer, &["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
     eventually("it is a replica", || {
@@ -361,7 +363,8 @@ fn a_replica_answers_without_a_quorum() {
     });
     for mut client in [client, server.client()] {
         assert!(ask(&mut client, &["SET", "k", "2"]).is_error());
-        assert_eq!(ask(&mut client, &["DBSIZE"]), Reply::Integer(1));
+        assert_eq!(ask(&mut client, &["DBSIZE"]), Reply::Integer(2));
+        assert_eq!(ask(&mut client, &["GET", "of-the-other"]), Reply::Bulk(b"1".to_vec()));
         ok(&mut client, &["DEBUG", "SLOTMIGRATION", "PREVENT-PAUSE", "0"]);
     }
 }

@@ -1,6 +1,6 @@
 //! Keyspace events: a client hears those of all shards, whichever node it is connected to.
 
-use super::{alone, bulk, one_address};
+use super::{alone, bulk, node_of, one_address};
 use harness::client::{Client, ask, ok};
 use harness::cluster::{Etcd, text};
 use harness::reply::{Protocol, Reply};
@@ -33,7 +33,8 @@ fn is_same(client: &mut Client, expected: &Reply) -> bool {
 }
 
 /// An option that ends the log waits for its end, whatever is set with it.
-fn the_log_ends_first(node: &Server) {
+fn the_log_ends_first(nodes: &[Server]) {
+    let node = node_of(nodes, KEYS[0]);
     let folder = format!("/proc/{}/fd", node.process_id());
     let has_log = || {
         let files = std::fs::read_dir(&folder).expect("it runs");
@@ -42,7 +43,15 @@ fn the_log_ends_first(node: &Server) {
     };
     ok(&mut node.client(), "CONFIG SET appendonly yes");
     eventually("the log begins", has_log);
-    ok(&mut node.client(), "CONFIG SET appendonly no notify-keyspace-events AKE");
+    // It is written for longer than etcd takes to answer.
+    let mut client = node.client();
+    let long = "x".repeat(64 << 20);
+    client.send(&["SET", KEYS[0], &long]).expect("it is sent");
+    let end = ["CONFIG", "SET", "appendonly", "no", "notify-keyspace-events", "AKE"];
+    client.send(&end).expect("it is sent");
+    for _ in 0..2 {
+        assert_eq!(client.reply().expect("it is answered"), Reply::Simple(b"OK".to_vec()));
+    }
     assert!(!has_log());
 }
 
@@ -56,6 +65,8 @@ fn events_of_all_shards_are_heard_at_every_node() {
     ok(&mut nodes[6].client(), "CONFIG SET notify-keyspace-events KEA");
     let set = Reply::Array(vec![bulk("notify-keyspace-events"), bulk("AKE")]);
     assert!(nodes.iter().all(|node| is_same(&mut node.client(), &set)));
+
+    the_log_ends_first(&nodes);
 
     let mut by_name: Vec<Client> =
         nodes.iter().map(|node| listener(node, "SUBSCRIBE", "__keyevent@0__:set")).collect();
@@ -71,8 +82,6 @@ fn events_of_all_shards_are_heard_at_every_node() {
     for client in &mut by_pattern {
         assert_eq!(payloads(client, KEYS.len()), ["set".to_owned()].into());
     }
-
-    the_log_ends_first(&nodes[4]);
 
     // Each comes once: the next message is that of the next change. A message that a client
     // publishes on such a channel comes once, too.
