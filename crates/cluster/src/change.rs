@@ -234,6 +234,26 @@ pub fn replicate(view: &View, me: Id, primary: Id, has_keys: bool) -> Result<Tra
     Ok(view.replace(&topology))
 }
 
+/// CLUSTER REPLICATE NO ONE: `me`, which is a replica, leads a shard of its own in the same database,
+/// named `fresh`, without slots. The caller drops the data. `None`: it leads a shard already.
+pub fn stand_alone(view: &View, me: Id, fresh: Id) -> Result<Option<Transaction>, Refused> {
+    let mut topology = view.topology.value.clone();
+    let Some(present) = topology.shard_of(me) else { return unknown(me) };
+    if present.holder.id == me {
+        return Ok(None);
+    }
+    let Some(alive) = view.alive.get(&me) else {
+        return refused("This server has no lease at the coordinator, try again");
+    };
+    let copy = remove(&mut topology, me).expect("the copy is in its shard");
+    let epoch = topology.take_epoch();
+    let alone = Shard::new(me, copy.address, alive.value.incarnation);
+    topology.shards.push(Shard { id: fresh, epoch, ..alone });
+    let mut transaction = view.replace(&topology);
+    transaction.compares.push(view.alive_unchanged(me));
+    Ok(Some(transaction))
+}
+
 /// The transaction after which confirmed writes of the commit mode `quorum` are on so many copies.
 /// It never lowers that number: another primary may have been told the greater one.
 pub fn promise_quorum(view: &View, quorum: usize) -> Transaction {

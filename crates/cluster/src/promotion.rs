@@ -16,7 +16,7 @@
 
 use crate::coordinator::{Change, Compare, Transaction};
 use crate::id::{Id, Position};
-use crate::topology::{Holder, Shard};
+use crate::topology::{Holder, Replica, Shard};
 use crate::view::{Alive, Fence, View, encode};
 use std::cmp::Reverse;
 
@@ -47,7 +47,7 @@ struct Vote {
 }
 
 fn votes(view: &View, shard: &Shard) -> Vec<Vote> {
-    let vote = |copy: &crate::topology::Replica| {
+    let vote = |copy: &Replica| {
         let Fence { epoch, incarnation, position } = view.fences.get(&(shard.id, copy.id))?.value;
         let holder = Holder { id: copy.id, incarnation };
         let is_eligible = view.is_alive(holder) && !copy.is_never_promoted;
@@ -183,6 +183,28 @@ pub fn enrol(view: &View, shard: &Shard, copy: Holder) -> Transaction {
     transaction.compares.push(view.alive_unchanged(copy.id));
     transaction.compares.push(view.alive_unchanged(shard.holder.id));
     transaction
+}
+
+/// The transaction by which the primary makes copies that have been silent for long no members any
+/// more, so that none of them is promoted with old data. They are enrolled again when they are in
+/// step. With a quorum nothing is to be done: the copy that is promoted has all that was confirmed.
+/// `None`: none of them is a member.
+pub fn dismiss(view: &View, shard: &Shard, silent: &[Id]) -> Option<Transaction> {
+    if view.topology.value.quorum > 0 {
+        return None;
+    }
+    let mut topology = view.topology.value.clone();
+    let copies = &mut topology.shard_of_mut(shard.holder.id)?.copies;
+    let is_dismissed = |copy: &&mut Replica| {
+        copy.member.is_some() && copy.id != shard.holder.id && silent.contains(&copy.id)
+    };
+    let mut is_any = false;
+    for copy in copies.iter_mut().filter(is_dismissed) {
+        (copy.member, is_any) = (None, true);
+    }
+    let mut transaction = is_any.then(|| view.replace(&topology))?;
+    transaction.compares.push(view.alive_unchanged(shard.holder.id));
+    Some(transaction)
 }
 
 /// The transaction by which the primary lowers the number of fences, when `holding` members, itself

@@ -232,6 +232,7 @@ numbers! {
     cluster_enabled: bool = "cluster-enabled" as yes;
     cluster_databases: usize = "cluster-databases" as count;
     cluster_lease: u32 = "cluster-lease" as small;
+    cluster_replica_validity_factor: u32 = "cluster-replica-validity-factor" as small;
     cluster_require_full_coverage: bool = "cluster-require-full-coverage" as yes;
     cluster_allow_pubsubshard_when_down: bool = "cluster-allow-pubsubshard-when-down" as yes;
     cluster_allow_reads_when_down: bool = "cluster-allow-reads-when-down" as yes;

@@ -13,6 +13,8 @@ mod faults;
 mod histories;
 #[path = "cluster/leave.rs"]
 mod leave;
+#[path = "cluster/operators.rs"]
+mod operators;
 #[path = "cluster/slots.rs"]
 mod slots;
 

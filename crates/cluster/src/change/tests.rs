@@ -217,6 +217,22 @@ fn replicas_are_made_of_empty_servers() {
     assert!(epoch.expect_err("it knows others").contains("does not know any other node"));
 }
 
+#[test]
+fn a_replica_of_no_one_leads_an_empty_shard() {
+    let mut store = six();
+    let view = store.view(id(1));
+    assert_eq!(stand_alone(&view, id(1), id(77)), Ok(None), "it leads already");
+    let before = view.topology.value.shard_of(id(4)).expect("it is a replica").clone();
+    let alone = stand_alone(&view, id(4), id(77)).map(|it| it.expect("it is a replica"));
+    store.ask(alone).expect("it is possible");
+    let topology = store.view(id(4)).topology.value;
+    let shard = topology.shard_of(id(4)).expect("it is there");
+    assert_eq!((shard.id, shard.holder.id, shard.copies.len()), (id(77), id(4), 1));
+    assert!(shard.slots.is_empty() && shard.epoch > before.epoch);
+    let left = topology.shard(before.id).expect("it is there");
+    assert_eq!((left.copies.len(), &left.slots), (before.copies.len() - 1, &before.slots));
+}
+
 /// A member that leaves may be one of those that hold a write: as many have to be fenced as before.
 #[test]
 fn who_leaves_takes_no_fence_along() {

@@ -99,7 +99,9 @@ impl Copy {
         let (view, shard) = self.shard()?;
         match self.switch {
             None => {
-                let fence = promotion::settled_fence(view, shard, facts.holding)?;
+                let Some(fence) = promotion::settled_fence(view, shard, facts.holding) else {
+                    return promotion::dismiss(view, shard, &facts.silent);
+                };
                 let transaction = promotion::settle(view, shard, facts.holding);
                 // It may take effect although its reply is lost, as long as the topology is this
                 // one.

@@ -65,6 +65,9 @@ pub struct Facts {
     /// For a primary: the copies that have acknowledged everything in the present epoch, and the
     /// data they have.
     pub level: Vec<Holder>,
+    /// For a primary: the members that have acknowledged nothing for so long that they are not to
+    /// be promoted.
+    pub silent: Vec<Id>,
 }
 
 /// What the host is to do.

@@ -203,6 +203,30 @@ fn a_primary_that_lowers_the_fence_counts_with_the_lower_one() {
     assert!(copy.is_alone(ms(3999)) && !copy.is_alone(ms(4000)));
 }
 
+/// A copy that has been silent for long would be promoted with old data. With a quorum it would not.
+#[test]
+fn a_primary_dismisses_copies_that_are_silent_where_no_quorum_is_promised() {
+    let mut view = view(ME);
+    let shard = &mut view.topology.value.shards[0];
+    assert!(shard.members().any(|copy| copy.id == OTHER));
+    view.topology.value.quorum = 0;
+    let silent = Facts { silent: vec![ME, OTHER], ..facts() };
+    let written = |view: View| {
+        let mut copy = started(view);
+        let actions = copy.step(ms(2), &silent);
+        transaction(&actions).cloned()
+    };
+    let dismissal = written(view.clone()).expect("one is silent");
+    let Some(Change::Put { value, .. }) = dismissal.changes.first() else {
+        panic!("{dismissal:?}")
+    };
+    let topology = Topology::decode(value).expect("it is valid");
+    let members: Vec<Id> = topology.shards[0].members().map(|copy| copy.id).collect();
+    assert!(members.contains(&ME) && !members.contains(&OTHER), "{members:?}");
+    view.topology.value.quorum = 2;
+    assert_eq!(written(view), None);
+}
+
 fn is_freeze(action: &Action) -> bool {
     matches!(action, Action::Freeze(_))
 }

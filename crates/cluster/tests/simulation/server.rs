@@ -155,6 +155,7 @@ impl Server {
             holding: self.holders(self.confirmed.max(self.led_from)),
             linked: self.held.keys().copied().collect(),
             level: level.map(|(&id, &(incarnation, _))| Holder { id, incarnation }).collect(),
+            silent: Vec::new(),
         }
     }
 

@@ -218,8 +218,14 @@ pub(super) fn meet(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 /// `CLUSTER REPLICATE`.
 pub(super) fn replicate(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     me(cx)?;
-    if args.len() != 3 {
-        return Err(Error::text("ERR CLUSTER REPLICATE NO ONE is not supported yet"));
+    match args.len() {
+        3 => {}
+        4 if args.is(2, "no") && args.is(3, "one") => return operate(cx, Request::StandAlone),
+        _ => {
+            return Err(Error::text(
+                "ERR unknown subcommand or wrong number of arguments for 'REPLICATE'. Try CLUSTER HELP.",
+            ));
+        }
     }
     let primary = node(args[2])?;
     let has_keys = has_keys(cx);

@@ -510,6 +510,7 @@ fn replication(cx: &Cx<'_>, out: &mut String) {
     }
     if let Some(shard) = cx.membership().as_deref().and_then(|published| published.own_shard()) {
         line(out, "cluster_promotion_copies", shard.fence);
+        line(out, "cluster_members", shard.members().count());
         let is_present = cx.engine.membership().is_coordinator_present();
         line(out, "cluster_coordinator", if is_present { "up" } else { "away" });
         let (files, writes) = cx.engine.membership().rescued();

@@ -71,10 +71,9 @@ pub(super) const OPTIONS: &[Spec] = &[
         "cluster-replica-validity-factor",
         COUNT,
         "10",
-        "how old a replica's data may be for promotion",
+        "how many times cluster-lease a replica may be silent and still be promoted; 0 is any time",
     )
-    .alias(&["cluster-slave-validity-factor"])
-    .not_yet(),
+    .alias(&["cluster-slave-validity-factor"]),
     flag("cluster-replica-no-failover", "no", "never promote this replica")
         .alias(&["cluster-slave-no-failover"]),
     flag("cluster-require-full-coverage", "yes", "refuse queries while a slot has no node"),

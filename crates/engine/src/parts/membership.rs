@@ -84,6 +84,8 @@ pub enum Request {
         /// This server has keys.
         has_keys: bool,
     },
+    /// CLUSTER REPLICATE NO ONE.
+    StandAlone,
     /// CLUSTER FORGET.
     Forget(Id),
     /// CLUSTER RESET.

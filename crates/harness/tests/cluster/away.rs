@@ -3,7 +3,7 @@
 use harness::client::{Client, ask, ok};
 use harness::cluster::{Etcd, text};
 use harness::reply::{Protocol, Reply};
-use harness::server::{Options, Program, Server};
+use harness::server::{Options, Program, Server, signal};
 use harness::wait::{SetAtEnd, eventually};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -187,4 +187,46 @@ fn a_replica_that_is_never_promoted_lets_its_shard_wait() {
     assert!(replication(&mut replica).contains("role:slave"));
     ok(&mut replica, "CONFIG SET cluster-replica-no-failover no");
     eventually("it takes writes", || !ask(&mut replica, "SET a 2").is_error());
+}
+
+/// `cluster-replica-validity-factor`: a replica that was silent for long is not promoted with old data.
+#[test]
+fn a_replica_with_old_data_lets_its_shard_wait() {
+    let etcd = Etcd::start("old-data");
+    let options = [
+        "--cluster-lease",
+        "1",
+        "--cluster-replica-validity-factor",
+        "1",
+        "--repl-ping-replica-period",
+        "1",
+    ];
+    let mut nodes =
+        pair(&etcd, &[&options[..], &["--appendonly", "yes", "--appendfsync", "always"]].concat());
+    signal(nodes[1].process_id(), "STOP").expect("it runs");
+    ok(&mut nodes[0].client(), "SET a 2");
+    eventually("the primary says so", || {
+        nodes[0].log().contains("cluster-replica-validity-factor")
+    });
+    // The transaction is made within a moment.
+    eventually("the replica is no member", || {
+        replication(&mut nodes[0].client()).contains("cluster_members:1\r\n")
+    });
+    nodes[0].kill().expect("it runs");
+    signal(nodes[1].process_id(), "CONT").expect("it is there");
+    let mut replica = nodes[1].client();
+    eventually("the primary's lease has ended", || {
+        text(ask(&mut replica, "CLUSTER NODES")).contains(" master,fail ")
+    });
+    assert!(replication(&mut replica).contains("role:slave"));
+    nodes[0].start_again().expect("it starts");
+    eventually("the shard has its data", || {
+        ask(&mut nodes[0].client(), "GET a") == Reply::Bulk(b"2".to_vec())
+    });
+    eventually("the replica has the data", || {
+        ask(&mut nodes[0].client(), "WAIT 1 100") == Reply::Integer(1)
+    });
+    eventually("the replica is a member again", || {
+        replication(&mut nodes[0].client()).contains("cluster_members:2\r\n")
+    });
 }

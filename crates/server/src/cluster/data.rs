@@ -143,6 +143,7 @@ impl Data {
             holding: self.holding(copy),
             linked: Vec::new(),
             level: Vec::new(),
+            silent: Vec::new(),
         }
     }
 

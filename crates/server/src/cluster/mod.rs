@@ -13,6 +13,7 @@
 //!   moves      slots that move: the steps of MIGRATESLOTS
 //!   rehash     keys that move, when the rule from keys to slots changes
 //!   target     where keys are sent
+//!   silence    members that have been silent for too long to be promoted
 //!   shared     users and functions that all nodes have alike
 //!   operator   CLUSTER MEET, ADDSLOTS, REPLICATE …: transactions, on a thread of their own
 //! ```
@@ -31,6 +32,7 @@ mod publish;
 mod rehash;
 mod rescue;
 mod shared;
+mod silence;
 mod switch;
 mod target;
 
@@ -57,6 +59,7 @@ use process::thread;
 use promises::Promises;
 use publish::Publisher;
 use replication::vote::Voter;
+use silence::Silence;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -200,6 +203,7 @@ struct Host {
     data: &'static Data,
     promises: Promises,
     switch: Switch,
+    silence: Silence,
     publisher: Publisher,
     /// The leadership that this server has begun last.
     leadership: Leadership,
@@ -233,6 +237,7 @@ impl Host {
             identity,
             data,
             switch: Switch::default(),
+            silence: Silence::default(),
             publisher: Publisher::new(engine, id, began),
             leadership: Leadership::default(),
             counted: Default::default(),
@@ -278,12 +283,13 @@ impl Host {
         self.driver.copy().view().map(|view| view.revision)
     }
 
-    fn facts(&self) -> Facts {
+    fn facts(&mut self) -> Facts {
         let mut copy = self.driver.copy();
         copy.reincarnate(self.data.incarnation());
         let mut facts = self.data.facts(&copy);
         facts.linked = switch::linked(self.engine, &copy);
         facts.level = self.switch.level(self.engine);
+        facts.silent = self.silence.too_long(self.engine, &copy);
         facts
     }
 

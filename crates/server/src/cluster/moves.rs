@@ -2,7 +2,7 @@
 //! threads keep nothing that a fail-over would lose. `docs/internals/slot-moves.md` has the whole.
 
 mod job;
-mod leftovers;
+pub(super) mod leftovers;
 mod link;
 
 use crate::log;

@@ -2,7 +2,8 @@
 //! a connection of its own, so that no renewal of a lease waits for them. A reply is sent when this
 //! server's clients see the change.
 
-use super::publish::wait_until_shown;
+use super::moves::leftovers;
+use super::publish::{wait_until_leading, wait_until_shown};
 use super::shared::Changes;
 use super::{Asked, leave};
 use crate::log;
@@ -187,6 +188,10 @@ impl Operator {
                     // Requests that have begun before do not know that the slot is open.
                     drop(self.engine.keyspace().world().stop());
                 }
+                if matches!(request, Request::StandAlone | Request::Reset { .. }) {
+                    wait_until_leading(self.engine);
+                    leftovers::drop_all_unowned(self.engine);
+                }
                 return Ok(());
             }
         }
@@ -274,6 +279,7 @@ impl Operator {
             Request::Replicate { primary, has_keys } => {
                 change::replicate(&view, me, *primary, *has_keys)
             }
+            Request::StandAlone => return change::stand_alone(&view, me, Id::draw(os_random)),
             Request::Forget(copy) => {
                 if view.topology.value.shard_of(*copy).is_none() {
                     return Err(unknown(*copy));

@@ -2,6 +2,7 @@
 //! can.
 
 use super::switch::Switch;
+use crate::log;
 use cluster::Moment;
 use cluster::coordinator::Revision;
 use cluster::copy::{Copy, LONGEST_PROMISE, Role};
@@ -22,12 +23,18 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Waits until clients of this server see what was changed at this revision. Not for reactors.
 pub(super) fn wait_until_shown(engine: &Engine, revision: Revision) {
+    wait_until(engine, |published| published.view.revision >= revision);
+}
+
+/// Waits until this server leads its shard. Not for reactors.
+pub(super) fn wait_until_leading(engine: &Engine) {
+    wait_until(engine, |published| published.leads);
+}
+
+fn wait_until(engine: &Engine, holds: impl Fn(&Published) -> bool) {
     let began = Instant::now();
-    let is_shown = || {
-        let newest = engine.membership().newest();
-        newest.is_some_and(|published| published.view.revision >= revision)
-    };
-    while !is_shown() && began.elapsed() < PATIENCE {
+    let newest = || engine.membership().newest();
+    while !newest().is_some_and(|published| holds(&published)) && began.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -49,6 +56,8 @@ pub(super) struct Publisher {
     /// whether leases that have ended are shown.
     shown: Option<(Revision, bool, bool, bool)>,
     known: Known,
+    /// Every slot that has to be is served, as the log says.
+    is_ok: bool,
 }
 
 /// The leases that were there before the coordinator went away. Many end meanwhile, and their
@@ -82,7 +91,7 @@ impl Known {
 
 impl Publisher {
     pub(super) fn new(engine: &'static Engine, me: Id, began: Instant) -> Publisher {
-        Publisher { engine, me, began, shown: None, known: Known::default() }
+        Publisher { engine, me, began, shown: None, known: Known::default(), is_ok: false }
     }
 
     /// A transaction is about to be sent. If it hands this server's shard over, requests wait from
@@ -125,7 +134,24 @@ impl Publisher {
             let view = if shows_ended { self.known.complete(view) } else { view };
             let before = self.engine.membership().newest();
             let published = Published::new(view, self.me, leads, changes_roles, before.as_deref());
+            let is_ok = published.is_ok(self.engine.config().cluster_require_full_coverage());
             self.engine.publish_membership(published);
+            self.log_state(is_ok);
         }
+    }
+
+    /// Says in the words of Redis, which tools look for, whether the cluster serves.
+    fn log_state(&mut self, is_ok: bool) {
+        if std::mem::replace(&mut self.is_ok, is_ok) == is_ok {
+            return;
+        }
+        if !is_ok {
+            log!(
+                Warning,
+                "Cluster is currently down: At least one hash slot is not served by any available node. Please \
+                 check the 'cluster-require-full-coverage' configuration."
+            );
+        }
+        log!(Notice, "Cluster state changed: {}", if is_ok { "ok" } else { "fail" });
     }
 }

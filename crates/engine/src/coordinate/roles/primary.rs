@@ -258,6 +258,14 @@ impl Engine {
             .collect()
     }
 
+    /// Returns the copies that have sent something within so many seconds, members or not.
+    pub fn heard_voters(&self, within_s: i64) -> Vec<Voter> {
+        let now = self.clock.wall();
+        let primary = self.replicas.primary();
+        let heard = primary.replicas().filter(|link| link.lag_s(now) <= within_s);
+        heard.filter_map(|link| Some(link.vote?.0.voter)).collect()
+    }
+
     /// Removes a client that has disconnected and may be a replica.
     pub(crate) fn end_replica(&self, client: u64) {
         let link = self.replicas.primary().disconnected(client);

@@ -4,7 +4,7 @@
 
 use crate::log;
 use cluster::change::moves::stale;
-use cluster::slots::Slots;
+use cluster::slots::{COUNT, Slots};
 use engine::Engine;
 
 /// Drops the keys that other shards have by the database's hashing rules.
@@ -41,6 +41,23 @@ pub(super) fn drop_all(engine: &'static Engine, slots: &Slots) {
             "Cluster: dropped {dropped} keys of slots that other shards have: the data were older than a move"
         );
     }
+}
+
+/// Drops the keys of all slots that this server does not own: it has left its shard, or its cluster,
+/// and leads one of its own. As long as it does not lead nothing is dropped.
+pub(in crate::cluster) fn drop_all_unowned(engine: &'static Engine) {
+    for slot in (0..COUNT).filter(|&slot| engine.slot_keys(slot) > 0) {
+        let one = Slots::from_fn(|other| other == slot);
+        if !engine.drop_slots(&one, move || is_unowned(engine, slot)) {
+            log!(Warning, "Cluster: the keys of slot {slot} are kept: the slot is this node's now");
+        }
+    }
+}
+
+/// Returns whether this server leads and does not own a slot.
+fn is_unowned(engine: &Engine, slot: u16) -> bool {
+    let Some(published) = engine.membership().newest() else { return false };
+    published.leads && published.own_shard().is_some_and(|own| !own.slots.contains(slot))
 }
 
 /// Returns whether the keys of a slot are leftovers. `None`: this server does not lead.
