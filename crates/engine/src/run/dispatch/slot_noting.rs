@@ -80,14 +80,21 @@ fn bytes_to_replicas(cx: &Cx<'_>, words: &[&[u8]]) -> u64 {
     each * cx.engine.replicas().count() as u64
 }
 
-/// Bytes of the messages to this node's clients that listen to a shard channel.
+/// Bytes of the messages to this node's clients that listen to a shard channel, if the request
+/// publishes one.
 fn bytes_to_listeners(cx: &Cx<'_>, row: &Resolved, words: &[&[u8]]) -> u64 {
     let &[_, channel, payload] = words else { return 0 };
-    if row.command.name != "spublish" {
-        return 0;
+    let mut is_published = false;
+    if row.command.flags.has(Flags::MAY_REPLICATE) {
+        let _ = for_each_shard_channel(row.command, words, |_| is_published = true);
     }
-    let listeners = cx.receivers(Space::ShardChannels, channel) as u64;
-    listeners * bytes_of(&[b"smessage", channel, payload])
+    match is_published {
+        true => {
+            let listeners = cx.receivers(Space::ShardChannels, channel) as u64;
+            listeners * bytes_of(&[b"smessage", channel, payload])
+        }
+        false => 0,
+    }
 }
 
 /// Notes a command that was blocked and is over.
