@@ -33,6 +33,10 @@ const SETTLED: Duration = Duration::from_secs(60);
 /// How long a process has to end after it was asked.
 const MAX_FAREWELL: Duration = Duration::from_secs(60);
 
+/// Names the program that copies run if it is not the node's own: for figures with copies that are
+/// simulated.
+const COPY_PROGRAM: &str = "DUNLIN_COPY_PROGRAM";
+
 /// Waits between starts, and how often there was one.
 #[derive(Clone, Debug)]
 pub struct Restarts {
@@ -105,7 +109,8 @@ impl Copies {
     /// # Errors
     /// The directory cannot be made, or the program's path is not known.
     pub fn new(directory: &Path, common: Common) -> io::Result<Copies> {
-        let program = beside::own_program()?;
+        let program = std::env::var_os(COPY_PROGRAM).filter(|program| !program.is_empty());
+        let program = program.map_or_else(beside::own_program, |program| Ok(program.into()))?;
         fs::create_dir_all(directory.join("copies"))?;
         fs::create_dir_all(directory.join("logs"))?;
         let name = program.file_name().map(|name| name.to_string_lossy().into_owned());
