@@ -41,7 +41,8 @@ impl Figures {
         let used = self.used.unwrap_or_default();
         match metric {
             Metric::Keys => self.keys as u64,
-            Metric::Time => used.nanoseconds / 1000,
+            // Rounded as in INFO commandstats.
+            Metric::Time => (used.nanoseconds + 500) / 1000,
             Metric::BytesIn => used.bytes_in,
             Metric::BytesOut => used.bytes_out,
         }

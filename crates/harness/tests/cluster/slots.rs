@@ -163,3 +163,27 @@ fn what_requests_take_is_counted_by_slot() {
     ok(&mut client, &format!("CLUSTER ADDSLOTS {SLOT}"));
     assert_eq!(figures(&mut client, SLOT)["network-bytes-in"], 0);
 }
+
+/// What a shard sends counts where it is sent from, and on a replica where it comes to.
+#[test]
+fn the_stream_and_messages_are_counted_by_slot() {
+    const SLOT: u16 = 12182;
+    let etcd = Etcd::start("slot-stream");
+    let nodes = super::away::pair(&etcd, &["--cluster-slot-stats-enabled", "yes"]);
+    let [mut primary, mut replica] = [nodes[0].client(), nodes[1].client()];
+    ok(&mut primary, "SET foo value");
+    let found = figures(&mut primary, SLOT);
+    let bytes = (found["network-bytes-in"], found["network-bytes-out"]);
+    assert_eq!(bytes, (33, 5 + 33), "the reply, and the replica's part of the stream");
+    eventually("the replica counts what comes", || {
+        let found = figures(&mut replica, SLOT);
+        (found["network-bytes-in"], found["network-bytes-out"]) == (33, 0)
+    });
+    ok(&mut primary, "CONFIG RESETSTAT");
+    let mut listener = nodes[0].connect(Protocol::Resp2).expect("it listens");
+    listener.command(&["SSUBSCRIBE", "foo"]).expect("it is confirmed");
+    ok(&mut primary, "CONFIG RESETSTAT");
+    assert_eq!(ask(&mut primary, "SPUBLISH foo hello"), Reply::Integer(1));
+    let message = harness::client::encode(&["smessage", "foo", "hello"]).len() as i64;
+    assert_eq!(figures(&mut primary, SLOT)["network-bytes-out"], 4 + message);
+}

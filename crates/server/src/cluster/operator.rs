@@ -282,7 +282,9 @@ impl Operator {
             Request::StandAlone => return change::stand_alone(&view, me, Id::draw(os_random)),
             Request::Forget(copy) => {
                 if view.topology.value.shard_of(*copy).is_none() {
-                    return Err(unknown(*copy));
+                    let home = self.client.range(&self.keys.home(*copy), None).map_err(away)?;
+                    // It has left by RESET, perhaps.
+                    return if home.items.is_empty() { Err(unknown(*copy)) } else { Ok(None) };
                 }
                 let (_, home) = self.view_of(*copy)?;
                 change::forget(&view, me, *copy, Id::draw(os_random), home)

@@ -58,7 +58,9 @@ pub(super) fn note(
 /// Notes a command of the stream that a replica follows. It is no client's request, and has no
 /// reply.
 fn note_repeated(cx: &Cx<'_>, row: &Resolved, words: &[&[u8]], nanoseconds: u64) {
-    if cx.script.is_some() || !cx.engine.upstream.is_replica() || cx.engine.loading().is_on() {
+    let is_message = row.command.flags.has(Flags::MAY_REPLICATE);
+    let is_stream = cx.engine.upstream.is_replica() && !cx.engine.loading().is_on();
+    if cx.script.is_some() || is_message || !is_stream {
         return;
     }
     let mut slots = Slots::None;
