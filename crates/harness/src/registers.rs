@@ -6,7 +6,7 @@ use crate::client::Client;
 use crate::history::{Action, Recorder, State};
 use crate::reply::{Protocol, Reply};
 use crate::rng::Rng;
-use crate::wait::eventually;
+use crate::wait::{eventually, eventually_within};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
@@ -20,6 +20,9 @@ const REGISTERS: usize = 4;
 
 /// How long a worker waits for a reply.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long copies may take to be members again.
+const SETTLING: Duration = Duration::from_secs(180);
 
 /// What the clients share.
 pub struct Registers {
@@ -241,7 +244,9 @@ pub fn until_settled(addresses: &[SocketAddr]) {
 pub fn until_settled_with(addresses: &[SocketAddr], fence: usize) {
     let wanted = format!("cluster_promotion_copies:{fence}\r");
     let mut shown = String::new();
-    eventually("all copies are members", || {
+    // A machine that was cut off is tried again in longer and longer intervals, and one attempt takes
+    // seconds where others are busy.
+    eventually_within(SETTLING, "all copies are members", || {
         let address = addresses[leader(addresses)];
         let Some(mut client) = connect(address) else { return false };
         let mut ask = |words: &[&str]| client.command(words);

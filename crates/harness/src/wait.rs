@@ -25,8 +25,17 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// If it never is, with `what` was waited for: after several times the patience with one reply, a
 /// minute by default.
 #[track_caller]
-pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + 6 * patience();
+pub fn eventually(what: &str, is_so: impl FnMut() -> bool) {
+    eventually_within(6 * patience(), what, is_so);
+}
+
+/// The same with this patience.
+///
+/// # Panics
+/// If it never is.
+#[track_caller]
+pub fn eventually_within(patience: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + patience;
     while !is_so() {
         assert!(Instant::now() < deadline, "never: {what}");
         thread::sleep(PAUSE);

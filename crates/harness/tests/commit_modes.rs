@@ -339,36 +339,6 @@ fn a_stopped_replica_of_the_reference_confirms_when_it_goes_on() {
     assert_eq!(number(&mut observer, "unconfirmed_writes"), 1);
 }
 
-/// No quorum confirms anything to a replica: it answers what it is asked, also a client that has
-/// written while it was a primary.
-#[test]
-fn a_replica_answers_without_a_quorum() {
-    let server = patient(&["--enable-debug-command", "yes"]);
-    let mut replica = Replica::of(&server);
-    let mut observer = observer(&server);
-    let mut client = server.client();
-    let end = write(&mut client, &mut observer, "k", "1");
-    replica.acknowledge(end, None);
-    assert!(is_ok(&next(&mut client)));
-    // What it has acknowledged is no promise about the other history.
-    drop(replica);
-    eventually("the replica is gone", || online(&mut observer) == 0);
-    let other = primary(&[]);
-    // Its stream goes further than what was ever confirmed here.
-    ok(&mut other.client(), &["SET", "long", &"x".repeat(1 << 20)]);
-    ok(&mut other.client(), &["SET", "of-the-other", "1"]);
-    ok(&mut observer, &["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
-    eventually("it is a replica", || {
-        ask(&mut observer, &["GET", "of-the-other"]) == Reply::Bulk(b"1".to_vec())
-    });
-    for mut client in [client, server.client()] {
-        assert!(ask(&mut client, &["SET", "k", "2"]).is_error());
-        assert_eq!(ask(&mut client, &["DBSIZE"]), Reply::Integer(2));
-        assert_eq!(ask(&mut client, &["GET", "of-the-other"]), Reply::Bulk(b"1".to_vec()));
-        ok(&mut client, &["DEBUG", "SLOTMIGRATION", "PREVENT-PAUSE", "0"]);
-    }
-}
-
 #[test]
 fn mode_fsync_needs_a_log() {
     let refused = |client: &mut Client, request: &[&str]| {

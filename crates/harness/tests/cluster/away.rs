@@ -230,3 +230,29 @@ fn a_replica_with_old_data_lets_its_shard_wait() {
         replication(&mut nodes[0].client()).contains("cluster_members:2\r\n")
     });
 }
+
+/// No quorum confirms anything to a replica: it answers what it is asked, also a client that has
+/// written while it was the primary.
+#[test]
+fn a_replica_answers_without_a_quorum() {
+    let etcd = Etcd::start("replica-answers");
+    let options = ["--commit-mode", "quorum", "--commit-timeout-ms", "100000"];
+    let nodes = pair(&etcd, &[&options[..], &["--enable-debug-command", "yes"]].concat());
+    let mut writer = nodes[0].client();
+    ok(&mut writer, "SET a 2");
+    let answers = |client: &mut Client| {
+        assert_eq!(ask(client, "DBSIZE"), Reply::Integer(1));
+        ok(client, "DEBUG SLOTMIGRATION PREVENT-PAUSE 0");
+        ok(client, "READONLY");
+        assert_eq!(ask(client, "GET a"), Reply::Bulk(b"2".to_vec()));
+    };
+    let mut replica = nodes[1].client();
+    eventually("the replica has the value", || {
+        replication(&mut replica).contains("link_status:up")
+    });
+    answers(&mut replica);
+    ok(&mut replica, "CLUSTER FAILOVER");
+    eventually("the primary is a replica", || replication(&mut writer).contains("role:slave"));
+    answers(&mut writer);
+    answers(&mut nodes[0].client());
+}
