@@ -272,7 +272,8 @@ fn pace(cx: &mut Cx<'_>, published: &Published, args: Args<'_>) -> Outcome {
 fn read_jobs(published: &Published, args: Args<'_>) -> Result<Vec<(Slots, Id)>, Error> {
     let (mut jobs, mut at) = (Vec::<(Slots, Id)>::new(), 2);
     while at < args.len() {
-        if !args.is(at, "slotsrange") {
+        // `valkey-cli --cluster-use-atomic-slot-migration` of Valkey 9.1 sends the zero at the end.
+        if !args.is(at, "slotsrange") && !args.is(at, "slotsrange\0") {
             return Err(Error::Syntax);
         }
         at += 1;

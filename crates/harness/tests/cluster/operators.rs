@@ -76,6 +76,25 @@ fn a_transaction_has_its_keys_and_shard_channels_in_one_slot() {
     );
 }
 
+/// valkey-cli of Valkey 9.1 sends a keyword with the zero behind it.
+#[test]
+fn jobs_of_valkey_cli_are_read() {
+    let etcd = Etcd::start("zero");
+    let node = etcd.node_with(&[]);
+    let mut client = node.client();
+    ok(&mut client, "CLUSTER ADDSLOTSRANGE 0 16383");
+    eventually("it serves", || !ask(&mut client, "SET foo 1").is_error());
+    let id = text(ask(&mut client, "CLUSTER MYID"));
+    let mut refused = |keyword: &str| {
+        let request = ["CLUSTER", "MIGRATESLOTS", keyword, "0", "0", "NODE", &id];
+        error(&client.command(&request).expect("it is answered"))
+    };
+    let expected = refused("SLOTSRANGE");
+    assert!(!expected.contains("syntax"), "{expected}");
+    assert_eq!(refused("SLOTSRANGE\0"), expected);
+    assert!(refused("SLOTSRANGES").contains("syntax"));
+}
+
 #[test]
 fn a_primary_with_slots_is_not_shut_down_safely_unless_it_can_hand_over() {
     let etcd = Etcd::start("safe");
