@@ -190,7 +190,7 @@ pub fn enrol(view: &View, shard: &Shard, copy: Holder) -> Transaction {
 /// step. With a quorum nothing is to be done: the copy that is promoted has all that was confirmed.
 /// `None`: none of them is a member.
 pub fn dismiss(view: &View, shard: &Shard, silent: &[Id]) -> Option<Transaction> {
-    if view.topology.value.quorum > 0 {
+    if view.topology.value.quorum > 0 || silent.is_empty() {
         return None;
     }
     let mut topology = view.topology.value.clone();
