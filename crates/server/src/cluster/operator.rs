@@ -165,14 +165,17 @@ impl Operator {
         {
             std::thread::sleep(Duration::from_millis(20));
             outcome = self.operate(request);
-            if outcome.is_ok() {
-                // What was answered too late was made all the same, and clients may not see it yet.
-                let (view, _) = self.view_of(self.me)?;
-                wait_until_shown(self.engine, view.topology.revision);
-                drop(self.engine.keyspace().world().stop());
-            }
         }
         outcome
+    }
+
+    /// Waits until clients see what was changed at this revision.
+    fn show(&self, request: &Request, revision: Revision) {
+        wait_until_shown(self.engine, revision);
+        if let Request::SetSlot { .. } = request {
+            // Requests that have begun before do not know that the slot is open.
+            drop(self.engine.keyspace().world().stop());
+        }
     }
 
     fn operate(&mut self, request: &Request) -> Result<(), Refused> {
@@ -181,13 +184,14 @@ impl Operator {
         // loses often.
         while attempts < ATTEMPTS || began.elapsed() < PATIENCE {
             attempts += 1;
-            let Some(transaction) = self.transaction(request)? else { return Ok(()) };
+            let (view, home) = self.view_of(self.me)?;
+            let Some(transaction) = self.transaction(request, &view, home)? else {
+                // Another node has made the change, or this one when its answer came too late.
+                self.show(request, view.topology.revision);
+                return Ok(());
+            };
             if let Outcome::Done(revision) = self.client.commit(&transaction).map_err(away)? {
-                wait_until_shown(self.engine, revision);
-                if let Request::SetSlot { .. } = request {
-                    // Requests that have begun before do not know that the slot is open.
-                    drop(self.engine.keyspace().world().stop());
-                }
+                self.show(request, revision);
                 if matches!(request, Request::StandAlone | Request::Reset { .. }) {
                     wait_until_leading(self.engine);
                     leftovers::drop_all_unowned(self.engine);
@@ -224,47 +228,55 @@ impl Operator {
                     None => None,
                 });
             }
-            if after.topology.value == view.topology.value {
-                return Ok(outcomes);
-            }
-            let transaction = view.replace(&after.topology.value);
-            if let Outcome::Done(revision) = self.client.commit(&transaction).map_err(away)? {
-                wait_until_shown(self.engine, revision);
-                // Requests that have begun before do not know which slots are open.
-                drop(self.engine.keyspace().world().stop());
-                return Ok(outcomes);
-            }
+            let revision = if after.topology.value == view.topology.value {
+                view.topology.revision
+            } else {
+                let transaction = view.replace(&after.topology.value);
+                match self.client.commit(&transaction).map_err(away)? {
+                    Outcome::Done(revision) => revision,
+                    Outcome::Conflict => continue,
+                }
+            };
+            wait_until_shown(self.engine, revision);
+            // Requests that have begun before do not know which slots are open.
+            drop(self.engine.keyspace().world().stop());
+            return Ok(outcomes);
         }
         Err(Refused("Others change the cluster at the same time, try again".into()))
     }
 
-    /// Makes the transaction of the newest views. `None`: nothing has to be changed.
-    fn transaction(&mut self, request: &Request) -> Result<Option<Transaction>, Refused> {
+    /// Makes the transaction of a request in this server's database, whose home has this revision.
+    /// `None`: nothing has to be changed.
+    fn transaction(
+        &mut self,
+        request: &Request,
+        view: &View,
+        home: Revision,
+    ) -> Result<Option<Transaction>, Refused> {
         let me = self.me;
-        let (view, home) = self.view_of(me)?;
         match request {
             Request::AddSlots(_) | Request::DeleteSlots(_) | Request::SetSlot { .. } => {
-                return slot_change(&view, me, request);
+                return slot_change(view, me, request);
             }
             Request::FlushSlots => {
                 let slots = view.topology.value.shard_of(me).map(|shard| shard.slots.clone());
                 let slots = slots.filter(|slots| !slots.is_empty());
                 let Some(slots) = slots else { return Ok(None) };
-                change::delete_slots(&view, &slots)
+                change::delete_slots(view, &slots)
             }
             Request::MigrateSlots(jobs) => {
                 let now = super::moves::now_s();
-                change::moves::begin(&view, me, jobs, now, || Id::draw(os_random))
+                change::moves::begin(view, me, jobs, now, || Id::draw(os_random))
             }
-            Request::CancelMoves => change::moves::cancel(&view, me),
+            Request::CancelMoves => change::moves::cancel(view, me),
             Request::ImportSlots { slots, job } => {
-                change::moves::import(&view, me, slots, *job, super::moves::now_s())
+                change::moves::import(view, me, slots, *job, super::moves::now_s())
             }
-            Request::CancelJobs(names) => return change::moves::cancel_named(&view, me, names),
+            Request::CancelJobs(names) => return change::moves::cancel_named(view, me, names),
             Request::PaceJobs { names, rate, priority } => {
-                return change::moves::pace(&view, me, names, (*rate, *priority));
+                return change::moves::pace(view, me, names, (*rate, *priority));
             }
-            Request::SetConfigEpoch(epoch) => change::set_config_epoch(&view, me, *epoch),
+            Request::SetConfigEpoch(epoch) => change::set_config_epoch(view, me, *epoch),
             Request::Meet(host, port) => {
                 let find = |operator: &mut Operator| operator.node_at(host, *port);
                 let other = self.patiently(find, || {
@@ -274,12 +286,12 @@ impl Operator {
                 })?;
                 let (theirs, their_home) = self.view_of(other)?;
                 let home = |copy| if copy == me { home } else { their_home };
-                return change::meet(&view, &theirs, home);
+                return change::meet(view, &theirs, home);
             }
             Request::Replicate { primary, has_keys } => {
-                change::replicate(&view, me, *primary, *has_keys)
+                change::replicate(view, me, *primary, *has_keys)
             }
-            Request::StandAlone => return change::stand_alone(&view, me, Id::draw(os_random)),
+            Request::StandAlone => return change::stand_alone(view, me, Id::draw(os_random)),
             Request::Forget(copy) => {
                 if view.topology.value.shard_of(*copy).is_none() {
                     let home = self.client.range(&self.keys.home(*copy), None).map_err(away)?;
@@ -287,20 +299,20 @@ impl Operator {
                     return if home.items.is_empty() { Err(unknown(*copy)) } else { Ok(None) };
                 }
                 let (_, home) = self.view_of(*copy)?;
-                change::forget(&view, me, *copy, Id::draw(os_random), home)
+                change::forget(view, me, *copy, Id::draw(os_random), home)
             }
-            Request::Reset { has_keys } => change::reset(&view, me, Id::draw(os_random), home, *has_keys),
-            Request::Switch => change::ask_switch(&view, me),
-            Request::HandOver => match leave::successor(self.engine, &view, me) {
-                Some(to) => change::ask_switch(&view, to),
+            Request::Reset { has_keys } => change::reset(view, me, Id::draw(os_random), home, *has_keys),
+            Request::Switch => change::ask_switch(view, me),
+            Request::HandOver => match leave::successor(self.engine, view, me) {
+                Some(to) => change::ask_switch(view, to),
                 None => return Ok(None),
             },
             Request::Define(_) | Request::Together(_) => return Ok(None),
             Request::TakeOver => {
                 let shard = view.topology.value.shard_of(me).ok_or_else(|| unknown(me))?;
                 match view.is_alive(shard.holder) {
-                    true => change::ask_switch(&view, me),
-                    false => promotion::recover(&view, shard, me).ok_or_else(|| {
+                    true => change::ask_switch(view, me),
+                    false => promotion::recover(view, shard, me).ok_or_else(|| {
                         Refused("This server has no lease at the coordinator, try again".into())
                     }),
                 }
