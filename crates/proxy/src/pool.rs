@@ -239,12 +239,16 @@ pub struct LinkKey {
     /// Of a cluster's node: the user whose permissions a script has there, by its number in the hub's
     /// list. 0: one that may do everything.
     pub user: u32,
+    /// Whether a cluster's server is asked to give requests back whose slots are about to move. If
+    /// not, they wait there, which only a client that has the connection for itself can afford.
+    /// Other nodes give a node's requests back on all connections.
+    pub gives_back: bool,
 }
 
 impl LinkKey {
     /// The first one.
     pub fn new(protocol: Protocol, db: u32) -> LinkKey {
-        LinkKey { protocol, db, lane: 0, is_reading: false, user: 0 }
+        LinkKey { protocol, db, lane: 0, is_reading: false, user: 0, gives_back: false }
     }
 }
 
@@ -481,7 +485,8 @@ impl Local {
     pub fn link_key(&self, protocol: Protocol, db: u32, turn: u64, server: usize) -> LinkKey {
         let lane = (turn % u64::from(self.shared.config.server_connections)) as u16;
         let is_reading = self.is_cluster() && self.is_replica(server);
-        LinkKey { protocol, db, lane, is_reading, user: 0 }
+        let gives_back = self.is_cluster() && !self.shared.config.is_node;
+        LinkKey { protocol, db, lane, is_reading, user: 0, gives_back }
     }
 
     /// Returns whether a server has keys of its own.

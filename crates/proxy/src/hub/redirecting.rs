@@ -30,8 +30,19 @@ fn before(pool: Pool) -> (Hub, Memory, u32) {
     (hub, net, client)
 }
 
-/// Takes a connection that the hub has begun.
+/// Takes a connection that the hub has begun, and answers what it says first.
 fn connect(hub: &mut Hub, net: &mut Memory, port: u16) -> u32 {
+    let slot = take(hub, net, port);
+    if net.has_got(slot, raw::AGAIN) {
+        net.take(slot, raw::AGAIN.len());
+        // A server that does not know it.
+        hub.data(net, id(slot), b"-ERR unknown subcommand\r\n");
+    }
+    slot
+}
+
+/// Takes a connection that the hub has begun.
+fn take(hub: &mut Hub, net: &mut Memory, port: u16) -> u32 {
     let at = net.connecting.iter().position(|(_, to)| *to == address(port)).expect("it connects");
     let (slot, _) = net.connecting.remove(at);
     hub.connected(net, id(slot));
@@ -231,15 +242,17 @@ fn what_a_node_has_not_run_runs_at_the_next_primary() {
 
 const CAME_BACK: &[u8] = b"-TRYAGAIN PAUSED The slot is about to move, or stays\r\n";
 
-/// Two clients of a cluster's node, and its link to the first server.
-fn node() -> (Hub, Memory, [u32; 2], u32) {
+/// Two clients of a cluster's node, or of a proxy before the cluster, and its link to the first
+/// server.
+fn two_clients(is_node: bool) -> (Hub, Memory, [u32; 2], u32) {
     let mut pool = Pool::new("p", Kind::Cluster { seeds: vec![address(1)] });
-    pool.is_node = true;
+    pool.is_node = is_node;
+    pool.timeout = Some(Duration::from_secs(1));
     let (mut hub, mut net, client) = before(pool);
     let other = net.open();
     hub.accepted(&mut net, id(other), 0, "other");
     hub.data(&mut net, id(client), &request(&["SET", "k", "0"]));
-    let link = connect(&mut hub, &mut net, 1);
+    let link = take(&mut hub, &mut net, 1);
     net.take(link, usize::MAX);
     hub.data(&mut net, id(link), b"+OK\r\n");
     net.take(link, usize::MAX);
@@ -256,9 +269,8 @@ fn later(hub: &mut Hub, net: &mut Memory) {
 
 /// The slot of the requests waits. Others go on meanwhile, on another link; this one is used again
 /// when nothing is under way on it.
-#[test]
-fn requests_that_come_back_are_sent_again_in_order() {
-    let (mut hub, mut net, [client, other], link) = node();
+fn requests_that_come_back(is_node: bool) {
+    let (mut hub, mut net, [client, other], link) = two_clients(is_node);
     let set = |value| request(&["SET", "k", value]);
     let get = request(&["GET", "other"]);
     hub.data(&mut net, id(client), &[set("1"), set("2")].concat());
@@ -270,7 +282,7 @@ fn requests_that_come_back_are_sent_again_in_order() {
     let third = net.open();
     hub.accepted(&mut net, id(third), 0, "third");
     hub.data(&mut net, id(third), &get);
-    let second = connect(&mut hub, &mut net, 1);
+    let second = take(&mut hub, &mut net, 1);
     net.take(second, usize::MAX);
     hub.data(&mut net, id(second), b"+OK\r\n");
     assert_eq!(net.take(second, usize::MAX), get);
@@ -300,4 +312,42 @@ fn requests_that_come_back_are_sent_again_in_order() {
     assert_eq!(net.take(client, usize::MAX), b"+OK\r\n+OK\r\n");
     hub.data(&mut net, id(client), &set("3"));
     assert_eq!(net.take(second, usize::MAX), set("3"));
+}
+
+#[test]
+fn requests_that_come_back_to_a_node_are_sent_again_in_order() {
+    requests_that_come_back(true);
+}
+
+#[test]
+fn requests_that_come_back_to_the_proxy_are_sent_again_in_order() {
+    requests_that_come_back(false);
+}
+
+/// A request that comes back again and again is answered when a server that is silent would be
+/// given up.
+#[test]
+fn requests_that_come_back_are_given_up_after_the_timeout() {
+    let (mut hub, mut net, [client, other], link) = two_clients(false);
+    let (set, get) = (request(&["SET", "k", "1"]), request(&["GET", "other"]));
+    hub.data(&mut net, id(client), &set);
+    assert_eq!(net.take(link, usize::MAX), set);
+    let mut returns = 0;
+    let reply = loop {
+        hub.data(&mut net, id(link), CAME_BACK);
+        hub.end_of_turn(&mut net);
+        returns += 1;
+        assert!(returns < 100);
+        let reply = net.take(client, usize::MAX);
+        if !reply.is_empty() {
+            break reply;
+        }
+        later(&mut hub, &mut net);
+        assert_eq!(net.take(link, usize::MAX), [raw::AGAIN, &set[..]].concat());
+        hub.data(&mut net, id(link), b"+OK\r\n");
+    };
+    assert_eq!(reply, CAME_BACK);
+    assert!(returns > 10, "{returns}");
+    hub.data(&mut net, id(other), &get);
+    assert_eq!(net.take(link, usize::MAX), [raw::AGAIN, &get[..]].concat());
 }

@@ -1,5 +1,6 @@
 //! Requests for slots that are about to move, which a cluster's node gives back
-//! (`-TRYAGAIN PAUSED`) instead of letting those of other clients wait behind them.
+//! (`-TRYAGAIN PAUSED`) instead of letting those of other clients wait behind them. It does so on
+//! connections that clients share ([`LinkKey::gives_back`](crate::pool::LinkKey)).
 //!
 //! Behind such a request the server gives back all others on the same connection that concern its
 //! slots, so that none of the same client runs before it. It goes on when it is told that nothing
@@ -49,6 +50,10 @@ impl Hub {
         client.repeats_in_order = true;
         let pool = client.pool;
         let pause = LONGEST_PAUSE.min(FIRST_PAUSE * (1 << kept.returns.min(8)));
+        let longest = self.pools[pool].shared.config.timeout;
+        if longest.is_some_and(|longest| pause * kept.returns > longest) {
+            return self.reply(wire, Tag { purpose: Purpose::Client, ..tag }, reply);
+        }
         kept.returns += 1;
         kept.is_asking = false;
         kept.server = match kept.aim {

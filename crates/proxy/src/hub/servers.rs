@@ -78,10 +78,11 @@ impl Hub {
             }
             let db = self.pools[pool].shared.config.db;
             let lanes = self.pools[pool].shared.config.server_connections;
-            let key = crate::pool::LinkKey::new(route::raw::Protocol::Resp2, db);
             for server in 0..self.pools[pool].targets.len() {
                 for lane in 0..lanes {
-                    let _ = self.shared(wire, pool, server, crate::pool::LinkKey { lane, ..key });
+                    let local = &self.pools[pool];
+                    let key = local.link_key(Protocol::Resp2, db, u64::from(lane), server);
+                    let _ = self.shared(wire, pool, server, key);
                 }
             }
         }

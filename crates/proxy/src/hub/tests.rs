@@ -48,6 +48,10 @@ impl Memory {
         self.next
     }
 
+    pub(super) fn has_got(&self, slot: u32, begin: &[u8]) -> bool {
+        self.out.get(&slot).is_some_and(|out| out.starts_with(begin))
+    }
+
     pub(super) fn take(&mut self, slot: u32, most: usize) -> Vec<u8> {
         let Some(out) = self.out.get_mut(&slot) else { return Vec::new() };
         out.drain(..most.min(out.len())).collect()

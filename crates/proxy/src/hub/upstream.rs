@@ -228,6 +228,10 @@ fn steps(pool: &Local, key: LinkKey, acts_for: Option<&[u8]>, more: Option<&[u8]
     if key.is_reading {
         step(&[b"READONLY"]);
     }
+    if key.gives_back {
+        // Other servers than Dunlin ignore the word, or do not know CLIENT CAPA.
+        steps.push(Step { request: raw::AGAIN.to_vec(), may_fail: true });
+    }
     if let Some(request) = more {
         steps.push(Step { request: request.to_vec(), may_fail: false });
     }

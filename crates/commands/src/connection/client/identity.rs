@@ -165,7 +165,7 @@ fn client_capa(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         cx.session.can_redirect |= word.eq_ignore_ascii_case(b"redirect");
         cx.session.speaks_cluster |= word.eq_ignore_ascii_case(b"cluster");
         cx.session.is_link |= word.eq_ignore_ascii_case(b"node");
-        if word.eq_ignore_ascii_case(b"again") && cx.session.is_link {
+        if word.eq_ignore_ascii_case(b"again") {
             cx.session.returned = Some(Box::default());
         }
         if let Some(name) = word.strip_prefix(ACTS_FOR) {

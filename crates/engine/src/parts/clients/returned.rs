@@ -1,9 +1,9 @@
-//! Requests for slots that wait, which a link between nodes gets back.
+//! Requests for slots that wait, which a link between nodes, or from a proxy, gets back.
 //!
 //! A link carries the requests of many clients in one order. If one of them waited on it, those of
 //! all other clients would wait behind it, for other slots, too. So a link that says `CLIENT CAPA
-//! again` gets such a request back with an error (`-TRYAGAIN PAUSED`), and the node at its other
-//! end sends it again.
+//! again` gets such a request back with an error (`-TRYAGAIN PAUSED`), and the node, or the proxy,
+//! at its other end sends it again.
 //!
 //! A client's requests keep their order although one of them came back and the next one is on the
 //! link already, and the slot goes on in between: once a request has come back, all later ones on

@@ -12,9 +12,11 @@ use harness::contents::value;
 use harness::differential::Op;
 use harness::differential::grammar::Generator;
 use harness::environment::{seconds, variable};
+use harness::proxy::Proxy;
 use harness::registers::Registers;
+use harness::reply::Protocol;
 use harness::rng::Rng;
-use harness::server::{Options, Program};
+use harness::server::{Options, Program, free_port};
 use harness::slot_jobs::Phase::{self, *};
 use harness::wait::SetAtEnd;
 use std::sync::atomic::AtomicUsize;
@@ -127,24 +129,14 @@ impl Moved {
 
     /// Waits until each shard has both its copies, and no job is under way.
     fn settle(&self) {
-        eventually("no job is under way, and both copies are there", || {
-            let is_over = |job: &BTreeMap<String, String>| {
-                ["success", "cancelled", "failed"].contains(&&*job["state"])
-            };
-            let is_whole = |range: &Reply| list(range).len() == 4;
-            self.slots().iter().all(is_whole)
-                && self.nodes.iter().all(|node| jobs::jobs(node).iter().all(is_over))
+        eventually("both copies are there", || {
+            self.slots().iter().all(|range| list(range).len() == 4)
         });
+        settle(&self.nodes);
     }
 
     fn hold(&self, phase: Phase, holds: bool) {
-        let Some(words) = phase.hold(holds) else { return };
-        for node in &self.nodes {
-            let Ok(client) = Client::connect(node.address()) else { continue };
-            let mut client = client.with_patience(PATIENCE);
-            // One that was killed, or stands still, has no hold when it comes back.
-            let _ = client.command(&words);
-        }
+        hold(&self.nodes, phase, holds);
     }
 
     /// Moves the block, and lets something happen at this phase. `goes_on` waits until clients have
@@ -321,22 +313,55 @@ fn what_waits_for_a_slot_holds_nothing_else_up() {
     let _alone = crate::alone();
     let moved = Moved::new("move-links");
     let (source, target) = moved.sides();
-    let to = id_of(&moved.nodes[target]);
-    let mut admin = moved.nodes[source].client();
-    ok(&mut admin, "CLIENT CAPA cluster");
     // Replicas, too, which no quorum confirms anything to.
     for node in &moved.nodes {
         let mut client = node.client().with_patience(Duration::from_secs(3));
         ok(&mut client, "DEBUG SLOTMIGRATION PREVENT-FAILOVER 0");
     }
-    let mut clients: Vec<Client> = (0..8).map(|_| moved.entry.client()).collect();
+    hold_nothing_else_up(&moved.nodes, [source, target], || moved.entry.client());
+    assert_eq!(moved.sides().0, source, "one slot has moved");
+}
+
+/// The same of clients of a proxy before the cluster.
+#[test]
+fn what_waits_for_a_slot_holds_nothing_else_up_behind_the_proxy() {
+    let program = Program::under_test();
+    if !program.is_dunlin() {
+        return;
+    }
+    let _alone = crate::alone();
+    let etcd = Etcd::start("move-proxied");
+    let nodes = three(&etcd);
+    let port = free_port().expect("a port");
+    let config = format!(
+        "[pool.main]\nkind = \"cluster\"\nlisten = [\"127.0.0.1:{port}\"]\nseeds = [\"127.0.0.1:{}\"]\n",
+        nodes[1].port()
+    );
+    let file = nodes[0].directory().join("proxy.toml");
+    let proxy = Proxy::run(&program, &file, port, &config);
+    let connect = || proxy.client(Protocol::Resp2);
+    eventually("it serves", || !ask(&mut connect(), "GET b").is_error());
+    hold_nothing_else_up(&nodes, [0, 2], connect);
+}
+
+/// Has slot 3300 move from the source to the target, both of these nodes, while clients write into
+/// it, and into another slot of the source. The first two times the job is cancelled.
+fn hold_nothing_else_up(
+    nodes: &[Server],
+    [source, target]: [usize; 2],
+    connect: impl Fn() -> Client,
+) {
+    let to = id_of(&nodes[target]);
+    let mut admin = nodes[source].client();
+    ok(&mut admin, "CLIENT CAPA cluster");
+    let mut clients: Vec<Client> = (0..8).map(|_| connect()).collect();
     let mut pushed = 0;
     for is_cancelled in [true, true, false] {
-        moved.hold(Paused, true);
+        hold(nodes, Paused, true);
         change(&mut admin, &format!("CLUSTER MIGRATESLOTS SLOTSRANGE 3300 3300 NODE {to}"));
         let is_paused = || {
             let is_held = |job: &BTreeMap<String, String>| Paused.state() == Some(&*job["state"]);
-            jobs::jobs(&moved.nodes[source]).iter().any(is_held)
+            jobs::jobs(&nodes[source]).iter().any(is_held)
         };
         eventually("requests wait", is_paused);
         for (number, client) in clients.iter_mut().enumerate() {
@@ -346,7 +371,7 @@ fn what_waits_for_a_slot_holds_nothing_else_up() {
         }
         // "bar" is of the same shard as "b".
         for number in 0..8 {
-            let mut other = moved.entry.client().with_patience(PATIENCE);
+            let mut other = connect().with_patience(PATIENCE);
             for _ in 0..10 {
                 ok(&mut other, &format!("SET {{bar}}{number} value"));
             }
@@ -355,21 +380,41 @@ fn what_waits_for_a_slot_holds_nothing_else_up() {
         if is_cancelled {
             ok(&mut admin, "CLUSTER CANCELSLOTMIGRATIONS");
         }
-        moved.hold(Paused, false);
+        hold(nodes, Paused, false);
         for client in &mut clients {
             for at in pushed..pushed + 40 {
                 assert_eq!(client.reply().expect("it is answered"), Reply::Integer(at + 1));
             }
         }
         pushed += 40;
-        moved.settle();
+        settle(nodes);
     }
-    assert_eq!(moved.sides().0, source, "one slot has moved");
     let expected: Vec<String> = (0..pushed).map(|value| value.to_string()).collect();
     for number in 0..8 {
-        let reply = ask(&mut moved.nodes[target].client(), &format!("LRANGE {{b}}{number} 0 -1"));
+        let reply = ask(&mut nodes[target].client(), &format!("LRANGE {{b}}{number} 0 -1"));
         let values: Vec<String> = list(&reply).iter().cloned().map(text).collect();
         assert_eq!(values, expected);
+    }
+}
+
+/// Waits until no job is under way.
+fn settle(nodes: &[Server]) {
+    eventually("no job is under way", || {
+        let is_over = |job: &BTreeMap<String, String>| {
+            ["success", "cancelled", "failed"].contains(&&*job["state"])
+        };
+        nodes.iter().all(|node| jobs::jobs(node).iter().all(is_over))
+    });
+}
+
+/// Has nodes hold jobs at a phase, or let them go on.
+fn hold(nodes: &[Server], phase: Phase, holds: bool) {
+    let Some(words) = phase.hold(holds) else { return };
+    for node in nodes {
+        let Ok(client) = Client::connect(node.address()) else { continue };
+        let mut client = client.with_patience(PATIENCE);
+        // One that was killed, or stands still, has no hold when it comes back.
+        let _ = client.command(&words);
     }
 }
 
