@@ -27,6 +27,9 @@ const RENEWAL: Duration = Duration::from_millis(1500);
 /// How long the thread waits for changes before it looks at the processes.
 const LOOK: Moment = Moment::from_millis(200);
 
+/// The same while copies wait for others to start.
+const LOOK_STARTING: Moment = Moment::from_millis(20);
+
 /// How often everything is read although no change was seen.
 const REREAD: Duration = Duration::from_secs(10);
 
@@ -176,7 +179,8 @@ impl Daemon {
         for note in std::mem::take(&mut self.notes) {
             self.store.note(&note);
         }
-        match self.store.watch(self.site.revision, LOOK) {
+        let look = if self.copies.has_waiting() { LOOK_STARTING } else { LOOK };
+        match self.store.watch(self.site.revision, look) {
             Ok(changes) if changes.keys.is_empty() => Ok(()),
             Ok(_) | Err(Failure::Compacted(_)) => self.look(),
             Err(failure) => Err(failure),

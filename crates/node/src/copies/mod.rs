@@ -17,6 +17,8 @@ use process::Process;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::net::{Ipv4Addr, TcpStream};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -29,6 +31,16 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// A process that ran for so long is started again after the first wait.
 const SETTLED: Duration = Duration::from_secs(60);
+
+/// Processes for each core that start at a time. A machine that comes back, or gets many databases
+/// at once, would otherwise be so busy with all of them that none keeps its lease.
+const STARTS_PER_CORE: usize = 2;
+
+/// After so long a start does not hold others up any more.
+const MAX_START: Duration = Duration::from_secs(10);
+
+/// How long a process may take to accept a connection of this machine.
+const MAX_ACCEPT: Duration = Duration::from_millis(20);
 
 /// How long a process has to end after it was asked.
 const MAX_FAREWELL: Duration = Duration::from_secs(60);
@@ -60,12 +72,17 @@ impl Restarts {
 
     /// The process has ended, or could not be started.
     pub fn ended(&mut self, now: Instant) {
-        if now.duration_since(self.began) >= SETTLED {
+        if self.has_run(now, SETTLED) {
             self.wait = FIRST_WAIT;
         }
         self.next = now + self.wait;
         self.wait = (self.wait * 2).min(MAX_WAIT);
         self.count += 1;
+    }
+
+    /// Returns whether the process was started so long ago.
+    pub fn has_run(&self, now: Instant, span: Duration) -> bool {
+        now.duration_since(self.began) >= span
     }
 
     /// Returns whether it is time to start it again.
@@ -82,6 +99,8 @@ struct Copy {
     directory: PathBuf,
     log: PathBuf,
     process: Option<Process>,
+    /// Its process was started, and does not listen yet.
+    is_starting: bool,
     restarts: Restarts,
     note: String,
     /// Its process has ended, and the node has not said so at etcd yet.
@@ -100,6 +119,8 @@ pub struct Copies {
     copies: BTreeMap<Id, Copy>,
     /// Processes that were there when this node started.
     survivors: Vec<(u32, PathBuf)>,
+    /// How many processes start at a time.
+    most_starting: usize,
 }
 
 impl Copies {
@@ -116,7 +137,10 @@ impl Copies {
         let name = program.file_name().map(|name| name.to_string_lossy().into_owned());
         let survivors = beside::with_program(&name.unwrap_or_default());
         let directory = directory.to_owned();
-        Ok(Copies { program, directory, common, copies: BTreeMap::new(), survivors })
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let most_starting = cores * STARTS_PER_CORE;
+        let copies = BTreeMap::new();
+        Ok(Copies { program, directory, common, copies, survivors, most_starting })
     }
 
     /// Takes the servers of etcd that there are now, for copies that are started from now on.
@@ -160,6 +184,7 @@ impl Copies {
                 directory,
                 log,
                 process,
+                is_starting: false,
                 restarts: Restarts::new(Instant::now()),
                 note: String::new(),
                 is_to_be_released: false,
@@ -197,12 +222,25 @@ impl Copies {
         self.copies.is_empty()
     }
 
-    /// Starts and ends what is due.
+    /// Starts and ends what is due. Of those that are to start, the ones that wait longest are
+    /// first.
     pub fn tend(&mut self, now: Instant) {
         for copy in self.copies.values_mut() {
-            copy.tend(now, &self.program, &self.common);
+            copy.tend(now, &self.common);
+        }
+        let starting = self.copies.values().filter(|copy| copy.is_starting).count();
+        let mut due: Vec<&mut Copy> =
+            self.copies.values_mut().filter(|copy| copy.is_to_start(now)).collect();
+        due.sort_by_key(|copy| copy.restarts.next);
+        for copy in due.into_iter().take(self.most_starting.saturating_sub(starting)) {
+            copy.start(now, &self.program, &self.common);
         }
         self.copies.retain(|_, copy| copy.leaving.is_none() || copy.process.is_some());
+    }
+
+    /// Returns whether copies wait until others have started.
+    pub fn has_waiting(&self) -> bool {
+        self.copies.values().any(|copy| copy.is_to_start(Instant::now()))
     }
 
     /// Returns the copies whose processes have ended since it was asked last. Until then none of
@@ -241,9 +279,10 @@ impl Copies {
 }
 
 impl Copy {
-    fn tend(&mut self, now: Instant, program: &Path, common: &Common) {
+    fn tend(&mut self, now: Instant, common: &Common) {
         if let Some(end) = self.process.as_mut().and_then(Process::end) {
             self.process = None;
+            self.is_starting = false;
             self.is_to_be_released = true;
             if self.leaving.is_none() {
                 self.restarts.ended(now);
@@ -255,6 +294,9 @@ impl Copy {
                 let (copy, database) = (self.placed.copy, &self.database);
                 log!(Warning, "Copy {copy:?} of {database} has ended: {}", self.note);
             }
+        }
+        if self.is_starting {
+            self.is_starting = !self.restarts.has_run(now, MAX_START) && !self.listens();
         }
         match (&mut self.leaving, &self.process) {
             // Nothing of it is kept: there is nothing to save, and nothing to hand over.
@@ -274,16 +316,23 @@ impl Copy {
                     }
                 }
             }
-            // Without a text the machine lacks something.
-            (None, None)
-                if !self.is_to_be_released
-                    && !self.text.is_empty()
-                    && self.restarts.is_due(now) =>
-            {
-                self.start(now, program, common);
-            }
             _ => {}
         }
+    }
+
+    /// Returns whether it is time for its process to be started.
+    fn is_to_start(&self, now: Instant) -> bool {
+        self.process.is_none()
+            && self.leaving.is_none()
+            && !self.is_to_be_released
+            // Without a text the machine lacks something.
+            && !self.text.is_empty()
+            && self.restarts.is_due(now)
+    }
+
+    fn listens(&self) -> bool {
+        let address = (Ipv4Addr::LOCALHOST, self.placed.port).into();
+        TcpStream::connect_timeout(&address, MAX_ACCEPT).is_ok()
     }
 
     fn start(&mut self, now: Instant, program: &Path, common: &Common) {
@@ -303,6 +352,7 @@ impl Copy {
                     self.database
                 );
                 self.restarts.started(now);
+                self.is_starting = true;
                 self.process = Some(process);
             }
             Err(error) => {
