@@ -153,8 +153,9 @@ fn await_link(port: u16) -> Result<(), String> {
 fn on_machines(bench: &mut Bench<'_>, keys: u64, steps: &Steps) -> Result<(), String> {
     // Of all copies together, as in the form: keys and values, a third more, and twice that.
     let whole = (keys * VALUE_BYTES * 4 / 3).max(256 * MIB) * 2;
-    let port = bench.lab.free_port();
     let machines = Machines::start(&mut bench.lab, whole)?;
+    // Behind those of the machines: copies get this one and the next, on one host.
+    let port = bench.lab.free_port();
     let seconds = machines.create(&json!({
         "name": "flash",
         "port": port,
