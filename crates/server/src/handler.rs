@@ -608,6 +608,14 @@ impl Handler for Hub {
             self.forward(conn, io);
         }
         hold_back_unless_behind(engine, conn, io);
+        if conn.session.is_link
+            && engine.membership().ends_links()
+            && conn.session.suspension.is_none()
+        {
+            // It has just become one: the other node is told before it sends the first request.
+            forwarded::end_link(&mut conn.session, io);
+            return Consumed::read(input.len());
+        }
         if conn.session.is_replica && conn.replica.is_none() {
             conn.replica = Some(Replica::default());
             self.replicas.add(engine, self.worker.context().index, io.id());

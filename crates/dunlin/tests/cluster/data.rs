@@ -310,38 +310,60 @@ fn copies_restart_one_by_one_under_writers() {
     let machine = Machine::first("restart", "a");
     let (port, _) = machine.create("kept", "1");
     until_ok(&machine, "kept");
-    let before: Vec<_> = machine.copies("kept").iter().map(|it| machine.process_of(it)).collect();
+    let mut confirmed = [0; WRITERS];
+    restart(&machine, port, &mut confirmed);
+    let (is_done, text) = machine.ask(&["update-db", "kept", "--commit", "quorum"]);
+    assert!(is_done, "{text}");
+    until_ok(&machine, "kept");
+    restart(&machine, port, &mut confirmed);
+}
+
+/// Clients that write while copies restart.
+const WRITERS: usize = 4;
+
+/// Restarts all copies of `kept` while clients write. `confirmed`: the number that each of them
+/// has written last.
+fn restart(machine: &Machine, port: u16, confirmed: &mut [u64; WRITERS]) {
+    let processes = || -> Vec<_> {
+        machine.copies("kept").iter().map(|it| machine.process_of(it)).collect()
+    };
+    let before = processes();
     let ports: Vec<u16> = (port..port + 6).collect();
     let is_over = AtomicBool::new(false);
-    let lost = std::thread::scope(|scope| {
+    let counts: Vec<_> = std::thread::scope(|scope| {
         let over = SetAtEnd(&is_over);
-        let writers: Vec<_> = (0..4)
+        let writers: Vec<_> = (0..WRITERS)
             .map(|number| {
-                let (ports, is_over) = (&ports, &is_over);
-                scope.spawn(move || count_up(ports, number, is_over))
+                let (ports, is_over, from) = (&ports, &is_over, confirmed[number]);
+                scope.spawn(move || count_up(ports, (number, from), is_over))
             })
             .collect();
         let (is_done, text) = machine.ask(&["restart", "kept"]);
         drop(over);
         assert!(is_done && text.contains("done"), "{text}");
-        let counts: Vec<_> = writers.into_iter().map(|it| it.join().expect("it counts")).collect();
-        until_ok(&machine, "kept");
+        let counts = writers.into_iter().map(|it| it.join().expect("it counts")).collect();
+        until_ok(machine, "kept");
         counts
     });
-    let after: Vec<_> = machine.copies("kept").iter().map(|it| machine.process_of(it)).collect();
+    let after = processes();
     assert!(before.iter().zip(&after).all(|(old, new)| old != new), "{before:?} {after:?}");
-    for (number, (confirmed, errors)) in lost.into_iter().enumerate() {
+    for (number, (last, errors)) in counts.into_iter().enumerate() {
         assert_eq!(errors, Vec::<String>::new());
         let found = ask(&mut client(port), &*format!("GET count:{number}"));
-        assert_eq!(found, Reply::Bulk(confirmed.to_string().into_bytes()), "count:{number}");
+        assert_eq!(found, Reply::Bulk(last.to_string().into_bytes()), "count:{number}");
+        confirmed[number] = last;
     }
 }
 
 /// Writes numbers in order, through a copy that is there; a connection that is closed is opened
 /// again elsewhere, and the number is written again. Returns the last that was confirmed, and the
 /// errors.
-fn count_up(ports: &[u16], number: usize, is_over: &AtomicBool) -> (u64, Vec<String>) {
-    let (mut confirmed, mut errors, mut at) = (0, Vec::new(), number);
+fn count_up(
+    ports: &[u16],
+    (number, mut confirmed): (usize, u64),
+    is_over: &AtomicBool,
+) -> (u64, Vec<String>) {
+    let (mut errors, mut at) = (Vec::new(), number);
     let mut link: Option<Client> = None;
     let mut is_pending = false;
     while is_pending || !is_over.load(Relaxed) {

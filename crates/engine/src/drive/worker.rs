@@ -187,6 +187,8 @@ impl Worker {
         let mut batch = std::mem::take(&mut self.batch);
         let mut inline = Vec::new();
         let told = last_ticket();
+        let membership = &self.engine.membership;
+        session.is_past_lease = membership.is_on() && !membership.is_alone();
         if session.is_postponed {
             self.end_postponement(session);
         }

@@ -689,7 +689,7 @@ impl Membership {
     }
 
     /// Until then no other copy leads this server's shard.
-    pub fn set_alone_until(&self, until: Instant) {
+    pub(crate) fn set_alone_until(&self, until: Instant) {
         let Some(&joined) = self.joined.get() else { return };
         let time = until.saturating_duration_since(joined).as_nanos();
         self.alone_for.store(u64::try_from(time).unwrap_or(u64::MAX), SeqCst);

@@ -43,7 +43,7 @@ fn wait_until(engine: &Engine, holds: impl Fn(&Published) -> bool) {
 /// is shown later.
 pub(super) fn show_alone(engine: &Engine, copy: &Copy, began: Instant, now: Moment) {
     let until = began + copy.unchallenged_until().min(now + LONG);
-    engine.membership().set_alone_until(until);
+    engine.show_alone_until(until);
 }
 
 /// See the head of this file.

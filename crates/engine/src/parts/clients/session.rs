@@ -154,7 +154,7 @@ pub struct Session {
     pub(crate) checks_slot: bool,
     /// CLIENT CAPA NODE: another node forwards on it what its clients ask for.
     pub is_link: bool,
-    /// CLIENT CAPA AGAIN: a link gets back requests for slots that wait, and sends them again.
+    /// CLIENT CAPA AGAIN: a node or a proxy gets back requests for slots that wait, and sends them again.
     pub returned: Option<Box<Returned>>,
     /// Its requests that other nodes of the cluster answer.
     pub forwarding: Option<Box<Forwarding>>,
@@ -163,6 +163,8 @@ pub struct Session {
     /// It was answered as by the primary of a cluster's shard: before replies leave, this server
     /// has to be that still.
     pub answered_by_primary: bool,
+    /// When its input was presented, another copy may have led this server's shard.
+    pub(crate) is_past_lease: bool,
     /// READONLY: it reads from a replica although it could be sent to the primary.
     pub reads_replica: bool,
     /// What it waits for.
@@ -225,6 +227,7 @@ impl Session {
             commit_mode: None,
             write_replies: Vec::new(),
             answered_by_primary: false,
+            is_past_lease: false,
             unanswered: JournalPos(0),
             no_touch: false,
             is_import_source: false,

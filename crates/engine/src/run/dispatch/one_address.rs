@@ -4,6 +4,7 @@
 
 use super::gates::{self, Refusal};
 use super::refuse_request;
+use super::slots::note_primary;
 use crate::args::Args;
 use crate::clients::forwarding::{Forward, Forwarding, Reach, Travel, push_words};
 use crate::command::{Channels, Flags, Group, ScriptName};
@@ -183,9 +184,8 @@ pub(super) fn gate(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
             // The reply is sent only if no other node has become primary meanwhile.
             let is_about_data =
                 !row.command.keys.is_empty() || row.command.flags.has(Flags::RUNS_QUEUE);
-            cx.session.answered_by_primary |=
-                is_about_data && cx.membership().is_some_and(|published| published.leads);
-            Ok(())
+            let leads = is_about_data && cx.membership().is_some_and(|published| published.leads);
+            note_primary(cx.session, leads)
         }
         Some(travel) => Err(Refusal::Forward(travel)),
     }

@@ -14,7 +14,7 @@ use crate::membership::{Current, Place, Published, Scope};
 use crate::pubsub::Space;
 use crate::request_keys::RequestKeys;
 use crate::roles::ROLE_CHANGED;
-use crate::session::Fate;
+use crate::session::{Fate, Session};
 use crate::table::Resolved;
 use cluster::change::moves;
 use cluster::describe::{Asker, Node};
@@ -25,6 +25,7 @@ use route::raw::PAUSED;
 use spec::keys::for_each_shard_channel;
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Instant;
 use structs::crc16::key_slot;
 
 /// How long after its start a server waits for the coordinator's first answer before it says that
@@ -135,7 +136,17 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
         }
     }
     cx.session.checks_slot |= published.as_ref().is_some_and(|published| published.has_open());
-    cx.session.answered_by_primary |= published.is_some_and(|published| published.leads);
+    note_primary(cx.session, published.is_some_and(|published| published.leads))
+}
+
+/// Notes whether the session is answered as by its shard's primary. If the lease has ended, and
+/// this server does not show yet that it leads no more, the request waits: its reply could not be
+/// sent.
+pub(super) fn note_primary(session: &mut Session, leads: bool) -> Result<(), Refusal> {
+    if leads && session.is_past_lease {
+        return Err(NotNow::Held.into());
+    }
+    session.answered_by_primary |= leads;
     Ok(())
 }
 
@@ -146,6 +157,7 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
 pub(super) fn is_plain(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     let (membership, session) = (&cx.engine.membership, &mut *cx.session);
     let is_usual = row.single_key > 0
+        && !session.is_past_lease
         && !session.asking
         && session.import.is_none()
         && session.returned.as_ref().is_none_or(|returned| returned.is_empty())
@@ -424,6 +436,16 @@ impl Engine {
         }
         self.send_waiters_on();
         recheck_all(&self.mailboxes);
+    }
+
+    /// Shows until when no other copy leads this server's shard. What waits because that was over
+    /// is tried again.
+    pub fn show_alone_until(&self, until: Instant) {
+        let was_alone = self.membership.is_alone();
+        self.membership.set_alone_until(until);
+        if !was_alone && self.membership.is_alone() {
+            recheck_all(&self.mailboxes);
+        }
     }
 
     /// Ends the connection that brings a copy for a job. What has waited for it is tried again.
