@@ -324,9 +324,8 @@ const WRITERS: usize = 4;
 /// Restarts all copies of `kept` while clients write. `confirmed`: the number that each of them
 /// has written last.
 fn restart(machine: &Machine, port: u16, confirmed: &mut [u64; WRITERS]) {
-    let processes = || -> Vec<_> {
-        machine.copies("kept").iter().map(|it| machine.process_of(it)).collect()
-    };
+    let processes =
+        || -> Vec<_> { machine.copies("kept").iter().map(|it| machine.process_of(it)).collect() };
     let before = processes();
     let ports: Vec<u16> = (port..port + 6).collect();
     let is_over = AtomicBool::new(false);

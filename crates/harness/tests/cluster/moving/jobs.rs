@@ -314,7 +314,10 @@ fn what_a_file_has_of_slots_that_have_moved_is_dropped() {
     eventually("leftovers are dropped", || match ask(&mut source, &importing) {
         Reply::Error(line) => {
             let line = String::from_utf8_lossy(&line).into_owned();
-            assert!(line.contains("still drops its old copy") || line.contains("is away"), "{line}");
+            assert!(
+                line.contains("still drops its old copy") || line.contains("is away"),
+                "{line}"
+            );
             false
         }
         _ => true,
