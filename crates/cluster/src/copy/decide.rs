@@ -1,7 +1,7 @@
 //! What a copy decides from what it sees: the role that the view says, and the transaction that is
 //! due.
 
-use super::{Action, Copy, Facts, Role};
+use super::{Action, Copy, Facts, Role, Switching};
 use crate::Moment;
 use crate::change;
 use crate::coordinator::Transaction;
@@ -69,7 +69,7 @@ impl Copy {
 
     /// Begins the switch that an operator asks for, once, and gives it up when its time is over.
     pub(super) fn begin_switch(&mut self, now: Moment, facts: &Facts) {
-        if matches!(self.switch, Some((_, false))) && now >= self.switch_until {
+        if matches!(self.switch, Some((_, Switching::Paused))) && now >= self.switch_until {
             self.switch = None;
         }
         let Role::Leads(epoch) = self.role else { return };
@@ -90,7 +90,7 @@ impl Copy {
         // Clients wait for the switch itself, not for a link.
         if is_late || facts.linked.contains(&to) {
             self.asked.2 = true;
-            self.switch = (!is_late).then_some((to, false));
+            self.switch = (!is_late).then_some((to, Switching::Paused));
             self.switch_until = now + self.settings.switch;
         }
     }
@@ -109,8 +109,10 @@ impl Copy {
                 transaction
             }
             // The transaction may be under way. Only after this one may writes go on.
-            Some((_, true)) => Some(promotion::cancel_switch(view, shard)),
-            Some((successor, false)) => {
+            Some((_, Switching::Sent | Switching::Unknown)) => {
+                Some(promotion::cancel_switch(view, shard))
+            }
+            Some((successor, Switching::Paused)) => {
                 let incarnation = shard.copy(successor).and_then(|copy| copy.member);
                 let to = incarnation.map(|incarnation| Holder { id: successor, incarnation });
                 let Some(to) = to.filter(|&to| view.is_alive(to)) else {
@@ -121,7 +123,7 @@ impl Copy {
                     return None;
                 }
                 let transaction = promotion::switch(view, shard, to);
-                self.switch = Some((successor, true));
+                self.switch = Some((successor, Switching::Sent));
                 Some(transaction)
             }
         }

@@ -100,6 +100,17 @@ pub enum Role {
     Follows(Holder, Epoch),
 }
 
+/// How far a planned switch is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Switching {
+    /// Writes are paused. No transaction of it can take effect.
+    Paused,
+    /// Its transaction was sent, and the reply to it is waited for.
+    Sent,
+    /// The reply is lost: it may have taken effect, or still do so.
+    Unknown,
+}
+
 /// What a failed or successful call was about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
@@ -139,8 +150,8 @@ pub struct Copy {
     changed: Option<Moment>,
     /// When the fence was seen in the view.
     fenced: Option<(Epoch, Moment)>,
-    /// The planned switch: to whom, and whether its transaction may have been sent.
-    switch: Option<(Id, bool)>,
+    /// The planned switch: to whom, and how far it is.
+    switch: Option<(Id, Switching)>,
     /// Until when the successor may come level.
     switch_until: Moment,
     /// The switch that an operator asked for last: its revision, when it was seen, and whether it
@@ -236,7 +247,8 @@ impl Copy {
     /// Until when [`Copy::is_alone`] holds if nothing else is heard. It may be over.
     pub fn alone_until(&self) -> Moment {
         // A switch that was sent may have been made.
-        let may_be_switched = matches!(self.switch, Some((_, true)));
+        let may_be_switched =
+            matches!(self.switch, Some((_, Switching::Sent | Switching::Unknown)));
         if may_be_switched { Moment::ZERO } else { self.unchallenged_until() }
     }
 
@@ -345,10 +357,11 @@ impl Copy {
     pub fn committed(&mut self, now: Moment, outcome: Outcome) {
         self.is_committing = false;
         if outcome == Outcome::Conflict
-            && let Some((_, is_sent @ true)) = &mut self.switch
+            && let Some((_, switching @ Switching::Sent)) = &mut self.switch
         {
-            // Nothing of it can take effect any more.
-            *is_sent = false;
+            // Nothing of it can take effect any more. The conflict of a cancellation says the
+            // opposite, perhaps: that the switch was made.
+            *switching = Switching::Paused;
         }
         self.changed(now);
     }
@@ -358,7 +371,12 @@ impl Copy {
         match call {
             Call::Lease => self.lease.call_failed(now),
             Call::Read => self.is_reading = false,
-            Call::Commit => self.is_committing = false,
+            Call::Commit => {
+                self.is_committing = false;
+                if let Some((_, switching @ Switching::Sent)) = &mut self.switch {
+                    *switching = Switching::Unknown;
+                }
+            }
         }
         self.lease.failed(now);
         self.next_read = now + self.settings.retry;

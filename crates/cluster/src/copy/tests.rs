@@ -363,13 +363,17 @@ fn a_switch_is_sent_when_the_successor_has_everything_and_only_another_epoch_end
     let actions = copy.step(ms(703), &level);
     let cancel = transaction(&actions).expect("it cancels");
     assert!(!copy.may_confirm(ms(703)) && cancel.compares[0].revision == 8);
+    copy.committed(ms(704), Outcome::Conflict);
+    assert!(!copy.is_alone(ms(704)), "the switch may be what the cancellation conflicts with");
+    read(&mut copy, ms(705), asked(EPOCH));
+    assert!(transaction(&copy.step(ms(708), &level)).is_some(), "it cancels again");
     let mut cancelled = asked(EPOCH);
     cancelled.topology.value.epoch = EPOCH.next();
     cancelled.topology.value.shards[0].epoch = EPOCH.next();
-    copy.committed(ms(704), Outcome::Done(12));
-    read(&mut copy, ms(705), cancelled);
-    copy.step(ms(708), &facts());
-    assert!(!copy.is_switching() && copy.may_confirm(ms(708)));
+    copy.committed(ms(709), Outcome::Done(12));
+    read(&mut copy, ms(710), cancelled);
+    copy.step(ms(713), &facts());
+    assert!(!copy.is_switching() && copy.may_confirm(ms(713)));
 }
 
 #[test]
