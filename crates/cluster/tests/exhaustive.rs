@@ -1,15 +1,18 @@
-//! All orders of a small fail-over: three copies of one shard with a quorum of two, whose leases end,
-//! whose transactions arrive late or after their sender has given them up, and one of which writes.
-//! Each state that can be reached with a few such events is visited (`stateright`).
+//! All orders of a small fail-over and of a planned switch: three copies of one shard with a quorum
+//! of two, whose leases end, whose transactions arrive late or after their sender has given them up,
+//! and one of which writes. Each state that can be reached with a few such events is visited
+//! (`stateright`).
 //!
 //! The decisions are those of servers ([`Copy`]). Time stands still but for lost calls: all times to
-//! wait are over, so nothing here is safe because of a clock. In each state must hold: the primary
-//! that the topology names has every write that was confirmed.
+//! wait are over, so nothing here is safe because of a clock. In each state must hold:
+//! - the primary that the topology names has every write that was confirmed;
+//! - as long as no lease has ended, at most one copy believes to be alone.
 //!
-//! `DUNLIN_MODEL_EXPIRIES` says how many leases end (1), `DUNLIN_MODEL_LOSSES` how many transactions
-//! are given up by their senders (0).
+//! `DUNLIN_MODEL_LOSSES` says how many transactions are given up by their senders during the
+//! fail-over (0).
 
 use cluster::Moment;
+use cluster::change;
 use cluster::coordinator::{
     Change, Item, LeaseCall, LeaseId, LeaseReply, Outcome, Range, Revision, Transaction,
 };
@@ -73,6 +76,7 @@ struct Held(Transaction);
 struct Left {
     expiries: u8,
     losses: u8,
+    switches: u8,
     writes: u8,
     epochs: u64,
 }
@@ -158,11 +162,17 @@ enum Event {
     ArriveLate(usize),
     /// Its lease ends.
     Expire(usize),
+    /// An operator asks that the copy becomes the primary.
+    Switch(usize),
     /// It hears of that, or of any change, and reads.
     Hear(usize),
     Write(usize),
     /// The second takes the stream of the first and acknowledges it.
     Follow(usize, usize),
+}
+
+fn is_leading(node: &Node) -> bool {
+    matches!(node.copy.role(), Role::Leads(_))
 }
 
 fn keys() -> Keys {
@@ -171,7 +181,7 @@ fn keys() -> Keys {
 
 impl State {
     /// All three are members, and the first one leads.
-    fn first(expiries: u8, losses: u8) -> State {
+    fn first(left: Left) -> State {
         let copies = (0..COPIES).map(|at| (id(at), address(at))).collect();
         let mut shard = Shard::planned(DATABASE, Slots::from_fn(|_| true), copies).expect("copies");
         shard.epoch = Epoch(1);
@@ -180,8 +190,6 @@ impl State {
         shard.copies.iter_mut().for_each(|copy| copy.member = Some(Incarnation(1)));
         let named = (shard.epoch, shard.holder);
         let topology = Topology { epoch: Epoch(1), ..Topology::planned(QUORUM, vec![shard]) };
-        // Epochs after the first one.
-        let left = Left { expiries, losses, writes: 1, epochs: 1 + u64::from(expiries) };
         let mut state = State {
             now: Moment::ZERO,
             items: Arc::default(),
@@ -198,7 +206,8 @@ impl State {
             retry: Moment::ZERO,
             grace: Moment::ZERO,
             promise: Moment::ZERO,
-            switch: Moment::ZERO,
+            // It lapses never.
+            switch: LEASE,
         };
         for at in 0..COPIES {
             let copy = Copy::new(id(at), Incarnation(1), settings);
@@ -312,24 +321,24 @@ impl State {
             }),
             _ => false,
         };
-        // Who follows this copy in its epoch and has all of its stream.
-        let holding = match node.copy.role() {
-            Role::Leads(epoch) => {
-                let holds = |other: &&Node| {
-                    other.log == node.log
-                        && matches!(other.copy.role(), Role::Follows(of, known)
-                            if of == node.copy.myself() && known == epoch)
-                };
-                1 + self.nodes.iter().filter(holds).count()
-            }
-            _ => 0,
-        };
+        // Who follows this copy in its epoch, and has all of its stream.
+        let (mut linked, mut level) = (Vec::new(), Vec::new());
+        if let Role::Leads(epoch) = node.copy.role() {
+            let follows = Role::Follows(node.copy.myself(), epoch);
+            let followers = || self.nodes.iter().filter(|other| other.copy.role() == follows);
+            linked.extend(followers().map(|other| other.copy.myself().id));
+            let levelled = followers().filter(|other| other.log == node.log);
+            level.extend(levelled.map(|other| other.copy.myself()));
+        }
+        let holding = if is_leading(node) { 1 + level.len() } else { 0 };
         Facts {
             position: position(&node.log),
             is_whole: true,
             frozen: node.frozen,
             is_listed,
             holding,
+            linked,
+            level,
             ..Facts::default()
         }
     }
@@ -431,6 +440,9 @@ impl State {
             if self.left.expiries > 0 && node.has_lease {
                 events.push(Event::Expire(at));
             }
+            if self.left.switches > 0 && id(at) != self.named.1.id {
+                events.push(Event::Switch(at));
+            }
             let Role::Leads(epoch) = node.copy.role() else { continue };
             if self.left.writes > 0 && node.copy.may_confirm(self.now) {
                 events.push(Event::Write(at));
@@ -462,6 +474,11 @@ impl State {
                 // A failure counts until calls that are sent later succeed.
                 self.now += Moment::from_millis(1);
             }
+            Event::Switch(at) => {
+                self.left.switches -= 1;
+                let asked = change::ask_switch(&self.view(), id(at)).expect("both are there");
+                self.commit(&asked);
+            }
             Event::ArriveLate(at) => {
                 let Held(transaction) = self.late.remove(at);
                 self.commit(&transaction);
@@ -490,6 +507,12 @@ impl State {
     fn keeps_what_was_confirmed(&self) -> bool {
         let named = self.nodes.iter().find(|node| node.copy.myself() == self.named.1);
         named.is_none_or(|node| self.confirmed.iter().all(|write| node.log.contains(write)))
+    }
+
+    fn has_one_alone(&self, of: &Left) -> bool {
+        let has_ended = self.left.expiries < of.expiries;
+        let alone = self.nodes.iter().filter(|node| node.copy.is_alone(self.now));
+        has_ended || alone.count() <= 1
     }
 }
 
@@ -523,25 +546,35 @@ impl Model for FailOver {
             Property::always("the primary has what was confirmed", |_, state: &State| {
                 state.keeps_what_was_confirmed()
             }),
+            Property::always("at most one is alone", |model, state: &State| {
+                state.has_one_alone(&model.0.left)
+            }),
             Property::sometimes("a write is confirmed", |_, state: &State| {
                 !state.confirmed.is_empty()
             }),
             Property::sometimes("another leads with a confirmed write", |_, state: &State| {
-                let another = |node: &Node| matches!(node.copy.role(), Role::Leads(_));
-                !state.confirmed.is_empty() && state.nodes[1..].iter().any(another)
+                !state.confirmed.is_empty() && state.nodes[1..].iter().any(is_leading)
             }),
         ]
     }
 }
 
-fn given(name: &str, default: u8) -> u8 {
-    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+fn check(expiries: u8, losses: u8, switches: u8) {
+    // One epoch more than there are reasons for one.
+    let epochs = 1 + u64::from(expiries + switches);
+    let left = Left { expiries, losses, switches, writes: 1, epochs };
+    let checker = FailOver(State::first(left)).checker().threads(2).spawn_dfs().join();
+    println!("{} states", checker.unique_state_count());
+    checker.assert_properties();
 }
 
 #[test]
-fn no_order_of_events_loses_a_confirmed_write() {
-    let (expiries, losses) = (given("DUNLIN_MODEL_EXPIRIES", 1), given("DUNLIN_MODEL_LOSSES", 0));
-    let checker = FailOver(State::first(expiries, losses)).checker().threads(2).spawn_dfs().join();
-    println!("{} states", checker.unique_state_count());
-    checker.assert_properties();
+fn no_order_of_a_fail_over_loses_a_confirmed_write() {
+    let losses = std::env::var("DUNLIN_MODEL_LOSSES");
+    check(1, losses.map_or(0, |text| text.parse().expect("a number")), 0);
+}
+
+#[test]
+fn no_order_of_a_switch_has_two_primaries() {
+    check(0, 1, 1);
 }
