@@ -15,6 +15,9 @@ pub(crate) const SETTINGS: Settings = Settings {
     switch: Moment::from_secs(3),
 };
 
+/// A copy that has acknowledged nothing for so long is not to be promoted, without a quorum.
+const SILENT: Moment = Moment::from_secs(6);
+
 /// An entry of the data: the epoch in which it was written, and a number that no other has.
 pub(crate) type Entry = (Epoch, u64);
 
@@ -53,6 +56,9 @@ pub(crate) struct Server {
     is_listed: bool,
     pub(crate) led_from: usize,
     pub(crate) held: BTreeMap<Id, (Incarnation, usize)>,
+    /// Since when it leads, and when others have acknowledged something.
+    led_since: Moment,
+    heard: BTreeMap<Id, Moment>,
     pub(crate) confirmed: usize,
     /// The calls to the coordinator that are not answered.
     pub(crate) calls: BTreeMap<u64, Moment>,
@@ -84,6 +90,8 @@ impl Server {
             is_listed: false,
             led_from: 0,
             held: BTreeMap::new(),
+            led_since: Moment::ZERO,
+            heard: BTreeMap::new(),
             confirmed: 0,
             calls: BTreeMap::new(),
         }
@@ -145,7 +153,24 @@ impl Server {
         new
     }
 
-    pub(crate) fn facts(&self) -> Facts {
+    /// Takes an acknowledgement.
+    pub(crate) fn acknowledged(&mut self, now: Moment, from: Id, held: (Incarnation, usize)) {
+        self.held.insert(from, held);
+        self.heard.insert(from, now);
+    }
+
+    /// The members that have been silent for too long.
+    fn silent(&self, now: Moment) -> Vec<Id> {
+        if self.leads().is_none() {
+            return Vec::new();
+        }
+        let heard = |id: &Id| self.heard.get(id).copied().unwrap_or(self.led_since);
+        let shard = self.machine.view().and_then(|view| view.topology.value.shard_of(self.id));
+        let members = shard.into_iter().flat_map(|shard| shard.members().map(|copy| copy.id));
+        members.filter(|id| *id != self.id && heard(id) + SILENT < now).collect()
+    }
+
+    pub(crate) fn facts(&self, now: Moment) -> Facts {
         let level = self.held.iter().filter(|(_, held)| held.1 == self.log.len());
         Facts {
             position: self.position(),
@@ -155,7 +180,7 @@ impl Server {
             holding: self.holders(self.confirmed.max(self.led_from)),
             linked: self.held.keys().copied().collect(),
             level: level.map(|(&id, &(incarnation, _))| Holder { id, incarnation }).collect(),
-            silent: Vec::new(),
+            silent: self.silent(now),
         }
     }
 
@@ -163,12 +188,13 @@ impl Server {
         self.frozen = self.frozen.max(Some(epoch));
     }
 
-    pub(crate) fn lead(&mut self, epoch: Epoch, marker: u64) {
+    pub(crate) fn lead(&mut self, now: Moment, epoch: Epoch, marker: u64) {
         // An operator may have chosen a copy whose synchronisation cannot go on.
         self.is_whole = true;
         self.append((epoch, marker));
         self.led_from = self.log.len();
         self.held.clear();
+        (self.led_since, self.heard) = (now, BTreeMap::new());
         self.confirmed = 0;
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Counts {
     pub(crate) switches: usize,
     pub(crate) resyncs: usize,
     pub(crate) recoveries: usize,
+    /// A copy that was silent for long is no member any more.
+    pub(crate) dismissals: usize,
     /// A primary was alone by the promises of others, without a lease.
     pub(crate) alone: usize,
 }
@@ -37,6 +39,7 @@ impl Counts {
         self.switches += other.switches;
         self.resyncs += other.resyncs;
         self.recoveries += other.recoveries;
+        self.dismissals += other.dismissals;
         self.alone += other.alone;
     }
 }
@@ -95,6 +98,8 @@ pub(crate) struct World {
     /// The newest revision that was looked at, and each shard's primary in it.
     seen: (u64, Vec<Option<(Epoch, Holder)>>),
     /// The shard that an operator recovers at this moment.
+    /// How many members each shard had.
+    members: Vec<usize>,
     recovering: Option<usize>,
     trace: Vec<String>,
     seed: u64,
@@ -192,7 +197,7 @@ impl World {
         self.watch(at);
         let server = &mut self.servers[at];
         let clock = server.clock(self.now);
-        let facts = server.facts();
+        let facts = server.facts(clock);
         for action in server.machine.step(clock, &facts) {
             self.act(at, clock, action);
         }
@@ -223,7 +228,7 @@ impl World {
             Action::Read => return self.call(at, Request::Read),
             Action::Commit(transaction) => return self.call(at, Request::Commit(transaction)),
             Action::Freeze(epoch) => return server.freeze(epoch),
-            Action::Lead(epoch) => return server.lead(epoch, marker),
+            Action::Lead(epoch) => return server.lead(clock, epoch, marker),
             Action::Follow(holder, epoch) => return server.follow(holder, epoch),
             Action::Ask(epoch) => epoch,
         };
@@ -326,7 +331,7 @@ impl World {
             }
             Message::Ack { epoch, incarnation, len } => {
                 if server.leads() == Some(epoch) {
-                    server.held.insert(sender, (incarnation, len));
+                    server.acknowledged(clock, sender, (incarnation, len));
                     self.confirm(to);
                 }
                 None

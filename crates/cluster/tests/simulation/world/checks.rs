@@ -112,7 +112,12 @@ impl World {
         let view = self.view_of(self.database);
         self.seen.0 = self.etcd.revision;
         for number in 0..self.confirmed.len() {
-            self.check_shard(number, self.shard(&view, number));
+            let shard = self.shard(&view, number);
+            let members = shard.members().count();
+            let before = std::mem::replace(&mut self.members[number], members);
+            let is_dismissal = members < before && self.recovering.is_none();
+            self.counts.dismissals += usize::from(is_dismissal);
+            self.check_shard(number, shard);
         }
     }
 
