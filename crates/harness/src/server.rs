@@ -388,7 +388,8 @@ impl Server {
     }
 
     fn wait_until_ready(&mut self) -> io::Result<()> {
-        let deadline = Instant::now() + patience();
+        // A process that ends is seen at once. A busy kernel may take ten seconds for its rings.
+        let deadline = Instant::now() + 3 * patience();
         loop {
             if let Ok(mut client) = Client::connect(self.address())
                 && let Ok(reply) = client.command(&["PING"])
