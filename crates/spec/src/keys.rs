@@ -49,6 +49,11 @@ pub fn for_each_shard_channel<R: Runner>(
     Ok(())
 }
 
+/// Whether requests of this command have shard channels.
+pub fn has_shard_channels<R: Runner>(command: &Row<R>) -> bool {
+    command.keys.iter().any(|spec| spec.flags.has(KeyFlags::NOT_KEY))
+}
+
 /// Whether requests of this command have keys at all (COMMAND GETKEYS).
 pub fn has_keys<R: Runner>(command: &Row<R>) -> bool {
     command.find_keys.is_some()

@@ -19,6 +19,15 @@ fn role(client: &mut Client) -> String {
     text(list(&ask(client, "ROLE"))[0].clone())
 }
 
+/// A node that has all slots and serves, and a client of it.
+fn whole(etcd: &Etcd) -> (Server, Client) {
+    let node = etcd.node_with(&[]);
+    let mut client = node.client();
+    ok(&mut client, "CLUSTER ADDSLOTSRANGE 0 16383");
+    eventually("it serves", || !ask(&mut client, "SET foo 1").is_error());
+    (node, client)
+}
+
 #[test]
 fn a_replica_stands_alone_and_begins_anew() {
     let etcd = Etcd::start("alone");
@@ -54,10 +63,7 @@ fn a_replica_stands_alone_and_begins_anew() {
 #[test]
 fn a_transaction_has_its_keys_and_shard_channels_in_one_slot() {
     let etcd = Etcd::start("channels");
-    let node = etcd.node_with(&[]);
-    let mut client = node.client();
-    ok(&mut client, "CLUSTER ADDSLOTSRANGE 0 16383");
-    eventually("it serves", || !ask(&mut client, "SET foo 1").is_error());
+    let (_node, mut client) = whole(&etcd);
     let mut run = |requests: &[&str]| {
         ok(&mut client, "MULTI");
         for &request in requests {
@@ -80,10 +86,7 @@ fn a_transaction_has_its_keys_and_shard_channels_in_one_slot() {
 #[test]
 fn jobs_of_valkey_cli_are_read() {
     let etcd = Etcd::start("zero");
-    let node = etcd.node_with(&[]);
-    let mut client = node.client();
-    ok(&mut client, "CLUSTER ADDSLOTSRANGE 0 16383");
-    eventually("it serves", || !ask(&mut client, "SET foo 1").is_error());
+    let (_node, mut client) = whole(&etcd);
     let id = text(ask(&mut client, "CLUSTER MYID"));
     let mut refused = |keyword: &str| {
         let request = ["CLUSTER", "MIGRATESLOTS", keyword, "0", "0", "NODE", &id];

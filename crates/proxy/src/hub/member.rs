@@ -54,8 +54,8 @@ impl Hub {
     }
 
     /// A request that several servers answer side by side, by connections of the client's own,
-    /// because it may wait there or must not wait behind others. Returns whether it was taken; if not it is to be presented again when the
-    /// client resumes.
+    /// because it may wait there or must not wait behind others. Returns whether it was taken; if
+    /// not it is to be presented again when the client resumes.
     pub fn ask_apart<W: Wire>(
         &mut self,
         wire: &mut W,

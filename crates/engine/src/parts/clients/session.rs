@@ -154,7 +154,8 @@ pub struct Session {
     pub(crate) checks_slot: bool,
     /// CLIENT CAPA NODE: another node forwards on it what its clients ask for.
     pub is_link: bool,
-    /// CLIENT CAPA AGAIN: a node or a proxy gets back requests for slots that wait, and sends them again.
+    /// CLIENT CAPA AGAIN: a node or a proxy gets back requests for slots that wait, and sends them
+    /// again.
     pub returned: Option<Box<Returned>>,
     /// Its requests that other nodes of the cluster answer.
     pub forwarding: Option<Box<Forwarding>>,

@@ -11,7 +11,7 @@ use crate::pubsub::Space;
 use crate::request_keys::RequestKeys;
 use crate::slot_usage::{NestedSlots, Slots, Used};
 use crate::table::Resolved;
-use spec::keys::for_each_shard_channel;
+use spec::keys::{for_each_shard_channel, has_shard_channels};
 use structs::crc16::key_slot;
 
 /// Bytes of MULTI and EXEC as clients send them.
@@ -86,10 +86,8 @@ fn bytes_to_replicas(cx: &Cx<'_>, words: &[&[u8]]) -> u64 {
 /// publishes one.
 fn bytes_to_listeners(cx: &Cx<'_>, row: &Resolved, words: &[&[u8]]) -> u64 {
     let &[_, channel, payload] = words else { return 0 };
-    let mut is_published = false;
-    if row.command.flags.has(Flags::MAY_REPLICATE) {
-        let _ = for_each_shard_channel(row.command, words, |_| is_published = true);
-    }
+    let command = row.command;
+    let is_published = command.flags.has(Flags::MAY_REPLICATE) && has_shard_channels(command);
     match is_published {
         true => {
             let listeners = cx.receivers(Space::ShardChannels, channel) as u64;

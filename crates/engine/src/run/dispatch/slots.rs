@@ -22,7 +22,7 @@ use cluster::id::Id;
 use config::{ClusterEndpointType, Config};
 use keyspace::{Key, Slot};
 use route::raw::PAUSED;
-use spec::keys::for_each_shard_channel;
+use spec::keys::{for_each_shard_channel, has_shard_channels};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -247,11 +247,15 @@ fn slot_of_channels(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), R
 fn check_queued_channels(cx: &Cx<'_>, of_keys: Option<u16>) -> Result<(), Refusal> {
     let Some(multi) = &cx.session.multi else { return Ok(()) };
     let mut slots = Vec::from_iter(of_keys);
-    for queued in multi.queue().iter().filter(|it| it.row.command.group != Group::Cluster) {
+    for queued in multi.queue() {
+        let command = queued.row.command;
+        if command.group == Group::Cluster || !has_shard_channels(command) {
+            continue;
+        }
         let words = queued.words();
         // Its words were checked when it was queued.
         let found = |at: usize| slots.push(key_slot(words[at]));
-        let _ = for_each_shard_channel(queued.row.command, &words, found);
+        let _ = for_each_shard_channel(command, &words, found);
     }
     match slots.windows(2).all(|pair| pair[0] == pair[1]) {
         true => Ok(()),
