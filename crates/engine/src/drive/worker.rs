@@ -47,6 +47,11 @@ pub struct Peer {
 /// works for it, and with twenty of them the next one would wait for milliseconds.
 const DEMOTED_AT_A_TIME: u32 = 4;
 
+/// Bytes that a connection which brings slots may have run in a turn: less than one buffer of the
+/// network's, so that it takes turns with clients. Otherwise all that its socket holds would be run
+/// before the next of them.
+const IMPORT_SHARE: usize = 8 << 10;
+
 /// What [`Worker::feed`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedResult {
@@ -343,7 +348,11 @@ impl Worker {
                     cut = Some(cause);
                     break;
                 }
-                if cx.reply.len() > most_output || cx.db.demoted.get() >= DEMOTED_AT_A_TIME {
+                let has_had_its_share = cx.session.import.is_some() && consumed >= IMPORT_SHARE;
+                if cx.reply.len() > most_output
+                    || cx.db.demoted.get() >= DEMOTED_AT_A_TIME
+                    || has_had_its_share
+                {
                     cut = Some(Next::Again);
                     break;
                 }
