@@ -106,8 +106,8 @@ impl Etcd {
         started
     }
 
-    /// Where etcd is.
-    fn program() -> String {
+    /// Where the program etcd is; it is installed if it is not there.
+    pub fn program() -> String {
         let found = Command::new(repository().join("tests/etcd")).output().expect("it starts");
         String::from_utf8(found.stdout).expect("a path is text").trim().to_owned()
     }

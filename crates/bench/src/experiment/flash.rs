@@ -1,9 +1,9 @@
 //! More data than RAM: Dunlin with all of it in RAM, with a flash tier under 30 % of it, and the
 //! same with a replica.
 
-use super::Bench;
 use super::machines::{Machines, Used};
 use super::servers::{Lab, Server, target};
+use super::{Bench, PATIENCE};
 use crate::client::{Client, Reply};
 use crate::generator::os;
 use crate::measure::Measured;
@@ -15,8 +15,6 @@ const VALUE_BYTES: u64 = 500;
 const CLIENTS: u64 = 20;
 const PIPELINE: u64 = 11;
 const MIB: u64 = 1 << 20;
-/// How long a replica may take to connect.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server of the experiment; the replica lives as long as its primary.
 struct Contender {

@@ -22,6 +22,9 @@ const ANSWER: Duration = Duration::from_secs(60);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// What they are called.
+pub const NAMES: [&str; 3] = ["a", "b", "c"];
+
 /// One of them.
 pub struct Machine {
     /// Its name.
@@ -69,12 +72,20 @@ impl Machines {
         let etcd = lab.free_port_with_next();
         let admin = lab.free_port();
         let mut machines = Machines { all: Vec::new(), program: lab.program().into(), admin };
-        for name in ["a", "b", "c"] {
+        for name in NAMES {
             let directory = lab.directory().join(format!("machine-{name}"));
             fs::create_dir_all(&directory).map_err(|error| refused(&directory, &error))?;
             let port = if name == "a" { admin } else { lab.free_port() };
             let mut command = Command::new(&machines.program);
-            command.args(["cluster", "up", "--name", "flash", "--host", "127.0.0.1", "--machine"]);
+            command.args([
+                "cluster",
+                "up",
+                "--name",
+                "experiment",
+                "--host",
+                "127.0.0.1",
+                "--machine",
+            ]);
             let memory = memory.to_string();
             command.args([name, "--memory", &memory, "--flash", &memory]);
             command.args(["--port", &port.to_string()]);

@@ -1,6 +1,7 @@
 //! Published experiments, repeated on the user's machine: the servers are started, loaded with the
 //! command lines of this very tool, and their figures printed beside the published ones.
 
+mod addressed;
 mod deployments;
 mod flash;
 mod machines;
@@ -17,6 +18,7 @@ use crate::report::Session;
 use crate::report::document::{Experiment, MemoryLine, Row};
 use crate::report::table::{fitted, grouped, wrapped};
 use servers::Lab;
+use std::time::Duration;
 
 /// What an experiment is, apart from what it does.
 pub struct Plan {
@@ -38,6 +40,12 @@ const SHORTEST_STEP_SECONDS: f64 = 2.0;
 /// How a table begins a remark about a program that is not installed.
 const MISSING: &str = "not measured: ";
 
+/// What can be repeated with a cluster of three machines.
+const WITH_CLUSTER: [&str; 3] = ["flash", "scale-out", "unbenchmark"];
+
+/// How long servers may take to connect to each other.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// How many columns a terminal has at least.
 const COLUMNS: usize = 120;
 
@@ -54,7 +62,7 @@ pub struct Bench<'a> {
     rows: Vec<Row>,
     /// The memory of servers that were limited in it.
     pub memory: Vec<MemoryLine>,
-    /// `--cluster`: a database of a cluster of three machines.
+    /// `--cluster`: through the address of a database of three machines.
     pub is_cluster: bool,
     /// `--image`: the container image of an experiment with containers.
     pub image: Option<String>,
@@ -69,8 +77,9 @@ pub struct Bench<'a> {
 pub fn run(args: &ExperimentArgs, command_line: &str) -> Result<End, String> {
     let plan = runs::PLANS.iter().find(|plan| plan.name == args.name);
     let plan = plan.ok_or_else(|| format!("there is no experiment '{}'", args.name))?;
-    if args.cluster && plan.name != "flash" {
-        return Err("--cluster: only the experiment 'flash' has a cluster".into());
+    if args.cluster && !WITH_CLUSTER.contains(&plan.name) {
+        let names = WITH_CLUSTER.join(", ");
+        return Err(format!("--cluster: only these experiments have a cluster: {names}"));
     }
     let scale = args.scale.unwrap_or(plan.usual_scale);
     if !(scale.is_finite() && scale > 0.0) {

@@ -1,5 +1,6 @@
 //! The experiments.
 
+use super::addressed::{self, Contest};
 use super::servers::{Lab, Server};
 use super::{Bench, Plan};
 
@@ -71,6 +72,20 @@ fn scale_out(bench: &mut Bench<'_>) -> Result<(), String> {
     );
     let alone = work.replace("-c 800 -P 30", "-c 1 -P 1");
     let persistent = ["--appendonly", "yes", "--appendfsync", "everysec"];
+    if bench.is_cluster {
+        return addressed::run(
+            bench,
+            &Contest {
+                arguments: &persistent,
+                persistence: "aof",
+                memory: addressed::memory_for(keys, 1),
+                published: None,
+                fill: &fill,
+                work: &work,
+                trials: TRIALS,
+            },
+        );
+    }
 
     let mut base = None;
     if let Some(server) = bench.lab.reference(&persistent, None)? {
@@ -156,7 +171,7 @@ fn scaled_out_reference(
     Ok(())
 }
 
-fn mean(figures: &[f64]) -> f64 {
+pub(super) fn mean(figures: &[f64]) -> f64 {
     figures.iter().sum::<f64>() / figures.len().max(1) as f64
 }
 
@@ -175,6 +190,20 @@ fn unbenchmark(bench: &mut Bench<'_>) -> Result<(), String> {
     );
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let published = Some("1 228 432");
+    if bench.is_cluster {
+        return addressed::run(
+            bench,
+            &Contest {
+                arguments: &[],
+                persistence: "disabled",
+                memory: addressed::memory_for(keys, 100),
+                published,
+                fill: &fill,
+                work: &work,
+                trials: 3,
+            },
+        );
+    }
     let mut shards = Vec::new();
     for _ in 0..cores {
         shards.extend(bench.lab.reference(&[], None)?);

@@ -406,7 +406,8 @@ pub struct ExperimentArgs {
     /// How the reference server is started [default: valkey-server, else redis-server]
     #[arg(long, value_name = "COMMAND")]
     pub reference: Option<String>,
-    /// flash: a database of a cluster of three machines, each a directory of this host
+    /// flash, scale-out, unbenchmark: through the one address of a database of a cluster of three machines, each a
+    /// directory of this host
     #[arg(long)]
     pub cluster: bool,
     /// deployments: the container image [default: dunlin:latest]

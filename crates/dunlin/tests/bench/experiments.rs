@@ -38,25 +38,29 @@ fn assert_left_clean(directory: &Path) {
     std::fs::remove_dir(directory).unwrap();
 }
 
+/// Runs an experiment beside the reference server, if there is one, in a directory, and returns its result.
+#[track_caller]
+fn result_of(mut line: String, reference: Option<&String>) -> Value {
+    let json = file("result.json");
+    line += &format!(" --json-out-file {}", json.display());
+    let mut words = crate::support::words(&line);
+    // Words with spaces between them are one argument.
+    words.extend(reference.into_iter().flat_map(|command| ["--reference".into(), command.clone()]));
+    let output = crate::support::bench_words(&words);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let text = std::fs::read_to_string(&json).unwrap();
+    std::fs::remove_file(json).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
 #[test]
 fn an_experiment_measures_what_can_be_measured_and_says_what_is_missing() {
-    let (directory, json, page) = (file("lab"), file("result.json"), file("page.html"));
-    let mut line = arguments("unbenchmark", &directory);
-    line +=
-        &format!(" --scale 0.0004 --json-out-file {} --report {}", json.display(), page.display());
+    let (directory, page) = (file("lab"), file("page.html"));
+    let line = arguments("unbenchmark", &directory);
     let reference = reference();
-    if let Some(command) = &reference {
-        // Words with spaces between them are one argument.
-        line += " --reference";
-        let mut words = crate::support::words(&line);
-        words.push(command.clone());
-        let output = crate::support::bench_words(&words);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(0), "{said}");
-    } else {
-        assert_eq!(bench(&line).status.code(), Some(0));
-    }
-    let result: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let line = format!("{line} --scale 0.0004 --report {}", page.display());
+    let result = result_of(line, reference.as_ref());
     let rows = result["experiment"]["rows"].as_array().unwrap();
     let of =
         |what: &str| rows.iter().find(|row| row["what"].as_str().unwrap().contains(what)).unwrap();
@@ -70,8 +74,31 @@ fn an_experiment_measures_what_can_be_measured_and_says_what_is_missing() {
     }
     assert!(std::fs::read_to_string(&page).unwrap().contains("1 228 432"));
     assert_left_clean(&directory);
-    std::fs::remove_file(json).unwrap();
     std::fs::remove_file(page).unwrap();
+}
+
+#[test]
+fn three_machines_behind_one_address_are_measured_beside_one_server() {
+    let directory = file("lab");
+    let line = arguments("unbenchmark", &directory);
+    let reference = reference();
+    let result = result_of(format!("{line} --cluster --scale 0.0004"), reference.as_ref());
+    let rows = result["experiment"]["rows"].as_array().unwrap();
+    let mut asked = vec![
+        "Dunlin, every core",
+        "Dunlin, one address of three machines",
+        "Dunlin, three machines, clients that know slots",
+    ];
+    if reference.is_some() {
+        asked.extend(["1 valkey-server", "valkey-server's cluster of three"]);
+    }
+    for what in asked {
+        let row = rows.iter().find(|row| row["what"].as_str().unwrap().starts_with(what));
+        assert!(row.unwrap()["measured"][0].as_f64().unwrap() > 0.0, "{what}: {rows:?}");
+    }
+    // A run with errors would say so.
+    assert_eq!(result["notes"].as_array().map_or(0, Vec::len), 0, "{}", result["notes"]);
+    assert_left_clean(&directory);
 }
 
 #[test]

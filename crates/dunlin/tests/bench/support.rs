@@ -1,6 +1,7 @@
 //! Starts servers and runs the program on them.
 
 use harness::client::ask;
+use harness::cluster::Etcd;
 use harness::server::{Options, Program, Server};
 use harness::wait::eventually;
 use serde_json::Value;
@@ -30,6 +31,10 @@ pub fn file(name: &str) -> PathBuf {
 fn command(arguments: &[String]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
     command.arg("bench").args(arguments).stdin(Stdio::null());
+    if arguments.first().is_some_and(|word| word == "experiment") {
+        // With a cluster it starts nodes.
+        command.env("DUNLIN_ETCD", Etcd::program());
+    }
     command
 }
 

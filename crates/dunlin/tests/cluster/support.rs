@@ -1,6 +1,7 @@
 //! Machines of a cluster: nodes in directories of their own, all on the loopback.
 
-use harness::server::{Program, free_port, repository};
+use harness::cluster::Etcd;
+use harness::server::{Program, free_port};
 use harness::wait::eventually;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
@@ -11,11 +12,7 @@ use std::sync::{Mutex, OnceLock};
 /// The stock etcd.
 pub fn etcd() -> &'static str {
     static PROGRAM: OnceLock<String> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let found = Command::new(repository().join("tests/etcd")).output().expect("it starts");
-        let path = String::from_utf8(found.stdout).expect("a path is text");
-        path.trim().to_owned()
-    })
+    PROGRAM.get_or_init(Etcd::program)
 }
 
 /// A port that is free at the moment.
