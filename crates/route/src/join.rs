@@ -7,6 +7,8 @@
 use crate::raw::{self, Protocol};
 use resp::bulk::{push_bulk, push_header};
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// How replies become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +31,7 @@ pub enum Merge {
     MinEach,
     /// Arrays of names and integers: the sum for each name, in the first reply's order.
     SumPairs,
-    /// Any reply that is not null.
+    /// One of the replies that are not null, by chance.
     AnyValue,
     /// Any reply that is no error; if there is none, the error that says most.
     AnyGood,
@@ -63,6 +65,18 @@ struct Divided {
     /// The number of the first reply.
     first: usize,
     joining: Joining,
+}
+
+/// The number of one of these by chance: the replies are random themselves, and a count makes a
+/// difference where they are always the same.
+fn chance(values: &[&Vec<u8>]) -> usize {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Relaxed).to_le_bytes();
+    let bytes = values.iter().flat_map(|value| value.iter()).chain(&count);
+    // FNV-1a, and the upper half of it, which every byte has changed.
+    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325, mix) >> 32;
+    usize::try_from(hash).unwrap_or(0) % values.len().max(1)
 }
 
 impl Joining {
@@ -192,7 +206,9 @@ impl Joining {
             Merge::MinEach => return self.min_each(),
             Merge::SumPairs => return self.sum_pairs(),
             Merge::AnyValue => {
-                let value = self.parts.iter().find(|p| !raw::is_null(p) && !raw::is_error(p));
+                let is_value = |part: &&Vec<u8>| !raw::is_null(part) && !raw::is_error(part);
+                let values: Vec<&Vec<u8>> = self.parts.iter().filter(is_value).collect();
+                let value = values.get(chance(&values)).copied();
                 let value = value.or_else(|| self.parts.iter().find(|part| raw::is_error(part)));
                 return Some(value.unwrap_or(first).clone());
             }
@@ -472,6 +488,11 @@ mod tests {
         );
         assert_eq!(joined(Merge::AnyValue, &["$-1\r\n", "$1\r\na\r\n"]), "$1\r\na\r\n");
         assert_eq!(joined(Merge::AnyValue, &["$-1\r\n", "$-1\r\n"]), "$-1\r\n");
+        let parts = ["$1\r\na\r\n", "$1\r\nb\r\n", "-ERR away\r\n", "$1\r\nc\r\n"];
+        let mut found: Vec<String> = (0..300).map(|_| joined(Merge::AnyValue, &parts)).collect();
+        found.sort_unstable();
+        found.dedup();
+        assert_eq!(found, [parts[0], parts[1], parts[3]], "each of the values comes");
         assert_eq!(joined(Merge::AnyGood, &["-NOTBUSY\r\n", "+OK\r\n"]), "+OK\r\n");
         let unkillable = "-UNKILLABLE\r\n";
         assert_eq!(joined(Merge::AnyGood, &["-NOTBUSY\r\n", "-ERR\r\n", unkillable]), unkillable);
