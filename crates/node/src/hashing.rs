@@ -2,7 +2,7 @@
 //! shards.
 
 use crate::settings::Wrong;
-use crate::site::Database;
+use crate::site::{Database, Placed};
 use crate::talk::{self, Answer};
 use cluster::hashing::Hashing;
 use cluster::slots::COUNT;
@@ -151,30 +151,43 @@ pub fn attempt(
 /// Takes some keys of a database, at random. Bytes that are no text are shown as such.
 ///
 /// # Errors
-/// No copy of it answers.
+/// A primary of it does not answer.
 pub fn sample(database: &Database, view: Option<&View>) -> Result<Vec<String>, Wrong> {
-    let is_alive = |copy| view.is_some_and(|view| view.alive.contains_key(&copy));
-    let random: &[&str] = &["RANDOMKEY"];
-    let requests = vec![random; SAMPLE];
-    let mut problem = "no copy of it is alive".to_owned();
-    for placed in database.copies.iter().filter(|placed| is_alive(placed.copy)) {
+    let unnamed = |why: &str| Wrong(format!("the database names no keys: {why}"));
+    let shards = view.map_or(&[][..], |view| &view.topology.value.shards);
+    let copies = shards
+        .iter()
+        .filter(|shard| !shard.slots.is_empty())
+        .filter_map(|shard| database.copies.iter().find(|placed| placed.copy == shard.holder.id));
+    let primaries: Vec<&Placed> = copies.collect();
+    // What each has for itself: of all of them together, the largest would have no greater part.
+    let ask = |placed: &Placed, command: &[&str], times: usize| -> Result<Vec<String>, Wrong> {
+        let itself: &[&str] = &["CLIENT", "CAPA", "cluster", "node"];
+        let questions: Vec<&[&str]> =
+            [itself].into_iter().chain(std::iter::repeat_n(command, times)).collect();
         let place = (&*placed.host, placed.port);
-        match talk::ask(place, database.login(), &requests, LIMIT) {
-            Ok(answers) => {
-                let key = |answer| match answer {
-                    Answer::Text(key) => Some(key),
-                    Answer::Error(_) => None,
-                };
-                let mut keys: Vec<String> = answers.into_iter().filter_map(key).collect();
-                keys.retain(|key| !key.is_empty());
-                keys.sort_unstable();
-                keys.dedup();
-                return Ok(keys);
-            }
-            Err(error) => problem = error.to_string(),
-        }
+        let answers = talk::ask(place, database.login(), &questions, LIMIT);
+        let answers = answers.map_err(|error| unnamed(&error.to_string()))?;
+        let text = |answer| match answer {
+            Answer::Text(text) => Some(text),
+            Answer::Error(_) => None,
+        };
+        Ok(answers.into_iter().skip(1).filter_map(text).collect())
+    };
+    let mut counts = Vec::new();
+    for placed in &primaries {
+        let count = ask(placed, &["DBSIZE"], 1)?.pop().and_then(|text| text.parse().ok());
+        counts.push(count.unwrap_or(0_usize));
     }
-    Err(Wrong(format!("the database names no keys: {problem}")))
+    let all = counts.iter().fold(0_usize, |sum, count| sum.saturating_add(*count)).max(1);
+    let mut keys = Vec::new();
+    for (placed, count) in primaries.into_iter().zip(counts) {
+        keys.extend(ask(placed, &["RANDOMKEY"], SAMPLE.saturating_mul(count).div_ceil(all))?);
+    }
+    keys.retain(|key| !key.is_empty());
+    keys.sort_unstable();
+    keys.dedup();
+    Ok(keys)
 }
 
 #[cfg(test)]

@@ -62,6 +62,11 @@ impl SiteKeys {
         format!("{}placement", self.root)
     }
 
+    /// The last requests with a name that began no job.
+    pub fn requests(&self) -> String {
+        format!("{}requests", self.root)
+    }
+
     /// The last events.
     pub fn events(&self) -> String {
         format!("{}events", self.root)

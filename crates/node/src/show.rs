@@ -268,7 +268,8 @@ fn health(database: &Database, shards: &[ShardShown]) -> String {
 pub struct JobShown {
     /// Its id.
     pub id: String,
-    /// create, update, delete, rebalance or move; switch, drain, replace, remove or fill.
+    /// create, update, delete, rebalance, move, restart; import, export, backup, verify, restore;
+    /// switch, drain, replace, remove or fill.
     pub kind: String,
     /// The database, or the machine.
     pub database: String,
@@ -283,6 +284,14 @@ pub struct JobShown {
     /// It goes back to what was before.
     #[serde(default)]
     pub is_cancelled: bool,
+    /// Bytes per second that each source sends to each target at most, 0 for no limit; none if
+    /// nobody has said so.
+    #[serde(default)]
+    pub rate_bytes: Option<u64>,
+    /// Of the moves that wait for a place at a source, those with a greater number come first; none
+    /// likewise.
+    #[serde(default)]
+    pub priority: Option<i32>,
     /// Milliseconds since 1970.
     pub began_ms: u64,
     /// Milliseconds since 1970, 0 while it runs.
@@ -300,6 +309,8 @@ pub fn job(id: &str, job: &Job) -> JobShown {
         percent: job.percent,
         text: job.text.clone(),
         is_cancelled: job.is_cancelled,
+        rate_bytes: job.aim.rate,
+        priority: job.aim.priority,
         began_ms: job.began_ms,
         ended_ms: job.ended_ms,
     }
@@ -346,6 +357,9 @@ pub struct PlanShown {
 /// A copy that is to be.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedShown {
+    /// The database, in a plan that is about several.
+    #[serde(default)]
+    pub database: String,
     /// The shard, counted from 1.
     pub shard: usize,
     /// primary or replica.
@@ -417,7 +431,8 @@ pub fn plan(site: &Site, name: &str, settings: &Settings) -> Result<PlanShown, W
 pub fn copy_planned(copy: &Planned) -> PlannedShown {
     let Planned { shard, is_primary, machine, host, zone, port, memory_bytes, .. } = copy.clone();
     let role = if is_primary { "primary".into() } else { "replica".into() };
-    PlannedShown { shard: shard + 1, role, machine, zone, host, port, memory_bytes }
+    let database = String::new();
+    PlannedShown { database, shard: shard + 1, role, machine, zone, host, port, memory_bytes }
 }
 
 /// The word that stands for a value at etcd.

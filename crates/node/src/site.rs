@@ -378,6 +378,15 @@ pub struct Job {
     pub ended_ms: u64,
 }
 
+/// A request with a name that was served, and began no job.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Served {
+    /// How its sender named it.
+    pub id: String,
+    /// What it was: another request of this name is refused.
+    pub what: String,
+}
+
 /// Something that happened.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Event {
@@ -426,6 +435,10 @@ pub struct Site {
     pub schedules: BTreeMap<String, At<Schedule>>,
     /// By id, which begins with the time.
     pub jobs: BTreeMap<String, At<Job>>,
+    /// The last requests with a name that began no job, the oldest first.
+    pub requests: Vec<Served>,
+    /// The revision of their key.
+    pub requests_revision: Revision,
     /// The oldest first.
     pub events: Vec<Event>,
     /// The revision of the events' key.
@@ -483,6 +496,10 @@ impl Site {
                 ["backup", database] => {
                     let value = read(item, problems);
                     site.schedules.extend(value.map(|value| (database.to_owned(), value)));
+                }
+                ["requests"] => {
+                    site.requests_revision = item.revision;
+                    site.requests = read(item, problems).map(|at| at.value).unwrap_or_default();
                 }
                 ["events"] => {
                     site.events_revision = item.revision;

@@ -22,16 +22,78 @@ pub enum Answer {
     Error(String),
 }
 
+/// A reply.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// A text or number; none is empty.
+    Text(String),
+    /// An error.
+    Error(String),
+    /// A list.
+    List(Vec<Reply>),
+}
+
+impl Reply {
+    /// The parts of a list; a text has none.
+    pub fn parts(&self) -> &[Reply] {
+        match self {
+            Reply::List(parts) => parts,
+            _ => &[],
+        }
+    }
+
+    /// The text, if it is one.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Reply::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Answer {
+        match reply {
+            Reply::Text(text) => Answer::Text(text),
+            Reply::Error(why) => Answer::Error(why),
+            Reply::List(parts) => {
+                let mut text = String::new();
+                for part in parts {
+                    if let Answer::Text(part) = part.into() {
+                        text.push_str(&part);
+                        text.push('\n');
+                    }
+                }
+                Answer::Text(text)
+            }
+        }
+    }
+}
+
 /// Sends commands to a copy.
 ///
 /// # Errors
 /// There is no answer in time.
 pub fn ask(
-    (host, port): (&str, u16),
+    address: (&str, u16),
     login: Login<'_>,
     commands: &[&[&str]],
     limit: Duration,
 ) -> io::Result<Vec<Answer>> {
+    let replies = ask_whole(address, login, commands, limit)?;
+    Ok(replies.into_iter().map(Answer::from).collect())
+}
+
+/// The same, with replies as they are.
+///
+/// # Errors
+/// There is no answer in time.
+pub fn ask_whole(
+    (host, port): (&str, u16),
+    login: Login<'_>,
+    commands: &[&[&str]],
+    limit: Duration,
+) -> io::Result<Vec<Reply>> {
     let deadline = Instant::now() + limit;
     let socket = connect(host, port, deadline)?;
     let control = socket.try_clone()?;
@@ -53,7 +115,7 @@ pub fn ask(
     for number in 0..login.len() + commands.len() {
         let answer = read(&mut reader, &control, deadline, 0)?;
         match (number < login.len(), &answer) {
-            (true, Answer::Error(why)) => return Err(io::Error::other(why.clone())),
+            (true, Reply::Error(why)) => return Err(io::Error::other(why.clone())),
             (true, _) => {}
             (false, _) => answers.push(answer),
         }
@@ -150,7 +212,7 @@ fn read(
     control: &TcpStream,
     deadline: Instant,
     depth: usize,
-) -> io::Result<Answer> {
+) -> io::Result<Reply> {
     control.set_read_timeout(Some(left(deadline)?))?;
     let mut line = String::new();
     reader.by_ref().take(MAX_BYTES as u64).read_line(&mut line)?;
@@ -158,28 +220,22 @@ fn read(
     let rest = line.get(1..).ok_or_else(broken)?;
     let number = || rest.parse::<i64>().map_err(|_| broken());
     Ok(match line.as_bytes()[0] {
-        b'-' => Answer::Error(rest.to_owned()),
+        b'-' => Reply::Error(rest.to_owned()),
         b'$' => match usize::try_from(number()?) {
-            Err(_) => Answer::Text(String::new()),
+            Err(_) => Reply::Text(String::new()),
             Ok(len) if len > MAX_BYTES => return Err(broken()),
             Ok(len) => {
                 let mut bytes = vec![0; len + 2];
                 reader.read_exact(&mut bytes)?;
                 bytes.truncate(len);
-                Answer::Text(String::from_utf8_lossy(&bytes).into_owned())
+                Reply::Text(String::from_utf8_lossy(&bytes).into_owned())
             }
         },
         b'*' if depth < 4 => {
-            let mut text = String::new();
-            for _ in 0..number()?.max(0) {
-                if let Answer::Text(part) = read(reader, control, deadline, depth + 1)? {
-                    text.push_str(&part);
-                    text.push('\n');
-                }
-            }
-            Answer::Text(text)
+            let parts = (0..number()?.max(0)).map(|_| read(reader, control, deadline, depth + 1));
+            Reply::List(parts.collect::<io::Result<_>>()?)
         }
-        b'+' | b':' => Answer::Text(rest.to_owned()),
+        b'+' | b':' => Reply::Text(rest.to_owned()),
         _ => return Err(broken()),
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::link::Failure;
 use crate::reply::Reply;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
@@ -12,12 +12,14 @@ pub struct ApiError {
     status: StatusCode,
     code: String,
     message: String,
+    /// The methods that the path takes, if this was another.
+    allow: Option<String>,
 }
 
 impl ApiError {
     /// With a status, a code for programs and a text for people.
     pub fn new(status: StatusCode, code: &str, message: impl Into<String>) -> ApiError {
-        ApiError { status, code: code.to_owned(), message: message.into() }
+        ApiError { status, code: code.to_owned(), message: message.into(), allow: None }
     }
 
     /// There is nothing of this path.
@@ -30,9 +32,12 @@ impl ApiError {
         ApiError::new(StatusCode::NOT_FOUND, "NOTFOUND", format!("There is no such {what}"))
     }
 
-    /// The path is for another method.
-    pub fn method() -> ApiError {
-        ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD", "The path takes another method")
+    /// The path is for other methods: these.
+    pub fn method(allow: &[&str]) -> ApiError {
+        let allow = allow.join(", ");
+        let text = format!("The path takes {allow}");
+        let error = ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD", text);
+        ApiError { allow: Some(allow), ..error }
     }
 
     /// The body is too long.
@@ -101,7 +106,11 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let body = json!({ "error": { "code": self.code, "message": self.message } }).to_string();
         let json = [(header::CONTENT_TYPE, "application/json")];
-        (self.status, json, body).into_response()
+        let mut response = (self.status, json, body).into_response();
+        if let Some(allow) = self.allow.and_then(|text| HeaderValue::from_str(&text).ok()) {
+            response.headers_mut().insert(header::ALLOW, allow);
+        }
+        response
     }
 }
 

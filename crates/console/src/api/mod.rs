@@ -27,7 +27,7 @@ use crate::host::Peer;
 use axum::extract::{Request, State};
 use axum::http::Method;
 use axum::response::{IntoResponse as _, Response};
-use route::Route;
+use route::{Route, unrouted};
 use std::sync::{Arc, OnceLock};
 
 /// Bytes of the longest body of a request.
@@ -90,10 +90,7 @@ async fn find_and_run(app: Arc<App>, request: Request) -> Result<Response, ApiEr
     }
     let method = request.method().clone();
     let route = routes().iter().find(|route| route.path == path && route.method == method);
-    let Some(route) = route else {
-        let is_known = routes().iter().any(|route| route.path == path);
-        return Err(if is_known { ApiError::method() } else { ApiError::path() });
-    };
+    let Some(route) = route else { return Err(unrouted(routes(), path)) };
     let peer = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
     let peer = peer.ok_or_else(ApiError::path)?;
     session::check_origin(&request)?;

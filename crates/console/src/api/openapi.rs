@@ -12,6 +12,10 @@ pub struct About {
     pub description: &'static str,
     /// How users show who they are, by name.
     pub security: Value,
+    /// Parameters of every request that changes something.
+    pub of_changes: Value,
+    /// Statuses of requests that are not served, and what they mean.
+    pub failures: &'static [(u16, &'static str)],
 }
 
 /// Describes the routes of the console.
@@ -26,6 +30,8 @@ pub fn document(routes: &[Route]) -> Value {
                 "description": "Given by POST /session. Requests other than GET also need its token in the header X-CSRF-Token."
             }
         }),
+        of_changes: json!([]),
+        failures: &[],
     };
     describe(about, routes)
 }
@@ -44,6 +50,8 @@ pub fn describe<C>(about: About, routes: &[Route<C>]) -> Value {
             let schema = query(&mut generator).to_value();
             let schema = resolved(&schema, generator.definitions());
             operation.insert("parameters".into(), parameters(&schema));
+        } else if about.of_changes.as_array().is_some_and(|list| !list.is_empty()) {
+            operation.insert("parameters".into(), about.of_changes.clone());
         }
         if let Some(body) = route.body {
             let schema = body(&mut generator);
@@ -54,11 +62,14 @@ pub fn describe<C>(about: About, routes: &[Route<C>]) -> Value {
             Some(reply) => json!({ "application/json": { "schema": reply(&mut generator) } }),
             None => json!({ "text/event-stream": { "schema": { "type": "string" } } }),
         };
-        let failure = json!({ "$ref": "#/components/responses/Failure" });
-        operation.insert(
-            "responses".into(),
-            json!({ "200": { "description": "Done", "content": content }, "default": failure }),
-        );
+        let mut responses = Map::new();
+        responses.insert("200".into(), json!({ "description": "Done", "content": content }));
+        for (status, _) in about.failures {
+            let name = format!("#/components/responses/Failure{status}");
+            responses.insert(status.to_string(), json!({ "$ref": name }));
+        }
+        responses.insert("default".into(), json!({ "$ref": "#/components/responses/Failure" }));
+        operation.insert("responses".into(), responses.into());
         if route.is_login {
             operation.insert("security".into(), json!([]));
         }
@@ -69,6 +80,11 @@ pub fn describe<C>(about: About, routes: &[Route<C>]) -> Value {
     let mut alternatives: Vec<Value> =
         names.map(|(name, _)| json!({ name.as_str(): [] })).collect();
     alternatives.push(json!({}));
+    let mut failures = Map::new();
+    failures.insert("Failure".into(), failure("The request is not served"));
+    for (status, text) in about.failures {
+        failures.insert(format!("Failure{status}"), failure(text));
+    }
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -81,7 +97,7 @@ pub fn describe<C>(about: About, routes: &[Route<C>]) -> Value {
         "paths": paths,
         "components": {
             "schemas": generator.definitions(),
-            "responses": { "Failure": failure() },
+            "responses": failures,
             "securitySchemes": about.security
         }
     })
@@ -117,13 +133,15 @@ fn parameters(schema: &Value) -> Value {
     properties.into_iter().flatten().map(parameter).collect()
 }
 
-fn failure() -> Value {
+fn failure(description: &str) -> Value {
     let text = json!({ "type": "string" });
-    let error = json!({ "type": "object", "properties": { "code": text, "message": text } });
+    let error = json!({
+        "type": "object", "properties": { "code": text, "message": text }, "required": ["code", "message"]
+    });
     json!({
-        "description": "The request is not served",
+        "description": description,
         "content": { "application/json": { "schema": {
-            "type": "object", "properties": { "error": error }
+            "type": "object", "properties": { "error": error }, "required": ["error"]
         } } }
     })
 }

@@ -74,6 +74,13 @@ pub fn parameters<Q: DeserializeOwned>(query: &str) -> Result<Q, ApiError> {
     query.map(|query| query.0).map_err(|why| ApiError::bad(why.body_text()))
 }
 
+/// Why no route answers a request for a path: there is none, or only for other methods.
+pub fn unrouted<C>(routes: &[Route<C>], path: &str) -> ApiError {
+    let of_path = routes.iter().filter(|route| route.path == path);
+    let methods: Vec<&str> = of_path.map(|route| route.method.as_str()).collect();
+    if methods.is_empty() { ApiError::path() } else { ApiError::method(&methods) }
+}
+
 fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }

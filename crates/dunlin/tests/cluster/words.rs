@@ -68,8 +68,25 @@ fn the_admin_port_of_a_node_is_for_probes_scrapes_and_programs() {
         let path = "/api/v1/cluster/databases";
         http::ask(machine.admin_port, "POST", path, headers, body).expect("it answers").status
     };
+    let change = |query: &str, zone: &str| {
+        let path = format!("/api/v1/cluster/machines/zone{query}");
+        let headers = ["Content-Type: application/json", "Idempotency-Key: zone"];
+        let body = format!(r#"{{"name":"a","zone":"{zone}"}}"#);
+        http::ask(machine.admin_port, "POST", &path, &headers, &body).expect("it answers").status
+    };
+    let zone = || machine.json(&["nodes"])[0]["zone"].clone();
+    let before = zone();
+    assert_eq!((change("?dry_run=true", "hall"), zone()), (200, before), "it is only planned");
+    assert_eq!((change("", "hall"), zone()), (200, "hall".into()));
+    let (is_done, text) = machine.ask(&["set-zone", "a", "cellar"]);
+    assert!(is_done, "{text}");
+    assert_eq!((change("", "hall"), zone()), (200, "cellar".into()), "it was served before");
+    assert_eq!(change("", "roof"), 422, "another request of this name");
     assert_eq!(send(&["Origin: http://a.example"], "{}"), 403, "a page elsewhere");
     assert_eq!(send(&["Host: a.example"], "{}"), 401, "a name that leads here");
     assert_eq!(send(&[], "{"), 400);
+    assert_eq!(send(&["Idempotency-Key: "], "{}"), 400, "a request with an empty name");
+    let other = http::ask(machine.admin_port, "PUT", "/api/v1/cluster/job", &[], "{}");
+    assert_eq!(other.expect("it answers").status, 405, "jobs are only read");
     assert_eq!(send(&[], r#"{"name":"d","settings":{"memory_bytes":1,"port":1}}"#), 422);
 }

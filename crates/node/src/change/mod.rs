@@ -4,7 +4,7 @@ use crate::keys::SiteKeys;
 use crate::plan::{self, Plan};
 use crate::reshape;
 use crate::settings::{Settings, Wrong, check_name};
-use crate::site::{Aim, Database, Job, JobKind, JobState, Known, Placed, Site, Stage};
+use crate::site::{Aim, Database, Job, JobKind, JobState, Known, Placed, Served, Site, Stage};
 use crate::site::{encode, now_ms, unchanged};
 use crate::store::{Problem, put};
 use crate::tasks::Task;
@@ -17,6 +17,9 @@ use std::collections::BTreeMap;
 
 /// Finished jobs that are kept.
 const MAX_JOBS: usize = 100;
+
+/// Requests with a name that began no job, and are kept.
+const MAX_REQUESTS: usize = 100;
 
 /// Databases whose copies get a new address in one transaction, of which etcd takes 128 changes.
 const MAX_RELOCATED: usize = 50;
@@ -45,14 +48,56 @@ pub fn begun_before(
     if owner.request_id.is_empty() {
         return Ok(None);
     }
+    if site.requests.iter().any(|served| served.id == owner.request_id) {
+        return Err(used(&owner.request_id, "another request"));
+    }
     let found = site.jobs.iter().find(|(_, at)| at.value.request_id == owner.request_id);
     let Some((id, at)) = found else { return Ok(None) };
     let job = &at.value;
     if (job.kind, &*job.database, &*job.machine) != (kind, database, machine) {
-        let why = format!("the request id '{}' was used for job {id} already", owner.request_id);
-        return Err(Problem::Wrong(why));
+        return Err(used(&owner.request_id, &format!("job {id}")));
     }
     Ok(Some(id.clone()))
+}
+
+fn used(request_id: &str, by: &str) -> Problem {
+    Problem::Wrong(format!("the request id '{request_id}' was used for {by} already"))
+}
+
+/// Returns whether a request with this name, which begins no job, was served before.
+///
+/// # Errors
+/// It was another request.
+pub fn served_before(site: &Site, (id, what): (&str, &str)) -> Result<bool, Problem> {
+    if id.is_empty() {
+        return Ok(false);
+    }
+    if let Some((job, _)) = site.jobs.iter().find(|(_, at)| at.value.request_id == id) {
+        return Err(used(id, &format!("job {job}")));
+    }
+    match site.requests.iter().find(|served| served.id == id) {
+        Some(served) if served.what == what => Ok(true),
+        Some(_) => Err(used(id, "another request")),
+        None => Ok(false),
+    }
+}
+
+/// Adds to the transaction that does what a request asks for that the request is served.
+pub fn note_served(
+    site: &Site,
+    keys: &SiteKeys,
+    (id, what): (&str, &str),
+    transaction: &mut Transaction,
+) {
+    if id.is_empty() {
+        return;
+    }
+    let mut requests = site.requests.clone();
+    requests.push(Served { id: id.to_owned(), what: what.to_owned() });
+    let surplus = requests.len().saturating_sub(MAX_REQUESTS);
+    requests.drain(..surplus);
+    transaction.compares.push(unchanged(keys.requests(), site.requests_revision));
+    transaction.changes.push(put(keys.requests(), encode(&requests)));
 }
 
 /// Makes the transaction that creates a database, and names its job.

@@ -147,6 +147,29 @@ fn a_request_that_is_sent_again_finds_its_job() {
 }
 
 #[test]
+fn a_request_without_a_job_is_served_once() {
+    let (mut site, job) = with_database(Stage::Ready);
+    let (keys, _) = keys();
+    site.jobs.get_mut(&job).expect("it is there").value.request_id = "of-a-job".into();
+    let (first, other) = (("r1", "POST /zone 1"), ("r1", "POST /zone 2"));
+    assert_eq!(served_before(&site, first), Ok(false));
+    for number in 0..150 {
+        let mut transaction = Transaction::default();
+        let id = if number == 149 { "r1".to_owned() } else { number.to_string() };
+        note_served(&site, &keys, (&id, first.1), &mut transaction);
+        let value = put_at(&transaction, &keys.requests()).expect("it is written");
+        site.requests = serde_json::from_slice(value).expect("it is read");
+    }
+    assert_eq!(site.requests.len(), MAX_REQUESTS);
+    assert_eq!(served_before(&site, first), Ok(true));
+    assert!(served_before(&site, other).is_err(), "it was another request");
+    assert!(served_before(&site, ("of-a-job", first.1)).is_err(), "it was a job");
+    let owner = Owner { request_id: "r1".into(), ..owner() };
+    assert!(begun_before(&site, &owner, JobKind::Update, ("d", "")).is_err(), "it was no job");
+    assert_eq!(served_before(&site, ("", first.1)), Ok(false), "it has no name");
+}
+
+#[test]
 fn a_job_can_be_cancelled_but_not_a_deletion() {
     let (mut site, job) = with_database(Stage::Creating);
     let (keys, _) = keys();

@@ -257,16 +257,20 @@ pub fn begun(begun: &Begun) -> String {
 fn plan(plan: &PlanShown) -> String {
     let mut text = String::new();
     if !plan.copies.is_empty() {
-        let mut rows = vec![titles(&["SHARD", "ROLE", "MACHINE", "ZONE", "ADDRESS", "MEMORY"])];
+        let titled = ["DATABASE", "SHARD", "ROLE", "MACHINE", "ZONE", "ADDRESS", "MEMORY"];
+        let skipped = usize::from(plan.copies.iter().all(|it| it.database.is_empty()));
+        let mut rows = vec![titles(&titled[skipped..])];
         rows.extend(plan.copies.iter().map(|it| {
-            vec![
+            let cells = vec![
+                it.database.clone(),
                 it.shard.to_string(),
                 it.role.clone(),
                 it.machine.clone(),
                 or_dash(&it.zone),
                 format!("{}:{}", it.host, it.port),
                 Bytes(it.memory_bytes).to_string(),
-            ]
+            ];
+            cells[skipped..].to_vec()
         }));
         text += &table(&rows);
     }

@@ -122,7 +122,8 @@ pub fn plan(site: &Site, machine: &str) -> Vec<PlannedShown> {
     while let Some((name, shard)) = next(&site, machine) {
         let Some(at) = site.databases.get(&name) else { break };
         let Ok(planned) = plan::place_on(&site, &at.value, shard, machine) else { break };
-        let (new, layout) = (copy_planned(&planned), at.value.layout);
+        let new = PlannedShown { database: name.clone(), ..copy_planned(&planned) };
+        let layout = at.value.layout;
         let used: Vec<u64> =
             at.value.copies.iter().map(|placed| site.used_bytes(&placed.machine)).collect();
         let old = at.value.copies.iter().zip(used).filter(|(placed, _)| placed.shard == shard);

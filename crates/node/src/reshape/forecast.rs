@@ -14,7 +14,7 @@ use crate::plan::{self, Planned};
 use crate::settings::{Measure, Wrong};
 use crate::show::{MoveShown, PlanShown, PlannedShown, RemovedShown, copy_planned};
 use crate::site::{Aim, Database, JobKind, Placed, Site};
-use crate::store::Problem;
+use crate::store::{Problem, Store};
 use cluster::id::Id;
 use cluster::slots::Slots;
 use cluster::topology::Shard;
@@ -87,6 +87,42 @@ pub fn slots(of: Of<'_>, kind: JobKind, aim: &Aim) -> Result<PlanShown, Problem>
         shown.warnings.push(text.into());
     }
     finish(&mut shown, &[]);
+    Ok(shown)
+}
+
+/// Databases of a plan whose primaries are asked what they have.
+const MAX_ASKED: usize = 32;
+
+/// Returns the plan of copies of several databases, with the bytes that are sent for them.
+///
+/// # Errors
+/// etcd is away.
+pub fn of_copies(
+    store: &mut Store,
+    site: &Site,
+    copies: Vec<PlannedShown>,
+) -> Result<PlanShown, Problem> {
+    let names: BTreeSet<String> = copies.iter().map(|it| it.database.clone()).collect();
+    let mut shown = PlanShown { copies, ..PlanShown::default() };
+    let mut synchronised = Vec::new();
+    for name in names.iter().take(MAX_ASKED) {
+        let at = crate::change::database(site, name)?;
+        let Some(view) = store.view(at.value.id)? else { continue };
+        match measure::slots(&at.value, &view, BY) {
+            Ok(slotted) => {
+                let of = Of { keys: &store.keys, name, at, view: &view };
+                let here = shown.copies.iter().filter(|it| it.database == *name);
+                let shards = here.filter_map(|it| of.shard(it.shard.checked_sub(1)?));
+                synchronised.extend(shards.map(|it| bytes_of(&it.slots, &slotted)));
+            }
+            Err(why) => shown.warnings.push(format!("How much is stored is not known: {why}.")),
+        }
+    }
+    finish(&mut shown, &synchronised);
+    let others = names.len().saturating_sub(MAX_ASKED);
+    if others > 0 {
+        shown.warnings.push(format!("The bytes of {others} more databases are not counted."));
+    }
     Ok(shown)
 }
 
@@ -260,7 +296,7 @@ pub fn drain(site: &Site, machine: &str) -> Result<Vec<PlannedShown>, Problem> {
             let now = &site.databases[&name].value;
             let planned = plan::place_another(&site, now, old.shard)
                 .map_err(|why| Problem::Wrong(format!("database '{name}': {}", why.0)))?;
-            shown.push(copy_planned(&planned));
+            shown.push(PlannedShown { database: name.clone(), ..copy_planned(&planned) });
             let copy = placed(&planned, database.layout);
             change(&mut site, &name, |all| all.push(copy));
         }

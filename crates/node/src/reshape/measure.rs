@@ -3,7 +3,8 @@
 use crate::settings::Measure;
 use crate::site::{Database, Placed};
 use crate::store::Problem;
-use crate::talk::{self, Answer};
+use crate::talk::{self, Answer, Reply};
+use cluster::hashing::Hashing;
 use cluster::slots::{COUNT, Slots};
 use cluster::view::View;
 use std::collections::BTreeMap;
@@ -37,7 +38,7 @@ pub struct Slotted {
     pub used: Option<Vec<Used>>,
 }
 
-/// What a slot uses in a second.
+/// What a slot or key uses while it is counted, for [`SPAN_OF_SLOTS`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Used {
     /// Requests. Older servers do not count them.
@@ -105,6 +106,112 @@ pub fn slots(database: &Database, view: &View, by: Measure) -> Result<Slotted, P
     Ok(all)
 }
 
+/// A key that takes much of its primary.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HotKey {
+    /// The key; bytes that are no text are shown as such.
+    pub key: String,
+    /// Its slot, if a rule gives it one.
+    pub slot: Option<u16>,
+    /// Its shard, counted from 1.
+    pub shard: usize,
+    /// What it uses. Requests are not counted by key.
+    pub used: Used,
+}
+
+/// How many hot keys of a primary are looked for.
+const HOT_KEYS: &str = "32";
+
+/// A session of HOTKEYS ends by itself after so many seconds, should its node not come back.
+const HOT_SESSION: &str = "30";
+
+/// Counts for a while which keys take most of the primaries. `None`: one of them does not count it,
+/// or does so for somebody else.
+///
+/// # Errors
+/// A primary does not answer.
+pub fn hot_keys(database: &Database, view: &View) -> Result<Option<Vec<HotKey>>, Problem> {
+    let topology = &view.topology.value;
+    let hashing = Hashing::new(&topology.hashing).ok();
+    let primaries = topology.shards.iter().filter(|shard| !shard.slots.is_empty());
+    let placed: Vec<&Placed> = primaries
+        .filter_map(|shard| database.copies.iter().find(|placed| placed.copy == shard.holder.id))
+        .collect();
+    let counted: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            placed.iter().map(|placed| scope.spawn(|| hot_keys_of(database, placed))).collect();
+        threads.into_iter().map(|thread| thread.join()).collect()
+    });
+    let mut all = Vec::new();
+    for (counted, placed) in counted.into_iter().zip(placed) {
+        let counted = counted.map_err(|_| Problem::Away("the node ends".into()))?;
+        let Some(keys) = counted.map_err(|error| away(placed, &error.to_string()))? else {
+            return Ok(None);
+        };
+        all.extend(keys.into_iter().map(|(key, used)| {
+            let slot = hashing.as_ref().and_then(|hashing| hashing.slot(key.as_bytes()));
+            HotKey { key, slot, shard: placed.shard + 1, used }
+        }));
+    }
+    all.sort_by_key(|it| std::cmp::Reverse((it.used.cpu_us, it.used.network_bytes)));
+    Ok(Some(all))
+}
+
+/// What the keys of a primary use, of those that use most.
+fn hot_keys_of(
+    database: &Database,
+    placed: &Placed,
+) -> std::io::Result<Option<Vec<(String, Used)>>> {
+    let address = (&*placed.host, placed.port);
+    let begin: [&[&str]; 1] = [&[
+        "HOTKEYS",
+        "START",
+        "METRICS",
+        "2",
+        "CPU",
+        "NET",
+        "COUNT",
+        HOT_KEYS,
+        "DURATION",
+        HOT_SESSION,
+    ]];
+    let begun = talk::ask_whole(address, database.login(), &begin, LIMIT)?;
+    if matches!(begun[..], [Reply::Error(_)]) {
+        return Ok(None);
+    }
+    std::thread::sleep(SPAN_OF_SLOTS);
+    let end: [&[&str]; 3] = [&["HOTKEYS", "STOP"], &["HOTKEYS", "GET"], &["HOTKEYS", "RESET"]];
+    let ended = talk::ask_whole(address, database.login(), &end, LIMIT)?;
+    Ok(Some(read_hot_keys(&ended[1])))
+}
+
+/// Reads the answer to HOTKEYS GET.
+fn read_hot_keys(reply: &Reply) -> Vec<(String, Used)> {
+    let fields = reply.parts().first().map_or(&[][..], Reply::parts);
+    let of = |name: &str| {
+        let mut pairs = fields.chunks_exact(2);
+        let found = pairs.find(|pair| pair[0].text() == Some(name));
+        let listed = found.map_or(&[][..], |pair| pair[1].parts());
+        let sum = |pair: &[Reply]| {
+            Some((pair[0].text()?.to_owned(), pair[1].text()?.parse::<u64>().ok()?))
+        };
+        listed.chunks_exact(2).filter_map(sum).collect::<Vec<_>>()
+    };
+    let mut keys: BTreeMap<String, Used> = BTreeMap::new();
+    for (key, sum) in of("by-cpu-time-us") {
+        keys.entry(key).or_default().cpu_us = sum;
+    }
+    for (key, sum) in of("by-net-bytes") {
+        keys.entry(key).or_default().network_bytes = sum;
+    }
+    keys.into_iter().collect()
+}
+
+fn away(placed: &Placed, why: &str) -> Problem {
+    let Placed { machine, port, .. } = placed;
+    Problem::Away(format!("the primary on machine '{machine}', port {port}: {why}"))
+}
+
 /// What a primary says of a slot.
 struct Figures {
     slot: u16,
@@ -145,10 +252,7 @@ fn ask(
     by: Measure,
 ) -> Result<(Vec<Figures>, u64), Problem> {
     let address = (&*placed.host, placed.port);
-    let away = |why: String| {
-        let Placed { machine, port, .. } = placed;
-        Problem::Away(format!("the primary on machine '{machine}', port {port}: {why}"))
-    };
+    let away = |why: String| away(placed, &why);
     let is_load = matches!(by, Measure::Cpu | Measure::Network);
     if let Some(slots) = whole {
         let questions: [&[&str]; 2] = [&["CLIENT", "CAPA", "cluster", "node"], &["INFO"]];
@@ -182,14 +286,18 @@ fn ask(
     Ok((figures, 0))
 }
 
+/// What was counted, for a second of it.
+pub fn a_second(count: u64) -> f64 {
+    count as f64 / SPAN_OF_SLOTS.as_secs_f64()
+}
+
 impl Used {
-    /// What was used in a second between two looks.
+    /// What was used between two looks.
     fn since(self, earlier: Used) -> Used {
-        let seconds = SPAN_OF_SLOTS.as_secs();
         Used {
-            requests: self.requests.saturating_sub(earlier.requests) / seconds,
-            cpu_us: self.cpu_us.saturating_sub(earlier.cpu_us) / seconds,
-            network_bytes: self.network_bytes.saturating_sub(earlier.network_bytes) / seconds,
+            requests: self.requests.saturating_sub(earlier.requests),
+            cpu_us: self.cpu_us.saturating_sub(earlier.cpu_us),
+            network_bytes: self.network_bytes.saturating_sub(earlier.network_bytes),
         }
     }
 }
@@ -315,6 +423,25 @@ mod tests {
     }
 
     #[test]
+    fn hot_keys_are_read() {
+        let text = |text: &str| Reply::Text(text.into());
+        let list = |words: &[&str]| Reply::List(words.iter().map(|word| text(word)).collect());
+        let fields = vec![
+            text("sample-ratio"),
+            text("1"),
+            text("by-cpu-time-us"),
+            list(&["by-net-bytes", "8", "a\nb", "6"]),
+            text("by-net-bytes"),
+            list(&["a\nb", "200", "", "40"]),
+        ];
+        let read = read_hot_keys(&Reply::List(vec![Reply::List(fields)]));
+        let read: Vec<_> =
+            read.iter().map(|(key, it)| (&**key, it.cpu_us, it.network_bytes)).collect();
+        assert_eq!(read, [("", 0, 40), ("a\nb", 6, 200), ("by-net-bytes", 8, 0)]);
+        assert!(read_hot_keys(&text("")).is_empty(), "nothing was counted");
+    }
+
+    #[test]
     fn an_answer_is_read() {
         let text = "7\nkey-count\n3\nmemory-bytes\n200\n\n\n8\nkey-count\n0\nmemory-bytes\n0\n\n\n";
         let read: Vec<_> = read(text).iter().map(|it| (it.slot, it.keys, it.bytes)).collect();
@@ -325,7 +452,7 @@ mod tests {
         let used = super::read(counted)[0].used.expect("it is counted");
         assert_eq!(used, Used { requests: 0, cpu_us: 9, network_bytes: 42 });
         let later = Used { requests: 8, cpu_us: 19, network_bytes: 1042 };
-        let in_a_second = Used { requests: 4, cpu_us: 5, network_bytes: 500 };
-        assert_eq!(later.since(used), in_a_second);
+        let between = Used { requests: 8, cpu_us: 10, network_bytes: 1000 };
+        assert_eq!((later.since(used), a_second(between.requests)), (between, 4.0));
     }
 }

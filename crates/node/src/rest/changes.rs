@@ -2,10 +2,10 @@
 //! do, and is a job then.
 
 use super::Call;
-use super::routes::{give_away, work};
+use super::routes::{change_once, give_away, work};
 use super::wire::{
-    Begun, Drain, MachineChange, MoveSlots, Rebalance, SlotMap, SlotsAsked, Update, UserChange,
-    UserRemoval, Zone,
+    Begun, Drain, HotKeyShown, MachineChange, MoveSlots, Rebalance, SlotMap, SlotsAsked, Update,
+    UserChange, UserRemoval, Zone,
 };
 use crate::change::{self, Owner};
 use crate::keys::SiteKeys;
@@ -14,7 +14,7 @@ use crate::reshape::{forecast, measure};
 use crate::settings::{Measure, Settings, check_name, sha256};
 use crate::shared::Shared;
 use crate::show::PlanShown;
-use crate::site::{Aim, Database, DatabaseUser, INTERNAL, JobKind, Site};
+use crate::site::{Aim, Database, DatabaseUser, INTERNAL, JobKind, Site, unchanged};
 use crate::store::{Problem, Store, put};
 use axum::http::Method;
 use cluster::coordinator::Transaction;
@@ -70,7 +70,7 @@ fn owner(call: &Call, shared: &Shared) -> Result<Owner, Problem> {
 }
 
 /// A request that has begun a job before begins nothing.
-fn before(
+pub(crate) fn before(
     site: &Site,
     call: &Call,
     kind: JobKind,
@@ -238,9 +238,20 @@ async fn slots(call: Call, asked: SlotsAsked) -> Result<SlotMap, ApiError> {
     work(call, move |_, store| {
         read(store, &asked.name, |of, _| {
             let by = if asked.count { Measure::Cpu } else { Measure::Keys };
-            let figures = measure::slots(&of.at.value, of.view, by)?;
+            let (figures, hot_keys) = std::thread::scope(|scope| {
+                let hot_keys =
+                    asked.count.then(|| scope.spawn(|| measure::hot_keys(&of.at.value, of.view)));
+                (measure::slots(&of.at.value, of.view, by), hot_keys.map(|thread| thread.join()))
+            });
+            let (figures, hot_keys) = (figures?, hot_keys.transpose());
+            let hot_keys = hot_keys.map_err(|_| Problem::Away("the node ends".into()))?;
+            let hot_keys = hot_keys.transpose()?.flatten();
+            let hot_keys = hot_keys.map(|keys| keys.into_iter().map(shown).collect());
             let used = |figure: fn(&measure::Used) -> u64| {
-                figures.used.as_ref().map(|used| used.iter().map(figure).collect())
+                figures
+                    .used
+                    .as_ref()
+                    .map(|used| used.iter().map(|it| measure::a_second(figure(it))).collect())
             };
             let (cpu_us, network_bytes) = (used(|it| it.cpu_us), used(|it| it.network_bytes));
             let requests = used(|it| it.requests);
@@ -251,10 +262,17 @@ async fn slots(call: Call, asked: SlotsAsked) -> Result<SlotMap, ApiError> {
                 }
             }
             let (keys, bytes) = (figures.keys, figures.bytes);
-            Ok(SlotMap { shards, keys, bytes, requests, cpu_us, network_bytes })
+            Ok(SlotMap { shards, keys, bytes, requests, cpu_us, network_bytes, hot_keys })
         })
     })
     .await
+}
+
+fn shown(it: measure::HotKey) -> HotKeyShown {
+    let measure::HotKey { key, slot, shard, used } = it;
+    let measure::Used { cpu_us, network_bytes, .. } = used;
+    let (cpu_us, network_bytes) = (measure::a_second(cpu_us), measure::a_second(network_bytes));
+    HotKeyShown { key, slot, shard, cpu_us, network_bytes }
 }
 
 /// The words of a user's rules. Passwords and resets are not among them: they have fields of their
@@ -325,18 +343,20 @@ async fn remove_user(call: Call, asked: UserRemoval) -> Result<Begun, ApiError> 
 }
 
 async fn zone(call: Call, asked: Zone) -> Result<Done, ApiError> {
-    work(call, move |_, store| {
+    work(call.clone(), move |_, store| {
         let Zone { name, zone } = &asked;
         if !zone.is_empty() {
             check_name("zone", zone)?;
         }
-        store.change(|site, keys, _| {
+        let is_new = change_once(&call, store, |site, keys, _| {
             let known = change::machine(site, name)?;
-            let compares = vec![crate::site::unchanged(keys.machine(name), known.spec.revision)];
+            let compares = vec![unchanged(keys.machine(name), known.spec.revision)];
             let changes = vec![put(keys.zone(name), zone.clone().into_bytes())];
-            Ok(((), Transaction { compares, changes }))
+            Ok(Transaction { compares, changes })
         })?;
-        store.note(&format!("machine '{name}' is in zone '{zone}'"));
+        if is_new {
+            store.note(&format!("machine '{name}' is in zone '{zone}'"));
+        }
         Ok(Done::new())
     })
     .await

@@ -11,11 +11,12 @@
 //! ```
 
 mod bdbs;
-mod changes;
+pub(crate) mod changes;
 mod metrics;
 pub(crate) mod routes;
 pub(crate) mod wire;
 
+use crate::settings::sha256;
 use crate::shared::Shared;
 use crate::store::Problem;
 use axum::Router;
@@ -25,7 +26,9 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get};
-use console::rest::{ApiError, METRICS, PREFIX, basic, is_same_origin, is_trusted_name};
+use console::rest::{
+    ApiError, METRICS, PREFIX, Route, basic, is_same_origin, is_trusted_name, unrouted,
+};
 use process::log;
 use rustls::ServerConfig;
 use std::net::TcpListener;
@@ -52,8 +55,17 @@ pub struct Call {
     pub shared: Arc<Shared>,
     /// How the sender names the request: the same again begins nothing new. Perhaps empty.
     pub request_id: String,
+    /// What is asked for: two requests that are the same have the same.
+    pub what: String,
     /// Only plan it.
     pub dry_run: bool,
+}
+
+impl Call {
+    /// The request's name, and what it asks for.
+    pub fn request(&self) -> (&str, &str) {
+        (&self.request_id, &self.what)
+    }
 }
 
 /// The port.
@@ -93,7 +105,7 @@ pub fn start(
     listeners: Vec<TcpListener>,
 ) -> Result<(), String> {
     let site = Arc::new(Site {
-        call: Call { shared, request_id: String::new(), dry_run: false },
+        call: Call { shared, request_id: String::new(), what: String::new(), dry_run: false },
         password,
     });
     let runtime = web::start(&site, THREADS, listeners, &router(&site))?;
@@ -193,18 +205,22 @@ async fn find_and_run(site: &Site, request: Request) -> Result<Response, ApiErro
         let kind = [(header::CONTENT_TYPE, "application/json")];
         return Ok((kind, routes::document()).into_response());
     }
-    let of_path = || routes::routes().iter().filter(|route| route.path == path);
-    let Some(route) = of_path().find(|route| route.method == parts.method) else {
-        let is_known = of_path().next().is_some();
-        return Err(if is_known { ApiError::method() } else { ApiError::path() });
-    };
+    let mut routes = routes::routes().iter();
+    let route = routes.find(|route| route.path == path && route.method == parts.method);
+    let Some(route) = route else { return Err(unrouted(routes::routes(), path)) };
     let body = to_bytes(body, MAX_BODY).await.map_err(|_| ApiError::too_large())?;
     let query = parts.uri.query().unwrap_or_default();
     let request_id = request_id(&parts.headers)?;
     // Reads have parameters of their own, and plan nothing.
     let dry_run = parts.method != Method::GET && asks_for_plan(query)?;
-    let call = Call { request_id, dry_run, ..site.call.clone() };
+    let what = if request_id.is_empty() { String::new() } else { fingerprint(route, &body) };
+    let call = Call { request_id, what, dry_run, ..site.call.clone() };
     (route.run)(call, query, body).await
+}
+
+/// What a request asks for, as short text.
+fn fingerprint(route: &Route<Call>, body: &[u8]) -> String {
+    format!("{} {} {}", route.method, route.path, sha256(&String::from_utf8_lossy(body)))
 }
 
 /// The longest name of a request.
@@ -213,9 +229,10 @@ const MAX_REQUEST_ID: usize = 128;
 /// How the sender names the request.
 fn request_id(headers: &HeaderMap) -> Result<String, ApiError> {
     let Some(value) = headers.get("idempotency-key") else { return Ok(String::new()) };
-    let text = value.to_str().ok().map(str::trim).filter(|text| text.len() <= MAX_REQUEST_ID);
+    let text = value.to_str().ok().map(str::trim);
+    let text = text.filter(|text| (1..=MAX_REQUEST_ID).contains(&text.len()));
     text.map(str::to_owned).ok_or_else(|| {
-        ApiError::bad(format!("Idempotency-Key has at most {MAX_REQUEST_ID} plain characters"))
+        ApiError::bad(format!("Idempotency-Key has 1 to {MAX_REQUEST_ID} plain characters"))
     })
 }
 

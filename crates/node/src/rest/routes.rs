@@ -1,11 +1,12 @@
 //! The routes below `/api/v1/cluster`.
 
-use super::Call;
 use super::wire::{Begun, Creation, Deletion, JobId, Named, Pace, Recovery, Status, Switch};
+use super::{Call, MAX_REQUEST_ID};
 use crate::change::{self, Owner};
 use crate::copies::files::NO_CERTIFICATES;
 use crate::drain;
 use crate::hashing::{self, Trial, Tried};
+use crate::keys::SiteKeys;
 use crate::reshape::forecast;
 use crate::shared::Shared;
 use crate::show::{self, DatabaseShown, EventShown, JobShown, MachineShown};
@@ -17,7 +18,7 @@ use axum::http::Method;
 use cluster::coordinator::{Outcome, Transaction};
 use cluster::id::Id;
 use cluster::promotion;
-use cluster::view::{At, View};
+use cluster::view::{At, Keys, View};
 use console::rest::{About, ApiError, Done, Nothing, Route, describe};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -96,6 +97,27 @@ pub fn document() -> &'static str {
             title: "Dunlin cluster",
             description: "Machines, databases and jobs of a cluster. Any node answers for all of it.",
             security: json!({ "basic": { "type": "http", "scheme": "basic" } }),
+            of_changes: json!([
+                {
+                    "name": "dry_run", "in": "query", "required": false,
+                    "description": "Only look whether it can be done, and show the plan", "schema": { "type": "boolean" }
+                },
+                {
+                    "name": "Idempotency-Key", "in": "header", "required": false,
+                    "description": "A name for the request. Sent again with the same name, it does nothing more, and names the same job",
+                    "schema": { "type": "string", "minLength": 1, "maxLength": MAX_REQUEST_ID }
+                },
+            ]),
+            failures: &[
+                (400, "The request is not sound: its query or its body"),
+                (401, "The user or the password is wrong"),
+                (403, "The request comes from another origin, or is no JSON"),
+                (404, "There is no such database, machine, job or backup"),
+                (405, "The path takes other methods: those of the header Allow"),
+                (413, "The body is too long"),
+                (422, "It cannot be done: the message says why"),
+                (503, "etcd or a copy does not answer: try again"),
+            ],
         };
         format!("{:#}\n", describe(about, routes()))
     })
@@ -114,6 +136,39 @@ pub(crate) async fn work<T: Send + 'static>(
     let done = tokio::task::spawn_blocking(move || body(&shared, &mut shared.store(CALL))).await;
     let done = done.map_err(|why| ApiError::bad(why.to_string()))?;
     Ok(done?)
+}
+
+/// Makes a change that is no job, once for each name of a request. Returns whether it was made now:
+/// a dry run only looks whether it can be.
+pub(crate) fn change_once(
+    call: &Call,
+    store: &mut Store,
+    change: impl Fn(&Site, &SiteKeys, &Keys) -> Result<Transaction, Problem>,
+) -> Result<bool, Problem> {
+    if call.dry_run {
+        let site = store.read()?;
+        if !change::served_before(&site, call.request())? {
+            change(&site, &store.keys, &store.copies)?;
+        }
+        return Ok(false);
+    }
+    store.change(|site, keys, copies| {
+        if change::served_before(site, call.request())? {
+            return Ok((false, Transaction::default()));
+        }
+        let mut transaction = change(site, keys, copies)?;
+        change::note_served(site, keys, call.request(), &mut transaction);
+        Ok((true, transaction))
+    })
+}
+
+/// Notes that a request is served which was not done by one transaction.
+pub(crate) fn note_served(call: &Call, store: &mut Store) -> Result<(), Problem> {
+    store.change(|site, keys, _| {
+        let mut transaction = Transaction::default();
+        change::note_served(site, keys, call.request(), &mut transaction);
+        Ok(((), transaction))
+    })
 }
 
 async fn status(call: Call, _: Nothing) -> Result<Status, ApiError> {
@@ -241,19 +296,26 @@ pub async fn begin_deletion(call: Call, asked: Deletion) -> Result<Begun, ApiErr
 }
 
 async fn recover(call: Call, asked: Recovery) -> Result<Done, ApiError> {
-    work(call, move |_, store| {
+    work(call.clone(), move |_, store| {
         let Recovery { name, copy } = &asked;
         let wrong = |why: &str| Problem::Wrong(why.into());
         let copy: Id = copy.parse().map_err(|_| wrong("a copy's id is 40 hexadecimal digits"))?;
         let site = store.read()?;
+        if change::served_before(&site, call.request())? {
+            return Ok(Done::new());
+        }
         let at = change::database(&site, name)?;
         let view = store.view(at.value.id)?.ok_or_else(|| wrong("its topology is gone"))?;
         let shard = view.topology.value.shard_of(copy);
         let shard =
             shard.ok_or_else(|| wrong("it has no such copy: see dunlin cluster databases"))?;
-        let transaction = promotion::recover(&view, shard, copy).ok_or_else(|| {
+        let mut transaction = promotion::recover(&view, shard, copy).ok_or_else(|| {
             wrong("its primary is there, or the copy is not, so nothing is changed")
         })?;
+        if call.dry_run {
+            return Ok(Done::new());
+        }
+        change::note_served(&site, &store.keys, call.request(), &mut transaction);
         match store.commit(&transaction)? {
             Outcome::Done(_) => {
                 store.note(&format!("copy {copy:?} leads a shard of database '{name}' by order"))
@@ -268,14 +330,21 @@ async fn recover(call: Call, asked: Recovery) -> Result<Done, ApiError> {
 }
 
 async fn failover(call: Call, asked: Switch) -> Result<Done, ApiError> {
-    work(call, move |_, store| {
+    work(call.clone(), move |_, store| {
         let site = store.read()?;
+        if change::served_before(&site, call.request())? {
+            return Ok(Done::new());
+        }
         let name = &asked.name;
         let at = change::database(&site, name)?;
         let view = store.view(at.value.id)?;
         let view = view.ok_or_else(|| Problem::Wrong("its topology is gone".into()))?;
         let placed = successor(&at.value, &view, &asked)?;
+        if call.dry_run {
+            return Ok(Done::new());
+        }
         switch::hand_over(store, &at.value, placed)?;
+        note_served(&call, store)?;
         store
             .note(&format!("copy {:?} of database '{name}' leads its shard by order", placed.copy));
         Ok(Done::new())
@@ -326,17 +395,17 @@ async fn job(call: Call, asked: JobId) -> Result<JobShown, ApiError> {
 }
 
 async fn cancel(call: Call, asked: JobId) -> Result<Done, ApiError> {
-    work(call, move |_, store| {
-        store.change(|site, keys, _| Ok(((), change::cancel(site, keys, &asked.id)?)))?;
+    work(call.clone(), move |_, store| {
+        change_once(&call, store, |site, keys, _| change::cancel(site, keys, &asked.id))?;
         Ok(Done::new())
     })
     .await
 }
 
 async fn pace(call: Call, asked: Pace) -> Result<Done, ApiError> {
-    work(call, move |_, store| {
+    work(call.clone(), move |_, store| {
         let wanted = (asked.rate_bytes, asked.priority);
-        store.change(|site, keys, _| Ok(((), change::pace(site, keys, &asked.id, wanted)?)))?;
+        change_once(&call, store, |site, keys, _| change::pace(site, keys, &asked.id, wanted))?;
         Ok(Done::new())
     })
     .await
@@ -347,10 +416,11 @@ async fn events(call: Call, _: Nothing) -> Result<Vec<EventShown>, ApiError> {
 }
 
 async fn forget(call: Call, asked: Named) -> Result<Done, ApiError> {
-    work(call, move |_, store| {
-        store.change(|site, keys, _| Ok(((), change::forget(site, keys, &asked.name)?)))?;
-        store.note(&format!("machine '{}' is forgotten", asked.name));
-        store.remove_member(&asked.name);
+    work(call.clone(), move |_, store| {
+        if change_once(&call, store, |site, keys, _| change::forget(site, keys, &asked.name))? {
+            store.note(&format!("machine '{}' is forgotten", asked.name));
+            store.remove_member(&asked.name);
+        }
         Ok(Done::new())
     })
     .await
@@ -380,10 +450,11 @@ pub async fn give_away(
                 planned => planned.unwrap_or_default(),
             },
         };
-        let plan = Some(show::PlanShown { copies, ..show::PlanShown::default() });
         if dry_run || call.dry_run {
+            let plan = Some(forecast::of_copies(store, &site, copies)?);
             return Ok(Begun { job: None, plan });
         }
+        let plan = Some(show::PlanShown { copies, ..show::PlanShown::default() });
         let job = store.change(|site, keys, _| {
             if let Some(job) = change::begun_before(site, &owner, kind, about)? {
                 return Ok((job, Transaction::default()));
@@ -405,9 +476,10 @@ async fn replace(call: Call, asked: Named) -> Result<Begun, ApiError> {
 }
 
 async fn undo_drain(call: Call, asked: Named) -> Result<Done, ApiError> {
-    work(call, move |_, store| {
-        store.change(|site, keys, _| Ok(((), change::undo_drain(site, keys, &asked.name)?)))?;
-        store.note(&format!("machine '{}' can have copies again", asked.name));
+    work(call.clone(), move |_, store| {
+        if change_once(&call, store, |site, keys, _| change::undo_drain(site, keys, &asked.name))? {
+            store.note(&format!("machine '{}' can have copies again", asked.name));
+        }
         Ok(Done::new())
     })
     .await

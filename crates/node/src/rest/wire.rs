@@ -146,11 +146,29 @@ pub struct SlotMap {
     /// The bytes of the keys and values of each slot, estimated.
     pub bytes: Vec<u64>,
     /// Requests a second for each slot; none if that was not asked for, or is not counted.
-    pub requests: Option<Vec<u64>>,
+    pub requests: Option<Vec<f64>>,
     /// Microseconds of CPU that each slot uses in a second, likewise.
-    pub cpu_us: Option<Vec<u64>>,
+    pub cpu_us: Option<Vec<f64>>,
     /// Bytes a second that clients send and get for each slot, likewise.
-    pub network_bytes: Option<Vec<u64>>,
+    pub network_bytes: Option<Vec<f64>>,
+    /// The keys that use most, likewise; those with the most CPU first.
+    #[serde(default)]
+    pub hot_keys: Option<Vec<HotKeyShown>>,
+}
+
+/// A key that uses much.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub struct HotKeyShown {
+    /// The key; bytes that are no text are shown as such.
+    pub key: String,
+    /// Its slot; none if no hashing rule matches it.
+    pub slot: Option<u16>,
+    /// Its shard, counted from 1.
+    pub shard: usize,
+    /// Microseconds of CPU that its commands use in a second.
+    pub cpu_us: f64,
+    /// Bytes a second that clients send and get for it.
+    pub network_bytes: f64,
 }
 
 /// Whose slots, and what of them.
@@ -158,7 +176,7 @@ pub struct SlotMap {
 pub struct SlotsAsked {
     /// The database's name
     pub name: String,
-    /// Count requests, CPU and network for two seconds
+    /// Count requests, CPU, network and hot keys for two seconds
     #[serde(default)]
     pub count: bool,
 }

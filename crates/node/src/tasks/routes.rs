@@ -9,14 +9,15 @@ use super::restore::Restore;
 use super::schedule::Schedule;
 use super::storage::{Storage, shown};
 use super::{Task, ready};
-use crate::change::{self, begin_with, is_running};
+use crate::change::{self, Owner, begin_with, is_running};
 use crate::rest::Call;
-use crate::rest::routes::work;
+use crate::rest::changes::before;
+use crate::rest::routes::{change_once, note_served, work};
 use crate::rest::wire::{Begun, JobId, Named};
 use crate::settings::{Settings, Wrong};
 use crate::shared::Shared;
 use crate::show;
-use crate::site::{Aim, Job, JobKind, encode, now_ms, unchanged};
+use crate::site::{Aim, Job, JobKind, Site, encode, now_ms, unchanged};
 use crate::store::{Problem, Store, put};
 use axum::http::Method;
 use cluster::coordinator::{Change, Transaction};
@@ -203,19 +204,26 @@ pub struct Restarting {
 
 /// Begins a job with a task, unless it is a dry run.
 fn start(
-    shared: &Shared,
+    (call, shared): (&Call, &Shared),
     store: &mut Store,
     (kind, name): (JobKind, &str),
     task: &Task,
     dry_run: bool,
 ) -> Result<Begun, Problem> {
-    if dry_run {
+    let check = |site: &Site| {
+        check_idle(site, name, kind)?;
+        check_versions(site)
+    };
+    if dry_run || call.dry_run {
+        check(&store.read()?)?;
         return Ok(Begun { job: None, plan: None });
     }
-    let owner = shared.owner()?;
+    let owner = Owner { request_id: call.request_id.clone(), ..shared.owner()? };
     let job = store.change(|site, keys, _| {
-        check_idle(site, name, kind)?;
-        check_versions(site)?;
+        if let Some(job) = change::begun_before(site, &owner, kind, (name, ""))? {
+            return Ok((job, Transaction::default()));
+        }
+        check(site)?;
         let mut transaction = Transaction::default();
         let about = (kind, name, "");
         let task = (Some(task.clone()), Aim::default());
@@ -227,7 +235,7 @@ fn start(
 }
 
 /// An older node could neither go on with such a job nor show it.
-fn check_versions(site: &crate::site::Site) -> Result<(), Problem> {
+fn check_versions(site: &Site) -> Result<(), Problem> {
     match site.older_machine() {
         None => Ok(()),
         Some(machine) => Err(Problem::Wrong(format!(
@@ -237,7 +245,7 @@ fn check_versions(site: &crate::site::Site) -> Result<(), Problem> {
 }
 
 /// Two jobs of a kind would disturb each other, and so would an import with another that writes.
-fn check_idle(site: &crate::site::Site, name: &str, kind: JobKind) -> Result<(), Problem> {
+fn check_idle(site: &Site, name: &str, kind: JobKind) -> Result<(), Problem> {
     let is_it = |job: &Job| job.database == name && job.kind == kind;
     match site.jobs.iter().find(|(_, at)| is_running(at) && is_it(&at.value)) {
         Some((id, _)) if kind != JobKind::Verify => {
@@ -270,8 +278,11 @@ fn look_at(text: &str) -> Result<(Servers, u64), Problem> {
 }
 
 async fn import(call: Call, asked: Importing) -> Result<Begun, ApiError> {
-    work(call, move |shared, store| {
+    work(call.clone(), move |shared, store| {
         let name = &asked.database;
+        if let Some(begun) = before(&store.read()?, &call, JobKind::Import, (name, ""))? {
+            return Ok(begun);
+        }
         let database = ready(store, name)?;
         look_at(&asked.source)?;
         let view = store.view(database.id)?;
@@ -284,14 +295,17 @@ async fn import(call: Call, asked: Importing) -> Result<Begun, ApiError> {
         }
         let is_finishing = asked.until_caught_up;
         let task = Task::Import(Import { source: asked.source.clone(), is_finishing });
-        start(shared, store, (JobKind::Import, name), &task, asked.dry_run)
+        start((&call, shared), store, (JobKind::Import, name), &task, asked.dry_run)
     })
     .await
 }
 
 async fn export(call: Call, asked: Exporting) -> Result<Begun, ApiError> {
-    work(call, move |shared, store| {
+    work(call.clone(), move |shared, store| {
         let name = &asked.database;
+        if let Some(begun) = before(&store.read()?, &call, JobKind::Export, (name, ""))? {
+            return Ok(begun);
+        }
         ready(store, name)?;
         let (_, keys) = look_at(&asked.target)?;
         if keys > 0 && !asked.replace {
@@ -301,14 +315,14 @@ async fn export(call: Call, asked: Exporting) -> Result<Begun, ApiError> {
         }
         let is_finishing = asked.until_caught_up;
         let task = Task::Export(Export { target: asked.target.clone(), is_finishing });
-        start(shared, store, (JobKind::Export, name), &task, asked.dry_run)
+        start((&call, shared), store, (JobKind::Export, name), &task, asked.dry_run)
     })
     .await
 }
 
 async fn finish(call: Call, asked: JobId) -> Result<Done, ApiError> {
-    work(call, move |_, store| {
-        store.change(|site, keys, _| {
+    work(call.clone(), move |_, store| {
+        change_once(&call, store, |site, keys, _| {
             let at = site.jobs.get(&asked.id).filter(|at| is_running(at));
             let at = at.ok_or_else(|| {
                 Problem::Missing(format!("there is no job '{}' that runs", asked.id))
@@ -322,7 +336,7 @@ async fn finish(call: Call, asked: JobId) -> Result<Done, ApiError> {
             let mut transaction = Transaction::default();
             let job = Job { task: Some(task), ..at.value.clone() };
             change::replace_job(keys, &asked.id, at, &job, &mut transaction);
-            Ok(((), transaction))
+            Ok(transaction)
         })?;
         Ok(Done::new())
     })
@@ -330,26 +344,34 @@ async fn finish(call: Call, asked: JobId) -> Result<Done, ApiError> {
 }
 
 async fn backup(call: Call, asked: BackingUp) -> Result<Begun, ApiError> {
-    work(call, move |shared, store| {
+    work(call.clone(), move |shared, store| {
         let BackingUp { database: name, at, every_s, keep, dry_run } = &asked;
+        let is_dry = *dry_run || call.dry_run;
+        if every_s.is_none()
+            && let Some(begun) = before(&store.read()?, &call, JobKind::Backup, (name, ""))?
+        {
+            return Ok(begun);
+        }
         ready(store, name)?;
-        Storage::open(at, !dry_run)?;
+        if is_dry {
+            Storage::check(at)?
+        } else {
+            drop(Storage::open(at, true)?)
+        }
         if *keep == Some(0) {
             return Err(Problem::Wrong("at least one backup is kept".into()));
         }
         let Some(every_s) = *every_s else {
             let file = format!("{name}/{}", moment(now_ms()));
             let task = Task::Backup(Backup { at: at.clone(), name: file, keep: *keep });
-            return start(shared, store, (JobKind::Backup, name), &task, *dry_run);
+            return start((&call, shared), store, (JobKind::Backup, name), &task, is_dry);
         };
         if every_s < 60 {
             return Err(Problem::Wrong("backups come round each minute at most".into()));
         }
-        if *dry_run {
-            return Ok(Begun { job: None, plan: None });
-        }
         let schedule = Schedule { at: at.clone(), every_s, keep: *keep, last_ms: 0 };
-        store.change(|site, keys, _| {
+        let call = Call { dry_run: is_dry, ..call };
+        let is_new = change_once(&call, store, |site, keys, _| {
             check_versions(site)?;
             let database = change::database(site, name)?;
             let key = keys.schedule(name);
@@ -358,9 +380,12 @@ async fn backup(call: Call, asked: BackingUp) -> Result<Begun, ApiError> {
                 unchanged(key.clone(), revision),
                 unchanged(keys.database(name), database.revision),
             ];
-            Ok(((), Transaction { compares, changes: vec![put(key, encode(&schedule))] }))
+            Ok(Transaction { compares, changes: vec![put(key, encode(&schedule))] })
         })?;
-        store.note(&format!("database '{name}' is backed up to {} each {every_s} s", shown(at)));
+        if is_new {
+            let at = shown(at);
+            store.note(&format!("database '{name}' is backed up to {at} each {every_s} s"));
+        }
         Ok(Begun { job: None, plan: None })
     })
     .await
@@ -412,22 +437,26 @@ fn check_name(name: &str) -> Result<&str, Wrong> {
 }
 
 async fn delete(call: Call, asked: BackupNamed) -> Result<Done, ApiError> {
-    work(call, move |_, store| {
+    work(call.clone(), move |_, store| {
         check_name(&asked.name)?;
+        let site = store.read()?;
+        if change::served_before(&site, call.request())? {
+            return Ok(Done::new());
+        }
         let storage = Storage::open(&asked.at, false)?;
         let away = |why: String| Problem::Away(format!("{}: {why}", shown(&asked.at)));
         if storage.list(&asked.name).map_err(away)?.is_empty() {
             return Err(Problem::Missing(format!("there is no backup '{}'", asked.name)));
         }
-        let site = store.read()?;
         let is_written = |at: &Job| {
             matches!(&at.task, Some(Task::Backup(it)) if it.name == asked.name && it.at == asked.at)
         };
         if site.jobs.values().any(|at| is_running(at) && is_written(&at.value)) {
             return Err(Problem::Wrong("it is being written: cancel its job first".into()));
         }
-        if !asked.dry_run {
+        if !asked.dry_run && !call.dry_run {
             storage.remove(&asked.name, FILE).map_err(away)?;
+            note_served(&call, store)?;
             store.note(&format!("backup {} in {} is deleted", asked.name, shown(&asked.at)));
         }
         Ok(Done::new())
@@ -436,12 +465,15 @@ async fn delete(call: Call, asked: BackupNamed) -> Result<Done, ApiError> {
 }
 
 async fn verify(call: Call, asked: BackupNamed) -> Result<Begun, ApiError> {
-    work(call, move |shared, store| {
+    work(call.clone(), move |shared, store| {
         let database = check_name(&asked.name)?.to_owned();
+        if let Some(begun) = before(&store.read()?, &call, JobKind::Verify, (&database, ""))? {
+            return Ok(begun);
+        }
         let storage = Storage::open(&asked.at, false)?;
         Manifest::read(&storage, &asked.name).map_err(Problem::Wrong)?;
         let task = Task::Verify(Verify { at: asked.at.clone(), name: asked.name.clone() });
-        start(shared, store, (JobKind::Verify, &database), &task, asked.dry_run)
+        start((&call, shared), store, (JobKind::Verify, &database), &task, asked.dry_run)
     })
     .await
 }
@@ -462,8 +494,8 @@ async fn schedules(call: Call, _: Nothing) -> Result<Vec<ScheduleShown>, ApiErro
 }
 
 async fn unschedule(call: Call, asked: Named) -> Result<Done, ApiError> {
-    work(call, move |_, store| {
-        store.change(|site, keys, _| {
+    work(call.clone(), move |_, store| {
+        change_once(&call, store, |site, keys, _| {
             let at = site.schedules.get(&asked.name);
             let at = at.ok_or_else(|| {
                 Problem::Missing(format!(
@@ -473,7 +505,7 @@ async fn unschedule(call: Call, asked: Named) -> Result<Done, ApiError> {
             })?;
             let key = keys.schedule(&asked.name);
             let compares = vec![unchanged(key.clone(), at.revision)];
-            Ok(((), Transaction { compares, changes: vec![Change::Delete { key }] }))
+            Ok(Transaction { compares, changes: vec![Change::Delete { key }] })
         })?;
         Ok(Done::new())
     })
@@ -481,8 +513,12 @@ async fn unschedule(call: Call, asked: Named) -> Result<Done, ApiError> {
 }
 
 async fn restore(call: Call, asked: Restoring) -> Result<Begun, ApiError> {
-    work(call, move |shared, store| {
+    work(call.clone(), move |shared, store| {
         check_name(&asked.name)?;
+        let about = (&*asked.database, "");
+        if let Some(begun) = before(&store.read()?, &call, JobKind::Restore, about)? {
+            return Ok(begun);
+        }
         let storage = Storage::open(&asked.at, false)?;
         let manifest = Manifest::read(&storage, &asked.name).map_err(Problem::Wrong)?;
         let old = manifest.settings;
@@ -497,18 +533,21 @@ async fn restore(call: Call, asked: Restoring) -> Result<Begun, ApiError> {
         let plan = Some(show::plan(&store.read()?, name, &settings)?);
         let (at, file) = (asked.at.clone(), asked.name.clone());
         let task = Task::Restore(Restore { at, name: file, settings, is_created: false });
-        let begun = start(shared, store, (JobKind::Restore, name), &task, asked.dry_run)?;
+        let begun = start((&call, shared), store, (JobKind::Restore, name), &task, asked.dry_run)?;
         Ok(Begun { plan, ..begun })
     })
     .await
 }
 
 async fn restart(call: Call, asked: Restarting) -> Result<Begun, ApiError> {
-    work(call, move |shared, store| {
+    work(call.clone(), move |shared, store| {
         let name = &asked.database;
+        if let Some(begun) = before(&store.read()?, &call, JobKind::Restart, (name, ""))? {
+            return Ok(begun);
+        }
         ready(store, name)?;
         let task = Task::Restart(Restart::plan(&store.read()?, name)?);
-        start(shared, store, (JobKind::Restart, name), &task, asked.dry_run)
+        start((&call, shared), store, (JobKind::Restart, name), &task, asked.dry_run)
     })
     .await
 }

@@ -55,11 +55,25 @@ impl Storage {
         }
         if makes {
             std::fs::create_dir_all(at).map_err(|error| Wrong(format!("{at}: {error}")))?;
+        } else if !std::path::Path::new(at).is_dir() {
+            return Err(Wrong(format!("there is no folder {at} on this machine")));
         }
         let store = LocalFileSystem::new_with_prefix(at);
         let store = store.map_err(|error| Wrong(format!("{at}: {}", text(error))))?;
         let (folder, prefix) = (Some(PathBuf::from(at)), Path::default());
         Ok(Storage { store: Arc::new(store), prefix, folder, runtime })
+    }
+
+    /// Looks whether it can be opened, and be made if it is a folder that is not there.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub fn check(at: &str) -> Result<(), Wrong> {
+        let folder = std::path::Path::new(at.strip_prefix("file://").unwrap_or(at));
+        match folder.ancestors().find(|it| it.exists()) {
+            Some(above) if folder.is_absolute() && above != folder && above.is_dir() => Ok(()),
+            _ => Storage::open(at, false).map(drop),
+        }
     }
 
     fn path(&self, name: &str) -> Path {
