@@ -14,9 +14,14 @@ export async function send(method, path, body, id) {
   try {
     answer = await fetch("/api/v1/cluster" + path, options);
   } catch {
-    throw new Error("The node does not answer.");
+    throw Object.assign(new Error("The node does not answer."), { isAway: true });
   }
   const value = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(value.error ? value.error.message : `The node answers with status ${answer.status}.`);
+  if (!answer.ok) {
+    const text = value.error ? value.error.message : `The node answers with status ${answer.status}.`;
+    throw Object.assign(new Error(text), { isAway: answer.status >= 502 });
+  }
+  // What is shown may be of before.
+  if (method !== "GET") window.dispatchEvent(new Event("changed"));
   return value;
 }

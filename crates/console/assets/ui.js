@@ -36,12 +36,14 @@ export function button(label, onclick, options = {}) {
   const element = h("button", { type: "button", class: kind, title, disabled }, label);
   element.addEventListener("click", async () => {
     element.disabled = true;
+    element.setAttribute("aria-busy", "true");
     try {
       await onclick(element);
     } catch (error) {
       notice(error.message, "alarm");
     }
-    element.disabled = false;
+    element.removeAttribute("aria-busy");
+    element.disabled = Boolean(disabled);
   });
   return element;
 }
@@ -58,34 +60,48 @@ export function notice(text, level = "info") {
   setTimeout(() => element.remove(), level === "alarm" ? 12000 : 5000);
 }
 
-// Asks with what will be lost; resolves to whether it is wanted. `word` has to be typed if given.
-export function ask({ title, text, action, word, danger = true, fields = [] }) {
+// Asks with what will be lost; resolves to whether it is wanted. `word` has to be typed if given. What `act` refuses is said in the
+// dialog, which stays with what was typed.
+export function ask({ title, text, action, word, danger = true, fields = [], act }) {
   return new Promise((resolve) => {
     const before = document.activeElement;
     const typed = word && h("input", { type: "text", "aria-label": `Type ${word} to confirm`, autocomplete: "off", spellcheck: "false" });
     const submit = h("button", { type: "submit", class: danger ? "danger" : "primary", disabled: Boolean(word) }, action);
     const inputs = fields.map((field) => {
-      const input = field.area
+      const input = field.options
+        ? h("select", { value: field.value }, field.options.map((value) => h("option", { value }, visible(value))))
+        : field.area
         ? h("textarea", { rows: field.rows || 6, spellcheck: "false", value: field.value || "" })
         : h("input", { type: field.type || "text", spellcheck: "false", autocomplete: "off", value: field.value || "", placeholder: field.placeholder });
       return { field, input };
     });
+    const refusal = h("p", { class: "failure", role: "alert", hidden: true });
+    const valuesOf = () => Object.fromEntries(inputs.map(({ field, input }) => [field.name, input.value]));
     const dialog = h("dialog", { "aria-label": title },
       h("form", { method: "dialog" },
         h("h2", {}, title),
         text && h("p", {}, text),
         inputs.map(({ field, input }) => h("label", {}, field.label, input)),
         word && h("label", {}, "Type ", raw(visible(word)), " to confirm", typed),
+        refusal,
         h("div", { class: "actions" },
           h("button", { type: "button", onclick: () => dialog.close("") }, "Cancel"), submit)));
     if (typed) typed.addEventListener("input", () => { submit.disabled = typed.value !== word; });
-    dialog.querySelector("form").addEventListener("submit", (event) => {
+    dialog.querySelector("form").addEventListener("submit", async (event) => {
       event.preventDefault();
-      dialog.close("yes");
+      submit.disabled = true;
+      refusal.hidden = true;
+      try {
+        if (act) await act(valuesOf());
+        dialog.close("yes");
+      } catch (error) {
+        fill(refusal, visible(error.message)).hidden = false;
+      }
+      submit.disabled = false;
     });
     dialog.addEventListener("close", () => {
       const isWanted = dialog.returnValue === "yes";
-      const values = Object.fromEntries(inputs.map(({ field, input }) => [field.name, input.value]));
+      const values = valuesOf();
       dialog.remove();
       if (before && before.focus) before.focus();
       resolve(isWanted ? (fields.length ? values : true) : false);
@@ -97,9 +113,18 @@ export function ask({ title, text, action, word, danger = true, fields = [] }) {
   });
 }
 
+// How tables are sorted, by their labels: those that are drawn anew keep it.
+const orders = new Map();
+
+function orderOf(label) {
+  if (!orders.has(label)) orders.set(label, {});
+  return orders.get(label);
+}
+
 // A table whose columns can be sorted. Columns: { name, title, number, cell(row), sort(row) }.
 export function table(columns, rows, options = {}) {
-  let { sortBy = null, isDown = true } = options.state || {};
+  const state = options.state || (options.label ? orderOf(options.label) : {});
+  let { sortBy = null, isDown = true } = state;
   const body = h("tbody");
   const heads = columns.map((column) => {
     const head = h("th", { scope: "col", class: column.number ? "number" : "" });
@@ -107,7 +132,7 @@ export function table(columns, rows, options = {}) {
     const click = () => {
       isDown = sortBy === column.name ? !isDown : Boolean(column.number);
       sortBy = column.name;
-      if (options.state) Object.assign(options.state, { sortBy, isDown });
+      Object.assign(state, { sortBy, isDown });
       draw();
     };
     return fill(head, h("button", { type: "button", class: "quiet sort", onclick: click }, column.title));

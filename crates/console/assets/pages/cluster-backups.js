@@ -2,7 +2,9 @@
 
 import { bytes, exact, time, visible } from "../format.js";
 import { ask, button, fill, h, notice, panel, raw, table } from "../ui.js";
-import { send } from "../cluster-api.js";
+import { requestId, send } from "../cluster-api.js";
+import { size } from "./cluster-fields.js";
+import { planned } from "./cluster-slots.js";
 
 // The place that was looked at last. It may name keys of a bucket, so no page remembers it.
 let place = "";
@@ -29,25 +31,30 @@ export async function backups() {
     fill(schedules, rounds(await send("GET", "/schedules"), again));
   }
   async function create() {
+    const databases = (await send("GET", "/databases")).map((it) => it.name);
+    if (!databases.length) return notice("There is no database yet.");
     const fields = [
-      { name: "database", label: "Database" },
+      { name: "database", label: "Database", options: databases },
       { name: "at", label: "Where", value: place, placeholder: "/mnt/backups or s3://bucket/prefix" },
       { name: "hours", label: "Hours between two, if they are to come round", type: "number" },
       { name: "keep", label: "How many complete ones are kept then; empty is all", type: "number" },
     ];
-    const answer = await ask({ title: "Back up a database", action: "Back up", danger: false, fields });
+    const id = requestId();
+    const act = (given) => {
+      const body = { database: given.database, at: given.at };
+      if (given.hours) body.every_s = Math.round(Number(given.hours) * 3600);
+      if (given.keep) body.keep = Number(given.keep);
+      return send("POST", "/backups", body, id);
+    };
+    const answer = await ask({ title: "Back up a database", action: "Back up", danger: false, fields, act });
     if (!answer) return;
-    const body = { database: answer.database, at: answer.at };
-    if (answer.hours) body.every_s = Math.round(Number(answer.hours) * 3600);
-    if (answer.keep) body.keep = Number(answer.keep);
-    await send("POST", "/backups", body);
-    notice("The backup has begun: see Jobs.");
+    notice(answer.hours ? "Backups come round, the first one now: see Jobs." : "The backup has begun: see Jobs.");
     at.value = answer.at;
     await again();
   }
 
   await again();
-  const show = h("form", { class: "actions" }, h("label", {}, "Place ", at), h("button", { type: "submit" }, "Show"));
+  const show = h("form", { class: "row end" }, h("label", { class: "wide" }, "Place ", at), h("button", { type: "submit" }, "Show"));
   show.addEventListener("submit", (event) => {
     event.preventDefault();
     look().catch((error) => notice(error.message, "alarm"));
@@ -61,8 +68,8 @@ export async function backups() {
 
 function rounds(list, again) {
   async function stop(it) {
-    if (!await ask({ title: "End the backups of " + it.database, text: "Those that there are stay.", action: "End them" })) return;
-    await send("DELETE", "/schedules", { name: it.database });
+    const act = () => send("DELETE", "/schedules", { name: it.database });
+    if (!await ask({ title: "End the backups of " + it.database, text: "Those that there are stay.", action: "End them", act })) return;
     await again();
   }
   return table([
@@ -82,22 +89,26 @@ function list(found, look) {
       { name: "database", label: "Name of the new database" },
       { name: "port", label: "Its port; empty is that of the old one", type: "number" },
       { name: "shards", label: "Its shards; empty is as many as before", type: "number" },
+      { name: "replicas", label: "Replicas of each shard; empty is as many as before", type: "number" },
+      { name: "memory", label: "Its memory, as in 10gb; empty is as before" },
     ];
-    const answer = await ask({ title: "Restore " + it.name, action: "Restore", danger: false, fields });
-    if (!answer) return;
-    const body = { at, name: it.name, database: answer.database };
-    if (answer.port) body.port = Number(answer.port);
-    if (answer.shards) body.shards = Number(answer.shards);
-    await send("POST", "/restore", body);
-    location.hash = "jobs";
+    const bodyOf = (given) => {
+      const body = { at, name: it.name, database: given.database };
+      for (const name of ["port", "shards", "replicas"]) if (given[name]) body[name] = Number(given[name]);
+      if (given.memory.trim()) body.memory_bytes = size(given.memory);
+      return body;
+    };
+    const act = (given) => send("POST", "/restore?dry_run=true", bodyOf(given));
+    const answer = await ask({ title: "Restore " + it.name, action: "Show the plan", danger: false, fields, act });
+    if (answer && await planned("Restore " + it.name, "/restore", bodyOf(answer), "Restore")) location.hash = "jobs";
   }
   async function verify(it) {
     await send("POST", "/backups/verify", { at, name: it.name });
     location.hash = "jobs";
   }
   async function remove(it) {
-    if (!await ask({ title: "Delete the backup", text: "Its files are gone afterwards.", action: "Delete", word: it.name })) return;
-    await send("DELETE", "/backups", { at, name: it.name });
+    const act = () => send("DELETE", "/backups", { at, name: it.name });
+    if (!await ask({ title: "Delete the backup", text: "Its files are gone afterwards.", action: "Delete", word: it.name, act })) return;
     await look();
   }
   return table([

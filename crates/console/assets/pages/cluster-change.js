@@ -3,7 +3,8 @@
 import { visible } from "../format.js";
 import { button, failure, fill, h, panel } from "../ui.js";
 import { requestId, send } from "../cluster-api.js";
-import { choice, input, policies, size, sizeText } from "./cluster-fields.js";
+import { choice, endpoints, input, policies, size, sizeText } from "./cluster-fields.js";
+import { lines, rulesField } from "./cluster-hashing.js";
 import { drawPlan } from "./cluster-plan.js";
 
 export async function change(name) {
@@ -12,8 +13,8 @@ export async function change(name) {
   const fields = {
     memory: input(sizeText(settings.memory_bytes)), shards: input(String(settings.shards), "number"), replicas: input(String(settings.replicas), "number"),
     persistence: choice(["aof", "rdb", "none"], settings.persistence), eviction: choice(policies, settings.eviction), commit: choice(["memory", "fsync", "quorum"], settings.commit),
-    endpoint: choice(["single", "all", "cluster"], settings.endpoint), flash: input(sizeText(settings.flash_bytes)), zones: check(settings.zones),
-    sets: check(false), password: input("", "password"),
+    endpoint: choice(endpoints, settings.endpoint), flash: input(sizeText(settings.flash_bytes)), zones: check(settings.zones),
+    sets: check(false), password: input("", "password"), hashing: rulesField(settings.hashing),
   };
   fields.password.addEventListener("input", () => { fields.sets.checked = true; });
   const label = (text, key) => h("label", {}, text, fields[key]);
@@ -23,6 +24,7 @@ export async function change(name) {
       label("When the memory is full", "eviction"), label("A write is confirmed by", "commit"), label("Clients see", "endpoint"), label("Flash, 0 is none", "flash"),
       h("label", { class: "check" }, fields.zones, "Copies of a shard in different zones"),
       h("label", { class: "check" }, fields.sets, hasPassword ? "Another password" : "A password"), label("Password, empty is none", "password")),
+    label("Hashing rules, one a line; none is the standard rule. Keys move while the database serves", "hashing"),
     h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Show the plan")));
 
   function asked() {
@@ -31,6 +33,8 @@ export async function change(name) {
       eviction: fields.eviction.value, commit: fields.commit.value, endpoint: fields.endpoint.value, flash_bytes: size(fields.flash.value), zones: fields.zones.checked,
     };
     if (fields.sets.checked) update.password = fields.password.value;
+    const rules = lines(fields.hashing.value);
+    if (JSON.stringify(rules) !== JSON.stringify(settings.hashing || [])) update.hashing = rules;
     return update;
   }
 

@@ -18,10 +18,13 @@ export function sizeText(bytes) {
 
 export const input = (value, type = "text") => h("input", { type, value, spellcheck: "false", autocomplete: "off" });
 
+// Words, or pairs of a word and what is said for it.
 export function choice(words, value) {
-  const select = h("select", {}, words.map((word) => h("option", { value: word }, word)));
+  const select = h("select", {}, words.map((word) => Array.isArray(word) ? h("option", { value: word[0] }, word[1]) : h("option", { value: word }, word)));
   if (value !== undefined) select.value = value;
   return select;
 }
+
+export const endpoints = [["single", "one server"], ["all", "one server, on every machine"], ["cluster", "a Redis Cluster"]];
 
 export const policies = ["noeviction", "allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"];

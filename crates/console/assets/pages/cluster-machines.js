@@ -29,15 +29,13 @@ function actions(it) {
     if (await planned(title, path, { name }, action)) location.hash = "jobs";
   };
   async function zone() {
-    const answer = await ask({ title: "Zone of " + name, action: "Set the zone", danger: false, fields: [{ name: "zone", label: "What fails together with it; empty is none", value: it.zone }] });
-    if (!answer) return;
-    await send("POST", "/machines/zone", { name, zone: answer.zone });
-    notice("The zone is set.");
+    const fields = [{ name: "zone", label: "What fails together with it; empty is none", value: it.zone }];
+    const act = (answer) => send("POST", "/machines/zone", { name, zone: answer.zone });
+    if (await ask({ title: "Zone of " + name, action: "Set the zone", danger: false, fields, act })) notice("The zone is set.");
   }
   async function forget() {
     const text = "Its shards get new copies on other machines. It is gone from the cluster afterwards.";
-    if (!await ask({ title: "Replace the machine", text, action: "Replace", word: name })) return;
-    await send("POST", "/machines/replace", { name });
+    if (!await ask({ title: "Replace the machine", text, action: "Replace", word: name, act: () => send("POST", "/machines/replace", { name }) })) return;
     location.hash = "jobs";
   }
   if (!it.is_alive) return button("Replace", forget, { kind: "danger" });

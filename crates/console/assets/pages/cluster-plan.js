@@ -8,7 +8,9 @@ const minutes = (value) => value < 1 ? "less than a minute" : `about ${Math.ceil
 export function drawPlan(plan) {
   const parts = plan.warnings.map((warning) => h("p", { class: "warning-text" }, visible(warning)));
   if (plan.copies.length) {
+    const ofSeveral = plan.copies.some((it) => it.database);
     parts.push(h("h3", {}, "New copies"), table([
+      ...ofSeveral ? [{ name: "database", title: "Database", cell: (it) => visible(it.database) }] : [],
       { name: "shard", title: "Shard", number: true, cell: (it) => it.shard },
       { name: "role", title: "Role", cell: (it) => it.role },
       { name: "machine", title: "Machine", cell: (it) => visible(it.machine) },
@@ -34,6 +36,11 @@ export function drawPlan(plan) {
     ], plan.moves, { label: "Slots that move" }));
   }
   const isQuiet = !plan.copies.length && !plan.removed.length && !plan.moves.length;
-  parts.push(h("p", { class: "summary" }, isQuiet ? "No copy comes or goes, and no slot moves." : `In all ${bytes(plan.bytes)} are sent, ${minutes(plan.minutes)}. Clients go on meanwhile.`));
+  const memory = plan.copies.reduce((sum, copy) => sum + copy.memory_bytes, 0);
+  const said = [
+    isQuiet ? "No copy comes or goes, and no slot moves." : "",
+    memory ? `New copies may have ${bytes(memory)} of memory in all.` : "",
+    plan.bytes ? `About ${bytes(plan.bytes)} are sent, which takes ${minutes(plan.minutes)}. Clients go on meanwhile.` : plan.moves.length ? "Clients go on meanwhile." : ""];
+  parts.push(h("p", { class: "summary" }, said.filter(Boolean).join(" ")));
   return parts;
 }

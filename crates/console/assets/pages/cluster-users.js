@@ -12,16 +12,16 @@ export function users(name, list) {
       { name: "rules", label: "Rules, as ACL SETUSER takes them", value: row.rules },
       { name: "password", label: row.user ? "Password, empty keeps the present one" : "Password", type: "password" },
     ].filter(Boolean);
-    const answer = await ask({ title: row.user ? "Change " + row.user : "Create a user", action: "Save", danger: false, fields });
-    if (!answer) return;
-    const body = { name, user: row.user || answer.user, rules: answer.rules };
-    if (answer.password) body.password = answer.password;
-    await send("POST", "/databases/users", body);
-    notice("All copies are told.");
+    const act = (answer) => {
+      const body = { name, user: row.user || answer.user, rules: answer.rules };
+      if (answer.password) body.password = answer.password;
+      return send("POST", "/databases/users", body);
+    };
+    if (await ask({ title: row.user ? "Change " + row.user : "Create a user", action: "Save", danger: false, fields, act })) notice("All copies are told.");
   }
   async function remove(user) {
-    if (!await ask({ title: "Delete the user", text: "Its connections are closed.", action: "Delete", word: user })) return;
-    await send("DELETE", "/databases/users", { name, user });
+    const act = () => send("DELETE", "/databases/users", { name, user });
+    if (await ask({ title: "Delete the user", text: "Its connections are closed.", action: "Delete", word: user, act })) notice("All copies are told.");
   }
   return panel("Users", table([
     { name: "user", title: "User", cell: (it) => visible(it.user), sort: (it) => it.user },
