@@ -37,6 +37,21 @@ class Refused(Exception):
     """A reply that is an error."""
 
 
+def reply_of(reader):
+    line = reader.readline().decode()
+    if not line:
+        raise OSError("it closed the connection")
+    if line[0] == "-":
+        raise Refused(line[1:].strip())
+    if line[0] == "$":
+        text = reader.read(int(line[1:])).decode()
+        reader.readline()
+        return text
+    if line[0] == "*":
+        return [reply_of(reader) for _ in range(int(line[1:]))]
+    return line[1:].strip()
+
+
 class Node:
     """A server of the cluster."""
 
@@ -67,25 +82,30 @@ class Node:
             return False
 
     def ask(self, *words):
-        """Returns the text of a reply; of an array, its elements as they are in the protocol."""
+        """Returns a reply: a text, or a list of replies."""
         with socket.create_connection(("127.0.0.1", self.port), 5) as stream:
             request = f"CLIENT CAPA cluster\r\n*{len(words)}\r\n"
             request += "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
             stream.sendall(request.encode())
             reader = stream.makefile("rb")
             reader.readline()
-            line = reader.readline().decode()
-            if not line:
-                raise OSError("it closed the connection")
-            if line[0] == "-":
-                raise Refused(line[1:].strip())
-            if line[0] == "$":
-                return reader.read(int(line[1:])).decode()
-            return line[1:].strip()
+            return reply_of(reader)
 
     def end(self, how):
         self.process.send_signal(how)
         self.process.wait()
+
+    def ranges(self):
+        """Returns the slots of a primary, as pairs of first and last."""
+        own = next(line for line in self.ask("CLUSTER", "NODES").splitlines() if "myself" in line)
+        ranges = [word.split("-") for word in own.split()[8:] if not word.startswith("[")]
+        return [(int(bounds[0]), int(bounds[-1])) for bounds in ranges]
+
+    def healths(self):
+        """Returns what the node says of each node."""
+        shards = [dict(zip(shard[::2], shard[1::2])) for shard in self.ask("CLUSTER", "SHARDS")]
+        nodes = [dict(zip(node[::2], node[1::2])) for shard in shards for node in shard["nodes"]]
+        return [node["health"] for node in nodes]
 
     def role(self):
         fields = dict(line.split(":", 1) for line in self.ask("INFO", "replication").splitlines() if ":" in line)
@@ -117,8 +137,8 @@ def is_whole(nodes):
         primaries = sum(role == "master" for role, _, _ in roles)
         if primaries != 3 or any(role == "slave" and link != "up" for role, link, _ in roles):
             return False
-        # A replica that is no member yet cannot take over.
-        return all(node.ask("CLUSTER", "NODES").count("fail") == 0 for node in nodes)
+        # A replica that is no member yet is not online, and cannot take over.
+        return all(node.healths() == ["online"] * len(nodes) for node in nodes)
     except (OSError, Refused):
         return False
 
@@ -127,11 +147,34 @@ def until_whole(nodes):
     eventually("the cluster is whole", lambda: is_whole(nodes))
 
 
+def move(primaries, rng):
+    """Moves some slots from a shard to one that has fewer. Returns what happened."""
+    counts = {node: sum(last - first + 1 for first, last in node.ranges()) for node in primaries}
+    target, source = sorted(rng.sample(primaries, 2), key=counts.get)
+    first, last = rng.choice(source.ranges())
+    first = rng.randint(first, last)
+    last = min(last, first + rng.randint(0, 1000))
+    words = ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", str(first), str(last), "NODE", target.ask("CLUSTER", "MYID")]
+    try:
+        source.ask(*words)
+    except Refused as why:
+        return f"no move: {why}"
+    slots = f"{first}-{last}"
+
+    def state():
+        jobs = [dict(zip(job[::2], job[1::2])) for job in source.ask("CLUSTER", "GETSLOTMIGRATIONS")]
+        # The newest is the first.
+        return next(job["state"] for job in jobs if job["slot_ranges"] == slots)
+
+    eventually(f"slots {slots} move", lambda: state() in ("success", "failed", "cancelled"))
+    return "move of slots" if state() == "success" else f"move that ended as {state()}"
+
+
 def change(nodes, rng, may_end):
     """Makes one change, and waits until the cluster is whole again. Returns what it was."""
     replicas = [node for node in nodes if node.role()[0] == "slave"]
     primaries = [node for node in nodes if node not in replicas]
-    what = rng.choice(["switch", "switch", "kill of a replica", "end of a primary"])
+    what = rng.choice(["switch", "switch", "kill of a replica", "end of a primary", "move of slots"])
     if what == "switch":
         successor = rng.choice(replicas)
         try:
@@ -139,6 +182,8 @@ def change(nodes, rng, may_end):
         except Refused as why:
             return f"no switch: {why}"
         eventually("the successor leads", lambda: successor.role()[0] == "master" or is_whole(nodes))
+    elif what == "move of slots":
+        what = move(primaries, rng)
     else:
         node = rng.choice(replicas if what == "kill of a replica" else primaries)
         if node not in may_end:

@@ -1,4 +1,4 @@
-// Writes and reads keys through a client of Node.js while the cluster changes: `work.js ioredis|node-redis`.
+// Writes and reads keys through a client of Node.js while the cluster changes: `work.js ioredis|iovalkey|node-redis`.
 const name = process.argv[2];
 const seeds = process.env.SEEDS.split(',').map((seed) => {
   const at = seed.lastIndexOf(':');
@@ -12,8 +12,8 @@ let wrong = 0;
 const told = [];
 
 async function connect() {
-  if (name === 'ioredis') {
-    const Redis = require('ioredis');
+  if (name !== 'node-redis') {
+    const Redis = require(name);
     const client = isSingle ? new Redis(seeds[0]) : new Redis.Cluster(seeds);
     client.on('error', () => {});
     return client;

@@ -3,6 +3,7 @@ import io.lettuce.core.RedisURI;
 import io.lettuce.core.cluster.ClusterClientOptions;
 import io.lettuce.core.cluster.ClusterTopologyRefreshOptions;
 import io.lettuce.core.cluster.RedisClusterClient;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
@@ -10,11 +11,16 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BiConsumer;
 import java.util.function.Function;
 import java.util.stream.Collectors;
+import org.redisson.Redisson;
+import org.redisson.api.RedissonClient;
+import org.redisson.client.codec.StringCodec;
+import org.redisson.config.Config;
+import org.redisson.config.ReadMode;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.JedisCluster;
 import redis.clients.jedis.JedisPooled;
 
-/** Writes and reads keys through a Java client while the cluster changes: {@code Work jedis|lettuce}. */
+/** Writes and reads keys through a Java client while the cluster changes: {@code Work jedis|lettuce|redisson}. */
 public class Work {
   public static void main(String[] arguments) throws Exception {
     String name = arguments[0];
@@ -33,6 +39,10 @@ public class Work {
       JedisCluster client = new JedisCluster(Set.copyOf(seeds));
       set = client::set;
       get = client::get;
+    } else if (name.equals("redisson")) {
+      RedissonClient client = Redisson.create(redisson(isSingle, seeds));
+      set = (key, value) -> client.<String>getBucket(key, StringCodec.INSTANCE).set(value);
+      get = key -> client.<String>getBucket(key, StringCodec.INSTANCE).get();
     } else if (isSingle) {
       RedisURI uri = RedisURI.create(seeds.get(0).getHost(), seeds.get(0).getPort());
       var commands = RedisClient.create(uri).connect().sync();
@@ -44,11 +54,14 @@ public class Work {
               seeds.stream()
                   .map(seed -> RedisURI.create(seed.getHost(), seed.getPort()))
                   .collect(Collectors.toList()));
-      // What its documentation recommends for clusters that change.
+      // What its documentation recommends for clusters that change, but that happens more than once in 30 seconds here.
       client.setOptions(
           ClusterClientOptions.builder()
               .topologyRefreshOptions(
-                  ClusterTopologyRefreshOptions.builder().enableAllAdaptiveRefreshTriggers().build())
+                  ClusterTopologyRefreshOptions.builder()
+                      .enableAllAdaptiveRefreshTriggers()
+                      .adaptiveRefreshTriggersTimeout(Duration.ofMillis(100))
+                      .build())
               .build());
       var commands = client.connect().sync();
       set = commands::set;
@@ -94,5 +107,18 @@ public class Work {
     String texts = told.stream().limit(3).collect(Collectors.joining("; "));
     System.out.println("result " + operations + " " + errors + " " + wrong + " " + texts);
     System.exit(0);
+  }
+
+  private static Config redisson(boolean isSingle, List<HostAndPort> seeds) {
+    Config config = new Config();
+    if (isSingle) {
+      config.useSingleServer().setAddress("redis://" + seeds.get(0));
+      return config;
+    }
+    // By default it reads from replicas, which may not have what it has written yet.
+    // It learns of changes by looking alone, every five seconds if it is not told otherwise.
+    var servers = config.useClusterServers().setReadMode(ReadMode.MASTER).setScanInterval(500);
+    seeds.forEach(seed -> servers.addNodeAddress("redis://" + seed));
+    return config;
   }
 }
