@@ -616,6 +616,8 @@ pub struct Membership {
     alone_for: AtomicU64,
     is_coordinator_present: AtomicBool,
     ends_links: AtomicBool,
+    /// Requests of clients that were sent to another node.
+    sent_on: AtomicU64,
     /// The database has hashing rules of its own, or is about to.
     has_rules: AtomicBool,
     /// Files with what only this server had, and the writes in them.
@@ -653,6 +655,16 @@ impl Membership {
     /// Says so.
     pub fn end_links(&self, ends: bool) {
         self.ends_links.store(ends, SeqCst);
+    }
+
+    /// How many requests of clients were sent to another node.
+    pub fn sent_on(&self) -> u64 {
+        self.sent_on.load(Relaxed)
+    }
+
+    /// Counts one.
+    pub(crate) fn send_on(&self) {
+        self.sent_on.fetch_add(1, Relaxed);
     }
 
     /// Which nodes the command with this index concerns.

@@ -38,6 +38,48 @@ fn a_primary_hands_its_shard_over_before_it_goes_down() {
     assert!(!nodes[0].log().contains("another copy takes over"));
 }
 
+#[test]
+fn a_primary_that_goes_down_waits_for_a_copy_that_is_in_step_but_no_member_yet() {
+    let etcd = Etcd::start("leave-early");
+    let mut nodes = pair(&etcd, &[]);
+    let mut first = nodes[0].client();
+    ok(&mut first, "SET key 1");
+    nodes[1].kill().expect("it runs");
+    nodes[1].start_again().expect("it starts");
+    let mut second = nodes[1].client();
+    eventually("it is linked", || {
+        text(ask(&mut second, "INFO replication")).contains("master_link_status:up")
+    });
+    assert!(nodes[0].terminate().expect("it ends").success());
+    assert_eq!(role(&mut second), "master", "{}", nodes[0].log());
+    assert_eq!(ask(&mut second, "GET key"), Reply::Bulk(b"1".to_vec()));
+}
+
+#[test]
+fn a_primary_that_went_down_sends_clients_on_until_they_ask_the_other() {
+    let etcd = Etcd::start("leave-slowly");
+    let mut nodes = pair(&etcd, &[]);
+    let [mut first, mut second] = [nodes[0].client(), nodes[1].client()];
+    eventually("the replica can lead", || !ask(&mut second, "CLUSTER FAILOVER").is_error());
+    eventually("it leads", || role(&mut second) == "master" && role(&mut first) == "slave");
+    eventually("the other has the data", || ask(&mut second, "WAIT 1 100") == Reply::Integer(1));
+    signal(nodes[1].process_id(), "TERM").expect("it runs");
+    // A client that does not read the slots anew until it has been sent on a hundred times.
+    let mut times = 0;
+    while times < 100 {
+        match ask(&mut second, "SET key 1") {
+            Reply::Simple(_) => assert_eq!(times, 0, "it leads again"),
+            refused => {
+                let moved = format!("MOVED 12539 127.0.0.1:{}", nodes[0].port());
+                assert_eq!(error(&refused), moved);
+                times += 1;
+            }
+        }
+    }
+    assert_eq!(ask(&mut first, "SET key 1"), Reply::Simple(b"OK".to_vec()));
+    assert!(nodes[1].terminate().expect("it ends").success());
+}
+
 /// The next notice of a client, which asked for them: its name, and the rest.
 fn notice(client: &mut Client) -> (String, Vec<Reply>) {
     let Reply::Push(mut words) = client.message().expect("it comes") else { panic!("no push") };

@@ -6,7 +6,7 @@ use crate::log;
 use cluster::id::Id;
 use cluster::view::View;
 use engine::Engine;
-use engine::clients::Client;
+use engine::clients::{Client, flag};
 use engine::mailbox::Message;
 use engine::membership::{Published, Request};
 use std::sync::{Arc, OnceLock};
@@ -21,6 +21,13 @@ const PATIENCE: Duration = Duration::from_secs(6);
 
 /// How long clients may take to connect to another node.
 const GRACE: Duration = Duration::from_secs(4);
+
+/// How long a copy that is close behind may take to become a member.
+const ENROLMENT: Duration = Duration::from_secs(1);
+
+/// How long no client may have been sent to another node before the shutdown goes on. A client that
+/// still asks here has not read the new slots yet.
+const QUIET: Duration = Duration::from_millis(500);
 
 /// How long no copy may be close behind before the shutdown goes on: a copy that is still there is
 /// linked again by then.
@@ -62,8 +69,7 @@ pub fn hand_over(engine: &Engine, waits: impl Fn() -> bool) {
     let (Some(requests), Some(published)) = (REQUESTS.get(), engine.membership().newest()) else {
         return;
     };
-    let has_successor = successor(engine, &published.view, published.me).is_some();
-    if !published.leads || !has_successor || !waits() {
+    if !published.leads || !has_successor(engine, &waits) || !waits() {
         return;
     }
     log!(Notice, "Cluster: another copy takes over this server's shard before it goes down");
@@ -84,6 +90,41 @@ pub fn hand_over(engine: &Engine, waits: impl Fn() -> bool) {
             return;
         }
         std::thread::sleep(LOOK);
+    }
+    wait_for_readers_of_slots(engine, waits);
+}
+
+/// Returns whether a copy can lead. A copy that is linked, but no member yet, soon is one.
+fn has_successor(engine: &Engine, waits: impl Fn() -> bool) -> bool {
+    let until = Instant::now() + ENROLMENT;
+    while let Some(now) = engine.membership().newest() {
+        if successor(engine, &now.view, now.me).is_some() {
+            return true;
+        }
+        let is_near = !switch::near(engine, &now.view).is_empty();
+        if !is_near || !waits() || Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(LOOK);
+    }
+    false
+}
+
+/// Waits until clients of a cluster ask the new primary: each reads the slots some time after it has
+/// been sent on for the first time, and would not be able to connect until then.
+fn wait_for_readers_of_slots(engine: &Engine, waits: impl Fn() -> bool) {
+    let is_client = |client: &Arc<Client>| client.flags() & (flag::LINK | flag::REPLICA) == 0;
+    if engine.is_one_address() || !engine.clients().all().iter().any(is_client) {
+        return;
+    }
+    let until = Instant::now() + GRACE;
+    let (mut sent_on, mut since) = (engine.membership().sent_on(), Instant::now());
+    while since.elapsed() < QUIET && waits() && Instant::now() < until {
+        std::thread::sleep(LOOK);
+        let now = engine.membership().sent_on();
+        if now != sent_on {
+            (sent_on, since) = (now, Instant::now());
+        }
     }
 }
 

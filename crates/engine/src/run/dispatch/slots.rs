@@ -32,6 +32,9 @@ use structs::crc16::key_slot;
 /// there is none.
 const FIRST_ANSWER_MS: i64 = 10_000;
 
+/// The same for requests with keys. Clients can ask other nodes for these.
+const FIRST_KEYS_MS: i64 = 1_000;
+
 const CROSSING: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 pub(super) const DOWN: &str = "CLUSTERDOWN The cluster is down";
 
@@ -60,8 +63,13 @@ impl Cx<'_> {
 fn waits_for_coordinator(cx: &Cx<'_>, row: &Resolved) -> bool {
     row.command.group == Group::Cluster
         && row.parent.is_some()
-        && cx.now().0 - cx.engine.started_ms < FIRST_ANSWER_MS
-        && cx.membership().is_none()
+        && knows_nothing(cx, FIRST_ANSWER_MS)
+}
+
+/// Returns whether this server was started less than `within_ms` ago, and has no answer of the
+/// coordinator yet.
+fn knows_nothing(cx: &Cx<'_>, within_ms: i64) -> bool {
+    cx.membership().is_none() && cx.now().0 - cx.engine.started_ms < within_ms
 }
 
 /// A client's request, or its transaction, is for one slot, which is served here.
@@ -94,6 +102,9 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
     let is_asking = cx.session.asking && open_slots::is_asking(cx, row);
     if row.command.keys.is_empty() && !runs_queue {
         return Ok(());
+    }
+    if knows_nothing(cx, FIRST_KEYS_MS) {
+        return Err(NotNow::Held.into());
     }
     let published = cx.membership();
     let is_by_hash = published.as_deref().is_none_or(|it| it.hashing().is_standard());
@@ -132,6 +143,9 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
         let is_asking = is_asking || row.command.flags.any(knows);
         let arrive = published.as_deref().filter(|published| published.leads);
         if !arrive.is_some_and(|published| all_arrive(cx, published, row, args, is_asking)) {
+            if !cx.session.is_link {
+                cx.engine.membership.send_on();
+            }
             return Err(refusal);
         }
     }
