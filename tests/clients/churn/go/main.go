@@ -29,8 +29,9 @@ func (c goRedis) get(key string) (string, error) { return c.Get(ctx, key).Result
 
 type rueidisClient struct{ rueidis.Client }
 
+// Without ToRetryable a write is not tried again when its connection ends.
 func (c rueidisClient) set(key, value string) error {
-	return c.Do(ctx, c.B().Set().Key(key).Value(value).Build()).Error()
+	return c.Do(ctx, c.B().Set().Key(key).Value(value).Build().ToRetryable()).Error()
 }
 func (c rueidisClient) get(key string) (string, error) {
 	return c.Do(ctx, c.B().Get().Key(key).Build()).ToString()
@@ -39,7 +40,7 @@ func (c rueidisClient) get(key string) (string, error) {
 type valkeyClient struct{ valkey.Client }
 
 func (c valkeyClient) set(key, value string) error {
-	return c.Do(ctx, c.B().Set().Key(key).Value(value).Build()).Error()
+	return c.Do(ctx, c.B().Set().Key(key).Value(value).Build().ToRetryable()).Error()
 }
 func (c valkeyClient) get(key string) (string, error) {
 	return c.Do(ctx, c.B().Get().Key(key).Build()).ToString()

@@ -9,6 +9,7 @@ const until = Date.now() + Number(process.env.SECONDS) * 1000;
 let operations = 0;
 let errors = 0;
 let wrong = 0;
+let apart = 0;
 const told = [];
 
 async function connect() {
@@ -41,8 +42,14 @@ async function work(client, worker) {
       }
       done += 1;
     } catch (error) {
-      errors += 1;
-      told.push(String(error));
+      if (name === 'node-redis' && error.constructor.name === 'DisconnectsClientError') {
+        // It throws what waits in a connection's queue away, instead of sending it elsewhere, when it has learned of a
+        // change twice, by MOVED and by a notice, and has ended the connection by one of them.
+        apart += 1;
+      } else {
+        errors += 1;
+        told.push(String(error));
+      }
       await new Promise((resolve) => setTimeout(resolve, 1));
     }
   }
@@ -52,6 +59,7 @@ async function work(client, worker) {
 connect()
   .then((client) => Promise.all([work(client, 0), work(client, 1)]))
   .then(() => {
+    if (apart > 0) told.unshift(`apart: ${apart} requests that it threw away when it ended a connection`);
     console.log('result', operations, errors, wrong, told.slice(0, 3).join('; '));
     process.exit(0);
   });

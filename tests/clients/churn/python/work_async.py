@@ -19,10 +19,12 @@ async def glide_client():
     import glide
 
     addresses = [glide.NodeAddress(host, port) for host, port in seeds]
+    # 250 ms by default, for all tries of a request. This machine has more programs than cores.
+    options = {"request_timeout": 5000}
     if is_single:
-        client = await glide.GlideClient.create(glide.GlideClientConfiguration(addresses[:1]))
+        client = await glide.GlideClient.create(glide.GlideClientConfiguration(addresses[:1], **options))
     else:
-        client = await glide.GlideClusterClient.create(glide.GlideClusterClientConfiguration(addresses))
+        client = await glide.GlideClusterClient.create(glide.GlideClusterClientConfiguration(addresses, **options))
     try:
         yield client
     finally:

@@ -116,8 +116,9 @@ public class Work {
       return config;
     }
     // By default it reads from replicas, which may not have what it has written yet.
-    // It learns of changes by looking alone, every five seconds if it is not told otherwise.
-    var servers = config.useClusterServers().setReadMode(ReadMode.MASTER).setScanInterval(500);
+    // It learns of changes by looking alone, every five seconds by default, and until then tries a request four times.
+    var servers =
+        config.useClusterServers().setReadMode(ReadMode.MASTER).setScanInterval(500).setRetryAttempts(10);
     seeds.forEach(seed -> servers.addNodeAddress("redis://" + seed));
     return config;
   }
