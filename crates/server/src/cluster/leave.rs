@@ -7,6 +7,7 @@ use cluster::id::Id;
 use cluster::view::View;
 use engine::Engine;
 use engine::clients::{Client, flag};
+use engine::journal::JournalPos;
 use engine::mailbox::Message;
 use engine::membership::{Published, Request};
 use std::sync::{Arc, OnceLock};
@@ -22,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(6);
 /// How long clients may take to connect to another node.
 const GRACE: Duration = Duration::from_secs(4);
 
-/// How long a copy that is close behind may take to become a member.
+/// How long a linked copy may take to be close behind and a member.
 const ENROLMENT: Duration = Duration::from_secs(1);
 
 /// How long no client may have been sent to another node before the shutdown goes on. A client that
@@ -94,15 +95,15 @@ pub fn hand_over(engine: &Engine, waits: impl Fn() -> bool) {
     wait_for_readers_of_slots(engine, waits);
 }
 
-/// Returns whether a copy can lead. A copy that is linked, but no member yet, soon is one.
+/// Returns whether a copy can lead. A copy that is linked, but far behind or no member yet, soon can.
 fn has_successor(engine: &Engine, waits: impl Fn() -> bool) -> bool {
     let until = Instant::now() + ENROLMENT;
     while let Some(now) = engine.membership().newest() {
         if successor(engine, &now.view, now.me).is_some() {
             return true;
         }
-        let is_near = !switch::near(engine, &now.view).is_empty();
-        if !is_near || !waits() || Instant::now() >= until {
+        let is_linked = !engine.addresses_at(JournalPos(0)).is_empty();
+        if !is_linked || !waits() || Instant::now() >= until {
             return false;
         }
         std::thread::sleep(LOOK);
