@@ -65,7 +65,10 @@ fn scale_out(bench: &mut Bench<'_>) -> Result<(), String> {
         "{keys} keys, values of 1 byte, AOF everysec, 75 % GET, 800 clients, pipeline 30, {TRIALS} trials of 3 s; {}",
         super::deployments::surroundings()
     );
-    let fill = format!("-c 50 -P 100 -n {keys} -r {keys} --sequential -d 1 -t set");
+    let fill = format!(
+        "--ratio 1:0 --key-pattern P:P --key-prefix key: --key-maximum {} -d 1 -c 50 -P 100 -n {keys}",
+        keys - 1
+    );
     let work = format!(
         "--ratio 1:3 --key-prefix key: --key-maximum {} -d 1 -c 800 -P 30 --warmup 1 --duration 3",
         keys - 1
