@@ -7,7 +7,6 @@ use cluster::id::Id;
 use cluster::view::View;
 use engine::Engine;
 use engine::clients::{Client, flag};
-use engine::journal::JournalPos;
 use engine::mailbox::Message;
 use engine::membership::{Published, Request};
 use std::sync::{Arc, OnceLock};
@@ -24,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(6);
 const GRACE: Duration = Duration::from_secs(4);
 
 /// How long a linked copy may take to be close behind and a member.
-const ENROLMENT: Duration = Duration::from_secs(1);
+const ENROLMENT: Duration = Duration::from_secs(4);
 
 /// How long no client may have been sent to another node before the shutdown goes on. A client that
 /// still asks here has not read the new slots yet.
@@ -49,11 +48,15 @@ pub(super) fn prepare(requests: Requests) {
 
 /// The copy of this server's shard that is to lead it: a member that is close behind.
 pub(super) fn successor(engine: &Engine, view: &View, me: Id) -> Option<Id> {
-    let shard = view.topology.value.shard_of(me)?;
     let near = switch::near(engine, view);
-    let can_lead = |id: &Id| *id != me && near.contains(id) && view.has_member(*id);
+    another_copy(view, me, |id| near.contains(&id) && view.has_member(id))
+}
+
+/// A copy of this server's shard that may be promoted and is as wanted.
+fn another_copy(view: &View, me: Id, is_wanted: impl Fn(Id) -> bool) -> Option<Id> {
+    let shard = view.topology.value.shard_of(me)?;
     let copies = shard.copies.iter().filter(|copy| !copy.is_never_promoted);
-    copies.map(|copy| copy.id).find(can_lead)
+    copies.map(|copy| copy.id).find(|id| *id != me && is_wanted(*id))
 }
 
 /// Returns whether this server leads a shard that has slots.
@@ -95,15 +98,16 @@ pub fn hand_over(engine: &Engine, waits: impl Fn() -> bool) {
     wait_for_readers_of_slots(engine, waits);
 }
 
-/// Returns whether a copy can lead. A copy that is linked, but far behind or no member yet, soon can.
+/// Returns whether a copy can lead. One that is linked, but far behind or no member yet, soon can.
 fn has_successor(engine: &Engine, waits: impl Fn() -> bool) -> bool {
     let until = Instant::now() + ENROLMENT;
     while let Some(now) = engine.membership().newest() {
         if successor(engine, &now.view, now.me).is_some() {
             return true;
         }
-        let is_linked = !engine.addresses_at(JournalPos(0)).is_empty();
-        if !is_linked || !waits() || Instant::now() >= until {
+        let linked = switch::all_linked(engine, &now.view);
+        let may_come = another_copy(&now.view, now.me, |id| linked.contains(&id)).is_some();
+        if !may_come || !waits() || Instant::now() >= until {
             return false;
         }
         std::thread::sleep(LOOK);

@@ -101,7 +101,16 @@ pub(super) fn linked(engine: &Engine, copy: &Copy) -> Vec<Id> {
 /// The copies that receive what this server writes, and are at most [`NEAR`] behind.
 pub(super) fn near(engine: &Engine, view: &View) -> Vec<Id> {
     let position = engine.journal().position().0.saturating_sub(NEAR);
-    members_of(view, engine.addresses_at(JournalPos(position))).map(|copy| copy.id).collect()
+    copies_at(engine, view, JournalPos(position))
+}
+
+/// The copies that receive what this server writes, however far they are behind.
+pub(super) fn all_linked(engine: &Engine, view: &View) -> Vec<Id> {
+    copies_at(engine, view, JournalPos(0))
+}
+
+fn copies_at(engine: &Engine, view: &View, position: JournalPos) -> Vec<Id> {
+    members_of(view, engine.addresses_at(position)).map(|copy| copy.id).collect()
 }
 
 /// The copies of the database that announce one of these addresses.
