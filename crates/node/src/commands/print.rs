@@ -261,7 +261,7 @@ fn plan(plan: &PlanShown) -> String {
         let skipped = usize::from(plan.copies.iter().all(|it| it.database.is_empty()));
         let mut rows = vec![titles(&titled[skipped..])];
         rows.extend(plan.copies.iter().map(|it| {
-            let cells = vec![
+            let cells = [
                 it.database.clone(),
                 it.shard.to_string(),
                 it.role.clone(),
