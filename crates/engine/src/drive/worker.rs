@@ -348,11 +348,7 @@ impl Worker {
                     cut = Some(cause);
                     break;
                 }
-                let has_had_its_share = cx.session.import.is_some() && consumed >= IMPORT_SHARE;
-                if cx.reply.len() > most_output
-                    || cx.db.demoted.get() >= DEMOTED_AT_A_TIME
-                    || has_had_its_share
-                {
+                if cx.reply.len() > most_output || has_had_its_turn(&cx, consumed) {
                     cut = Some(Next::Again);
                     break;
                 }
@@ -503,6 +499,13 @@ fn halted(session: &Session) -> Option<Next> {
         return Some(Next::Suspended);
     }
     (session.fate != Fate::Open).then_some(Next::Closing)
+}
+
+/// Whether others should have a turn before more of this session's input is run, of which so many
+/// bytes were.
+fn has_had_its_turn(cx: &Cx<'_>, consumed: usize) -> bool {
+    let has_brought_enough = cx.session.import.is_some() && consumed >= IMPORT_SHARE;
+    cx.db.demoted.get() >= DEMOTED_AT_A_TIME || has_brought_enough
 }
 
 fn limits(session: &Session, engine: &Engine) -> Limits {
