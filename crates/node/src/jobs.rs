@@ -27,6 +27,9 @@ const IDLE: Duration = Duration::from_secs(1);
 /// How long a copy may take to answer.
 const ANSWER: Duration = Duration::from_secs(1);
 
+/// What a copy says if it has no answer of etcd. It is asked again.
+const AWAY: &str = "The coordinator of the cluster is away";
+
 /// How long a call to etcd may take.
 const CALL: Duration = Duration::from_secs(5);
 
@@ -331,6 +334,10 @@ fn order<'a>(
                     Answer::Text(_) => None,
                 });
                 if let Some(why) = refusal {
+                    if why.contains(AWAY) {
+                        let text = format!("the copy on machine '{machine}' waits for etcd: {why}");
+                        return Some(Step::Waits(percent, text));
+                    }
                     return Some(Step::Fails(format!("machine '{machine}' refuses it: {why}")));
                 }
             }

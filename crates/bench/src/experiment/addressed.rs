@@ -101,17 +101,20 @@ pub fn memory_for(keys: u64, value_bytes: u64) -> u64 {
 
 /// A cluster of three reference servers without replicas; empty if there is no such program.
 fn reference_cluster(lab: &mut Lab, arguments: &[&str]) -> Result<Vec<Server>, String> {
-    let mut nodes = Vec::new();
-    let arguments = [&["--cluster-enabled", "yes"], arguments].concat();
+    let (mut nodes, mut first) = (Vec::new(), None);
     for _ in 0..machines::NAMES.len() {
-        nodes.extend(lab.reference(&arguments, None)?);
+        // By default it is ten thousand above the server's, among those of outgoing connections.
+        let bus = lab.free_port().to_string();
+        let cluster = ["--cluster-enabled", "yes", "--cluster-port", &bus];
+        let Some(node) = lab.reference(&[&cluster[..], arguments].concat(), None)? else { break };
+        first.get_or_insert((node.port.to_string(), bus));
+        nodes.push(node);
     }
-    let Some(first) = nodes.first() else { return Ok(nodes) };
-    let first = first.port.to_string();
+    let Some((port, bus)) = first else { return Ok(nodes) };
     for (number, node) in nodes.iter().enumerate() {
         let (from, to) = (number * SLOTS / nodes.len(), (number + 1) * SLOTS / nodes.len() - 1);
         accepted(node.port, &["CLUSTER", "ADDSLOTSRANGE", &from.to_string(), &to.to_string()])?;
-        accepted(node.port, &["CLUSTER", "MEET", "127.0.0.1", &first])?;
+        accepted(node.port, &["CLUSTER", "MEET", "127.0.0.1", &port, &bus])?;
     }
     let deadline = Instant::now() + PATIENCE;
     for node in &nodes {
