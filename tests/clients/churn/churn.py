@@ -17,6 +17,8 @@ SECONDS = float(os.environ["SECONDS_OF_WORK"])
 SEED = int(os.environ.get("SEED", time.time_ns() % 100_000))
 ENDPOINT = os.environ["ENDPOINT"]
 SERVER = os.environ["SERVER"].split()
+# The root of Valkey's programs, if that is what is tried.
+VALKEY = os.environ.get("VALKEY_ROOT")
 
 
 def free_port():
@@ -59,17 +61,26 @@ class Node:
         self.port = free_port()
         self.folder = os.path.join(folder, f"node{number}")
         os.mkdir(self.folder)
+        inner = "/" + os.path.relpath(self.folder, VALKEY or "/")
         self.words = [
-            "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder, "--io-threads", "1",
-            "--save", "", "--cluster-enabled", "yes", "--cluster-coordinator", coordinator,
-            "--repl-diskless-sync-delay", "0", "--logfile", os.path.join(self.folder, "log"),
-            "--cluster-config-file", os.path.join(self.folder, "nodes.conf"),
+            "--port", str(self.port), "--bind", "127.0.0.1", "--dir", inner, "--io-threads", "1",
+            "--save", "", "--cluster-enabled", "yes",
+            "--repl-diskless-sync-delay", "0", "--logfile", os.path.join(inner, "log"),
         ]  # fmt: skip
+        if VALKEY:
+            self.words += [
+                "--cluster-port", str(free_port()), "--cluster-node-timeout", "2000",
+                "--cluster-allow-replica-migration", "no", "--shutdown-on-sigterm", "failover",
+            ]  # fmt: skip
+        else:
+            # Only we take a path.
+            nodes = os.path.join(self.folder, "nodes.conf")
+            self.words += ["--cluster-coordinator", coordinator, "--cluster-config-file", nodes]
         self.start()
 
     def start(self):
         words = list(self.words)
-        if getattr(self, "is_made", False):
+        if getattr(self, "is_made", False) and not VALKEY:
             words += ["--cluster-endpoint", ENDPOINT]
         self.process = subprocess.Popen(SERVER + words, stdout=subprocess.DEVNULL)
         eventually("a node listens", self.listens)
@@ -115,7 +126,8 @@ class Node:
 def make(nodes):
     """Gives the first three nodes the slots, and each a replica."""
     for node in nodes[1:]:
-        node.ask("CLUSTER", "MEET", "127.0.0.1", str(nodes[0].port))
+        bus = nodes[0].words[nodes[0].words.index("--cluster-port") + 1 :][:1] if VALKEY else []
+        node.ask("CLUSTER", "MEET", "127.0.0.1", str(nodes[0].port), *bus)
     for number, node in enumerate(nodes[:3]):
         first, last = number * 5461, 16383 if number == 2 else (number + 1) * 5461 - 1
         node.ask("CLUSTER", "ADDSLOTSRANGE", str(first), str(last))
@@ -126,7 +138,8 @@ def make(nodes):
     until_whole(nodes)
     for node in nodes:
         node.is_made = True
-        node.ask("CONFIG", "SET", "cluster-endpoint", ENDPOINT)
+        if not VALKEY:
+            node.ask("CONFIG", "SET", "cluster-endpoint", ENDPOINT)
 
 
 def is_whole(nodes):
@@ -196,7 +209,7 @@ def change(nodes, rng, may_end):
 
 
 def main():
-    folder = tempfile.mkdtemp(prefix="dunlin-churn-")
+    folder = tempfile.mkdtemp(prefix="dunlin-churn-", dir=VALKEY and os.path.join(VALKEY, "tmp"))
     etcd_port, peer = free_port(), free_port()
     url = f"http://127.0.0.1:{etcd_port}"
     etcd = subprocess.Popen(
@@ -222,10 +235,13 @@ def main():
         may_end = nodes if ENDPOINT == "cluster" else nodes[1:]
         rng = random.Random(SEED)
         changes = {}
+        journal = open(os.path.join(folder, "changes"), "w")
         until = time.monotonic() + SECONDS
         while time.monotonic() < until and any(work.poll() is None for work in works.values()):
+            begun = time.strftime("%T")
             what = change(nodes, rng, may_end)
             changes[what] = changes.get(what, 0) + 1
+            print(begun, time.strftime("%T"), what, file=journal, flush=True)
             time.sleep(rng.uniform(0, 0.5))
         print("changes:", ", ".join(f"{count} {what}" for what, count in sorted(changes.items())))
         return 0 if all([report(name, work) for name, work in works.items()]) else 1

@@ -45,7 +45,7 @@ def work(worker):
         except Exception as error:  # whatever the client gives its user counts
             with lock:
                 counts["errors"] += 1
-                errors.append(f"{type(error).__name__}: {error}")
+                errors.append(f"{time.strftime('%T')} {type(error).__name__}: {error}")
     with lock:
         counts["operations"] += done
         counts["wrong"] += wrong

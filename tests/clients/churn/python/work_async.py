@@ -20,7 +20,10 @@ async def glide_client():
 
     addresses = [glide.NodeAddress(host, port) for host, port in seeds]
     # 250 ms by default, for all tries of a request. This machine has more programs than cores.
-    options = {"request_timeout": 5000}
+    # It waits longer and longer before it connects again, and fails what it is sent there for meanwhile: nodes end and
+    # come back within a second here.
+    often = glide.BackoffStrategy(num_of_retries=2, factor=50, exponent_base=2)
+    options = {"request_timeout": 5000, "reconnect_strategy": often}
     if is_single:
         client = await glide.GlideClient.create(glide.GlideClientConfiguration(addresses[:1], **options))
     else:
@@ -53,7 +56,7 @@ async def work(client, worker):
             done += 1
         except Exception as error:  # whatever the client gives its user counts
             counts["errors"] += 1
-            errors.append(f"{type(error).__name__}: {error}")
+            errors.append(f"{time.strftime('%T')} {type(error).__name__}: {error}")
             await asyncio.sleep(0.001)
     counts["operations"] += done
 

@@ -4,6 +4,7 @@ import io.lettuce.core.cluster.ClusterClientOptions;
 import io.lettuce.core.cluster.ClusterTopologyRefreshOptions;
 import io.lettuce.core.cluster.RedisClusterClient;
 import java.time.Duration;
+import java.time.LocalTime;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
@@ -16,6 +17,7 @@ import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
 import org.redisson.config.ReadMode;
+import org.redisson.config.SubscriptionMode;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.JedisCluster;
 import redis.clients.jedis.JedisPooled;
@@ -92,7 +94,7 @@ public class Work {
                     done++;
                   } catch (RuntimeException error) {
                     errors.incrementAndGet();
-                    told.add(error.toString());
+                    told.add(LocalTime.now() + " " + error);
                   }
                 }
                 operations.addAndGet(done);
@@ -117,8 +119,15 @@ public class Work {
     }
     // By default it reads from replicas, which may not have what it has written yet.
     // It learns of changes by looking alone, every five seconds by default, and until then tries a request four times.
+    // It tries all that with the node that it was sent to once, and knows no replicas if it has no use for them: a node
+    // that was a primary for a second is one it can send nothing to.
     var servers =
-        config.useClusterServers().setReadMode(ReadMode.MASTER).setScanInterval(500).setRetryAttempts(10);
+        config
+            .useClusterServers()
+            .setReadMode(ReadMode.MASTER)
+            .setSubscriptionMode(SubscriptionMode.SLAVE)
+            .setScanInterval(500)
+            .setRetryAttempts(10);
     seeds.forEach(seed -> servers.addNodeAddress("redis://" + seed));
     return config;
   }
