@@ -40,7 +40,7 @@ pub use remote::run;
 /// errors, and what tells a foreign page.
 pub mod rest {
     pub use crate::api::openapi::{About, describe};
-    pub use crate::api::route::{Done, Nothing, Route, json, unrouted};
+    pub use crate::api::route::{Done, Nothing, Route, find, json, only_reads};
     pub use crate::api::{ApiError, PREFIX};
     pub use crate::auth::{METRICS, basic, is_same_origin, is_trusted_name};
 }

@@ -154,12 +154,8 @@ pub fn attempt(
 /// A primary of it does not answer.
 pub fn sample(database: &Database, view: Option<&View>) -> Result<Vec<String>, Wrong> {
     let unnamed = |why: &str| Wrong(format!("the database names no keys: {why}"));
-    let shards = view.map_or(&[][..], |view| &view.topology.value.shards);
-    let copies = shards
-        .iter()
-        .filter(|shard| !shard.slots.is_empty())
-        .filter_map(|shard| database.copies.iter().find(|placed| placed.copy == shard.holder.id));
-    let primaries: Vec<&Placed> = copies.collect();
+    let primaries: Vec<&Placed> =
+        view.into_iter().flat_map(|view| database.primaries(&view.topology.value)).collect();
     // What each has for itself: of all of them together, the largest would have no greater part.
     let ask = |placed: &Placed, command: &[&str], times: usize| -> Result<Vec<String>, Wrong> {
         let itself: &[&str] = &["CLIENT", "CAPA", "cluster", "node"];

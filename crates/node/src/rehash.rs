@@ -60,10 +60,7 @@ pub(crate) fn waits(database: &Database, view: &View, change: &Rehash) -> Step {
 fn progress(database: &Database, view: &View) -> (u64, Option<String>) {
     let (mut moved, mut obstacle) = (0, None);
     for shard in &view.topology.value.shards {
-        let Some(placed) = database.copies.iter().find(|placed| placed.copy == shard.holder.id)
-        else {
-            continue;
-        };
+        let Some(placed) = database.primary(shard) else { continue };
         let place = (&*placed.host, placed.port);
         let commands: [&[&str]; 1] = [&["INFO", "replication"]];
         let answers = talk::ask(place, database.login(), &commands, ANSWER);

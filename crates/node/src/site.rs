@@ -7,6 +7,7 @@ use crate::tasks::schedule::Schedule;
 use cluster::coordinator::{Compare, Item, LeaseId, Range, Revision};
 use cluster::id::Id;
 use cluster::slots::Slots;
+use cluster::topology::{Shard, Topology};
 use cluster::view::At;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -235,6 +236,17 @@ impl Database {
             0 => 0,
             _ => self.settings.copy_flash_bytes().max(floor.flash_bytes),
         }
+    }
+
+    /// The copy that leads a shard, if a machine has it.
+    pub fn primary(&self, shard: &Shard) -> Option<&Placed> {
+        self.copies.iter().find(|placed| placed.copy == shard.holder.id)
+    }
+
+    /// The copies that lead the shards that have slots.
+    pub fn primaries(&self, topology: &Topology) -> impl Iterator<Item = &Placed> {
+        let shards = topology.shards.iter().filter(|shard| !shard.slots.is_empty());
+        shards.filter_map(|shard| self.primary(shard))
     }
 
     /// The copies of a shard that stay.

@@ -27,7 +27,7 @@ use crate::host::Peer;
 use axum::extract::{Request, State};
 use axum::http::Method;
 use axum::response::{IntoResponse as _, Response};
-use route::{Route, unrouted};
+use route::{Route, find, only_reads};
 use std::sync::{Arc, OnceLock};
 
 /// Bytes of the longest body of a request.
@@ -85,12 +85,10 @@ pub async fn answer(State(app): State<Arc<App>>, request: Request) -> Response {
 
 async fn find_and_run(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
     let path = request.uri().path().strip_prefix(PREFIX).unwrap_or_default();
-    if path == "/openapi.json" && request.method() == Method::GET {
+    if path == "/openapi.json" && only_reads(request.method()) {
         return Ok(([("content-type", "application/json")], document()).into_response());
     }
-    let method = request.method().clone();
-    let route = routes().iter().find(|route| route.path == path && route.method == method);
-    let Some(route) = route else { return Err(unrouted(routes(), path)) };
+    let route = find(routes(), path, request.method())?;
     let peer = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
     let peer = peer.ok_or_else(ApiError::path)?;
     session::check_origin(&request)?;
@@ -100,7 +98,7 @@ async fn find_and_run(app: Arc<App>, request: Request) -> Result<Response, ApiEr
         return session::log_in(app, peer, &parts, &body).await;
     }
     let session = session::of_request(&app, peer, &parts).await?;
-    if route.path == "/session" && method == Method::DELETE {
+    if route.path == "/session" && route.method == Method::DELETE {
         return Ok(session::log_out(&app, &parts.headers));
     }
     let body = axum::body::to_bytes(body, MAX_BODY).await.map_err(|_| ApiError::too_large())?;

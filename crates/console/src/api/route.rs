@@ -74,11 +74,28 @@ pub fn parameters<Q: DeserializeOwned>(query: &str) -> Result<Q, ApiError> {
     query.map(|query| query.0).map_err(|why| ApiError::bad(why.body_text()))
 }
 
-/// Why no route answers a request for a path: there is none, or only for other methods.
-pub fn unrouted<C>(routes: &[Route<C>], path: &str) -> ApiError {
-    let of_path = routes.iter().filter(|route| route.path == path);
-    let methods: Vec<&str> = of_path.map(|route| route.method.as_str()).collect();
-    if methods.is_empty() { ApiError::path() } else { ApiError::method(&methods) }
+/// Whether a request of this method only reads. One with HEAD is answered as one with GET; the HTTP
+/// server leaves the body out.
+pub fn only_reads(method: &Method) -> bool {
+    method == Method::GET || method == Method::HEAD
+}
+
+/// Returns the route of a path for a method.
+///
+/// # Errors
+/// There is no such path, or only for other methods.
+pub fn find<'r, C>(
+    routes: &'r [Route<C>],
+    path: &str,
+    method: &Method,
+) -> Result<&'r Route<C>, ApiError> {
+    let of_path = || routes.iter().filter(|route| route.path == path);
+    let wanted = if only_reads(method) { &Method::GET } else { method };
+    if let Some(route) = of_path().find(|route| route.method == wanted) {
+        return Ok(route);
+    }
+    let methods: Vec<&str> = of_path().map(|route| route.method.as_str()).collect();
+    Err(if methods.is_empty() { ApiError::path() } else { ApiError::method(&methods) })
 }
 
 fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {

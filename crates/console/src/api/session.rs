@@ -1,7 +1,7 @@
 //! Who makes a request, logging in and out, and what a user may do.
 
 use super::error::check;
-use super::route::{Done, Nothing, Route, json};
+use super::route::{Done, Nothing, Route, json, only_reads};
 use super::{ApiError, Call};
 use crate::access::Credentials;
 use crate::app::App;
@@ -103,7 +103,7 @@ const COMMANDS: [&str; 43] = [
 /// Refuses what a page of another origin may have sent.
 pub fn check_origin(request: &Request) -> Result<(), ApiError> {
     let headers = request.headers();
-    if request.method() == Method::GET || request.method() == Method::HEAD {
+    if only_reads(request.method()) {
         return Ok(());
     }
     if !auth::is_same_origin(headers) {
@@ -129,7 +129,7 @@ pub async fn of_request(
     if let Some(token) = auth::token_of(&parts.headers)
         && let Some(session) = app.sessions.find(token, now)
     {
-        if parts.method != Method::GET {
+        if !only_reads(&parts.method) {
             let csrf = parts.headers.get("x-csrf-token").and_then(|text| text.to_str().ok());
             if !csrf.is_some_and(|csrf| session.accepts(csrf)) {
                 return Err(ApiError::forged("The header X-CSRF-Token is missing or wrong"));

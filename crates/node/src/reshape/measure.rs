@@ -63,10 +63,8 @@ impl Slotted {
 /// One does not answer.
 pub fn slots(database: &Database, view: &View, by: Measure) -> Result<Slotted, Problem> {
     let mut all = Slotted::empty();
-    let primaries = view.topology.value.shards.iter().filter(|shard| !shard.slots.is_empty());
-    let placed = primaries
-        .filter_map(|shard| database.copies.iter().find(|placed| placed.copy == shard.holder.id));
     let topology = &view.topology.value;
+    let placed = database.primaries(topology);
     // By rules of its own nothing lists the keys of a slot.
     let of_whole = |placed: &Placed| {
         let shard = topology.shard_of(placed.copy).filter(|_| !topology.hashing.is_empty());
@@ -133,10 +131,7 @@ const HOT_SESSION: &str = "30";
 pub fn hot_keys(database: &Database, view: &View) -> Result<Option<Vec<HotKey>>, Problem> {
     let topology = &view.topology.value;
     let hashing = Hashing::new(&topology.hashing).ok();
-    let primaries = topology.shards.iter().filter(|shard| !shard.slots.is_empty());
-    let placed: Vec<&Placed> = primaries
-        .filter_map(|shard| database.copies.iter().find(|placed| placed.copy == shard.holder.id))
-        .collect();
+    let placed: Vec<&Placed> = database.primaries(topology).collect();
     let counted: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> =
             placed.iter().map(|placed| scope.spawn(|| hot_keys_of(database, placed))).collect();

@@ -27,7 +27,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get};
 use console::rest::{
-    ApiError, METRICS, PREFIX, Route, basic, is_same_origin, is_trusted_name, unrouted,
+    ApiError, METRICS, PREFIX, Route, basic, find, is_same_origin, is_trusted_name, only_reads,
 };
 use process::log;
 use rustls::ServerConfig;
@@ -177,7 +177,7 @@ fn admit(site: &Site, request: &Request) -> Result<(), ApiError> {
 
 /// Refuses what a page of another origin may have sent.
 fn check_origin(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
-    if method == Method::GET || method == Method::HEAD {
+    if only_reads(method) {
         return Ok(());
     }
     if !is_same_origin(headers) {
@@ -201,18 +201,16 @@ async fn answer(State(site): State<Arc<Site>>, request: Request) -> Response {
 async fn find_and_run(site: &Site, request: Request) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path().strip_prefix(PREFIX).unwrap_or_default();
-    if path == "/openapi.json" {
+    if path == "/openapi.json" && only_reads(&parts.method) {
         let kind = [(header::CONTENT_TYPE, "application/json")];
         return Ok((kind, routes::document()).into_response());
     }
-    let mut routes = routes::routes().iter();
-    let route = routes.find(|route| route.path == path && route.method == parts.method);
-    let Some(route) = route else { return Err(unrouted(routes::routes(), path)) };
+    let route = find(routes::routes(), path, &parts.method)?;
     let body = to_bytes(body, MAX_BODY).await.map_err(|_| ApiError::too_large())?;
     let query = parts.uri.query().unwrap_or_default();
     let request_id = request_id(&parts.headers)?;
     // Reads have parameters of their own, and plan nothing.
-    let dry_run = parts.method != Method::GET && asks_for_plan(query)?;
+    let dry_run = !only_reads(&parts.method) && asks_for_plan(query)?;
     let what = if request_id.is_empty() { String::new() } else { fingerprint(route, &body) };
     let call = Call { request_id, what, dry_run, ..site.call.clone() };
     (route.run)(call, query, body).await

@@ -76,8 +76,7 @@ pub fn primaries(database: &Database, view: &View) -> Result<Vec<Part>, Problem>
     }
     let mut parts = Vec::new();
     for shard in topology.shards.iter().filter(|shard| !shard.slots.is_empty()) {
-        let placed = database.copies.iter().find(|placed| placed.copy == shard.holder.id);
-        let placed = placed.filter(|_| view.is_alive(shard.holder));
+        let placed = database.primary(shard).filter(|_| view.is_alive(shard.holder));
         let placed = placed.ok_or_else(|| Problem::Again("a shard has no primary".into()))?;
         let slots = shard.slots.ranges().to_vec();
         parts.push(Part { address: (placed.host.clone(), placed.port), slots: Some(slots) });

@@ -63,13 +63,13 @@ impl Cx<'_> {
 fn waits_for_coordinator(cx: &Cx<'_>, row: &Resolved) -> bool {
     row.command.group == Group::Cluster
         && row.parent.is_some()
-        && knows_nothing(cx, FIRST_ANSWER_MS)
+        && is_new(cx, FIRST_ANSWER_MS)
+        && cx.membership().is_none()
 }
 
-/// Returns whether this server was started less than `within_ms` ago, and has no answer of the
-/// coordinator yet.
-fn knows_nothing(cx: &Cx<'_>, within_ms: i64) -> bool {
-    cx.membership().is_none() && cx.now().0 - cx.engine.started_ms < within_ms
+/// Returns whether this server was started less than `within_ms` ago.
+fn is_new(cx: &Cx<'_>, within_ms: i64) -> bool {
+    cx.now().0 - cx.engine.started_ms < within_ms
 }
 
 /// A client's request, or its transaction, is for one slot, which is served here.
@@ -103,10 +103,10 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
     if row.command.keys.is_empty() && !runs_queue {
         return Ok(());
     }
-    if knows_nothing(cx, FIRST_KEYS_MS) {
+    let published = cx.membership();
+    if published.is_none() && is_new(cx, FIRST_KEYS_MS) {
         return Err(NotNow::Held.into());
     }
-    let published = cx.membership();
     let is_by_hash = published.as_deref().is_none_or(|it| it.hashing().is_standard());
     let single = (is_by_hash && row.single_key > 0).then(|| args.key(row.single_key).hash);
     let slots = match single.and_then(|hash| cx.engine.keyspace.slot_of(hash)) {

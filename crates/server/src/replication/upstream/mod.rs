@@ -237,6 +237,10 @@ impl<'t> Uplink<'t> {
 
     fn connect(&mut self) {
         let Some((host, port)) = self.engine.upstream().link().primary.clone() else { return };
+        if port == 0 {
+            // A copy in a cluster whose primary is not known, or is not to be followed.
+            return self.lose("There is no MASTER to follow yet");
+        }
         // Log once for each primary and after each link that was up, because there may be many
         // attempts.
         if std::mem::replace(&mut self.announces, false) {
