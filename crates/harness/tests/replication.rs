@@ -43,6 +43,24 @@ fn a_snapshot_for_replicas_is_a_save_that_leaves_the_position_alone() {
 }
 
 #[test]
+fn monitors_of_a_replica_see_where_its_writes_come_from() {
+    let primary = primary(&[]);
+    let replica = replica_by(&Program::under_test(), &primary, &[]);
+    eventually("the link is up", || is_linked(&mut replica.client()));
+    let mut monitor = replica.client();
+    ok(&mut monitor, &["MONITOR"]);
+    ok(&mut primary.client(), &["SET", "key", "1"]);
+    let line = loop {
+        let Reply::Simple(line) = monitor.reply().expect("it comes") else { panic!("no line") };
+        let line = String::from_utf8_lossy(&line).into_owned();
+        if line.contains("\"key\"") {
+            break line;
+        }
+    };
+    assert!(line.contains(&format!("[0 127.0.0.1:{}]", primary.port())), "{line}");
+}
+
+#[test]
 fn three_replicas_synchronise_at_once_and_resume_after_a_cut() {
     synchronise_and_resume(&Program::reference().expect("there is a reference"));
 }

@@ -49,6 +49,11 @@ pub(crate) fn line(cx: &Cx<'_>, command: &Command, words: &[&[u8]], source: Sour
     let addr = match source {
         Source::Script => "lua".to_owned(),
         Source::Client if is_unix => format!("unix:{addr}"),
+        // What the primary sends runs in a session that is no connection's.
+        Source::Client if addr.is_empty() => {
+            let primary = cx.engine.upstream.primary();
+            primary.map(|(host, port)| format!("{host}:{port}")).unwrap_or_default()
+        }
         Source::Client => addr.clone(),
     };
     // Writing into a vector cannot fail.
