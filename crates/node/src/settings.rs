@@ -304,7 +304,8 @@ impl Settings {
         Hashing::new(&self.hashing).map_err(|flaw| Wrong(flaw.to_string()))?;
         refuse(
             !self.hashing.is_empty() && self.endpoint == Endpoint::Cluster,
-            "clients of --endpoint cluster compute slots by the standard rule: take --endpoint single, or              --hashing standard"
+            "clients of --endpoint cluster compute slots by the standard rule: take --endpoint single, or \
+             --hashing standard"
                 .into(),
         )
     }
