@@ -42,7 +42,8 @@ pub fn check(data: &[u8]) {
         let _ = slots::parse(reply);
         let _ = slots::redirection(reply);
         let _ = raw::elements(reply);
-        whole_reply(&route::plan::scan_reply(1, 4, Some(2), reply.clone()), reply);
+        let walk = route::plan::Walk { number: 1, radix: 4, following: Some(2) };
+        whole_reply(&route::plan::scan_reply(walk, reply.clone()), reply);
     }
     if replies.is_empty() {
         return;

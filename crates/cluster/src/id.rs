@@ -24,6 +24,11 @@ impl Id {
         }
         Id(bytes)
     }
+
+    /// The number that its first digits are.
+    pub const fn number(self) -> u16 {
+        u16::from_be_bytes([self.0[0], self.0[1]])
+    }
 }
 
 /// A text that is not 40 hexadecimal digits in lower case.

@@ -9,6 +9,8 @@ mod events;
 mod moving;
 #[path = "forwarding/permissions.rs"]
 mod permissions;
+#[path = "forwarding/scanning.rs"]
+mod scanning;
 #[path = "forwarding/scripts.rs"]
 mod scripts;
 #[path = "forwarding/walking.rs"]

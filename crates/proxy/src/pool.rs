@@ -34,6 +34,9 @@ pub struct Topology {
     pub slotless: Vec<u16>,
     /// Of a node's hub: the other servers that have clients, replicas.
     pub followers: Vec<u16>,
+    /// Of a node's hub: what SCAN's cursors call the servers with slots, in ascending order, and
+    /// which these are. A shard has the same number at all nodes, whoever leads it.
+    pub walk: Vec<(u16, u16)>,
     /// Of a node's hub: how keys get their slots.
     pub rule: SlotRule,
 }
@@ -295,6 +298,7 @@ pub struct Local {
     replicas: Vec<Vec<u16>>,
     slotless: Vec<u16>,
     followers: Vec<u16>,
+    walk: Vec<(u16, u16)>,
     rule: SlotRule,
     chance: Cell<u32>,
 }
@@ -322,6 +326,7 @@ impl Local {
             replicas: Vec::new(),
             slotless: Vec::new(),
             followers: Vec::new(),
+            walk: Vec::new(),
             rule: SlotRule::default(),
             chance: Cell::new(0x9e37_79b9),
         };
@@ -369,6 +374,7 @@ impl Local {
         self.replicas = topology.replicas;
         self.slotless = topology.slotless;
         self.followers = topology.followers;
+        self.walk = topology.walk;
         self.first_slots = vec![None; self.targets.len()];
         for (slot, at) in (0..).zip(&self.slots) {
             if let Some(at) = *at
@@ -525,8 +531,19 @@ impl Placement for Local {
         if self.is_cluster() { MAX_SERVERS } else { self.targets.len() }
     }
 
-    fn walk_from(&self, server: usize) -> Option<usize> {
-        self.primaries.iter().copied().find(|at| *at >= server)
+    fn walk_from(&self, number: usize) -> Option<usize> {
+        if self.shared.config.is_node {
+            return self.walk.iter().map(|&(at, _)| usize::from(at)).find(|at| *at >= number);
+        }
+        self.primaries.iter().copied().find(|at| *at >= number)
+    }
+
+    fn walked(&self, number: usize) -> Option<usize> {
+        if self.shared.config.is_node {
+            let found = self.walk.iter().find(|&&(at, _)| usize::from(at) == number);
+            return found.map(|&(_, server)| usize::from(server));
+        }
+        Some(number)
     }
 
     #[inline]

@@ -1,11 +1,11 @@
-//! SCAN over several servers: the server's number is inside the cursor, which stays a decimal
+//! SCAN over several servers: the number of a server in the walk is inside the cursor, which stays a decimal
 //! number of 64 bits, as some clients demand.
 
 /// A place in the walk over all servers: a server and its own cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// The server's number.
-    pub server: usize,
+    /// The server's number in the walk.
+    pub number: usize,
     /// The cursor to send there.
     pub at: u64,
 }
@@ -13,15 +13,15 @@ pub struct Cursor {
 /// The place that a client's cursor leads to. Any number is a cursor.
 pub fn decode(cursor: u64, radix: usize) -> Cursor {
     let radix = radix.max(1) as u64;
-    Cursor { server: (cursor % radix) as usize, at: cursor / radix }
+    Cursor { number: (cursor % radix) as usize, at: cursor / radix }
 }
 
-/// The cursor for the client after the server answered with `next`; `following` is the server
-/// behind it. 0 when the last server is done. `None`: the server's cursor is too large to carry a
+/// The cursor for the client after a server answered with `next`; `following` is the number
+/// behind its own. 0 when the last server is done. `None`: the server's cursor is too large to carry a
 /// number with it.
-pub fn encode(server: usize, next: u64, radix: usize, following: Option<usize>) -> Option<u64> {
+pub fn encode(number: usize, next: u64, radix: usize, following: Option<usize>) -> Option<u64> {
     if next > 0 {
-        return next.checked_mul(radix.max(1) as u64)?.checked_add(server as u64);
+        return next.checked_mul(radix.max(1) as u64)?.checked_add(number as u64);
     }
     Some(following.map_or(0, |following| following as u64))
 }
@@ -37,7 +37,7 @@ mod tests {
             let servers = server + more;
             let cursor = encode(server, next, servers, None).expect("it fits");
             prop_assert_ne!(cursor, 0);
-            prop_assert_eq!(decode(cursor, servers), Cursor { server, at: next });
+            prop_assert_eq!(decode(cursor, servers), Cursor { number: server, at: next });
         }
 
         #[test]
@@ -46,10 +46,10 @@ mod tests {
             let (mut cursor, mut seen) = (0, Vec::new());
             loop {
                 let place = decode(cursor, servers);
-                seen.push((place.server, place.at));
-                let next = if place.at + 1 < pages[place.server] { place.at + 1 } else { 0 };
-                let following = Some(place.server + 1).filter(|at| *at < servers);
-                cursor = encode(place.server, next, servers, following).expect("it fits");
+                seen.push((place.number, place.at));
+                let next = if place.at + 1 < pages[place.number] { place.at + 1 } else { 0 };
+                let following = Some(place.number + 1).filter(|at| *at < servers);
+                cursor = encode(place.number, next, servers, following).expect("it fits");
                 if cursor == 0 {
                     break;
                 }

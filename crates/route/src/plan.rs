@@ -23,13 +23,21 @@ pub trait Placement {
     fn place(&self, key: &[u8]) -> Option<Place>;
     /// A server that can answer what concerns no key.
     fn any(&self) -> Option<usize>;
-    /// What servers' numbers stay below, also when some come or go.
+    /// What numbers of a walk stay below, also when servers come or go.
     fn radix(&self) -> usize {
         self.servers()
     }
-    /// The first server of a walk over all, from this number on.
-    fn walk_from(&self, server: usize) -> Option<usize> {
-        (server < self.servers()).then_some(server)
+    /// The first number of a walk over all servers, from this one on.
+    fn walk_from(&self, number: usize) -> Option<usize> {
+        (number < self.servers()).then_some(number)
+    }
+    /// The first server of a walk, or any.
+    fn first(&self) -> Option<usize> {
+        self.walk_from(0).and_then(|number| self.walked(number)).or_else(|| self.any())
+    }
+    /// The server that has this number in a walk; `None` if none has it any more.
+    fn walked(&self, number: usize) -> Option<usize> {
+        Some(number)
     }
 }
 
@@ -55,6 +63,17 @@ pub struct Piece {
     pub request: Vec<u8>,
 }
 
+/// Where a page of a walk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Walk {
+    /// The server's number in the walk.
+    pub number: usize,
+    /// What such numbers stay below.
+    pub radix: usize,
+    /// The number behind it.
+    pub following: Option<usize>,
+}
+
 /// Where a request goes.
 #[derive(Debug)]
 pub enum Plan {
@@ -68,8 +87,8 @@ pub enum Plan {
     Pieces(Vec<Piece>, Joining),
     /// As it is to every server.
     All(Merge),
-    /// One page of a walk over all servers, and the server behind it.
-    Scan(Piece, Option<usize>),
+    /// One page of a walk over all servers, and where it is.
+    Scan(Piece, Walk),
     /// It opens or uses a connection of its own; the server of its keys, if it has any.
     Session(Session, Option<usize>),
     /// It is answered with this error.
@@ -123,9 +142,7 @@ pub fn plan(request: &Request<'_>, placement: &dyn Placement) -> Plan {
         Handling::Keyed => one(request, placement, Plan::One),
         Handling::Blocking => one(request, placement, Plan::Exclusive),
         Handling::Split { step, merge } => split(request, step, merge, placement),
-        Handling::All(_) if placement.servers() == 1 => {
-            Plan::One(placement.walk_from(0).or_else(|| placement.any()).unwrap_or(0))
-        }
+        Handling::All(_) if placement.servers() == 1 => Plan::One(placement.first().unwrap_or(0)),
         Handling::All(merge) => Plan::All(merge),
         Handling::Scan => scan(request, placement),
         Handling::Channel | Handling::ByChannel => {
@@ -142,7 +159,7 @@ pub fn plan(request: &Request<'_>, placement: &dyn Placement) -> Plan {
         },
         Handling::Container => one(request, placement, Plan::One),
         Handling::OneServer if placement.servers() == 1 => {
-            Plan::One(placement.walk_from(0).or_else(|| placement.any()).unwrap_or(0))
+            Plan::One(placement.first().unwrap_or(0))
         }
         Handling::OneServer => Plan::Refuse(format!(
             "ERR '{}' does not work through the proxy: {ONE_SERVER}",
@@ -216,31 +233,31 @@ fn scan(request: &Request<'_>, placement: &dyn Placement) -> Plan {
     let Some(cursor) = request.words.get(1).and_then(|word| numbers::parse_u64(word)) else {
         return Plan::Refuse("ERR invalid cursor".to_owned());
     };
-    let mut place = cursor::decode(cursor, placement.radix());
-    if place.at == 0 {
-        let Some(first) = placement.walk_from(place.server) else {
+    let radix = placement.radix();
+    let mut place = cursor::decode(cursor, radix);
+    if place.at == 0 || placement.walked(place.number).is_none() {
+        let Some(first) = placement.walk_from(place.number) else {
             return Plan::Refuse(NO_SERVER.to_owned());
         };
-        place.server = first;
+        place = cursor::Cursor { number: first, at: 0 };
     }
-    let following = placement.walk_from(place.server + 1);
+    let Some(server) = placement.walked(place.number) else {
+        return Plan::Refuse(NO_SERVER.to_owned());
+    };
+    let walk =
+        Walk { number: place.number, radix, following: placement.walk_from(place.number + 1) };
     let digits = place.at.to_string();
     let mut words = request.words.to_vec();
     words[1] = digits.as_bytes();
-    Plan::Scan(Piece { server: place.server, request: raw::request(&words) }, following)
+    Plan::Scan(Piece { server, request: raw::request(&words) }, walk)
 }
 
 /// The reply to a page of SCAN, with the client's cursor in place of the server's.
-pub fn scan_reply(
-    server: usize,
-    radix: usize,
-    following: Option<usize>,
-    reply: Vec<u8>,
-) -> Vec<u8> {
+pub fn scan_reply(walk: Walk, reply: Vec<u8>) -> Vec<u8> {
     let Some(parts) = raw::elements(&reply) else { return reply };
     let [next, keys] = parts[..] else { return reply };
     let Some(next) = raw::text(next).and_then(numbers::parse_u64) else { return reply };
-    let Some(cursor) = cursor::encode(server, next, radix, following) else {
+    let Some(cursor) = cursor::encode(walk.number, next, walk.radix, walk.following) else {
         return raw::error("ERR proxy: the server's cursor is too large to be carried on");
     };
     let mut out = Vec::with_capacity(reply.len() + 16);
@@ -300,15 +317,15 @@ mod tests {
 
     #[test]
     fn a_page_of_scan_carries_the_server() {
-        let Plan::Scan(piece, Some(3)) = plan_of("SCAN 14 COUNT 5", &[], 4) else {
-            panic!("no scan")
-        };
+        let Plan::Scan(piece, walk) = plan_of("SCAN 14 COUNT 5", &[], 4) else { panic!("no scan") };
         assert_eq!(piece.server, 2);
+        assert_eq!(walk, Walk { number: 2, radix: 4, following: Some(3) });
         assert_eq!(piece.request, raw::request(&[b"SCAN", b"3", b"COUNT", b"5"]));
         let reply = b"*2\r\n$1\r\n7\r\n*0\r\n".to_vec();
-        assert_eq!(scan_reply(2, 4, Some(3), reply), b"*2\r\n$2\r\n30\r\n*0\r\n");
+        assert_eq!(scan_reply(walk, reply), b"*2\r\n$2\r\n30\r\n*0\r\n");
         let done = b"*2\r\n$1\r\n0\r\n*0\r\n".to_vec();
-        assert_eq!(scan_reply(3, 4, None, done), b"*2\r\n$1\r\n0\r\n*0\r\n");
+        let last = Walk { number: 3, radix: 4, following: None };
+        assert_eq!(scan_reply(last, done), b"*2\r\n$1\r\n0\r\n*0\r\n");
     }
 
     /// Runs MSET and MGET on servers that are maps.

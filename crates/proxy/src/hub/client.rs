@@ -8,6 +8,7 @@ use super::waits::Acks;
 use super::wire::{Id, Wire};
 use resp::Parser;
 use route::Joining;
+use route::plan::Walk;
 use route::raw::Protocol;
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -21,15 +22,8 @@ pub enum Slot {
     Done(Vec<u8>),
     /// Some of several replies have come.
     Joining(Box<Joining>),
-    /// A page of SCAN of this server, of so many.
-    Scan {
-        /// The server's number.
-        server: usize,
-        /// What such numbers stay below.
-        radix: usize,
-        /// The server behind it.
-        following: Option<usize>,
-    },
+    /// A page of SCAN.
+    Scan(Walk),
     /// Its reply is not for the client.
     Muted,
 }
@@ -368,9 +362,7 @@ impl Client {
                 self.early_bytes -= before;
                 joining.finish(protocol)
             }
-            Slot::Scan { server, radix, following } => {
-                route::plan::scan_reply(*server, *radix, *following, reply.to_vec())
-            }
+            Slot::Scan(walk) => route::plan::scan_reply(*walk, reply.to_vec()),
             Slot::Done(_) => panic!("a request has two replies"),
         };
         self.early_bytes += done.len();

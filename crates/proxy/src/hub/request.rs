@@ -10,7 +10,7 @@ use crate::pool::LinkKey;
 use resp::{Limits, Parsed, Parser};
 use route::handling::Handling;
 use route::join::Merge;
-use route::plan::{Piece, Placement, Plan, Request};
+use route::plan::{Piece, Placement, Plan, Request, Walk};
 use route::raw;
 use spec::{NotRun, Resolved};
 use structs::sync::lock;
@@ -276,7 +276,7 @@ impl Hub {
                 let servers = self.pools[client.pool].every();
                 self.send_to(wire, client, servers, request, Answers::of_all(merge))
             }
-            Plan::Scan(piece, following) => self.scan(wire, client, &piece, following),
+            Plan::Scan(piece, walk) => self.scan(wire, client, &piece, walk),
             Plan::Session(session, server) => {
                 self.session(wire, client, session, server, words, request)
             }
@@ -306,11 +306,10 @@ impl Hub {
         wire: &mut W,
         client: &mut Client,
         piece: &Piece,
-        following: Option<usize>,
+        walk: Walk,
     ) -> Flow {
-        let radix = self.pools[client.pool].radix();
         let to = (piece.server, self.aim_at_shard(client, piece.server));
-        let seq = client.push(Slot::Scan { server: piece.server, radix, following });
+        let seq = client.push(Slot::Scan(walk));
         self.send_part(wire, client, to, &piece.request, (seq, 0));
         Flow::Done
     }

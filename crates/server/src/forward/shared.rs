@@ -9,7 +9,8 @@ use engine::clients::forwarding::Reach;
 use engine::membership::Published;
 use proxy::config::{Address, Kind, Limits, Login, Pool, ServerTls};
 use proxy::hub::{Commands, Common, server_at};
-use proxy::pool::{self, SlotRule};
+use proxy::pool::{self, MAX_SERVERS, SlotRule};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use structs::crc16::SLOTS;
@@ -94,9 +95,10 @@ impl Shared {
             (Arc::clone(&next.hashing), servers.collect())
         });
         let rule = SlotRule { hashing: Arc::clone(published.hashing()), next };
+        let walk = self.walk(&view.topology.value.shards);
         self.pool.change(|topology| {
             (topology.slots, topology.slotless, topology.rule) = (slots, slotless, rule);
-            topology.followers = followers;
+            (topology.followers, topology.walk) = (followers, walk);
         });
         let shards = published.view.topology.value.shards.iter();
         *lock(&self.leads) = shards.filter_map(|shard| self.server(shard)).collect();
@@ -195,6 +197,16 @@ impl Shared {
         self.followed.store(0, SeqCst);
     }
 
+    /// What SCAN's cursors call the shards with slots, and the servers that lead them.
+    fn walk(&self, shards: &[Shard]) -> Vec<(u16, u16)> {
+        let names = shards.iter().map(|shard| shard.id);
+        let with_slots = numbered(names.collect()).into_iter().filter_map(|(number, name)| {
+            let shard = shards.iter().find(|shard| shard.id == name)?;
+            (!shard.slots.is_empty()).then_some((number, shard))
+        });
+        with_slots.filter_map(|(number, shard)| Some((number, self.server(shard)?))).collect()
+    }
+
     /// The number of each slot's server.
     fn slots(&self, published: &Published) -> Vec<Option<u16>> {
         let mut slots = vec![None; usize::from(SLOTS)];
@@ -206,6 +218,22 @@ impl Shared {
         }
         slots
     }
+}
+
+/// Gives each shard a number that comes from its name, so that a walk goes on when another copy
+/// leads, at another node, and when other shards come and go. Of two shards with the same number the
+/// one with the greater name gets the next free one.
+fn numbered(mut names: Vec<Id>) -> BTreeMap<u16, Id> {
+    names.sort_unstable();
+    let mut numbered = BTreeMap::new();
+    for name in names.into_iter().take(MAX_SERVERS) {
+        let mut number = name.number() % MAX_SERVERS as u16;
+        while numbered.contains_key(&number) {
+            number = (number + 1) % MAX_SERVERS as u16;
+        }
+        numbered.insert(number, name);
+    }
+    numbered
 }
 
 /// As replicas log in.
