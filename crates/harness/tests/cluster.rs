@@ -168,6 +168,10 @@ fn a_lone_node_is_made_a_cluster_and_refuses_what_redis_refuses() {
     let refusals = [
         ("SET a 1", "CLUSTERDOWN Hash slot not served"),
         ("REPLICAOF 127.0.0.1 1", "ERR REPLICAOF not allowed in cluster mode."),
+        (
+            "FAILOVER",
+            "ERR FAILOVER not allowed in cluster mode. Use CLUSTER FAILOVER command instead.",
+        ),
         ("SELECT 1", "ERR DB index is out of range"),
         ("CLUSTER ADDSLOTS 16384", "ERR Invalid or out of range slot"),
         ("SWAPDB 0 1", "ERR SWAPDB is not allowed in cluster mode"),

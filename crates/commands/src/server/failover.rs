@@ -79,6 +79,12 @@ fn parse(args: Args<'_>) -> Result<Options, Error> {
 }
 
 fn failover(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    // A replica promoted this way would not lead its shard at the coordinator.
+    if cx.engine.membership().is_on() {
+        let text =
+            "ERR FAILOVER not allowed in cluster mode. Use CLUSTER FAILOVER command instead.";
+        return Err(Error::text(text));
+    }
     let options = parse(args)?;
     let is_on = cx.engine.failover().stage() != Stage::Nothing;
     if options.aborts {
