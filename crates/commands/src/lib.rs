@@ -27,8 +27,20 @@ pub mod zset;
 
 pub use connection::client_line;
 use engine::Command;
+use engine::table::CommandTable;
 pub use engine::{limits, value};
 pub use server::REDIS_VERSION;
+use std::sync::OnceLock;
+
+/// Checks the rules of a user as ACL SETUSER does, without a server.
+///
+/// # Errors
+/// What is wrong with the first that would be refused.
+pub fn check_user(rules: &[&[u8]]) -> Result<(), String> {
+    static TABLE: OnceLock<CommandTable> = OnceLock::new();
+    let table = TABLE.get_or_init(|| CommandTable::build(&rows(), &[]));
+    engine::acl::rules::check(table, rules)
+}
 
 /// All rows, group by group.
 pub fn rows() -> Vec<&'static Command> {

@@ -51,11 +51,11 @@ fn run(request: Request) -> ExitCode {
         Request::Proxy(args) => proxy::run(args, proxied_commands),
         Request::Console(args) => console::run(args),
         Request::Node(args) => {
-            node::set_commands(described_commands());
+            node::set_commands(described_commands(), commands::check_user);
             node::run_node(args)
         }
         Request::Cluster(args) => {
-            node::set_commands(described_commands());
+            node::set_commands(described_commands(), commands::check_user);
             node::run_cluster(args)
         }
         Request::Cli { program, args } => cli::run(&program, args),

@@ -1,5 +1,6 @@
 //! The options of a database: what a user asks for, checked.
 
+use crate::tasks::check_rules;
 use cluster::hashing::Hashing;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -293,6 +294,7 @@ impl Settings {
                 ),
             )?;
             refuse(names[..at].contains(name), format!("user '{name}' is there twice"))?;
+            check_rules(user.split_whitespace().skip(1)).map_err(Wrong)?;
         }
         let is_hash = |text: &str| {
             text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))

@@ -234,6 +234,10 @@ fn copies_users_and_zones_change_while_a_database_serves() {
     assert!(!ask(&mut user, "GET c0:1").is_error());
     assert!(ask(&mut user, "SET c0:1 x").is_error() && ask(&mut user, "GET x").is_error());
     assert!(first.ask(&["user", "d"]).1.contains("+@read ~c*"));
+    let words = ["user", "d", "app", "--rules", "+nothing", "--password-file", &file];
+    let (is_done, text) = first.ask(&words);
+    assert!(!is_done && text.contains("'+nothing': Unknown command or category"), "{text}");
+    assert!(first.ask(&["user", "d"]).1.contains("+@read ~c*"), "the user is as it was");
     assert!(first.ask(&["user", "d", "app", "--delete"]).0);
     assert!(ask(&mut client(port), "AUTH app secret").is_error());
 

@@ -25,6 +25,9 @@ fn a_node_plans_and_refuses_without_changing_anything() {
     let port = port().to_string();
     let create =
         ["create-db", "d", "--shards", "2", "--replicas", "1", "--port", &port, "--memory"];
+    let user = ["64mb", "--user", "app on >secret ~app:* +@nothing"];
+    let (is_done, text) = machine.ask(&[&create[..], &user].concat());
+    assert!(!is_done && text.contains("'+@nothing': Unknown command or category"), "{text}");
     let (is_done, text) = machine.ask(&[&create[..], &["64mb", "--dry-run"]].concat());
     assert!(
         is_done && text.contains("Nothing was changed.") && text.contains("32.0 MiB"),

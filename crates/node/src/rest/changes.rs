@@ -16,6 +16,7 @@ use crate::shared::Shared;
 use crate::show::PlanShown;
 use crate::site::{Aim, Database, DatabaseUser, INTERNAL, JobKind, Site, unchanged};
 use crate::store::{Problem, Store, put};
+use crate::tasks::check_rules;
 use axum::http::Method;
 use cluster::coordinator::Transaction;
 use cluster::slots::{COUNT, Slots};
@@ -286,7 +287,10 @@ fn rules(text: &str) -> Result<Vec<String>, Problem> {
         is_word || b"+-~&%(".contains(&first) || word.ends_with(')')
     };
     match words.iter().find(|word| !is_rule(word)) {
-        None => Ok(words),
+        None => {
+            check_rules(words.iter().map(String::as_str)).map_err(Problem::Wrong)?;
+            Ok(words)
+        }
         Some(word) => Err(Problem::Wrong(format!(
             "'{word}' is no rule: write commands (+@read, -flushall), keys (~cache:*, %R~x) and channels (&*)"
         ))),

@@ -69,10 +69,23 @@ pub enum Task {
 /// The commands of servers, which the program hands over when it starts.
 static TABLE: OnceLock<CommandTable<NotRun>> = OnceLock::new();
 
-/// Sets the commands of servers, once.
-pub fn set_commands(table: CommandTable<NotRun>) {
+/// Checks the rules of a user; the error says which is wrong.
+pub type CheckRules = fn(&[&[u8]]) -> Result<(), String>;
+
+/// What servers would say of a user's rules.
+static CHECK_RULES: OnceLock<CheckRules> = OnceLock::new();
+
+/// Sets the commands of servers, and what checks users' rules by them, once.
+pub fn set_commands(table: CommandTable<NotRun>, check_rules: CheckRules) {
     // The second call of a test is the same table.
     let _ = TABLE.set(table);
+    let _ = CHECK_RULES.set(check_rules);
+}
+
+/// Checks the rules of a user before a database has it: a copy does not start with wrong ones.
+pub(crate) fn check_rules<'r>(rules: impl Iterator<Item = &'r str>) -> Result<(), String> {
+    let rules: Vec<&[u8]> = rules.map(str::as_bytes).collect();
+    CHECK_RULES.get().map_or(Ok(()), |check| check(&rules))
 }
 
 fn table() -> Result<&'static CommandTable<NotRun>, End> {

@@ -257,6 +257,14 @@ impl User {
     }
 }
 
+/// Checks the rules of a new user.
+///
+/// # Errors
+/// What is wrong with the first that ACL SETUSER would refuse.
+pub fn check(table: &CommandTable, rules: &[&[u8]]) -> Result<(), String> {
+    User::nothing("", false).with_rules(table, rules, false).map(drop)
+}
+
 /// The rules, those of a selector that is spread over several words joined to one.
 fn joined(rules: &[&[u8]]) -> Result<Vec<Vec<u8>>, String> {
     let mut joined = Vec::new();
