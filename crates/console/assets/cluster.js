@@ -15,6 +15,8 @@ import { requestId, send } from "./cluster-api.js";
 const pages = [["overview", "Overview"], ["databases", "Databases"], ["machines", "Machines"], ["jobs", "Jobs"], ["hashing", "Hashing rules"], ["backups", "Backups"], ["events", "Events"]];
 const badge = (text, level) => h("span", { class: "badge " + level }, text);
 const when = (ms) => time(ms / 1000);
+const sentence = (text) => text.endsWith(".") ? text : text + ".";
+const healthBadge = (it) => badge(visible(it.health), it.health === "ok" ? "good" : it.stage === "creating" ? "info" : it.is_available ? "warning" : "alarm");
 
 const frame = { main: h("main", { id: "main", tabindex: "-1" }), title: h("span", { class: "dim" }), lost: h("div", { class: "lost", role: "alert", hidden: true }), links: [] };
 let timer = 0;
@@ -104,7 +106,7 @@ async function again(mine, name, of) {
   } catch (error) {
     if (mine !== turn) return;
     if (error.isAway && frame.isShown) {
-      fill(frame.lost, visible(`${error.message} What is shown is of ${when(frame.seen)}.`)).hidden = false;
+      fill(frame.lost, visible(`${sentence(error.message)} What is shown is of ${when(frame.seen)}.`)).hidden = false;
     } else {
       fill(frame.main, failure(error));
     }
@@ -164,7 +166,7 @@ function databases(list) {
 function databaseTable(list) {
   return table([
     { name: "name", title: "Database", cell: (it) => h("a", { href: "#databases/" + encodeURIComponent(it.name) }, visible(it.name)), sort: (it) => it.name },
-    { name: "health", title: "Health", cell: (it) => badge(visible(it.health), it.health === "ok" ? "good" : it.is_available ? "warning" : "alarm"), sort: (it) => it.health },
+    { name: "health", title: "Health", cell: (it) => healthBadge(it), sort: (it) => it.health },
     { name: "port", title: "Port", number: true, cell: (it) => String(it.settings.port), sort: (it) => it.settings.port },
     { name: "shards", title: "Shards", number: true, cell: (it) => it.settings.shards, sort: (it) => it.settings.shards },
     { name: "replicas", title: "Replicas", number: true, cell: (it) => it.settings.replicas, sort: (it) => it.settings.replicas },
@@ -178,7 +180,7 @@ function database(it, all) {
   const { settings } = it;
   const facts = [["Port", settings.port], ["Memory", bytes(settings.memory_bytes)], ["Replicas", settings.replicas], ["Endpoint", settings.endpoint], ["Persistence", settings.persistence], ["Eviction", settings.eviction], ["Commit", settings.commit], ["Hashing", settings.hashing && settings.hashing.length ? raw(visible(settings.hashing.join("  "))) : "standard"], ["Flash", settings.flash_bytes ? bytes(settings.flash_bytes) : "none"], ["Password", it.has_password ? "yes" : "none"], ["TLS", settings.tls ? "yes" : "no"], ["Zones", settings.zones ? "different" : "any"]];
   return [
-    h("div", { class: "title" }, h("h1", {}, visible(it.name)), badge(visible(it.health), it.health === "ok" ? "good" : it.is_available ? "warning" : "alarm"), h("span", { class: "space" }),
+    h("div", { class: "title" }, h("h1", {}, visible(it.name)), healthBadge(it), h("span", { class: "space" }),
       button("Change", () => { location.hash = "change/" + encodeURIComponent(it.name); }, { kind: "primary" }), button("Slots", () => { location.hash = "slots/" + encodeURIComponent(it.name); }),
       button("Delete", () => remove(it.name), { kind: "danger" })),
     running.length ? panel("Under way", jobs(running)) : null,
