@@ -195,8 +195,8 @@ function database(it, all) {
       { name: "ops", title: "Commands/s", number: true, cell: (copy) => copy.answers ? number(copy.commands_per_second) : "–", sort: (copy) => copy.commands_per_second },
       { name: "clients", title: "Clients", number: true, cell: (copy) => copy.answers ? copy.clients : "–", sort: (copy) => copy.clients },
       { name: "lag", title: "Behind", number: true, cell: (copy) => copy.lag_bytes === null ? "–" : bytes(copy.lag_bytes), sort: (copy) => copy.lag_bytes || 0 },
-      { name: "process", title: "Process", cell: (copy) => h("span", { title: visible(copy.note) }, copy.process + (copy.restarts ? `, ${copy.restarts} restarts` : "")), sort: (copy) => copy.process },
-      { name: "does", title: "", cell: (copy) => actions(it.name, copy) },
+      { name: "process", title: "Process", cell: (copy) => h("span", { title: visible(copy.note) }, copy.process + (copy.restarts ? `, ${copy.restarts} restart${copy.restarts === 1 ? "" : "s"}` : "")), sort: (copy) => copy.process },
+      { name: "does", title: "", class: "does", cell: (copy) => actions(it.name, copy) },
     ], copies, { label: "Copies" })),
     users(it.name, it.users)];
 }
@@ -234,7 +234,7 @@ function jobs(list) {
     { name: "machine", title: "By machine", cell: (it) => visible(it.machine), sort: (it) => it.machine },
     { name: "took", title: "Took", number: true, cell: took },
     { name: "text", title: "", cell: (it) => visible([it.text, paced(it)].filter(Boolean).join("; ")) },
-    { name: "does", title: "", cell: (it) => it.state === "running" ? h("div", { class: "actions" }, doings(it)) : null },
+    { name: "does", title: "", class: "does", cell: (it) => it.state === "running" ? h("div", { class: "actions" }, doings(it)) : null },
   ], list, { label: "Jobs", empty: "There was no job yet." });
 }
 

@@ -78,7 +78,7 @@ function rounds(list, again) {
     { name: "every", title: "Comes", cell: (it) => span(it.every_s), sort: (it) => it.every_s },
     { name: "keep", title: "Kept", number: true, cell: (it) => it.keep === null ? "all" : it.keep },
     { name: "last", title: "Last begun", cell: (it) => moment(it.last_ms), sort: (it) => it.last_ms },
-    { name: "does", title: "", cell: (it) => button("End", () => stop(it), { kind: "danger" }) },
+    { name: "does", title: "", class: "does", cell: (it) => button("End", () => stop(it), { kind: "danger" }) },
   ], list, { label: "Backups that come round", empty: "No backup comes round." });
 }
 
@@ -119,6 +119,6 @@ function list(found, look) {
     { name: "keys", title: "Keys", number: true, cell: (it) => exact(it.keys), sort: (it) => it.keys },
     { name: "bytes", title: "Bytes", number: true, cell: (it) => bytes(it.bytes), sort: (it) => it.bytes },
     { name: "pause", title: "Writes paused", number: true, cell: (it) => `${it.pause_ms} ms`, sort: (it) => it.pause_ms },
-    { name: "does", title: "", cell: (it) => h("div", { class: "actions" }, it.state === "ok" ? button("Restore", () => restore(it)) : null, button("Verify", () => verify(it)), button("Delete", () => remove(it), { kind: "danger" })) },
+    { name: "does", title: "", class: "does", cell: (it) => h("div", { class: "actions" }, it.state === "ok" ? button("Restore", () => restore(it)) : null, button("Verify", () => verify(it)), button("Delete", () => remove(it), { kind: "danger" })) },
   ], found, { label: "Backups", empty: "There is no backup." });
 }

@@ -19,7 +19,7 @@ export function machines(list, hasActions) {
     { name: "copies", title: "Copies", number: true, cell: (it) => it.copies, sort: (it) => it.copies },
     { name: "version", title: "Version", cell: (it) => raw(visible(it.version)), sort: (it) => it.version },
   ];
-  if (hasActions) columns.push({ name: "does", title: "", cell: actions });
+  if (hasActions) columns.push({ name: "does", title: "", class: "does", cell: actions });
   return table(columns, list, { label: "Machines", empty: "There is no machine." });
 }
 

@@ -26,7 +26,7 @@ export function users(name, list) {
   return panel("Users", table([
     { name: "user", title: "User", cell: (it) => visible(it.user), sort: (it) => it.user },
     { name: "rules", title: "Rules", cell: (it) => plain(visible(it.rules)) },
-    { name: "does", title: "", cell: (it) => h("div", { class: "actions" }, button("Edit", () => edit(it)), button("Delete", () => remove(it.user), { kind: "danger" })) },
+    { name: "does", title: "", class: "does", cell: (it) => h("div", { class: "actions" }, button("Edit", () => edit(it)), button("Delete", () => remove(it.user), { kind: "danger" })) },
   ], rows, { label: "Users", empty: "There is only the default user." }),
   h("div", { class: "actions" }, button("Create a user", () => edit({ user: "", rules: "+@read ~*" }))));
 }
