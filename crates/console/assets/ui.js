@@ -72,7 +72,7 @@ export function ask({ title, text, action, word, danger = true, fields = [], act
         ? h("select", { value: field.value }, field.options.map((value) => h("option", { value }, visible(value))))
         : field.area
         ? h("textarea", { rows: field.rows || 6, spellcheck: "false", value: field.value || "" })
-        : h("input", { type: field.type || "text", spellcheck: "false", autocomplete: "off", value: field.value || "", placeholder: field.placeholder });
+        : h("input", { type: field.type || "text", spellcheck: "false", autocomplete: "off", value: field.value || "", placeholder: field.placeholder, min: field.min, step: field.step });
       return { field, input };
     });
     const refusal = h("p", { class: "failure", role: "alert", hidden: true });

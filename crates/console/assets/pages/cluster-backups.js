@@ -36,8 +36,8 @@ export async function backups() {
     const fields = [
       { name: "database", label: "Database", options: databases },
       { name: "at", label: "Where", value: place, placeholder: "/mnt/backups or s3://bucket/prefix" },
-      { name: "hours", label: "Hours between two, if they are to come round", type: "number" },
-      { name: "keep", label: "How many complete ones are kept then; empty is all", type: "number" },
+      { name: "hours", label: "Hours between two, if they are to come round", type: "number", min: "0", step: "any" },
+      { name: "keep", label: "How many complete ones are kept then; empty is all", type: "number", min: "1" },
     ];
     const id = requestId();
     const act = (given) => {
@@ -87,9 +87,9 @@ function list(found, look) {
   async function restore(it) {
     const fields = [
       { name: "database", label: "Name of the new database" },
-      { name: "port", label: "Its port; empty is that of the old one", type: "number" },
-      { name: "shards", label: "Its shards; empty is as many as before", type: "number" },
-      { name: "replicas", label: "Replicas of each shard; empty is as many as before", type: "number" },
+      { name: "port", label: "Its port; empty is that of the old one", type: "number", min: "1" },
+      { name: "shards", label: "Its shards; empty is as many as before", type: "number", min: "1" },
+      { name: "replicas", label: "Replicas of each shard; empty is as many as before", type: "number", min: "0" },
       { name: "memory", label: "Its memory, as in 10gb; empty is as before" },
     ];
     const bodyOf = (given) => {

@@ -16,7 +16,8 @@ export function sizeText(bytes) {
   return String(bytes);
 }
 
-export const input = (value, type = "text") => h("input", { type, value, spellcheck: "false", autocomplete: "off" });
+// A number is a whole one and has to be there: the browser says so.
+export const input = (value, type = "text") => h("input", { type, value, spellcheck: "false", autocomplete: "off", ...type === "number" ? { required: true, min: "0" } : {} });
 
 // Words, or pairs of a word and what is said for it.
 export function choice(words, value) {

@@ -113,7 +113,7 @@ export async function slots(name) {
     if (await planned("Rebalance " + name, "/databases/rebalance", { name, by: by.value }, "Move the slots")) location.hash = "databases/" + encodeURIComponent(name);
   };
   async function move() {
-    const fields = [{ name: "slots", label: "Slots, as in 0-99,200" }, { name: "shard", label: "To shard", type: "number" }];
+    const fields = [{ name: "slots", label: "Slots, as in 0-99,200" }, { name: "shard", label: "To shard", type: "number", min: "1" }];
     const body = (given) => ({ name, slots: given.slots, shard: Number(given.shard) });
     const act = (given) => send("POST", "/databases/move?dry_run=true", body(given));
     const answer = await ask({ title: "Move slots", action: "Show the plan", danger: false, fields, act });
