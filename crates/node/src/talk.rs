@@ -84,6 +84,14 @@ pub fn ask(
     Ok(replies.into_iter().map(Answer::from).collect())
 }
 
+/// Names a limit of time that has passed: the system says "Resource temporarily unavailable".
+fn named(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "timed out"),
+        _ => error,
+    }
+}
+
 /// The same, with replies as they are.
 ///
 /// # Errors
@@ -109,11 +117,11 @@ pub fn ask_whole(
         }
     }
     control.set_write_timeout(Some(limit))?;
-    stream.write_all(&request)?;
+    stream.write_all(&request).map_err(named)?;
     let mut reader = BufReader::new(stream);
     let mut answers = Vec::new();
     for number in 0..login.len() + commands.len() {
-        let answer = read(&mut reader, &control, deadline, 0)?;
+        let answer = read(&mut reader, &control, deadline, 0).map_err(named)?;
         match (number < login.len(), &answer) {
             (true, Reply::Error(why)) => return Err(io::Error::other(why.clone())),
             (true, _) => {}
@@ -284,6 +292,15 @@ mod tests {
         for bytes in hostile {
             assert!(reply(bytes).is_err(), "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn a_server_that_says_nothing_is_named_in_plain_words() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = ("127.0.0.1", silent.local_addr().unwrap().port());
+        let login = Login { user: "", password: "", is_tls: false };
+        let error = ask(address, login, &[&["X"]], Duration::from_millis(50)).unwrap_err();
+        assert!(error.to_string().contains("timed out"), "{error}");
     }
 
     #[test]
