@@ -150,6 +150,12 @@ impl Store {
         }
     }
 
+    /// Returns whether a machine has the only server of etcd.
+    pub fn is_only_member(&mut self, machine: &str) -> bool {
+        let peers = self.client.peers();
+        peers.is_ok_and(|peers| matches!(&peers[..], [peer] if peer.name == machine))
+    }
+
     /// Reads the topology of a database, and which copies have a lease.
     ///
     /// # Errors

@@ -25,22 +25,17 @@ export function machines(list, hasActions) {
 
 function actions(it) {
   const { name } = it;
-  const begin = (title, path, action) => async () => {
-    if (await planned(title, path, { name }, action)) location.hash = "jobs";
+  const begin = (title, path, action, kind) => async () => {
+    if (await planned(title, path, { name }, action, kind)) location.hash = "jobs";
   };
   async function zone() {
     const fields = [{ name: "zone", label: "What fails together with it; empty is none", value: it.zone }];
     const act = (answer) => send("POST", "/machines/zone", { name, zone: answer.zone });
     if (await ask({ title: "Zone of " + name, action: "Set the zone", danger: false, fields, act })) notice("The zone is set.");
   }
-  async function forget() {
-    const text = "Its shards get new copies on other machines. It is gone from the cluster afterwards.";
-    if (!await ask({ title: "Replace the machine", text, action: "Replace", word: name, act: () => send("POST", "/machines/replace", { name }) })) return;
-    location.hash = "jobs";
-  }
-  if (!it.is_alive) return button("Replace", forget, { kind: "danger" });
+  if (!it.is_alive) return button("Replace", begin(`Replace ${name}, which is lost`, "/machines/replace", "Replace and forget it", "danger"), { kind: "danger" });
   const last = it.is_draining
     ? button("Undo drain", async () => { await send("POST", "/machines/undo-drain", { name }); notice("It can have copies again."); })
     : [button("Drain", begin("Drain " + name, "/machines/drain", "Drain")), button("Fill", begin("Move copies to " + name, "/machines/add", "Move the copies"))];
-  return h("div", { class: "actions" }, last, button("Zone", zone), button("Remove", begin("Remove " + name, "/machines/remove", "Remove the machine"), { kind: "danger" }));
+  return h("div", { class: "actions" }, last, button("Zone", zone), button("Remove", begin("Remove " + name, "/machines/remove", "Remove the machine", "danger"), { kind: "danger" }));
 }

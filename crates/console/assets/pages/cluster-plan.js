@@ -35,7 +35,7 @@ export function drawPlan(plan) {
       { name: "bytes", title: "Bytes", number: true, cell: (it) => bytes(it.bytes) },
     ], plan.moves, { label: "Slots that move" }));
   }
-  const isQuiet = !plan.copies.length && !plan.removed.length && !plan.moves.length;
+  const isQuiet = !plan.warnings.length && !plan.copies.length && !plan.removed.length && !plan.moves.length;
   const memory = plan.copies.reduce((sum, copy) => sum + copy.memory_bytes, 0);
   const said = [
     isQuiet ? "No copy comes or goes, and no slot moves." : "",

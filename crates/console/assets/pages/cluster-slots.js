@@ -10,22 +10,30 @@ import { drawPlan } from "./cluster-plan.js";
 const SLOTS = 16384;
 const CELL = 6;
 
-// Asks for what is to be done with a plan that is shown first.
-export async function planned(title, path, body, action) {
+// Asks for what is to be done with a plan that is shown first. What is refused then is said in the dialog, which stays.
+export async function planned(title, path, body, action, kind = "primary") {
   const { plan } = await send("POST", path + "?dry_run=true", body);
   return new Promise((resolve) => {
     const id = requestId();
     const close = (value) => { resolve(value); dialog.close(); };
-    const dialog = h("dialog", { "aria-label": title, class: "wide" }, h("h2", {}, title), drawPlan(plan),
-      h("div", { class: "actions" }, h("button", { type: "button", onclick: () => close(null) }, "Cancel"),
-        button(action, async () => {
-          const begun = await send("POST", path, body, id);
-          notice("The job has begun.");
-          close(begun.job);
-        }, { kind: "primary" })));
+    const refusal = h("p", { class: "failure", role: "alert", hidden: true });
+    const leave = h("button", { type: "button", onclick: () => close(null) }, "Cancel");
+    async function begin() {
+      refusal.hidden = true;
+      try {
+        const begun = await send("POST", path, body, id);
+        notice("The job has begun.");
+        close(begun.job);
+      } catch (error) {
+        fill(refusal, visible(error.message)).hidden = false;
+      }
+    }
+    const dialog = h("dialog", { "aria-label": title, class: "wide" }, h("h2", {}, title), drawPlan(plan), refusal,
+      h("div", { class: "actions" }, leave, button(action, begin, { kind })));
     dialog.addEventListener("close", () => { dialog.remove(); resolve(null); });
     document.body.append(dialog);
     dialog.showModal();
+    leave.focus();
   });
 }
 

@@ -9,7 +9,7 @@ use crate::hashing::{self, Trial, Tried};
 use crate::keys::SiteKeys;
 use crate::reshape::forecast;
 use crate::shared::Shared;
-use crate::show::{self, DatabaseShown, EventShown, JobShown, MachineShown};
+use crate::show::{self, DatabaseShown, EventShown, JobShown, MachineShown, PlanShown};
 use crate::site::{Database, JobKind, Placed, Site};
 use crate::store::{Problem, Store};
 use crate::switch;
@@ -442,19 +442,29 @@ pub async fn give_away(
             return Ok(Begun { job: Some(job), plan: None });
         }
         change::check_machine(&site, &machine, kind)?;
+        let mut warnings = Vec::new();
         let copies = match kind {
             JobKind::Switch => Vec::new(),
             JobKind::Fill => drain::plan_fill(&site, &machine),
             _ => match forecast::drain(&site, &machine) {
                 Err(why) if plans => return Err(why),
-                planned => planned.unwrap_or_default(),
+                Err(why) => {
+                    warnings.push(format!("The job waits until there is room: {why}"));
+                    Vec::new()
+                }
+                Ok(copies) => copies,
             },
         };
-        if dry_run || call.dry_run {
-            let plan = Some(forecast::of_copies(store, &site, copies)?);
-            return Ok(Begun { job: None, plan });
+        if kind == JobKind::Remove && store.is_only_member(&machine) {
+            let why = "The only server of etcd is on this machine, and stays: the cluster needs it";
+            warnings.push(why.into());
         }
-        let plan = Some(show::PlanShown { copies, ..show::PlanShown::default() });
+        if dry_run || call.dry_run {
+            let plan = forecast::of_copies(store, &site, copies)?;
+            warnings.extend(plan.warnings);
+            return Ok(Begun { job: None, plan: Some(PlanShown { warnings, ..plan }) });
+        }
+        let plan = Some(PlanShown { copies, warnings, ..PlanShown::default() });
         let job = store.change(|site, keys, _| {
             if let Some(job) = change::begun_before(site, &owner, kind, about)? {
                 return Ok((job, Transaction::default()));
