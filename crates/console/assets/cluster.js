@@ -210,7 +210,7 @@ function actions(name, copy) {
   }
   if (copy.role !== "none" && !copy.hasPrimary) {
     return button("Recover", async () => {
-      const text = "This copy becomes the primary. What only other copies have is given up.";
+      const text = `The copy on machine ${copy.machine}, ${copy.host}:${copy.port}, becomes the primary of shard ${copy.shard}. What only other copies have is given up.`;
       const act = () => send("POST", "/recover", { name, copy: copy.id });
       if (await ask({ title: "Recover the shard", text, action: "Recover", word: name, act })) notice("The copy leads its shard.");
     }, { kind: "danger" });

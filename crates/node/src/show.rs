@@ -182,9 +182,13 @@ fn copy(site: &Site, placed: &Placed, view: Option<&View>) -> CopyShown {
     let report = site.report(placed);
     let shard = view.and_then(|view| view.topology.value.shard_of(placed.copy));
     let has_lease = view.is_some_and(|view| view.alive.contains_key(&placed.copy));
-    let role = match shard.map(|shard| shard.holder.id == placed.copy) {
-        Some(true) if has_lease => "primary",
-        Some(false) if has_lease => "replica",
+    // A former primary that was started again does not lead until it is elected.
+    let leads = |view: &View| {
+        shard.is_some_and(|it| it.holder.id == placed.copy && view.is_alive(it.holder))
+    };
+    let role = match shard {
+        Some(_) if view.is_some_and(leads) => "primary",
+        Some(_) if has_lease => "replica",
         _ => "none",
     };
     let is_member = view.is_some_and(|view| view.has_member(placed.copy));
@@ -259,7 +263,8 @@ fn health(database: &Database, shards: &[ShardShown]) -> String {
         }
         (Stage::Ready, 0, 0) => "ok".into(),
         (Stage::Ready, 0, absent) => format!("{absent} of its copies are not there"),
-        (Stage::Ready, ..) => format!("shard {} has no primary", unled.join(", ")),
+        (Stage::Ready, 1, _) => format!("shard {} has no primary", unled[0]),
+        (Stage::Ready, ..) => format!("shards {} have no primary", unled.join(", ")),
     }
 }
 
