@@ -238,6 +238,9 @@ function jobs(list) {
   ], list, { label: "Jobs", empty: "There was no job yet." });
 }
 
+// Returns whether a job that is cancelled undoes what it has done.
+const goesBack = (job) => ["create", "update"].includes(job.kind);
+
 const movesSlots = (job) => ["update", "rebalance", "move"].includes(job.kind);
 
 function took(job) {
@@ -258,14 +261,14 @@ function doings(job) {
   const isCopying = ["import", "export"].includes(job.kind);
   return [
     movesSlots(job) && !job.is_cancelled ? button("Pace", () => pace(job)) : null,
-    isCopying && !job.is_cancelled ? button("Finish", () => finish(job)) : null,
-    job.kind !== "delete" ? button(job.is_cancelled ? "Going back" : "Cancel", () => cancel(job), { disabled: job.is_cancelled }) : null];
+    isCopying && !job.is_cancelled ? button(job.is_finishing ? "Finishing" : "Finish", () => finish(job), { disabled: job.is_finishing }) : null,
+    job.kind !== "delete" ? button(job.is_cancelled ? (goesBack(job) ? "Going back" : "Ending") : "Cancel", () => cancel(job), { disabled: job.is_cancelled }) : null];
 }
 
 async function cancel(job) {
-  const text = "It goes back to what was before, as far as it has come.";
+  const text = goesBack(job) ? "It goes back to what was before, as far as it has come." : "It ends. What it has done so far stays.";
   if (!await ask({ title: "Cancel the job", text, action: "Cancel the job", act: () => send("POST", "/jobs/cancel", { id: job.id }) })) return;
-  notice("The job goes back.");
+  notice(goesBack(job) ? "The job goes back." : "The job ends.");
 }
 
 async function finish(job) {

@@ -7,6 +7,7 @@ use crate::site::{
     Database, Event, Job, JobKind, JobState, Known, Login, Placed, ProcessState, Site, Stage,
 };
 use crate::talk::{self, Answer};
+use crate::tasks::Task;
 use cluster::slots::Slots;
 use cluster::view::View;
 use schemars::JsonSchema;
@@ -289,6 +290,9 @@ pub struct JobShown {
     /// It goes back to what was before.
     #[serde(default)]
     pub is_cancelled: bool,
+    /// It ends as soon as both sides are in step: an import or export.
+    #[serde(default)]
+    pub is_finishing: bool,
     /// Bytes per second that each source sends to each target at most, 0 for no limit; none if
     /// nobody has said so.
     #[serde(default)]
@@ -314,6 +318,7 @@ pub fn job(id: &str, job: &Job) -> JobShown {
         percent: job.percent,
         text: job.text.clone(),
         is_cancelled: job.is_cancelled,
+        is_finishing: job.task.as_ref().is_some_and(Task::is_finishing),
         rate_bytes: job.aim.rate,
         priority: job.aim.priority,
         began_ms: job.began_ms,

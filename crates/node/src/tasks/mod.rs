@@ -301,8 +301,8 @@ impl Task {
         }
     }
 
-    /// Whether it is to end as soon as the target is in step.
-    fn is_finishing(&self) -> bool {
+    /// Returns whether it is to end as soon as the target is in step.
+    pub fn is_finishing(&self) -> bool {
         match self {
             Task::Import(import) => import.is_finishing,
             Task::Export(export) => export.is_finishing,
