@@ -211,7 +211,8 @@ function actions(name, copy) {
   if (copy.role !== "none" && !copy.hasPrimary) {
     return button("Recover", async () => {
       const text = `The copy on machine ${copy.machine}, ${copy.host}:${copy.port}, becomes the primary of shard ${copy.shard}. What only other copies have is given up.`;
-      const act = () => send("POST", "/recover", { name, copy: copy.id });
+      const id = requestId();
+      const act = () => send("POST", "/recover", { name, copy: copy.id }, id);
       if (await ask({ title: "Recover the shard", text, action: "Recover", word: name, act })) notice("The copy leads its shard.");
     }, { kind: "danger" });
   }
@@ -267,13 +268,15 @@ function doings(job) {
 
 async function cancel(job) {
   const text = goesBack(job) ? "It goes back to what was before, as far as it has come." : "It ends. What it has done so far stays.";
-  if (!await ask({ title: "Cancel the job", text, action: "Cancel the job", act: () => send("POST", "/jobs/cancel", { id: job.id }) })) return;
+  const request = requestId();
+  if (!await ask({ title: "Cancel the job", text, action: "Cancel the job", act: () => send("POST", "/jobs/cancel", { id: job.id }, request) })) return;
   notice(goesBack(job) ? "The job goes back." : "The job ends.");
 }
 
 async function finish(job) {
   const text = "It ends as soon as both sides have the same. Send no more writes to the side that is left.";
-  if (!await ask({ title: `Finish the ${job.kind}`, text, action: "Finish", danger: false, act: () => send("POST", "/jobs/finish", { id: job.id }) })) return;
+  const request = requestId();
+  if (!await ask({ title: `Finish the ${job.kind}`, text, action: "Finish", danger: false, act: () => send("POST", "/jobs/finish", { id: job.id }, request) })) return;
   notice("The job ends when both sides are in step.");
 }
 
