@@ -259,10 +259,12 @@ fn health(database: &Database, shards: &[ShardShown]) -> String {
     match (database.stage, unled.len(), absent) {
         (Stage::Creating, ..) => "its copies are being started".into(),
         (Stage::Deleting, ..) => "it is going away".into(),
+        (Stage::Ready, 0, 0) if behind == 1 => "1 of its replicas has not synchronised yet".into(),
         (Stage::Ready, 0, 0) if behind > 0 => {
             format!("{behind} of its replicas have not synchronised yet")
         }
         (Stage::Ready, 0, 0) => "ok".into(),
+        (Stage::Ready, 0, 1) => "1 of its copies is not there".into(),
         (Stage::Ready, 0, absent) => format!("{absent} of its copies are not there"),
         (Stage::Ready, 1, _) => format!("shard {} has no primary", unled[0]),
         (Stage::Ready, ..) => format!("shards {} have no primary", unled.join(", ")),
