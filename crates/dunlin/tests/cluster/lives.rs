@@ -127,7 +127,10 @@ fn a_machine_that_goes_down_keeps_its_data() {
     let (is_done, text) = run(&["down", "--dir", &directory]);
     assert!(is_done && text.contains("Ending etcd"), "{text}");
     machine.kill_node();
-    assert!(machine.start(), "the node starts again");
+    let words = ["up", "--dir", &directory].map(str::to_owned);
+    assert!(machine.start_with(&words), "the node starts again, and needs the directory alone");
+    let nodes = machine.ask(&["nodes"]).1;
+    assert!(nodes.contains(" 8.0 GiB "), "the memory is what it was: {nodes}");
     eventually("the data are there", || {
         let client = Client::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
         client.is_ok() && at_home(port, "GET 7") == Reply::Bulk(b"x".to_vec())

@@ -38,6 +38,12 @@ pub struct Kept {
     /// See [`super::UpOptions`].
     #[serde(default)]
     pub is_fast: bool,
+    /// Memory for copies, if it was said once.
+    #[serde(default)]
+    pub memory_bytes: Option<u64>,
+    /// Flash for copies, if it was said once.
+    #[serde(default)]
+    pub flash_bytes: Option<u64>,
 }
 
 impl Kept {

@@ -102,10 +102,10 @@ pub struct UpOptions {
     /// The part of the site that fails together with this machine
     #[arg(long)]
     zone: Option<String>,
-    /// Memory for copies, as in 10gb [default: four fifths of what there is]
+    /// Memory for copies, as in 10gb [default: as before, or four fifths of what there is]
     #[arg(long)]
     memory: Option<String>,
-    /// Flash for copies, as in 100gb [default: none]
+    /// Flash for copies, as in 100gb [default: as before, or none]
     #[arg(long)]
     flash: Option<String>,
     /// Port of the console and of the REST interface [default: the first free one from 8380 on]
@@ -165,7 +165,7 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     kept.admin_port = port;
     let etcd = join::enter(options, &mut kept, &directory)?;
     kept.write(&directory)?;
-    let machine = machine(options, &kept)?;
+    let machine = machine(&kept);
     let (common, summary) = (common(options, &kept)?, etcd.summary);
     common.certificates.as_ref().map_or(Ok(()), talk::trust)?;
     let tls_offset = (!common.tls.is_empty()).then_some(common.tls_port_offset);
@@ -289,7 +289,17 @@ fn prepare(options: &UpOptions, directory: &Path) -> Result<Kept, Wrong> {
         kept.zone.clone_from(zone);
     }
     kept.is_fast |= options.fast;
+    kept.memory_bytes = size("memory", &options.memory)?.or(kept.memory_bytes);
+    kept.flash_bytes = size("flash", &options.flash)?.or(kept.flash_bytes);
     Ok(kept)
+}
+
+fn size(name: &str, text: &Option<String>) -> Result<Option<u64>, Wrong> {
+    let Some(text) = text else { return Ok(None) };
+    match config::parse_memory(text.as_bytes()) {
+        Some(bytes) if bytes > 0 => Ok(Some(bytes)),
+        _ => Err(Wrong(format!("--{name} {text}: a size is a number with a unit, as in 10gb"))),
+    }
 }
 
 fn host_name() -> String {
@@ -332,26 +342,19 @@ fn common(options: &UpOptions, kept: &Kept) -> Result<Common, Wrong> {
     })
 }
 
-fn machine(options: &UpOptions, kept: &Kept) -> Result<Machine, Wrong> {
-    let bytes = |name: &str, text: &Option<String>| match text {
-        None => Ok(None),
-        Some(text) => match config::parse_memory(text.as_bytes()) {
-            Some(bytes) if bytes > 0 => Ok(Some(bytes)),
-            _ => Err(Wrong(format!("--{name} {text}: a size is a number with a unit, as in 10gb"))),
-        },
-    };
+fn machine(kept: &Kept) -> Machine {
     let all = Memory::detect().limit_bytes();
-    Ok(Machine {
+    Machine {
         id: kept.id.clone(),
         host: kept.host.clone(),
         zone: kept.zone.clone(),
-        memory_bytes: bytes("memory", &options.memory)?.unwrap_or(all / 5 * 4),
+        memory_bytes: kept.memory_bytes.unwrap_or(all / 5 * 4),
         cores: process::cpus::Cpus::detect().usable(),
-        flash_bytes: bytes("flash", &options.flash)?.unwrap_or(0),
+        flash_bytes: kept.flash_bytes.unwrap_or(0),
         admin_port: kept.admin_port,
         version: facts::VERSION.to_owned(),
         format: FORMAT,
-    })
+    }
 }
 
 /// Says what was done, and what comes next.
