@@ -71,26 +71,6 @@ const OF_NODE: &[Exception] = &[
     Exception { script: "list/blocking-statistics.test", request: "", reason: FIGURES },
     Exception { script: "list/blpop.test", request: "", reason: WAITING },
     Exception { script: "list/list-waiting.test", request: "", reason: SWAPPED },
-    Exception {
-        script: "scripting/eval.test",
-        request: "EVAL \"return redis.call('INCR','undeclared')",
-        reason: UNDECLARED,
-    },
-    Exception {
-        script: "scripting/eval.test",
-        request: "EVAL \"return #redis.call('KEYS'",
-        reason: UNDECLARED,
-    },
-    Exception {
-        script: "scripting/eval.test",
-        request: "EVAL \"redis.call('SELECT',1)",
-        reason: UNDECLARED,
-    },
-    Exception {
-        script: "scripting/script_errors.test",
-        request: "EVAL \"#!lua flags=no-writes",
-        reason: UNDECLARED,
-    },
     Exception { script: "scripting/script_kill.test", request: "", reason: WAITING },
     Exception { script: "server/acl-databases.test", request: "", reason: SESSION },
     Exception { script: "server/acl-log-commands.test", request: "", reason: USERS },
@@ -126,8 +106,6 @@ const OF_NODE: &[Exception] = &[
     Exception { script: "generic/restore.test", request: "RESTORE zipmap", reason: DEBUG },
     Exception { script: "pubsub/pubsub.test", request: "PUBSUB NUMPAT", reason: ALL_KEYS },
     Exception { script: "pubsub/pubsub.test", request: "EXEC", reason: ALL_KEYS },
-    Exception { script: "scripting/eval.test", request: "GET in1", reason: UNDECLARED },
-    Exception { script: "scripting/script_values.test", request: "EVAL", reason: UNDECLARED },
     Exception { script: "generic/del.test", request: "", reason: EVENTS_BEFORE },
 ];
 
@@ -145,7 +123,6 @@ const ALL_KEYS: &str = "the request concerns all shards, a transaction only one"
 const EVENTS_BEFORE: &str = "an event of a change just before SUBSCRIBE may still come if another client of the \
                              node listened";
 const SWAPPED: &str = "a cluster swaps no databases";
-const UNDECLARED: &str = "a script that declares no key runs at the node that is asked";
 const USERS: &str = "a user that only the asked node knows may do nothing inside requests at others, and ACL \
                      LOG is of the node that refused";
 const DEBUG: &str = "DEBUG is about the node that is asked";

@@ -274,7 +274,9 @@ fn travel(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<Option<Trav
             return queue_for_all(cx, row, args).map(|()| None);
         }
         Scope::AllNodes => return Ok(Some(everywhere(cx, row))),
-        Scope::Defines if is_queued(cx, row) => return Err(concerns_all(row).into()),
+        Scope::Defines if is_queued(cx, row) => {
+            return Err(concerns_all(row, "a transaction").into());
+        }
         Scope::Defines => {
             everywhere(cx, row);
             return Ok(None);
@@ -314,7 +316,11 @@ fn travel(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<Option<Trav
         find(cx, published, &slots, may_write)?
     } else {
         cx.find_keys(row, args);
-        let slots = slots_of(published, &cx.keys, words)?;
+        let mut slots = slots_of(published, &cx.keys, words)?;
+        if slots.is_empty() && row.command.script.is_some() && !is_queued {
+            // It may be about keys that it does not declare.
+            slots.extend(only_slot(published).map(|slot| (slot, &b""[..])));
+        }
         if may_write && !is_queued {
             note_written(cx, &slots);
         }
@@ -400,15 +406,25 @@ fn queue_for_all(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refu
     let only = published.as_deref().and_then(only_slot);
     match is_about_all_keys(row) && only.is_some() {
         true => Ok(()),
-        false => Err(concerns_all(row).into()),
+        false => Err(concerns_all(row, "a transaction").into()),
     }
 }
 
-fn concerns_all(row: &Resolved) -> Error {
+/// Refuses what a script asks for if it concerns all shards: it would be done at one.
+pub(super) fn gate_of_script(cx: &Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+    let is_about_all = cx.engine.is_one_address()
+        && cx.engine.membership.scope(row.index) == Scope::AllNodes
+        && is_about_all_keys(row);
+    let published = if is_about_all { cx.membership() } else { None };
+    match published.as_deref().is_some_and(|published| only_slot(published).is_none()) {
+        true => Err(concerns_all(row, "a script").into()),
+        false => Ok(()),
+    }
+}
+
+fn concerns_all(row: &Resolved, what: &str) -> Error {
     let name = &row.full_name;
-    Error::format(format!(
-        "ERR '{name}' concerns all shards of the cluster, a transaction only one"
-    ))
+    Error::format(format!("ERR '{name}' concerns all shards of the cluster, {what} only one"))
 }
 
 pub(super) fn is_about_all_keys(row: &Resolved) -> bool {
@@ -461,7 +477,8 @@ fn travel_of(cx: &mut Cx<'_>, multi: &Multi) -> Result<Option<Travel>, Refusal> 
             }
             Scope::AllNodes if is_about_all_keys(queued.row) => {
                 // There may be more shards than when it was queued.
-                let slot = only_slot(published).ok_or_else(|| concerns_all(queued.row))?;
+                let slot = only_slot(published)
+                    .ok_or_else(|| concerns_all(queued.row, "a transaction"))?;
                 slots.push((slot, &b""[..]));
                 continue;
             }

@@ -560,8 +560,11 @@ pub(super) fn slot_of_script(
     row: &Resolved,
     args: Args<'_>,
 ) -> Result<(), Refusal> {
-    if !cx.engine.membership.is_on() || row.command.keys.is_empty() {
+    if !cx.engine.membership.is_on() {
         return Ok(());
+    }
+    if row.command.keys.is_empty() {
+        return one_address::gate_of_script(cx, row);
     }
     let keyspace = &cx.engine.keyspace;
     let keys = RequestKeys::of(keyspace, row.command, args.words());
