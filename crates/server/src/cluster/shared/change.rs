@@ -103,7 +103,15 @@ impl Changer {
                 Definition::Events(letters) => of_events(letters, &definitions),
                 _ => of_functions(definition, &definitions)?,
             };
-            let Some(transaction) = transaction else { return Ok(answer) };
+            let Some(transaction) = transaction else {
+                // Another client may have made it a moment ago.
+                if let Some(at) = &definitions.functions
+                    && Subject::of(definition) == Subject::Functions
+                {
+                    self.await_others(definition, at.revision, &published);
+                }
+                return Ok(answer);
+            };
             if let Outcome::Done(revision) = self.0.client.commit(&transaction).map_err(away)? {
                 self.await_others(definition, revision, &published);
                 return Ok(answer);
@@ -239,7 +247,9 @@ fn of_functions(
     if bytes > MAX_BYTES {
         return Err(format!("The libraries of a cluster have at most {MAX_BYTES} bytes in all"));
     }
-    Ok((Some(definitions.put_functions(&functions)), answer))
+    // Many processes of a service load the same library when they start.
+    let is_same = all.is_some_and(|at| at.value == functions);
+    Ok(((!is_same).then(|| definitions.put_functions(&functions)), answer))
 }
 
 fn add(
