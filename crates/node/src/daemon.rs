@@ -2,6 +2,7 @@
 
 use crate::change;
 use crate::copies::Copies;
+use crate::leaders::Leaders;
 use crate::settings::Wrong;
 use crate::shared::Shared;
 use crate::site::{CopyReport, Machine, MachineAlive, Site, encode, unchanged};
@@ -51,6 +52,7 @@ pub struct Daemon {
     learns_servers: bool,
     unknown: BTreeSet<PathBuf>,
     notes: Vec<String>,
+    leaders: Leaders,
 }
 
 impl Daemon {
@@ -77,6 +79,7 @@ impl Daemon {
             learns_servers,
             unknown: BTreeSet::new(),
             notes: Vec::new(),
+            leaders: Leaders::default(),
         }
     }
 
@@ -176,6 +179,7 @@ impl Daemon {
             self.look()?;
         }
         self.say()?;
+        self.notes.extend(self.leaders.look(&self.name, &self.site, &mut self.store));
         for note in std::mem::take(&mut self.notes) {
             self.store.note(&note);
         }
@@ -222,6 +226,7 @@ impl Daemon {
             log!(Warning, "{problem}");
         }
         self.read = Some(Instant::now());
+        self.note_lost(&site);
         self.site = Arc::new(site);
         // From then on a copy that has ended would be started again.
         if !self.shared.ends_copies() {
@@ -268,12 +273,26 @@ impl Daemon {
         self.look()
     }
 
+    /// Notes machines whose nodes have a lease no more. The first node of those that are left does.
+    fn note_lost(&mut self, site: &Site) {
+        let first = site.machines.keys().find(|name| site.is_alive(name));
+        if first != Some(&self.name) {
+            return;
+        }
+        let is_lost = |name: &&String| self.site.is_alive(name) && !site.is_alive(name);
+        for name in site.machines.keys().filter(is_lost) {
+            let how = if self.site.is_ending(name) { "has gone down" } else { "is gone" };
+            self.notes.push(format!("the node of machine '{name}' {how}"));
+        }
+    }
+
     /// Notes copies that have ended.
     fn note_ends(&mut self, reports: &[CopyReport]) {
         let before = self.said.as_ref().map(|said| &*said.copies).unwrap_or_default();
         for report in reports {
             let old = before.iter().find(|old| old.copy == report.copy);
             if old.is_some_and(|old| report.restarts > old.restarts) {
+                self.leaders.hurry();
                 let CopyReport { copy, database, note, .. } = report;
                 self.notes
                     .push(format!("copy {copy:?} of database '{database}' has ended: {note}"));

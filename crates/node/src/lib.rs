@@ -6,6 +6,7 @@
 //!   up                          from options to a node that runs
 //!   rest      show              the admin port: REST, metrics, probes, console
 //!   daemon    jobs              the threads of a node
+//!   leaders                     events of shards that another copy leads
 //!   tasks                       jobs that move data: import, export, backup, restore, restart
 //!   copies    own_etcd          processes that outlive it
 //!   authority                   certificates for an etcd of our own
@@ -30,6 +31,7 @@ mod hashing;
 mod http;
 mod jobs;
 pub mod keys;
+mod leaders;
 mod members;
 mod own_etcd;
 pub mod plan;

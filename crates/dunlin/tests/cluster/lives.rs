@@ -52,15 +52,17 @@ fn a_database_outlives_the_node_that_made_it() {
     let after: Vec<_> = copies.iter().map(|copy| machine.process_of(copy)).collect();
     assert_eq!(before, after, "the copies are adopted");
 
-    let first = before[0].expect("it runs");
+    let primary = copies.iter().position(|copy| copy["role"] == "primary").expect("one leads");
+    let first = before[primary].expect("it runs");
     signal(first, "KILL").expect("it is there");
     eventually("the copy is started again", || {
-        machine.process_of(&copies[0]).is_some_and(|process| process != first)
+        machine.process_of(&copies[primary]).is_some_and(|process| process != first)
     });
-    eventually("the node says so", || machine.copies("sessions")[0]["restarts"] == 1);
+    eventually("the node says so", || machine.copies("sessions")[primary]["restarts"] == 1);
     until_ok(&machine, "sessions");
-    let events = machine.ask(&["events"]).1;
-    assert!(events.contains("of database 'sessions' has ended"), "{events}");
+    let says = |text: &str| machine.ask(&["events"]).1.contains(text);
+    assert!(says("of database 'sessions' has ended"));
+    eventually("the node says which copy leads", || says(" leads shard "));
 
     let (is_done, text) = machine.ask(&["delete-db", "sessions", "--confirm", "sessions"]);
     assert!(is_done && text.contains("delete sessions: done"), "{text}");
@@ -113,6 +115,8 @@ fn another_node_takes_up_the_job_of_one_that_was_killed() {
     assert_eq!(at_home(port.parse().expect("it is one"), "SET x y"), Reply::Simple(b"OK".to_vec()));
     let events = others[1].ask(&["events"]).1;
     assert!(events.contains("of machine 'a' is taken up"), "{events}");
+    let says = |text: &str| others[1].ask(&["events"]).1.contains(text);
+    eventually("it is said that the machine is gone", || says("of machine 'a' is gone"));
 }
 
 #[test]

@@ -103,6 +103,8 @@ struct Copy {
     is_starting: bool,
     restarts: Restarts,
     note: String,
+    /// The note says how its process has ended.
+    notes_end: bool,
     /// Its process has ended, and the node has not said so at etcd yet.
     is_to_be_released: bool,
     /// It is to end: since when it knows.
@@ -187,6 +189,7 @@ impl Copies {
                 is_starting: false,
                 restarts: Restarts::new(Instant::now()),
                 note: String::new(),
+                notes_end: false,
                 is_to_be_released: false,
                 leaving: None,
                 is_deleted: false,
@@ -198,7 +201,7 @@ impl Copies {
             return;
         }
         match text {
-            Err(why) => copy.note = why.to_string(),
+            Err(why) => (copy.note, copy.notes_end) = (why.to_string(), false),
             Ok(text) if copy.text == text => {}
             Ok(text) => {
                 copy.text = text;
@@ -290,10 +293,13 @@ impl Copy {
                     true => "see the node's log".into(),
                     false => last_line(&self.log),
                 };
-                self.note = format!("{end}; {last}");
+                (self.note, self.notes_end) = (format!("{end}; {last}"), true);
                 let (copy, database) = (self.placed.copy, &self.database);
                 log!(Warning, "Copy {copy:?} of {database} has ended: {}", self.note);
             }
+        }
+        if self.notes_end && self.process.is_some() && self.restarts.has_run(now, SETTLED) {
+            (self.note, self.notes_end) = (String::new(), false);
         }
         if self.is_starting {
             self.is_starting = !self.restarts.has_run(now, MAX_START) && !self.listens();

@@ -4,7 +4,7 @@
 //! without one, with the fewest primaries (for a primary) and copies of the database, and the most
 //! free memory. What cannot be done says why.
 
-use crate::settings::{Settings, Wrong};
+use crate::settings::{Commit, Settings, Wrong};
 use crate::site::{Database, Known, Machine, Site};
 use cluster::id::Id;
 use process::memory::Bytes;
@@ -360,6 +360,11 @@ fn warnings(plan: &Plan, settings: &Settings, places: &[Place<'_>]) -> Vec<Strin
             if places.len() == 1 { "" } else { "s" },
             settings.replicas + 1
         ));
+    }
+    if settings.commit == Commit::Quorum && settings.replicas == 1 {
+        let text = "A quorum of two copies is both: while one is away, writes of its shard are not confirmed. \
+                    With --replicas 2 they go on.";
+        warnings.push(text.into());
     }
     let is_open = |copy: &Planned| !matches!(&*copy.host, "127.0.0.1" | "::1" | "localhost");
     if !settings.has_password() && plan.copies.iter().any(is_open) {

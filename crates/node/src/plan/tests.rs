@@ -57,6 +57,17 @@ fn three_machines_get_a_primary_and_a_replica_each() {
 }
 
 #[test]
+fn a_quorum_of_two_copies_comes_with_a_warning() {
+    let machines = site(&[("a", "", 8), ("b", "", 8), ("c", "", 8)]);
+    let warns = |replicas| {
+        let asked = Settings { commit: Commit::Quorum, replicas, ..settings() };
+        let plan = place(&machines, &asked).expect("it fits");
+        plan.warnings.iter().any(|text| text.contains("both"))
+    };
+    assert!(warns(1) && !warns(2));
+}
+
+#[test]
 fn copies_of_a_shard_are_in_different_zones() {
     let wide = site(&[("a", "x", 99), ("b", "x", 99), ("c", "y", 9), ("d", "y", 9)]);
     let asked = Settings { zones: true, ..settings() };
