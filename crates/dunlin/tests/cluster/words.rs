@@ -91,7 +91,7 @@ fn the_admin_port_of_a_node_is_for_probes_scrapes_and_programs() {
     assert_eq!(send(&["Idempotency-Key: "], "{}"), 400, "a request with an empty name");
     let other = http::ask(machine.admin_port, "PUT", "/api/v1/cluster/job", &[], "{}");
     assert_eq!(other.expect("it answers").status, 405, "jobs are only read");
-    let head = http::ask(machine.admin_port, "HEAD", "/api/v1/cluster/nodes", &[], "");
+    let head = http::ask(machine.admin_port, "HEAD", "/api/v1/cluster/machines", &[], "");
     let head = head.expect("it answers");
     assert_eq!((head.status, head.text()), (200, String::new()), "as GET, without the text");
     assert_eq!(send(&[], r#"{"name":"d","settings":{"memory_bytes":1,"port":1}}"#), 422);
