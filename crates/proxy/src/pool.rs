@@ -14,6 +14,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
+use structs::crc16::SLOTS;
 use structs::sync::lock;
 
 /// Servers that there can be places for; a cluster's nodes come and go.
@@ -298,6 +299,7 @@ pub struct Local {
     replicas: Vec<Vec<u16>>,
     slotless: Vec<u16>,
     followers: Vec<u16>,
+    /// What SCAN's cursors call the servers of a cluster that have slots.
     walk: Vec<(u16, u16)>,
     rule: SlotRule,
     chance: Cell<u32>,
@@ -382,6 +384,12 @@ impl Local {
             {
                 first.get_or_insert(slot);
             }
+        }
+        if self.is_cluster() && !self.shared.config.is_node {
+            // A shard keeps its first slot when another server comes to lead it.
+            let firsts = self.first_slots.iter().zip(0..);
+            self.walk = firsts.filter_map(|(slot, at)| Some(((*slot)?, at))).collect();
+            self.walk.sort_unstable();
         }
         self.rule = topology.rule;
         self.primaries = match &self.shared.config.kind {
@@ -528,18 +536,22 @@ impl Placement for Local {
     }
 
     fn radix(&self) -> usize {
-        if self.is_cluster() { MAX_SERVERS } else { self.targets.len() }
+        match self.is_cluster() {
+            true if self.shared.config.is_node => MAX_SERVERS,
+            true => usize::from(SLOTS),
+            false => self.targets.len(),
+        }
     }
 
     fn walk_from(&self, number: usize) -> Option<usize> {
-        if self.shared.config.is_node {
+        if self.is_cluster() {
             return self.walk.iter().map(|&(at, _)| usize::from(at)).find(|at| *at >= number);
         }
         self.primaries.iter().copied().find(|at| *at >= number)
     }
 
     fn walked(&self, number: usize) -> Option<usize> {
-        if self.shared.config.is_node {
+        if self.is_cluster() {
             let found = self.walk.iter().find(|&&(at, _)| usize::from(at) == number);
             return found.map(|&(_, server)| usize::from(server));
         }

@@ -71,6 +71,7 @@ const OF_NODE: &[Exception] = &[
     Exception { script: "list/blocking-statistics.test", request: "", reason: FIGURES },
     Exception { script: "list/blpop.test", request: "", reason: WAITING },
     Exception { script: "list/list-waiting.test", request: "", reason: SWAPPED },
+    Exception { script: "scripting/error-codes.test", request: "INFO", reason: FIGURES },
     Exception { script: "scripting/script_kill.test", request: "", reason: WAITING },
     Exception { script: "server/acl-databases.test", request: "", reason: SESSION },
     Exception { script: "server/acl-log-commands.test", request: "", reason: USERS },

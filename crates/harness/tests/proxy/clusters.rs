@@ -460,4 +460,21 @@ fn replicas_of_a_cluster_are_read() {
     let mut expected = keys;
     expected.sort();
     assert_eq!(found, expected);
+    // It goes on when others come to lead. A page has all keys of a shard: cursors of two servers of
+    // Valkey have nothing in common.
+    let (mut rng, mut pages, mut walked) = (Rng::new(3), 0, Vec::new());
+    loop {
+        let Reply::Array(page) = ask(&mut client, &["SCAN", &cursor, "COUNT", "100000"]) else {
+            panic!("no page")
+        };
+        walked.extend(page[1].elements().expect("keys").iter().map(text));
+        cursor = text(&page[0]);
+        pages += 1;
+        if cursor == "0" {
+            break;
+        }
+        cluster.fail_over(&mut rng);
+    }
+    walked.sort();
+    assert_eq!((pages, walked), (SHARDS, found));
 }
