@@ -52,6 +52,8 @@ pub struct Daemon {
     learns_servers: bool,
     unknown: BTreeSet<PathBuf>,
     notes: Vec<String>,
+    /// Notes that another node may write as well.
+    shared_notes: Vec<String>,
     leaders: Leaders,
 }
 
@@ -79,6 +81,7 @@ impl Daemon {
             learns_servers,
             unknown: BTreeSet::new(),
             notes: Vec::new(),
+            shared_notes: Vec::new(),
             leaders: Leaders::default(),
         }
     }
@@ -183,6 +186,9 @@ impl Daemon {
         for note in std::mem::take(&mut self.notes) {
             self.store.note(&note);
         }
+        for note in std::mem::take(&mut self.shared_notes) {
+            self.store.note_once(&note);
+        }
         let look = if self.copies.has_waiting() { LOOK_STARTING } else { LOOK };
         match self.store.watch(self.site.revision, look) {
             Ok(changes) if changes.keys.is_empty() => Ok(()),
@@ -273,16 +279,17 @@ impl Daemon {
         self.look()
     }
 
-    /// Notes machines whose nodes have a lease no more. The first node of those that are left does.
+    /// Notes machines whose nodes have a lease no more. Two of those that are left see to it: one may
+    /// be just about to come or go.
     fn note_lost(&mut self, site: &Site) {
-        let first = site.machines.keys().find(|name| site.is_alive(name));
-        if first != Some(&self.name) {
+        let mut first = site.machines.keys().filter(|name| site.is_alive(name)).take(2);
+        if !first.any(|name| *name == self.name) {
             return;
         }
         let is_lost = |name: &&String| self.site.is_alive(name) && !site.is_alive(name);
         for name in site.machines.keys().filter(is_lost) {
             let how = if self.site.is_ending(name) { "has gone down" } else { "is gone" };
-            self.notes.push(format!("the node of machine '{name}' {how}"));
+            self.shared_notes.push(format!("the node of machine '{name}' {how}"));
         }
     }
 

@@ -11,12 +11,16 @@ use cluster::view::{Keys, View};
 use etcd::Client;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 /// How often a change is made anew because others were faster.
 const ATTEMPTS: usize = 16;
 
 /// Events that are kept.
 const MAX_EVENTS: usize = 200;
+
+/// For so long two nodes mean the same event with the same text; their clocks may differ a little.
+const ONCE: Duration = Duration::from_secs(30);
 
 /// Why something was not done.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -208,9 +212,22 @@ impl Store {
 
     /// Notes that something happened, if etcd is there.
     pub fn note(&mut self, text: &str) {
+        self.note_unless(text, |_| false);
+    }
+
+    /// Adds an event that several nodes may see: only the first of them adds it.
+    pub fn note_once(&mut self, text: &str) {
+        let since = now_ms().saturating_sub(ONCE.as_millis() as u64);
+        self.note_unless(text, |event| event.at_ms >= since && event.text == text);
+    }
+
+    fn note_unless(&mut self, text: &str, is_it: impl Fn(&Event) -> bool) {
         let event = Event { at_ms: now_ms(), machine: self.machine.clone(), text: text.to_owned() };
         // An event is no reason to stop; the node's log has it as well.
         let _ = self.change(|site, keys, _| {
+            if site.events.iter().any(&is_it) {
+                return Ok(((), Transaction::default()));
+            }
             let mut events = site.events.clone();
             events.push(event.clone());
             let surplus = events.len().saturating_sub(MAX_EVENTS);
