@@ -425,6 +425,10 @@ fn forward(state: &Arc<State>, client: TcpStream, server: TcpStream) -> io::Resu
             state.budget.store(budget - most as u64, SeqCst);
         }
         let _ = client.shutdown(Shutdown::Both);
+        // What waits to be read would keep the server from sending more, and so from learning that
+        // nobody is there.
+        let _ = server.shutdown(Shutdown::Both);
+        let _ = io::copy(&mut server, &mut io::sink());
     });
     Ok(())
 }
