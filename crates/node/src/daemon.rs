@@ -282,8 +282,7 @@ impl Daemon {
     /// Notes machines whose nodes have a lease no more. Two of those that are left see to it: one may
     /// be just about to come or go.
     fn note_lost(&mut self, site: &Site) {
-        let mut first = site.machines.keys().filter(|name| site.is_alive(name)).take(2);
-        if !first.any(|name| *name == self.name) {
+        if site.rank(&self.name).is_none_or(|rank| rank > 1) {
             return;
         }
         let is_lost = |name: &&String| self.site.is_alive(name) && !site.is_alive(name);

@@ -31,9 +31,7 @@ impl Leaders {
 
     /// Returns what there is to say, if this node says it and it is time to look.
     pub fn look(&mut self, machine: &str, site: &Site, store: &mut Store) -> Vec<String> {
-        let mut living = site.machines.keys().filter(|name| site.is_alive(name));
-        let Some(rank) = living.position(|name| name == machine).filter(|rank| *rank < LOOKING)
-        else {
+        let Some(rank) = site.rank(machine).filter(|rank| *rank < LOOKING) else {
             self.known = None;
             return Vec::new();
         };

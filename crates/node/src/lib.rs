@@ -16,6 +16,7 @@
 //!   change    plan              what users ask for, as transactions; where copies go
 //!   hashing   rehash            rules from keys to slots: tried on keys; changed
 //!   shared    store             what threads share; the site at etcd
+//!   servers                     commands and rules of users, as the program says
 //!   site  settings  keys  talk  values at etcd; options of a database; requests to copies
 //! ```
 //!
@@ -40,6 +41,7 @@ mod rehash;
 mod relay;
 mod reshape;
 pub mod rest;
+mod servers;
 pub mod settings;
 pub mod shared;
 mod show;
@@ -51,4 +53,4 @@ mod tasks;
 mod up;
 
 pub use commands::{run_cluster, run_node};
-pub use tasks::set_commands;
+pub use servers::set_commands;

@@ -1,6 +1,6 @@
 //! The options of a database: what a user asks for, checked.
 
-use crate::tasks::check_rules;
+use crate::servers::check_rules;
 use cluster::hashing::Hashing;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -553,6 +553,12 @@ impl Site {
         self.machines.get(machine).is_some_and(|known| known.alive.is_some())
     }
 
+    /// The place of a machine among those whose nodes have a lease, by name.
+    pub fn rank(&self, machine: &str) -> Option<usize> {
+        let mut living = self.machines.keys().filter(|name| self.is_alive(name));
+        living.position(|name| name == machine)
+    }
+
     /// Returns whether a machine's node has said that it ends with its copies.
     pub fn is_ending(&self, machine: &str) -> bool {
         let alive = self.machines.get(machine).and_then(|known| known.alive.as_ref());

@@ -27,6 +27,7 @@ pub(crate) mod verbs;
 
 use crate::change::{self, Owner, is_running};
 use crate::jobs::Step;
+use crate::servers;
 use crate::shared::Shared;
 use crate::site::{Job, Site};
 use crate::store::{Problem, Store};
@@ -36,7 +37,7 @@ use spec::{CommandTable, NotRun};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use structs::sync::lock;
@@ -66,30 +67,8 @@ pub enum Task {
     Restart(restart::Restart),
 }
 
-/// The commands of servers, which the program hands over when it starts.
-static TABLE: OnceLock<CommandTable<NotRun>> = OnceLock::new();
-
-/// Checks the rules of a user; the error says which is wrong.
-pub type CheckRules = fn(&[&[u8]]) -> Result<(), String>;
-
-/// What servers would say of a user's rules.
-static CHECK_RULES: OnceLock<CheckRules> = OnceLock::new();
-
-/// Sets the commands of servers, and what checks users' rules by them, once.
-pub fn set_commands(table: CommandTable<NotRun>, check_rules: CheckRules) {
-    // The second call of a test is the same table.
-    let _ = TABLE.set(table);
-    let _ = CHECK_RULES.set(check_rules);
-}
-
-/// Checks the rules of a user before a database has it: a copy does not start with wrong ones.
-pub(crate) fn check_rules<'r>(rules: impl Iterator<Item = &'r str>) -> Result<(), String> {
-    let rules: Vec<&[u8]> = rules.map(str::as_bytes).collect();
-    CHECK_RULES.get().map_or(Ok(()), |check| check(&rules))
-}
-
 fn table() -> Result<&'static CommandTable<NotRun>, End> {
-    TABLE.get().ok_or_else(|| End::Failed("this program has no table of commands".into()))
+    servers::commands().ok_or_else(|| End::Failed("this program has no table of commands".into()))
 }
 
 /// Why a thread ends before its work is done.

@@ -199,11 +199,8 @@ impl Shared {
 
     /// What SCAN's cursors call the shards with slots, and the servers that lead them.
     fn walk(&self, shards: &[Shard]) -> Vec<(u16, u16)> {
-        let names = shards.iter().map(|shard| shard.id);
-        let with_slots = numbered(names.collect()).into_iter().filter_map(|(number, name)| {
-            let shard = shards.iter().find(|shard| shard.id == name)?;
-            (!shard.slots.is_empty()).then_some((number, shard))
-        });
+        let all = numbered(shards).into_iter();
+        let with_slots = all.filter(|(_, shard)| !shard.slots.is_empty());
         with_slots.filter_map(|(number, shard)| Some((number, self.server(shard)?))).collect()
     }
 
@@ -223,15 +220,16 @@ impl Shared {
 /// Gives each shard a number that comes from its name, so that a walk goes on when another copy
 /// leads, at another node, and when other shards come and go. Of two shards with the same number the
 /// one with the greater name gets the next free one.
-fn numbered(mut names: Vec<Id>) -> BTreeMap<u16, Id> {
-    names.sort_unstable();
+fn numbered(shards: &[Shard]) -> BTreeMap<u16, &Shard> {
+    let mut by_name: Vec<&Shard> = shards.iter().collect();
+    by_name.sort_unstable_by_key(|shard| shard.id);
     let mut numbered = BTreeMap::new();
-    for name in names.into_iter().take(MAX_SERVERS) {
-        let mut number = name.number() % MAX_SERVERS as u16;
+    for shard in by_name.into_iter().take(MAX_SERVERS) {
+        let mut number = shard.id.number() % MAX_SERVERS as u16;
         while numbered.contains_key(&number) {
             number = (number + 1) % MAX_SERVERS as u16;
         }
-        numbered.insert(number, name);
+        numbered.insert(number, shard);
     }
     numbered
 }
