@@ -67,9 +67,10 @@ class Node:
             "--save", "", "--cluster-enabled", "yes",
             "--repl-diskless-sync-delay", "0", "--logfile", os.path.join(inner, "log"),
         ]  # fmt: skip
+        self.bus = [str(free_port())] if VALKEY else []
         if VALKEY:
             self.words += [
-                "--cluster-port", str(free_port()), "--cluster-node-timeout", "2000",
+                "--cluster-port", *self.bus, "--cluster-node-timeout", "2000",
                 "--cluster-allow-replica-migration", "no", "--shutdown-on-sigterm", "failover",
             ]  # fmt: skip
         else:
@@ -126,8 +127,7 @@ class Node:
 def make(nodes):
     """Gives the first three nodes the slots, and each a replica."""
     for node in nodes[1:]:
-        bus = nodes[0].words[nodes[0].words.index("--cluster-port") + 1 :][:1] if VALKEY else []
-        node.ask("CLUSTER", "MEET", "127.0.0.1", str(nodes[0].port), *bus)
+        node.ask("CLUSTER", "MEET", "127.0.0.1", str(nodes[0].port), *nodes[0].bus)
     for number, node in enumerate(nodes[:3]):
         first, last = number * 5461, 16383 if number == 2 else (number + 1) * 5461 - 1
         node.ask("CLUSTER", "ADDSLOTSRANGE", str(first), str(last))
