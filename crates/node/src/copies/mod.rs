@@ -91,6 +91,20 @@ impl Restarts {
     }
 }
 
+/// What was wrong with a copy.
+#[derive(Default)]
+struct Note {
+    text: String,
+    /// It says how the process has ended, which does not matter when another has run for a while.
+    is_of_end: bool,
+}
+
+impl Note {
+    fn new(text: String) -> Note {
+        Note { text, is_of_end: false }
+    }
+}
+
 /// A copy that is placed here, or was.
 struct Copy {
     database: String,
@@ -102,9 +116,8 @@ struct Copy {
     /// Its process was started, and does not listen yet.
     is_starting: bool,
     restarts: Restarts,
-    note: String,
-    /// The note says how its process has ended.
-    notes_end: bool,
+    /// What was wrong last.
+    note: Note,
     /// Its process has ended, and the node has not said so at etcd yet.
     is_to_be_released: bool,
     /// It is to end: since when it knows.
@@ -188,8 +201,7 @@ impl Copies {
                 process,
                 is_starting: false,
                 restarts: Restarts::new(Instant::now()),
-                note: String::new(),
-                notes_end: false,
+                note: Note::default(),
                 is_to_be_released: false,
                 leaving: None,
                 is_deleted: false,
@@ -201,13 +213,13 @@ impl Copies {
             return;
         }
         match text {
-            Err(why) => (copy.note, copy.notes_end) = (why.to_string(), false),
+            Err(why) => copy.note = Note::new(why.to_string()),
             Ok(text) if copy.text == text => {}
             Ok(text) => {
                 copy.text = text;
                 let flash = self.common.flash.as_deref();
                 if let Err(error) = files::prepare(&copy.directory, flash, placed, &copy.text) {
-                    copy.note = format!("its files cannot be written: {error}");
+                    copy.note = Note::new(format!("its files cannot be written: {error}"));
                 }
             }
         }
@@ -268,7 +280,7 @@ impl Copies {
             },
             process_id: copy.process.as_ref().map_or(0, Process::id),
             restarts: copy.restarts.count,
-            note: copy.note.clone(),
+            note: copy.note.text.clone(),
         };
         self.copies.iter().map(report).collect()
     }
@@ -293,13 +305,13 @@ impl Copy {
                     true => "see the node's log".into(),
                     false => last_line(&self.log),
                 };
-                (self.note, self.notes_end) = (format!("{end}; {last}"), true);
+                self.note = Note { text: format!("{end}; {last}"), is_of_end: true };
                 let (copy, database) = (self.placed.copy, &self.database);
-                log!(Warning, "Copy {copy:?} of {database} has ended: {}", self.note);
+                log!(Warning, "Copy {copy:?} of {database} has ended: {}", self.note.text);
             }
         }
-        if self.notes_end && self.process.is_some() && self.restarts.has_run(now, SETTLED) {
-            (self.note, self.notes_end) = (String::new(), false);
+        if self.note.is_of_end && self.process.is_some() && self.restarts.has_run(now, SETTLED) {
+            self.note = Note::default();
         }
         if self.is_starting {
             self.is_starting = !self.restarts.has_run(now, MAX_START) && !self.listens();
@@ -363,7 +375,7 @@ impl Copy {
             }
             Err(error) => {
                 self.restarts.ended(now);
-                self.note = format!("it cannot be started: {error}");
+                self.note = Note::new(format!("it cannot be started: {error}"));
             }
         }
     }
