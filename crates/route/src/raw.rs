@@ -29,6 +29,14 @@ pub fn abandon(clients: &[u64]) -> Vec<u8> {
     request(&words)
 }
 
+/// The request that ends what a client has waiting, as by CLIENT UNBLOCK.
+pub fn unblock(client: u64) -> Vec<u8> {
+    request(&[b"CLIENT", b"UNBLOCK", client.to_string().as_bytes(), b"ERROR"])
+}
+
+/// How the reply to a command begins that CLIENT UNBLOCK has ended.
+pub const UNBLOCKED: &[u8] = b"-UNBLOCKED ";
+
 /// How errors begin that are made in place of a server's reply. No server's own does.
 pub const NO_REPLY: &[u8] = b"-ERR proxy: ";
 

@@ -151,7 +151,7 @@ impl Hub {
             io.out().extend_from_slice(reply);
         } else {
             let Some(gaps) = &mut conn.gaps else { return };
-            if !gaps.fill(reply, io.out()) {
+            if !gaps.fill(&conn.session.reply_from_elsewhere(reply), io.out()) {
                 return;
             }
             conn.session.told = conn.session.told.max(gaps.told);
@@ -182,6 +182,7 @@ impl Hub {
         most.min(forwarder.tick(cx))
     }
 
+            forwarder.end_forbidden_waits(cx);
     /// A client has gone.
     pub(super) fn client_left(&mut self, id: ConnId, conn: &Client, cx: &mut Cx<'_, Conn>) {
         if conn.session.forwarding.is_some()

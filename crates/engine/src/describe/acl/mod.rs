@@ -55,6 +55,19 @@ impl Denial {
             Denial::Database => "database",
         }
     }
+
+    /// What a user is told of a request for this command, without a code.
+    pub fn text(self, user: &str, row: &Resolved) -> String {
+        match self {
+            Denial::Command => {
+                let name = &row.full_name;
+                format!("User {user} has no permissions to run the '{name}' command")
+            }
+            Denial::Key => "No permissions to access a key".to_owned(),
+            Denial::Channel => "No permissions to access a channel".to_owned(),
+            Denial::Database => "No permissions to access database".to_owned(),
+        }
+    }
 }
 
 type Users = BTreeMap<String, Arc<User>>;
@@ -119,6 +132,11 @@ impl Acl {
         };
         acl.require_password(&config.requirepass());
         acl
+    }
+
+    /// Tells states of the users apart.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Acquire)
     }
 
     fn locked(&self) -> MutexGuard<'_, Users> {
