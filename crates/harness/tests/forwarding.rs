@@ -13,6 +13,8 @@ mod permissions;
 mod scanning;
 #[path = "forwarding/scripts.rs"]
 mod scripts;
+#[path = "forwarding/sessions.rs"]
+mod sessions;
 #[path = "forwarding/walking.rs"]
 mod walking;
 

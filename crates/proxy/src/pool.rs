@@ -11,6 +11,7 @@ use route::plan::{Place, Placement};
 use route::raw::Protocol;
 use rustls::ClientConfig;
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
@@ -100,6 +101,8 @@ pub struct Shared {
     server_rules: Mutex<Option<Arc<ClientConfig>>>,
     /// Returns the text of a script that has this digest.
     pub script: OnceLock<Texts>,
+    /// Databases that a server has let a client select.
+    selectable: Mutex<BTreeSet<u32>>,
 }
 
 impl Shared {
@@ -128,6 +131,7 @@ impl Shared {
             login: Mutex::new(config.login.clone()),
             server_rules: Mutex::default(),
             script: OnceLock::new(),
+            selectable: Mutex::new(BTreeSet::from([config.db])),
             config,
         })
     }
@@ -181,6 +185,16 @@ impl Shared {
         *lock(&self.server_rules) = rules;
     }
 
+    /// Returns whether a database is known to be there, so that no server has to be asked.
+    pub fn is_selectable(&self, db: u32) -> bool {
+        lock(&self.selectable).contains(&db)
+    }
+
+    /// A server has let a client select a database.
+    pub fn note_selectable(&self, db: u32) {
+        lock(&self.selectable).insert(db);
+    }
+
     /// What a connection to this address needs to speak TLS, if it is to.
     ///
     /// # Errors
@@ -229,20 +243,27 @@ impl Shared {
     }
 }
 
-/// Tells shared connections to one server apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkKey {
+/// What a client's requests need of the connection that carries them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Session {
     /// The protocol that replies are in.
     pub protocol: Protocol,
     /// The database that is selected.
     pub db: u32,
+    /// Of a cluster's node: the user whose permissions a script has there, by its number in the
+    /// hub's list. 0: one that may do everything.
+    pub user: u32,
+}
+
+/// Tells shared connections to one server apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkKey {
+    /// What it is set to.
+    pub session: Session,
     /// Which of several: a client always uses the same, so that its requests stay in order.
     pub lane: u16,
     /// Whether the server, a cluster's replica, is told that it is to be read.
     pub is_reading: bool,
-    /// Of a cluster's node: the user whose permissions a script has there, by its number in the hub's
-    /// list. 0: one that may do everything.
-    pub user: u32,
     /// Whether a cluster's server is asked to give requests back whose slots are about to move. If
     /// not, they wait there, which only a client that has the connection for itself can afford.
     /// Other nodes give a node's requests back on all connections.
@@ -251,8 +272,8 @@ pub struct LinkKey {
 
 impl LinkKey {
     /// The first one.
-    pub fn new(protocol: Protocol, db: u32) -> LinkKey {
-        LinkKey { protocol, db, lane: 0, is_reading: false, user: 0, gives_back: false }
+    pub fn new(session: Session) -> LinkKey {
+        LinkKey { session, lane: 0, is_reading: false, gives_back: false }
     }
 }
 
@@ -496,11 +517,11 @@ impl Local {
 
     /// The shared connection of a client to a server.
     #[inline]
-    pub fn link_key(&self, protocol: Protocol, db: u32, turn: u64, server: usize) -> LinkKey {
+    pub fn link_key(&self, session: Session, turn: u64, server: usize) -> LinkKey {
         let lane = (turn % u64::from(self.shared.config.server_connections)) as u16;
         let is_reading = self.is_cluster() && self.is_replica(server);
         let gives_back = self.is_cluster() && !self.shared.config.is_node;
-        LinkKey { protocol, db, lane, is_reading, user: 0, gives_back }
+        LinkKey { session, lane, is_reading, gives_back }
     }
 
     /// Returns whether a server has keys of its own.

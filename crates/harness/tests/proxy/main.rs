@@ -13,6 +13,7 @@ mod resubscribing;
 mod sentinels;
 mod sentinels_cut_off;
 mod serving;
+mod sessions;
 mod support;
 mod surviving;
 mod tagging;

@@ -42,6 +42,17 @@ impl Commands {
         let reads = table.all().iter().map(|row| is_read(&row)).collect();
         Arc::new(Commands { table, handlings, reads, redis_version })
     }
+
+    /// Returns why a server refuses a request, whatever its keys are.
+    pub(super) fn refusal(&self, words: &[&[u8]], is_in_multi: bool) -> Option<String> {
+        match self.table.resolve(words) {
+            Err(why) => Some(String::from_utf8_lossy(&why.line()).into_owned()),
+            Ok(row) if is_in_multi && row.command.flags.has(Flags::NO_MULTI) => {
+                Some(format!("ERR Command '{}' not allowed inside a transaction", row.full_name))
+            }
+            Ok(_) => None,
+        }
+    }
 }
 
 /// What all threads share.

@@ -5,6 +5,7 @@ use super::client::Client;
 use super::request::Flow;
 use super::upstream::{Purpose, Tag};
 use super::wire::Wire;
+use crate::pool::Session;
 use crate::vocabulary::Meaning;
 use route::handling::Handling;
 use route::plan::{NO_SERVER, Placement};
@@ -75,7 +76,8 @@ impl Hub {
     ) -> Result<(), String> {
         let pool = client.pool;
         let server = self.pools[pool].any().ok_or(NO_SERVER)?;
-        let key = self.pools[pool].link_key(raw::Protocol::Resp2, client.db, 0, server);
+        let session = Session { protocol: raw::Protocol::Resp2, ..client.session };
+        let key = self.pools[pool].link_key(session, 0, server);
         let id = self.shared(wire, pool, server, key)?;
         let purpose = Purpose::Learn(name.to_owned());
         let tag = Tag { client: client.id, seq: pool as u64, part: 0, bytes: 0, purpose };

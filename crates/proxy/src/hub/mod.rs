@@ -30,8 +30,10 @@ mod restore;
 mod returning;
 mod servers;
 mod session;
+mod stepping;
 #[cfg(test)]
 mod tests;
+mod tracking;
 mod transactions;
 mod uploading;
 mod upstream;
@@ -43,6 +45,7 @@ use client::Client;
 use cluster::Again;
 use listening::Listening;
 use pubsub::Restoring;
+use route::plan::Piece;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -113,6 +116,8 @@ pub struct Hub {
     uploading: Vec<Id>,
     /// Subscriptions to make again.
     restoring: Vec<Restoring>,
+    /// What fills pages of SCAN, and the requests that it belongs to.
+    pages: Vec<(Id, u64, Piece)>,
     /// Requests to send again, and when.
     again: Vec<Again>,
     /// When the first of them is due, at the earliest.
@@ -166,6 +171,7 @@ impl Hub {
             held_own: Vec::new(),
             uploading: Vec::new(),
             restoring: Vec::new(),
+            pages: Vec::new(),
             again: Vec::new(),
             again_due: Instant::now(),
             learning: HashSet::new(),
@@ -227,7 +233,7 @@ impl Hub {
         let mut client = Client::new(id, number, pool, peer.to_owned(), wire.now());
         client.is_authenticated = config.client_login.is_none();
         client.awaits_header = config.proxy_protocol;
-        client.db = config.db;
+        client.session.db = config.db;
         client.turn = self.arrivals;
         self.arrivals += 1;
         if config.limits.clients.is_some_and(|most| count >= most) {
@@ -329,12 +335,7 @@ impl Hub {
         let subscribed = client.subscriptions.iter().flat_map(|subs| subs.connections.iter());
         let own = client.own.iter().map(|own| own.1);
         for id in own.chain(subscribed.map(|known| known.id)) {
-            // The server forgets what it was told on this connection only when it ends.
-            if let Some(Conn::Upstream(mut up)) = self.take_conn(id) {
-                wire.close(id);
-                self.upstream_dropped(&mut up);
-                self.exclusive_ended(up.pool);
-            }
+            self.drop_own(wire, id);
         }
     }
 
@@ -342,7 +343,7 @@ impl Hub {
     #[inline]
     fn reply<W: Wire>(&mut self, wire: &mut W, tag: Tag, reply: &[u8]) {
         match tag.purpose {
-            Purpose::Client => {}
+            Purpose::Client | Purpose::Select(_) => {}
             Purpose::Redirectable(_) if reply[0] != b'-' => {}
             Purpose::Discard => return,
             Purpose::Learn(name) => return self.learned(wire, tag.seq as usize, name, reply),
@@ -359,6 +360,10 @@ impl Hub {
 
     #[inline]
     fn deliver<W: Wire>(&mut self, wire: &mut W, tag: Tag, reply: &[u8]) {
+        let Some(client) = self.client(tag.client) else { return };
+        if client.page(tag.seq).is_some() && self.scan_on(&tag, reply) {
+            return;
+        }
         let Some(client) = self.client(tag.client) else { return };
         client.take(wire, tag.seq, tag.part, reply);
         if client.awaited.is_some() {
@@ -414,6 +419,7 @@ impl Hub {
                 }
             }
         }
+        self.go_on_scanning(wire);
         self.send_again(wire);
         for id in std::mem::take(&mut self.settling) {
             self.settle(wire, id);

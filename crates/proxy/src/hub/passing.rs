@@ -140,10 +140,13 @@ impl Hub {
         up: &mut Upstream,
         input: &[u8],
     ) -> Result<(usize, Option<Tag>), String> {
-        let (bytes, tag) = up.link.pass(input).map_err(|why| match why {
-            Broken::Invalid(why) => format!("its reply is invalid: {why}"),
-            Broken::Refused(_) | Broken::Unasked => "it answered more than it was asked".to_owned(),
-        })?;
+        let (bytes, tag) =
+            up.link.pass(input, &mut |bytes| wire.send(up.id, bytes)).map_err(|why| match why {
+                Broken::Invalid(why) => format!("its reply is invalid: {why}"),
+                Broken::Refused(_) | Broken::Unasked => {
+                    "it answered more than it was asked".to_owned()
+                }
+            })?;
         let now = wire.now();
         let is_behind = up.link.pending() > 1;
         let local = &self.pools[up.pool];

@@ -351,3 +351,41 @@ fn requests_that_come_back_are_given_up_after_the_timeout() {
     hub.data(&mut net, id(other), &get);
     assert_eq!(net.take(link, usize::MAX), [raw::AGAIN, &get[..]].concat());
 }
+
+/// A slot that stands half moved, and a transaction with keys that neither server has: the old owner
+/// says ASK, the new one TRYAGAIN. A client does not know of servers.
+#[test]
+fn a_transaction_that_no_server_can_run_is_to_be_tried_again() {
+    let (mut hub, mut net, client) = cluster();
+    let set = request(&["MSET", "k", "1", "{k}2", "2"]);
+    let (multi, exec) = (request(&["MULTI"]), request(&["EXEC"]));
+    let whole = [&multi[..], &set, &exec].concat();
+    hub.data(&mut net, id(client), &whole);
+    let old = connect(&mut hub, &mut net, 1);
+    let (queued, aborted) = (&b"+OK\r\n+QUEUED\r\n"[..], &b"-TRYAGAIN Multiple keys\r\n"[..]);
+    let ask = format!("-ASK {} 10.0.0.1:2\r\n", slots::of(b"k")).into_bytes();
+    let (mut at_old, mut rounds, mut at_new) = (Some(old), 0, None);
+    while let Some(from) = at_old {
+        assert_eq!(net.take(from, usize::MAX), whole);
+        hub.data(&mut net, id(from), &[queued, &ask].concat());
+        later(&mut hub, &mut net);
+        at_new = asked(&mut hub, &mut net, 2, at_new);
+        let Some(to) = at_new else { break };
+        assert_eq!(net.take(to, usize::MAX), [&request(&["ASKING"]), &whole[..]].concat());
+        hub.data(&mut net, id(to), &[b"+OK\r\n", queued, aborted].concat());
+        later(&mut hub, &mut net);
+        rounds += 1;
+        at_old = asked(&mut hub, &mut net, 1, at_old);
+    }
+    let answer = String::from_utf8_lossy(&net.take(client, usize::MAX)).into_owned();
+    assert!(answer.starts_with("+OK\r\n+QUEUED\r\n-TRYAGAIN "), "{answer}");
+    assert!((10..1000).contains(&rounds), "{rounds}");
+}
+
+/// The connection to a server that something was sent on: a new one, or the one of before.
+fn asked(hub: &mut Hub, net: &mut Memory, port: u16, before: Option<u32>) -> Option<u32> {
+    match net.connecting.iter().any(|(_, to)| *to == address(port)) {
+        true => Some(connect(hub, net, port)),
+        false => before.filter(|&slot| net.has_got(slot, b"*")),
+    }
+}

@@ -30,6 +30,9 @@ impl Hub {
         tag: Tag,
         reply: &[u8],
     ) {
+        if matches!(tag.purpose, Purpose::Select(_) | Purpose::Exec) {
+            self.selected(up, &tag, reply);
+        }
         let error = reply.strip_prefix(b"-");
         match error.is_some_and(|text| text.starts_with(raw::PAUSED.as_bytes())) {
             true => self.came_back(wire, up, tag, reply),

@@ -85,7 +85,7 @@ impl Hub {
             return Some(0);
         }
         let to = match self.acquire_own(wire, client, server) {
-            Ok(()) => client.own_to(server),
+            Ok(own) => Some(own),
             Err(why) => {
                 client.answer(wire, &raw::error(&why));
                 None
@@ -174,11 +174,7 @@ impl Hub {
     fn give_up<W: Wire>(&mut self, wire: &mut W, client: &mut Client, to: Option<Id>) {
         let Some(id) = to else { return };
         client.own.retain(|own| own.1 != id);
-        if let Some(Conn::Upstream(mut up)) = self.take_conn(id) {
-            wire.close(id);
-            self.upstream_dropped(&mut up);
-            self.exclusive_ended(up.pool);
-        }
+        self.drop_own(wire, id);
     }
 
     /// Reads clients again whose servers have taken what they sent.

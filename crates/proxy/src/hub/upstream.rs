@@ -2,14 +2,17 @@
 
 use super::flow::cost;
 use super::passing::{PROGRESS_WITHIN, Passing};
+use super::stepping::{Setting, acts_for, changes};
+use super::tracking::Tracking;
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
-use crate::pool::{LinkKey, Local};
+use crate::pool::{LinkKey, Local, Session};
 use crate::stats::{LARGE, Times};
 use resp::{ReplyLimits, Scanner};
 use route::link::{Broken, Link, Received, Step};
 use route::raw::{self, Protocol};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
@@ -55,8 +58,10 @@ pub enum Purpose {
     Queued,
     /// The same, but the client has its reply already.
     Requeued,
-    /// To a cluster: EXEC.
+    /// EXEC, to a cluster or of a transaction that selects a database.
     Exec,
+    /// SELECT of this database, if it can be one.
+    Select(Option<u32>),
 }
 
 /// A request that may have to be sent elsewhere.
@@ -110,6 +115,8 @@ pub struct Upstream {
     pub server: usize,
     /// What it is set to.
     pub key: LinkKey,
+    /// What its server tracks for the owner.
+    pub tracking: Option<Arc<Tracking>>,
     /// Matches replies.
     pub link: Link<Tag>,
     /// The client that has it for itself.
@@ -196,8 +203,13 @@ impl Upstream {
     }
 }
 
-/// The requests that open a connection. Scripts have the permissions of `acts_for` on it.
-fn steps(pool: &Local, key: LinkKey, acts_for: Option<&[u8]>, more: Option<&[u8]>) -> Vec<Step> {
+/// The requests that open a connection. `users` are those of a node's clients.
+fn steps(
+    pool: &Local,
+    users: &[Box<[u8]>],
+    key: LinkKey,
+    tracking: Option<&Arc<Tracking>>,
+) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut step = |words: &[&[u8]]| {
         steps.push(Step { request: raw::request(words), may_fail: false });
@@ -206,7 +218,8 @@ fn steps(pool: &Local, key: LinkKey, acts_for: Option<&[u8]>, more: Option<&[u8]
     let login = pool.shared.login();
     let password = login.as_ref().map(|login| login.password.as_bytes());
     let user = login.as_ref().and_then(|login| login.user.as_deref());
-    match (key.protocol, password) {
+    let Session { protocol, user: number, .. } = key.session;
+    match (protocol, password) {
         (Protocol::Resp3, Some(password)) => {
             step(&[b"HELLO", b"3", b"AUTH", user.unwrap_or("default").as_bytes(), password]);
         }
@@ -218,22 +231,22 @@ fn steps(pool: &Local, key: LinkKey, acts_for: Option<&[u8]>, more: Option<&[u8]
         (Protocol::Resp2, None) => {}
     }
     if config.is_node {
-        let acts_for = acts_for.map(|name| [b"for:", name].concat());
+        let acts_for = (number as usize).checked_sub(1).map(|at| acts_for(&users[at]));
         let words: [&[u8]; 5] = [b"CLIENT", b"CAPA", b"cluster", b"node", b"again"];
         step(&words.into_iter().chain(acts_for.as_deref()).collect::<Vec<_>>());
     }
-    if key.db != 0 {
-        step(&[b"SELECT", key.db.to_string().as_bytes()]);
-    }
+    let first = Setting { session: Session { db: 0, ..key.session }, tracking: None };
+    let then = Setting { session: key.session, tracking };
+    steps.extend(changes(pool, users, first, then));
+    let mut step = |words: &[&[u8]]| {
+        steps.push(Step { request: raw::request(words), may_fail: false });
+    };
     if key.is_reading {
         step(&[b"READONLY"]);
     }
     if key.gives_back {
         // Other servers than Dunlin ignore the word, or do not know CLIENT CAPA.
         steps.push(Step { request: raw::AGAIN.to_vec(), may_fail: true });
-    }
-    if let Some(request) = more {
-        steps.push(Step { request: request.to_vec(), may_fail: false });
     }
     steps
 }
@@ -249,7 +262,7 @@ impl Hub {
         pool: usize,
         server: usize,
         key: LinkKey,
-        more: Option<&[u8]>,
+        tracking: Option<Arc<Tracking>>,
     ) -> Result<Id, String> {
         let now = wire.now();
         let local = &mut self.pools[pool];
@@ -262,13 +275,13 @@ impl Hub {
         let tls = local.shared.tls_client(&target.address);
         let tls = tls.map_err(|why| format!("ERR proxy: server {}: {why}", local.name(server)))?;
         let id = wire.connect(&target.address, tls, timeout);
-        let user = (key.user as usize).checked_sub(1).map(|at| &*self.users[at]);
-        let steps = steps(local, key, user, more);
+        let steps = steps(local, &self.users, key, tracking.as_ref());
         let upstream = Upstream {
             id,
             pool,
             server,
             key,
+            tracking,
             link: Link::new(steps),
             owner: None,
             origin: 0,

@@ -246,8 +246,8 @@ impl Forwarder {
             false => self.hub.number_of_user(session.user.name().as_bytes()),
         };
         let peer = (&*session.client.addr, session.id());
-        let needs = (protocol, session.db.0, user);
-        self.with(reach, |hub, wires| hub.present(wires, id, peer, needs));
+        let setting = proxy::pool::Session { protocol, db: session.db.0, user };
+        self.with(reach, |hub, wires| hub.present(wires, id, peer, setting));
         let mut start = 0;
         for request in forwarding.requests.drain(..) {
             let bytes = &forwarding.bytes[start..request.end];
@@ -337,7 +337,8 @@ impl Forwarder {
                 None => hub.data(wires, id, &left.bytes).bytes,
                 &Some(Asks { ref servers, own, is_lenient }) => {
                     let (merge, own) = merge_of(&left.bytes, own);
-                    let answers = Answers { merge, own: own.as_deref(), is_lenient };
+                    let own = own.as_deref();
+                    let answers = Answers { merge, own, is_lenient, is_apart: true };
                     match hub.ask_apart(wires, id, servers, &left.bytes, answers) {
                         true => left.bytes.len(),
                         false => 0,
