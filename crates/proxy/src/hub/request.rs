@@ -483,7 +483,7 @@ impl Hub {
     }
 
     #[inline]
-    pub(super) fn send_part<W: Wire>(
+    fn send_part<W: Wire>(
         &mut self,
         wire: &mut W,
         client: &mut Client,
