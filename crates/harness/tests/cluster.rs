@@ -200,6 +200,16 @@ fn a_lone_node_is_made_a_cluster_and_refuses_what_redis_refuses() {
     let reply = client.command(&["EVAL", &script, "1", "foo"]).expect("it answers");
     assert!(!reply.is_error(), "{reply:?}");
     assert_eq!(error(&ask(&mut client, "CLUSTER ADDSLOTS 5")), "ERR Slot 5 is already busy");
+    // Of two keys, the one whose slot is named is counted.
+    ok(&mut client, "HOTKEYS START METRICS 1 CPU SLOTS 2 5061 5062");
+    ok(&mut client, "SET bar 1");
+    ok(&mut client, "GET foo");
+    ok(&mut client, "HOTKEYS STOP");
+    let counted = ask(&mut client, "HOTKEYS GET").shown();
+    assert!(counted.contains("bar") && !counted.contains("foo"), "{counted}");
+    assert!(counted.contains("all-commands-selected-slots-us"), "{counted}");
+    let refused = ask(&mut client, "HOTKEYS START METRICS 1 CPU SLOTS 1 16384");
+    assert_eq!(error(&refused), "ERR Invalid or out of range slot");
     assert_eq!(text(ask(&mut client, "CLUSTER MYID")).len(), 40);
     assert!(text(ok(&mut client, "CLUSTER INFO")).contains("cluster_state:ok"));
     let mut waiting = node.client();
