@@ -205,7 +205,7 @@ fn a_lone_node_is_made_a_cluster_and_refuses_what_redis_refuses() {
     ok(&mut client, "SET bar 1");
     ok(&mut client, "GET foo");
     ok(&mut client, "HOTKEYS STOP");
-    let counted = ask(&mut client, "HOTKEYS GET").shown();
+    let counted = words(&ask(&mut node.client(), "HOTKEYS GET"));
     assert!(counted.contains("bar") && !counted.contains("foo"), "{counted}");
     assert!(counted.contains("all-commands-selected-slots-us"), "{counted}");
     let refused = ask(&mut client, "HOTKEYS START METRICS 1 CPU SLOTS 1 16384");
