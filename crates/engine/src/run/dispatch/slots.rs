@@ -26,7 +26,7 @@ use spec::keys::{for_each_shard_channel, has_shard_channels};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
-use structs::crc16::key_slot;
+use structs::crc16::{key_slot, prefix_slot};
 
 /// How long after its start a server waits for the coordinator's first answer before it says that
 /// there is none.
@@ -50,6 +50,18 @@ impl Cx<'_> {
             Some(published) => published.slot_of(key),
             None => self.engine.keyspace.slot_of(key.hash).map(|slot| slot.number()),
         }
+    }
+
+    /// Returns whether all keys that begin with `prefix` are in the slot of `key`, or there are no
+    /// slots.
+    pub fn shares_slot_with_all(&self, key: Key<'_>, prefix: &[u8]) -> bool {
+        if !self.engine.membership.is_on() || self.db.repeats_history() {
+            return true;
+        }
+        // Other rules may find a key's tag anywhere in it.
+        let is_standard = |it: Current| it.hashing().is_standard() && it.next().is_none();
+        self.membership().is_none_or(is_standard)
+            && prefix_slot(prefix) == Some(Slot::in_hash(key.hash).number())
     }
 
     /// What the coordinator said last.
@@ -588,7 +600,7 @@ pub(super) fn slot_of_script(
         let open = open.and_then(|published| published.open_key(slot, key.bytes));
         let is_asking = cx.session.checks_slot || row.command.flags.has(Flags::ASKING);
         if !is_served && !open_slots::is_arriving(open, is_asking)
-            || open_slots::lacks_any(cx, published.as_deref(), &keys, args)
+            || open_slots::lacks_any(cx, published.as_deref(), row, &keys, args)
         {
             let text = "ERR Script attempted to access a non local key in a cluster node";
             return Err(Error::text(text).into());
