@@ -199,6 +199,7 @@ fn a_lone_node_is_made_a_cluster_and_refuses_what_redis_refuses() {
     let script = script.replace("#!lua\n", "");
     let reply = client.command(&["EVAL", &script, "1", "foo"]).expect("it answers");
     assert!(!reply.is_error(), "{reply:?}");
+    calls_keep_to_a_slot(&mut client);
     sort_keeps_to_a_slot(&mut client);
     assert_eq!(error(&ask(&mut client, "CLUSTER ADDSLOTS 5")), "ERR Slot 5 is already busy");
     assert_eq!(text(ask(&mut client, "CLUSTER MYID")).len(), 40);
@@ -223,6 +224,32 @@ fn a_lone_node_is_made_a_cluster_and_refuses_what_redis_refuses() {
     let reply = waiting.reply().expect("the connection stays");
     assert_eq!(error(&reply), "CLUSTERDOWN Hash slot not served");
     assert_eq!(error(&ask(&mut client, "GET foo")), "CLUSTERDOWN Hash slot not served");
+}
+
+/// One call of a script has its keys in one slot, whatever the script's flags are, though this node
+/// has all slots.
+fn calls_keep_to_a_slot(client: &mut Client) {
+    let expected = "ERR Script attempted to access keys that do not hash to the same slot";
+    let library = "#!lua name=crossing\nredis.register_function{function_name='crossing', \
+        flags={'allow-cross-slot-keys'}, callback=function(keys, words) \
+        return redis.call(unpack(words)) end}";
+    assert!(!ask(client, &["FUNCTION", "LOAD", library][..]).is_error());
+    let flagged = "#!lua flags=allow-cross-slot-keys\nreturn redis.call(unpack(ARGV))";
+    let scripts = [
+        ["EVAL", "return redis.call(unpack(ARGV))", "0"],
+        ["EVAL", flagged, "0"],
+        ["FCALL", "crossing", "0"],
+    ];
+    for script in scripts {
+        for call in
+            [&["MGET", "foo", "bar"][..], &["RENAME", "foo", "bar"], &["COPY", "foo", "bar"]]
+        {
+            let refusal = error(&ask(client, &[&script[..], call].concat()[..]));
+            assert!(refusal.starts_with(expected), "{refusal}");
+        }
+        let reply = ask(client, &[&script[..], &["MGET", "foo", "{foo}1"]].concat()[..]);
+        assert!(!reply.is_error(), "{reply:?}");
+    }
 }
 
 /// SORT looks only at keys of the slot of the key that it sorts, though this node has all slots.

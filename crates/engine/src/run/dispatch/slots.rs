@@ -562,6 +562,22 @@ impl Engine {
     }
 }
 
+const NOT_ONE_SLOT: &str = "ERR Script attempted to access keys that do not hash to the same slot";
+
+/// Checks that the keys of a script's call are in one slot. Clients of one address may have them in
+/// several slots of a shard, in scripts as elsewhere.
+///
+/// # Errors
+/// What the script is told.
+fn check_call(cx: &Cx<'_>, keys: &RequestKeys, args: Args<'_>) -> Result<(), Refusal> {
+    let mut slots = keys.iter().map(|key| cx.slot_of(key.key(args.words())));
+    let first = slots.next().flatten();
+    match cx.engine.has_single_endpoint() || slots.all(|slot| slot == first) {
+        true => Ok(()),
+        false => Err(Error::text(NOT_ONE_SLOT).into()),
+    }
+}
+
 fn moved(slot: u16, node: &Node) -> Error {
     Error::Elsewhere(format!("MOVED {slot} {}:{}", node.endpoint, node.port))
 }
@@ -587,13 +603,13 @@ pub(super) fn slot_of_script(
         is_about_channel: false,
     };
     let published = cx.membership();
+    check_call(cx, &keys, args)?;
     for key in keys.iter() {
         let key = key.key(args.words());
         let Some(slot) = cx.slot_of(key) else { return Err(Error::unmatched(key.bytes).into()) };
         let script = cx.script.as_mut().filter(|script| script.keeps_to_slot);
         if script.is_some_and(|script| *script.slot.get_or_insert(slot) != slot) {
-            let text = "ERR Script attempted to access keys that do not hash to the same slot";
-            return Err(Error::text(text).into());
+            return Err(Error::text(NOT_ONE_SLOT).into());
         }
         let is_served = served(&cx.engine.config, published.as_deref(), slot, caller).is_ok();
         let open = published.as_deref().filter(|published| published.leads);
