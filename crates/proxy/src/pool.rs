@@ -2,7 +2,7 @@
 
 use crate::config::{Address, Invalid, Kind, Login, Pool, Reads, Server};
 use crate::hub::wire::Id;
-use crate::placement::Continuum;
+use crate::placement::{Continuum, Distribution};
 use crate::stats::{PoolStats, ServerStats};
 use crate::vocabulary::Vocabulary;
 use cluster::hashing::Hashing;
@@ -517,6 +517,18 @@ impl Local {
     #[inline]
     pub fn server_of_slot(&self, slot: u16) -> Option<usize> {
         self.slots.get(usize::from(slot)).copied().flatten().map(usize::from)
+    }
+
+    /// Returns whether the server of `key` has all keys that begin with `prefix`, or finds out by
+    /// itself, as those of a cluster do.
+    pub fn shares_server(&self, key: &[u8], prefix: &[u8]) -> bool {
+        let config = &self.shared.config;
+        if self.is_cluster() || self.servers() == 1 {
+            return true;
+        }
+        config.distribution != Distribution::Random
+            && config.keys.is_decided_by(prefix)
+            && self.place(key) == self.place(prefix)
     }
 
     fn chance(&self) -> u32 {

@@ -16,7 +16,7 @@ pub mod table;
 
 pub use arg::{Arg, ArgKind};
 pub use effort::Effort;
-pub use key_spec::{Begin, Find, FindKeys, InvalidKeys, KeyFlags, KeySpec};
+pub use key_spec::{Begin, Find, FindKeys, FindPrefixes, InvalidKeys, KeyFlags, KeySpec};
 pub use row::{
     Channels, Databases, FindWords, Flags, Group, NeedsWorld, NotRun, Row, Runner, ScriptName,
 };

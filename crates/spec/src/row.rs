@@ -22,7 +22,7 @@
 
 use crate::arg::Arg;
 use crate::effort::Effort;
-use crate::key_spec::{FindKeys, KeySpec};
+use crate::key_spec::{FindKeys, FindPrefixes, KeySpec};
 
 /// What runs the commands of a table, and so what rows have beside what they say.
 pub trait Runner: 'static {
@@ -124,7 +124,10 @@ pub struct Row<R: Runner> {
     pub help: &'static [&'static str],
     /// Finds the keys where the specifications cannot, or cannot tell the flags.
     pub find_keys: Option<FindKeys>,
-    /// Whether a request may touch keys that its words do not name, and so needs the world stopped.
+    /// Finds the beginnings of the names of keys that a request reads and that its words do not
+    /// name. Such a request needs the world stopped.
+    pub key_prefixes: Option<FindPrefixes>,
+    /// Whether a request needs the world stopped for another reason.
     pub needs_world: Option<NeedsWorld>,
     /// It runs a script, which word 1 names so.
     pub script: Option<ScriptName>,
@@ -158,6 +161,7 @@ impl<R: Runner> Row<R> {
         subcommands: &[],
         help: &[],
         find_keys: None,
+        key_prefixes: None,
         needs_world: None,
         script: None,
         channels: Channels::None,
@@ -200,6 +204,7 @@ impl<R: Runner> Row<R> {
             subcommands: subcommands.leak(),
             help: self.help,
             find_keys: self.find_keys,
+            key_prefixes: self.key_prefixes,
             needs_world: self.needs_world,
             script: self.script,
             channels: self.channels,

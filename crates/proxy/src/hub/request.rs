@@ -195,9 +195,17 @@ impl Hub {
             }
             handling => (row, handling),
         };
-        let mut keys = Vec::new();
+        let (mut keys, mut handling) = (Vec::new(), handling);
         if handling != Handling::Scan {
             keys_of(row, words, &mut keys);
+        }
+        if let Some(&first) = keys.first() {
+            let local = &self.pools[client.pool];
+            spec::keys::for_each_prefix(row.command, words, |prefix| {
+                if !local.shares_server(words[first], prefix) {
+                    handling = route::handling::UNNAMED_ELSEWHERE;
+                }
+            });
         }
         let is_read = commands.reads[row.index] && !keys.is_empty();
         let had_caching = client.caching.is_some();

@@ -185,7 +185,9 @@ fn client_capa(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn act_for(cx: &mut Cx<'_>, name: &[u8]) {
     let acl = cx.engine.acl();
     if cx.session.is_link && cx.session.user.current(acl).may_do_everything() {
-        cx.session.acts_for = Some(acl.user_of_link(name));
+        let user = acl.user_of_link(name);
+        cx.session.client.names().acts_for = Some(user.name().to_owned());
+        cx.session.acts_for = Some(user);
     }
 }
 

@@ -61,6 +61,8 @@ pub struct Names {
     pub lib_version: Vec<u8>,
     /// The authenticated user.
     pub user: String,
+    /// Of a link: the user for whose client its requests are.
+    pub acts_for: Option<String>,
 }
 
 /// How a client has gone.

@@ -26,7 +26,7 @@ use spec::keys::{for_each_shard_channel, has_shard_channels};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
-use structs::crc16::key_slot;
+use structs::crc16::{key_slot, prefix_slot};
 
 /// How long after its start a server waits for the coordinator's first answer before it says that
 /// there is none.
@@ -50,6 +50,18 @@ impl Cx<'_> {
             Some(published) => published.slot_of(key),
             None => self.engine.keyspace.slot_of(key.hash).map(|slot| slot.number()),
         }
+    }
+
+    /// Returns whether all keys that begin with `prefix` are in the slot of `key`, or there are no
+    /// slots.
+    pub fn shares_slot_with_all(&self, key: Key<'_>, prefix: &[u8]) -> bool {
+        if !self.engine.membership.is_on() || self.db.repeats_history() {
+            return true;
+        }
+        // Other rules may find a key's tag anywhere in it.
+        let is_standard = |it: Current| it.hashing().is_standard() && it.next().is_none();
+        self.membership().is_none_or(is_standard)
+            && prefix_slot(prefix) == Some(Slot::in_hash(key.hash).number())
     }
 
     /// What the coordinator said last.
@@ -550,6 +562,22 @@ impl Engine {
     }
 }
 
+const NOT_ONE_SLOT: &str = "ERR Script attempted to access keys that do not hash to the same slot";
+
+/// Checks that the keys of a script's call are in one slot. Clients of one address may have them in
+/// several slots of a shard, in scripts as elsewhere.
+///
+/// # Errors
+/// What the script is told.
+fn check_call(cx: &Cx<'_>, keys: &RequestKeys, args: Args<'_>) -> Result<(), Refusal> {
+    let mut slots = keys.iter().map(|key| cx.slot_of(key.key(args.words())));
+    let first = slots.next().flatten();
+    match cx.engine.has_single_endpoint() || slots.all(|slot| slot == first) {
+        true => Ok(()),
+        false => Err(Error::text(NOT_ONE_SLOT).into()),
+    }
+}
+
 fn moved(slot: u16, node: &Node) -> Error {
     Error::Elsewhere(format!("MOVED {slot} {}:{}", node.endpoint, node.port))
 }
@@ -575,20 +603,20 @@ pub(super) fn slot_of_script(
         is_about_channel: false,
     };
     let published = cx.membership();
+    check_call(cx, &keys, args)?;
     for key in keys.iter() {
         let key = key.key(args.words());
         let Some(slot) = cx.slot_of(key) else { return Err(Error::unmatched(key.bytes).into()) };
         let script = cx.script.as_mut().filter(|script| script.keeps_to_slot);
         if script.is_some_and(|script| *script.slot.get_or_insert(slot) != slot) {
-            let text = "ERR Script attempted to access keys that do not hash to the same slot";
-            return Err(Error::text(text).into());
+            return Err(Error::text(NOT_ONE_SLOT).into());
         }
         let is_served = served(&cx.engine.config, published.as_deref(), slot, caller).is_ok();
         let open = published.as_deref().filter(|published| published.leads);
         let open = open.and_then(|published| published.open_key(slot, key.bytes));
         let is_asking = cx.session.checks_slot || row.command.flags.has(Flags::ASKING);
         if !is_served && !open_slots::is_arriving(open, is_asking)
-            || open_slots::lacks_any(cx, published.as_deref(), &keys, args)
+            || open_slots::lacks_any(cx, published.as_deref(), row, &keys, args)
         {
             let text = "ERR Script attempted to access a non local key in a cluster node";
             return Err(Error::text(text).into());
