@@ -29,7 +29,7 @@ function start() {
   dress();
   system.addEventListener("change", dress);
   frame.links = pages.map(([name, title]) => h("a", { href: "#" + name }, title));
-  const top = h("header", { class: "top" }, h("span", { class: "brand" }, h("img", { src: "/assets/icon.svg", alt: "" }), "Dunlin cluster"), frame.title, h("span", { class: "space" }));
+  const top = h("header", { class: "top" }, h("span", { class: "brand" }, h("img", { src: "assets/icon.svg", alt: "" }), "Dunlin cluster"), frame.title, h("span", { class: "space" }));
   fill(document.getElementById("app"), h("div", { class: "frame" }, frame.lost, top, h("nav", { "aria-label": "Pages" }, h("ul", {}, frame.links.map((link) => h("li", {}, link)))), frame.main));
   window.addEventListener("hashchange", open);
   // What was changed is seen at once.

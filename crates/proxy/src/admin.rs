@@ -27,6 +27,10 @@ impl web::Site for Admin {
         None
     }
 
+    fn probes(&self) -> web::Probes {
+        &["/healthz", "/readyz", "/metrics"]
+    }
+
     fn log(&self, line: &str) {
         (self.service.common.log)(line);
     }

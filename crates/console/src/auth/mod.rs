@@ -4,10 +4,12 @@
 mod cookie;
 mod limiter;
 mod sessions;
+mod tokens;
 
 pub use cookie::{clear_cookie, session_cookie, token_of};
 pub use limiter::Limiter;
 pub use sessions::{Session, Sessions};
+pub use tokens::Tokens;
 
 use crate::access::Credentials;
 use axum::http::{HeaderMap, header};
@@ -66,18 +68,6 @@ fn is_named(name: &str, given: &str) -> bool {
     let Some(start) = name.len().checked_sub(given.len()) else { return false };
     let is_whole = start == 0 || given.starts_with('.');
     is_whole && name.is_char_boundary(start) && name[start..].eq_ignore_ascii_case(given)
-}
-
-/// Whether the request comes from a page of this port, or from no page at all.
-pub fn is_same_origin(headers: &HeaderMap) -> bool {
-    let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    match text(header::ORIGIN) {
-        None => true,
-        Some(origin) => {
-            let (_, authority) = origin.split_once("://").unwrap_or_default();
-            text(header::HOST).is_some_and(|host| host.eq_ignore_ascii_case(authority))
-        }
-    }
 }
 
 #[cfg(test)]
@@ -148,14 +138,6 @@ mod tests {
             "",
         ] {
             assert!(!is_trusted(host), "{host}");
-        }
-    }
-
-    #[test]
-    fn a_foreign_page_is_known_by_its_origin() {
-        assert!(is_same_origin(&headers(header::ORIGIN, "http://a.example:80")));
-        for origin in ["http://a.example", "http://b.example:80", "null"] {
-            assert!(!is_same_origin(&headers(header::ORIGIN, origin)), "{origin}");
         }
     }
 }

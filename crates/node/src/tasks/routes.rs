@@ -12,7 +12,7 @@ use super::{Task, ready};
 use crate::change::{self, Owner, begin_with, is_running};
 use crate::rest::Call;
 use crate::rest::changes::before;
-use crate::rest::routes::{change_once, note_served, work};
+use crate::rest::routes::{change_once, note_served, work, work_elsewhere};
 use crate::rest::wire::{Begun, JobId, Named};
 use crate::settings::{Settings, Wrong};
 use crate::shared::Shared;
@@ -32,6 +32,14 @@ use transfer::place::Place;
 /// How long a server elsewhere may take to answer.
 const LIMIT: Duration = Duration::from_secs(5);
 
+/// How long a storage may take to answer all that a request asks of it.
+const STORAGE: Duration = Duration::from_secs(20);
+
+/// Opens a storage for a request, which does not wait as a job does.
+fn storage(at: &str) -> Result<Storage, Wrong> {
+    Ok(Storage::open(at, false)?.within(STORAGE))
+}
+
 /// The routes.
 pub fn routes() -> Vec<Route<Call>> {
     vec![
@@ -39,7 +47,7 @@ pub fn routes() -> Vec<Route<Call>> {
         Route::post("/cluster/export", "Keep servers elsewhere as a database is", export),
         Route::post("/cluster/jobs/finish", "End an import or export that is in step", finish),
         Route::post("/cluster/backups", "Back a database up, once or regularly", backup),
-        Route::get("/cluster/backups", "The backups in a place", backups),
+        Route::post("/cluster/backups/list", "The backups in a place", backups),
         Route::post("/cluster/backups", "Delete a backup", delete).by(Method::DELETE),
         Route::post("/cluster/backups/verify", "Read and check all of a backup", verify),
         Route::get("/cluster/schedules", "Backups that come round", schedules),
@@ -122,10 +130,11 @@ pub struct BackupNamed {
 
 /// Where backups are.
 #[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Backups {
-    /// /folder or s3://bucket/prefix
+    /// /folder or s3://bucket/prefix.
     pub at: String,
-    /// Only those of this database
+    /// Only those of this database.
     #[serde(default)]
     pub database: Option<String>,
 }
@@ -278,7 +287,7 @@ fn look_at(text: &str) -> Result<(Servers, u64), Problem> {
 }
 
 async fn import(call: Call, asked: Importing) -> Result<Begun, ApiError> {
-    work(call.clone(), move |shared, store| {
+    work_elsewhere(call.clone(), move |shared, store| {
         let name = &asked.database;
         if let Some(begun) = before(&store.read()?, &call, JobKind::Import, (name, ""))? {
             return Ok(begun);
@@ -301,7 +310,7 @@ async fn import(call: Call, asked: Importing) -> Result<Begun, ApiError> {
 }
 
 async fn export(call: Call, asked: Exporting) -> Result<Begun, ApiError> {
-    work(call.clone(), move |shared, store| {
+    work_elsewhere(call.clone(), move |shared, store| {
         let name = &asked.database;
         if let Some(begun) = before(&store.read()?, &call, JobKind::Export, (name, ""))? {
             return Ok(begun);
@@ -344,7 +353,7 @@ async fn finish(call: Call, asked: JobId) -> Result<Done, ApiError> {
 }
 
 async fn backup(call: Call, asked: BackingUp) -> Result<Begun, ApiError> {
-    work(call.clone(), move |shared, store| {
+    work_elsewhere(call.clone(), move |shared, store| {
         let BackingUp { database: name, at, every_s, keep, dry_run } = &asked;
         let is_dry = *dry_run || call.dry_run;
         if every_s.is_none()
@@ -392,8 +401,8 @@ async fn backup(call: Call, asked: BackingUp) -> Result<Begun, ApiError> {
 }
 
 async fn backups(call: Call, asked: Backups) -> Result<Vec<BackupShown>, ApiError> {
-    work(call, move |_, _| {
-        let storage = Storage::open(&asked.at, false)?;
+    work_elsewhere(call, move |_, _| {
+        let storage = storage(&asked.at)?;
         let away = |why: String| Problem::Away(format!("{}: {why}", shown(&asked.at)));
         let mut found = Vec::new();
         for (database, _) in storage.list("").map_err(away)?.into_iter().filter(|it| it.1) {
@@ -437,13 +446,13 @@ fn check_name(name: &str) -> Result<&str, Wrong> {
 }
 
 async fn delete(call: Call, asked: BackupNamed) -> Result<Done, ApiError> {
-    work(call.clone(), move |_, store| {
+    work_elsewhere(call.clone(), move |_, store| {
         check_name(&asked.name)?;
         let site = store.read()?;
         if change::served_before(&site, call.request())? {
             return Ok(Done::new());
         }
-        let storage = Storage::open(&asked.at, false)?;
+        let storage = storage(&asked.at)?;
         let away = |why: String| Problem::Away(format!("{}: {why}", shown(&asked.at)));
         if storage.list(&asked.name).map_err(away)?.is_empty() {
             return Err(Problem::Missing(format!("there is no backup '{}'", asked.name)));
@@ -465,12 +474,12 @@ async fn delete(call: Call, asked: BackupNamed) -> Result<Done, ApiError> {
 }
 
 async fn verify(call: Call, asked: BackupNamed) -> Result<Begun, ApiError> {
-    work(call.clone(), move |shared, store| {
+    work_elsewhere(call.clone(), move |shared, store| {
         let database = check_name(&asked.name)?.to_owned();
         if let Some(begun) = before(&store.read()?, &call, JobKind::Verify, (&database, ""))? {
             return Ok(begun);
         }
-        let storage = Storage::open(&asked.at, false)?;
+        let storage = storage(&asked.at)?;
         Manifest::read(&storage, &asked.name).map_err(Problem::Wrong)?;
         let task = Task::Verify(Verify { at: asked.at.clone(), name: asked.name.clone() });
         start((&call, shared), store, (JobKind::Verify, &database), &task, asked.dry_run)
@@ -513,13 +522,13 @@ async fn unschedule(call: Call, asked: Named) -> Result<Done, ApiError> {
 }
 
 async fn restore(call: Call, asked: Restoring) -> Result<Begun, ApiError> {
-    work(call.clone(), move |shared, store| {
+    work_elsewhere(call.clone(), move |shared, store| {
         check_name(&asked.name)?;
         let about = (&*asked.database, "");
         if let Some(begun) = before(&store.read()?, &call, JobKind::Restore, about)? {
             return Ok(begun);
         }
-        let storage = Storage::open(&asked.at, false)?;
+        let storage = storage(&asked.at)?;
         let manifest = Manifest::read(&storage, &asked.name).map_err(Problem::Wrong)?;
         let old = manifest.settings;
         let settings = Settings {
