@@ -3,8 +3,10 @@
 //! The admin ports of a server and of the proxy are [`Site`]s with routes of their own.
 
 mod listen;
+mod names;
 
 pub use listen::bind;
+pub use names::{METRICS, is_trusted_name};
 
 use axum::Router;
 use axum::http::{HeaderValue, header};
