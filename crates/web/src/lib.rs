@@ -10,10 +10,12 @@
 
 mod gate;
 mod listen;
+mod names;
 mod places;
 
 pub use gate::{Probes, Read, SMALL_BODY, Unread, read};
 pub use listen::bind;
+pub use names::{METRICS, is_trusted_name};
 
 use axum::Router;
 use axum::http::{HeaderValue, header};

@@ -12,10 +12,10 @@ use crate::rest::wire::{Begun, Creation, Update};
 use crate::settings::{Settings, Wrong};
 use crate::show::DatabaseShown;
 use clap::Args;
+use config::yaml::{self, Yaml};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use yaml_rust2::{Yaml, YamlLoader};
 
 /// How long is waited before a node is asked again.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -173,8 +173,7 @@ fn text(path: &Path) -> Result<String, Wrong> {
 }
 
 fn read(text: &str, folder: &Path) -> Result<Vec<Wanted>, Wrong> {
-    let documents = YamlLoader::load_from_str(text);
-    let documents = documents.map_err(|why| Wrong(format!("the file is not YAML: {why}")))?;
+    let documents = yaml::load(text).map_err(|why| Wrong(format!("the file: {why}")))?;
     let databases = match &documents[..] {
         [] | [Yaml::Null] => return Ok(Vec::new()),
         [document] => &document["databases"],

@@ -83,12 +83,14 @@ impl Hub {
                     Some(len) => at += len,
                     None => return input.len(),
                 }
+                self.check_awaited(client);
                 continue;
             };
             if self.request(wire, client, &words, &input[at..end]) == Flow::Later {
                 break;
             }
             at = end;
+            self.check_awaited(client);
         }
         at
     }
@@ -161,7 +163,17 @@ impl Hub {
             client.moves = moves;
         }
         let commands = self.commands.clone();
-        let Some(row) = commands.table.find(words[0]) else {
+        let row = commands.table.find(words[0]);
+        if self.pools[client.pool].shared.pause.is_any() {
+            let writes = row.is_none_or(|row| {
+                let row = commands.table.lookup(words).unwrap_or(row);
+                commands.writes[row.index]
+            });
+            if client.is_authenticated && self.is_held_by_pause(wire, client, writes) {
+                return Flow::Later;
+            }
+        }
+        let Some(row) = row else {
             return self.unknown(wire, client, words, request);
         };
         let handling = commands.handlings[row.index];
@@ -384,10 +396,24 @@ impl Hub {
         if config.deny.is_empty() && config.allow.is_empty() {
             return None;
         }
-        let is_allowed = config.allow.is_empty() || config.allow.contains(&name) || is_open;
-        (!is_allowed || config.deny.contains(&name)).then(|| {
-            format!("NOPERM '{}' is not allowed in pool '{}'", name.to_lowercase(), config.name)
+        let full_name = self.full_name(words, &name);
+        let has = |list: &[String]| {
+            list.iter().map(|other| other.strip_prefix('=').unwrap_or(other)).any(|other| {
+                other == name || full_name.as_deref().is_some_and(|full_name| full_name == other)
+            })
+        };
+        let is_allowed = config.allow.is_empty() || has(&config.allow) || is_open;
+        (!is_allowed || has(&config.deny)).then(|| {
+            let shown = full_name.as_ref().unwrap_or(&name).to_lowercase();
+            format!("NOPERM '{shown}' is not allowed in pool '{}'", config.name)
         })
+    }
+
+    /// The name of a subcommand, `CONFIG|SET`, if a request is one.
+    fn full_name(&self, words: &[&[u8]], name: &str) -> Option<String> {
+        let row = self.commands.table.find(words[0])?;
+        let sub = self.commands.table.subcommand(row, words.get(1)?)?;
+        Some(format!("{name}|{}", sub.command.name.to_uppercase()))
     }
 
     /// Refuses a request; a transaction that it belongs to will not run.

@@ -218,6 +218,9 @@ impl Hub {
         }
         match self.own(wire, client, server) {
             Ok(()) => {
+                if !self.pools[client.pool].shared.config.is_node {
+                    self.identify(wire, client.own_to(server));
+                }
                 client.is_blocked = true;
                 self.forward(wire, client, server, request, Slot::Waiting);
             }
