@@ -299,6 +299,26 @@ impl Settings {
             self.password.bytes().any(|byte| byte < 0x20) || self.password.len() > 512,
             "a password has at most 512 characters, and no control characters".into(),
         )?;
+        self.check_users()?;
+        let is_hash = |text: &str| {
+            text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        refuse(
+            !self.password_sha256.is_empty() && !is_hash(&self.password_sha256),
+            "password_sha256 has 64 digits, 0 to 9 and a to f".into(),
+        )?;
+        Hashing::new(&self.hashing).map_err(|flaw| Wrong(flaw.to_string()))?;
+        refuse(
+            !self.hashing.is_empty() && self.endpoint == Endpoint::Cluster,
+            "clients of --endpoint cluster compute slots by the standard rule: take --endpoint single, or \
+             --hashing standard"
+                .into(),
+        )
+    }
+
+    /// Checks the users that it begins with.
+    fn check_users(&self) -> Result<(), Wrong> {
+        let refuse = |is_wrong: bool, why: String| if is_wrong { Err(Wrong(why)) } else { Ok(()) };
         let names = self.user_names();
         for (at, (user, name)) in self.users.iter().zip(&names).enumerate() {
             refuse(
@@ -316,20 +336,7 @@ impl Settings {
             refuse(names[..at].contains(name), format!("user '{name}' is there twice"))?;
             check_rules(user.split_whitespace().skip(1)).map_err(Wrong)?;
         }
-        let is_hash = |text: &str| {
-            text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-        };
-        refuse(
-            !self.password_sha256.is_empty() && !is_hash(&self.password_sha256),
-            "password_sha256 has 64 digits, 0 to 9 and a to f".into(),
-        )?;
-        Hashing::new(&self.hashing).map_err(|flaw| Wrong(flaw.to_string()))?;
-        refuse(
-            !self.hashing.is_empty() && self.endpoint == Endpoint::Cluster,
-            "clients of --endpoint cluster compute slots by the standard rule: take --endpoint single, or \
-             --hashing standard"
-                .into(),
-        )
+        Ok(())
     }
 }
 
