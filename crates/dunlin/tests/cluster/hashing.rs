@@ -1,6 +1,6 @@
 //! Databases with hashing rules of their own: one address, keys where the rules put them.
 
-use crate::support::{Machine, row_of_ports, run, until_ok};
+use crate::support::{Machine, run, until_ok};
 use harness::client::{Client, ask};
 use harness::reply::Reply;
 use harness::server::signal;
