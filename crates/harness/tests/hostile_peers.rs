@@ -57,6 +57,8 @@ fn session(rng: &mut Rng) -> Vec<u8> {
         "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870911\r\nv".to_owned(),
         "*-1\r\n*0\r\n$5\r\n".to_owned(),
         "*1\r\n$8\r\nSHUTDOWN\r\n*1\r\n$8\r\nFLUSHALX\r\n".to_owned(),
+        "*6\r\n$7\r\nMIGRATE\r\n$9\r\n127.0.0.1\r\n$1\r\n1\r\n$1\r\nk\r\n$1\r\n0\r\n$1\r\n9\r\n"
+            .to_owned(),
         "*4\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n$1\r\n*\r\n".to_owned(),
         "-ERR no\r\n-LOADING\r\n-NOMASTERLINK\r\n".to_owned(),
         format!("{long}\r\n"),

@@ -87,6 +87,19 @@ pub enum Databases {
     Named(FindWords),
 }
 
+/// What a request is in a stream of replication.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Streamed {
+    /// It writes keys or libraries, or removes all of them.
+    Write,
+    /// It sends a message to subscribers, which is no data.
+    Message,
+    /// It runs a script. Servers from version 5 on send what scripts write instead.
+    Script,
+    /// Anything else. No server writes it into its stream.
+    Other,
+}
+
 /// One row of the command table.
 pub struct Row<R: Runner> {
     /// Lower-case name; of a subcommand the last word only.
@@ -181,6 +194,22 @@ impl<R: Runner> Row<R> {
             });
         }
         shown
+    }
+
+    /// What a request of this row is in a stream of replication.
+    pub fn streamed(&self) -> Streamed {
+        let flags = self.flags;
+        // PFCOUNT reads, and keeps what it has computed with the value.
+        let writes =
+            flags.has(Flags::WRITE) || flags.has(Flags::READONLY.with(Flags::MAY_REPLICATE));
+        match () {
+            // MIGRATE makes a server connect to another. Its effects are deletions.
+            () if writes && !flags.has(Flags::ASKS_PEER) => Streamed::Write,
+            () if !flags.has(Flags::MAY_REPLICATE) => Streamed::Other,
+            () if self.script.is_some() => Streamed::Script,
+            () if flags.has(Flags::PUBSUB) => Streamed::Message,
+            () => Streamed::Other,
+        }
     }
 
     /// The row without what runs it; it stays for as long as the process.

@@ -221,12 +221,18 @@ impl Machine {
 
     /// Creates a database of three shards with so many replicas each, and returns its port.
     pub fn create(&self, name: &str, replicas: &str) -> (u16, String) {
+        self.create_with(name, &["--replicas", replicas])
+    }
+
+    /// Creates a database of three shards with these options, and returns its port and what was
+    /// said.
+    pub fn create_with(&self, name: &str, options: &[&str]) -> (u16, String) {
         let mut text = String::new();
         for _ in 0..5 {
             let port = row_of_ports();
             let number = port.to_string();
             let words = ["create-db", name, "--memory", "96mb", "--shards", "3", "--port", &number];
-            let asked = self.ask(&[&words[..], &["--replicas", replicas]].concat());
+            let asked = self.ask(&[&words[..], options].concat());
             if asked.0 {
                 return (port, asked.1);
             }

@@ -142,6 +142,12 @@ fn update(one: &Wanted, known: &Settings) -> Result<Update, Wrong> {
             known.port
         )));
     }
+    if is_named("databases") && known.databases != wanted.databases {
+        return Err(Wrong(format!(
+            "database '{name}': the number of databases cannot be changed; set it back to {}",
+            known.databases
+        )));
+    }
     let has_password = is_named("passwordFile") || is_named("password");
     let differs = |option: &str, is_other: bool| is_named(option) && is_other;
     Ok(Update {
@@ -224,6 +230,7 @@ fn set(settings: &mut Settings, option: &str, text: &str, folder: &Path) -> Resu
         "shards" => settings.shards = number(option, text)?,
         "replicas" => settings.replicas = number(option, text)?,
         "port" => settings.port = number(option, text)?,
+        "databases" => settings.databases = number(option, text)?,
         "persistence" => settings.persistence = word(text).map_err(choice)?,
         "eviction" => text.clone_into(&mut settings.eviction),
         "commit" => settings.commit = word(text).map_err(choice)?,

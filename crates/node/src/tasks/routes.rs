@@ -17,17 +17,18 @@ use crate::rest::wire::{Begun, JobId, Named};
 use crate::settings::{Settings, Wrong};
 use crate::shared::Shared;
 use crate::show;
-use crate::site::{Aim, Job, JobKind, Site, encode, now_ms, unchanged};
+use crate::site::{Aim, Database, Job, JobKind, Site, encode, now_ms, unchanged};
 use crate::store::{Problem, Store, put};
 use axum::http::Method;
 use cluster::coordinator::{Change, Transaction};
 use console::rest::{ApiError, Done, Nothing, Route};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::time::Duration;
-use transfer::link::Reply;
-use transfer::locate::{Locate as _, Servers, open};
+use transfer::locate::{self, Keyspace, Locate as _, Part, Servers, open};
 use transfer::place::Place;
+use transfer::target::{Route as Way, Target};
 
 /// How long a server elsewhere may take to answer.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -264,26 +265,54 @@ fn check_idle(site: &Site, name: &str, kind: JobKind) -> Result<(), Problem> {
     }
 }
 
-/// Returns servers that answer, and the keys that they have.
-fn look_at(text: &str) -> Result<(Servers, u64), Problem> {
+/// Servers elsewhere that answer.
+struct Found {
+    servers: Servers,
+    parts: Vec<Part>,
+    keyspace: Keyspace,
+}
+
+fn look_at(text: &str) -> Result<Found, Problem> {
     let servers = Place::parse(text).and_then(Servers::new).map_err(Problem::Wrong)?;
-    let wrong = |problem: transfer::source::Problem| Problem::Wrong(problem.text().to_owned());
-    let mut keys = 0;
-    for part in servers.parts().map_err(wrong)? {
-        let mut link = open(&servers, &part.address, LIMIT).map_err(wrong)?;
-        let info = link.order(&["INFO", "keyspace"]).map_err(|error| {
-            let (host, port) = &part.address;
-            Problem::Wrong(format!("{host}:{port}: {error}"))
-        })?;
-        let info =
-            if let Reply::Text(_) = info { info.text().unwrap_or_default() } else { String::new() };
-        let counts = info.lines().filter_map(|line| {
-            let (_, rest) = line.strip_prefix("db")?.split_once(":keys=")?;
-            rest.split(',').next()?.parse::<u64>().ok()
-        });
-        keys += counts.sum::<u64>();
+    let parts = servers.parts().map_err(wrong)?;
+    let keyspace = locate::keyspace(&servers, &parts, LIMIT).map_err(wrong)?;
+    Ok(Found { servers, parts, keyspace })
+}
+
+/// Refuses a target without some of these databases.
+fn check_target(found: &Found, databases: &BTreeSet<u32>) -> Result<(), Problem> {
+    let mut links = Vec::new();
+    for part in &found.parts {
+        let link = open(&found.servers, &part.address, LIMIT).map_err(wrong)?;
+        links.push((part.address.clone(), link));
     }
-    Ok((servers, keys))
+    let way = Way::One { is_one_shard: true, is_by_slot: true };
+    Target::new(links, way).check_databases(databases).map_err(wrong)
+}
+
+fn wrong(problem: transfer::source::Problem) -> Problem {
+    Problem::Wrong(problem.text().to_owned())
+}
+
+/// Refuses a source with keys in databases that the target does not have.
+fn check_databases(name: &str, settings: &Settings, found: &Keyspace) -> Result<(), Problem> {
+    match found.keys().next_back() {
+        Some(&db) if db >= settings.databases => Err(Problem::Wrong(format!(
+            "the source has keys in database {db}, and '{name}' has {} database{}: make one with create-db --databases \
+             {}, or remove these keys at the source",
+            settings.databases,
+            if settings.databases == 1 { "" } else { "s" },
+            u64::from(db) + 1
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the keys of a database of the cluster.
+fn keyspace(store: &mut Store, database: &Database) -> Result<Keyspace, Problem> {
+    let view = store.view(database.id)?;
+    let view = view.ok_or_else(|| Problem::Wrong("its topology is gone".into()))?;
+    places::keyspace(database, &view)
 }
 
 async fn import(call: Call, asked: Importing) -> Result<Begun, ApiError> {
@@ -293,10 +322,9 @@ async fn import(call: Call, asked: Importing) -> Result<Begun, ApiError> {
             return Ok(begun);
         }
         let database = ready(store, name)?;
-        look_at(&asked.source)?;
-        let view = store.view(database.id)?;
-        let view = view.ok_or_else(|| Problem::Wrong("its topology is gone".into()))?;
-        let keys = places::count_keys(&database, &view)?;
+        let source = look_at(&asked.source)?;
+        check_databases(name, &database.settings, &source.keyspace)?;
+        let keys: u64 = keyspace(store, &database)?.values().sum();
         if keys > 0 && !asked.replace {
             return Err(Problem::Wrong(format!(
                 "the database '{name}' has {keys} keys, which would be removed: say so with --replace"
@@ -315,13 +343,15 @@ async fn export(call: Call, asked: Exporting) -> Result<Begun, ApiError> {
         if let Some(begun) = before(&store.read()?, &call, JobKind::Export, (name, ""))? {
             return Ok(begun);
         }
-        ready(store, name)?;
-        let (_, keys) = look_at(&asked.target)?;
+        let database = ready(store, name)?;
+        let target = look_at(&asked.target)?;
+        let keys: u64 = target.keyspace.values().sum();
         if keys > 0 && !asked.replace {
             return Err(Problem::Wrong(format!(
                 "the target has {keys} keys, which would be removed: say so with --replace"
             )));
         }
+        check_target(&target, &keyspace(store, &database)?.into_keys().collect())?;
         let is_finishing = asked.until_caught_up;
         let task = Task::Export(Export { target: asked.target.clone(), is_finishing });
         start((&call, shared), store, (JobKind::Export, name), &task, asked.dry_run)

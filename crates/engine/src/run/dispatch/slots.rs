@@ -1,7 +1,7 @@
 //! The gate of a cluster's node: whether a request's keys are in one slot, and whether this server
 //! answers for it. [`open_slots`] has what differs for slots that move key by key.
 
-use super::gates::{Refusal, may_write};
+use super::gates::{Refusal, writes_keys};
 use super::{NotNow, one_address, open_slots};
 use crate::args::Args;
 use crate::clients::{Client, flag};
@@ -145,7 +145,7 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
     let caller = Caller {
         asker: cx.asker(),
         reads_replica: cx.session.reads_replica,
-        may_write: may_write(cx, row),
+        writes: writes_keys(cx, row),
         is_about_channel: false,
     };
     let served = served(&cx.engine.config, published.as_deref(), slot, caller);
@@ -248,7 +248,8 @@ fn wait_for_move(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), 
 }
 
 /// Shard channels belong to slots as keys do, and so do cursors of CLUSTERSCAN. What a primary
-/// publishes reaches its replicas, so that clients may subscribe there.
+/// publishes reaches its replicas, and what is published at a replica its primary, so that clients
+/// may subscribe and publish there.
 fn slot_of_channels(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
     let mut slots = Vec::new();
     let words = args.words();
@@ -262,10 +263,9 @@ fn slot_of_channels(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), R
     if slots.iter().any(|&other| other != slot) {
         return Err(Error::Elsewhere(CROSSING.into()).into());
     }
-    let may_write = row.command.flags.has(Flags::MAY_REPLICATE);
     let reads_replica = !is_cursor || cx.session.reads_replica;
     let is_about_channel = !is_cursor;
-    let caller = Caller { asker: cx.asker(), reads_replica, may_write, is_about_channel };
+    let caller = Caller { asker: cx.asker(), reads_replica, writes: false, is_about_channel };
     served(&cx.engine.config, cx.membership().as_deref(), slot, caller)
 }
 
@@ -294,7 +294,7 @@ fn check_queued_channels(cx: &Cx<'_>, of_keys: Option<u16>) -> Result<(), Refusa
 pub(super) struct Caller {
     pub(super) asker: Asker,
     pub(super) reads_replica: bool,
-    pub(super) may_write: bool,
+    pub(super) writes: bool,
     /// The request is about shard channels, not keys.
     pub(super) is_about_channel: bool,
 }
@@ -412,7 +412,7 @@ pub(super) fn place_of(
     if !is_allowed && !published.is_ok(config.cluster_require_full_coverage()) {
         match config.cluster_allow_reads_when_down() {
             false => return down(DOWN),
-            true if caller.may_write => {
+            true if caller.writes => {
                 return down("CLUSTERDOWN The cluster is down and only accepts read commands");
             }
             true => {}
@@ -433,7 +433,7 @@ fn served(
         // A replica cannot tell whether a key that it lacks has moved.
         Place::Replica(_)
             if caller.reads_replica
-                && !caller.may_write
+                && !caller.writes
                 && published.is_none_or(|published| !published.may_lack(slot)) =>
         {
             Ok(())
@@ -532,7 +532,7 @@ impl Engine {
         let caller = Caller {
             asker: self.asker(flags),
             reads_replica: flags & flag::READS_REPLICA != 0,
-            may_write: self.last_writes(client),
+            writes: self.last_writes(client),
             is_about_channel: false,
         };
         let served = served(&self.config, Some(published), slot, caller);
@@ -599,7 +599,7 @@ pub(super) fn slot_of_script(
     let caller = Caller {
         asker: cx.asker(),
         reads_replica: cx.session.reads_replica,
-        may_write: row.command.flags.has(Flags::WRITE),
+        writes: row.command.flags.has(Flags::WRITE),
         is_about_channel: false,
     };
     let published = cx.membership();
