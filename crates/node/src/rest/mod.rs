@@ -158,7 +158,8 @@ async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> R
     let is_probe = PROBES.contains(&request.uri().path());
     let peer = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
     let (headers, path) = (request.headers(), request.uri().path());
-    match if is_probe { Ok(None) } else { admit(&site, headers, path, peer).await } {
+    let admitted = if is_probe { Ok(None) } else { admit(&site, headers, path, peer).await };
+    match admitted {
         Ok(cookie) => {
             let mut response = next.run(request).await;
             if let Some(cookie) = cookie {
