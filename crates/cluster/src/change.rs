@@ -104,17 +104,22 @@ pub fn add_slots(view: &View, me: Id, slots: &Slots) -> Result<Transaction, Refu
     Ok(view.replace(&topology))
 }
 
-/// CLUSTER DELSLOTS, DELSLOTSRANGE: slots of any shard become those of none.
-pub fn delete_slots(view: &View, slots: &Slots) -> Result<Transaction, Refused> {
+/// CLUSTER DELSLOTS, DELSLOTSRANGE: slots of the shard that `me` leads become those of none. In a cluster
+/// with gossip the request changes the view of one node; here all nodes share one view, so a slot of
+/// another shard would lose its keys.
+pub fn delete_slots(view: &View, me: Id, slots: &Slots) -> Result<Transaction, Refused> {
     let mut topology = view.topology.value.clone();
-    let is_owned = |slot| topology.shard_with(slot).is_some();
-    let mut named = slots.ranges().iter().flat_map(|&(first, last)| first..=last);
-    if let Some(unassigned) = named.find(|&slot| !is_owned(slot)) {
-        return refused(format!("Slot {unassigned} is already unassigned"));
+    for slot in slots.ranges().iter().flat_map(|&(first, last)| first..=last) {
+        match topology.shard_with(slot).map(|shard| shard.holder.id) {
+            Some(holder) if holder == me => {}
+            Some(holder) => {
+                return refused(format!("Slot {slot} is served by node {holder}, delete it there"));
+            }
+            None => return refused(format!("Slot {slot} is already unassigned")),
+        }
     }
-    for shard in &mut topology.shards {
-        shard.slots = shard.slots.without(slots);
-    }
+    let shard = led_by(&mut topology, me)?;
+    shard.slots = shard.slots.without(slots);
     Ok(view.replace(&topology))
 }
 

@@ -84,6 +84,10 @@ impl web::Site for App {
         self.host.tls()
     }
 
+    fn probes(&self) -> web::Probes {
+        &[PROBES[0], PROBES[1], METRICS]
+    }
+
     fn begin_thread(&self) {
         self.host.begin_thread();
     }
@@ -115,16 +119,14 @@ const PROTECTED: &str = "Dunlin is in protected mode: the default user has no pa
 is not of the same machine. Set a password (requirepass), let private networks in \
 (protected-mode-private-networks), or turn protected-mode off.\n";
 
-/// Applies protected mode, and gives every answer its headers.
+/// Applies protected mode.
 async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Peer>().copied();
     let is_probe = PROBES.contains(&request.uri().path());
     let is_refused = !is_probe && peer.is_none_or(|peer| app.host.refuses(peer));
-    let mut response = if is_refused {
+    if is_refused {
         (StatusCode::FORBIDDEN, PROTECTED).into_response()
     } else {
         next.run(request).await
-    };
-    web::secure(&mut response);
-    response
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::config::{Address, Invalid, Kind, Login, Pool, Reads, Server};
 use crate::hub::wire::Id;
-use crate::placement::Continuum;
+use crate::placement::{Continuum, Distribution};
 use crate::stats::{PoolStats, ServerStats};
 use crate::vocabulary::Vocabulary;
 use cluster::hashing::Hashing;
@@ -81,6 +81,10 @@ pub struct Shared {
     pub clients: AtomicUsize,
     /// Connections that clients have for themselves, of all threads.
     pub exclusive: AtomicUsize,
+    /// CLIENT PAUSE.
+    pub pause: Pause,
+    /// Requests that are passed on as they come, of all threads.
+    pub uploads: AtomicUsize,
     /// What requests without a reply take, of all threads, as of each one's last turn.
     pub queued: AtomicUsize,
     /// Commands that the servers know and we do not.
@@ -121,6 +125,8 @@ impl Shared {
             failures,
             clients: AtomicUsize::new(0),
             exclusive: AtomicUsize::new(0),
+            pause: Pause::default(),
+            uploads: AtomicUsize::new(0),
             queued: AtomicUsize::new(0),
             vocabulary: Mutex::default(),
             is_stale: AtomicBool::new(false),
@@ -240,6 +246,50 @@ impl Shared {
             Kind::Servers(servers) => servers,
             _ => &[],
         }
+    }
+}
+
+/// A pause of all clients of a pool: until when, in milliseconds since the process began, and whether
+/// it holds what only reads, too. 0: there is none.
+#[derive(Debug, Default)]
+pub struct Pause(AtomicU64);
+
+impl Pause {
+    /// The longest one.
+    pub const LONGEST_MS: u64 = 1 << 61;
+
+    /// Begins one, or makes one that there is longer or stricter.
+    pub fn begin(&self, now_ms: u64, ms: u64, is_all: bool) {
+        let longer = |marks: u64| {
+            let (until, was_all) = (marks >> 1, marks & 1 == 1);
+            let is_there = until > now_ms;
+            let until = if is_there { until.max(now_ms + ms) } else { now_ms + ms };
+            Some(until << 1 | u64::from(is_all || is_there && was_all))
+        };
+        // It always succeeds.
+        let _ = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, longer);
+    }
+
+    /// Ends it.
+    pub fn end(&self) {
+        self.0.store(0, Ordering::SeqCst);
+    }
+
+    /// Returns whether there may be one.
+    #[inline]
+    pub fn is_any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns whether it holds a request that may write, or only reads.
+    pub fn holds(&self, now_ms: u64, writes: bool) -> bool {
+        let marks = self.0.load(Ordering::SeqCst);
+        let holds = marks >> 1 > now_ms && (writes || marks & 1 == 1);
+        if marks != 0 && marks >> 1 <= now_ms {
+            // It is over; requests need not look at the time any more.
+            let _ = self.0.compare_exchange(marks, 0, Ordering::SeqCst, Ordering::SeqCst);
+        }
+        holds
     }
 }
 
@@ -538,6 +588,18 @@ impl Local {
     #[inline]
     pub fn server_of_slot(&self, slot: u16) -> Option<usize> {
         self.slots.get(usize::from(slot)).copied().flatten().map(usize::from)
+    }
+
+    /// Returns whether the server of `key` has all keys that begin with `prefix`, or finds out by
+    /// itself, as those of a cluster do.
+    pub fn shares_server(&self, key: &[u8], prefix: &[u8]) -> bool {
+        let config = &self.shared.config;
+        if self.is_cluster() || self.servers() == 1 {
+            return true;
+        }
+        config.distribution != Distribution::Random
+            && config.keys.is_decided_by(prefix)
+            && self.place(key) == self.place(prefix)
     }
 
     fn chance(&self) -> u32 {

@@ -16,7 +16,7 @@
 //! returns is answered with an error. So a reply can never reach a request that it does not belong
 //! to.
 
-use crate::raw::plain_reply;
+use crate::raw::{self, plain_reply};
 use resp::{ReplyLimits, Scanned, Scanner};
 use std::collections::VecDeque;
 
@@ -25,7 +25,8 @@ use std::collections::VecDeque;
 pub struct Step {
     /// What is sent.
     pub request: Vec<u8>,
-    /// Whether an error reply is no reason to give the connection up.
+    /// Whether an error reply is no reason to give the connection up, unless it is about the log-in or
+    /// [`raw::LOOP`].
     pub may_fail: bool,
 }
 
@@ -240,9 +241,11 @@ impl<T> Link<T> {
 
     fn stepped(&mut self, reply: &[u8], out: &mut impl FnMut(&[u8])) -> Result<(), Broken> {
         let step = self.steps.pop_front().ok_or(Broken::Unasked)?;
-        if crate::raw::is_error(reply) && !step.may_fail {
+        if raw::is_error(reply) {
             let text = String::from_utf8_lossy(&reply[1..]).trim_end().to_owned();
-            return Err(Broken::Refused(text));
+            if !step.may_fail || text.starts_with(raw::LOOP) || raw::is_about_login(&text) {
+                return Err(Broken::Refused(text));
+            }
         }
         self.next_step(out);
         Ok(())
@@ -261,7 +264,6 @@ impl<T> Link<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::raw;
     use proptest::prelude::*;
 
     fn step(text: &str) -> Step {
@@ -316,6 +318,21 @@ mod tests {
         let refused = link.receive(b"-WRONGPASS no\r\n", &mut |_| {});
         assert_eq!(refused, Err(Broken::Refused("WRONGPASS no".into())));
         assert_eq!(link.take_all(), (vec![], vec![1], b"1".to_vec()));
+    }
+
+    #[test]
+    fn what_may_fail_does_not_unless_nothing_would_work() {
+        let received = |reply: &[u8]| {
+            let step = Step { request: b"A".to_vec(), may_fail: true };
+            let mut link = Link::<u8>::new(vec![step]);
+            link.opened(&mut |_| {});
+            link.receive(reply, &mut |_| {}).map(|_| ())
+        };
+        assert_eq!(received(b"-NOPERM no\r\n"), Ok(()));
+        for text in ["NOAUTH Authentication required.", "WRONGPASS no", raw::LOOP] {
+            let reply = format!("-{text}\r\n");
+            assert_eq!(received(reply.as_bytes()), Err(Broken::Refused(text.into())));
+        }
     }
 
     #[test]

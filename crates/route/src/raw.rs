@@ -49,6 +49,10 @@ pub const GOES_DOWN: &[u8] = b">1\r\n$16\r\ndunlin-goes-down\r\n";
 /// move: the text of an error. It gives the request back instead of letting it wait.
 pub const PAUSED: &str = "TRYAGAIN PAUSED The slot is about to move, or stays";
 
+/// What a proxy answers to a connection that it has made itself: the text of an error.
+pub const LOOP: &str =
+    "LOOP this address leads back to the same proxy; name other servers in its pool";
+
 /// What a node says on such a link, first of all that it sends again what it gets back, later that
 /// nothing of that is under way.
 pub const AGAIN: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$4\r\nCAPA\r\n$5\r\nagain\r\n";
@@ -102,6 +106,12 @@ pub fn plain_reply(input: &[u8]) -> Option<usize> {
 /// Returns whether a reply is an error.
 pub fn is_error(reply: &[u8]) -> bool {
     matches!(reply.first(), Some(b'-' | b'!'))
+}
+
+/// Returns whether an error, without its mark, says that a connection is not logged in, has the wrong
+/// password, or gives one where there is none.
+pub fn is_about_login(error: &str) -> bool {
+    ["NOAUTH", "WRONGPASS", "ERR AUTH"].iter().any(|start| error.starts_with(start))
 }
 
 /// The elements of an array, a set or a push, each as the bytes of its own. A map's are its keys

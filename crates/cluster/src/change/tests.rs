@@ -129,10 +129,16 @@ fn six_servers_become_a_cluster() {
 fn slots_have_one_shard() {
     let mut store = six();
     assert_eq!(store.add(2, 100, 200), Err("Slot 100 is already busy".into()));
-    let some = Slots::from_fn(|slot| slot == 5460 || slot == 5461);
-    store.ask(delete_slots(&store.view(id(1)), &some)).expect("they are owned");
-    let again = store.ask(delete_slots(&store.view(id(1)), &some));
-    assert_eq!(again, Err("Slot 5460 is already unassigned".into()));
+    for (owner, slot) in [(1, 5460), (2, 5461)] {
+        let some = Slots::from_fn(|other| other == slot);
+        let elsewhere = store.ask(delete_slots(&store.view(id(3)), id(3), &some));
+        let owners = format!("Slot {slot} is served by node {}, delete it there", id(owner));
+        assert_eq!(elsewhere, Err(owners));
+        store.ask(delete_slots(&store.view(id(owner)), id(owner), &some)).expect("it is owned");
+        let again = store.ask(delete_slots(&store.view(id(owner)), id(owner), &some));
+        assert_eq!(again, Err(format!("Slot {slot} is already unassigned")));
+    }
+    assert!(delete_slots(&store.view(id(5)), id(5), &Slots::from_fn(|slot| slot == 5462)).is_err());
     store.add(3, 5460, 5461).expect("they are free");
     assert_eq!(
         store.view(id(3)).topology.value.shards[2].slots.ranges(),

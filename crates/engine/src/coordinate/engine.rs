@@ -422,7 +422,7 @@ impl Engine {
 
     /// Returns the way to the clients that cache keys.
     pub fn receivers(&self) -> Receivers<'_> {
-        Receivers { clients: &self.clients, mailboxes: &self.mailboxes }
+        Receivers { clients: &self.clients, mailboxes: &self.mailboxes, acl: &self.acl }
     }
 
     /// Returns the [ticket](mailbox) up to which all messages have been delivered. While a long

@@ -2,8 +2,10 @@
 
 mod admin;
 mod classical;
+mod clients;
 mod clusters;
 mod cut_off;
+mod doors;
 mod endings;
 mod large;
 mod modules;

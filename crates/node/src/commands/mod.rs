@@ -252,6 +252,9 @@ struct CreateOptions {
     /// The port of its clients
     #[arg(long)]
     port: u16,
+    /// Databases that SELECT chooses from
+    #[arg(long, default_value_t = 1)]
+    databases: u32,
     /// What is written to disk: none, rdb or aof
     #[arg(long, default_value = "aof", value_parser = word::<Persistence>)]
     persistence: Persistence,
@@ -580,6 +583,7 @@ fn create(options: CreateOptions) -> Result<(), Wrong> {
         shards: options.shards,
         replicas: options.replicas,
         port: options.port,
+        databases: options.databases,
         persistence: options.persistence,
         eviction: options.eviction,
         commit: options.commit,

@@ -1,5 +1,6 @@
 //! The routes below `/api/v1/cluster`.
 
+use super::threads::Waits;
 use super::wire::{Begun, Creation, Deletion, JobId, Named, Pace, Recovery, Status, Switch};
 use super::{Call, MAX_REQUEST_ID};
 use crate::change::{self, Owner};
@@ -23,7 +24,7 @@ use console::rest::{About, ApiError, Done, Nothing, Route, describe};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// All routes.
@@ -111,12 +112,14 @@ pub fn document() -> &'static str {
             failures: &[
                 (400, "The request is not sound: its query or its body"),
                 (401, "The user or the password is wrong"),
-                (403, "The request comes from another origin, or is no JSON"),
+                (403, "The request comes from a page of another origin, or is no JSON"),
                 (404, "There is no such database, machine, job or backup"),
                 (405, "The path takes other methods: those of the header Allow"),
+                (408, "The body does not come"),
                 (413, "The body is too long"),
                 (422, "It cannot be done: the message says why"),
-                (503, "etcd or a copy does not answer: try again"),
+                (429, "Too many log-ins have failed: try again in a minute"),
+                (503, "etcd, a copy or a storage does not answer, or too many wait: try again"),
             ],
         };
         format!("{:#}\n", describe(about, routes()))
@@ -132,10 +135,24 @@ pub(crate) async fn work<T: Send + 'static>(
     call: Call,
     body: impl FnOnce(&Shared, &mut Store) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let shared: Arc<Shared> = call.shared;
-    let done = tokio::task::spawn_blocking(move || body(&shared, &mut shared.store(CALL))).await;
-    let done = done.map_err(|why| ApiError::bad(why.to_string()))?;
-    Ok(done?)
+    work_of(Waits::Cluster, call, body).await
+}
+
+/// Does work that waits for storages, or for servers that are not of the cluster.
+pub(crate) async fn work_elsewhere<T: Send + 'static>(
+    call: Call,
+    body: impl FnOnce(&Shared, &mut Store) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, ApiError> {
+    work_of(Waits::Elsewhere, call, body).await
+}
+
+async fn work_of<T: Send + 'static>(
+    kind: Waits,
+    call: Call,
+    body: impl FnOnce(&Shared, &mut Store) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, ApiError> {
+    let Call { shared, threads, .. } = call;
+    threads.run(kind, move || body(&shared, &mut shared.store(CALL))).await
 }
 
 /// Makes a change that is no job, once for each name of a request. Returns whether it was made now:
@@ -514,8 +531,7 @@ pub async fn availability(call: Call, query: &str) -> Result<bool, ApiError> {
     let uri = format!("/?{query}").parse().map_err(|_| ApiError::bad("The query is not sound"))?;
     let asked = axum::extract::Query::<Question>::try_from_uri(&uri);
     let asked = asked.map_err(|why| ApiError::bad(why.body_text()))?.0;
-    let shared = Arc::clone(&call.shared);
-    work(call, move |_, store| {
+    work_of(Waits::Probe, call, move |shared, store| {
         // Also while etcd is away.
         let site = shared.site();
         let at = change::database(&site, &asked.database)?;

@@ -8,12 +8,19 @@ use super::uploading::Upload;
 use super::waits::Acks;
 use super::wire::{Id, Wire};
 use crate::pool::Session;
+use crate::stats::LARGE;
 use resp::Parser;
 use route::Joining;
 use route::plan::Page;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// Requests that may always be under way.
+const LEAST_UNDER_WAY: usize = 16;
+
+/// A reply is counted with so many bytes at least.
+const LEAST_REPLY: usize = 64;
 
 /// A request's place in the order of replies.
 #[derive(Debug)]
@@ -86,6 +93,8 @@ pub struct Client {
     queue: VecDeque<Slot>,
     /// Bytes of replies that came before their turn.
     pub early_bytes: usize,
+    /// Bytes of a reply to expect: that of the longest lately. It bounds the requests under way.
+    reply_bytes: usize,
     /// While a long reply is passed on, the messages behind it.
     pub behind: Option<Vec<u8>>,
     /// A long request of which not all has come.
@@ -110,6 +119,8 @@ pub struct Client {
     pub is_paused: bool,
     /// No request is taken until the queue of a server has shrunk.
     pub is_congested: bool,
+    /// No request is taken until a pause ends.
+    pub is_held: bool,
     /// No request is taken until the servers have said what a command is.
     pub is_learning: bool,
     /// Its own connections, and their servers.
@@ -158,6 +169,7 @@ impl Client {
             parser: Parser::new(),
             queue: VecDeque::new(),
             early_bytes: 0,
+            reply_bytes: 4 << 10,
             behind: None,
             upload: None,
             kept: 0,
@@ -170,6 +182,7 @@ impl Client {
             awaited: None,
             is_paused: false,
             is_congested: false,
+            is_held: false,
             is_learning: false,
             own: Vec::new(),
             watch: None,
@@ -195,6 +208,7 @@ impl Client {
         self.waits_for_all
             || self.is_paused
             || self.is_congested
+            || self.is_held
             || self.is_learning
             || self.is_leaving
             || self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.awaited > 0)
@@ -224,6 +238,11 @@ impl Client {
     pub fn is_bound(&self) -> bool {
         let awaits = self.subscriptions.as_ref().is_some_and(|subs| subs.awaited > 0);
         !self.own.is_empty() || self.multi.is_some() || self.watch.is_some() || awaits
+    }
+
+    /// Returns whether it listens to channels.
+    pub fn is_subscribed(&self) -> bool {
+        self.subscriptions.as_ref().is_some_and(|subscriptions| !subscriptions.is_empty())
     }
 
     /// Returns whether every request has been answered, and every subscription confirmed.
@@ -259,6 +278,23 @@ impl Client {
         let due = self.repeats_until.map_or(due, |last| due.max(last));
         self.repeats_until = Some(due);
         due
+    }
+
+    /// Returns whether so many requests are under way that their replies, if they are as long as
+    /// those before, exceed `most` bytes.
+    #[inline]
+    pub fn awaits_more_than(&self, most: usize) -> bool {
+        self.queue.len() > LEAST_UNDER_WAY && self.queue.len() * self.reply_bytes > most
+    }
+
+    /// Notes how long a reply is.
+    #[inline]
+    fn note_reply(&mut self, bytes: usize) {
+        self.reply_bytes = match bytes >= self.reply_bytes {
+            true => bytes,
+            // It is forgotten slowly.
+            false => (self.reply_bytes - (self.reply_bytes - bytes) / 16).max(LEAST_REPLY),
+        };
     }
 
     /// Appends a request. Returns its number.
@@ -335,6 +371,7 @@ impl Client {
     #[inline]
     pub fn take(&mut self, wire: &mut impl Wire, seq: u64, part: u32, reply: &[u8]) {
         let at = seq.checked_sub(self.base).expect("a reply to a request that was answered");
+        self.note_reply(reply.len());
         if at == 0 && matches!(self.queue.front(), Some(Slot::Waiting)) {
             wire.send(self.id, reply);
             self.queue.pop_front();
@@ -369,6 +406,7 @@ impl Client {
 
     /// The long reply has ended.
     pub fn end_passing(&mut self, wire: &mut impl Wire) {
+        self.note_reply(LARGE);
         self.queue.pop_front();
         self.base += 1;
         if let Some(behind) = self.behind.take() {

@@ -11,7 +11,7 @@ use crate::pool::MAX_SERVERS;
 use crate::vocabulary::Meaning;
 use route::handling::Handling;
 use route::plan::{Piece, Plan, Request};
-use route::slots::{Redirection, redirection};
+use route::slots::{self, Redirection, redirection};
 use route::{Joining, raw};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -66,7 +66,7 @@ impl Hub {
         match redirection {
             Redirection::Moved(slot, address) => {
                 shared.is_stale.store(true, SeqCst);
-                let server = server_at(shared, &Address::Tcp(address.0, address.1));
+                let server = server_at(shared, &self.named(pool, address));
                 shared.change(|topology| {
                     if let Some(place) = topology.slots.get_mut(usize::from(slot)) {
                         *place = server.or(*place);
@@ -75,13 +75,22 @@ impl Hub {
                 Onward::default()
             }
             Redirection::Ask(_, address) => {
-                let server = server_at(shared, &Address::Tcp(address.0, address.1));
+                let server = server_at(shared, &self.named(pool, address));
                 Onward { server, is_asking: true, is_later: false }
             }
             Redirection::TryAgain | Redirection::Down => {
                 shared.is_stale.store(true, SeqCst);
                 Onward { server: None, is_asking: false, is_later: true }
             }
+        }
+    }
+
+    /// The address that a server says. Without a host it is at the host of the one that is answering.
+    fn named(&self, pool: usize, (host, port): slots::Address) -> Address {
+        let answering = self.pools[pool].targets.get(self.answering).map(|target| &target.address);
+        match (&host[..], answering) {
+            ("", Some(Address::Tcp(own, _))) => Address::Tcp(own.clone(), port),
+            _ => Address::Tcp(host, port),
         }
     }
 
@@ -382,6 +391,9 @@ impl Hub {
         if let Some(client) = self.client(tag.client).filter(|client| client.is_blocked) {
             let client = (tag.client, client.origin);
             self.say_origin(wire, client, id);
+            if !self.pools[pool].shared.config.is_node {
+                self.identify(wire, Some(id));
+            }
         }
         if kept.is_watch {
             self.watches_at(tag.client, server, kept.is_asking);

@@ -23,6 +23,9 @@ impl Hub {
         words: &[&[u8]],
         request: &[u8],
     ) -> Flow {
+        if resp::http::is_http(words[0]) {
+            return self.reject_http(wire, client);
+        }
         if !client.is_authenticated {
             return self.planned(wire, client, words, request, &[], (Handling::Keyed, false));
         }
@@ -47,6 +50,18 @@ impl Hub {
             }
             None => self.learn(wire, client, shown(words[0])),
         }
+    }
+
+    /// Closes a connection that speaks HTTP.
+    #[cold]
+    fn reject_http<W: Wire>(&mut self, wire: &mut W, client: &mut Client) -> Flow {
+        client.is_leaving = true;
+        wire.finish(client.id);
+        let seconds = wire.now().saturating_duration_since(self.common.started).as_secs();
+        if let Some(line) = self.common.http_log.line(1 + seconds as i64, &client.peer) {
+            (self.common.log)(&line);
+        }
+        Flow::Done
     }
 
     /// Returns what is known of a command that no table has.

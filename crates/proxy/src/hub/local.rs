@@ -61,6 +61,7 @@ impl Hub {
                 }
             }
             Local::Select => return self.select(wire, client, words[1], request),
+            Local::Client if self.common.is_own_link(words) => raw::push_error(&mut out, raw::LOOP),
             Local::Client => return self.about_client(wire, client, words, request),
             Local::Asking => raw_line(&mut out, "+OK"),
             Local::Command => match route::plan::Placement::any(&self.pools[client.pool]) {
@@ -216,7 +217,10 @@ impl Hub {
             }
             ("GETNAME", 2) => push_bulk(&mut out, &client.name),
             ("ID", 2) => raw::push_integer(&mut out, client.number as i64),
-            ("INFO" | "LIST", _) => push_bulk(&mut out, line(client, wire.now()).as_bytes()),
+            ("LIST" | "KILL" | "UNBLOCK" | "PAUSE" | "UNPAUSE", _) => {
+                return self.administer(wire, client, &sub, words);
+            }
+            ("INFO", _) => push_bulk(&mut out, line(client, wire.now()).as_bytes()),
             ("SETINFO", 4) => set_info(client, argument, words[3], &mut out),
             ("NO-EVICT" | "NO-TOUCH", _) => raw_line(&mut out, "+OK"),
             ("REPLY", 3) => {
@@ -247,7 +251,6 @@ impl Hub {
             ("CACHING", 3) => choose_caching(client, argument, request, &mut out),
             ("TRACKINGINFO", 2) => tracking::info(client, &mut out),
             ("GETREDIR", 2) => raw::push_integer(&mut out, tracking::redirection(client)),
-            ("UNPAUSE", 2) => raw_line(&mut out, "+OK"),
             _ => raw::push_error(
                 &mut out,
                 &format!(
@@ -298,14 +301,19 @@ fn is_login(login: &Login, user: Option<&[u8]>, password: &[u8]) -> bool {
 
 /// A client as CLIENT INFO has it, with every field that libraries read. What servers hold for it
 /// is not known here: 0.
-fn line(client: &Client, now: Instant) -> String {
+pub(super) fn line(client: &Client, now: Instant) -> String {
     let resp = if client.session.protocol == Protocol::Resp3 { 3 } else { 2 };
     let library = |at: usize| client.library.as_ref().map_or(&[][..], |library| &library[at]);
     let text = |bytes| String::from_utf8_lossy(bytes);
     let multi = client.multi.as_ref().map_or(-1, |multi| multi.len() as i64);
     let [channels, patterns, shard_channels] =
         client.subscriptions.as_ref().map_or([0; 3], |subscriptions| subscriptions.counts());
-    let flags = if channels + patterns + shard_channels > 0 { "P" } else { "N" };
+    let flags = match () {
+        () if client.is_blocked => "b",
+        () if client.multi.is_some() => "x",
+        () if channels + patterns + shard_channels > 0 => "P",
+        () => "N",
+    };
     let age = now.saturating_duration_since(client.since).as_secs();
     let Client { number, peer, session: Session { db, .. }, name, .. } = client;
     format!(
@@ -348,10 +356,13 @@ pub(super) fn proxy_header(input: &[u8]) -> Result<Option<(usize, Option<String>
         };
         let len = 16 + usize::from(u16::from_be_bytes([high, low]));
         let Some(body) = input.get(16..len) else { return Ok(None) };
-        if command >> 4 != 2 {
-            return Err(invalid);
-        }
-        return Ok(Some((len, if command == 0x21 { binary_address(family, body) } else { None })));
+        let peer = match command {
+            // The proxy speaks for itself, as in a health check.
+            0x20 => None,
+            0x21 => binary_address(family, body).ok_or(invalid)?,
+            _ => return Err(invalid),
+        };
+        return Ok(Some((len, peer)));
     }
     if SIGNATURE.starts_with(input) || b"PROXY ".starts_with(input) {
         return Ok(None);
@@ -376,13 +387,23 @@ pub(super) fn proxy_header(input: &[u8]) -> Result<Option<(usize, Option<String>
     Ok(Some((end + 1, peer)))
 }
 
-fn binary_address(family: u8, body: &[u8]) -> Option<String> {
+/// Returns the client's address, if the family is one that has such. `None`: the header is shorter
+/// than its family's addresses, or there is no such family.
+fn binary_address(family: u8, body: &[u8]) -> Option<Option<String>> {
+    let len = match family >> 4 {
+        0 => 0,
+        1 => 12,
+        2 => 36,
+        3 => 216,
+        _ => return None,
+    };
+    let body = body.get(..len)?;
     let (ip, port) = match family {
         0x11 => (Ipv4Addr::from(*body.first_chunk::<4>()?).into(), body.get(8..10)?),
         0x21 => (Ipv6Addr::from(*body.first_chunk::<16>()?).into(), body.get(32..34)?),
-        _ => return None,
+        _ => return Some(None),
     };
-    Some(SocketAddr::new(ip, u16::from_be_bytes([port[0], port[1]])).to_string())
+    Some(Some(SocketAddr::new(ip, u16::from_be_bytes([port[0], port[1]])).to_string()))
 }
 
 #[cfg(test)]
@@ -400,6 +421,23 @@ mod tests {
             assert_eq!(proxy_header(&two[..cut]), Ok(None), "{cut}");
         }
         assert_eq!(proxy_header(b"PROXY UNKNOWN\r\n"), Ok(Some((15, None))));
+        // Fewer bytes than the family's addresses take, and families that there are not.
+        let header = |command: u8, family: u8, len: u8| {
+            let mut header = b"\r\n\r\n\0\r\nQUIT\n".to_vec();
+            header.extend([command, family, 0, len]);
+            header.resize(16 + usize::from(len), 1);
+            proxy_header(&header).map(|found| found.map(|found| found.0))
+        };
+        for (family, len) in
+            [(0x11, 4), (0x11, 11), (0x21, 35), (0x12, 11), (0x31, 215), (0x41, 12)]
+        {
+            assert!(header(0x21, family, len).is_err(), "{family:x} {len}");
+        }
+        for (family, len) in [(0x11, 12), (0x11, 40), (0x21, 36), (0x31, 216), (0, 0)] {
+            assert_eq!(header(0x21, family, len), Ok(Some(16 + usize::from(len))), "{family:x}");
+        }
+        assert_eq!(header(0x20, 0x11, 0), Ok(Some(16)));
+        assert!(header(0x22, 0x11, 12).is_err() && header(0x11, 0x11, 12).is_err());
         assert_eq!(proxy_header(b"PRO"), Ok(None));
         assert!(proxy_header(b"*1\r\n$4\r\nPING\r\n").is_err());
     }

@@ -82,12 +82,14 @@ impl Hub {
                     Some(len) => at += len,
                     None => return input.len(),
                 }
+                self.check_awaited(client);
                 continue;
             };
             if self.request(wire, client, &words, &input[at..end]) == Flow::Later {
                 break;
             }
             at = end;
+            self.check_awaited(client);
         }
         at
     }
@@ -197,7 +199,11 @@ impl Hub {
             client.moves = moves;
         }
         let commands = self.commands.clone();
-        let Some(row) = commands.table.find(words[0]) else {
+        let row = commands.table.find(words[0]);
+        if self.pools[client.pool].shared.pause.is_any() && self.has_to_pause(wire, client, words) {
+            return Flow::Later;
+        }
+        let Some(row) = row else {
             return self.unknown(wire, client, words, request);
         };
         let handling = commands.handlings[row.index];
@@ -231,24 +237,20 @@ impl Hub {
             }
             handling => (row, handling),
         };
-        let is_checked_here = match handling {
-            Handling::Local(local) => local != Local::Command,
-            Handling::Session(_) => true,
-            // The server says what is wrong.
-            _ => false,
-        };
-        if (is_checked_here || client.multi.is_some())
-            && let Some(why) = commands.refusal(words, client.multi.is_some())
-        {
-            match row.command.flags.has(Flags::RUNS_QUEUE) {
-                true => self.exec_refused(wire, client, &why),
-                false => self.refuse(wire, client, &why),
-            }
+        if self.is_refused(wire, client, words, row, handling) {
             return Flow::Done;
         }
-        let mut keys = Vec::new();
+        let (mut keys, mut handling) = (Vec::new(), handling);
         if handling != Handling::Scan {
             keys_of(row, words, &mut keys);
+        }
+        if let Some(&first) = keys.first() {
+            let local = &self.pools[client.pool];
+            spec::keys::for_each_prefix(row.command, words, |prefix| {
+                if !local.shares_server(words[first], prefix) {
+                    handling = route::handling::UNNAMED_ELSEWHERE;
+                }
+            });
         }
         let is_read = commands.reads[row.index] && !keys.is_empty();
         let had_caching = client.caching.is_some();
@@ -259,6 +261,46 @@ impl Hub {
             client.caching = None;
         }
         flow
+    }
+
+    /// Returns whether a request waits for the end of a pause.
+    #[cold]
+    fn has_to_pause<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        words: &[&[u8]],
+    ) -> bool {
+        let row = self.commands.table.lookup(words).or_else(|| self.commands.table.find(words[0]));
+        let writes = row.is_none_or(|row| self.commands.writes[row.index]);
+        client.is_authenticated && self.is_held_by_pause(wire, client, writes)
+    }
+
+    /// Refuses a request as a server does, if what is wrong with it has to be found here: of what is
+    /// answered here, and of what a transaction keeps. Returns whether it is refused.
+    fn is_refused<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        words: &[&[u8]],
+        row: &Resolved<NotRun>,
+        handling: Handling,
+    ) -> bool {
+        let is_checked_here = match handling {
+            Handling::Local(local) => local != Local::Command,
+            Handling::Session(_) => true,
+            _ => false,
+        };
+        let is_in_multi = client.multi.is_some();
+        if !is_checked_here && !is_in_multi {
+            return false;
+        }
+        let Some(why) = self.commands.refusal(words, is_in_multi) else { return false };
+        match row.command.flags.has(Flags::RUNS_QUEUE) {
+            true => self.exec_refused(wire, client, &why),
+            false => self.refuse(wire, client, &why),
+        }
+        true
     }
 
     pub(super) fn planned<W: Wire>(
@@ -454,10 +496,24 @@ impl Hub {
         if config.deny.is_empty() && config.allow.is_empty() {
             return None;
         }
-        let is_allowed = config.allow.is_empty() || config.allow.contains(&name) || is_open;
-        (!is_allowed || config.deny.contains(&name)).then(|| {
-            format!("NOPERM '{}' is not allowed in pool '{}'", name.to_lowercase(), config.name)
+        let full_name = self.full_name(words, &name);
+        let has = |list: &[String]| {
+            list.iter().map(|other| other.strip_prefix('=').unwrap_or(other)).any(|other| {
+                other == name || full_name.as_deref().is_some_and(|full_name| full_name == other)
+            })
+        };
+        let is_allowed = config.allow.is_empty() || has(&config.allow) || is_open;
+        (!is_allowed || has(&config.deny)).then(|| {
+            let shown = full_name.as_ref().unwrap_or(&name).to_lowercase();
+            format!("NOPERM '{shown}' is not allowed in pool '{}'", config.name)
         })
+    }
+
+    /// The name of a subcommand, `CONFIG|SET`, if a request is one.
+    fn full_name(&self, words: &[&[u8]], name: &str) -> Option<String> {
+        let row = self.commands.table.find(words[0])?;
+        let sub = self.commands.table.subcommand(row, words.get(1)?)?;
+        Some(format!("{name}|{}", sub.command.name.to_uppercase()))
     }
 
     /// Refuses a request; a transaction that it belongs to will not run.

@@ -210,7 +210,10 @@ impl Hub {
             return self.come_again(client);
         }
         match self.own(wire, client, server) {
-            Ok(_) => {
+            Ok(own) => {
+                if !self.pools[client.pool].shared.config.is_node {
+                    self.identify(wire, Some(own));
+                }
                 client.is_blocked = true;
                 self.forward(wire, client, server, request, Slot::Waiting);
             }

@@ -127,7 +127,7 @@ fn unknown(copy: Id) -> Refused {
 fn slot_change(view: &View, me: Id, request: &Request) -> Result<Option<Transaction>, Refused> {
     match request {
         Request::AddSlots(slots) => change::add_slots(view, me, slots).map(Some),
-        Request::DeleteSlots(slots) => change::delete_slots(view, slots).map(Some),
+        Request::DeleteSlots(slots) => change::delete_slots(view, me, slots).map(Some),
         Request::SetSlot { slot, setting, has_keys } => {
             change::set_slot(view, me, *slot, *setting, *has_keys)
         }
@@ -262,7 +262,7 @@ impl Operator {
                 let slots = view.topology.value.shard_of(me).map(|shard| shard.slots.clone());
                 let slots = slots.filter(|slots| !slots.is_empty());
                 let Some(slots) = slots else { return Ok(None) };
-                change::delete_slots(view, &slots)
+                change::delete_slots(view, me, &slots)
             }
             Request::MigrateSlots(jobs) => {
                 let now = super::moves::now_s();

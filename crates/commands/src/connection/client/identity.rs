@@ -175,7 +175,9 @@ fn client_capa(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         // only if the link's own user may do everything, so that no client gets more rights by it.
         let is_heeded = may_be_link && cx.session.is_link;
         if let Some(name) = word.strip_prefix(ACTS_FOR).filter(|_| is_heeded) {
-            cx.session.acts_for = Some(cx.engine.acl().user_of_link(name));
+            let user = cx.engine.acl().user_of_link(name);
+            cx.session.client.names().acts_for = Some(user.name().to_owned());
+            cx.session.acts_for = Some(user);
         }
         if let Some(id) = word.strip_prefix(SERVES).filter(|_| is_heeded) {
             let id = parse_u64(id).unwrap_or(0);

@@ -63,6 +63,8 @@ pub struct Names {
     pub lib_version: Vec<u8>,
     /// The authenticated user.
     pub user: String,
+    /// Of a link: the user for whose client its requests are.
+    pub acts_for: Option<String>,
 }
 
 /// A command that waits at another node of the cluster.

@@ -568,7 +568,7 @@ fn find<'k>(
     let caller = super::slots::Caller {
         asker: cx.asker(),
         reads_replica: false,
-        may_write,
+        writes: may_write,
         is_about_channel: false,
     };
     let place = super::slots::place_of(&cx.engine.config, Some(published), first, caller)?;

@@ -1,7 +1,7 @@
 //! The gate of a cluster's node: whether a request's keys are in one slot, and whether this server
 //! answers for it. [`open_slots`] has what differs for slots that move key by key.
 
-use super::gates::{Refusal, may_write};
+use super::gates::{Refusal, writes_keys};
 use super::{NotNow, one_address, open_slots};
 use crate::args::Args;
 use crate::clients::{Client, flag};
@@ -26,7 +26,7 @@ use spec::keys::{for_each_shard_channel, has_shard_channels};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
-use structs::crc16::key_slot;
+use structs::crc16::{key_slot, prefix_slot};
 
 /// How long after its start a server waits for the coordinator's first answer before it says that
 /// there is none.
@@ -50,6 +50,18 @@ impl Cx<'_> {
             Some(published) => published.slot_of(key),
             None => self.engine.keyspace.slot_of(key.hash).map(|slot| slot.number()),
         }
+    }
+
+    /// Returns whether all keys that begin with `prefix` are in the slot of `key`, or there are no
+    /// slots.
+    pub fn shares_slot_with_all(&self, key: Key<'_>, prefix: &[u8]) -> bool {
+        if !self.engine.membership.is_on() || self.db.repeats_history() {
+            return true;
+        }
+        // Other rules may find a key's tag anywhere in it.
+        let is_standard = |it: Current| it.hashing().is_standard() && it.next().is_none();
+        self.membership().is_none_or(is_standard)
+            && prefix_slot(prefix) == Some(Slot::in_hash(key.hash).number())
     }
 
     /// What the coordinator said last.
@@ -133,7 +145,7 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
     let caller = Caller {
         asker: cx.asker(),
         reads_replica: cx.session.reads_replica,
-        may_write: may_write(cx, row),
+        writes: writes_keys(cx, row),
         is_about_channel: false,
     };
     let served = served(&cx.engine.config, published.as_deref(), slot, caller);
@@ -236,7 +248,8 @@ fn wait_for_move(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), 
 }
 
 /// Shard channels belong to slots as keys do, and so do cursors of CLUSTERSCAN. What a primary
-/// publishes reaches its replicas, so that clients may subscribe there.
+/// publishes reaches its replicas, and what is published at a replica its primary, so that clients
+/// may subscribe and publish there.
 fn slot_of_channels(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
     let mut slots = Vec::new();
     let words = args.words();
@@ -250,10 +263,9 @@ fn slot_of_channels(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), R
     if slots.iter().any(|&other| other != slot) {
         return Err(Error::Elsewhere(CROSSING.into()).into());
     }
-    let may_write = row.command.flags.has(Flags::MAY_REPLICATE);
     let reads_replica = !is_cursor || cx.session.reads_replica;
     let is_about_channel = !is_cursor;
-    let caller = Caller { asker: cx.asker(), reads_replica, may_write, is_about_channel };
+    let caller = Caller { asker: cx.asker(), reads_replica, writes: false, is_about_channel };
     served(&cx.engine.config, cx.membership().as_deref(), slot, caller)
 }
 
@@ -282,7 +294,7 @@ fn check_queued_channels(cx: &Cx<'_>, of_keys: Option<u16>) -> Result<(), Refusa
 pub(super) struct Caller {
     pub(super) asker: Asker,
     pub(super) reads_replica: bool,
-    pub(super) may_write: bool,
+    pub(super) writes: bool,
     /// The request is about shard channels, not keys.
     pub(super) is_about_channel: bool,
 }
@@ -400,7 +412,7 @@ pub(super) fn place_of(
     if !is_allowed && !published.is_ok(config.cluster_require_full_coverage()) {
         match config.cluster_allow_reads_when_down() {
             false => return down(DOWN),
-            true if caller.may_write => {
+            true if caller.writes => {
                 return down("CLUSTERDOWN The cluster is down and only accepts read commands");
             }
             true => {}
@@ -421,7 +433,7 @@ fn served(
         // A replica cannot tell whether a key that it lacks has moved.
         Place::Replica(_)
             if caller.reads_replica
-                && !caller.may_write
+                && !caller.writes
                 && published.is_none_or(|published| !published.may_lack(slot)) =>
         {
             Ok(())
@@ -520,7 +532,7 @@ impl Engine {
         let caller = Caller {
             asker: self.asker(flags),
             reads_replica: flags & flag::READS_REPLICA != 0,
-            may_write: self.last_writes(client),
+            writes: self.last_writes(client),
             is_about_channel: false,
         };
         let served = served(&self.config, Some(published), slot, caller);
@@ -550,6 +562,22 @@ impl Engine {
     }
 }
 
+const NOT_ONE_SLOT: &str = "ERR Script attempted to access keys that do not hash to the same slot";
+
+/// Checks that the keys of a script's call are in one slot. Clients of one address may have them in
+/// several slots of a shard, in scripts as elsewhere.
+///
+/// # Errors
+/// What the script is told.
+fn check_call(cx: &Cx<'_>, keys: &RequestKeys, args: Args<'_>) -> Result<(), Refusal> {
+    let mut slots = keys.iter().map(|key| cx.slot_of(key.key(args.words())));
+    let first = slots.next().flatten();
+    match cx.engine.has_single_endpoint() || slots.all(|slot| slot == first) {
+        true => Ok(()),
+        false => Err(Error::text(NOT_ONE_SLOT).into()),
+    }
+}
+
 fn moved(slot: u16, node: &Node) -> Error {
     Error::Elsewhere(format!("MOVED {slot} {}:{}", node.endpoint, node.port))
 }
@@ -571,24 +599,24 @@ pub(super) fn slot_of_script(
     let caller = Caller {
         asker: cx.asker(),
         reads_replica: cx.session.reads_replica,
-        may_write: row.command.flags.has(Flags::WRITE),
+        writes: row.command.flags.has(Flags::WRITE),
         is_about_channel: false,
     };
     let published = cx.membership();
+    check_call(cx, &keys, args)?;
     for key in keys.iter() {
         let key = key.key(args.words());
         let Some(slot) = cx.slot_of(key) else { return Err(Error::unmatched(key.bytes).into()) };
         let script = cx.script.as_mut().filter(|script| script.keeps_to_slot);
         if script.is_some_and(|script| *script.slot.get_or_insert(slot) != slot) {
-            let text = "ERR Script attempted to access keys that do not hash to the same slot";
-            return Err(Error::text(text).into());
+            return Err(Error::text(NOT_ONE_SLOT).into());
         }
         let is_served = served(&cx.engine.config, published.as_deref(), slot, caller).is_ok();
         let open = published.as_deref().filter(|published| published.leads);
         let open = open.and_then(|published| published.open_key(slot, key.bytes));
         let is_asking = cx.session.checks_slot || row.command.flags.has(Flags::ASKING);
         if !is_served && !open_slots::is_arriving(open, is_asking)
-            || open_slots::lacks_any(cx, published.as_deref(), &keys, args)
+            || open_slots::lacks_any(cx, published.as_deref(), row, &keys, args)
         {
             let text = "ERR Script attempted to access a non local key in a cluster node";
             return Err(Error::text(text).into());
