@@ -96,6 +96,7 @@ def render():
         fail("there are no rules")
     passed("dashboards and rules are those of the compose files")
     monitored()
+    quoted()
 
 
 def monitored():
@@ -126,6 +127,55 @@ def monitored():
     if done.returncode == 0 or "auth.aclUsers" not in done.stderr:
         fail(f"a monitor of an unknown user is not refused: {done.stderr}")
     passed("Prometheus gets the scheme, the user and the password of the server")
+
+
+def quoted():
+    """Texts of the values arrive as they are, whatever YAML would take them for."""
+    documents = template(f"{CHART}/ci/odd-server.yaml")
+    server = named(documents, "StatefulSet", "true-primary")
+    pod = server["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    wanted = {"1000": "1000", "true": "123", "1e3": "456", "*x": "star"}
+    args = container["args"]
+    users = [args[at + 1] for at, arg in enumerate(args) if arg == "--user"]
+    keys = {}
+    for user in users:
+        at = args.index(user)
+        variable = args[at + 2].removeprefix(">$(").removesuffix(")")
+        source = next(it for it in container["env"] if it["name"] == variable)
+        keys[user] = source["valueFrom"]["secretKeyRef"]["key"]
+    if keys != wanted:
+        fail(f"users and the keys of their passwords: {keys}")
+    at = args.index("1000")
+    if args[at + 3:at + 6] != ["+psync", "+replconf", "+ping"] or "~$$(HOME)" not in args or "~*" not in args:
+        fail(f"the permissions: {args}")
+    passwords = {key: base64.b64decode(value).decode()
+                 for key, value in named(documents, "Secret", "true")["data"].items()}
+    if passwords != {"1000": "1000000", "123": "yes", "456": "1e3", "star": "a: b #c"}:
+        fail(f"the passwords: {passwords}")
+    config = named(documents, "ConfigMap", "true")["data"]["dunlin.conf"]
+    if config != "  save 60 1\r\nappendonly yes\r\n# *x: 'y' \"z\"\r\n":
+        fail(f"the configuration: {config!r}")
+    labels = server["metadata"]["labels"]
+    if [labels[key] for key in ("7", "true", "e", "star")] != ["8", "true", "1e3", "*x"]:
+        fail(f"the labels: {labels}")
+    if pod["nodeSelector"] != {"disk": "1", "fast": "true"} or pod["serviceAccountName"] != "007":
+        fail(f"the pod: {pod}")
+    probes = {name: container[name] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
+    own = {"path": "/healthz", "port": "metrics", "scheme": "HTTPS"}
+    if (list(probes["startupProbe"]) != ["exec", "failureThreshold"] or probes["livenessProbe"]["httpGet"] != own
+            or probes["livenessProbe"]["timeoutSeconds"] != 7 or "httpGet" in probes["readinessProbe"]
+            or probes["readinessProbe"]["tcpSocket"] != {"port": "redis"}):
+        fail(f"the probes: {probes}")
+    documents = template(f"{CHART}/ci/odd-cluster.yaml")
+    container = named(documents, "StatefulSet", "t-dunlin")["spec"]["template"]["spec"]["containers"][0]
+    for arg in ("--name=1e3", "--etcd-user=1000", "--drain-timeout=1000000", "--tls-cert-file=/etc/dunlin/tls/1"):
+        if arg not in container["args"]:
+            fail(f"there is no {arg}: {container['args']}")
+    databases = yaml.safe_load(named(documents, "ConfigMap", "t-dunlin-databases")["data"]["databases.yaml"])
+    if set(databases["databases"]) != {"1000", "True_x"} or databases["databases"]["1000"]["memory"] != "1000000":
+        fail(f"the databases: {databases}")
+    passed("texts that YAML would take for something else arrive as they are, and probes can be changed")
 
 
 def named(documents, kind, name):
