@@ -99,13 +99,14 @@ async fn serve_one<S: Site>(
 ) {
     // A wish: a socket that has died already will say so when it is read.
     let _ = socket.set_nodelay(true);
-    let peer = Peer { address, local: socket.local_addr().ok() };
+    let peer = Peer { address, local: socket.local_addr().ok(), has_certificate: false };
     match site.tls() {
         None => speak(socket, peer, router).await,
         Some(rules) => {
             let handshake = TlsAcceptor::from(rules).accept(socket);
             if let Ok(Ok(stream)) = tokio::time::timeout(PATIENCE, handshake).await {
-                speak(stream, peer, router).await;
+                let has_certificate = stream.get_ref().1.peer_certificates().is_some();
+                speak(stream, Peer { has_certificate, ..peer }, router).await;
             }
         }
     }
