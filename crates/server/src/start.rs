@@ -100,6 +100,7 @@ fn serve(
         return Err(format!("Can't chdir to '{}': {error}", config.dir().display()));
     }
     set_up_logging(&config)?;
+    persistence::writable::check(&config)?;
     let cpus = Cpus::detect();
     let process_title = process::title::ProcessTitle::prepare();
     let mode = supervision(&config);
