@@ -148,8 +148,11 @@ impl Copy {
             actions.push(Action::Freeze(epoch));
             return None;
         }
-        let Facts { position, .. } = *facts;
-        let mine = Fence { epoch, incarnation: self.incarnation, position };
+        let &Facts { position, has_keys, .. } = facts;
+        let incarnation = self.incarnation;
+        let member = shard.copy(self.me)?.member;
+        let restored = member.filter(|name| facts.restored.contains(name));
+        let mine = Fence { epoch, incarnation, position, has_keys, restored };
         if view.fences.get(&(shard.id, self.me)).map(|at| at.value) != Some(mine) {
             return Some(promotion::fence(view, shard, self.me, mine));
         }
@@ -161,13 +164,18 @@ impl Copy {
             let fence = view.fences.get(&(shard.id, copy.id));
             view.alive.contains_key(&copy.id) && fence.is_none_or(|at| at.value.epoch < epoch)
         });
-        let transaction = match promotion::elect(view, shard) {
-            Election::Won(winner) if winner == self.myself() => {
-                Some(promotion::promote(view, shard, winner))
+        let (winner, patience) = match promotion::elect(view, shard) {
+            Election::Won(winner) if has_others_to_wait_for => (winner, self.settings.grace),
+            Election::Won(winner) => (winner, Moment::ZERO),
+            Election::Restored(winner) => (winner, self.settings.comeback),
+            Election::Waiting { .. } | Election::Lost => {
+                self.fenced = Some((epoch, since));
+                return None;
             }
-            _ => None,
         };
+        let is_due = winner == self.myself() && now >= since + patience;
+        let transaction = is_due.then(|| promotion::promote(view, shard, winner));
         self.fenced = Some((epoch, since));
-        transaction.filter(|_| !has_others_to_wait_for || now >= since + self.settings.grace)
+        transaction
     }
 }

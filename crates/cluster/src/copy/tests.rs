@@ -17,7 +17,8 @@ const fn ms(ms: u64) -> Moment {
 }
 
 fn settings() -> Settings {
-    Settings { ttl: ms(4000), retry: ms(200), grace: ms(500), promise: ms(2000), switch: ms(300) }
+    let (grace, comeback) = (ms(500), ms(8000));
+    Settings { ttl: ms(4000), retry: ms(200), grace, comeback, promise: ms(2000), switch: ms(300) }
 }
 
 /// The other copy as the primary.
@@ -85,6 +86,12 @@ fn transaction(actions: &[Action]) -> Option<&Transaction> {
     })
 }
 
+/// The fence of a copy that has kept its data.
+fn kept(incarnation: Incarnation, offset: u64) -> Fence {
+    let position = Position { epoch: EPOCH, offset };
+    Fence { epoch: EPOCH, incarnation, position, has_keys: true, restored: None }
+}
+
 fn without_primary() -> View {
     let mut view = view(OTHER);
     view.alive.remove(&OTHER);
@@ -113,7 +120,7 @@ fn the_first_role_waits_for_the_registration() {
 #[test]
 fn a_fence_outlives_the_process() {
     let mut fenced = view(OTHER);
-    let fence = Fence { epoch: EPOCH, incarnation: MINE, position: facts().position };
+    let fence = kept(MINE, 10);
     fenced.fences.insert((OTHER, ME), At { value: fence, revision: 9 });
     let mut copy = started(fenced);
     assert_eq!(copy.step(ms(2), &facts()), []);
@@ -172,7 +179,7 @@ fn a_promise_is_to_the_primary_whatever_its_epoch() {
 #[test]
 fn a_copy_that_has_fenced_the_epoch_before_promises_in_the_next_one() {
     let mut fenced = view(OTHER);
-    let fence = Fence { epoch: EPOCH, incarnation: MINE, position: facts().position };
+    let fence = kept(MINE, 10);
     fenced.fences.insert((OTHER, ME), At { value: fence, revision: 9 });
     let mut copy = started(fenced.clone());
     copy.step(ms(2), &facts());

@@ -58,7 +58,7 @@ impl World {
             database: id(0),
             confirmed: vec![BTreeSet::new(); shards],
             seen: (0, vec![None; shards]),
-            members: vec![0; shards],
+            members: vec![BTreeSet::new(); shards],
             recovering: None,
             trace: Vec::new(),
             seed,
