@@ -121,6 +121,15 @@ pub fn delete_slots(view: &View, slots: &Slots) -> Result<Transaction, Refused> 
 /// CLUSTER FAILOVER: the transaction that asks the primary of `to`'s shard to hand over to it. The
 /// primary does it when `to` has everything, within [`crate::copy::Settings::switch`].
 pub fn ask_switch(view: &View, to: Id) -> Result<Transaction, Refused> {
+    switch(view, to, false)
+}
+
+/// The same of a primary that is about to end: whichever member has everything first leads.
+pub fn ask_leave(view: &View, to: Id) -> Result<Transaction, Refused> {
+    switch(view, to, true)
+}
+
+fn switch(view: &View, to: Id, is_for_any: bool) -> Result<Transaction, Refused> {
     let Some(shard) = view.topology.value.shard_of(to) else {
         return refused(format!("Unknown node {to}"));
     };
@@ -137,7 +146,7 @@ pub fn ask_switch(view: &View, to: Id) -> Result<Transaction, Refused> {
         return refused("This replica has not synchronised with its primary yet, try again");
     }
     let key = view.keys.switch(view.database, shard.id);
-    let value = encode(&Switch { epoch: shard.epoch, to });
+    let value = encode(&Switch { epoch: shard.epoch, to, is_for_any });
     Ok(Transaction {
         compares: vec![view.unchanged(), view.alive_unchanged(to)],
         changes: vec![Change::Put { key, value, lease: None }],

@@ -121,6 +121,9 @@ pub struct Switch {
     pub epoch: Epoch,
     /// The successor.
     pub to: Id,
+    /// The primary is about to end: any member that has everything may be the successor.
+    #[serde(default)]
+    pub is_for_any: bool,
 }
 
 /// A value with the revision of its last change.

@@ -287,7 +287,7 @@ fn a_switch_is_asked_for_by_a_replica_that_is_in_step() {
     let view = store.view(id(4));
     let shard = view.topology.value.shard_of(id(4)).expect("it has one");
     let asked = view.switches.get(&shard.id).map(|at| at.value);
-    assert_eq!(asked, Some(Switch { epoch: shard.epoch, to: id(4) }));
+    assert_eq!(asked, Some(Switch { epoch: shard.epoch, to: id(4), is_for_any: false }));
 }
 
 #[test]

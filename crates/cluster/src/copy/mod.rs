@@ -158,6 +158,8 @@ pub struct Copy {
     fenced: Option<(Epoch, Moment)>,
     /// The planned switch: to whom, and how far it is.
     switch: Option<(Id, Switching)>,
+    /// Any other member will do as well.
+    is_for_any: bool,
     /// Until when the successor may come level.
     switch_until: Moment,
     /// The switch that an operator asked for last: its revision, when it was seen, and whether it
@@ -202,6 +204,7 @@ impl Copy {
             changed: None,
             fenced: None,
             switch: None,
+            is_for_any: false,
             switch_until: Moment::ZERO,
             asked: (0, Moment::ZERO, true),
         }

@@ -317,7 +317,7 @@ fn a_new_lease_counts_when_the_view_shows_it() {
 /// A view in which a switch to the other copy is asked for.
 fn asked(epoch: Epoch) -> View {
     let mut view = view(ME);
-    let value = Switch { epoch, to: OTHER };
+    let value = Switch { epoch, to: OTHER, is_for_any: false };
     view.switches.insert(OTHER, At { value, revision: 9 });
     view
 }
@@ -347,6 +347,27 @@ fn a_switch_is_given_up_while_nothing_of_it_was_sent() {
     let mut copy = started(asked(Epoch(EPOCH.0 - 1)));
     copy.step(ms(2), &facts());
     assert!(!copy.is_switching(), "it was asked for in another epoch");
+}
+
+/// One that stands still must not hold it up.
+#[test]
+fn a_primary_that_ends_hands_over_to_whichever_member_is_in_step() {
+    const THIRD: Id = Id::new([3; 20]);
+    let third = Holder { id: THIRD, incarnation: Incarnation(3) };
+    for (is_for_any, is_sent) in [(true, true), (false, false)] {
+        let mut view = asked(EPOCH);
+        let copies = &mut view.topology.value.shards[0].copies;
+        copies.push(Replica { id: THIRD, member: Some(Incarnation(3)), ..copies[0].clone() });
+        let alive = Alive { incarnation: Incarnation(3), lease: 9 };
+        view.alive.insert(THIRD, At { value: alive, revision: 3 });
+        let value = Switch { epoch: EPOCH, to: OTHER, is_for_any };
+        view.switches.insert(OTHER, At { value, revision: 9 });
+        let mut copy = started(view);
+        copy.step(ms(2), &facts());
+        assert!(copy.is_switching());
+        let level = Facts { level: vec![third], ..facts() };
+        assert_eq!(transaction(&copy.step(ms(3), &level)).is_some(), is_sent);
+    }
 }
 
 #[test]

@@ -304,7 +304,7 @@ impl Operator {
             Request::Reset { has_keys } => change::reset(view, me, Id::draw(os_random), home, *has_keys),
             Request::Switch => change::ask_switch(view, me),
             Request::HandOver => match leave::successor(self.engine, view, me) {
-                Some(to) => change::ask_switch(view, to),
+                Some(to) => change::ask_leave(view, to),
                 None => return Ok(None),
             },
             Request::Define(_) | Request::Together(_) => return Ok(None),
