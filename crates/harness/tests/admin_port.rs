@@ -72,13 +72,47 @@ fn the_port_speaks_tls_where_the_server_does() {
     let options = authority.options(free_port().unwrap(), "first");
     let (_server, port) =
         Server::with_admin_port(&options.iter().map(String::as_str).collect::<Vec<_>>());
-    let mut stream = authority.open(port);
-    stream.write_all(&http::request("GET", "/readyz", &[], "")).unwrap();
+    assert_eq!(answer_by_tls(authority.open(port), "/readyz").status, 200);
+    assert!(http::ask(port, "GET", "/healthz", &[], "").is_err(), "plain text is not answered");
+}
+
+fn answer_by_tls(mut stream: impl std::io::Read + std::io::Write, path: &str) -> Answer {
+    stream.write_all(&http::request("GET", path, &[], "")).unwrap();
     let mut bytes = Vec::new();
     // The other side may close without a notice.
     let _ = stream.read_to_end(&mut bytes);
-    assert_eq!(Answer::parse(&bytes).unwrap().status, 200);
-    assert!(http::ask(port, "GET", "/healthz", &[], "").is_err(), "plain text is not answered");
+    Answer::parse(&bytes).unwrap()
+}
+
+#[test]
+fn probes_need_no_certificate_where_all_else_needs_one() {
+    let authority = Authority::new("admin");
+    let others = Authority::new("others");
+    authority.sign("first");
+    others.sign("stranger");
+    let mut options = authority.options(free_port().unwrap(), "first");
+    options.extend(["--tls-auth-clients".to_owned(), "yes".to_owned()]);
+    let (_server, port) =
+        Server::with_admin_port(&options.iter().map(String::as_str).collect::<Vec<_>>());
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(answer_by_tls(authority.open(port), path).text(), "ok\n", "{path}");
+    }
+    for path in ["/", "/metrics", "/api/v1/session", "/assets/app.js", "/healthz/../metrics"] {
+        let answer = answer_by_tls(authority.open(port), path);
+        assert_eq!(answer.status, 403, "{path}");
+        assert!(answer.text().contains("tls-auth-clients"), "{path}: {}", answer.text());
+        let answer = answer_by_tls(authority.open_as(port, "first"), path);
+        assert_ne!(answer.status, 403, "{path}: {}", answer.text());
+    }
+    // A certificate of another authority is worse than none.
+    let (cert, key) = (others.path("stranger.crt"), others.path("stranger.key"));
+    authority.write("stranger.crt", &std::fs::read_to_string(cert).unwrap());
+    authority.write("stranger.key", &std::fs::read_to_string(key).unwrap());
+    let mut stream = authority.open_as(port, "stranger");
+    let _ = stream.write_all(&http::request("GET", "/healthz", &[], ""));
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    assert!(bytes.is_empty(), "{}", bytes.escape_ascii());
 }
 
 #[test]

@@ -15,6 +15,8 @@ mod histories;
 mod leave;
 #[path = "cluster/operators.rs"]
 mod operators;
+#[path = "cluster/restarts.rs"]
+mod restarts;
 #[path = "cluster/slots.rs"]
 mod slots;
 

@@ -31,6 +31,10 @@ const LOOK: Moment = Moment::from_millis(200);
 /// The same while copies wait for others to start.
 const LOOK_STARTING: Moment = Moment::from_millis(20);
 
+/// How often the directories of copies are looked at for what they have kept of data that were
+/// given up.
+const RESCUE_LOOK: Duration = Duration::from_secs(2);
+
 /// How often everything is read although no change was seen.
 const REREAD: Duration = Duration::from_secs(10);
 
@@ -55,6 +59,8 @@ pub struct Daemon {
     /// Notes that another node may write as well.
     shared_notes: Vec<String>,
     leaders: Leaders,
+    /// When directories of copies were looked at for data that were given up.
+    looked: Option<Instant>,
 }
 
 impl Daemon {
@@ -83,6 +89,7 @@ impl Daemon {
             notes: Vec::new(),
             shared_notes: Vec::new(),
             leaders: Leaders::default(),
+            looked: None,
         }
     }
 
@@ -183,6 +190,10 @@ impl Daemon {
         }
         self.say()?;
         self.notes.extend(self.leaders.look(&self.name, &self.site, &mut self.store));
+        if self.looked.is_none_or(|at| at.elapsed() >= RESCUE_LOOK) {
+            self.looked = Some(Instant::now());
+            self.notes.extend(self.copies.rescued());
+        }
         for note in std::mem::take(&mut self.notes) {
             self.store.note(&note);
         }

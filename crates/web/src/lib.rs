@@ -33,6 +33,8 @@ pub struct Peer {
     pub address: SocketAddr,
     /// The address of this side.
     pub local: Option<SocketAddr>,
+    /// The other side has shown a certificate, which was checked.
+    pub has_certificate: bool,
 }
 
 /// What a port needs of its owner.

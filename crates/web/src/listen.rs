@@ -104,15 +104,16 @@ async fn serve_one<S: Site>(
 ) {
     // A wish: a socket that has died already will say so when it is read.
     let _ = socket.set_nodelay(true);
-    let peer = Peer { address, local: socket.local_addr().ok() };
-    let router =
-        router.layer(axum::Extension(peer)).layer(axum::Extension(Arc::clone(&entered.place)));
+    let peer = Peer { address, local: socket.local_addr().ok(), has_certificate: false };
+    let router = router.layer(axum::Extension(Arc::clone(&entered.place)));
     match site.tls() {
-        None => speak(socket, router).await,
+        None => speak(socket, router.layer(axum::Extension(peer))).await,
         Some(rules) => {
             let handshake = TlsAcceptor::from(rules).accept(socket);
             if let Ok(Ok(stream)) = tokio::time::timeout(PATIENCE, handshake).await {
-                speak(stream, router).await;
+                let has_certificate = stream.get_ref().1.peer_certificates().is_some();
+                let peer = Peer { has_certificate, ..peer };
+                speak(stream, router.layer(axum::Extension(peer))).await;
             }
         }
     }

@@ -154,6 +154,9 @@ enum Verb {
         /// The copy, by its 40 digits (dunlin cluster databases NAME)
         #[arg(long)]
         copy: String,
+        /// Take it although another copy has more
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         place: Place,
     },
@@ -536,8 +539,9 @@ fn run(verb: Verb) -> Result<(), Wrong> {
         Verb::Failover { name, shard, copy, place } => {
             place.order("/failover", &Switch { name, copy, shard }, "The replica leads the shard.")
         }
-        Verb::Recover { name, copy, place } => {
-            place.order("/recover", &Recovery { name, copy }, "The copy leads the shard.")
+        Verb::Recover { name, copy, force, place } => {
+            let body = Recovery { name, copy, force };
+            place.order("/recover", &body, "The copy leads the shard.")
         }
         Verb::Rebalance { name, by, change } => {
             let dry_run = change.dry_run;

@@ -12,6 +12,7 @@ use crate::reshape::forecast;
 use crate::shared::Shared;
 use crate::show::{self, DatabaseShown, EventShown, JobShown, MachineShown, PlanShown};
 use crate::site::{Database, JobKind, Placed, Site};
+use crate::standing;
 use crate::store::{Problem, Store};
 use crate::switch;
 use crate::talk;
@@ -200,6 +201,13 @@ async fn status(call: Call, _: Nothing) -> Result<Status, ApiError> {
         problems.extend(dead.map(|it| format!("The node of machine '{}' is down", it.name)));
         let ill = databases.iter().filter(|it| it.stage == "ready" && it.health != "ok");
         problems.extend(ill.map(|it| format!("Database '{}': {}", it.name, it.health)));
+        for it in databases.iter().filter(|it| it.stage == "ready") {
+            let waiting = it.shards.iter().filter(|shard| !shard.waiting.text.is_empty());
+            problems.extend(waiting.map(|shard| {
+                let (number, text) = (shard.number, &shard.waiting.text);
+                format!("Shard {number} of database '{}' has no primary: {text}", it.name)
+            }));
+        }
         let running = site.jobs.iter().filter(|(_, at)| change::is_running(at));
         Ok(Status {
             cluster: shared.cluster.clone(),
@@ -314,7 +322,7 @@ pub async fn begin_deletion(call: Call, asked: Deletion) -> Result<Begun, ApiErr
 
 async fn recover(call: Call, asked: Recovery) -> Result<Done, ApiError> {
     work(call.clone(), move |_, store| {
-        let Recovery { name, copy } = &asked;
+        let Recovery { name, copy, force } = &asked;
         let wrong = |why: &str| Problem::Wrong(why.into());
         let copy: Id = copy.parse().map_err(|_| wrong("a copy's id is 40 hexadecimal digits"))?;
         let site = store.read()?;
@@ -329,13 +337,30 @@ async fn recover(call: Call, asked: Recovery) -> Result<Done, ApiError> {
         let mut transaction = promotion::recover(&view, shard, copy).ok_or_else(|| {
             wrong("its primary is there, or the copy is not, so nothing is changed")
         })?;
+        if !force && promotion::votes(&view, shard).is_empty() {
+            return Err(wrong(
+                "no copy has said yet what it has: try again in some seconds, or add --force \
+                 (\"force\": true)",
+            ));
+        }
+        let given_up = standing::given_up(&at.value, &view, shard, copy);
+        if let Some(given_up) = given_up.as_ref().filter(|_| !force) {
+            return Err(Problem::Wrong(format!(
+                "it would give up {given_up}. Recover that copy, or add --force (\"force\": true)"
+            )));
+        }
         if call.dry_run {
             return Ok(Done::new());
         }
         change::note_served(&site, &store.keys, call.request(), &mut transaction);
         match store.commit(&transaction)? {
             Outcome::Done(_) => {
-                store.note(&format!("copy {copy:?} leads a shard of database '{name}' by order"))
+                let lost = given_up.map_or_else(String::new, |it| {
+                    format!("; it gives up {it}, which are kept there in a folder or file rescue-…")
+                });
+                store.note(&format!(
+                    "copy {copy:?} leads a shard of database '{name}' by order{lost}"
+                ));
             }
             Outcome::Conflict => {
                 return Err(Problem::Away("something has changed, try again".into()));

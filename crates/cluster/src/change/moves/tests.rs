@@ -172,8 +172,7 @@ fn a_slot_that_is_still_dropped_is_not_given_back() {
     assert!(one(&over, 1, Setting::Importing(id(2))).is_err());
     let migrating = one(&over, 2, Setting::Migrating(id(1))).expect("it may").expect("it is new");
     assert!(one(&after(&over, &migrating), 2, Setting::Node(id(1))).is_err());
-    let free =
-        after(&over, &change::delete_slots(&over, id(2), &range(0, 99)).expect("they are owned"));
+    let free = after(&over, &change::delete_slots(&over, &range(0, 99)).expect("they are owned"));
     assert!(change::add_slots(&free, id(1), &range(5, 5)).is_err());
     assert!(change::add_slots(&free, id(2), &range(5, 5)).is_ok());
     let ended = after(&free, &finish(&free, id(7)).expect("it may"));
@@ -238,7 +237,7 @@ fn keys_of_slots_that_neither_setslot_nor_a_job_brings_are_stale() {
     let open = after(&view(), &importing.expect("it may").expect("it is new"));
     assert!(!stale_of(&open, 2).contains(5) && !hidden(&open.topology.value, id(2)).contains(5));
     // So are those of slots without an owner, as in Redis.
-    let free = change::delete_slots(&view(), id(1), &range(0, 9)).expect("they are owned");
+    let free = change::delete_slots(&view(), &range(0, 9)).expect("they are owned");
     assert_eq!(stale_of(&after(&view(), &free), 2), range(10, 8191));
     // Rules say by a key's name where it is.
     let mut ruled = view();

@@ -260,10 +260,23 @@ impl Engine {
     /// Returns the copies that have acknowledged everything before `position` in the present epoch,
     /// members or not.
     pub fn voters_at(&self, position: JournalPos) -> Vec<Voter> {
+        self.voters(position, |_| true)
+    }
+
+    /// Returns those of them that hold it as a quorum's confirmation counts it: on their disks with
+    /// `commit-quorum-fsync`.
+    pub fn holders_at(&self, position: JournalPos) -> Vec<Voter> {
+        let is_on_disk =
+            |link: &Link| link.copy.as_ref().is_some_and(|copy| copy.synced() >= position);
+        let needs_disk = self.config.commit_quorum_fsync();
+        self.voters(position, |link| !needs_disk || is_on_disk(link))
+    }
+
+    fn voters(&self, position: JournalPos, counts: impl Fn(&Link) -> bool) -> Vec<Voter> {
         let primary = self.replicas.primary();
         let rule = self.votes.rule();
         let Some(rule) = &*rule else { return Vec::new() };
-        let votes = primary.replicas().filter_map(|link| link.vote);
+        let votes = primary.replicas().filter(|link| counts(link)).filter_map(|link| link.vote);
         votes
             .filter(|(vote, at)| rule.is_present(vote, *at) && *at >= position)
             .map(|(vote, _)| vote.voter)

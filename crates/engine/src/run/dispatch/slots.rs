@@ -28,11 +28,11 @@ use std::sync::Arc;
 use std::time::Instant;
 use structs::crc16::{key_slot, prefix_slot};
 
-/// How long after its start a server waits for the coordinator's first answer before it says that
-/// there is none.
+/// How long after it has loaded its data a server waits for the coordinator's first answer before
+/// it says that there is none.
 const FIRST_ANSWER_MS: i64 = 10_000;
 
-/// The same for requests with keys. Clients can ask other nodes for these.
+/// The same for requests with keys of clients that can ask other nodes for these.
 const FIRST_KEYS_MS: i64 = 1_000;
 
 const CROSSING: &str = "CROSSSLOT Keys in request don't hash to the same slot";
@@ -75,13 +75,21 @@ impl Cx<'_> {
 fn waits_for_coordinator(cx: &Cx<'_>, row: &Resolved) -> bool {
     row.command.group == Group::Cluster
         && row.parent.is_some()
-        && is_new(cx, FIRST_ANSWER_MS)
+        && cx.engine.membership.is_new(cx.now(), FIRST_ANSWER_MS)
         && cx.membership().is_none()
 }
 
-/// Returns whether this server was started less than `within_ms` ago.
-fn is_new(cx: &Cx<'_>, within_ms: i64) -> bool {
-    cx.now().0 - cx.engine.started_ms < within_ms
+/// Returns whether a request waits because the coordinator has not said yet where it is answered.
+/// What concerns all nodes would be answered for this one alone.
+fn waits_for_place(cx: &Cx<'_>, row: &Resolved) -> bool {
+    let membership = &cx.engine.membership;
+    let is_single = cx.engine.is_one_address();
+    let has_place = !row.command.keys.is_empty() || row.command.flags.has(Flags::RUNS_QUEUE);
+    let is_elsewhere = || matches!(membership.scope(row.index), Scope::AllNodes | Scope::Defines);
+    let within_ms = if is_single { FIRST_ANSWER_MS } else { FIRST_KEYS_MS };
+    (has_place || (is_single && is_elsewhere()))
+        && membership.is_new(cx.now(), within_ms)
+        && cx.membership().is_none()
 }
 
 /// A client's request, or its transaction, is for one slot, which is served here.
@@ -107,7 +115,7 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
     if cx.session.is_link && cx.engine.membership.scope(row.index) == Scope::AllNodes {
         return Ok(());
     }
-    if waits_for_coordinator(cx, row) {
+    if waits_for_coordinator(cx, row) || waits_for_place(cx, row) {
         return Err(NotNow::Held.into());
     }
     let runs_queue = row.command.flags.has(Flags::RUNS_QUEUE);
@@ -116,9 +124,6 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
         return Ok(());
     }
     let published = cx.membership();
-    if published.is_none() && is_new(cx, FIRST_KEYS_MS) {
-        return Err(NotNow::Held.into());
-    }
     let is_by_hash = published.as_deref().is_none_or(|it| it.hashing().is_standard());
     let single = (is_by_hash && row.single_key > 0).then(|| args.key(row.single_key).hash);
     let slots = match single.and_then(|hash| cx.engine.keyspace.slot_of(hash)) {
