@@ -400,8 +400,8 @@ fn a_transaction_that_no_server_can_run_is_to_be_tried_again() {
         later(&mut hub, &mut net);
         at_new = asked(&mut hub, &mut net, 2, at_new);
         let Some(to) = at_new else { break };
-        assert_eq!(net.take(to, usize::MAX), [&request(&["ASKING"]), &whole[..]].concat());
-        hub.data(&mut net, id(to), &[b"+OK\r\n", queued, aborted].concat());
+        assert_eq!(net.take(to, usize::MAX), [&request(&["ASKING"])[..], &whole].concat());
+        hub.data(&mut net, id(to), &[&b"+OK\r\n"[..], queued, aborted].concat());
         later(&mut hub, &mut net);
         rounds += 1;
         at_old = asked(&mut hub, &mut net, 1, at_old);
