@@ -50,7 +50,6 @@ pub use load::{Directive, LoadError, Loaded, load, load_text};
 pub use memory::{format_memory, parse_memory};
 pub use origin::{Origin, Place};
 pub use proc_title::expand_proc_title;
-pub use rewrite::replace_file;
 pub use runtime::{ApplyError, Changed, SetContext, SetError, is_sensitive};
 pub use spec::{Check, Effect, Kind, Spec};
 pub use store::Config;
