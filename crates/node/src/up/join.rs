@@ -76,7 +76,7 @@ pub fn enter(options: &UpOptions, kept: &mut Kept, directory: &Path) -> Result<E
         return members::enter(text, options, kept, directory);
     }
     if let Some(text) = &options.etcd {
-        kept.access.take(&options.access)?;
+        kept.access.take(&options.access, directory)?;
         return use_theirs(text, kept, options.contained.patience());
     }
     let is_new = kept.etcd.is_none() && (options.join.is_some() || kept.endpoints.is_empty());
