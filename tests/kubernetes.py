@@ -96,6 +96,7 @@ def render():
         fail("there are no rules")
     passed("dashboards and rules are those of the compose files")
     monitored()
+    quoted()
 
 
 def monitored():
@@ -126,6 +127,55 @@ def monitored():
     if done.returncode == 0 or "auth.aclUsers" not in done.stderr:
         fail(f"a monitor of an unknown user is not refused: {done.stderr}")
     passed("Prometheus gets the scheme, the user and the password of the server")
+
+
+def quoted():
+    """Texts of the values arrive as they are, whatever YAML would take them for."""
+    documents = template(f"{CHART}/ci/odd-server.yaml")
+    server = named(documents, "StatefulSet", "true-primary")
+    pod = server["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    wanted = {"1000": "1000", "true": "123", "1e3": "456", "*x": "star"}
+    args = container["args"]
+    users = [args[at + 1] for at, arg in enumerate(args) if arg == "--user"]
+    keys = {}
+    for user in users:
+        at = args.index(user)
+        variable = args[at + 2].removeprefix(">$(").removesuffix(")")
+        source = next(it for it in container["env"] if it["name"] == variable)
+        keys[user] = source["valueFrom"]["secretKeyRef"]["key"]
+    if keys != wanted:
+        fail(f"users and the keys of their passwords: {keys}")
+    at = args.index("1000")
+    if args[at + 3:at + 6] != ["+psync", "+replconf", "+ping"] or "~$$(HOME)" not in args or "~*" not in args:
+        fail(f"the permissions: {args}")
+    passwords = {key: base64.b64decode(value).decode()
+                 for key, value in named(documents, "Secret", "true")["data"].items()}
+    if passwords != {"1000": "1000000", "123": "yes", "456": "1e3", "star": "a: b #c"}:
+        fail(f"the passwords: {passwords}")
+    config = named(documents, "ConfigMap", "true")["data"]["dunlin.conf"]
+    if config != "  save 60 1\r\nappendonly yes\r\n# *x: 'y' \"z\"\r\n":
+        fail(f"the configuration: {config!r}")
+    labels = server["metadata"]["labels"]
+    if [labels[key] for key in ("7", "true", "e", "star")] != ["8", "true", "1e3", "*x"]:
+        fail(f"the labels: {labels}")
+    if pod["nodeSelector"] != {"disk": "1", "fast": "true"} or pod["serviceAccountName"] != "007":
+        fail(f"the pod: {pod}")
+    probes = {name: container[name] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
+    own = {"path": "/healthz", "port": "metrics", "scheme": "HTTPS"}
+    if (list(probes["startupProbe"]) != ["exec", "failureThreshold"] or probes["livenessProbe"]["httpGet"] != own
+            or probes["livenessProbe"]["timeoutSeconds"] != 7 or "httpGet" in probes["readinessProbe"]
+            or probes["readinessProbe"]["tcpSocket"] != {"port": "redis"}):
+        fail(f"the probes: {probes}")
+    documents = template(f"{CHART}/ci/odd-cluster.yaml")
+    container = named(documents, "StatefulSet", "t-dunlin")["spec"]["template"]["spec"]["containers"][0]
+    for arg in ("--name=1e3", "--etcd-user=1000", "--drain-timeout=1000000", "--tls-cert-file=/etc/dunlin/tls/1"):
+        if arg not in container["args"]:
+            fail(f"there is no {arg}: {container['args']}")
+    databases = yaml.safe_load(named(documents, "ConfigMap", "t-dunlin-databases")["data"]["databases.yaml"])
+    if set(databases["databases"]) != {"1000", "True_x"} or databases["databases"]["1000"]["memory"] != "1000000":
+        fail(f"the databases: {databases}")
+    passed("texts that YAML would take for something else arrive as they are, and probes can be changed")
 
 
 def named(documents, kind, name):
@@ -263,13 +313,21 @@ class Service:
 
     def __init__(self, host, port, target_port, ready):
         self.target_port, self.ready = target_port, ready
-        for address in ("127.0.0.1", host):
-            listener = socket.create_server((address, port), backlog=512)
+        self.listeners = [socket.create_server((address, port), backlog=512) for address in ("127.0.0.1", host)]
+        for listener in self.listeners:
             threading.Thread(target=self.accept, args=(listener,), daemon=True).start()
+
+    def close(self):
+        for listener in self.listeners:
+            listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
 
     def accept(self, listener):
         while True:
-            client, _ = listener.accept()
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
             threading.Thread(target=self.serve, args=(client,), daemon=True).start()
 
     def serve(self, client):
@@ -444,23 +502,83 @@ def pods():
         docker = Docker(work)
         try:
             run("docker", "load", "-q", "-i", image)
+            grow(docker)
             cluster(docker)
         finally:
             docker.stop()
+
+
+def nodes_of(kubelet, documents):
+    """The StatefulSet of the nodes, and what starts one of its pods."""
+    nodes = named(documents, "StatefulSet", "t-dunlin")["spec"]
+
+    def start(name):
+        aliases = [f"{name}.{nodes['serviceName']}.{NAMESPACE}.svc.cluster.local"]
+        zone = f"zone-{name[-1]}"
+        kubelet.pod(nodes["template"], name, aliases, labels=[("topology.kubernetes.io/zone", zone)])
+
+    return nodes, start
+
+
+def apply_databases(kubelet, documents, said_of_each, count):
+    """Runs the job of the chart until it has ended."""
+    kubelet.pod(named(documents, "Job", "t-dunlin-databases")["spec"]["template"], "apply", [])
+    until("the job has ended", lambda: not kubelet.is_running("apply"))
+    said = run("docker", "logs", "apply")
+    status = run("docker", "inspect", "-f", "{{.State.ExitCode}}", "apply").stdout.strip()
+    if status != "0" or said.stdout.count(said_of_each) < count:
+        fail(f"the job: {status} {said.stdout}{said.stderr}")
+
+
+def grow(docker):
+    """One node becomes three. The new pods come while the first one is away, and are two of three."""
+    one, three = (template(f"{CHART}/ci/grow.yaml", "--set", f"nodes.count={count}") for count in (1, 3))
+    kubelet = Kubelet(docker, one)
+    nodes, start = nodes_of(kubelet, one)
+    pod = nodes["template"]["spec"]
+    container, grace_s = pod["containers"][0], pod["terminationGracePeriodSeconds"]
+    names = [f"t-dunlin-{number}" for number in range(3)]
+    # What kube-proxy does: the service leads to any pod.
+    kubelet.alias("t-dunlin", docker.host)
+    balancer = Service(docker.host, 8380, 8380, kubelet.ready_addresses)
+
+    def cli(name, *words):
+        return run(os.environ["PROGRAM"], "cli", "-h", kubelet.addresses[name], "-p", "14000", *words,
+                   check=False).stdout.strip()
+
+    start(names[0])
+    kubelet.wait_ready(container, names[0])
+    kubelet.ready.add(names[0])
+    apply_databases(kubelet, one, "created", 1)
+    until("a write", lambda: cli(names[0], "set", "kept", "yes") == "OK")
+    kubelet.end(names[0], grace_s)
+    _, start = nodes_of(kubelet, three)
+    for name in names[1:]:
+        start(name)
+    waits = lambda name: "machine 't-dunlin-0' founds it" in run("docker", "logs", name).stdout
+    for name in names[1:]:
+        until(f"{name} waits for the first pod", lambda: waits(name))
+    start(names[0])
+    for name in names:
+        kubelet.wait_ready(container, name)
+        kubelet.ready.add(name)
+    apply_databases(kubelet, three, "as the file says", 1)
+    for name in names:
+        until(f"{name} has the data", lambda: cli(name, "get", "kept") == "yes")
+    for name in names:
+        kubelet.end(name, grace_s)
+    balancer.close()
+    shutil.rmtree(f"{docker.work}/volumes")
+    passed("one node becomes three, in one cluster with its database")
 
 
 def cluster(docker):
     documents = template(f"{CHART}/ci/cluster.yaml")
     kubelet = Kubelet(docker, documents)
     kubelet.secrets["sessions"] = {"password": b"not a secret"}
-    nodes = named(documents, "StatefulSet", "t-dunlin")["spec"]
-    node, container = nodes["template"], nodes["template"]["spec"]["containers"][0]
+    nodes, start = nodes_of(kubelet, documents)
+    container = nodes["template"]["spec"]["containers"][0]
     names = [f"t-dunlin-{number}" for number in range(nodes["replicas"])]
-
-    def start(name):
-        aliases = [f"{name}.{nodes['serviceName']}.{NAMESPACE}.svc.cluster.local"]
-        zone = f"zone-{name[-1]}"
-        kubelet.pod(node, name, aliases, labels=[("topology.kubernetes.io/zone", zone)])
 
     for service in ("t-dunlin", "t-dunlin-sessions"):
         kubelet.alias(service, docker.host)
@@ -474,14 +592,8 @@ def cluster(docker):
     threading.Thread(target=kubelet.watch, args=(container, names), daemon=True).start()
     passed("three nodes with an etcd each are ready: read-only, not root, without capabilities, no shell")
 
-    job = named(documents, "Job", "t-dunlin-databases")["spec"]["template"]
-    for round_ in ("created", "as the file says"):
-        kubelet.pod(job, "apply", [])
-        until("the job has ended", lambda: not kubelet.is_running("apply"))
-        said = run("docker", "logs", "apply")
-        status = run("docker", "inspect", "-f", "{{.State.ExitCode}}", "apply").stdout.strip()
-        if status != "0" or said.stdout.count(round_) < 3:
-            fail(f"the job: {status} {said.stdout}{said.stderr}")
+    for said_of_each in ("created", "as the file says"):
+        apply_databases(kubelet, documents, said_of_each, 3)
     passed("the job has created three databases, and the second time changed nothing")
     for name in names:
         answers = lambda: run(os.environ["PROGRAM"], "cli", "-h", kubelet.addresses[name], "-p", "14000", "ping",

@@ -184,6 +184,8 @@ impl World {
                 for slot in std::mem::take(&mut self.net.connecting) {
                     if self.net.ends.contains_key(&slot) {
                         self.hub.connected(&mut self.net, id(slot));
+                        // To the connection's name.
+                        self.show(slot, b"+OK\r\n");
                     }
                 }
             }

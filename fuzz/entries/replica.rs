@@ -2,7 +2,9 @@
 //! grants only bytes that are kept, never has two snapshots under way, and knows no link of a
 //! client that is gone.
 
-use replication::primary::{Acknowledged, Action, Group, Kept, Primary, Settings, Stage, Sync};
+use replication::primary::{
+    Acknowledged, Action, Group, Kept, Primary, RdbVersions, Settings, Stage, Sync,
+};
 use replication::wire::{Answer, DualChannels, EndOffset, SnapshotEnd, Wanted};
 use std::collections::BTreeSet;
 
@@ -98,7 +100,8 @@ pub fn check(input: &[u8]) {
                     max_replicas: 2,
                     ping_period_s: 1,
                     timeout_s: 5,
-                    rdb_version: 10,
+                    rdb: RdbVersions::OLDEST,
+                    rdb_of_files: RdbVersions::VALKEY,
                 };
                 for action in primary.tick(&settings, now) {
                     match action {

@@ -42,8 +42,7 @@ pub fn check(data: &[u8]) {
         let _ = slots::parse(reply);
         let _ = slots::redirection(reply);
         let _ = raw::elements(reply);
-        let walk = route::plan::Walk { number: 1, radix: 4, following: Some(2) };
-        whole_reply(&route::plan::scan_reply(walk, reply.clone()), reply);
+        whole_reply(&route::plan::Page::default().finish(reply), reply);
     }
     if replies.is_empty() {
         return;

@@ -3,6 +3,7 @@
 
 use crate::options::Target;
 use crate::transport::Transport;
+use resp::ReplyLimits;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
@@ -87,14 +88,15 @@ impl Client {
     pub fn receive(&mut self) -> io::Result<Reply> {
         loop {
             let push = self.peek()? == b'>';
-            let reply = self.element()?;
+            let reply = self.element(ReplyLimits::PEER.depth)?;
             if !push {
                 return Ok(reply);
             }
         }
     }
 
-    fn element(&mut self) -> io::Result<Reply> {
+    /// Reads a reply with at most so many levels.
+    fn element(&mut self, levels: usize) -> io::Result<Reply> {
         let line = self.line()?;
         let text = String::from_utf8_lossy(&line[1..]).into_owned();
         let count = || text.parse::<i64>().map_err(|_| malformed(&line));
@@ -115,13 +117,15 @@ impl Client {
             b'*' | b'~' | b'>' | b'%' => {
                 let Ok(count) = usize::try_from(count()?) else { return Ok(Reply::Nil) };
                 let count = if line[0] == b'%' { 2 * count } else { count };
-                (0..count).map(|_| self.element()).collect::<io::Result<_>>().map(Reply::List)
+                let below = levels.checked_sub(1).ok_or_else(|| malformed(&line))?;
+                (0..count).map(|_| self.element(below)).collect::<io::Result<_>>().map(Reply::List)
             }
             b'|' => {
-                for _ in 0..2 * count()? {
-                    self.element()?;
+                let below = levels.checked_sub(1).ok_or_else(|| malformed(&line))?;
+                for _ in 0..count()?.saturating_mul(2) {
+                    self.element(below)?;
                 }
-                self.element()
+                self.element(below)
             }
             _ => Err(malformed(&line)),
         }

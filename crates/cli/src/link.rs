@@ -2,6 +2,7 @@
 
 use crate::reply::Reply;
 use bench::TlsSettings;
+use resp::ReplyLimits;
 use rustls::ClientConnection;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -159,7 +160,7 @@ impl Link {
     /// Returns the next reply, a push too.
     pub fn receive(&mut self) -> io::Result<Reply> {
         self.begin = self.at;
-        self.element()
+        self.element(ReplyLimits::PEER.depth)
     }
 
     /// Returns the next reply if all of it has come. For a socket that does not wait.
@@ -212,7 +213,8 @@ impl Link {
         self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
 
-    fn element(&mut self) -> io::Result<Reply> {
+    /// Reads a reply with at most so many levels.
+    fn element(&mut self, levels: usize) -> io::Result<Reply> {
         let line = self.line()?;
         let (kind, rest) = (line[0], &line[1..]);
         let invalid = || protocol_error(kind);
@@ -240,12 +242,13 @@ impl Link {
                 let Ok(count) = usize::try_from(number()?) else { return Ok(Reply::Nil) };
                 let pairs = matches!(kind, b'%' | b'|');
                 let count = if pairs { 2 * count } else { count };
-                let list = (0..count).map(|_| self.element()).collect::<io::Result<_>>()?;
+                let below = levels.checked_sub(1).ok_or_else(too_deep)?;
+                let list = (0..count).map(|_| self.element(below)).collect::<io::Result<_>>()?;
                 match kind {
                     b'~' => Reply::Set(list),
                     b'>' => Reply::Push(list),
                     b'%' => Reply::Map(list),
-                    b'|' => self.element()?,
+                    b'|' => self.element(below)?,
                     _ => Reply::Array(list),
                 }
             }
@@ -356,6 +359,11 @@ fn connect_tcp(host: &str, port: u16, dial: &Dial) -> io::Result<TcpStream> {
         }
     }
     Err(failure)
+}
+
+fn too_deep() -> io::Error {
+    let most = ReplyLimits::PEER.depth;
+    io::Error::other(format!("Protocol error, a reply with more than {most} levels"))
 }
 
 fn protocol_error(byte: u8) -> io::Error {

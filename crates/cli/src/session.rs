@@ -11,6 +11,9 @@ use std::os::fd::AsRawFd;
 use std::process::exit;
 use std::sync::Arc;
 
+/// How often a command follows MOVED and ASK.
+const MAX_REDIRECTIONS: usize = 16;
+
 /// Why a command did not get its reply.
 #[derive(Debug)]
 pub enum Failure {
@@ -164,6 +167,7 @@ impl Session {
 
     /// Sends a command so often and prints the replies. Returns whether all went well.
     pub fn command(&mut self, words: &[Vec<u8>], repeat: i64) -> bool {
+        let mut redirections = 0;
         loop {
             if self.redirected || self.link.is_none() {
                 self.redirected = false;
@@ -178,7 +182,16 @@ impl Session {
                 let _ = link.ask(&["ASKING"]);
             }
             match self.send(words, repeat) {
-                Ok(()) if self.redirected => {}
+                Ok(()) if self.redirected && redirections < MAX_REDIRECTIONS => redirections += 1,
+                Ok(()) if self.redirected => {
+                    self.redirected = false;
+                    let place = &self.place;
+                    eprintln!(
+                        "Error: redirected more than {MAX_REDIRECTIONS} times, at last to {place}: the nodes do \
+                         not agree on the owner of the slot"
+                    );
+                    return false;
+                }
                 Ok(()) => return true,
                 Err(failure) => {
                     if let Failure::Broken(error) = failure {

@@ -2,7 +2,7 @@
 //! transactions. The refusals are the replies that Redis gives.
 //!
 //! A server that has just been started is a database of its own, with one shard that has no slots.
-//! MEET joins two databases, one of which has a single copy; FORGET and RESET make a copy a
+//! MEET joins two databases; FORGET and RESET make a copy a
 //! database of its own again.
 
 use crate::coordinator::{Change, Compare, LeaseId, Revision, Transaction};
@@ -104,7 +104,42 @@ pub fn add_slots(view: &View, me: Id, slots: &Slots) -> Result<Transaction, Refu
     Ok(view.replace(&topology))
 }
 
-/// CLUSTER DELSLOTS, DELSLOTSRANGE: slots of any shard become those of none.
+/// CLUSTER DELSLOTS, DELSLOTSRANGE: slots of the shard that `me` leads become those of none.
+/// `given_up` are those that this server has given up before. Slots that others have may be named
+/// by a tool that sends the request to all nodes, since elsewhere each node has its own view; when
+/// they have no owner any more there is nothing to change. `None`: that is so for all of them.
+pub fn delete_own_slots(
+    view: &View,
+    me: Id,
+    slots: &Slots,
+    given_up: &Slots,
+) -> Result<Option<Transaction>, Refused> {
+    let topology = &view.topology.value;
+    let own = topology.shard_of(me).filter(|shard| shard.holder.id == me);
+    for slot in slots.ranges().iter().flat_map(|&(first, last)| first..=last) {
+        match topology.shard_with(slot) {
+            Some(shard) if own.is_none_or(|own| own.id != shard.id) => {
+                return refused(format!(
+                    "Slot {slot} is owned by node {}, which alone can give it up",
+                    shard.holder.id
+                ));
+            }
+            None if given_up.contains(slot) || topology.shards.len() == 1 => {
+                return refused(format!("Slot {slot} is already unassigned"));
+            }
+            Some(_) | None => {}
+        }
+    }
+    let mut topology = topology.clone();
+    let shard = topology.shard_of_mut(me);
+    let Some(shard) = shard.filter(|shard| shard.slots.first_common(slots).is_some()) else {
+        return Ok(None);
+    };
+    shard.slots = shard.slots.without(slots);
+    Ok(Some(view.replace(&topology)))
+}
+
+/// Slots of any shard become those of none: a transaction gives them to another at once.
 pub fn delete_slots(view: &View, slots: &Slots) -> Result<Transaction, Refused> {
     let mut topology = view.topology.value.clone();
     let is_owned = |slot| topology.shard_with(slot).is_some();
@@ -121,6 +156,15 @@ pub fn delete_slots(view: &View, slots: &Slots) -> Result<Transaction, Refused> 
 /// CLUSTER FAILOVER: the transaction that asks the primary of `to`'s shard to hand over to it. The
 /// primary does it when `to` has everything, within [`crate::copy::Settings::switch`].
 pub fn ask_switch(view: &View, to: Id) -> Result<Transaction, Refused> {
+    switch(view, to, false)
+}
+
+/// The same of a primary that is about to end: whichever member has everything first leads.
+pub fn ask_leave(view: &View, to: Id) -> Result<Transaction, Refused> {
+    switch(view, to, true)
+}
+
+fn switch(view: &View, to: Id, is_for_any: bool) -> Result<Transaction, Refused> {
     let Some(shard) = view.topology.value.shard_of(to) else {
         return refused(format!("Unknown node {to}"));
     };
@@ -137,7 +181,7 @@ pub fn ask_switch(view: &View, to: Id) -> Result<Transaction, Refused> {
         return refused("This replica has not synchronised with its primary yet, try again");
     }
     let key = view.keys.switch(view.database, shard.id);
-    let value = encode(&Switch { epoch: shard.epoch, to });
+    let value = encode(&Switch { epoch: shard.epoch, to, is_for_any });
     Ok(Transaction {
         compares: vec![view.unchanged(), view.alive_unchanged(to)],
         changes: vec![Change::Put { key, value, lease: None }],
@@ -162,43 +206,46 @@ pub fn set_config_epoch(view: &View, me: Id, epoch: Epoch) -> Result<Transaction
     Ok(view.replace(&topology))
 }
 
-/// CLUSTER MEET, with the views of both databases: the one with a single copy, `mine` if both have,
-/// joins the other. `None`: they are one already. `home` is the revision of the joining copy's
-/// [`Keys::home`].
+/// CLUSTER MEET, with the views of both databases: all copies of the smaller one, those of `mine` if
+/// they are as large, join the other. `None`: they are one already. `home` is the revision of a
+/// joining copy's [`Keys::home`].
 pub fn meet(
     mine: &View,
     theirs: &View,
-    home: impl Fn(Id) -> Revision,
+    mut home: impl FnMut(Id) -> Result<Revision, Refused>,
 ) -> Result<Option<Transaction>, Refused> {
     if mine.database == theirs.database {
         return Ok(None);
     }
-    let (from, to) =
-        match (mine.topology.value.copies().count(), theirs.topology.value.copies().count()) {
-            (1, _) => (mine, theirs),
-            (_, 1) => (theirs, mine),
-            _ => {
-                return refused(
-                    "Both nodes are in clusters of several nodes, which cannot be joined",
-                );
-            }
-        };
-    let mut shard = from.topology.value.shards[0].clone();
+    let count = |view: &View| view.topology.value.copies().count();
+    let (from, to) = if count(mine) <= count(theirs) { (mine, theirs) } else { (theirs, mine) };
+    let joining = &from.topology.value;
     let mut topology = to.topology.value.clone();
-    if let Some(busy) =
-        topology.shards.iter().filter_map(|other| shard.slots.first_common(&other.slots)).min()
-    {
-        return refused(format!("Slot {busy} is already busy"));
+    let is_busy = |database: &Topology| !database.moves.is_empty() || database.rehash.is_some();
+    if is_busy(joining) || is_busy(&topology) || joining.hashing != topology.hashing {
+        return refused("Slots move in one of the clusters, or their keys have other rules");
     }
-    topology.epoch = topology.epoch.max(from.topology.value.epoch);
-    if topology.shards.iter().any(|other| other.epoch == shard.epoch && shard.epoch != Epoch(0)) {
-        shard.epoch = topology.take_epoch();
+    topology.epoch = topology.epoch.max(joining.epoch);
+    for shard in &joining.shards {
+        if let Some(busy) =
+            topology.shards.iter().filter_map(|other| shard.slots.first_common(&other.slots)).min()
+        {
+            return refused(format!("Slot {busy} is already busy"));
+        }
+        let mut shard = shard.clone();
+        let has_its_epoch = |other: &Shard| other.epoch == shard.epoch && shard.epoch != Epoch(0);
+        if topology.shards.iter().any(has_its_epoch) {
+            shard.epoch = topology.take_epoch();
+        }
+        topology.shards.push(shard);
     }
-    let copy = shard.holder.id;
-    topology.shards.push(shard);
+    promise(&mut topology, joining.quorum);
     let mut transaction = to.replace(&topology);
-    transaction.compares.extend([from.unchanged(), from.alive_unchanged(copy)]);
-    leave(&mut transaction, from, copy, to.database, home(copy));
+    transaction.compares.push(from.unchanged());
+    for copy in joining.copies() {
+        transaction.compares.push(from.alive_unchanged(copy.id));
+        leave(&mut transaction, from, copy.id, to.database, home(copy.id)?);
+    }
     transaction.changes.push(Change::Delete { key: from.keys.topology(from.database) });
     Ok(Some(transaction))
 }
@@ -258,11 +305,15 @@ pub fn stand_alone(view: &View, me: Id, fresh: Id) -> Result<Option<Transaction>
 /// It never lowers that number: another primary may have been told the greater one.
 pub fn promise_quorum(view: &View, quorum: usize) -> Transaction {
     let mut topology = view.topology.value.clone();
+    promise(&mut topology, quorum);
+    view.replace(&topology)
+}
+
+fn promise(topology: &mut Topology, quorum: usize) {
     topology.quorum = topology.quorum.max(quorum);
     for shard in &mut topology.shards {
         shard.fence = shard.fence.max(shard.wanted_fence(topology.quorum));
     }
-    view.replace(&topology)
 }
 
 /// CLUSTER FORGET: another copy leaves the database, and is one of its own named `fresh`.

@@ -165,7 +165,7 @@ mod tests {
         let before = view();
         assert!(between(&before, &before).is_empty());
         let mut asked = before.clone();
-        let value = Switch { epoch: Epoch(0), to: id(11) };
+        let value = Switch { epoch: Epoch(0), to: id(11), is_for_any: false };
         asked.switches.insert(id(1), At { value, revision: 2 });
         let begin = between(&before, &asked);
         assert_eq!(begin, Notices { failing_over: vec![id(1)], ..Notices::default() });

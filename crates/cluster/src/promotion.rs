@@ -9,6 +9,11 @@
 //! without all it has acknowledged, or begins a full synchronisation, has another incarnation and
 //! is not counted until it is enrolled again.
 //!
+//! **All restarted.** If no member is left that was not restarted, memory has nothing to offer, and
+//! the same rule is applied to what their logs had: it loses no write that a quorum had on its
+//! disks. So a log counts as long as it has not been discarded since its copy was a member
+//! ([`Fence::restored`]). When all members have answered, the best of what there is leads.
+//!
 //! **`fence` over time.** A copy that is enrolled may lack a write confirmed at that moment, so
 //! `fence` rises by one, at most to the number of members, which is always enough because the
 //! primary has everything. A copy that leaves may be one of the holders: `fence` stays. Only the
@@ -25,6 +30,10 @@ use std::cmp::Reverse;
 pub enum Election {
     /// This copy is the successor.
     Won(Holder),
+    /// All that have answered were restarted, and enough of them have. This copy has the most of
+    /// what is on their disks. Members that are not back yet may have more, so it waits for them
+    /// for a while.
+    Restored(Holder),
     /// Too few copies have been fenced, or all that lead the others are gone for now.
     Waiting {
         /// How many count.
@@ -36,60 +45,119 @@ pub enum Election {
     Lost,
 }
 
-/// A fence of a member at the present epoch.
-struct Vote {
-    holder: Holder,
-    position: Position,
-    /// The copy has the data with which it became a member.
-    is_intact: bool,
-    /// The copy may become the successor.
-    is_eligible: bool,
+/// Where the data of a member come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// They are those with which it became a member, and all of them.
+    Kept,
+    /// It was restarted, and has what its log had of them. It may lack the last moments.
+    Log,
+    /// They are others: a snapshot, or what was left of a synchronisation.
+    Other,
 }
 
-fn votes(view: &View, shard: &Shard) -> Vec<Vote> {
+/// What a member has said of its data when it refused the present epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Vote {
+    /// The copy, and the name of its data.
+    pub holder: Holder,
+    /// How far they go.
+    pub position: Position,
+    /// There is at least one key.
+    pub has_keys: bool,
+    /// Where they come from.
+    pub origin: Origin,
+    /// The copy may become the successor.
+    pub is_eligible: bool,
+}
+
+impl Vote {
+    fn is_empty(&self) -> bool {
+        self.position == Position::default() && !self.has_keys
+    }
+}
+
+/// Returns what the members of a shard have said of the present epoch.
+pub fn votes(view: &View, shard: &Shard) -> Vec<Vote> {
     let vote = |copy: &Replica| {
-        let Fence { epoch, incarnation, position } = view.fences.get(&(shard.id, copy.id))?.value;
-        let holder = Holder { id: copy.id, incarnation };
+        let fence = view.fences.get(&(shard.id, copy.id))?.value;
+        let holder = Holder { id: copy.id, incarnation: fence.incarnation };
+        let origin = match copy.member {
+            member if member == Some(fence.incarnation) => Origin::Kept,
+            member if member == fence.restored => Origin::Log,
+            _ => Origin::Other,
+        };
         let is_eligible = view.is_alive(holder) && !copy.is_never_promoted;
-        let is_intact = copy.member == Some(incarnation);
-        (epoch >= shard.epoch).then_some(Vote { holder, position, is_intact, is_eligible })
+        let Fence { position, has_keys, .. } = fence;
+        let vote = Vote { holder, position, has_keys, origin, is_eligible };
+        (fence.epoch >= shard.epoch).then_some(vote)
     };
     shard.members().filter_map(vote).collect()
 }
 
-/// Returns the eligible vote with the greatest position; of equals the former primary, then the
-/// lowest id.
-fn best<'a>(votes: impl Iterator<Item = &'a Vote>, former: Id) -> Option<&'a Vote> {
+/// Returns the eligible vote with the greatest position, if it is not less than that of `needed`
+/// votes. Of equals the one with keys comes first, then the former primary, then the lowest id.
+fn best<'a>(
+    votes: impl Iterator<Item = &'a Vote> + Clone,
+    former: Id,
+    needed: usize,
+) -> Option<&'a Vote> {
     let rank = |vote: &&Vote| {
         let id = vote.holder.id;
-        (vote.position, id == former, Reverse(id))
+        (vote.position, vote.has_keys, id == former, Reverse(id))
     };
-    votes.filter(|vote| vote.is_eligible).max_by_key(rank)
+    let best = votes.clone().filter(|vote| vote.is_eligible).max_by_key(rank)?;
+    (votes.filter(|vote| vote.position <= best.position).count() >= needed).then_some(best)
 }
 
 /// Returns who leads `shard` next, as far as the fences say.
 pub fn elect(view: &View, shard: &Shard) -> Election {
     let votes = votes(view, shard);
-    let intact = || votes.iter().filter(|vote| vote.is_intact);
-    let waiting = Election::Waiting { fenced: intact().count(), needed: shard.fence };
-    if let Some(best) = best(intact(), shard.holder.id)
-        && intact().filter(|vote| vote.position <= best.position).count() >= shard.fence
-    {
+    let former = shard.holder.id;
+    let of = |origin| votes.iter().filter(move |vote| vote.origin == origin);
+    let kept = of(Origin::Kept).count();
+    if let Some(best) = best(of(Origin::Kept), former, shard.fence) {
         return Election::Won(best.holder);
     }
-    // Without a quorum's promise, all copies may have been restarted with what their files had. If
-    // all have said what that is, and nothing more can come, the best of it is the database.
-    if view.topology.value.quorum > 0 || votes.len() < shard.members().count() {
+    let waiting = Election::Waiting { fenced: kept, needed: shard.fence };
+    // If all have said what they have, nothing more can come.
+    let members = shard.members().count();
+    if votes.len() == members {
+        return match best(votes.iter(), former, members) {
+            Some(best) if best.is_empty() && !shard.slots.is_empty() => Election::Lost,
+            Some(best) => Election::Won(best.holder),
+            None => waiting,
+        };
+    }
+    // A copy that was not restarted shows that not all were at once. Then one that does not answer
+    // may be there, too, and have in memory what the others have lost.
+    if kept > 0 {
         return waiting;
     }
-    let Some(best) = best(votes.iter(), shard.holder.id) else { return waiting };
-    if votes.iter().any(|vote| vote.position > best.position) {
-        return waiting;
+    let needed = needed_from_logs(view, shard);
+    match best(of(Origin::Log), former, needed) {
+        Some(best) if !best.is_empty() => Election::Restored(best.holder),
+        _ => Election::Waiting { fenced: of(Origin::Log).count(), needed },
     }
-    match best.position == Position::default() && !shard.slots.is_empty() {
-        true => Election::Lost,
-        false => Election::Won(best.holder),
+}
+
+/// Returns how many restarted members have to say what their logs have before the best of them may
+/// lead without the others. With a quorum each write that was confirmed by disks is in one of these
+/// logs; without one they are the majority.
+fn needed_from_logs(view: &View, shard: &Shard) -> usize {
+    match view.topology.value.quorum {
+        0 => shard.members().count() / 2 + 1,
+        _ => shard.fence,
     }
+}
+
+/// Returns the vote for data that go further than those of `copy`, which would be given up if it
+/// led. A copy that has said nothing is taken to have nothing.
+pub fn better_than(view: &View, shard: &Shard, copy: Id) -> Option<Vote> {
+    let votes = votes(view, shard);
+    let rank = |vote: &Vote| (vote.position, vote.has_keys);
+    let own = votes.iter().find(|vote| vote.holder.id == copy).map(rank).unwrap_or_default();
+    votes.into_iter().filter(|vote| rank(vote) > own).max_by_key(rank)
 }
 
 /// The transaction by which a copy says that it refuses the shard's epoch. It cannot take effect in
@@ -238,3 +306,6 @@ fn lead(view: &View, shard: &Shard, to: Holder, change: impl Fn(&mut Shard)) -> 
     change(changed);
     view.replace(&topology)
 }
+
+#[cfg(test)]
+mod tests;

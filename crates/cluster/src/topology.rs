@@ -89,7 +89,7 @@ pub struct Replica {
 }
 
 /// The copy that leads a shard. A copy that comes back with other data is not the same holder.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Holder {
     /// The copy.

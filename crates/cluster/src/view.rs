@@ -104,6 +104,13 @@ pub struct Fence {
     pub incarnation: Incarnation,
     /// How far the data goes.
     pub position: Position,
+    /// There is at least one key. Data that were not written in a cluster have no position.
+    #[serde(default)]
+    pub has_keys: bool,
+    /// The name of the data before a restart, if the copy was a member with them and a log brought
+    /// them back. They may lack the last moments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored: Option<Incarnation>,
 }
 
 /// An operator's wish that a copy becomes the primary. The primary of `epoch` fulfils it, or lets
@@ -114,6 +121,9 @@ pub struct Switch {
     pub epoch: Epoch,
     /// The successor.
     pub to: Id,
+    /// The primary is about to end: any member that has everything may be the successor.
+    #[serde(default)]
+    pub is_for_any: bool,
 }
 
 /// A value with the revision of its last change.

@@ -205,6 +205,7 @@ impl State {
             ttl: LEASE,
             retry: Moment::ZERO,
             grace: Moment::ZERO,
+            comeback: Moment::ZERO,
             promise: Moment::ZERO,
             // It lapses never.
             switch: LEASE,

@@ -25,6 +25,7 @@ pub(crate) fn wrong_subcommand(container: &str, args: Args<'_>) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use engine::command::Streamed;
     use engine::table::{CommandTable, Resolved};
     use engine::{Arg, ArgKind, Begin, Command, Effort, Find, Flags, Group, KeyFlags, KeySpec};
     use std::collections::BTreeSet;
@@ -102,6 +103,41 @@ mod tests {
                 "only writes are refused when memory is short",
             )
         });
+    }
+
+    /// What a stream of replication brings is applied as the user of the nodes.
+    #[test]
+    fn streams_bring_writes_and_nothing_that_orders_a_server_about() {
+        let table = CommandTable::build(&crate::rows(), &[]);
+        let of = |kind| {
+            let rows = table.all().iter().filter(move |row| row.command.streamed() == kind);
+            rows.map(|row| (&*row.full_name, row.command)).collect::<Vec<_>>()
+        };
+        let names = |kind| of(kind).into_iter().map(|(name, _)| name).collect::<BTreeSet<_>>();
+        let without_keys: BTreeSet<&str> = of(Streamed::Write)
+            .into_iter()
+            .filter(|(_, command)| command.keys.is_empty() && command.find_keys.is_none())
+            .map(|(name, _)| name)
+            .collect();
+        let expected = [
+            "cluster|flushslot",
+            "flushall",
+            "flushdb",
+            "function|delete",
+            "function|flush",
+            "function|load",
+            "function|restore",
+            "swapdb",
+        ];
+        assert_eq!(without_keys, expected.into());
+        assert_eq!(names(Streamed::Message), ["publish", "spublish"].into());
+        assert_eq!(names(Streamed::Script), ["eval", "evalsha", "fcall"].into());
+        let refused = names(Streamed::Other);
+        for name in
+            ["acl|setuser", "config|set", "debug", "migrate", "replicaof", "shutdown", "get"]
+        {
+            assert!(refused.contains(name), "{name}");
+        }
     }
 
     #[test]

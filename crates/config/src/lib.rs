@@ -34,6 +34,7 @@ mod store;
 mod suggest;
 mod table;
 mod value;
+pub mod yaml;
 
 pub use accessors::ClientMemory;
 pub use args::Arguments;

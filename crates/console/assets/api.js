@@ -1,6 +1,7 @@
 // The API: requests, the session, and the stream of events.
 
-const base = "/api/v1";
+// The page may be below a path of a reverse proxy.
+export const base = new URL("../api/v1", import.meta.url).pathname;
 export const session = { user: "", csrf: "", server: "", can: {} };
 const listeners = { login: [], lost: [], back: [] };
 

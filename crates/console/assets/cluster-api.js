@@ -1,5 +1,7 @@
 // Requests to a node's interface.
 
+import { base } from "./api.js";
+
 // A name for a request that is to be made once, however often it is sent.
 export const requestId = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
@@ -12,7 +14,7 @@ export async function send(method, path, body, id) {
   }
   let answer;
   try {
-    answer = await fetch("/api/v1/cluster" + path, options);
+    answer = await fetch(base + "/cluster" + path, options);
   } catch {
     throw Object.assign(new Error("The node does not answer."), { isAway: true });
   }

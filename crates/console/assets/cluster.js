@@ -29,7 +29,7 @@ function start() {
   dress();
   system.addEventListener("change", dress);
   frame.links = pages.map(([name, title]) => h("a", { href: "#" + name }, title));
-  const top = h("header", { class: "top" }, h("span", { class: "brand" }, h("img", { src: "/assets/icon.svg", alt: "" }), "Dunlin cluster"), frame.title, h("span", { class: "space" }));
+  const top = h("header", { class: "top" }, h("span", { class: "brand" }, h("img", { src: "assets/icon.svg", alt: "" }), "Dunlin cluster"), frame.title, h("span", { class: "space" }));
   fill(document.getElementById("app"), h("div", { class: "frame" }, frame.lost, top, h("nav", { "aria-label": "Pages" }, h("ul", {}, frame.links.map((link) => h("li", {}, link)))), frame.main));
   window.addEventListener("hashchange", open);
   // What was changed is seen at once.
@@ -178,7 +178,7 @@ function database(it, all) {
   const running = all.filter((job) => job.state === "running" && job.database === it.name);
   const copies = it.shards.flatMap((shard) => shard.copies.map((copy) => ({ ...copy, epoch: shard.epoch, slots: shard.slots, hasPrimary: shard.has_primary })));
   const { settings } = it;
-  const facts = [["Port", settings.port], ["Memory", bytes(settings.memory_bytes)], ["Replicas", settings.replicas], ["Endpoint", settings.endpoint], ["Persistence", settings.persistence], ["Eviction", settings.eviction], ["Commit", settings.commit], ["Hashing", settings.hashing && settings.hashing.length ? raw(visible(settings.hashing.join("  "))) : "standard"], ["Flash", settings.flash_bytes ? bytes(settings.flash_bytes) : "none"], ["Password", it.has_password ? "yes" : "none"], ["TLS", settings.tls ? "yes" : "no"], ["Zones", settings.zones ? "different" : "any"]];
+  const facts = [["Port", settings.port], ["Memory", bytes(settings.memory_bytes)], ["Replicas", settings.replicas], ["Endpoint", settings.endpoint], ["Persistence", settings.persistence], ["Eviction", settings.eviction], ["Commit", settings.commit], ["Hashing", settings.hashing && settings.hashing.length ? raw(visible(settings.hashing.join("  "))) : "standard"], ["Databases of SELECT", settings.databases || 1], ["Flash", settings.flash_bytes ? bytes(settings.flash_bytes) : "none"], ["Password", it.has_password ? "yes" : "none"], ["TLS", settings.tls ? "yes" : "no"], ["Zones", settings.zones ? "different" : "any"]];
   return [
     h("div", { class: "title" }, h("h1", {}, visible(it.name)), healthBadge(it), h("span", { class: "space" }),
       button("Change", () => { location.hash = "change/" + encodeURIComponent(it.name); }, { kind: "primary" }), button("Slots", () => { location.hash = "slots/" + encodeURIComponent(it.name); }),

@@ -65,6 +65,41 @@ export function visible(text, keepLines) {
   return keepLines ? escaped : escaped.replace(/\n/g, "\\n").replace(/\t/g, "\\t");
 }
 
+// The line end of a text; null if it has several kinds.
+export function lineEnd(text) {
+  const kinds = new Set(text.match(/\r\n|\r|\n/g) || ["\n"]);
+  return kinds.size === 1 ? [...kinds][0] : null;
+}
+
+const MAX_DEPTH = 100;
+const tokens = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\],:]|[^\s{}[\],:"]+/g;
+
+// JSON on lines of its own; null if the text is none. Only blanks between the tokens change: numbers are as they are written, and
+// equal names stay.
+export function layOut(text) {
+  try {
+    JSON.parse(text);
+  } catch {
+    return null;
+  }
+  const found = text.match(tokens);
+  let depth = 0;
+  let out = "";
+  const line = () => "\n" + "  ".repeat(depth);
+  for (const [at, token] of found.entries()) {
+    if (token === "{" || token === "[") {
+      depth += 1;
+      if (depth > MAX_DEPTH) return null;
+      out += token + ("}]".includes(found[at + 1]) ? "" : line());
+    } else if (token === "}" || token === "]") {
+      depth -= 1;
+      out += ("{[".includes(found[at - 1]) ? "" : line()) + token;
+    } else if (token === ",") out += token + line();
+    else out += token === ":" ? ": " : token;
+  }
+  return out;
+}
+
 const isText = (blob) => typeof blob === "string";
 export const isCut = (blob) => !isText(blob) && blob.size !== undefined;
 export const isBinary = (blob) => !isText(blob) && blob.base64 !== undefined;
@@ -89,8 +124,10 @@ export const blobSize = (value) => {
   return value.size !== undefined ? value.size : atob(value.base64).length;
 };
 
-// How a name is given in a query.
-export const asQuery = (value, name) =>
-  isText(value) ? { [name]: value } : { [name + "64"]: value.base64 };
+// How a name is given in a query. A name that is shown in part would be another one.
+export const asQuery = (value, name) => {
+  if (isCut(value)) throw new Error("The name is too long: only its beginning is known here.");
+  return isText(value) ? { [name]: value } : { [name + "64"]: value.base64 };
+};
 
 export const sameBlob = (a, b) => JSON.stringify(a) === JSON.stringify(b);

@@ -58,7 +58,7 @@ function frame() {
   } }, "◐");
   fill(app, h("div", { class: "frame" },
     h("header", { class: "top" },
-      h("span", { class: "brand" }, h("img", { src: "/assets/icon.svg", alt: "" }), "Dunlin"),
+      h("span", { class: "brand" }, h("img", { src: "assets/icon.svg", alt: "" }), "Dunlin"),
       parts.name, parts.role, parts.problems, parts.lost, h("span", { class: "space" }),
       h("span", { class: "dim who raw" }, visible(session.user)), toggle, leaveButton),
     h("nav", { "aria-label": "Pages" }, h("ul", {}, [...parts.links.values()].map((link) => h("li", {}, link)))),

@@ -1,6 +1,6 @@
 // Building blocks: elements, dialogs, notices, tables. Text is only ever set as text.
 
-import { visible } from "./format.js";
+import { lineEnd, visible } from "./format.js";
 
 export function h(name, attributes = {}, ...children) {
   const element = document.createElement(name);
@@ -60,6 +60,16 @@ export function notice(text, level = "info") {
   setTimeout(() => element.remove(), level === "alarm" ? 12000 : 5000);
 }
 
+// A form keeps no line ends but in an area, and there each is a line feed.
+const hasLines = (field) => field.area || /[\r\n]/.test(field.value || "");
+const asLines = (text) => text.replace(/\r\n?/g, "\n");
+
+// Whether an area gives back what it was given.
+const keeps = (field, input) => lineEnd(field.value || "") !== null && input.value === asLines(field.value || "");
+
+// What is in an area, with the line ends of the text of before.
+const written = (field, input) => input.value.replaceAll("\n", lineEnd(field.value || ""));
+
 // Asks with what will be lost; resolves to whether it is wanted. `word` has to be typed if given. What `act` refuses is said in the
 // dialog, which stays with what was typed.
 export function ask({ title, text, action, word, danger = true, fields = [], act }) {
@@ -70,13 +80,13 @@ export function ask({ title, text, action, word, danger = true, fields = [], act
     const inputs = fields.map((field) => {
       const input = field.options
         ? h("select", { value: field.value }, field.options.map((value) => h("option", { value }, visible(value))))
-        : field.area
+        : hasLines(field)
         ? h("textarea", { rows: field.rows || 6, spellcheck: "false", value: field.value || "" })
         : h("input", { type: field.type || "text", spellcheck: "false", autocomplete: "off", value: field.value || "", placeholder: field.placeholder, min: field.min, step: field.step });
       return { field, input };
     });
     const refusal = h("p", { class: "failure", role: "alert", hidden: true });
-    const valuesOf = () => Object.fromEntries(inputs.map(({ field, input }) => [field.name, input.value]));
+    const valuesOf = () => Object.fromEntries(inputs.map(({ field, input }) => [field.name, hasLines(field) ? written(field, input) : input.value]));
     const dialog = h("dialog", { "aria-label": title },
       h("form", { method: "dialog" },
         h("h2", {}, title),
@@ -87,6 +97,10 @@ export function ask({ title, text, action, word, danger = true, fields = [], act
         h("div", { class: "actions" },
           h("button", { type: "button", onclick: () => dialog.close("") }, "Cancel"), submit)));
     if (typed) typed.addEventListener("input", () => { submit.disabled = typed.value !== word; });
+    if (!inputs.every(({ field, input }) => !hasLines(field) || keeps(field, input))) {
+      submit.disabled = true;
+      fill(refusal, "The text has several kinds of line ends, or characters that a form does not keep. Change it on the command line.").hidden = false;
+    }
     dialog.querySelector("form").addEventListener("submit", async (event) => {
       event.preventDefault();
       submit.disabled = true;
@@ -101,10 +115,10 @@ export function ask({ title, text, action, word, danger = true, fields = [], act
     });
     dialog.addEventListener("close", () => {
       const isWanted = dialog.returnValue === "yes";
-      const values = valuesOf();
+      const values = isWanted && fields.length ? valuesOf() : isWanted;
       dialog.remove();
       if (before && before.focus) before.focus();
-      resolve(isWanted ? (fields.length ? values : true) : false);
+      resolve(values);
     });
     document.body.append(dialog);
     dialog.showModal();

@@ -115,16 +115,45 @@ impl Access {
     }
 
     async fn link(&self) -> Result<Link, Failure> {
-        while let Some(mut link) = self.take_idle() {
-            if link.is_idle() {
-                return Ok(link);
-            }
+        match self.take_idle() {
+            Some(link) => Ok(link),
+            None => self.open().await,
         }
-        self.open().await
     }
 
     fn take_idle(&self) -> Option<Link> {
-        lock(&self.idle).pop()
+        let mut idle = lock(&self.idle);
+        while let Some(mut link) = idle.pop() {
+            if link.is_idle() {
+                return Some(link);
+            }
+        }
+        None
+    }
+
+    /// Authenticates anew. A connection outlives the password that it was opened with.
+    ///
+    /// # Errors
+    /// The server does not accept the name and password any more, or there is no reply.
+    pub async fn verify(&self) -> Result<(), Failure> {
+        let _place = self.places.acquire().await.map_err(|_| Failure::Late)?;
+        let verified = match self.take_idle() {
+            Some(mut link) => self.authenticate(&mut link).await.map(|()| link),
+            None => self.open().await,
+        };
+        match verified {
+            Ok(link) => self.keep(link),
+            Err(failure) => {
+                lock(&self.idle).clear();
+                return Err(failure);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether it is for a user that needs no password.
+    pub fn is_open(&self) -> bool {
+        self.credentials.is_none()
     }
 
     /// A connection of its own, for subscribing and monitoring, and for what changes its state.
@@ -135,21 +164,24 @@ impl Access {
         let opening = self.host.open(self.purpose);
         let stream = tokio::time::timeout(PATIENCE, opening).await.map_err(|_| Failure::Late)??;
         let mut link = Link::new(stream);
-        if let Some(Credentials { user, password }) = &self.credentials {
-            // Servers before Redis 6 know the default user alone.
-            let request = if user == "default" {
-                words!["AUTH", password.as_str()]
-            } else {
-                words!["AUTH", user.as_str(), password.as_str()]
-            };
-            let reply = link.ask(&[request], PATIENCE).await?;
-            if let Some(Reply::Error(why)) = reply.into_iter().next() {
-                return Err(Failure::Refused(why));
-            }
-        }
+        self.authenticate(&mut link).await?;
         // Both are wishes: old servers know neither, and a user may be allowed neither.
         let wishes = [words!["HELLO", "3"], words!["CLIENT", "SETNAME", "console"]];
         link.ask(&wishes, PATIENCE).await?;
         Ok(link)
+    }
+
+    async fn authenticate(&self, link: &mut Link) -> Result<(), Failure> {
+        let Some(Credentials { user, password }) = &self.credentials else { return Ok(()) };
+        // Servers before Redis 6 know the default user alone.
+        let request = if user == "default" {
+            words!["AUTH", password.as_str()]
+        } else {
+            words!["AUTH", user.as_str(), password.as_str()]
+        };
+        match link.ask(&[request], PATIENCE).await?.into_iter().next() {
+            Some(Reply::Error(why)) => Err(Failure::Refused(why)),
+            _ => Ok(()),
+        }
     }
 }

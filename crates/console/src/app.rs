@@ -84,6 +84,10 @@ impl web::Site for App {
         self.host.tls()
     }
 
+    fn probes(&self) -> web::Probes {
+        &[PROBES[0], PROBES[1], METRICS]
+    }
+
     fn begin_thread(&self) {
         self.host.begin_thread();
     }
@@ -115,16 +119,22 @@ const PROTECTED: &str = "Dunlin is in protected mode: the default user has no pa
 is not of the same machine. Set a password (requirepass), let private networks in \
 (protected-mode-private-networks), or turn protected-mode off.\n";
 
-/// Applies protected mode, and gives every answer its headers.
+/// Why a client without a certificate is refused.
+const NAMELESS: &str = "This server takes only clients with a certificate (tls-auth-clients). Probes of /healthz and \
+/readyz need none.\n";
+
+/// Applies protected mode, and asks for certificates.
 async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Peer>().copied();
     let is_probe = PROBES.contains(&request.uri().path());
-    let is_refused = !is_probe && peer.is_none_or(|peer| app.host.refuses(peer));
-    let mut response = if is_refused {
-        (StatusCode::FORBIDDEN, PROTECTED).into_response()
-    } else {
-        next.run(request).await
+    let refusal = match peer {
+        _ if is_probe => None,
+        Some(peer) if app.host.demands_certificates() && !peer.has_certificate => Some(NAMELESS),
+        Some(peer) if !app.host.refuses(peer) => None,
+        _ => Some(PROTECTED),
     };
-    web::secure(&mut response);
-    response
+    match refusal {
+        Some(why) => (StatusCode::FORBIDDEN, why).into_response(),
+        None => next.run(request).await,
+    }
 }

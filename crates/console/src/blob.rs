@@ -76,20 +76,43 @@ impl Serialize for Blob {
     }
 }
 
+/// A string as a request has it.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a string is text, or {\"base64\": …} with all of its bytes")]
 enum Given {
     Text(String),
-    Base64 { base64: String },
+    Shown(Shown),
+}
+
+/// A string as an answer has it where it is not simply text.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Shown {
+    text: Option<String>,
+    base64: Option<String>,
+    size: Option<usize>,
 }
 
 impl<'de> Deserialize<'de> for Blob {
+    /// Takes whole strings only. A shortened name would be the name of something else.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Blob, D::Error> {
-        match Given::deserialize(deserializer)? {
-            Given::Text(text) => Ok(Blob::whole(text)),
-            Given::Base64 { base64 } => {
-                STANDARD.decode(base64).map(Blob::whole).map_err(serde::de::Error::custom)
+        let wrong = |why: String| serde::de::Error::custom(why);
+        let (bytes, size) = match Given::deserialize(deserializer)? {
+            Given::Text(text) => return Ok(Blob::whole(text)),
+            Given::Shown(Shown { text: Some(text), base64: None, size }) => {
+                (text.into_bytes(), size)
             }
+            Given::Shown(Shown { text: None, base64: Some(base64), size }) => {
+                (STANDARD.decode(base64).map_err(|why| wrong(why.to_string()))?, size)
+            }
+            Given::Shown(_) => return Err(wrong("a string is either text or base64".into())),
+        };
+        match size {
+            Some(size) if size != bytes.len() => Err(wrong(format!(
+                "the string is shortened: it has {} of {size} bytes. Send all of them",
+                bytes.len()
+            ))),
+            _ => Ok(Blob::whole(bytes)),
         }
     }
 }
@@ -130,6 +153,22 @@ mod tests {
         assert_eq!(json(&Blob::cut(&[0xff, 0, 1], 2)), r#"{"base64":"/wA=","size":3}"#);
         for blob in [Blob::whole("é"), Blob::whole([0xff, 0])] {
             assert_eq!(serde_json::from_str::<Blob>(&json(&blob)).unwrap(), blob);
+        }
+    }
+
+    #[test]
+    fn a_shortened_string_is_not_taken_for_the_whole() {
+        let read = |json: &str| serde_json::from_str::<Blob>(json).map_err(|why| why.to_string());
+        for long in [&[0xff; 5000][..], &[b'a'; 5000]] {
+            let json = serde_json::to_string(&Blob::from(long)).unwrap();
+            let why = read(&json).unwrap_err();
+            assert!(why.starts_with("the string is shortened: it has 4096 of 5000 bytes"), "{why}");
+        }
+        assert_eq!(read(r#"{"base64":"/wA=","size":2}"#), Ok(Blob::whole([0xff, 0])));
+        assert_eq!(read(r#"{"text":"ab","size":2}"#), Ok(Blob::whole("ab")));
+        for wrong in [r#"{"base64":"/wA=","size":1}"#, r#"{"text":"a","base64":"YQ=="}"#, "{}", "7"]
+        {
+            assert!(read(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -50,6 +50,12 @@ pub trait Host: Send + Sync + 'static {
     /// machine has; with blanks between them.
     fn trusted_names(&self) -> String;
 
+    /// Whether a client has to show a certificate. [`tls`](Host::tls) lets others in as well, since
+    /// probes have none.
+    fn demands_certificates(&self) -> bool {
+        false
+    }
+
     /// The certificates of the port, if it speaks TLS; asked for each connection.
     fn tls(&self) -> Option<Arc<ServerConfig>>;
 

@@ -40,9 +40,9 @@ pub use remote::run;
 /// errors, and what tells a foreign page.
 pub mod rest {
     pub use crate::api::openapi::{About, describe};
-    pub use crate::api::route::{Done, Nothing, Route, find, json, only_reads};
+    pub use crate::api::route::{Done, Nothing, Route, check_type, find, json, only_reads};
     pub use crate::api::{ApiError, PREFIX};
-    pub use crate::auth::{METRICS, basic, is_same_origin, is_trusted_name};
+    pub use crate::auth::{Limiter, METRICS, Tokens, basic, is_trusted_name};
 }
 
 /// The page's files, for another admin port.

@@ -48,6 +48,10 @@ impl Host for OwnServer {
         self.0.config().admin_hosts().to_string_lossy().into_owned()
     }
 
+    fn demands_certificates(&self) -> bool {
+        self.0.demands_certificates()
+    }
+
     fn tls(&self) -> Option<Arc<ServerConfig>> {
         self.0.tls()
     }

@@ -1,5 +1,5 @@
-//! As much of HTTP/1.1 as the gateway needs: POST with JSON, bodies with a length or in chunks, one
-//! connection.
+//! As much of HTTP/1.1 as etcd needs: POST with JSON, GET of what peers know, bodies with a length
+//! or in chunks, one connection.
 
 use crate::Endpoint;
 use cluster::Moment;
@@ -160,6 +160,18 @@ impl Connection {
     ) -> io::Result<Response> {
         let deadline = Instant::now() + timeout;
         self.send(path, body, token, timeout)?;
+        self.response(deadline)
+    }
+
+    /// Asks for what is at a path.
+    pub(crate) fn get(&mut self, path: &str, timeout: Moment) -> io::Result<Response> {
+        let deadline = Instant::now() + timeout;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.host);
+        self.write(&request, timeout)?;
+        self.response(deadline)
+    }
+
+    fn response(&mut self, deadline: Instant) -> io::Result<Response> {
         let head = self.head(deadline)?;
         let body = match head.delimiter {
             Delimiter::Length(len) => self.take(len, deadline)?,
@@ -216,6 +228,10 @@ impl Connection {
             self.host,
             body.len()
         );
+        self.write(&request, timeout)
+    }
+
+    fn write(&mut self, request: &str, timeout: Moment) -> io::Result<()> {
         self.stream.socket().set_write_timeout(Some(timeout.max(SHORTEST)))?;
         self.stream.write_all(request.as_bytes())
     }

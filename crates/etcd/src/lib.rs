@@ -178,6 +178,17 @@ impl Client {
         }
     }
 
+    /// Asks for what is at a path, on a connection of its own.
+    fn get(&mut self, path: &str) -> Result<Response, Failure> {
+        let mut connection = self.connect()?;
+        connection.get(path, self.timeout).map_err(|error| {
+            let endpoint = &self.endpoints[self.next % self.endpoints.len()];
+            let failure = Failure::Away(format!("{endpoint}: {error}"));
+            self.next += 1;
+            failure
+        })
+    }
+
     /// Makes a call that has no errors but that etcd is away.
     fn ask(&mut self, path: &str, body: &Value) -> Result<Value, Failure> {
         let response = self.call(path, body)?;

@@ -41,6 +41,19 @@ impl Client {
         Ok(list(&reply["members"]).iter().map(peer).collect())
     }
 
+    /// Returns the servers that the one at this port of *peers* knows. It answers as soon as it
+    /// runs, also without a majority of them. `Client` is one of that port.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn peers_known(&mut self) -> Result<Vec<Peer>, Failure> {
+        let response = self.get("/members")?;
+        match response.body.as_array() {
+            Some(members) if response.is_ok() => Ok(members.iter().map(peer).collect()),
+            _ => Err(self.refusal(&response)),
+        }
+    }
+
     /// Adds a server that will be reached by its peers at this address. Returns all servers, with
     /// the new one.
     ///
@@ -116,7 +129,11 @@ fn peer(member: &Value) -> Peer {
         list(value).iter().filter_map(|url| url.as_str().map(str::to_owned)).collect()
     };
     Peer {
-        id: member["ID"].as_str().unwrap_or_default().to_owned(),
+        // The gateway has it as text, a peer as a number.
+        id: match member["id"].as_u64() {
+            Some(id) => id.to_string(),
+            None => member["ID"].as_str().unwrap_or_default().to_owned(),
+        },
         name: member["name"].as_str().unwrap_or_default().to_owned(),
         peer_urls: texts(&member["peerURLs"]),
         client_urls: texts(&member["clientURLs"]),

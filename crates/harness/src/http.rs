@@ -91,7 +91,7 @@ pub fn ask(
     body: &str,
 ) -> io::Result<Answer> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_read_timeout(Some(patience()))?;
+    stream.set_read_timeout(Some(6 * patience()))?;
     stream.write_all(&request(method, path, headers, body))?;
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;

@@ -19,6 +19,7 @@
 //! - [`ledger`] is a load that notes what is confirmed to it, and looks for it later;
 //! - [`network`] is machines in network namespaces, which can be cut off from each other;
 //! - [`sentinel`] runs stock sentinels;
+//! - [`sessions`] sends random sessions to one server and to what looks like one, and compares;
 //! - [`tls`] makes certificates, and is a client that trusts them;
 //! - [`wait`] waits for what comes sooner or later;
 //! - [`stalls`] measures what one client's long command does to the latency of others.
@@ -50,6 +51,7 @@ pub mod script;
 pub mod seccomp;
 pub mod sentinel;
 pub mod server;
+pub mod sessions;
 pub mod slot_jobs;
 pub mod stalls;
 pub mod tls;

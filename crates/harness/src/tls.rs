@@ -107,6 +107,11 @@ impl Authority {
         self.open_showing(port, None)
     }
 
+    /// The same of a client that shows the certificate `name`.
+    pub fn open_as(&self, port: u16, name: &str) -> StreamOwned<ClientConnection, TcpStream> {
+        self.open_showing(port, Some(name))
+    }
+
     fn open_showing(
         &self,
         port: u16,

@@ -4,13 +4,16 @@
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]
 
-use harness::client::ask;
+use harness::client::{Client, ask, patience};
 use harness::http::{self, Answer, get};
 use harness::replicas;
+use harness::reply::Reply;
 use harness::server::{Options, Program, Server, free_port};
 use harness::tls::Authority;
 use harness::wait::eventually;
 use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 fn status(port: u16, path: &str) -> u16 {
     get(port, path).status
@@ -69,13 +72,47 @@ fn the_port_speaks_tls_where_the_server_does() {
     let options = authority.options(free_port().unwrap(), "first");
     let (_server, port) =
         Server::with_admin_port(&options.iter().map(String::as_str).collect::<Vec<_>>());
-    let mut stream = authority.open(port);
-    stream.write_all(&http::request("GET", "/readyz", &[], "")).unwrap();
+    assert_eq!(answer_by_tls(authority.open(port), "/readyz").status, 200);
+    assert!(http::ask(port, "GET", "/healthz", &[], "").is_err(), "plain text is not answered");
+}
+
+fn answer_by_tls(mut stream: impl std::io::Read + std::io::Write, path: &str) -> Answer {
+    stream.write_all(&http::request("GET", path, &[], "")).unwrap();
     let mut bytes = Vec::new();
     // The other side may close without a notice.
     let _ = stream.read_to_end(&mut bytes);
-    assert_eq!(Answer::parse(&bytes).unwrap().status, 200);
-    assert!(http::ask(port, "GET", "/healthz", &[], "").is_err(), "plain text is not answered");
+    Answer::parse(&bytes).unwrap()
+}
+
+#[test]
+fn probes_need_no_certificate_where_all_else_needs_one() {
+    let authority = Authority::new("admin");
+    let others = Authority::new("others");
+    authority.sign("first");
+    others.sign("stranger");
+    let mut options = authority.options(free_port().unwrap(), "first");
+    options.extend(["--tls-auth-clients".to_owned(), "yes".to_owned()]);
+    let (_server, port) =
+        Server::with_admin_port(&options.iter().map(String::as_str).collect::<Vec<_>>());
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(answer_by_tls(authority.open(port), path).text(), "ok\n", "{path}");
+    }
+    for path in ["/", "/metrics", "/api/v1/session", "/assets/app.js", "/healthz/../metrics"] {
+        let answer = answer_by_tls(authority.open(port), path);
+        assert_eq!(answer.status, 403, "{path}");
+        assert!(answer.text().contains("tls-auth-clients"), "{path}: {}", answer.text());
+        let answer = answer_by_tls(authority.open_as(port, "first"), path);
+        assert_ne!(answer.status, 403, "{path}: {}", answer.text());
+    }
+    // A certificate of another authority is worse than none.
+    let (cert, key) = (others.path("stranger.crt"), others.path("stranger.key"));
+    authority.write("stranger.crt", &std::fs::read_to_string(cert).unwrap());
+    authority.write("stranger.key", &std::fs::read_to_string(key).unwrap());
+    let mut stream = authority.open_as(port, "stranger");
+    let _ = stream.write_all(&http::request("GET", "/healthz", &[], ""));
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    assert!(bytes.is_empty(), "{}", bytes.escape_ascii());
 }
 
 #[test]
@@ -152,16 +189,137 @@ fn a_session_needs_a_password_and_changes_need_its_token() {
 }
 
 #[test]
-fn failed_log_ins_are_limited() {
-    let (_server, port) = Server::with_admin_port(&["--requirepass", "secret"]);
-    let attempt = |password: &str| {
-        let body = format!(r#"{{"password":"{password}"}}"#);
+fn failed_log_ins_of_a_user_wait_for_their_turn() {
+    let (server, port) = Server::with_admin_port(&["--requirepass", "secret"]);
+    let mut client = server.client();
+    ask(&mut client, &["AUTH", "secret"]);
+    ask(&mut client, &["ACL", "SETUSER", "ann", "on", ">pw", "+@all", "~*"]);
+    let browser = Browser::log_in(port, "default", "secret");
+    let attempt = |user: &str, password: &str| {
+        let body = format!(r#"{{"user":"{user}","password":"{password}"}}"#);
         http::ask(port, "POST", "/api/v1/session", &[], &body).unwrap().status
     };
     for _ in 0..10 {
-        assert_eq!(attempt("wrong"), 401);
+        assert_eq!(attempt("default", "wrong"), 401);
     }
-    assert_eq!(attempt("secret"), 429, "the right one has to wait as well");
+    assert_eq!(attempt("ann", "pw"), 200, "another user of the address");
+    browser.get("/now");
+    let began = Instant::now();
+    assert_eq!(attempt("default", "secret"), 200, "the right one waits as well, and is let in");
+    assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let attempts: Vec<_> =
+            (0..20).map(|_| scope.spawn(|| attempt("default", "wrong"))).collect();
+        attempts.into_iter().map(|attempt| attempt.join().unwrap()).collect()
+    });
+    assert!(statuses.contains(&429), "few wait: {statuses:?}");
+}
+
+#[test]
+fn a_password_counts_as_long_as_the_server_accepts_it() {
+    let (server, port) = Server::with_admin_port(&["--requirepass", "secret"]);
+    let mut client = server.client();
+    ask(&mut client, &["AUTH", "secret"]);
+    ask(&mut client, &["ACL", "SETUSER", "ann", "on", ">pw", "~*", "+@all"]);
+    ask(&mut client, &["ACL", "SETUSER", "bob", "on", ">pw", "~*", "+@all"]);
+    // ann:pw
+    let program = |path: &str| {
+        http::ask(port, "GET", path, &["Authorization: Basic YW5uOnB3"], "").unwrap().status
+    };
+    let bob = Browser::log_in(port, "bob", "pw");
+    bob.get("/now");
+    for path in ["/api/v1/now", "/metrics"] {
+        assert_eq!(program(path), 200, "{path}");
+    }
+    ask(&mut client, &["ACL", "SETUSER", "ann", "<pw", ">other"]);
+    ask(&mut client, &["ACL", "SETUSER", "bob", "off"]);
+    for path in ["/api/v1/now", "/metrics"] {
+        assert_eq!(program(path), 401, "{path}");
+    }
+    assert_eq!(bob.ask("GET", "/now", "").status, 401, "the user is off");
+    ask(&mut client, &["ACL", "SETUSER", "bob", "on"]);
+    assert_eq!(bob.ask("GET", "/now", "").status, 401, "the session has ended");
+    ask(&mut client, &["ACL", "SETUSER", "ann", ">pw"]);
+    assert_eq!(program("/api/v1/now"), 200);
+}
+
+#[test]
+fn pages_elsewhere_ask_nothing() {
+    let (_server, port) = Server::with_admin_port(&[]);
+    let status =
+        |path: &str, headers: &[&str]| http::ask(port, "GET", path, headers, "").unwrap().status;
+    for path in ["/api/v1/now", "/api/v1/monitor", "/api/v1/stream", "/metrics", "/healthz", "/"] {
+        for header in
+            ["Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site", "Origin: http://a.example"]
+        {
+            assert_eq!(status(path, &[header]), 403, "{path} {header}");
+        }
+    }
+    let opening =
+        ["Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"];
+    assert_eq!(status("/", &opening), 200, "a link to the page");
+    assert_eq!(status("/api/v1/now", &opening), 403);
+    for site in ["Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: none"] {
+        assert_eq!(status("/api/v1/now", &[site]), 200, "{site}");
+    }
+    assert_eq!(status("/api/v1/now", &["Host: 0.0.0.0:80"]), 403, "browsers hide who sends it");
+    // Behind a reverse proxy, which has another name than the server.
+    let behind = ["Sec-Fetch-Site: same-origin", "Origin: https://console.example"];
+    assert_eq!(status("/api/v1/now", &behind), 200);
+}
+
+/// Sends a part of a request. The connection stays open until it is dropped.
+fn begin(port: u16, text: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(6 * patience())).unwrap();
+    stream.write_all(text.as_bytes()).unwrap();
+    stream
+}
+
+#[test]
+fn half_requests_hold_up_none_and_long_bodies_are_not_read() {
+    let (_server, port) = Server::with_admin_port(&["--requirepass", "secret"]);
+    let head = |path: &str, length: usize| {
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+             Content-Length: {length}\r\n\r\n"
+        )
+    };
+    let answer = |mut stream: TcpStream| {
+        let mut bytes = Vec::new();
+        // The rest of the request is not waited for.
+        let _ = stream.read_to_end(&mut bytes);
+        Answer::parse(&bytes).unwrap().status
+    };
+    assert_eq!(answer(begin(port, &head("/api/v1/session", 64 << 20))), 413);
+    assert_eq!(answer(begin(port, &head("/api/v1/key", 64 << 20))), 401, "without a log-in");
+    let chunks = "POST /api/v1/session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+                  Transfer-Encoding: chunked\r\n\r\n1388\r\n";
+    let chunked = begin(port, &format!("{chunks}{}\r\n", " ".repeat(5000)));
+    assert_eq!(answer(chunked), 413);
+    let silent = begin(port, &head("/api/v1/session", 100));
+    let half_bodies: Vec<TcpStream> =
+        (0..300).map(|_| begin(port, &(head("/api/v1/session", 100) + "{"))).collect();
+    let half_heads: Vec<TcpStream> =
+        (0..300).map(|_| begin(port, "GET /healthz HTTP/1.1\r\n")).collect();
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(status(port, path), 200, "{path}");
+    }
+    Browser::log_in(port, "default", "secret").get("/now");
+    drop((half_bodies, half_heads, silent));
+    let late = begin(port, &(head("/api/v1/session", 100) + "{"));
+    assert_eq!(answer(late), 408, "a body that does not come");
+    let browser = Browser::log_in(port, "default", "secret");
+    let value = "x".repeat(8 << 20);
+    browser.post("/key", &format!(r#"{{"key":"a","change":{{"op":"set","value":"{value}"}}}}"#));
+    let long = format!(r#"{{"options":{{"a":"{}"}}}}"#, "x".repeat(2 << 20));
+    let cookie = format!("Cookie: {}", browser.cookie);
+    let csrf = format!("X-CSRF-Token: {}", browser.csrf);
+    let headers = [cookie.as_str(), &csrf];
+    // The server may answer and close while the request is still being written.
+    if let Ok(answer) = http::ask(port, "POST", "/api/v1/config", &headers, &long) {
+        assert_eq!(answer.status, 413);
+    }
 }
 
 #[test]
@@ -250,6 +408,88 @@ fn values_of_every_type_are_shown_page_by_page_and_changed() {
 }
 
 #[test]
+fn a_shortened_name_is_not_taken_for_the_whole() {
+    let (server, port) = Server::with_admin_port(&[]);
+    let browser = Browser::log_in(port, "", "");
+    let mut client = server.client();
+    // Names of 6000 bytes 0xff, and of the first 4096 of them.
+    let (long, short) = ("////".repeat(2000), "////".repeat(1365) + "/w==");
+    let shown = format!(r#"{{"base64":"{short}","size":6000}}"#);
+    for name in [&long, &short] {
+        let name = format!(r#"{{"base64":"{name}"}}"#);
+        browser.post("/key", &format!(r#"{{"key":{name},"change":{{"op":"set","value":"v"}}}}"#));
+        for (key, op) in [("hash", "hash-set"), ("set", "set-add")] {
+            let change = format!(r#"{{"op":"{op}","field":{name},"member":{name},"value":"v"}}"#);
+            browser.post("/key", &format!(r#"{{"key":"{key}","change":{change}}}"#));
+        }
+    }
+    assert!(browser.get("/keys").contains(&shown));
+    assert!(browser.get("/key?key=hash").contains(&shown));
+    for change in [
+        format!(r#"{{"key":{shown},"change":{{"op":"set","value":"other"}}}}"#),
+        format!(r#"{{"key":{shown},"change":{{"op":"expire","ttl_ms":1}}}}"#),
+        format!(r#"{{"key":{shown},"change":{{"op":"rename","to":"a"}}}}"#),
+        format!(r#"{{"key":"hash","change":{{"op":"hash-set","field":{shown},"value":"x"}}}}"#),
+        format!(r#"{{"key":"hash","change":{{"op":"hash-delete","field":{shown}}}}}"#),
+        format!(r#"{{"key":"set","change":{{"op":"set-remove","member":{shown}}}}}"#),
+    ] {
+        let answer = browser.ask("POST", "/key", &change);
+        assert_eq!(answer.status, 400, "{change}: {}", answer.text());
+        assert!(
+            answer.text().contains("shortened: it has 4096 of 6000 bytes"),
+            "{}",
+            answer.text()
+        );
+    }
+    let delete = browser.ask("POST", "/keys/delete", &format!(r#"{{"keys":[{shown}]}}"#));
+    let job = format!(r#"{{"kind":"delete","db":0,"prefix":{shown}}}"#);
+    assert_eq!((delete.status, browser.ask("POST", "/jobs", &job).status), (400, 400));
+    for (request, expected) in
+        [(&["DBSIZE"][..], 4), (&["HLEN", "hash"][..], 2), (&["SCARD", "set"][..], 2)]
+    {
+        assert_eq!(ask(&mut client, request), Reply::Integer(expected), "{request:?}");
+    }
+}
+
+#[test]
+fn an_edit_changes_nothing_else() {
+    let (server, port) = Server::with_admin_port(&[]);
+    let mut client = server.client();
+    let (at, field) = ("4102444800000", ["FIELDS", "1", "f"]);
+    let ask_field =
+        |client: &mut Client, words: &[&str]| ask(client, &[words, &field[..]].concat());
+    ask(&mut client, &["HSET", "h", "f", "before", "g", "stays"]);
+    ask_field(&mut client, &["HPEXPIREAT", "h", at]);
+    ask(
+        &mut client,
+        &["ACL", "SETUSER", "ann", "on", ">pw", "~*", "+@read", "+hset", "+hpexpireat"],
+    );
+    ask(&mut client, &["ACL", "SETUSER", "bob", "on", ">pw", "~*", "+hset", "+ping"]);
+    ask(&mut client, &["ACL", "SETUSER", "ann", "+multi", "+exec"]);
+    let change = r#"{"key":"h","change":{"op":"hash-set","field":"f","value":"a\r\nb"}}"#;
+    // With HSETEX, and by a user that may not send it.
+    for (user, password) in [("", ""), ("ann", "pw")] {
+        ask(&mut client, &["HSETEX", "h", "KEEPTTL", "FIELDS", "1", "f", "before"]);
+        Browser::log_in(port, user, password).post("/key", change);
+        assert_eq!(ask(&mut client, &["HGET", "h", "f"]).text(), Some(&b"a\r\nb"[..]), "{user}");
+        let expiry = ask_field(&mut client, &["HPEXPIRETIME", "h"]);
+        assert_eq!(expiry, Reply::Array(vec![Reply::Integer(4_102_444_800_000)]), "{user}");
+    }
+    // One that may not see whether there is an expiry.
+    assert_eq!(Browser::log_in(port, "bob", "pw").ask("POST", "/key", change).status, 403);
+    let shown = Browser::log_in(port, "", "").get("/key?key=h");
+    assert!(
+        shown.contains(r#""name":"g","value":["stays"],"score":null,"ttl_ms":null"#),
+        "{shown}"
+    );
+    let ttl = shown.split(r#""name":"f","value":["a\r\nb"],"score":null,"ttl_ms":"#).nth(1);
+    assert!(
+        ttl.is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit())),
+        "{shown}"
+    );
+}
+
+#[test]
 fn a_subtree_is_deleted_in_the_background() {
     let (server, port) = Server::with_admin_port(&[]);
     let mut client = server.client();
@@ -314,7 +554,8 @@ fn every_part_of_the_api_answers() {
 fn the_page_is_kept_by_browsers_until_it_changes() {
     let (_server, port) = Server::with_admin_port(&[]);
     let page = get(port, "/");
-    assert!(page.text().contains("/assets/main.js") && page.status == 200);
+    // Below a path of a reverse proxy, too.
+    assert!(page.text().contains(r#"src="assets/main.js""#) && page.status == 200);
     let etag = format!("If-None-Match: {}", page.header("etag").unwrap());
     assert_eq!(http::ask(port, "GET", "/", &[&etag], "").unwrap().status, 304);
     let packed = http::ask(port, "GET", "/assets/main.js", &["Accept-Encoding: gzip"], "").unwrap();

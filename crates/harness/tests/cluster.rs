@@ -15,6 +15,8 @@ mod histories;
 mod leave;
 #[path = "cluster/operators.rs"]
 mod operators;
+#[path = "cluster/restarts.rs"]
+mod restarts;
 #[path = "cluster/slots.rs"]
 mod slots;
 
@@ -199,7 +201,19 @@ fn a_lone_node_is_made_a_cluster_and_refuses_what_redis_refuses() {
     let script = script.replace("#!lua\n", "");
     let reply = client.command(&["EVAL", &script, "1", "foo"]).expect("it answers");
     assert!(!reply.is_error(), "{reply:?}");
+    calls_keep_to_a_slot(&mut client);
+    sort_keeps_to_a_slot(&mut client);
     assert_eq!(error(&ask(&mut client, "CLUSTER ADDSLOTS 5")), "ERR Slot 5 is already busy");
+    // Of two keys, the one whose slot is named is counted.
+    ok(&mut client, "HOTKEYS START METRICS 1 CPU SLOTS 2 5061 5062");
+    ok(&mut client, "SET bar 1");
+    ok(&mut client, "GET foo");
+    ok(&mut client, "HOTKEYS STOP");
+    let counted = words(&ask(&mut node.client(), "HOTKEYS GET"));
+    assert!(counted.contains("bar") && !counted.contains("foo"), "{counted}");
+    assert!(counted.contains("all-commands-selected-slots-us"), "{counted}");
+    let refused = ask(&mut client, "HOTKEYS START METRICS 1 CPU SLOTS 1 16384");
+    assert_eq!(error(&refused), "ERR Invalid or out of range slot");
     assert_eq!(text(ask(&mut client, "CLUSTER MYID")).len(), 40);
     assert!(text(ok(&mut client, "CLUSTER INFO")).contains("cluster_state:ok"));
     let mut waiting = node.client();
@@ -222,6 +236,69 @@ fn a_lone_node_is_made_a_cluster_and_refuses_what_redis_refuses() {
     let reply = waiting.reply().expect("the connection stays");
     assert_eq!(error(&reply), "CLUSTERDOWN Hash slot not served");
     assert_eq!(error(&ask(&mut client, "GET foo")), "CLUSTERDOWN Hash slot not served");
+}
+
+/// One call of a script has its keys in one slot, whatever the script's flags are, though this node
+/// has all slots.
+fn calls_keep_to_a_slot(client: &mut Client) {
+    let expected = "ERR Script attempted to access keys that do not hash to the same slot";
+    let library = "#!lua name=crossing\nredis.register_function{function_name='crossing', \
+        flags={'allow-cross-slot-keys'}, callback=function(keys, words) \
+        return redis.call(unpack(words)) end}";
+    assert!(!ask(client, &["FUNCTION", "LOAD", library][..]).is_error());
+    let flagged = "#!lua flags=allow-cross-slot-keys\nreturn redis.call(unpack(ARGV))";
+    let scripts = [
+        ["EVAL", "return redis.call(unpack(ARGV))", "0"],
+        ["EVAL", flagged, "0"],
+        ["FCALL", "crossing", "0"],
+    ];
+    for script in scripts {
+        for call in
+            [&["MGET", "foo", "bar"][..], &["RENAME", "foo", "bar"], &["COPY", "foo", "bar"]]
+        {
+            let refusal = error(&ask(client, &[&script[..], call].concat()[..]));
+            assert!(refusal.starts_with(expected), "{refusal}");
+        }
+        let reply = ask(client, &[&script[..], &["MGET", "foo", "{foo}1"]].concat()[..]);
+        assert!(!reply.is_error(), "{reply:?}");
+    }
+}
+
+/// SORT looks only at keys of the slot of the key that it sorts, though this node has all slots.
+fn sort_keeps_to_a_slot(client: &mut Client) {
+    let refusal = |option: &str| {
+        format!(
+            "ERR {option} option of SORT denied in Cluster mode when keys formed by the pattern may \
+             be in different slots."
+        )
+    };
+    ok(client, "RPUSH {s}list 1 2 3");
+    ok(client, "MSET {s}w1 3 {s}w2 2 {s}w3 1");
+    ok(client, "HSET {s}h1 f 1");
+    let sorted =
+        |words: &[&str]| Reply::Array(words.iter().map(|&word| Reply::Bulk(word.into())).collect());
+    for name in ["SORT", "SORT_RO"] {
+        let mut run = |options: &str| ask(client, &format!("{name} {{s}}list {options}"));
+        for pattern in ["w*", "*", "w*{s}", "{t}w*", "{}{s}w*", "w*->f"] {
+            assert_eq!(error(&run(&format!("BY {pattern}"))), refusal("BY"));
+            assert_eq!(error(&run(&format!("BY {{s}}w* GET # GET {pattern}"))), refusal("GET"));
+        }
+        assert_eq!(run("BY {s}w*"), sorted(&["3", "2", "1"]));
+        assert_eq!(run("BY nosort"), sorted(&["1", "2", "3"]));
+        assert_eq!(run("BY x{s}w* LIMIT 0 1 GET #"), sorted(&["1"]));
+        assert_eq!(run("BY nosort GET {s}w*"), sorted(&["3", "2", "1"]));
+        assert_eq!(run("LIMIT 0 1 GET {s}h*->f"), sorted(&["1"]));
+    }
+    assert_eq!(error(&ask(client, "SORT {s}list BY w* STORE {s}to")), refusal("BY"));
+    assert_eq!(error(&ask(client, "SORT nothing BY w*")), refusal("BY"));
+    let script = "return redis.call('SORT', KEYS[1], 'BY', 'w*')";
+    let refused = error(&ask(client, &["EVAL", script, "1", "{s}list"][..]));
+    assert!(refused.starts_with(&refusal("BY")), "{refused}");
+    ok(client, "MULTI");
+    ok(client, "SORT {s}list BY w*");
+    let done = ask(client, "EXEC");
+    assert_eq!(error(&list(&done)[0]), refusal("BY"));
+    assert_eq!(ask(client, "DEL {s}list {s}w1 {s}w2 {s}w3 {s}h1"), Reply::Integer(5));
 }
 
 /// The strings and numbers in a reply, with blanks between them.

@@ -13,6 +13,8 @@ mod permissions;
 mod scanning;
 #[path = "forwarding/scripts.rs"]
 mod scripts;
+#[path = "forwarding/sessions.rs"]
+mod sessions;
 #[path = "forwarding/walking.rs"]
 mod walking;
 
@@ -154,6 +156,11 @@ fn clients_see_no_cluster() {
     // Keys of several slots are together here.
     ok(&mut client, "MSET a 1 b 2");
     assert_eq!(ask(&mut client, "EXISTS a b foo x"), Reply::Integer(3));
+    let eval = ["EVAL", "return redis.call('MGET', 'a', 'b')", "0"];
+    assert_eq!(ask(&mut client, &eval[..]), Reply::Array(vec![bulk("1"), bulk("2")]));
+    // But what SORT looks at would be elsewhere, and missed, if there were more shards.
+    let denied = error(&ask(&mut client, "SORT a BY w*"));
+    assert!(denied.starts_with("ERR BY option of SORT denied in Cluster mode"), "{denied}");
     // A connection that says that it understands the protocol has it.
     ok(&mut client, "CLIENT CAPA cluster");
     assert!(text(ask(&mut client, "CLUSTER INFO")).contains("cluster_state:ok"));
@@ -281,6 +288,26 @@ fn scripts(client: &mut Client) {
     assert!(missing.starts_with("NOSCRIPT"), "{missing}");
     let crossing = error(&ask(client, &format!("EVALSHA {sha} 2 a b")));
     assert!(crossing.starts_with("CROSSSLOT Keys 'a' and 'b'"), "{crossing}");
+    // Keys that a script does not declare may be on other shards than those that it does.
+    for call in
+        [["MGET", "foo", "a"], ["MGET", "a", "foo"], ["RENAME", "foo", "a"], ["COPY", "foo", "b"]]
+    {
+        let eval = ["EVAL", "return redis.call(unpack(ARGV))", "1", "foo"];
+        let refused = error(&ask(client, &[&eval[..], &call].concat()[..]));
+        assert!(refused.contains("attempted to access a non local key"), "{refused}");
+    }
+    for (key, other) in [("{foo}s", "{a}w*"), ("{a}s", "w*"), ("{b}s", "{foo}w*->f")] {
+        for request in ["BY {pattern}", "GET {pattern}", "BY {pattern} STORE {key}d"] {
+            let request = request.replace("{pattern}", other).replace("{key}", key);
+            let denied = error(&ask(client, &format!("SORT {key} {request}")));
+            assert!(denied.contains("option of SORT denied in Cluster mode"), "{denied}");
+        }
+    }
+    ok(client, "RPUSH {foo}s 1 2");
+    ok(client, "MSET {foo}w1 2 {foo}w2 1");
+    let sorted = ask(client, "SORT {foo}s BY {foo}w* GET # GET {foo}w*");
+    assert_eq!(sorted, Reply::Array(Vec::from(["2", "1", "1", "2"].map(bulk))));
+    assert_eq!(ask(client, "DEL {foo}s {foo}w1 {foo}w2"), Reply::Integer(3));
 }
 
 /// Commands that wait: requests behind them wait, too, and a client that leaves waits no more.

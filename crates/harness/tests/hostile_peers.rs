@@ -10,11 +10,13 @@ use harness::info::{field, number};
 use harness::replicas::{compare, dunlin, fill, lying_primary, until_linked};
 use harness::reply::Reply;
 use harness::rng::Rng;
-use harness::server::Server;
+use harness::server::{Program, Server};
 use harness::wait::eventually;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::sync::atomic::Ordering::SeqCst;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
@@ -55,6 +57,8 @@ fn session(rng: &mut Rng) -> Vec<u8> {
         "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870911\r\nv".to_owned(),
         "*-1\r\n*0\r\n$5\r\n".to_owned(),
         "*1\r\n$8\r\nSHUTDOWN\r\n*1\r\n$8\r\nFLUSHALX\r\n".to_owned(),
+        "*6\r\n$7\r\nMIGRATE\r\n$9\r\n127.0.0.1\r\n$1\r\n1\r\n$1\r\nk\r\n$1\r\n0\r\n$1\r\n9\r\n"
+            .to_owned(),
         "*4\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n$1\r\n*\r\n".to_owned(),
         "-ERR no\r\n-LOADING\r\n-NOMASTERLINK\r\n".to_owned(),
         format!("{long}\r\n"),
@@ -468,4 +472,67 @@ fn a_snapshot_for_a_replica_that_lacks_too_much_is_given_up() {
     eventually("its bytes are given back", || {
         number(&mut client, "repl_backlog_histlen") < 1 << 20
     });
+}
+
+/// A server that answers each piece of input so, and again and again if it is to be endless. Returns
+/// its port and a count of its connections.
+fn hostile_server(answer: fn(u16) -> Vec<u8>, is_endless: bool) -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&connections);
+    std::thread::spawn(move || {
+        for mut socket in listener.incoming().flatten() {
+            counted.fetch_add(1, SeqCst);
+            std::thread::spawn(move || {
+                let (mut input, answer) = (vec![0; 1 << 16], answer(port));
+                while socket.read(&mut input).is_ok_and(|count| count > 0) {
+                    while socket.write_all(&answer).is_ok() && is_endless && !answer.is_empty() {}
+                }
+            });
+        }
+    });
+    (port, connections)
+}
+
+/// Runs one of our programs with a port until it ends. Returns its status, and what it has printed.
+fn run(program: &str, port: u16, words: &[&str]) -> (Option<i32>, String) {
+    let mut command = Program::under_test().subcommand(program);
+    command.args(["-p", &port.to_string()]).args(words);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    eventually("it ends", || child.try_wait().expect("a status").is_some());
+    let output = child.wait_with_output().expect("its output");
+    let told = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&told).into_owned())
+}
+
+#[test]
+fn programs_end_with_an_error_at_hostile_servers() {
+    if !Program::under_test().is_dunlin() {
+        return;
+    }
+    let (deep, _) = hostile_server(|_| b"*1\r\n".repeat(1_000_000), false);
+    let (status, told) = run("cli", deep, &["GET", "a"]);
+    assert_eq!((status, told.contains("levels")), (Some(1), true), "{told}");
+    let moved = |port: u16| format!("-MOVED 1 127.0.0.1:{port}\r\n").into_bytes();
+    let (itself, connections) = hostile_server(moved, false);
+    let (status, told) = run("cli", itself, &["-c", "GET", "a"]);
+    assert_eq!((status, told.contains("redirected more than 16 times")), (Some(1), true), "{told}");
+    assert!(connections.load(SeqCst) <= 18);
+    let (number, _) = hostile_server(|_| b":1\r\n".to_vec(), false);
+    let (status, told) = run("cli", number, &["--scan"]);
+    assert_eq!((status, told.contains("SCAN did not return")), (Some(1), true), "{told}");
+
+    let bench = |port| run("bench", port, &["-t", "get", "-n", "100", "-c", "2", "--give-up", "1"]);
+    let (silent, _) = hostile_server(|_| Vec::new(), false);
+    let (endless_array, _) = hostile_server(|_| b"*100000000\r\n:1\r\n".to_vec(), true);
+    let (endless_string, _) = hostile_server(|_| b"$500000000\r\nabcd".to_vec(), true);
+    for port in [silent, endless_array, endless_string] {
+        let (_, told) = bench(port);
+        assert!(told.contains("without a whole reply"), "{told}");
+    }
+    let (wrong, _) = hostile_server(|_| b"?what\r\n".to_vec(), false);
+    let (status, told) = bench(wrong);
+    assert_eq!((status, told.contains("no RESP")), (Some(1), true), "{told}");
 }

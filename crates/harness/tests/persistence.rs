@@ -549,3 +549,19 @@ fn a_log_that_is_switched_off_leaves_nothing_of_its_beginning() {
         }
     });
 }
+
+#[test]
+fn a_server_does_not_start_where_what_it_is_to_save_cannot_be_written() {
+    // Of the kernel: not even root makes files there.
+    let folder = "/sys/kernel";
+    let program = Program::under_test();
+    for saving in [["--save", "60 1"], ["--appendonly", "yes"]] {
+        let options = Options::arguments(&[&["--dir", folder], &saving[..]].concat());
+        let Err(error) = Server::start(&program, options) else { panic!("{saving:?}: it started") };
+        let text = error.to_string();
+        assert!(text.contains(&format!("Can't write in '{folder}'")), "{saving:?}: {text}");
+        assert!(text.contains("--save '' --appendonly no"), "{saving:?}: {text}");
+    }
+    let server = start(&["--dir", folder]);
+    ok(&mut server.client(), &["SET", "a", "b"]);
+}

@@ -335,6 +335,72 @@ fn subscribers_of_a_replica_get_what_is_published_here() {
     compare(&primary, &replica);
 }
 
+/// Takes a snapshot with `--rdb` of a command-line client, or returns what the client says.
+fn snapshot_by(program: &Program, primary: &Server) -> Result<Vec<u8>, String> {
+    let file = format!("dunlin-{}-{}.rdb", std::process::id(), primary.port());
+    let outside = program.root().join("tmp").join(&file);
+    let port = primary.port().to_string();
+    let mut command = program.command();
+    let output = command.args(["-p", &port, "--rdb", &format!("/tmp/{file}")]).output();
+    let output = output.expect("it runs");
+    let rdb = std::fs::read(&outside);
+    // A client that is refused may have made no file.
+    let _ = std::fs::remove_file(outside);
+    match output.status.success() {
+        true => Ok(rdb.expect("there is a file")),
+        false => Err([output.stdout, output.stderr]
+            .map(|it| String::from_utf8_lossy(&it).into_owned())
+            .concat()),
+    }
+}
+
+/// A tool keeps a snapshot as a file, so fields of hashes that expire are no reason to refuse it. A
+/// replica that cannot read them is told so.
+#[test]
+fn snapshots_with_fields_that_expire_are_for_tools_and_others_hear_why_not() {
+    let primary = primary(&[]);
+    let mut client = primary.client();
+    let valkey = Program::reference().expect("there is a reference").beside("valkey-cli");
+    let redis = Program::redis_8().expect("there is one").beside("redis-cli");
+    let ours = Program::under_test().beside("cli");
+    ok(&mut client, &["HSET", "h", "a", "1"]);
+    let version = |program: &Program| {
+        let rdb = snapshot_by(program, &primary).expect("it gets one");
+        String::from_utf8_lossy(&rdb[..9]).into_owned()
+    };
+    assert_eq!([&valkey, &redis, &ours].map(version), ["REDIS0010", "REDIS0010", "REDIS0011"]);
+    ok(&mut client, &["HPEXPIREAT", "h", "4000000000123", "FIELDS", "1", "a"]);
+    assert_eq!([&valkey, &redis, &ours].map(version), ["REDIS0080"; 3]);
+    ok(&mut client, &["CONFIG", "SET", "rdb-version", "12"]);
+    assert_eq!([&valkey, &redis, &ours].map(version), ["REDIS0012", "REDIS0012", "REDIS0080"]);
+    ok(&mut client, &["CONFIG", "SET", "replica-rdb-version", "11"]);
+    for program in [&valkey, &redis] {
+        let said = snapshot_by(program, &primary).expect_err("it is refused");
+        assert!(
+            said.contains("fields that expire") && said.contains("set replica-rdb-version 12"),
+            "{said}"
+        );
+    }
+    assert_eq!(version(&ours), "REDIS0080");
+    ok(&mut client, &["CONFIG", "SET", "replica-rdb-version", "auto"]);
+    for request in ["SYNC\r\n", "REPLCONF capa eof capa psync2\r\nPSYNC ? -1\r\n"] {
+        let mut replica = primary.client();
+        replica.send_raw(request.as_bytes()).expect("it sends");
+        let mut reply = replica.reply().expect("a reply");
+        if request.starts_with("REPLCONF") {
+            reply = replica.reply().expect("a reply");
+        }
+        let said = reply.shown();
+        assert!(said.contains("ERR there are hashes with fields that expire"), "{request}: {said}");
+        assert!(replica.reply().is_err(), "the connection ends");
+    }
+    // One that is refused neither counts nor waits for more.
+    eventually("they have left", || number(&mut client, "connected_slaves") == 0);
+    ask(&mut client, &["HPERSIST", "h", "FIELDS", "1", "a"]);
+    let replica = replica_by(&Program::under_test(), &primary, &[]);
+    eventually("the link is up", || is_linked(&mut replica.client()));
+}
+
 #[test]
 fn a_client_that_wants_a_snapshot_alone_gets_one() {
     let primary = primary(&["--repl-backlog-ttl", "3600"]);
@@ -343,18 +409,8 @@ fn a_client_that_wants_a_snapshot_alone_gets_one() {
         ok(&mut client, &["SET", &format!("k{number}"), "v"]);
     }
     let program = Program::reference().expect("there is a reference").beside("valkey-cli");
-    let file = format!("dunlin-{}.rdb", std::process::id());
-    let inside = program.root().join("tmp").join(&file);
-    let port = primary.port().to_string();
-    let output = program
-        .command()
-        .args(["-p", &port, "--rdb", &format!("/tmp/{file}")])
-        .output()
-        .expect("it runs");
-    assert!(output.status.success(), "{output:?}");
-    let rdb = std::fs::read(&inside).expect("there is a file");
+    let rdb = snapshot_by(&program, &primary).expect("it gets one");
     assert!(rdb.starts_with(b"REDIS00") && rdb.len() > 1000, "{} bytes", rdb.len());
-    std::fs::remove_file(inside).expect("it is ours");
     eventually("it has left", || number(&mut client, "connected_slaves") == 0);
     // The same request, and nothing that closes the connection but the primary.
     let mut replica = primary.client();

@@ -79,6 +79,14 @@ impl Keyspace {
         counts.filter(is_used).map(|(db, _)| DbIndex(db as u32))
     }
 
+    /// Returns whether there is any key, also in slots that are hidden.
+    pub fn has_keys(&self) -> bool {
+        self.stripes().iter().any(|stripe| {
+            let data = stripe.lock();
+            data.dbs().any(|db| data.key_count(db) > 0)
+        })
+    }
+
     /// Hides these slots: this server has keys in them that are another's, because they arrive and
     /// are not owned yet, or have left and are not dropped yet. Walks, counts and samples of a
     /// database pass them over, so nothing in them expires or is evicted unasked. Snapshots and

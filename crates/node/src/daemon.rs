@@ -37,6 +37,10 @@ const LOOK: Moment = Moment::from_millis(200);
 /// The same while copies wait for others to start.
 const LOOK_STARTING: Moment = Moment::from_millis(20);
 
+/// How often the directories of copies are looked at for what they have kept of data that were
+/// given up.
+const RESCUE_LOOK: Duration = Duration::from_secs(2);
+
 /// How often everything is read although no change was seen.
 const REREAD: Duration = Duration::from_secs(10);
 
@@ -69,6 +73,8 @@ pub struct Daemon {
     /// What needs an operator, as it was said.
     warnings: Vec<String>,
     leaders: Leaders,
+    /// When directories of copies were looked at for data that were given up.
+    looked: Option<Instant>,
 }
 
 impl Daemon {
@@ -98,6 +104,7 @@ impl Daemon {
             shared_notes: Vec::new(),
             warnings: Vec::new(),
             leaders: Leaders::default(),
+            looked: None,
         }
     }
 
@@ -201,6 +208,10 @@ impl Daemon {
         }
         self.say()?;
         self.notes.extend(self.leaders.look(&self.name, &self.site, &mut self.store));
+        if self.looked.is_none_or(|at| at.elapsed() >= RESCUE_LOOK) {
+            self.looked = Some(Instant::now());
+            self.notes.extend(self.copies.rescued());
+        }
         for note in std::mem::take(&mut self.notes) {
             self.store.note(&note);
         }

@@ -6,7 +6,7 @@
 //!   up                          from options to a node that runs
 //!   rest      show              the admin port: REST, metrics, probes, console
 //!   daemon    jobs              the threads of a node
-//!   leaders                     events of shards that another copy leads
+//!   leaders   standing          shards that another copy leads, as events; shards without a primary
 //!   disks                       whether copies can write to their disks
 //!   tasks                       jobs that move data: import, export, backup, restore, restart
 //!   copies    own_etcd          processes that outlive it
@@ -50,6 +50,7 @@ pub mod settings;
 pub mod shared;
 mod show;
 pub mod site;
+mod standing;
 pub mod store;
 mod switch;
 mod talk;

@@ -11,10 +11,14 @@ use process::{beside, log};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The folder of the server in the directory of a node.
+pub const FOLDER: &str = "etcd";
 
 /// Snapshots that are kept.
 const SNAPSHOTS: usize = 24;
@@ -77,6 +81,29 @@ pub struct OwnEtcd {
     next_size: Instant,
 }
 
+/// Returns whether a host is an address of this machine's own.
+pub fn is_loopback(host: &str) -> bool {
+    host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Returns whether the server of a node in `directory` was started before: it has written a log of
+/// its own then. What etcd makes before that, it makes anew.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn has_data(directory: &Path) -> io::Result<bool> {
+    let entries = match fs::read_dir(directory.join(FOLDER).join("data").join("member/wal")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        entries => entries?,
+    };
+    for entry in entries {
+        if entry?.path().extension().is_some_and(|it| it == "wal") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Finds the program: `DUNLIN_ETCD`, or the path.
 ///
 /// # Errors
@@ -100,7 +127,17 @@ pub fn find_program() -> Result<PathBuf, Wrong> {
 impl Server {
     /// Where its peers reach it.
     pub fn peer_url(&self) -> String {
-        self.url(&self.host, self.peer_port)
+        self.peer_endpoint().url()
+    }
+
+    /// Where its peers reach it, as an endpoint.
+    pub fn peer_endpoint(&self) -> Endpoint {
+        Endpoint { host: self.host.clone(), port: self.peer_port, is_tls: self.is_tls }
+    }
+
+    /// The address on which it listens to its peers.
+    pub fn peer_bind(&self) -> &str {
+        if self.listens_at.is_empty() { &self.host } else { &self.listens_at }
     }
 
     /// Where clients reach it.
@@ -116,12 +153,11 @@ impl Server {
     fn arguments(&self, files: &Files) -> Vec<String> {
         let (client, peer) = (self.endpoint().url(), self.peer_url());
         let local = self.url("127.0.0.1", self.client_port);
-        let (listen, listen_peers) = match (&*self.listens_at, &*self.host) {
-            ("", "127.0.0.1") => (client.clone(), peer.clone()),
-            ("", _) => (format!("{client},{local}"), peer.clone()),
-            (wildcard, _) => {
-                (self.url(wildcard, self.client_port), self.url(wildcard, self.peer_port))
-            }
+        let listen_peers = self.url(self.peer_bind(), self.peer_port);
+        let listen = match &*self.listens_at {
+            "" if is_loopback(&self.host) => client.clone(),
+            "" => format!("{client},{local}"),
+            wildcard => self.url(wildcard, self.client_port),
         };
         let state = if self.joins { "existing" } else { "new" };
         let path = |path: &Path| path.to_string_lossy().into_owned();

@@ -12,6 +12,9 @@ use std::fmt;
 /// The most copies of a database: each has keys in one transaction, of which etcd takes 128.
 const MAX_COPIES: usize = 100;
 
+/// The most databases that SELECT chooses from: each takes some memory at each copy.
+const MAX_DATABASES: u32 = 1024;
+
 /// The least memory of a shard.
 const MIN_SHARD_BYTES: u64 = 4 << 20;
 
@@ -82,6 +85,9 @@ pub struct Settings {
     /// What is written to disk
     #[serde(default = "aof")]
     pub persistence: Persistence,
+    /// Databases that SELECT chooses from
+    #[serde(default = "one_database", skip_serializing_if = "is_one")]
+    pub databases: u32,
     /// What happens when the memory is full: a maxmemory-policy
     #[serde(default = "noeviction")]
     pub eviction: String,
@@ -136,6 +142,15 @@ fn one() -> usize {
     1
 }
 
+fn one_database() -> u32 {
+    1
+}
+
+/// Earlier versions do not know the field.
+fn is_one(databases: &u32) -> bool {
+    *databases == 1
+}
+
 fn aof() -> Persistence {
     Persistence::Aof
 }
@@ -160,6 +175,7 @@ impl Settings {
             shards: one(),
             replicas: 0,
             port,
+            databases: one_database(),
             persistence: aof(),
             eviction: noeviction(),
             commit: memory(),
@@ -246,6 +262,10 @@ impl Settings {
         )?;
         refuse(self.port == 0, "the port is a number from 1 to 65535".into())?;
         refuse(
+            !(1..=MAX_DATABASES).contains(&self.databases),
+            format!("a database has 1 to {MAX_DATABASES} databases that SELECT chooses from"),
+        )?;
+        refuse(
             self.copy_bytes() < MIN_SHARD_BYTES,
             format!(
                 "a shard would have {} bytes of memory: take fewer shards, or more than 4mb for each",
@@ -279,6 +299,26 @@ impl Settings {
             self.password.bytes().any(|byte| byte < 0x20) || self.password.len() > 512,
             "a password has at most 512 characters, and no control characters".into(),
         )?;
+        self.check_users()?;
+        let is_hash = |text: &str| {
+            text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        refuse(
+            !self.password_sha256.is_empty() && !is_hash(&self.password_sha256),
+            "password_sha256 has 64 digits, 0 to 9 and a to f".into(),
+        )?;
+        Hashing::new(&self.hashing).map_err(|flaw| Wrong(flaw.to_string()))?;
+        refuse(
+            !self.hashing.is_empty() && self.endpoint == Endpoint::Cluster,
+            "clients of --endpoint cluster compute slots by the standard rule: take --endpoint single, or \
+             --hashing standard"
+                .into(),
+        )
+    }
+
+    /// Checks the users that it begins with.
+    fn check_users(&self) -> Result<(), Wrong> {
+        let refuse = |is_wrong: bool, why: String| if is_wrong { Err(Wrong(why)) } else { Ok(()) };
         let names = self.user_names();
         for (at, (user, name)) in self.users.iter().zip(&names).enumerate() {
             refuse(
@@ -296,20 +336,7 @@ impl Settings {
             refuse(names[..at].contains(name), format!("user '{name}' is there twice"))?;
             check_rules(user.split_whitespace().skip(1)).map_err(Wrong)?;
         }
-        let is_hash = |text: &str| {
-            text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-        };
-        refuse(
-            !self.password_sha256.is_empty() && !is_hash(&self.password_sha256),
-            "password_sha256 has 64 digits, 0 to 9 and a to f".into(),
-        )?;
-        Hashing::new(&self.hashing).map_err(|flaw| Wrong(flaw.to_string()))?;
-        refuse(
-            !self.hashing.is_empty() && self.endpoint == Endpoint::Cluster,
-            "clients of --endpoint cluster compute slots by the standard rule: take --endpoint single, or \
-             --hashing standard"
-                .into(),
-        )
+        Ok(())
     }
 }
 
@@ -347,6 +374,7 @@ pub(crate) mod tests {
             shards: 3,
             replicas: 1,
             port: 12000,
+            databases: 1,
             persistence: Persistence::Aof,
             eviction: noeviction(),
             commit: Commit::Memory,
@@ -366,12 +394,13 @@ pub(crate) mod tests {
     fn what_cannot_be_is_refused_with_what_to_do() {
         assert_eq!(settings().check(), Ok(()));
         type Case = (fn(&mut Settings), &'static str);
-        let cases: [Case; 11] = [
+        let cases: [Case; 12] = [
             (|it| it.shards = 0, "at least 1 shard"),
             (|it| it.shards = 51, "102 copies are more than 100"),
             (|it| it.shards = usize::MAX, "more than 100"),
             (|it| it.port = 0, "from 1 to 65535"),
             (|it| it.memory_bytes = 1 << 20, "take fewer shards"),
+            (|it| it.databases = 0, "1 to 1024 databases"),
             (|it| it.eviction = "some".into(), "eviction 'some'"),
             (|it| (it.commit, it.replicas) = (Commit::Quorum, 0), "add --replicas 1"),
             (|it| it.password = "a\nb".into(), "no control characters"),

@@ -6,6 +6,7 @@ use crate::settings::{Settings, Wrong};
 use crate::site::{
     Database, Event, Job, JobKind, JobState, Known, Login, Placed, ProcessState, Site, Stage,
 };
+use crate::standing::{self, Waiting};
 use crate::talk::{self, Answer};
 use crate::tasks::Task;
 use cluster::slots::Slots;
@@ -116,6 +117,9 @@ pub struct ShardShown {
     pub epoch: u64,
     /// Whether its primary is there.
     pub has_primary: bool,
+    /// What it waits for if its primary is not there, and what its copies have.
+    #[serde(default)]
+    pub waiting: Waiting,
     /// Its copies.
     pub copies: Vec<CopyShown>,
 }
@@ -162,7 +166,7 @@ pub fn database(
     let mut numbers = database.shards();
     numbers.extend(0..database.settings.shards);
     let shards: Vec<ShardShown> =
-        numbers.into_iter().map(|number| shard(number, &copies, database, view)).collect();
+        numbers.into_iter().map(|number| shard(number, &copies, (name, database), view)).collect();
     let is_available = !shards.is_empty() && shards.iter().all(|shard| shard.has_primary);
     let (password, password_sha256) = (String::new(), String::new());
     DatabaseShown {
@@ -233,7 +237,7 @@ fn ask(copy: &mut CopyShown, login: Login<'_>) {
 fn shard(
     number: usize,
     copies: &[CopyShown],
-    database: &Database,
+    (name, database): (&str, &Database),
     view: Option<&View>,
 ) -> ShardShown {
     let first = database.copies.iter().find(|placed| placed.shard == number);
@@ -247,6 +251,9 @@ fn shard(
         slots,
         epoch: found.map_or(0, |(_, shard)| shard.epoch.0),
         has_primary: found.is_some_and(|(view, shard)| view.is_alive(shard.holder)),
+        waiting: found.map_or_else(Waiting::default, |(view, shard)| {
+            standing::waiting(name, database, view, shard)
+        }),
         copies: copies.iter().filter(|copy| copy.shard == number + 1).cloned().collect(),
     }
 }

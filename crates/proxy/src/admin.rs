@@ -1,7 +1,7 @@
 //! The admin port: probes, metrics, and a page with what there is. HTTP itself is [`web`]'s.
 
-use crate::metrics;
 use crate::reload::Service;
+use crate::{config, metrics};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
@@ -19,12 +19,18 @@ struct Admin {
     service: Arc<Service>,
     /// Whether all addresses may see what is not a probe.
     is_open: bool,
+    /// Names under which it answers, with blanks between them.
+    names: String,
     is_draining: fn() -> bool,
 }
 
 impl web::Site for Admin {
     fn tls(&self) -> Option<Arc<ServerConfig>> {
         None
+    }
+
+    fn probes(&self) -> web::Probes {
+        &["/healthz", "/readyz", "/metrics"]
     }
 
     fn log(&self, line: &str) {
@@ -38,15 +44,15 @@ impl web::Site for Admin {
 /// It cannot; the text is for the operator.
 pub fn start(
     service: &Arc<Service>,
-    address: &str,
-    is_open: bool,
+    config: &config::Admin,
     is_draining: fn() -> bool,
 ) -> Result<(), String> {
+    let (address, is_open, names) = (&config.address, config.is_open, config.names.join(" "));
     let (host, port) = address.rsplit_once(':').ok_or("'admin' is a host and a port")?;
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
     let port = port.parse().map_err(|_| format!("'admin': {port} is no port"))?;
     let listeners = web::bind(&[host], port)?;
-    let admin = Arc::new(Admin { service: service.clone(), is_open, is_draining });
+    let admin = Arc::new(Admin { service: service.clone(), is_open, names, is_draining });
     let router = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
@@ -64,15 +70,22 @@ pub fn start(
 const CLOSED: &str =
     "The admin port answers this only to the same machine, unless 'admin_open' is set.\n";
 
-/// Refuses others than the same machine what is not a probe, and gives every answer its headers.
+const FOREIGN: &str = "The admin port answers this only to an address, localhost or a name of 'admin_hosts' \
+    in the URL, and /metrics to a name without a dot, too.\n";
+
+/// Refuses others than the same machine what is not a probe, and pages elsewhere whose name leads
+/// here. Gives every answer its headers.
 async fn guard(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
     let is_local =
         request.extensions().get::<Peer>().is_some_and(|peer| peer.address.ip().is_loopback());
-    let is_probe = ["/healthz", "/readyz"].contains(&request.uri().path());
-    let mut response = if is_probe || is_local || admin.is_open {
-        next.run(request).await
-    } else {
+    let path = request.uri().path();
+    let is_probe = ["/healthz", "/readyz"].contains(&path);
+    let mut response = if !is_probe && !is_local && !admin.is_open {
         (StatusCode::FORBIDDEN, CLOSED).into_response()
+    } else if !is_probe && !web::is_trusted_name(request.headers(), path, &admin.names) {
+        (StatusCode::FORBIDDEN, FOREIGN).into_response()
+    } else {
+        next.run(request).await
     };
     web::secure(&mut response);
     response

@@ -2,7 +2,7 @@
 
 use crate::config::{Address, Invalid, Kind, Login, Pool, Reads, Server};
 use crate::hub::wire::Id;
-use crate::placement::Continuum;
+use crate::placement::{Continuum, Distribution};
 use crate::stats::{PoolStats, ServerStats};
 use crate::vocabulary::Vocabulary;
 use cluster::hashing::Hashing;
@@ -11,6 +11,7 @@ use route::plan::{Place, Placement};
 use route::raw::Protocol;
 use rustls::ClientConfig;
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
@@ -80,6 +81,10 @@ pub struct Shared {
     pub clients: AtomicUsize,
     /// Connections that clients have for themselves, of all threads.
     pub exclusive: AtomicUsize,
+    /// CLIENT PAUSE.
+    pub pause: Pause,
+    /// Requests that are passed on as they come, of all threads.
+    pub uploads: AtomicUsize,
     /// What requests without a reply take, of all threads, as of each one's last turn.
     pub queued: AtomicUsize,
     /// Commands that the servers know and we do not.
@@ -100,6 +105,8 @@ pub struct Shared {
     server_rules: Mutex<Option<Arc<ClientConfig>>>,
     /// Returns the text of a script that has this digest.
     pub script: OnceLock<Texts>,
+    /// Databases that a server has let a client select.
+    selectable: Mutex<BTreeSet<u32>>,
 }
 
 impl Shared {
@@ -118,6 +125,8 @@ impl Shared {
             failures,
             clients: AtomicUsize::new(0),
             exclusive: AtomicUsize::new(0),
+            pause: Pause::default(),
+            uploads: AtomicUsize::new(0),
             queued: AtomicUsize::new(0),
             vocabulary: Mutex::default(),
             is_stale: AtomicBool::new(false),
@@ -128,6 +137,7 @@ impl Shared {
             login: Mutex::new(config.login.clone()),
             server_rules: Mutex::default(),
             script: OnceLock::new(),
+            selectable: Mutex::new(BTreeSet::from([config.db])),
             config,
         })
     }
@@ -181,6 +191,16 @@ impl Shared {
         *lock(&self.server_rules) = rules;
     }
 
+    /// Returns whether a database is known to be there, so that no server has to be asked.
+    pub fn is_selectable(&self, db: u32) -> bool {
+        lock(&self.selectable).contains(&db)
+    }
+
+    /// A server has let a client select a database.
+    pub fn note_selectable(&self, db: u32) {
+        lock(&self.selectable).insert(db);
+    }
+
     /// What a connection to this address needs to speak TLS, if it is to.
     ///
     /// # Errors
@@ -229,20 +249,71 @@ impl Shared {
     }
 }
 
-/// Tells shared connections to one server apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkKey {
+/// A pause of all clients of a pool: until when, in milliseconds since the process began, and whether
+/// it holds what only reads, too. 0: there is none.
+#[derive(Debug, Default)]
+pub struct Pause(AtomicU64);
+
+impl Pause {
+    /// The longest one.
+    pub const LONGEST_MS: u64 = 1 << 61;
+
+    /// Begins one, or makes one that there is longer or stricter.
+    pub fn begin(&self, now_ms: u64, ms: u64, is_all: bool) {
+        let longer = |marks: u64| {
+            let (until, was_all) = (marks >> 1, marks & 1 == 1);
+            let is_there = until > now_ms;
+            let until = if is_there { until.max(now_ms + ms) } else { now_ms + ms };
+            Some(until << 1 | u64::from(is_all || is_there && was_all))
+        };
+        // It always succeeds.
+        let _ = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, longer);
+    }
+
+    /// Ends it.
+    pub fn end(&self) {
+        self.0.store(0, Ordering::SeqCst);
+    }
+
+    /// Returns whether there may be one.
+    #[inline]
+    pub fn is_any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns whether it holds a request that may write, or only reads.
+    pub fn holds(&self, now_ms: u64, writes: bool) -> bool {
+        let marks = self.0.load(Ordering::SeqCst);
+        let holds = marks >> 1 > now_ms && (writes || marks & 1 == 1);
+        if marks != 0 && marks >> 1 <= now_ms {
+            // It is over; requests need not look at the time any more.
+            let _ = self.0.compare_exchange(marks, 0, Ordering::SeqCst, Ordering::SeqCst);
+        }
+        holds
+    }
+}
+
+/// What a client's requests need of the connection that carries them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Session {
     /// The protocol that replies are in.
     pub protocol: Protocol,
     /// The database that is selected.
     pub db: u32,
+    /// Of a cluster's node: the user whose permissions a script has there, by its number in the
+    /// hub's list. 0: one that may do everything.
+    pub user: u32,
+}
+
+/// Tells shared connections to one server apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkKey {
+    /// What it is set to.
+    pub session: Session,
     /// Which of several: a client always uses the same, so that its requests stay in order.
     pub lane: u16,
     /// Whether the server, a cluster's replica, is told that it is to be read.
     pub is_reading: bool,
-    /// Of a cluster's node: the user whose permissions a script has there, by its number in the hub's
-    /// list. 0: one that may do everything.
-    pub user: u32,
     /// Whether a cluster's server is asked to give requests back whose slots are about to move. If
     /// not, they wait there, which only a client that has the connection for itself can afford.
     /// Other nodes give a node's requests back on all connections.
@@ -251,8 +322,8 @@ pub struct LinkKey {
 
 impl LinkKey {
     /// The first one.
-    pub fn new(protocol: Protocol, db: u32) -> LinkKey {
-        LinkKey { protocol, db, lane: 0, is_reading: false, user: 0, gives_back: false }
+    pub fn new(session: Session) -> LinkKey {
+        LinkKey { session, lane: 0, is_reading: false, gives_back: false }
     }
 }
 
@@ -496,11 +567,11 @@ impl Local {
 
     /// The shared connection of a client to a server.
     #[inline]
-    pub fn link_key(&self, protocol: Protocol, db: u32, turn: u64, server: usize) -> LinkKey {
+    pub fn link_key(&self, session: Session, turn: u64, server: usize) -> LinkKey {
         let lane = (turn % u64::from(self.shared.config.server_connections)) as u16;
         let is_reading = self.is_cluster() && self.is_replica(server);
         let gives_back = self.is_cluster() && !self.shared.config.is_node;
-        LinkKey { protocol, db, lane, is_reading, user: 0, gives_back }
+        LinkKey { session, lane, is_reading, gives_back }
     }
 
     /// Returns whether a server has keys of its own.
@@ -517,6 +588,18 @@ impl Local {
     #[inline]
     pub fn server_of_slot(&self, slot: u16) -> Option<usize> {
         self.slots.get(usize::from(slot)).copied().flatten().map(usize::from)
+    }
+
+    /// Returns whether the server of `key` has all keys that begin with `prefix`, or finds out by
+    /// itself, as those of a cluster do.
+    pub fn shares_server(&self, key: &[u8], prefix: &[u8]) -> bool {
+        let config = &self.shared.config;
+        if self.is_cluster() || self.servers() == 1 {
+            return true;
+        }
+        config.distribution != Distribution::Random
+            && config.keys.is_decided_by(prefix)
+            && self.place(key) == self.place(prefix)
     }
 
     fn chance(&self) -> u32 {

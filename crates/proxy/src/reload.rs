@@ -162,7 +162,8 @@ impl Service {
     /// Reads the file again. The log says what came of it.
     pub fn reload(&self) {
         let file = self.file.display();
-        let outcome = config::read(&self.file).map_err(|why| why.to_string()).and_then(|config| {
+        let outcome = config::read(&self.file, &self.common.commands);
+        let outcome = outcome.map_err(|why| why.to_string()).and_then(|config| {
             let mut in_force = lock(&self.config);
             let before = in_force.clone();
             self.apply_over(&mut in_force, config).map(|()| describe(&before, &in_force))

@@ -101,7 +101,8 @@ pub fn run(args: Vec<OsString>, commands: fn() -> Arc<Commands>) -> ExitCode {
         eprint!("dunlin proxy: -c FILE is missing\n\n{USAGE}");
         return ExitCode::from(2);
     };
-    let config = config::read(file);
+    let commands = commands();
+    let config = config::read(file, &commands);
     let shown = file.display();
     match config {
         Err(why) => {
@@ -112,7 +113,7 @@ pub fn run(args: Vec<OsString>, commands: fn() -> Arc<Commands>) -> ExitCode {
             eprintln!("dunlin proxy: configuration file '{shown}' is valid");
             ExitCode::SUCCESS
         }
-        Ok(config) => match serve(&arguments, file, config, &commands()) {
+        Ok(config) => match serve(&arguments, file, config, &commands) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => {
                 eprintln!("dunlin proxy: {why}");
@@ -167,6 +168,8 @@ fn serve(
         std::fs::write(path, format!("{}\n", std::process::id())).map_err(|why| why.to_string())?;
     }
     let common = Common::new(commands, Vec::new(), log_line);
+    let woken = net.clone();
+    common.set_wake(move || woken.wake_all());
     let service = Arc::new(Service::new(common.clone(), net.clone(), file));
     let reloaded = service.clone();
     let on_signal = || {
@@ -175,11 +178,11 @@ fn serve(
     signals::install_with_reload(on_signal, move || reloaded.reload())
         .map_err(|why| why.to_string())?;
     let pools = config.pools.len();
-    let (admin, is_admin_open) = (config.admin.clone(), config.is_admin_open);
+    let admin = config.admin.clone();
     service.apply(config)?;
     let hubs: Vec<Hub> = (0..threads).map(|_| Hub::new(&common)).collect();
-    if let Some(address) = admin {
-        admin::start(&service, &address, is_admin_open, || DRAIN_UNTIL.get().is_some())?;
+    if let Some(config) = admin {
+        admin::start(&service, &config, || DRAIN_UNTIL.get().is_some())?;
     }
     match stats {
         Ok(listener) => {

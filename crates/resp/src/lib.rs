@@ -3,10 +3,11 @@
 //! [`parser`] finds requests in what a client sent, without copying, and [`plain`] does so for most
 //! of them in less time; [`reply`] writes answers into a connection's output buffer, and [`bulk`]
 //! what requests and answers have in common. [`token`] and [`decode`] read the answers of others.
-//! [`passage`] follows a request that is too long to be kept.
+//! [`passage`] follows a request that is too long to be kept, and [`http`] knows requests of HTTP.
 
 pub mod bulk;
 pub mod decode;
+pub mod http;
 pub mod parser;
 pub mod passage;
 pub mod plain;

@@ -76,6 +76,12 @@ const WHOLE_CONNECTION: &str =
 pub const WAITS: &str = "the proxy shares connections, so a server cannot tell your writes from those of \
     others; set min-replicas-to-write on the server instead";
 
+/// Of a request that reads keys which its words do not name and which may be on another server.
+pub const UNNAMED_ELSEWHERE: Handling = Handling::Refuse(
+    "its patterns name keys that may be on other servers; begin them with the key's hash tag, as in \
+     {tag}*",
+);
+
 /// Every command that does not simply go to its keys. Sorted by name.
 static LINES: &[(&str, Handling)] = {
     use Handling::*;

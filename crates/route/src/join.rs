@@ -41,6 +41,9 @@ pub enum Merge {
     Info,
 }
 
+/// How a server's reply begins that does not know a user.
+const NO_SUCH_USER: &[u8] = b"-ERR No such user";
+
 /// Collects the replies of one request.
 #[derive(Debug)]
 pub struct Joining {
@@ -155,18 +158,10 @@ impl Joining {
     /// The one reply.
     pub fn finish(&self, protocol: Protocol) -> Vec<u8> {
         debug_assert_eq!(self.missing, 0);
-        let has_reply = |part: &Vec<u8>| !part.starts_with(raw::NO_REPLY);
         if self.is_lenient
-            && let Some(silent) = self.parts.iter().find(|part| !has_reply(part))
+            && let Some(reply) = self.without_missing(protocol)
         {
-            let parts: Vec<Vec<u8>> =
-                self.parts.iter().filter(|it| has_reply(it)).cloned().collect();
-            if parts.is_empty() {
-                return silent.clone();
-            }
-            let rest = Joining { parts, ..Joining::new(self.merge, 0) }.finish(protocol);
-            let has_found_none = rest == b":0\r\n" || rest.starts_with(b"-ERR No such client");
-            return if has_found_none { silent.clone() } else { rest };
+            return reply;
         }
         if !matches!(self.merge, Merge::AnyGood | Merge::AnyValue)
             && let Some(error) = self.parts.iter().find(|part| raw::is_error(part))
@@ -176,6 +171,23 @@ impl Joining {
         self.merged(protocol).unwrap_or_else(|| {
             raw::error("ERR the servers behind the proxy answered in different ways")
         })
+    }
+
+    /// The reply of those that can say something, if there are others: servers that do not answer, and
+    /// servers that do not know the user whose clients the request is about, and so have none.
+    fn without_missing(&self, protocol: Protocol) -> Option<Vec<u8>> {
+        let is_silent = |part: &&Vec<u8>| part.starts_with(raw::NO_REPLY);
+        let is_missing = |part: &&Vec<u8>| is_silent(part) || part.starts_with(NO_SUCH_USER);
+        let parts: Vec<Vec<u8>> =
+            self.parts.iter().filter(|part| !is_missing(part)).cloned().collect();
+        let missing = self.parts.iter().find(is_missing)?;
+        let silent = self.parts.iter().find(is_silent);
+        if parts.is_empty() {
+            return Some(silent.unwrap_or(missing).clone());
+        }
+        let rest = Joining { parts, ..Joining::new(self.merge, 0) }.finish(protocol);
+        let has_found_none = rest == b":0\r\n" || rest.starts_with(b"-ERR No such client");
+        Some(silent.filter(|_| has_found_none).cloned().unwrap_or(rest))
     }
 
     fn integers(&self) -> Option<Vec<i64>> {
@@ -360,7 +372,8 @@ static SUMMED: &[&str] = &[
     "used_memory_rss",
 ];
 
-/// The first text, with the sums of all in the fields that are counters, and with all databases.
+/// The first text, with the sums of all in the fields that are counters, and with all databases. They
+/// are one server to clients, whatever they are to each other.
 fn merge_info(texts: &[&[u8]]) -> Vec<u8> {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     let mut databases: BTreeMap<u64, [u64; 2]> = BTreeMap::new();
@@ -383,9 +396,12 @@ fn merge_info(texts: &[&[u8]]) -> Vec<u8> {
         if is_database {
             continue;
         }
-        match sums.get(name) {
-            Some(sum) => out.push_str(&format!("{name}:{sum}")),
-            None => out.push_str(line),
+        match (sums.get(name), name) {
+            (Some(sum), _) => out.push_str(&format!("{name}:{sum}")),
+            // HELLO says the same. Clients that take the servers for a cluster ask for slots.
+            (None, "redis_mode" | "server_mode") => out.push_str(&format!("{name}:standalone")),
+            (None, "cluster_enabled") => out.push_str("cluster_enabled:0"),
+            (None, _) => out.push_str(line),
         }
         out.push_str("\r\n");
         if line == "# Keyspace" {
@@ -439,6 +455,13 @@ mod tests {
         assert_eq!(joined(Merge::AnyGood, &[silent, b"-ERR No such client\r\n"]), silent);
         assert_eq!(joined(Merge::AnyGood, &[silent, b"+OK\r\n"]), b"+OK\r\n");
         assert_eq!(joined(Merge::Max, &[silent]), silent);
+        // A node that does not know a user has no clients of it.
+        let unknown = b"-ERR No such user 'bob'\r\n";
+        assert_eq!(joined(Merge::Sum, &[unknown, b":2\r\n"]), b":2\r\n");
+        assert_eq!(joined(Merge::Text, &[b"$1\r\na\r\n", unknown]), b"$1\r\na\r\n");
+        assert_eq!(joined(Merge::Sum, &[unknown, b":0\r\n"]), b":0\r\n");
+        assert_eq!(joined(Merge::Sum, &[unknown, b":0\r\n", silent]), silent);
+        assert_eq!(joined(Merge::Sum, &[unknown, unknown]), unknown);
     }
 
     #[test]
@@ -502,14 +525,16 @@ mod tests {
 
     #[test]
     fn counters_and_databases_of_info_are_summed() {
-        let one = b"# Server\r\nredis_version:8\r\nused_memory:10\r\n# Keyspace\r\n\
+        let one = b"# Server\r\nredis_version:8\r\nredis_mode:cluster\r\nused_memory:10\r\n\
+            cluster_enabled:1\r\n# Keyspace\r\n\
             db0:keys=1,expires=0,avg_ttl=0\r\n";
         let two = b"# Server\r\nredis_version:9\r\nused_memory:5\r\n# Keyspace\r\n\
             db0:keys=2,expires=1,avg_ttl=7\r\ndb3:keys=1,expires=0,avg_ttl=0\r\n";
         let merged = String::from_utf8(merge_info(&[one, two])).expect("text");
         assert_eq!(
             merged,
-            "# Server\r\nredis_version:8\r\nused_memory:15\r\n# Keyspace\r\n\
+            "# Server\r\nredis_version:8\r\nredis_mode:standalone\r\nused_memory:15\r\n\
+             cluster_enabled:0\r\n# Keyspace\r\n\
              db0:keys=3,expires=1,avg_ttl=0\r\ndb3:keys=1,expires=0,avg_ttl=0\r\n"
         );
     }

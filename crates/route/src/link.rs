@@ -8,14 +8,15 @@
 //! queue of tags is all there is to match. What must not get out of step is the set-up, because an
 //! error there changes the meaning of all that follows: each of its requests is sent alone, and its
 //! reply awaited, before any client's request goes out. Requests that come meanwhile wait here, and
-//! are known to be *unsent* when the connection fails.
+//! are known to be *unsent* when the connection fails. A set-up can come later, too
+//! ([`Link::set_up`]): it waits for the replies to all requests before it.
 //!
 //! A link does no I/O: bytes to send go into a buffer, bytes received come in. It never recovers:
 //! after an error its owner closes the connection and drops the link, and what [`Link::take_all`]
 //! returns is answered with an error. So a reply can never reach a request that it does not belong
 //! to.
 
-use crate::raw::plain_reply;
+use crate::raw::{self, plain_reply};
 use resp::{ReplyLimits, Scanned, Scanner};
 use std::collections::VecDeque;
 
@@ -24,7 +25,8 @@ use std::collections::VecDeque;
 pub struct Step {
     /// What is sent.
     pub request: Vec<u8>,
-    /// Whether an error reply is no reason to give the connection up.
+    /// Whether an error reply is no reason to give the connection up, unless it is about the log-in or
+    /// [`raw::LOOP`].
     pub may_fail: bool,
 }
 
@@ -56,6 +58,8 @@ pub enum Received<'a, T> {
 pub struct Link<T> {
     steps: VecDeque<Step>,
     is_open: bool,
+    /// Requests without a reply that were sent before the set-up; it begins when there is none.
+    before: usize,
     /// Requests that wait for the set-up.
     unsent: Vec<u8>,
     unsent_tags: usize,
@@ -72,6 +76,7 @@ impl<T> Link<T> {
         Link {
             steps: steps.into(),
             is_open: false,
+            before: 0,
             unsent: Vec::new(),
             unsent_tags: 0,
             tags: VecDeque::new(),
@@ -117,6 +122,19 @@ impl<T> Link<T> {
     pub fn opened(&mut self, out: &mut impl FnMut(&[u8])) {
         self.is_open = true;
         self.next_step(out);
+    }
+
+    /// Changes what the connection is set to. The steps are sent behind the requests that were
+    /// given before; those that are given from now on wait until the last step is answered.
+    pub fn set_up(&mut self, steps: Vec<Step>, out: &mut impl FnMut(&[u8])) {
+        let was_ready = self.is_ready();
+        self.steps.extend(steps);
+        if was_ready && !self.is_ready() {
+            self.before = self.tags.len();
+            if self.before == 0 {
+                self.next_step(out);
+            }
+        }
     }
 
     fn next_step(&mut self, out: &mut impl FnMut(&[u8])) {
@@ -180,13 +198,26 @@ impl<T> Link<T> {
         if reply[0] == b'>' {
             return Ok(Some((Some(Received::Push(reply)), len)));
         }
-        if !self.steps.is_empty() {
+        if !self.steps.is_empty() && self.before == 0 {
             self.stepped(reply, out)?;
             return Ok(Some((None, len)));
         }
+        let tag = self.answer(out)?;
+        Ok(Some((Some(Received::Reply(tag, reply)), len)))
+    }
+
+    /// Takes the tag of the oldest request, whose reply has come.
+    #[inline]
+    fn answer(&mut self, out: &mut impl FnMut(&[u8])) -> Result<T, Broken> {
         let Some(tag) = self.tags.pop_front() else { return Err(Broken::Unasked) };
         self.answered += 1;
-        Ok(Some((Some(Received::Reply(tag, reply)), len)))
+        if self.before > 0 {
+            self.before -= 1;
+            if self.before == 0 {
+                self.next_step(out);
+            }
+        }
+        Ok(tag)
     }
 
     /// Goes on with a reply that [`Link::receive`] has found incomplete, without having to see it
@@ -195,22 +226,26 @@ impl<T> Link<T> {
     ///
     /// # Errors
     /// The connection is to be closed.
-    pub fn pass(&mut self, input: &[u8]) -> Result<(usize, Option<T>), Broken> {
+    pub fn pass(
+        &mut self,
+        input: &[u8],
+        out: &mut impl FnMut(&[u8]),
+    ) -> Result<(usize, Option<T>), Broken> {
         let passed = self.scanner.pass(input).map_err(|why| Broken::Invalid(why.0))?;
         if !passed.is_whole {
             return Ok((passed.bytes, None));
         }
         self.is_scanning = false;
-        let Some(tag) = self.tags.pop_front() else { return Err(Broken::Unasked) };
-        self.answered += 1;
-        Ok((passed.bytes, Some(tag)))
+        Ok((passed.bytes, Some(self.answer(out)?)))
     }
 
     fn stepped(&mut self, reply: &[u8], out: &mut impl FnMut(&[u8])) -> Result<(), Broken> {
         let step = self.steps.pop_front().ok_or(Broken::Unasked)?;
-        if crate::raw::is_error(reply) && !step.may_fail {
+        if raw::is_error(reply) {
             let text = String::from_utf8_lossy(&reply[1..]).trim_end().to_owned();
-            return Err(Broken::Refused(text));
+            if !step.may_fail || text.starts_with(raw::LOOP) || raw::is_about_login(&text) {
+                return Err(Broken::Refused(text));
+            }
         }
         self.next_step(out);
         Ok(())
@@ -229,7 +264,6 @@ impl<T> Link<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::raw;
     use proptest::prelude::*;
 
     fn step(text: &str) -> Step {
@@ -252,6 +286,31 @@ mod tests {
     }
 
     #[test]
+    fn a_later_set_up_waits_for_what_was_sent_before_and_holds_what_comes_behind() {
+        let mut sent = Vec::new();
+        let mut link = Link::new(Vec::new());
+        link.opened(&mut |bytes| sent.extend_from_slice(bytes));
+        link.send(b"1", 1, &mut |bytes| sent.extend_from_slice(bytes));
+        link.set_up(vec![step("A")], &mut |bytes| sent.extend_from_slice(bytes));
+        link.set_up(vec![step("B")], &mut |bytes| sent.extend_from_slice(bytes));
+        let mut out = |bytes: &[u8]| sent.extend_from_slice(bytes);
+        link.send(b"2", 2, &mut out);
+        let reply = link.receive(b"-ERR 1\r\n", &mut out).expect("it is valid");
+        assert_eq!(reply, Some((Some(Received::Reply(1, &b"-ERR 1\r\n"[..])), 8)));
+        for _ in 0..2 {
+            assert_eq!(link.receive(b"+OK\r\n", &mut out), Ok(Some((None, 5))));
+        }
+        link.set_up(vec![step("C")], &mut out);
+        link.send(b"3", 3, &mut out);
+        let reply = link.receive(b":2\r\n", &mut out).expect("it is valid");
+        assert_eq!(reply, Some((Some(Received::Reply(2, &b":2\r\n"[..])), 4)));
+        let refused = link.receive(b"-NO\r\n", &mut out);
+        assert_eq!(refused, Err(Broken::Refused("NO".into())));
+        assert_eq!(link.take_all(), (vec![], vec![3], b"3".to_vec()));
+        assert_eq!(sent, b"1AB2C");
+    }
+
+    #[test]
     fn a_refused_set_up_leaves_all_unsent() {
         let mut link = Link::new(vec![step("AUTH x")]);
         link.send(b"1", 1, &mut |_| {});
@@ -259,6 +318,21 @@ mod tests {
         let refused = link.receive(b"-WRONGPASS no\r\n", &mut |_| {});
         assert_eq!(refused, Err(Broken::Refused("WRONGPASS no".into())));
         assert_eq!(link.take_all(), (vec![], vec![1], b"1".to_vec()));
+    }
+
+    #[test]
+    fn what_may_fail_does_not_unless_nothing_would_work() {
+        let received = |reply: &[u8]| {
+            let step = Step { request: b"A".to_vec(), may_fail: true };
+            let mut link = Link::<u8>::new(vec![step]);
+            link.opened(&mut |_| {});
+            link.receive(reply, &mut |_| {}).map(|_| ())
+        };
+        assert_eq!(received(b"-NOPERM no\r\n"), Ok(()));
+        for text in ["NOAUTH Authentication required.", "WRONGPASS no", raw::LOOP] {
+            let reply = format!("-{text}\r\n");
+            assert_eq!(received(reply.as_bytes()), Err(Broken::Refused(text.into())));
+        }
     }
 
     #[test]

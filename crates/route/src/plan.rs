@@ -64,7 +64,7 @@ pub struct Piece {
 }
 
 /// Where a page of a walk is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Walk {
     /// The server's number in the walk.
     pub number: usize,
@@ -73,6 +73,27 @@ pub struct Walk {
     /// The number behind it.
     pub following: Option<usize>,
 }
+
+/// A page of SCAN. Programs and people look at the first page only, so a page that is not full when
+/// a server has no more keys goes on at the next one.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    walk: Walk,
+    /// The request, with the cursor of the last server that was asked.
+    request: Vec<u8>,
+    /// Keys that make it full.
+    wanted: usize,
+    /// Keys that were found, as elements of a reply, and their number.
+    keys: Vec<u8>,
+    found: usize,
+    /// Servers that were asked.
+    asked: usize,
+}
+
+/// So many servers are asked for one page at most.
+const MAX_ASKED: usize = 16;
+/// What SCAN's COUNT is without the word.
+const COUNT: usize = 10;
 
 /// Where a request goes.
 #[derive(Debug)]
@@ -87,8 +108,8 @@ pub enum Plan {
     Pieces(Vec<Piece>, Joining),
     /// As it is to every server.
     All(Merge),
-    /// One page of a walk over all servers, and where it is.
-    Scan(Piece, Walk),
+    /// The first request for a page of a walk over all servers, and the page.
+    Scan(Piece, Page),
     /// It opens or uses a connection of its own; the server of its keys, if it has any.
     Session(Session, Option<usize>),
     /// It is answered with this error.
@@ -249,22 +270,74 @@ fn scan(request: &Request<'_>, placement: &dyn Placement) -> Plan {
     let digits = place.at.to_string();
     let mut words = request.words.to_vec();
     words[1] = digits.as_bytes();
-    Plan::Scan(Piece { server, request: raw::request(&words) }, walk)
+    let request = raw::request(&words);
+    let wanted = count_of(&words).and_then(|at| numbers::parse_u64(words[at]));
+    let wanted = wanted.map_or(COUNT, |count| usize::try_from(count).unwrap_or(usize::MAX));
+    let page = Page { walk, request: request.clone(), wanted, asked: 1, ..Page::default() };
+    Plan::Scan(Piece { server, request }, page)
 }
 
-/// The reply to a page of SCAN, with the client's cursor in place of the server's.
-pub fn scan_reply(walk: Walk, reply: Vec<u8>) -> Vec<u8> {
-    let Some(parts) = raw::elements(&reply) else { return reply };
-    let [next, keys] = parts[..] else { return reply };
-    let Some(next) = raw::text(next).and_then(numbers::parse_u64) else { return reply };
-    let Some(cursor) = cursor::encode(walk.number, next, walk.radix, walk.following) else {
-        return raw::error("ERR proxy: the server's cursor is too large to be carried on");
-    };
-    let mut out = Vec::with_capacity(reply.len() + 16);
-    resp::bulk::push_header(&mut out, b'*', 2);
-    resp::bulk::push_bulk(&mut out, cursor.to_string().as_bytes());
-    out.extend_from_slice(keys);
-    out
+/// Which word of SCAN is the number behind COUNT.
+fn count_of(words: &[&[u8]]) -> Option<usize> {
+    let mut options = (2..words.len().saturating_sub(1)).step_by(2);
+    options.find(|&at| words[at].eq_ignore_ascii_case(b"COUNT")).map(|at| at + 1)
+}
+
+/// The cursor and the keys of a server's reply to SCAN, and the number of keys. `None`: it is
+/// another reply.
+fn page_of(reply: &[u8]) -> Option<(u64, &[u8], usize)> {
+    let parts = raw::elements(reply)?;
+    let [next, keys] = parts[..] else { return None };
+    let next = raw::text(next).and_then(numbers::parse_u64)?;
+    let count = raw::elements(keys)?.len();
+    let begin = keys.iter().position(|&byte| byte == b'\n')? + 1;
+    Some((next, &keys[begin..], count))
+}
+
+impl Page {
+    /// Takes a server's reply, if another server is to be asked for the rest of the page. Returns
+    /// what to ask it. `None`: the page is whole with this reply.
+    pub fn next(&mut self, reply: &[u8], placement: &dyn Placement) -> Option<Piece> {
+        let (0, keys, count) = page_of(reply)? else { return None };
+        let found = self.found + count;
+        if found >= self.wanted || self.asked >= MAX_ASKED {
+            return None;
+        }
+        let number = placement.walk_from(self.walk.following?)?;
+        let server = placement.walked(number)?;
+        let rest = (self.wanted - found).to_string();
+        let request = std::mem::take(&mut self.request);
+        let mut words = raw::words(&request)?;
+        words[1] = b"0";
+        match count_of(&words) {
+            Some(at) => words[at] = rest.as_bytes(),
+            None => words.extend([&b"COUNT"[..], rest.as_bytes()]),
+        }
+        self.request = raw::request(&words);
+        self.keys.extend_from_slice(keys);
+        self.found = found;
+        self.asked += 1;
+        let following = placement.walk_from(number + 1);
+        self.walk = Walk { number, following, ..self.walk };
+        Some(Piece { server, request: self.request.clone() })
+    }
+
+    /// The whole page, by the last server's reply, with the client's cursor in place of the
+    /// server's.
+    pub fn finish(&self, reply: &[u8]) -> Vec<u8> {
+        let Some((next, keys, count)) = page_of(reply) else { return reply.to_vec() };
+        let Walk { number, radix, following } = self.walk;
+        let Some(cursor) = cursor::encode(number, next, radix, following) else {
+            return raw::error("ERR proxy: the server's cursor is too large to be carried on");
+        };
+        let mut out = Vec::with_capacity(self.keys.len() + reply.len() + 32);
+        resp::bulk::push_header(&mut out, b'*', 2);
+        resp::bulk::push_bulk(&mut out, cursor.to_string().as_bytes());
+        resp::bulk::push_header(&mut out, b'*', self.found + count);
+        out.extend_from_slice(&self.keys);
+        out.extend_from_slice(keys);
+        out
+    }
 }
 
 #[cfg(test)]
@@ -317,15 +390,34 @@ mod tests {
 
     #[test]
     fn a_page_of_scan_carries_the_server() {
-        let Plan::Scan(piece, walk) = plan_of("SCAN 14 COUNT 5", &[], 4) else { panic!("no scan") };
+        let Plan::Scan(piece, page) = plan_of("SCAN 14 COUNT 5", &[], 4) else { panic!("no scan") };
         assert_eq!(piece.server, 2);
-        assert_eq!(walk, Walk { number: 2, radix: 4, following: Some(3) });
+        assert_eq!(page.walk, Walk { number: 2, radix: 4, following: Some(3) });
         assert_eq!(piece.request, raw::request(&[b"SCAN", b"3", b"COUNT", b"5"]));
-        let reply = b"*2\r\n$1\r\n7\r\n*0\r\n".to_vec();
-        assert_eq!(scan_reply(walk, reply), b"*2\r\n$2\r\n30\r\n*0\r\n");
-        let done = b"*2\r\n$1\r\n0\r\n*0\r\n".to_vec();
-        let last = Walk { number: 3, radix: 4, following: None };
-        assert_eq!(scan_reply(last, done), b"*2\r\n$1\r\n0\r\n*0\r\n");
+        assert_eq!(page.finish(b"*2\r\n$1\r\n7\r\n*0\r\n"), b"*2\r\n$2\r\n30\r\n*0\r\n");
+        let walk = Walk { number: 3, radix: 4, following: None };
+        let last = Page { walk, wanted: 5, ..page };
+        assert_eq!(last.finish(b"*2\r\n$1\r\n0\r\n*0\r\n"), b"*2\r\n$1\r\n0\r\n*0\r\n");
+    }
+
+    #[test]
+    fn a_page_that_is_not_full_goes_on_at_the_next_server() {
+        let Plan::Scan(_, mut page) = plan_of("SCAN 0 MATCH count TYPE string", &[], 3) else {
+            panic!("no scan")
+        };
+        let servers = ByLastByte(3);
+        let piece = page.next(b"*2\r\n$1\r\n0\r\n*1\r\n$1\r\na\r\n", &servers).expect("it goes on");
+        let words: [&[u8]; 8] =
+            [b"SCAN", b"0", b"MATCH", b"count", b"TYPE", b"string", b"COUNT", b"9"];
+        assert_eq!((piece.server, piece.request), (1, raw::request(&words)));
+        let piece = page.next(b"*2\r\n$1\r\n0\r\n*0\r\n", &servers).expect("it goes on");
+        assert_eq!((piece.server, piece.request), (2, raw::request(&words)));
+        let reply = b"*2\r\n$1\r\n5\r\n*1\r\n$1\r\nb\r\n";
+        assert_eq!(page.next(reply, &servers), None, "the server has more");
+        let whole = b"*2\r\n$2\r\n17\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n";
+        assert_eq!(page.finish(reply), whole);
+        assert_eq!(page.next(b"*2\r\n$1\r\n0\r\n*0\r\n", &servers), None, "it is the last");
+        assert_eq!(page.finish(b"-ERR no\r\n"), b"-ERR no\r\n");
     }
 
     /// Runs MSET and MGET on servers that are maps.

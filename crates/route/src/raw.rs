@@ -29,6 +29,14 @@ pub fn abandon(clients: &[u64]) -> Vec<u8> {
     request(&words)
 }
 
+/// The request that ends what a client has waiting, as by CLIENT UNBLOCK.
+pub fn unblock(client: u64) -> Vec<u8> {
+    request(&[b"CLIENT", b"UNBLOCK", client.to_string().as_bytes(), b"ERROR"])
+}
+
+/// How the reply to a command begins that CLIENT UNBLOCK has ended.
+pub const UNBLOCKED: &[u8] = b"-UNBLOCKED ";
+
 /// How errors begin that are made in place of a server's reply. No server's own does.
 pub const NO_REPLY: &[u8] = b"-ERR proxy: ";
 
@@ -40,6 +48,10 @@ pub const GOES_DOWN: &[u8] = b">1\r\n$16\r\ndunlin-goes-down\r\n";
 /// What a node of a cluster answers on a link of another node when the request's slot is about to
 /// move: the text of an error. It gives the request back instead of letting it wait.
 pub const PAUSED: &str = "TRYAGAIN PAUSED The slot is about to move, or stays";
+
+/// What a proxy answers to a connection that it has made itself: the text of an error.
+pub const LOOP: &str =
+    "LOOP this address leads back to the same proxy; name other servers in its pool";
 
 /// What a node says on such a link, first of all that it sends again what it gets back, later that
 /// nothing of that is under way.
@@ -94,6 +106,12 @@ pub fn plain_reply(input: &[u8]) -> Option<usize> {
 /// Returns whether a reply is an error.
 pub fn is_error(reply: &[u8]) -> bool {
     matches!(reply.first(), Some(b'-' | b'!'))
+}
+
+/// Returns whether an error, without its mark, says that a connection is not logged in, has the wrong
+/// password, or gives one where there is none.
+pub fn is_about_login(error: &str) -> bool {
+    ["NOAUTH", "WRONGPASS", "ERR AUTH"].iter().any(|start| error.starts_with(start))
 }
 
 /// The elements of an array, a set or a push, each as the bytes of its own. A map's are its keys

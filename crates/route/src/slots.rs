@@ -11,7 +11,7 @@ pub fn of(key: &[u8]) -> u16 {
     crc16::key_slot(key)
 }
 
-/// A server's address as the cluster says it.
+/// A server's address as the cluster says it. An empty host is that of the server which says it.
 pub type Address = (String, u16);
 
 /// One range of slots.
@@ -21,7 +21,7 @@ pub struct Range {
     pub first: u16,
     /// The last slot.
     pub last: u16,
-    /// The primary, then the replicas. An empty host means the server that was asked.
+    /// The primary, then the replicas.
     pub nodes: Vec<Address>,
 }
 
@@ -80,6 +80,7 @@ pub fn redirection(reply: &[u8]) -> Option<Redirection> {
     let slot = words.next()?.parse().ok()?;
     let (host, port) = words.next()?.rsplit_once(':')?;
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let host = if host == "?" { "" } else { host };
     let address = (host.to_owned(), port.parse().ok()?);
     Some(if kind == "MOVED" {
         Redirection::Moved(slot, address)
@@ -111,6 +112,7 @@ mod tests {
         );
         assert_eq!(redirection(b"-ASK 5 ::1:7001\r\n"), Some(Redirection::Ask(5, at("::1"))));
         assert_eq!(redirection(b"-MOVED 5 :7001\r\n"), Some(Redirection::Moved(5, at(""))));
+        assert_eq!(redirection(b"-ASK 5 ?:7001\r\n"), Some(Redirection::Ask(5, at(""))));
         assert_eq!(redirection(b"-TRYAGAIN Multiple keys\r\n"), Some(Redirection::TryAgain));
         assert_eq!(redirection(b"-ERR no\r\n"), None);
         let demoted = b"-UNBLOCKED force unblock from blocking operation, instance state changed \

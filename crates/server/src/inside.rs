@@ -5,7 +5,7 @@
 //! process. Beyond that it learns only what the server must say when no client can ask: whether it
 //! is ready, what protected mode refuses, and which certificates to show.
 
-use config::Config;
+use config::{Config, TlsAuthClients};
 use engine::Engine;
 use net::{Kind, Net, Tag};
 use process::{priority, signals};
@@ -135,9 +135,16 @@ impl Inside {
         config.protected_mode() && self.engine.acl().needs_no_password() && !is_near
     }
 
-    /// The rules and certificates of TLS, if the server has a port for it; as they are now.
+    /// The rules and certificates of TLS, if the server has a port for it; as they are now. A client
+    /// may come without a certificate: see [`demands_certificates`](Inside::demands_certificates).
     pub fn tls(&self) -> Option<Arc<ServerConfig>> {
-        self.net.tls(Tag::default()).map(|context| context.server_config())
+        self.net.tls(Tag::default()).map(|context| context.lenient_config())
+    }
+
+    /// Whether clients of the port with TLS have to show a certificate.
+    pub fn demands_certificates(&self) -> bool {
+        self.net.tls(Tag::default()).is_some()
+            && self.config().tls_auth_clients() == TlsAuthClients::Yes
     }
 
     /// Has the calling thread step back behind those that serve clients.

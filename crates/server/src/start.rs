@@ -96,10 +96,7 @@ fn serve(
     if !seed.is_empty() {
         structs::hashing::seed_with(&seed);
     }
-    if let Err(error) = std::env::set_current_dir(config.dir()) {
-        return Err(format!("Can't chdir to '{}': {error}", config.dir().display()));
-    }
-    set_up_logging(&config)?;
+    enter_folder(&config)?;
     let cpus = Cpus::detect();
     let process_title = process::title::ProcessTitle::prepare();
     let mode = supervision(&config);
@@ -278,6 +275,15 @@ fn serve(
     drop(marks);
     shutdown::finish();
     Ok(())
+}
+
+/// Goes to the folder of the data, opens the log, and checks that data can be saved there.
+fn enter_folder(config: &Config) -> Result<(), Failure> {
+    if let Err(error) = std::env::set_current_dir(config.dir()) {
+        return Err(format!("Can't chdir to '{}': {error}", config.dir().display()));
+    }
+    set_up_logging(config)?;
+    persistence::writable::check(config)
 }
 
 /// `replicaof`, before data are loaded.

@@ -3,6 +3,10 @@
 /// Calls back with the word and flags of each key of a request.
 pub type FindKeys = fn(&[&[u8]], &mut dyn FnMut(usize, KeyFlags)) -> Result<(), InvalidKeys>;
 
+/// Calls back with the beginnings of the names of keys that a request reads beside those that its
+/// words name.
+pub type FindPrefixes = fn(&[&[u8]], &mut dyn FnMut(&[u8]));
+
 /// The request does not have the form that its command's keys need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InvalidKeys;

@@ -36,6 +36,21 @@ pub fn for_each_key<R: Runner>(
     Ok(())
 }
 
+/// Calls `found` with the beginning of the names of each set of keys that a request reads and that
+/// its words do not name.
+pub fn for_each_prefix<R: Runner>(command: &Row<R>, argv: &[&[u8]], mut found: impl FnMut(&[u8])) {
+    if let Some(find) = command.key_prefixes {
+        find(argv, &mut found);
+    }
+}
+
+/// Returns whether a request reads keys that its words do not name.
+pub fn reads_unnamed<R: Runner>(command: &Row<R>, argv: &[&[u8]]) -> bool {
+    let mut reads = false;
+    for_each_prefix(command, argv, |_| reads = true);
+    reads
+}
+
 /// Calls `found` with the index in `argv` of every shard channel, which belongs to a slot as a key
 /// does.
 pub fn for_each_shard_channel<R: Runner>(

@@ -22,7 +22,7 @@
 
 use crate::arg::Arg;
 use crate::effort::Effort;
-use crate::key_spec::{FindKeys, KeySpec};
+use crate::key_spec::{FindKeys, FindPrefixes, KeySpec};
 
 /// What runs the commands of a table, and so what rows have beside what they say.
 pub trait Runner: 'static {
@@ -87,6 +87,19 @@ pub enum Databases {
     Named(FindWords),
 }
 
+/// What a request is in a stream of replication.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Streamed {
+    /// It writes keys or libraries, or removes all of them.
+    Write,
+    /// It sends a message to subscribers, which is no data.
+    Message,
+    /// It runs a script. Servers from version 5 on send what scripts write instead.
+    Script,
+    /// Anything else. No server writes it into its stream.
+    Other,
+}
+
 /// One row of the command table.
 pub struct Row<R: Runner> {
     /// Lower-case name; of a subcommand the last word only.
@@ -124,7 +137,10 @@ pub struct Row<R: Runner> {
     pub help: &'static [&'static str],
     /// Finds the keys where the specifications cannot, or cannot tell the flags.
     pub find_keys: Option<FindKeys>,
-    /// Whether a request may touch keys that its words do not name, and so needs the world stopped.
+    /// Finds the beginnings of the names of keys that a request reads and that its words do not
+    /// name. Such a request needs the world stopped.
+    pub key_prefixes: Option<FindPrefixes>,
+    /// Whether a request needs the world stopped for another reason.
     pub needs_world: Option<NeedsWorld>,
     /// It runs a script, which word 1 names so.
     pub script: Option<ScriptName>,
@@ -158,6 +174,7 @@ impl<R: Runner> Row<R> {
         subcommands: &[],
         help: &[],
         find_keys: None,
+        key_prefixes: None,
         needs_world: None,
         script: None,
         channels: Channels::None,
@@ -177,6 +194,22 @@ impl<R: Runner> Row<R> {
             });
         }
         shown
+    }
+
+    /// What a request of this row is in a stream of replication.
+    pub fn streamed(&self) -> Streamed {
+        let flags = self.flags;
+        // PFCOUNT reads, and keeps what it has computed with the value.
+        let writes =
+            flags.has(Flags::WRITE) || flags.has(Flags::READONLY.with(Flags::MAY_REPLICATE));
+        match () {
+            // MIGRATE makes a server connect to another. Its effects are deletions.
+            () if writes && !flags.has(Flags::ASKS_PEER) => Streamed::Write,
+            () if !flags.has(Flags::MAY_REPLICATE) => Streamed::Other,
+            () if self.script.is_some() => Streamed::Script,
+            () if flags.has(Flags::PUBSUB) => Streamed::Message,
+            () => Streamed::Other,
+        }
     }
 
     /// The row without what runs it; it stays for as long as the process.
@@ -200,6 +233,7 @@ impl<R: Runner> Row<R> {
             subcommands: subcommands.leak(),
             help: self.help,
             find_keys: self.find_keys,
+            key_prefixes: self.key_prefixes,
             needs_world: self.needs_world,
             script: self.script,
             channels: self.channels,

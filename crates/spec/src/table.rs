@@ -1,6 +1,7 @@
 //! Finding a command's row by its name, quickly: a small perfect-enough hash table built once.
 
 use crate::key_spec::{Begin, Find, KeyFlags};
+use crate::keys;
 use crate::name::PackedName;
 use crate::row::{Channels, Flags, Row, Runner};
 
@@ -41,7 +42,10 @@ impl WorldUse {
         // A script that MULTI has queued cannot begin again, so nothing may be missing.
         if command.flags.has(Flags::WORLD) || command.script.is_some() {
             WorldUse::Always
-        } else if command.needs_world.is_some() || command.flags.has(Flags::RUNS_QUEUE) {
+        } else if command.needs_world.is_some()
+            || command.key_prefixes.is_some()
+            || command.flags.has(Flags::RUNS_QUEUE)
+        {
             WorldUse::ByRequest
         } else {
             WorldUse::Never
@@ -52,7 +56,9 @@ impl WorldUse {
 impl<R: Runner> Resolved<R> {
     /// Whether this request of a command that runs no queue needs the world stopped.
     pub fn needs_world(&self, words: &[&[u8]]) -> bool {
-        self.world == WorldUse::Always || self.command.needs_world.is_some_and(|ask| ask(words))
+        self.world == WorldUse::Always
+            || keys::reads_unnamed(self.command, words)
+            || self.command.needs_world.is_some_and(|ask| ask(words))
     }
 }
 

@@ -54,6 +54,12 @@ pub fn hash_tag(key: &[u8]) -> &[u8] {
     }
 }
 
+/// The slot of all keys that begin with `prefix`, if they are in one: the tag is in the prefix.
+pub fn prefix_slot(prefix: &[u8]) -> Option<u16> {
+    let tag = hash_tag(prefix);
+    (tag.len() < prefix.len()).then(|| crc16(tag) % SLOTS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,5 +98,15 @@ mod tests {
         assert_eq!(hash_tag(b"foo{{bar}}zap"), b"{bar");
         assert_eq!(hash_tag(b"foo{bar"), b"foo{bar");
         assert_eq!(hash_tag(b"}foo{bar}"), b"bar");
+    }
+
+    #[test]
+    fn a_prefix_has_a_slot_if_the_tag_is_in_it() {
+        for prefix in ["{foo}", "{foo}x", "x{foo}{bar}", "}{foo}"] {
+            assert_eq!(prefix_slot(prefix.as_bytes()), Some(12182), "{prefix}");
+        }
+        for prefix in ["", "foo", "{foo", "{}{foo}", "foo}"] {
+            assert_eq!(prefix_slot(prefix.as_bytes()), None, "{prefix}");
+        }
     }
 }

@@ -4,13 +4,16 @@
 //! Anything else whose keys are on several shards is carried out with copies of its keys on one of
 //! them, whose results are brought back: the target has no other writer that could come
 //! between. A transaction whose keys are on one shard stays one; another is cut into its requests.
+//!
+//! Only writes are applied, as the rows of the commands call them. A source is a server of somebody
+//! else, and the target takes the requests as those of a user that may do everything.
 
 use crate::link::Reply;
 use crate::source::Problem;
 use crate::target::{SLOTS, Target};
 use route::slots;
 use spec::keys::for_each_key;
-use spec::{CommandTable, KeyFlags, NotRun};
+use spec::{CommandTable, KeyFlags, NotRun, Resolved, Streamed};
 
 /// Keys that SCAN is asked for at a time.
 const SCAN_COUNT: &[u8] = b"1000";
@@ -76,7 +79,9 @@ impl<'a> Applier<'a> {
                 self.db = db.ok_or_else(|| Problem::Again("SELECT without a number".into()))?;
                 Ok(())
             }
-            b"PING" | b"REPLCONF" | b"PUBLISH" | b"SPUBLISH" | b"CLUSTER" => Ok(()),
+            // Of the link and of the source's cluster. Servers before version 7 send SCRIPT LOAD and
+            // SCRIPT FLUSH: clients load their scripts again.
+            b"PING" | b"REPLCONF" | b"CLUSTER" | b"SCRIPT" => Ok(()),
             b"MULTI" => {
                 self.transaction = Some(Vec::new());
                 Ok(())
@@ -86,6 +91,9 @@ impl<'a> Applier<'a> {
                 None => Ok(()),
             },
             _ => {
+                if !self.is_write(words)? {
+                    return Ok(());
+                }
                 self.count += 1;
                 match &mut self.transaction {
                     Some(requests) => {
@@ -148,7 +156,7 @@ impl<'a> Applier<'a> {
                 }
                 Ok(())
             }),
-            (b"FUNCTION" | b"SCRIPT", _) => self.target.send_all(db, words),
+            (b"FUNCTION", _) => self.target.send_all(db, words),
             (b"SWAPDB", _) if self.slots.is_some() || self.target.pipes() > 1 => Err(
                 Problem::Final("the source has swapped databases, which a cluster cannot".into()),
             ),
@@ -171,42 +179,78 @@ impl<'a> Applier<'a> {
             let command: &[u8] = if db.is_some() { b"FLUSHDB" } else { b"FLUSHALL" };
             return self.target.send_all(db.unwrap_or(0), &[command]);
         };
-        // Clusters with several databases are rare; all sources then have the same.
-        let db = db.unwrap_or(0);
         self.target.settle()?;
         for pipe in 0..self.target.pipes() {
-            let mut cursor = b"0".to_vec();
-            loop {
-                let reply = self.target.ask(pipe, db, &[b"SCAN", &cursor, b"COUNT", SCAN_COUNT])?;
-                let Reply::List(parts) = reply else { break };
-                let [Reply::Text(next), Reply::List(keys)] = &parts[..] else { break };
-                for key in keys {
-                    let Reply::Text(key) = key else { continue };
-                    let slot = slots::of(key);
-                    if slots.iter().any(|(first, last)| (*first..=*last).contains(&slot)) {
-                        self.target.send(pipe, db, &[b"UNLINK", key])?;
-                    }
-                }
-                cursor.clone_from(next);
-                if cursor == b"0" {
-                    break;
-                }
+            // What this source has is in databases that it has selected.
+            let databases = db.map_or_else(|| self.target.databases(pipe), |db| [db].into());
+            for db in databases {
+                self.flush_slots(pipe, db, &slots)?;
             }
         }
         self.target.settle()
     }
 
-    fn keys(&self, words: &[&[u8]]) -> Result<Vec<Key>, Problem> {
-        let row = self.table.resolve_logged(words).map_err(|why| {
+    /// Removes the keys of some slots from a database of a shard.
+    fn flush_slots(&mut self, pipe: usize, db: u32, slots: &Ranges) -> Result<(), Problem> {
+        let mut cursor = b"0".to_vec();
+        loop {
+            let reply = self.target.ask(pipe, db, &[b"SCAN", &cursor, b"COUNT", SCAN_COUNT])?;
+            let nonsense = || Problem::Again("the target's answer to SCAN makes no sense".into());
+            let Reply::List(parts) = reply else { return Err(nonsense()) };
+            let [Reply::Text(next), Reply::List(keys)] = &parts[..] else { return Err(nonsense()) };
+            for key in keys {
+                let Reply::Text(key) = key else { continue };
+                let slot = slots::of(key);
+                if slots.iter().any(|(first, last)| (*first..=*last).contains(&slot)) {
+                    self.target.send(pipe, db, &[b"UNLINK", key])?;
+                }
+            }
+            cursor.clone_from(next);
+            if cursor == b"0" {
+                return Ok(());
+            }
+        }
+    }
+
+    fn row(&self, words: &[&[u8]]) -> Result<&'a Resolved<NotRun>, Problem> {
+        self.table.resolve_logged(words).map_err(|why| {
             let text = String::from_utf8_lossy(&why.line()).into_owned();
             Problem::Final(format!("the source sends a command that is not known here: {text}"))
-        })?;
+        })
+    }
+
+    /// Returns whether a request is a write. Messages to subscribers are no data.
+    fn is_write(&self, words: &[&[u8]]) -> Result<bool, Problem> {
+        let row = self.row(words)?;
+        let name = || row.full_name.replace('|', " ").to_uppercase();
+        match row.command.streamed() {
+            Streamed::Write => Ok(true),
+            Streamed::Message => Ok(false),
+            Streamed::Script => Err(Problem::Final(format!(
+                "the source sends {}, and scripts of a source are not run: let it send what they write. Redis 3.2 and 4 \
+                 do so after redis.replicate_commands() in the script, later versions by default",
+                name()
+            ))),
+            Streamed::Other => Err(Problem::Final(format!(
+                "the source sends {}, which is no write of data",
+                name()
+            ))),
+        }
+    }
+
+    fn keys(&self, words: &[&[u8]]) -> Result<Vec<Key>, Problem> {
+        let row = self.row(words)?;
         let mut keys: Vec<Key> = Vec::new();
-        // Keys that only a script knows are on the shard of those that it names.
-        let _ = for_each_key(row.command, words, |at, flags| {
+        let found = for_each_key(row.command, words, |at, flags| {
             keys.push((at, !flags.has(KeyFlags::RO)));
         });
-        Ok(keys)
+        match found {
+            Ok(()) => Ok(keys),
+            Err(_) => Err(Problem::Final(format!(
+                "the source sends {} with keys that make no sense",
+                row.full_name
+            ))),
+        }
     }
 
     /// Carries out a transaction.
@@ -215,7 +259,7 @@ impl<'a> Applier<'a> {
         let mut is_plain = true;
         for (_, words) in requests {
             let words = refs(words);
-            let for_all: [&[u8]; 5] = [b"FLUSHALL", b"FLUSHDB", b"FUNCTION", b"SCRIPT", b"SWAPDB"];
+            let for_all: [&[u8]; 4] = [b"FLUSHALL", b"FLUSHDB", b"FUNCTION", b"SWAPDB"];
             is_plain &= !for_all.iter().any(|name| words[0].eq_ignore_ascii_case(name));
             keys.extend(self.keys(&words)?.into_iter().map(|(at, _)| words[at].to_vec()));
         }

@@ -6,6 +6,7 @@ use crate::place::{Address, Login, Place};
 use crate::source::Problem;
 use crate::target::{Route, Target};
 use rustls::ClientConfig;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,6 +58,40 @@ pub fn open(locate: &dyn Locate, address: &Address, limit: Duration) -> Result<L
     // its own.
     link.ask(&["CLIENT", "CAPA", "cluster"])?;
     Ok(link)
+}
+
+/// The keys of each database that has some.
+pub type Keyspace = BTreeMap<u32, u64>;
+
+/// Adds what INFO says of a server's databases: `db3:keys=7,expires=0,…`.
+pub fn add_keyspace(sum: &mut Keyspace, info: &str) {
+    for line in info.lines() {
+        let counted = line.strip_prefix("db").and_then(|line| {
+            let (db, rest) = line.split_once(":keys=")?;
+            Some((db.parse::<u32>().ok()?, rest.split(',').next()?.parse::<u64>().ok()?))
+        });
+        if let Some((db, keys)) = counted {
+            let count = sum.entry(db).or_default();
+            *count = count.saturating_add(keys);
+        }
+    }
+}
+
+/// Asks each of these primaries for its keys.
+///
+/// # Errors
+/// One does not answer, or refuses to say it.
+pub fn keyspace(locate: &dyn Locate, parts: &[Part], limit: Duration) -> Result<Keyspace, Problem> {
+    let mut sum = Keyspace::new();
+    for part in parts {
+        let mut link = open(locate, &part.address, limit)?;
+        let info = link.order(&["INFO", "keyspace"]).map_err(|error| {
+            let (host, port) = &part.address;
+            Problem::Again(format!("{host}:{port}: {error}"))
+        })?;
+        add_keyspace(&mut sum, &info.text().unwrap_or_default());
+    }
+    Ok(sum)
 }
 
 /// Servers that a user names.
@@ -218,4 +253,20 @@ pub fn named(locate: &dyn Locate, address: &Address, name: &str) -> Result<Link,
     })?;
     link.ask(&["CLIENT", "SETNAME", name])?;
     Ok(link)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_databases_are_added_up() {
+        let mut sum = Keyspace::new();
+        add_keyspace(
+            &mut sum,
+            "# Keyspace\r\ndb0:keys=2,expires=0,avg_ttl=0\r\ndb3:keys=7,expires=1\r\n",
+        );
+        add_keyspace(&mut sum, "db3:keys=1\r\ndbx:keys=1\r\ndb4:expires=1\r\n");
+        assert_eq!(sum, [(0, 2), (3, 8)].into());
+    }
 }

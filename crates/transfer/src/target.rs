@@ -5,7 +5,7 @@ use crate::link::{Link, Reply};
 use crate::place::Address;
 use crate::source::Problem;
 use route::slots;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Bytes that are sent at a time.
 const BATCH: usize = 64 << 10;
@@ -43,7 +43,10 @@ type Name = [u8; 16];
 struct Pipe {
     link: Link,
     address: Address,
+    /// The database that is selected.
     db: u32,
+    /// Databases that the server has selected before.
+    accepted: BTreeSet<u32>,
     /// What was sent and not answered: the command, and the bytes.
     pending: VecDeque<(Name, usize)>,
     pending_bytes: usize,
@@ -64,11 +67,29 @@ fn name_of(words: &[&[u8]]) -> Name {
 }
 
 impl Pipe {
-    fn select(&mut self, db: u32) {
-        if self.db != db {
+    /// Selects a database. The first time the reply is waited for: what is sent behind a SELECT
+    /// that is refused goes to the database that was selected before.
+    fn select(&mut self, db: u32) -> Result<(), Problem> {
+        if self.db == db {
+            return Ok(());
+        }
+        let text = db.to_string();
+        let words: [&[u8]; 2] = [b"SELECT", text.as_bytes()];
+        if self.accepted.contains(&db) {
+            self.push(&words);
             self.db = db;
-            let text = db.to_string();
-            self.push(&[b"SELECT", text.as_bytes()]);
+            return Ok(());
+        }
+        self.settle()?;
+        self.push(&words);
+        self.flush()?;
+        match self.take_any()?.1.error() {
+            None => {
+                self.accepted.insert(db);
+                self.db = db;
+                Ok(())
+            }
+            Some(text) => Err(without_database(&self.address, db, text)),
         }
     }
 
@@ -140,6 +161,17 @@ fn refused((host, port): &Address, name: &Name, text: &str) -> Problem {
     if is_passing { Problem::Again(text) } else { Problem::Final(text) }
 }
 
+fn without_database(address: &Address, db: u32, text: &str) -> Problem {
+    match refused(address, &name_of(&[b"SELECT"]), text) {
+        Problem::Final(text) => Problem::Final(format!(
+            "{text}. The source has keys in database {db}: take a target with at least {} databases (create-db \
+             --databases; the option `databases` of a server), or remove these keys at the source",
+            u64::from(db) + 1
+        )),
+        passing @ Problem::Again(_) => passing,
+    }
+}
+
 impl Target {
     /// Of open connections, one for each number that the route names.
     pub fn new(links: Vec<(Address, Link)>, route: Route) -> Target {
@@ -147,6 +179,7 @@ impl Target {
             link,
             address,
             db: 0,
+            accepted: BTreeSet::from([0]),
             pending: VecDeque::new(),
             pending_bytes: 0,
         };
@@ -186,7 +219,7 @@ impl Target {
     /// An earlier request was refused, or the connection is lost.
     pub fn send(&mut self, pipe: usize, db: u32, words: &[&[u8]]) -> Result<(), Problem> {
         let pipe = &mut self.pipes[pipe];
-        pipe.select(db);
+        pipe.select(db)?;
         pipe.push(words);
         pipe.drive()
     }
@@ -197,6 +230,20 @@ impl Target {
     /// Likewise.
     pub fn send_all(&mut self, db: u32, words: &[&[u8]]) -> Result<(), Problem> {
         (0..self.pipes.len()).try_for_each(|pipe| self.send(pipe, db, words))
+    }
+
+    /// Finds out whether all shards have these databases.
+    ///
+    /// # Errors
+    /// One does not, and what to do; or a connection is lost.
+    pub fn check_databases(&mut self, databases: &BTreeSet<u32>) -> Result<(), Problem> {
+        let mut pipes = self.pipes.iter_mut();
+        pipes.try_for_each(|pipe| databases.iter().try_for_each(|db| pipe.select(*db)))
+    }
+
+    /// The databases that were selected on a connection.
+    pub fn databases(&self, pipe: usize) -> BTreeSet<u32> {
+        self.pipes[pipe].accepted.clone()
     }
 
     /// The number of connections.
@@ -227,7 +274,7 @@ impl Target {
         requests: &[Vec<&[u8]>],
     ) -> Result<Vec<Reply>, Problem> {
         let pipe = &mut self.pipes[pipe];
-        pipe.select(db);
+        pipe.select(db)?;
         pipe.settle()?;
         for words in requests {
             pipe.push(words);

@@ -1,13 +1,25 @@
-//! HTTP for people and probes: ports, threads, TLS, limits, and headers that hold for every answer.
+//! HTTP for people and probes: ports, threads, TLS, and what holds for every request and answer.
 //!
-//! The admin ports of a server and of the proxy are [`Site`]s with routes of their own.
+//! ```text
+//!   listen   sockets, TLS, connections
+//!   places   how many connections and requests there can be at a time
+//!   gate     requests of foreign pages, limits of bodies
+//! ```
+//!
+//! The admin ports of a server, of a node and of the proxy are [`Site`]s with routes of their own.
 
+mod gate;
 mod listen;
+mod names;
+mod places;
 
+pub use gate::{Probes, Read, SMALL_BODY, Unread, read};
 pub use listen::bind;
+pub use names::{METRICS, is_trusted_name};
 
 use axum::Router;
 use axum::http::{HeaderValue, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use rustls::ServerConfig;
 use std::net::{SocketAddr, TcpListener};
@@ -21,6 +33,8 @@ pub struct Peer {
     pub address: SocketAddr,
     /// The address of this side.
     pub local: Option<SocketAddr>,
+    /// The other side has shown a certificate, which was checked.
+    pub has_certificate: bool,
 }
 
 /// What a port needs of its owner.
@@ -28,12 +42,18 @@ pub trait Site: Send + Sync + 'static {
     /// The certificates of the port, if it speaks TLS; asked for each connection.
     fn tls(&self) -> Option<Arc<ServerConfig>>;
 
+    /// Paths that are answered whatever else is served.
+    fn probes(&self) -> Probes;
+
     /// Prepares a thread.
     fn begin_thread(&self) {}
 
     /// Writes a line into the log.
     fn log(&self, line: &str);
 }
+
+/// Threads that wait on behalf of requests there can be. They begin when they are needed.
+const MAX_WAITING_THREADS: usize = 128;
 
 /// Starts to serve `router` on open ports, with so many threads. It is served for as long as the
 /// runtime exists.
@@ -49,17 +69,24 @@ pub fn start<S: Site>(
     let beginner = Arc::clone(site);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
-        .max_blocking_threads(threads)
+        .max_blocking_threads(MAX_WAITING_THREADS)
         .thread_name("admin")
         .on_thread_start(move || beginner.begin_thread())
         .enable_all()
         .build()
         .map_err(|error| format!("Can't start the threads of the admin port: {error}"))?;
+    let places = places::Places::new();
+    let router = router.clone().layer(from_fn_with_state(site.probes(), gate::pass));
     for listener in listeners {
         if let Ok(address) = listener.local_addr() {
             site.log(&format!("Admin port: listening on {address}"));
         }
-        runtime.spawn(listen::serve(listener, Arc::clone(site), router.clone()));
+        runtime.spawn(listen::serve(
+            listener,
+            Arc::clone(site),
+            Arc::clone(&places),
+            router.clone(),
+        ));
     }
     Ok(runtime)
 }

@@ -1,6 +1,6 @@
-//! Listening: sockets, TLS, and a limit of connections. What arrives is served by the owner's
-//! routes.
+//! Listening: sockets and TLS. What arrives is served by the owner's routes.
 
+use crate::places::{Entered, Places};
 use crate::{Peer, Site};
 use axum::Router;
 use hyper::server::conn::http1;
@@ -10,13 +10,12 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
-/// Connections that are served at a time; the next ones wait in the kernel.
-const MAX_CONNECTIONS: usize = 256;
 /// For a TLS handshake, and for the headers of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of the headers of a request.
+const MAX_HEADERS: usize = 32 << 10;
 /// How long a start waits for an address that its predecessor has not let go of.
 const BIND_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -67,22 +66,27 @@ fn bind_patiently(host: &str, port: u16) -> io::Result<TcpListener> {
 }
 
 /// Accepts connections until the process ends.
-pub async fn serve<S: Site>(listener: TcpListener, site: Arc<S>, router: Router) {
+pub async fn serve<S: Site>(
+    listener: TcpListener,
+    site: Arc<S>,
+    places: Arc<Places>,
+    router: Router,
+) {
     let accepting =
         listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(listener));
     let listener = match accepting {
         Ok(listener) => listener,
         Err(error) => return site.log(&format!("The admin port cannot accept: {error}")),
     };
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((socket, peer)) => {
-                let (site, router) = (Arc::clone(&site), router.clone());
+                let (site, router, entered) = (Arc::clone(&site), router.clone(), places.enter());
                 tokio::spawn(async move {
-                    serve_one(socket, peer, &*site, router).await;
-                    drop(place);
+                    tokio::select! {
+                        () = entered.place.closing.notified() => {}
+                        () = serve_one(socket, peer, &*site, &entered, router) => {}
+                    }
                 });
             }
             // Descriptors have run out, most likely: others may be closed meanwhile.
@@ -95,31 +99,36 @@ async fn serve_one<S: Site>(
     socket: tokio::net::TcpStream,
     address: SocketAddr,
     site: &S,
+    entered: &Entered,
     router: Router,
 ) {
     // A wish: a socket that has died already will say so when it is read.
     let _ = socket.set_nodelay(true);
-    let peer = Peer { address, local: socket.local_addr().ok() };
+    let peer = Peer { address, local: socket.local_addr().ok(), has_certificate: false };
+    let router = router.layer(axum::Extension(Arc::clone(&entered.place)));
     match site.tls() {
-        None => speak(socket, peer, router).await,
+        None => speak(socket, router.layer(axum::Extension(peer))).await,
         Some(rules) => {
             let handshake = TlsAcceptor::from(rules).accept(socket);
             if let Ok(Ok(stream)) = tokio::time::timeout(PATIENCE, handshake).await {
-                speak(stream, peer, router).await;
+                let has_certificate = stream.get_ref().1.peer_certificates().is_some();
+                let peer = Peer { has_certificate, ..peer };
+                speak(stream, router.layer(axum::Extension(peer))).await;
             }
         }
     }
 }
 
-async fn speak<S>(stream: S, peer: Peer, router: Router)
+async fn speak<S>(stream: S, router: Router)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
-    let service = TowerToHyperService::new(router.layer(axum::Extension(peer)));
+    let service = TowerToHyperService::new(router);
     // What goes wrong on a connection is the client's to notice.
     let _ = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
+        .max_buf_size(MAX_HEADERS)
         .serve_connection(TokioIo::new(stream), service)
         .await;
 }

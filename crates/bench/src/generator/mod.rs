@@ -46,7 +46,8 @@ pub struct Shared {
     topology: Mutex<Arc<Topology>>,
     epoch_ns: u64,
     stop: AtomicBool,
-    gave_up: AtomicBool,
+    /// What there was not for some time.
+    gave_up: Mutex<Option<&'static str>>,
     ready: AtomicUsize,
     start_ns: AtomicU64,
     failure: Mutex<Option<String>>,
@@ -72,18 +73,25 @@ impl Shared {
         (Arc::clone(&topology), self.topology_version.load(Ordering::Acquire))
     }
 
-    /// Notes why the run cannot begin.
+    /// Notes why the run cannot begin, or go on.
     pub fn fail(&self, why: String) {
         lock(&self.failure).get_or_insert(why);
     }
 
-    /// Ends the run because no connection has come back; what was measured stays.
-    pub fn fail_softly(&self) {
-        self.gave_up.store(true, Ordering::Relaxed);
+    /// Ends the run because for some time there was no connection, or no reply; what was measured
+    /// stays.
+    pub fn fail_softly(&self, without: &'static str) {
+        lock(&self.gave_up).get_or_insert(without);
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// The reason why the run cannot begin, if there is one.
+    /// Ends the run because it cannot go on.
+    pub fn abort(&self, why: String) {
+        self.fail(why);
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// The reason why the run cannot begin, or go on, if there is one.
     pub fn check_failure(&self) -> Result<(), String> {
         match &*lock(&self.failure) {
             Some(why) => Err(why.clone()),
@@ -180,7 +188,7 @@ pub fn run(
         topology: Mutex::new(Arc::new(topology)),
         epoch_ns: os::monotonic_ns(),
         stop: AtomicBool::new(false),
-        gave_up: AtomicBool::new(false),
+        gave_up: Mutex::new(None),
         ready: AtomicUsize::new(0),
         start_ns: AtomicU64::new(0),
         failure: Mutex::new(None),
@@ -341,10 +349,12 @@ fn summed(
     if matches!(load.pacing, Pacing::Open(_)) && !late.is_empty() {
         own.late_p99_ns = Some(late.value_at_quantile(0.99));
     }
-    if shared.gave_up.load(Ordering::Relaxed) {
+    if let Some(without) = *lock(&shared.gave_up) {
         let seconds = load.give_up.as_secs_f64();
-        let why = counts.first_loss.take().unwrap_or_default();
-        counts.first_loss = Some(format!("given up after {seconds} s without a connection; {why}"));
+        let given_up = format!("given up after {seconds} s without {without}");
+        let why = counts.first_loss.take().map_or_else(String::new, |why| format!("; {why}"));
+        counts.first_loss = Some(format!("{given_up}{why}"));
+        counts.given_up = Some(given_up);
     }
     let measured = Measured {
         name: workload.name.clone(),

@@ -9,6 +9,7 @@
 //! RESP2 and RESP3. Attributes belong to the element after them; pushes are no replies and are
 //! skipped.
 
+use resp::ReplyLimits;
 use std::fmt;
 
 /// What a reply was.
@@ -170,6 +171,14 @@ impl Scanner {
                     return Ok(false);
                 }
                 let count = count.unsigned_abs();
+                let most = match first {
+                    b'$' | b'=' | b'!' => i64::MAX as u64 / 4,
+                    _ => ReplyLimits::PEER.elements as u64,
+                };
+                // What is still to come of an aggregate may be one of its elements' elements.
+                if count > most || self.pending > i64::MAX as u64 / 4 {
+                    return Err(malformed());
+                }
                 match first {
                     b'$' | b'=' => {
                         self.note(Kind::Value);

@@ -74,7 +74,10 @@ pub struct Worker<'a> {
     running: bool,
     counted_from_ns: u64,
     end_ns: u64,
+    /// When the last whole reply came.
     last_reply_ns: u64,
+    /// When no request was under way, the last time that this was looked at.
+    asked_ns: u64,
     checker: Option<Checker>,
     /// Scratch: keys drawn for a request; connections with something to send.
     numbers: Vec<u64>,
@@ -146,6 +149,7 @@ impl<'a> Worker<'a> {
             counted_from_ns: 0,
             end_ns: u64::MAX,
             last_reply_ns: 0,
+            asked_ns: 0,
             checker: load.verify.then(|| Checker::new(workload)),
             numbers: Vec::new(),
             touched: Vec::new(),
@@ -162,6 +166,12 @@ impl<'a> Worker<'a> {
             self.shared.check_failure()?;
             if self.shared.stopped() {
                 break;
+            }
+            let waited_ns = self.shared.now_ns() - self.last_up_ns;
+            if waited_ns > self.load.give_up.as_nanos() as u64 {
+                let seconds = self.load.give_up.as_secs_f64();
+                let missing = self.connections.len() - self.up;
+                return Err(format!("{missing} connections were not answered in {seconds} s"));
             }
         }
         let start_ns = self.shared.wait_for_start()?;
@@ -183,6 +193,7 @@ impl<'a> Worker<'a> {
                 self.dispatch();
             }
         }
+        self.shared.check_failure()?;
         self.finish(start_ns, cpu)
     }
 
@@ -287,7 +298,17 @@ impl<'a> Worker<'a> {
         if self.up > 0 {
             self.last_up_ns = now_ns;
         } else if now_ns - self.last_up_ns > self.load.give_up.as_nanos() as u64 {
-            self.shared.fail_softly();
+            self.shared.fail_softly("a connection");
+        }
+        // A server may be silent, or send a reply without an end.
+        let since_ns = self.last_reply_ns.max(self.asked_ns);
+        if self.under_way > 0
+            && now_ns.saturating_sub(since_ns) > self.load.give_up.as_nanos() as u64
+        {
+            self.shared.fail_softly("a whole reply");
+        }
+        if self.under_way == 0 {
+            self.asked_ns = now_ns;
         }
         Ok(())
     }
@@ -318,6 +339,7 @@ impl<'a> Worker<'a> {
         let now_ns = self.shared.now_ns();
         let connection = &mut self.connections[index];
         let mut rest = &self.input[..received];
+        let before = self.under_way;
         // Replies are not looked at one by one: equal ones are only counted.
         let unseen = self.checker.is_none() && connection.versions.is_none();
         while !rest.is_empty() {
@@ -339,7 +361,13 @@ impl<'a> Worker<'a> {
                     continue;
                 }
             }
-            let (used, kind) = connection.scanner.next(rest).map_err(|error| error.to_string())?;
+            let (used, kind) = connection.scanner.next(rest).map_err(|error| {
+                if self.running {
+                    let address = &self.topology.nodes[connection.node];
+                    self.shared.abort(format!("{address}: {error}"));
+                }
+                error.to_string()
+            })?;
             if self.checker.is_some() {
                 connection.capture.extend_from_slice(&rest[..used]);
             }
@@ -380,7 +408,16 @@ impl<'a> Worker<'a> {
                 }
             }
         }
-        self.last_reply_ns = now_ns;
+        if self.under_way < before {
+            self.last_reply_ns = now_ns;
+        }
+        self.go_on(index, now_ns);
+        Ok(())
+    }
+
+    /// Has a connection do what comes next, now that bytes have been taken in.
+    fn go_on(&mut self, index: usize, now_ns: u64) {
+        let connection = &self.connections[index];
         let (state, waiting) = (connection.state, connection.under_way.len());
         if state == State::Ready && !connection.greeted {
             self.ready(index, now_ns);
@@ -393,7 +430,6 @@ impl<'a> Worker<'a> {
         {
             self.enqueue(index);
         }
-        Ok(())
     }
 
     /// Notes what is left over, and what it has cost.

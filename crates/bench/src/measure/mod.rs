@@ -114,6 +114,8 @@ pub struct Counts {
     pub lost_connections: u64,
     /// Why the first was lost.
     pub first_loss: Option<String>,
+    /// Why the run ended early.
+    pub given_up: Option<String>,
     /// Connections made after the first ones, whatever for.
     pub reconnections: u64,
     /// Requests that were under way on lost connections.
@@ -179,6 +181,9 @@ impl Counts {
         self.bytes_in += other.bytes_in;
         if self.first_loss.is_none() {
             self.first_loss.clone_from(&other.first_loss);
+        }
+        if self.given_up.is_none() {
+            self.given_up.clone_from(&other.given_up);
         }
         if self.first_wrong.is_none() {
             self.first_wrong.clone_from(&other.first_wrong);

@@ -173,7 +173,7 @@ pub struct LoadArgs {
     /// A new connection after so many requests
     #[arg(long, value_name = "COUNT", conflicts_with = "keep_alive")]
     pub reconnect_interval: Option<u64>,
-    /// Seconds without any connection after which the run is given up
+    /// Seconds without any connection, or without a whole reply, after which the run is given up
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
     pub give_up: f64,
     /// Do it all again so often; the table has each run and all together

@@ -273,6 +273,9 @@ pub fn troubles(measured: &Measured) -> String {
     say(counts.unfinished, "requests unanswered at the end; the time they had waited is counted");
     let wrong = counts.first_wrong.as_deref().unwrap_or("");
     say(counts.wrong, &format!("values wrong, first: {wrong}"));
+    if let Some(given_up) = &counts.given_up {
+        let _ = writeln!(text, "! {given_up}");
+    }
     if measured.generator_was_the_limit() {
         let busy = measured.own.busiest * 100.0;
         let _ = writeln!(

@@ -1,6 +1,6 @@
 //! `--bigkeys` and `--memkeys`: the largest key of each type, by elements or by bytes.
 
-use super::scan::{Walk, ask_all};
+use super::scan::{Walk, ask_all, fail};
 use crate::flavor::Flavor;
 use crate::session::{Session, emit};
 use std::process::ExitCode;
@@ -68,6 +68,9 @@ pub fn types(session: &mut Session, keys: &[Vec<u8>], kinds: &mut Vec<Kind>) -> 
             let name = reply.string();
             if reply.is_error() || name == "none" {
                 return None;
+            }
+            if reply.text().is_none() {
+                fail("ERROR: TYPE did not return a name");
             }
             Some(kinds.iter().position(|kind| kind.name == name).unwrap_or_else(|| {
                 kinds.push(Kind::new(&name, None, "?"));

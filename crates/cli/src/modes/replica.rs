@@ -19,12 +19,18 @@ pub enum Contents {
     Functions,
 }
 
+/// The version of Valkey whose snapshots have a form for all that there is. A file is kept in
+/// whatever form it comes.
+const NEWEST: &str = "9.0.0";
+
 /// How long a mark is that ends a transfer of unknown length.
 const MARK: usize = 40;
 
 /// `--rdb`
 pub fn save(session: &mut Session, path: &Path, contents: Contents) -> ExitCode {
     configure(session, &["REPLCONF", "capa", "eof"]);
+    // Without a version a server sends its oldest form, or none if that cannot hold the data.
+    session.ask(&["REPLCONF", "version", NEWEST]);
     // Both are hints to the server; a server that does not know them sends more than is needed.
     configure(session, &["REPLCONF", "rdb-only", "1"]);
     if contents == Contents::Functions

@@ -39,12 +39,17 @@ impl Walk {
             Reply::Error(_) => fail(&format!("ERROR: {}", reply.string())),
             reply => reply.elements().unwrap_or_default(),
         };
-        let [cursor, keys] = parts else { fail("ERROR: SCAN did not return a cursor and keys") };
-        self.cursor = cursor.text().unwrap_or_default().to_vec();
+        let page = |[cursor, keys]: &[Reply; 2]| {
+            let keys = keys.elements()?.iter().map(|key| key.text().map(<[u8]>::to_vec));
+            Some((cursor.text()?.to_vec(), keys.collect::<Option<Vec<_>>>()?))
+        };
+        let Some((cursor, keys)) = parts.try_into().ok().and_then(page) else {
+            fail("ERROR: SCAN did not return a cursor and keys")
+        };
+        self.cursor = cursor;
         self.done = self.cursor == b"0";
         self.turns += 1;
-        let keys = keys.elements().unwrap_or_default().iter();
-        Some(keys.map(|key| key.text().unwrap_or_default().to_vec()).collect())
+        Some(keys)
     }
 
     /// Pauses now and then, if the options say so.

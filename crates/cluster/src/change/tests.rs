@@ -66,7 +66,7 @@ impl Store {
 
     fn meet(&mut self, copy: u8, other: u8) -> Result<(), String> {
         let (mine, theirs) = (self.view(id(copy)), self.view(id(other)));
-        match meet(&mine, &theirs, |joining| self.home(joining).1).map_err(|it| it.0)? {
+        match meet(&mine, &theirs, |joining| Ok(self.home(joining).1)).map_err(|it| it.0)? {
             Some(transaction) => self.ask(Ok(transaction)),
             None => Ok(()),
         }
@@ -157,7 +157,7 @@ fn words_become_slots() {
 }
 
 #[test]
-fn meet_joins_a_single_copy_only() {
+fn meet_joins_databases_whose_slots_differ() {
     let mut store = six();
     store.start(7);
     store.start(8);
@@ -165,11 +165,50 @@ fn meet_joins_a_single_copy_only() {
     assert_eq!(store.meet(7, 1), Err("Slot 0 is already busy".into()));
     store.meet(8, 7).expect("both are alone");
     store.meet(8, 7).expect("they are one already");
-    assert!(store.meet(8, 1).expect_err("both are clusters").contains("cannot be joined"));
+    assert_eq!(store.meet(8, 1), Err("Slot 0 is already busy".into()));
     // The cluster joins the single copy as well as the other way round.
     store.start(9);
     store.meet(1, 9).expect("one of them is alone");
     assert_eq!(store.home(id(9)).0, store.home(id(1)).0);
+    // Shards with replicas join as a whole, as some tools make their clusters.
+    let mut store = Store::default();
+    (1..=5).for_each(|copy| store.start(copy));
+    for (primary, replica, first, last) in [(1, 2, 0, 99), (3, 4, 100, 16383)] {
+        store.add(primary, first, last).expect("the slots are free");
+        store.meet(replica, primary).expect("it is alone");
+        store.replicate(replica, primary).expect("it is empty");
+    }
+    store.ask(Ok(promise_quorum(&store.view(id(3)), 2))).expect("nothing else is done");
+    store.meet(1, 4).expect("their slots differ");
+    let view = store.view(id(2));
+    let topology = &view.topology.value;
+    assert_eq!(topology.check(), Ok(()));
+    assert_eq!((topology.shards.len(), topology.copies().count(), view.alive.len()), (2, 4, 4));
+    assert_eq!((view.database, topology.quorum), (store.view(id(4)).database, 2));
+    assert_ne!(topology.shards[0].epoch, topology.shards[1].epoch);
+    assert!((1..=4).all(|copy| store.home(id(copy)).0 == store.home(id(1)).0));
+}
+
+#[test]
+fn a_slot_is_given_up_by_its_owner_only() {
+    let store = six();
+    let view = store.view(id(1));
+    let some = |slots: &[u16]| Slots::from_fn(|slot| slots.contains(&slot));
+    let delete = |view: &View, me, slots: &[u16], given_up: &[u16]| {
+        delete_own_slots(view, id(me), &some(slots), &some(given_up)).map_err(|why| why.0)
+    };
+    for me in [2, 4, 5] {
+        let why = delete(&view, me, &[0], &[]).expect_err("it is no owner");
+        assert!(why.starts_with(&format!("Slot 0 is owned by node {}", id(1))), "{why}");
+    }
+    assert!(delete(&view, 1, &[0, 5461], &[]).is_err(), "one of them is another's");
+    let mut store = store;
+    let asked = delete(&view, 1, &[0], &[]).map(|it| it.expect("it is owned")).map_err(Refused);
+    store.ask(asked).expect("nothing else is done");
+    let view = store.view(id(1));
+    assert!(view.topology.value.shard_with(0).is_none());
+    assert_eq!(delete(&view, 1, &[0], &[0]), Err("Slot 0 is already unassigned".into()));
+    assert_eq!(delete(&view, 2, &[0], &[]), Ok(None), "a tool sends it to all nodes");
 }
 
 #[test]
@@ -287,7 +326,7 @@ fn a_switch_is_asked_for_by_a_replica_that_is_in_step() {
     let view = store.view(id(4));
     let shard = view.topology.value.shard_of(id(4)).expect("it has one");
     let asked = view.switches.get(&shard.id).map(|at| at.value);
-    assert_eq!(asked, Some(Switch { epoch: shard.epoch, to: id(4) }));
+    assert_eq!(asked, Some(Switch { epoch: shard.epoch, to: id(4), is_for_any: false }));
 }
 
 #[test]

@@ -6,8 +6,8 @@ use crate::Moment;
 use crate::change;
 use crate::coordinator::Transaction;
 use crate::promotion::{self, Election};
-use crate::topology::Holder;
-use crate::view::{Alive, Fence};
+use crate::topology::{Holder, Replica};
+use crate::view::{self, Alive, Fence};
 
 impl Copy {
     /// Takes the role that the view says.
@@ -75,7 +75,8 @@ impl Copy {
         let Role::Leads(epoch) = self.role else { return };
         let Some((view, shard)) = self.shard() else { return };
         let Some(asked) = view.switches.get(&shard.id) else { return };
-        let (to, revision) = (asked.value.to, asked.revision);
+        let view::Switch { to, is_for_any, .. } = asked.value;
+        let revision = asked.revision;
         if asked.value.epoch != epoch || self.switch.is_some() {
             return;
         }
@@ -88,9 +89,11 @@ impl Copy {
         }
         let is_late = now >= seen + self.settings.switch;
         // Clients wait for the switch itself, not for a link.
-        if is_late || facts.linked.contains(&to) {
+        let is_linked = facts.linked.contains(&to) || (is_for_any && !facts.linked.is_empty());
+        if is_late || is_linked {
             self.asked.2 = true;
             self.switch = (!is_late).then_some((to, Switching::Paused));
+            self.is_for_any = is_for_any;
             self.switch_until = now + self.settings.switch;
         }
     }
@@ -113,17 +116,22 @@ impl Copy {
                 Some(promotion::cancel_switch(view, shard))
             }
             Some((successor, Switching::Paused)) => {
-                let incarnation = shard.copy(successor).and_then(|copy| copy.member);
-                let to = incarnation.map(|incarnation| Holder { id: successor, incarnation });
-                let Some(to) = to.filter(|&to| view.is_alive(to)) else {
+                let may_lead = |copy: &&Replica| match self.is_for_any {
+                    true => copy.id != self.me && !copy.is_never_promoted,
+                    false => copy.id == successor,
+                };
+                let copies = shard.copies.iter().filter(may_lead);
+                let holder =
+                    |copy: &Replica| Some(Holder { id: copy.id, incarnation: copy.member? });
+                let members: Vec<Holder> =
+                    copies.filter_map(holder).filter(|&to| view.is_alive(to)).collect();
+                if members.is_empty() {
                     self.switch = None;
                     return None;
-                };
-                if !facts.level.contains(&to) {
-                    return None;
                 }
+                let to = members.into_iter().find(|to| facts.level.contains(to))?;
                 let transaction = promotion::switch(view, shard, to);
-                self.switch = Some((successor, Switching::Sent));
+                self.switch = Some((to.id, Switching::Sent));
                 Some(transaction)
             }
         }
@@ -148,8 +156,11 @@ impl Copy {
             actions.push(Action::Freeze(epoch));
             return None;
         }
-        let Facts { position, .. } = *facts;
-        let mine = Fence { epoch, incarnation: self.incarnation, position };
+        let &Facts { position, has_keys, .. } = facts;
+        let incarnation = self.incarnation;
+        let member = shard.copy(self.me)?.member;
+        let restored = member.filter(|name| facts.restored.contains(name));
+        let mine = Fence { epoch, incarnation, position, has_keys, restored };
         if view.fences.get(&(shard.id, self.me)).map(|at| at.value) != Some(mine) {
             return Some(promotion::fence(view, shard, self.me, mine));
         }
@@ -161,13 +172,18 @@ impl Copy {
             let fence = view.fences.get(&(shard.id, copy.id));
             view.alive.contains_key(&copy.id) && fence.is_none_or(|at| at.value.epoch < epoch)
         });
-        let transaction = match promotion::elect(view, shard) {
-            Election::Won(winner) if winner == self.myself() => {
-                Some(promotion::promote(view, shard, winner))
+        let (winner, patience) = match promotion::elect(view, shard) {
+            Election::Won(winner) if has_others_to_wait_for => (winner, self.settings.grace),
+            Election::Won(winner) => (winner, Moment::ZERO),
+            Election::Restored(winner) => (winner, self.settings.comeback),
+            Election::Waiting { .. } | Election::Lost => {
+                self.fenced = Some((epoch, since));
+                return None;
             }
-            _ => None,
         };
+        let is_due = winner == self.myself() && now >= since + patience;
+        let transaction = is_due.then(|| promotion::promote(view, shard, winner));
         self.fenced = Some((epoch, since));
-        transaction.filter(|_| !has_others_to_wait_for || now >= since + self.settings.grace)
+        transaction
     }
 }

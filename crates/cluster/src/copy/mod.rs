@@ -37,6 +37,8 @@ pub struct Settings {
     pub retry: Moment,
     /// How long a successor waits for other copies that are alive and may have more.
     pub grace: Moment,
+    /// How long a successor that was restarted like all others waits for members that are not back.
+    pub comeback: Moment,
     /// How long a copy's promise to its primary lasts while the coordinator is away.
     pub promise: Moment,
     /// How long a switch waits for the successor's link, and then, with writes paused, until it has
@@ -49,6 +51,10 @@ pub struct Settings {
 pub struct Facts {
     /// How far the data goes.
     pub position: Position,
+    /// There is at least one key.
+    pub has_keys: bool,
+    /// The names that the data had before restarts, as far as a log has brought them back.
+    pub restored: Vec<Incarnation>,
     /// The data are whole: nothing is being loaded, no full synchronisation runs.
     pub is_whole: bool,
     /// The greatest epoch of which the host acknowledges nothing any more, as [`Action::Freeze`]
@@ -152,6 +158,8 @@ pub struct Copy {
     fenced: Option<(Epoch, Moment)>,
     /// The planned switch: to whom, and how far it is.
     switch: Option<(Id, Switching)>,
+    /// Any other member will do as well.
+    is_for_any: bool,
     /// Until when the successor may come level.
     switch_until: Moment,
     /// The switch that an operator asked for last: its revision, when it was seen, and whether it
@@ -166,6 +174,7 @@ impl Settings {
             ttl,
             retry: (ttl / 8).min(Moment::from_millis(200)),
             grace: (ttl / 8).min(Moment::from_millis(500)),
+            comeback: ttl * 2,
             promise: (ttl / 2).min(LONGEST_PROMISE),
             switch: Moment::from_secs(5),
         }
@@ -195,6 +204,7 @@ impl Copy {
             changed: None,
             fenced: None,
             switch: None,
+            is_for_any: false,
             switch_until: Moment::ZERO,
             asked: (0, Moment::ZERO, true),
         }

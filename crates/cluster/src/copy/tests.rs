@@ -17,7 +17,8 @@ const fn ms(ms: u64) -> Moment {
 }
 
 fn settings() -> Settings {
-    Settings { ttl: ms(4000), retry: ms(200), grace: ms(500), promise: ms(2000), switch: ms(300) }
+    let (grace, comeback) = (ms(500), ms(8000));
+    Settings { ttl: ms(4000), retry: ms(200), grace, comeback, promise: ms(2000), switch: ms(300) }
 }
 
 /// The other copy as the primary.
@@ -85,6 +86,12 @@ fn transaction(actions: &[Action]) -> Option<&Transaction> {
     })
 }
 
+/// The fence of a copy that has kept its data.
+fn kept(incarnation: Incarnation, offset: u64) -> Fence {
+    let position = Position { epoch: EPOCH, offset };
+    Fence { epoch: EPOCH, incarnation, position, has_keys: true, restored: None }
+}
+
 fn without_primary() -> View {
     let mut view = view(OTHER);
     view.alive.remove(&OTHER);
@@ -113,7 +120,7 @@ fn the_first_role_waits_for_the_registration() {
 #[test]
 fn a_fence_outlives_the_process() {
     let mut fenced = view(OTHER);
-    let fence = Fence { epoch: EPOCH, incarnation: MINE, position: facts().position };
+    let fence = kept(MINE, 10);
     fenced.fences.insert((OTHER, ME), At { value: fence, revision: 9 });
     let mut copy = started(fenced);
     assert_eq!(copy.step(ms(2), &facts()), []);
@@ -172,7 +179,7 @@ fn a_promise_is_to_the_primary_whatever_its_epoch() {
 #[test]
 fn a_copy_that_has_fenced_the_epoch_before_promises_in_the_next_one() {
     let mut fenced = view(OTHER);
-    let fence = Fence { epoch: EPOCH, incarnation: MINE, position: facts().position };
+    let fence = kept(MINE, 10);
     fenced.fences.insert((OTHER, ME), At { value: fence, revision: 9 });
     let mut copy = started(fenced.clone());
     copy.step(ms(2), &facts());
@@ -310,7 +317,7 @@ fn a_new_lease_counts_when_the_view_shows_it() {
 /// A view in which a switch to the other copy is asked for.
 fn asked(epoch: Epoch) -> View {
     let mut view = view(ME);
-    let value = Switch { epoch, to: OTHER };
+    let value = Switch { epoch, to: OTHER, is_for_any: false };
     view.switches.insert(OTHER, At { value, revision: 9 });
     view
 }
@@ -340,6 +347,27 @@ fn a_switch_is_given_up_while_nothing_of_it_was_sent() {
     let mut copy = started(asked(Epoch(EPOCH.0 - 1)));
     copy.step(ms(2), &facts());
     assert!(!copy.is_switching(), "it was asked for in another epoch");
+}
+
+/// One that stands still must not hold it up.
+#[test]
+fn a_primary_that_ends_hands_over_to_whichever_member_is_in_step() {
+    const THIRD: Id = Id::new([3; 20]);
+    let third = Holder { id: THIRD, incarnation: Incarnation(3) };
+    for (is_for_any, is_sent) in [(true, true), (false, false)] {
+        let mut view = asked(EPOCH);
+        let copies = &mut view.topology.value.shards[0].copies;
+        copies.push(Replica { id: THIRD, member: Some(Incarnation(3)), ..copies[0].clone() });
+        let alive = Alive { incarnation: Incarnation(3), lease: 9 };
+        view.alive.insert(THIRD, At { value: alive, revision: 3 });
+        let value = Switch { epoch: EPOCH, to: OTHER, is_for_any };
+        view.switches.insert(OTHER, At { value, revision: 9 });
+        let mut copy = started(view);
+        copy.step(ms(2), &facts());
+        assert!(copy.is_switching());
+        let level = Facts { level: vec![third], ..facts() };
+        assert_eq!(transaction(&copy.step(ms(3), &level)).is_some(), is_sent);
+    }
 }
 
 #[test]

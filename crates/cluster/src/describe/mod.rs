@@ -181,11 +181,12 @@ impl View {
     /// The slots that move key by key, with the nodes at the other end.
     fn tell_open_slots(&self, shard: &Shard, text: &mut String) {
         let topology = &self.topology.value;
-        for (slot, &to) in &shard.migrating {
-            let _ = write!(text, " [{slot}->-{}]", topology.leader_of(to));
-        }
-        for (slot, &from) in &shard.importing {
-            let _ = write!(text, " [{slot}-<-{}]", topology.leader_of(from));
+        let leaving = shard.migrating.iter().map(|(&slot, &to)| (slot, "->-", to));
+        let coming = shard.importing.iter().map(|(&slot, &from)| (slot, "-<-", from));
+        let mut open: Vec<_> = leaving.chain(coming).collect();
+        open.sort_by_key(|&(slot, ..)| slot);
+        for (slot, arrow, other) in open {
+            let _ = write!(text, " [{slot}{arrow}{}]", topology.leader_of(other));
         }
     }
 

@@ -135,6 +135,15 @@ fn nodes_are_lines() {
          {five} 10.0.0.5:7005@17005 slave {two} 0 0 4 connected\n"
     );
     assert_eq!(view.nodes_text(id(3), PLAIN), expected);
+    // Slots that leave and slots that come, in one order.
+    let other = view.topology.value.shards[1].id;
+    let shard = &mut view.topology.value.shards[0];
+    shard.migrating.extend([(3, other), (99, other)]);
+    shard.importing.insert(101, other);
+    shard.importing.insert(50, other);
+    let open = format!("0-99 200 [3->-{two}] [50-<-{two}] [99->-{two}] [101-<-{two}]\n");
+    let text = view.nodes_text(id(1), PLAIN);
+    assert!(text.lines().any(|line| format!("{line}\n").ends_with(&open)), "{text}");
 }
 
 #[test]

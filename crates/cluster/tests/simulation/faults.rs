@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    fn crash(&mut self, at: usize) {
+    pub(crate) fn crash(&mut self, at: usize) {
         let server = &mut self.servers[at];
         if server.is_up {
             server.is_up = false;

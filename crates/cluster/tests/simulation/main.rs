@@ -4,14 +4,15 @@
 //! disk, paused processes, planned switches, and in seeds with a quorum clocks that stop and jump.
 //!
 //! What must hold at every moment:
-//! - with a quorum, whatever clocks do: each confirmed write is in the data of each later primary;
+//! - with a quorum, whatever clocks do: each confirmed write is in the data of each later primary,
+//!   also when all were restarted, if what is acknowledged is on disk;
 //! - without clock faults: at most one copy of a shard is provably alone, which is what reads and
 //!   the other commit modes need;
 //! - a shard's epoch only grows, and its holder changes only with it;
 //! - a copy that synchronises is never promoted, nor one without data.
 //!
-//! In the end faults stop, and the copies come together: one primary a shard, equal data. If too
-//! many copies have lost theirs, their shard waits until an operator recovers it.
+//! In the end faults stop, and the copies come together: one primary a shard, equal data. If all
+//! copies have lost theirs, their shard waits until an operator recovers it.
 //!
 //! `DUNLIN_SEED` runs one seed, `DUNLIN_SEEDS` so many. A failure names its seed.
 
@@ -19,6 +20,7 @@ mod away;
 mod etcd;
 mod faults;
 mod moving;
+mod restarts;
 mod server;
 mod world;
 
@@ -46,8 +48,8 @@ fn nothing_confirmed_is_lost_on_any_seed() {
         // The test tests something only if all of it happens.
         let world::Counts { confirmed, promotions, retakes, switches, .. } = total;
         assert!(confirmed > 5000 && promotions > 100 && retakes > 50 && switches > 20);
-        let world::Counts { resyncs, recoveries, dismissals, alone, .. } = total;
-        assert!(resyncs > 15 && recoveries > 0 && dismissals > 10 && alone > 50);
+        let world::Counts { resyncs, restored, dismissals, alone, .. } = total;
+        assert!(resyncs > 15 && restored > 10 && dismissals > 10 && alone > 50);
     }
 }
 

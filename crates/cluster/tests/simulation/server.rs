@@ -11,6 +11,7 @@ pub(crate) const SETTINGS: Settings = Settings {
     ttl: Moment::from_secs(4),
     retry: Moment::from_millis(200),
     grace: Moment::from_millis(500),
+    comeback: Moment::from_secs(8),
     promise: Moment::from_secs(2),
     switch: Moment::from_secs(3),
 };
@@ -47,6 +48,8 @@ pub(crate) struct Server {
     pub(crate) stopped: Option<Moment>,
     pub(crate) machine: Copy,
     pub(crate) incarnation: Incarnation,
+    /// The names that the data had before restarts, since data were last discarded.
+    former: Vec<Incarnation>,
     pub(crate) log: Arc<Vec<Entry>>,
     pub(crate) on_disk: usize,
     pub(crate) is_whole: bool,
@@ -82,6 +85,7 @@ impl Server {
             stopped: None,
             machine: Copy::new(id, incarnation, SETTINGS),
             incarnation,
+            former: Vec::new(),
             log: Arc::new(Vec::new()),
             on_disk: 0,
             is_whole: true,
@@ -174,6 +178,8 @@ impl Server {
         let level = self.held.iter().filter(|(_, held)| held.1 == self.log.len());
         Facts {
             position: self.position(),
+            has_keys: !self.log.is_empty(),
+            restored: self.former.clone(),
             is_whole: self.is_whole,
             frozen: self.frozen,
             is_listed: self.is_listed,
@@ -225,6 +231,7 @@ impl Server {
         } else if !is_prefix(&self.log, &stream.log) {
             self.incarnation = Incarnation(fresh);
             self.machine.reincarnate(self.incarnation);
+            self.former.clear();
             (self.log, self.on_disk) = (Arc::new(Vec::new()), 0);
             (self.is_whole, self.whole_at) = (false, now + Moment::from_millis(fresh % 3000));
             return (None, true);
@@ -236,14 +243,18 @@ impl Server {
         (Some(self.log.len()), false)
     }
 
-    /// The process ends, and another begins with what the disk has.
-    pub(crate) fn restart(&mut self, fresh: u64) {
-        if !(self.is_synced && self.is_whole) {
+    /// The process ends, and another begins with what the disk has. If it has ended in order, and
+    /// had all on its disk, the data keep their name.
+    pub(crate) fn restart(&mut self, fresh: u64, is_in_order: bool) {
+        let mut former = std::mem::take(&mut self.former);
+        if !(self.is_synced && self.is_whole && is_in_order) {
+            former.push(self.incarnation);
             self.incarnation = Incarnation(fresh);
         }
         let me = (self.id, self.shard);
         let mut again = Server::new(me, self.incarnation, self.ahead_ms, self.is_synced);
         again.run = self.run + 1;
+        again.former = former;
         again.log = Arc::new(self.log[..self.on_disk].to_vec());
         again.on_disk = self.on_disk;
         *self = again;

@@ -27,6 +27,8 @@ pub(crate) struct Counts {
     pub(crate) recoveries: usize,
     /// A copy that was silent for long is no member any more.
     pub(crate) dismissals: usize,
+    /// A copy leads with what its disk had, since all were restarted.
+    pub(crate) restored: usize,
     /// A primary was alone by the promises of others, without a lease.
     pub(crate) alone: usize,
 }
@@ -40,6 +42,7 @@ impl Counts {
         self.resyncs += other.resyncs;
         self.recoveries += other.recoveries;
         self.dismissals += other.dismissals;
+        self.restored += other.restored;
         self.alone += other.alone;
     }
 }
@@ -97,9 +100,9 @@ pub(crate) struct World {
     confirmed: Vec<BTreeSet<u64>>,
     /// The newest revision that was looked at, and each shard's primary in it.
     seen: (u64, Vec<Option<(Epoch, Holder)>>),
+    /// The members that each shard had, with their data.
+    members: Vec<BTreeSet<Holder>>,
     /// The shard that an operator recovers at this moment.
-    /// How many members each shard had.
-    members: Vec<usize>,
     recovering: Option<usize>,
     trace: Vec<String>,
     seed: u64,
@@ -182,11 +185,17 @@ impl World {
         }
     }
 
-    /// The process of a copy ends and another begins.
+    /// The process of a copy ends and another begins. Perhaps it has ended in order.
     pub(crate) fn restart(&mut self, at: usize) {
+        let is_in_order = self.rng.below(2) == 0;
+        self.restart_after(at, is_in_order);
+    }
+
+    /// The same, if it is known how the process has ended.
+    pub(crate) fn restart_after(&mut self, at: usize, is_in_order: bool) {
         let fresh = self.draw();
         self.waiting[at].clear();
-        self.servers[at].restart(fresh);
+        self.servers[at].restart(fresh, is_in_order);
     }
 
     fn step(&mut self, at: usize) {

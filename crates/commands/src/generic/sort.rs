@@ -2,7 +2,8 @@
 //! and `SORT_RO`
 //!
 //! Which keys the patterns of BY and GET name is known only when the elements are read, so a
-//! request with such a pattern runs in a stopped world; any other locks its own keys.
+//! request with such a pattern runs in a stopped world; any other locks its own keys. In a cluster
+//! these keys must be in the slot of `key`: a hash tag before the `*` makes sure of that.
 //!
 //! A big collection that needs nothing but itself is sorted on a background thread.
 
@@ -78,7 +79,7 @@ pub static SORT: Command = Command {
     effort: Effort::Estimate(estimate),
     summary: "Puts the elements of a collection in order; can keep the result.",
     find_keys: Some(keys::find_keys),
-    needs_world: Some(keys::follows_patterns),
+    key_prefixes: Some(keys::find_prefixes),
     args: &[
         Arg::key("key", 0),
         BY,
@@ -107,7 +108,7 @@ pub static SORT_RO: Command = Command {
     effort: Effort::Estimate(estimate),
     summary: "Puts the elements of a collection in order, for reading.",
     find_keys: Some(keys::find_keys_ro),
-    needs_world: Some(keys::follows_patterns),
+    key_prefixes: Some(keys::find_prefixes),
     args: &[Arg::key("key", 0), BY, LIMIT, GET, ORDER, ALPHA],
     run: sort_ro,
     ..Command::ROW
@@ -400,8 +401,24 @@ fn sort_ro(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     answer(cx, args, &request)
 }
 
-/// A user that may not read all keys may not name them by patterns.
+/// Checks that the keys which patterns name may be read here. In a cluster they are in the slot of
+/// the sorted key, however many shards there are now; and the user may read all keys.
 fn check_patterns(cx: &mut Cx<'_>, args: Args<'_>, request: &Request<'_>) -> Outcome {
+    let by = match request.by {
+        By::Pattern(pattern) => Some(("BY", pattern)),
+        _ => None,
+    };
+    let gets = request.gets.iter().map(|&pattern| ("GET", pattern));
+    for (option, pattern) in by.into_iter().chain(gets) {
+        if let Pattern::Value { before, .. } = pattern
+            && !cx.shares_slot_with_all(args.key(1), before)
+        {
+            return Err(Error::format(format!(
+                "ERR {option} option of SORT denied in Cluster mode when keys formed by the pattern \
+                 may be in different slots."
+            )));
+        }
+    }
     match request.reaches_any_key {
         Some(option) if !dispatch::may_read_any_key(cx, args) => Err(Error::format(format!(
             "ERR {option} option of SORT denied due to insufficient ACL permissions."

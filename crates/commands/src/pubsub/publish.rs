@@ -63,8 +63,10 @@ fn forward(cx: &mut Cx<'_>, args: Args<'_>) {
 }
 
 fn spublish(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    // Where clients see one server they listen at any node.
-    let count = match cx.is_one_address() && cx.tell_other_nodes(args) {
+    // Where clients see one server they listen at any node. What is published at a replica comes
+    // back to it from its primary, as to the other replicas.
+    let is_for_others = cx.is_one_address() || cx.engine.upstream().is_replica();
+    let count = match is_for_others && cx.tell_other_nodes(args) {
         true => cx.receivers(Space::ShardChannels, args[1]),
         false => cx.publish(Space::ShardChannels, args[1], args[2]),
     };

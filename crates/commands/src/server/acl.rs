@@ -355,7 +355,7 @@ fn acl_setuser(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     let changed = cx.engine.acl().change(args[2], args.from(3));
     changed.map_err(|why| Error::format(format!("ERR {why}")))?;
-    close_denied_subscribers(cx);
+    end_denied(cx);
     cx.reply.ok();
     Ok(())
 }
@@ -388,10 +388,12 @@ fn close_clients_of(cx: &mut Cx<'_>, name: &str) {
     }
 }
 
-/// Closes clients that are subscribed to channels which their users may not use any more.
-fn close_denied_subscribers(cx: &mut Cx<'_>) {
+/// Ends what users may not do any more: closes clients that are subscribed to such channels, and has
+/// other nodes end commands that wait there.
+fn end_denied(cx: &mut Cx<'_>) {
     let denied = cx.engine.denied_subscribers();
     denied.iter().for_each(|client| crate::connection::close(cx, client));
+    cx.end_forbidden_waits();
 }
 
 fn acl_dryrun(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
@@ -479,7 +481,7 @@ fn acl_load(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     for name in changed.iter().filter(|name| *name != DEFAULT_USER) {
         close_clients_of(cx, name);
     }
-    close_denied_subscribers(cx);
+    end_denied(cx);
     cx.reply.ok();
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! `HOTKEYS START|STOP|GET|RESET|HELP`: which keys take most of the time and of the network
 //!
-//! A session counts commands until it is stopped ([`engine::hotkeys`]). Slots can be named where
-//! there is a cluster only, so never here.
+//! A session counts commands until it is stopped ([`engine::hotkeys`]). Slots can be named in a cluster only.
 
-use engine::hotkeys::{CpuMs, Wanted};
+use cluster::slots::{COUNT, Slots};
+use engine::hotkeys::{CpuMs, Taken, Wanted};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT);
@@ -140,9 +140,35 @@ fn within(args: Args<'_>, at: usize, most: i64, wrong: &'static str) -> Result<i
     if (1..=most).contains(&number) { Ok(number) } else { Err(Error::text(wrong)) }
 }
 
-fn parse(args: Args<'_>) -> Result<Wanted, Error> {
-    let mut wanted =
-        Wanted { cpu: false, net: false, count: USUAL_COUNT, duration_ms: None, sample: 1 };
+/// Reads `SLOTS count slot…`; `at` is the word of the count. Returns the slots, and where the last one is.
+fn slots(args: Args<'_>, at: usize) -> Result<(Slots, usize), Error> {
+    let count = within(args, at, i64::from(COUNT), "ERR SLOTS count must be from 1 to 16384")?;
+    let last = at + usize::try_from(count).unwrap_or(usize::from(COUNT));
+    let mut named = vec![false; usize::from(COUNT)];
+    for place in at + 1..=last {
+        if place >= args.len() {
+            return Err(Error::Syntax);
+        }
+        let slot = usize::try_from(args.integer(place)?).ok();
+        let Some(is_named) = slot.and_then(|slot| named.get_mut(slot)) else {
+            return Err(Error::text("ERR Invalid or out of range slot"));
+        };
+        if std::mem::replace(is_named, true) {
+            return Err(Error::text("ERR SLOTS names a slot twice"));
+        }
+    }
+    Ok((Slots::from_fn(|slot| named[usize::from(slot)]), last))
+}
+
+fn parse(args: Args<'_>, has_cluster: bool) -> Result<Wanted, Error> {
+    let mut wanted = Wanted {
+        cpu: false,
+        net: false,
+        count: USUAL_COUNT,
+        duration_ms: None,
+        sample: 1,
+        slots: Slots::default(),
+    };
     let mut at = 2;
     while at < args.len() {
         if args.is(at, "metrics") && !wanted.cpu && !wanted.net {
@@ -173,8 +199,10 @@ fn parse(args: Args<'_>) -> Result<Wanted, Error> {
             at += 1;
             let ratio = within(args, at, i64::MAX, "ERR SAMPLE must be a positive ratio")?;
             wanted.sample = ratio.unsigned_abs();
-        } else if args.is(at, "slots") {
+        } else if args.is(at, "slots") && !has_cluster {
             return Err(Error::text("ERR SLOTS needs cluster mode"));
+        } else if args.is(at, "slots") && wanted.slots.is_empty() {
+            (wanted.slots, at) = slots(args, at + 1)?;
         } else {
             return Err(Error::Syntax);
         }
@@ -184,7 +212,7 @@ fn parse(args: Args<'_>) -> Result<Wanted, Error> {
 }
 
 fn hotkeys_start(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let wanted = parse(args)?;
+    let wanted = parse(args, cx.engine.membership().is_on())?;
     if !cx.engine.hotkeys().start(wanted, cx.now().0, cpu(cx)) {
         return Err(Error::text("ERR a session of HOTKEYS is running"));
     }
@@ -214,9 +242,12 @@ fn hotkeys_get(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
         return Ok(());
     };
     let reply = &mut cx.reply;
-    let wanted = report.wanted;
+    let wanted = &report.wanted;
+    let has_slots = !wanted.slots.is_empty();
+    let of_slots =
+        if has_slots { 2 } else { 0 } + if has_slots && wanted.sample > 1 { 2 } else { 0 };
     reply.array(1);
-    reply.map(7 + if wanted.cpu { 3 } else { 0 } + if wanted.net { 2 } else { 0 });
+    reply.map(7 + if wanted.cpu { 3 } else { 0 } + if wanted.net { 2 } else { 0 } + of_slots);
     let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let head =
         [("tracking-active", i64::from(report.is_active)), ("sample-ratio", number(wanted.sample))];
@@ -225,13 +256,30 @@ fn hotkeys_get(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
         reply.integer(value);
     }
     reply.bulk(b"selected-slots");
-    reply.array(0);
+    reply.array(wanted.slots.ranges().len());
+    for &(first, last) in wanted.slots.ranges() {
+        reply.array(if first == last { 1 } else { 2 });
+        reply.integer(first.into());
+        if first != last {
+            reply.integer(last.into());
+        }
+    }
     let mut figures = vec![
         ("all-commands-all-slots-us", number(report.total_us)),
         ("net-bytes-all-commands-all-slots", number(report.total_bytes)),
         ("collection-start-time-unix-ms", report.started_ms),
         ("collection-duration-ms", report.lasted_ms),
     ];
+    if has_slots {
+        let Taken { nanoseconds, bytes } = report.selected;
+        figures.push(("all-commands-selected-slots-us", number(nanoseconds / 1000)));
+        figures.push(("net-bytes-all-commands-selected-slots", number(bytes)));
+    }
+    if has_slots && wanted.sample > 1 {
+        let Taken { nanoseconds, bytes } = report.sampled;
+        figures.push(("sampled-commands-selected-slots-us", number(nanoseconds / 1000)));
+        figures.push(("net-bytes-sampled-commands-selected-slots", number(bytes)));
+    }
     if wanted.cpu {
         figures.push(("total-cpu-time-user-ms", number(report.cpu.user)));
         figures.push(("total-cpu-time-sys-ms", number(report.cpu.system)));

@@ -78,7 +78,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         "replica-rdb-version",
         ReplicaRdbVersion::CHOICES,
         "auto",
-        "RDB version for replicas that do not name theirs; auto is 10",
+        "RDB version for replicas that do not name theirs; auto is 10, and what rdb-version says for tools if fields expire",
     ),
     choice(
         "commit-mode",

@@ -25,7 +25,7 @@ export async function backups() {
   async function look() {
     place = at.value.trim();
     if (!place) return;
-    fill(found, list(await send("GET", "/backups?at=" + encodeURIComponent(place)), look));
+    fill(found, list(await send("POST", "/backups/list", { at: place }), look));
   }
   async function again() {
     fill(schedules, rounds(await send("GET", "/schedules"), again));

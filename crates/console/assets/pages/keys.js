@@ -119,7 +119,7 @@ export async function show(context) {
     if (group.is_key) return h("li", {}, keyLine(group.name, label));
     const below = h("div");
     const mark = h("span", { class: "mark" }, "▸");
-    const toggle = h("button", { type: "button", class: "link", "aria-expanded": "false", onclick: async () => {
+    const toggle = h("button", { type: "button", class: "link", "aria-expanded": "false", disabled: isCut(group.name), onclick: async () => {
       const isOpen = toggle.getAttribute("aria-expanded") === "true";
       toggle.setAttribute("aria-expanded", String(!isOpen));
       mark.textContent = isOpen ? "▸" : "▾";

@@ -8,7 +8,7 @@ export function login(why, submit) {
   const message = h("p", { class: "failure", role: "alert" }, why || "");
   const send = h("button", { type: "submit", class: "primary" }, "Log in");
   const form = h("form", {},
-    h("div", { class: "brand" }, h("img", { src: "/assets/icon.svg", alt: "" }), h("h1", {}, "Dunlin console")),
+    h("div", { class: "brand" }, h("img", { src: "assets/icon.svg", alt: "" }), h("h1", {}, "Dunlin console")),
     h("label", {}, "User", user), h("label", {}, "Password", password), send, message,
     h("p", { class: "dim" }, "Log in as an ACL user of the server. Each action runs as that user's commands do."));
   form.addEventListener("submit", async (event) => {

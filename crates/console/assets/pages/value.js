@@ -1,12 +1,17 @@
 // One key: its value page by page, and changing it.
 
 import { can, get, post } from "../api.js";
-import { asQuery, blob, blobSize, bytes, exact, isBinary, isCut, ttl } from "../format.js";
+import { asQuery, blob, blobSize, bytes, exact, isBinary, isCut, layOut, ttl } from "../format.js";
 import { ask, button, failure, fill, h, loading, notice, raw, table } from "../ui.js";
 
 export function showKey(into, db, key, { gone }) {
+  if (isCut(key)) {
+    fill(into, h("p", { class: "empty" }, "The name is too long to be opened here."));
+    return;
+  }
   const query = { db, ...asQuery(key, "key") };
   let pattern = "";
+  let isPlain = false;
 
   const change = async (what) => {
     await post("/key", { db, key, change: what });
@@ -61,9 +66,10 @@ export function showKey(into, db, key, { gone }) {
   }
 
   async function expire(found) {
+    const seconds = found.ttl_ms >= 0 ? String(Math.round(found.ttl_ms / 1000)) : "";
     const wanted = await ask({ title: "Expiry", action: "Set", danger: false, text: "The key is deleted when the time is over. Leave the field empty for no expiry.",
-      fields: [{ name: "seconds", label: "Seconds from now", type: "number", value: found.ttl_ms >= 0 ? String(Math.round(found.ttl_ms / 1000)) : "" }] });
-    if (!wanted) return;
+      fields: [{ name: "seconds", label: "Seconds from now", type: "number", value: seconds }] });
+    if (!wanted || wanted.seconds === seconds) return;
     await change({ op: "expire", ttl_ms: wanted.seconds === "" ? null : Math.round(Number(wanted.seconds) * 1000) });
   }
 
@@ -84,14 +90,19 @@ export function showKey(into, db, key, { gone }) {
   }
 
   function text(value, found) {
-    let shown = blob(value, true);
-    try {
-      if (typeof value === "string" && /^\s*[{[]/.test(value) && value.length < 60000) shown = blob(JSON.stringify(JSON.parse(value), null, 2), true);
-    } catch { /* it is no JSON */ }
+    const tidy = typeof value === "string" && /^\s*[{[]/.test(value) && value.length < 60000 ? layOut(value) : null;
+    const shown = h("pre", { class: "value", tabindex: "0" });
+    const views = tidy === null ? null : h("div", { class: "tabs", role: "tablist" });
+    const look = () => {
+      fill(shown, blob(tidy === null || isPlain ? value : tidy, true));
+      if (views) fill(views, [["JSON", false], ["Plain", true]].map(([title, plain]) => h("button", { type: "button", role: "tab", "aria-selected": String(plain === isPlain),
+        onclick: () => { isPlain = plain; look(); } }, title)));
+    };
+    look();
     const isWhole = !isCut(value) && !isBinary(value) && found.length === blobSize(value);
     return [
       isCut(value) ? h("p", { class: "dim" }, `${bytes(blobSize(value))} from here on; the first ${bytes(65536)} of them are shown.`) : null,
-      h("pre", { class: "value", tabindex: "0" }, shown),
+      views, shown,
       can("set") && isWhole ? button("Edit…", async () => {
         const wanted = await ask({ title: "Edit the value", action: "Save", danger: false, text: "The expiry stays as it is.", fields: [{ name: "value", label: "Value", area: true, rows: 12, value }] });
         if (wanted) await change({ op: "set", value: wanted.value });
@@ -105,6 +116,7 @@ export function showKey(into, db, key, { gone }) {
     const columns = [name];
     if (kind === "zset") columns.push({ title: "Score", number: true, cell: (e) => e.score });
     if (kind === "list" || kind === "hash") columns.push({ title: "Value", cell: (e) => wide(e.value[0]) });
+    if (elements.some((e) => e.ttl_ms !== null)) columns.push({ title: "Expiry", cell: (e) => (e.ttl_ms === null ? "" : h("span", { class: "badge", title: "Time to live" }, ttl(e.ttl_ms))) });
     if (kind === "stream") columns.push({ title: "Fields", cell: (e) => e.value.map((value, at) => (at % 2 ? ["= ", wide(value), h("br")] : [wide(value), " "])) });
     columns.push({ title: "", class: "number", cell: (e) => rowTools(kind, e) });
     return table(columns, elements, { most: 20000, label: "Elements", empty: "Nothing matches." });
@@ -119,11 +131,11 @@ export function showKey(into, db, key, { gone }) {
       if (await ask({ title: "Remove this element?", action: "Remove it", text: blob(e.name) })) await change(made);
     }, { kind: "quiet" });
     const value = e.value[0];
-    const isPlain = typeof value === "string";
-    const field = [{ name: "value", label: "Value", area: true, value: isPlain ? value : "" }];
+    const isWhole = typeof value === "string";
+    const field = [{ name: "value", label: "Value", area: true, value: isWhole ? value : "" }];
     switch (kind) {
-      case "hash": return [can("hset") && isPlain && edit("Edit the field", field, (w) => ({ op: "hash-set", field: e.name, value: w.value })), can("hdel") && !isCut(e.name) && takeOut({ op: "hash-delete", field: e.name })].filter(Boolean);
-      case "list": return can("lset") && isPlain ? edit("Edit the element", field, (w) => ({ op: "list-set", index: Number(e.name), value: w.value })) : "";
+      case "hash": return [can("hset") && isWhole && !isCut(e.name) && edit("Edit the field", field, (w) => ({ op: "hash-set", field: e.name, value: w.value })), can("hdel") && !isCut(e.name) && takeOut({ op: "hash-delete", field: e.name })].filter(Boolean);
+      case "list": return can("lset") && isWhole ? edit("Edit the element", field, (w) => ({ op: "list-set", index: Number(e.name), value: w.value })) : "";
       case "set": return can("srem") && !isCut(e.name) ? takeOut({ op: "set-remove", member: e.name }) : "";
       case "zset": return [can("zadd") && !isCut(e.name) && edit("Change the score", [{ name: "score", label: "Score", value: e.score }], (w) => ({ op: "sorted-set-add", member: e.name, score: w.score })), can("zrem") && !isCut(e.name) && takeOut({ op: "sorted-set-remove", member: e.name })].filter(Boolean);
       case "stream": return can("xdel") ? takeOut({ op: "stream-delete", id: String(e.name) }) : "";

@@ -40,9 +40,22 @@ impl ApiError {
         ApiError { allow: Some(allow), ..error }
     }
 
-    /// The body is too long.
-    pub fn too_large() -> ApiError {
-        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "TOOLARGE", "The request is too large")
+    /// The body is longer than so many bytes.
+    pub fn too_large(most: usize) -> ApiError {
+        let text = format!("The body is longer than {most} bytes");
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "TOOLARGE", text)
+    }
+
+    /// The body does not come.
+    pub fn late() -> ApiError {
+        let text = "The body of the request did not come in time";
+        ApiError::new(StatusCode::REQUEST_TIMEOUT, "LATE", text)
+    }
+
+    /// Too much is done at the moment; what.
+    pub fn busy(what: &str) -> ApiError {
+        let text = format!("{what}. Try again");
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY", text)
     }
 
     /// The request makes no sense.
@@ -62,7 +75,7 @@ impl ApiError {
 
     /// Too many log-ins have failed.
     pub fn limited() -> ApiError {
-        let message = "Too many log-ins have failed. Wait a minute.";
+        let message = "Too many log-ins have failed, and others wait. Try again in a minute.";
         ApiError::new(StatusCode::TOO_MANY_REQUESTS, "LIMITED", message)
     }
 

@@ -27,11 +27,8 @@ use crate::host::Peer;
 use axum::extract::{Request, State};
 use axum::http::Method;
 use axum::response::{IntoResponse as _, Response};
-use route::{Route, find, only_reads};
+use route::{Route, check_type, find, only_reads};
 use std::sync::{Arc, OnceLock};
-
-/// Bytes of the longest body of a request.
-const MAX_BODY: usize = 64 << 20;
 
 /// Where the API is.
 pub const PREFIX: &str = "/api/v1";
@@ -91,18 +88,19 @@ async fn find_and_run(app: Arc<App>, request: Request) -> Result<Response, ApiEr
     let route = find(routes(), path, request.method())?;
     let peer = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
     let peer = peer.ok_or_else(ApiError::path)?;
-    session::check_origin(&request)?;
     let (parts, body) = request.into_parts();
+    check_type(&parts)?;
     if route.is_login {
-        let body = axum::body::to_bytes(body, MAX_BODY).await.map_err(|_| ApiError::too_large())?;
-        return session::log_in(app, peer, &parts, &body).await;
+        let body = route.body(&parts, body).await?;
+        return session::log_in(app, peer, &parts, &body.bytes).await;
     }
     let session = session::of_request(&app, peer, &parts).await?;
     if route.path == "/session" && route.method == Method::DELETE {
         return Ok(session::log_out(&app, &parts.headers));
     }
-    let body = axum::body::to_bytes(body, MAX_BODY).await.map_err(|_| ApiError::too_large())?;
-    (route.run)(Call { app, session }, parts.uri.query().unwrap_or_default(), body).await
+    let read = route.body(&parts, body).await?;
+    let query = parts.uri.query().unwrap_or_default();
+    (route.run)(Call { app, session }, query, read.bytes.clone()).await
 }
 
 /// The session of a request, if it is let in.

@@ -2,13 +2,15 @@
 
 use super::{ApiError, Call};
 use crate::host::Boxed;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
+use axum::http::request::Parts;
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::future::Future;
+use web::Unread;
 
 /// What answers a request: its context, its query and its body.
 pub type Run<C> = Box<dyn Fn(C, &str, Bytes) -> Boxed<Result<Response, ApiError>> + Send + Sync>;
@@ -29,11 +31,17 @@ pub struct Route<C = Call> {
     pub body: Option<SchemaOf>,
     /// None where the reply is a stream of events.
     pub reply: Option<SchemaOf>,
+    /// Bytes of the longest body.
+    pub max_body: usize,
     /// It is open to requests without a session.
     pub is_login: bool,
     /// What answers it.
     pub run: Run<C>,
 }
+
+/// Bytes of the longest body of most routes, and of those whose body has a whole value.
+const MAX_BODY: usize = 1 << 20;
+const MAX_VALUE_BODY: usize = 16 << 20;
 
 /// No parameters.
 #[derive(Deserialize, JsonSchema)]
@@ -72,6 +80,18 @@ pub fn parameters<Q: DeserializeOwned>(query: &str) -> Result<Q, ApiError> {
     let uri = format!("/?{query}").parse().map_err(|_| ApiError::bad("The query is not sound"))?;
     let query = axum::extract::Query::<Q>::try_from_uri(&uri);
     query.map(|query| query.0).map_err(|why| ApiError::bad(why.body_text()))
+}
+
+/// Refuses a change whose content type a form of a page elsewhere could send.
+///
+/// # Errors
+/// It is no JSON.
+pub fn check_type(parts: &Parts) -> Result<(), ApiError> {
+    let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    if only_reads(&parts.method) || kind.is_some_and(|kind| kind.starts_with("application/json")) {
+        return Ok(());
+    }
+    Err(ApiError::forged("The request needs the content type application/json"))
 }
 
 /// Whether a request of this method only reads. One with HEAD is answered as one with GET; the HTTP
@@ -125,6 +145,7 @@ impl<C: Send + 'static> Route<C> {
             query: Some(schema_of::<Q>),
             body: None,
             reply: Some(schema_of::<R>),
+            max_body: 0,
             is_login: false,
             run,
         }
@@ -155,6 +176,7 @@ impl<C: Send + 'static> Route<C> {
             query: None,
             body: Some(schema_of::<B>),
             reply: Some(schema_of::<R>),
+            max_body: MAX_BODY,
             is_login: false,
             run,
         }
@@ -166,10 +188,31 @@ impl<C: Send + 'static> Route<C> {
         self
     }
 
-    /// It is how a session begins.
+    /// It is how a session begins, so anyone may send it.
     pub fn login(mut self) -> Route<C> {
         self.is_login = true;
+        self.max_body = web::SMALL_BODY;
         self
+    }
+
+    /// Its body has a whole value.
+    pub fn of_value(mut self) -> Route<C> {
+        self.max_body = MAX_VALUE_BODY;
+        self
+    }
+
+    /// Reads the body of a request. Routes that only read take none.
+    ///
+    /// # Errors
+    /// It is longer than the route takes, or does not come in time.
+    pub async fn body(&self, parts: &Parts, body: Body) -> Result<web::Read, ApiError> {
+        let body = if self.max_body == 0 { Body::empty() } else { body };
+        let read = web::read(&parts.extensions, body, self.max_body).await;
+        read.map_err(|why| match why {
+            Unread::TooLong => ApiError::too_large(self.max_body),
+            Unread::Late => ApiError::late(),
+            Unread::Busy => ApiError::busy("Too many requests with long bodies are being answered"),
+        })
     }
 
     /// A route whose reply is a stream of events.
@@ -193,6 +236,7 @@ impl<C: Send + 'static> Route<C> {
             query: Some(schema_of::<Q>),
             body: None,
             reply: None,
+            max_body: 0,
             is_login: false,
             run,
         }

@@ -8,7 +8,6 @@ use crate::app::App;
 use crate::auth::{self, Session};
 use crate::link::Failure;
 use crate::words;
-use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
 use axum::response::{IntoResponse as _, Response};
@@ -100,23 +99,8 @@ const COMMANDS: [&str; 43] = [
     "flushdb",
 ];
 
-/// Refuses what a page of another origin may have sent.
-pub fn check_origin(request: &Request) -> Result<(), ApiError> {
-    let headers = request.headers();
-    if only_reads(request.method()) {
-        return Ok(());
-    }
-    if !auth::is_same_origin(headers) {
-        return Err(ApiError::forged("The request comes from another origin"));
-    }
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    if kind.is_none_or(|kind| !kind.starts_with("application/json")) {
-        return Err(ApiError::forged("The request needs the content type application/json"));
-    }
-    Ok(())
-}
-
-/// The session of a request: of its cookie, of its credentials, or of the default user.
+/// The session of a request: of its cookie, of its credentials, or of the default user. The server
+/// is asked each time whether it accepts name and password still.
 pub async fn of_request(
     app: &Arc<App>,
     peer: IpAddr,
@@ -124,20 +108,33 @@ pub async fn of_request(
 ) -> Result<Arc<Session>, ApiError> {
     let now = Instant::now();
     if let Some(credentials) = auth::basic(&parts.headers) {
-        return of_program(app, peer, credentials, now).await;
-    }
-    if let Some(token) = auth::token_of(&parts.headers)
-        && let Some(session) = app.sessions.find(token, now)
-    {
-        if !only_reads(&parts.method) {
-            let csrf = parts.headers.get("x-csrf-token").and_then(|text| text.to_str().ok());
-            if !csrf.is_some_and(|csrf| session.accepts(csrf)) {
-                return Err(ApiError::forged("The header X-CSRF-Token is missing or wrong"));
-            }
-        }
+        let known = app.sessions.of_program(&credentials, now);
+        let session = authenticate(app, peer, &credentials, known).await?;
+        app.sessions.keep_program(&credentials, Arc::clone(&session), now);
         return Ok(session);
     }
-    open_to_all(app, parts).await
+    let token = auth::token_of(&parts.headers);
+    let found = token.and_then(|token| Some((token, app.sessions.find(token, now)?)));
+    let Some((token, session)) = found else { return open_to_all(app, parts).await };
+    if !only_reads(&parts.method) {
+        let csrf = parts.headers.get("x-csrf-token").and_then(|text| text.to_str().ok());
+        if !csrf.is_some_and(|csrf| session.accepts(csrf)) {
+            return Err(ApiError::forged("The header X-CSRF-Token is missing or wrong"));
+        }
+    }
+    if session.access.is_open() {
+        open_to_all(app, parts).await?;
+        return Ok(session);
+    }
+    match session.access.verify().await {
+        Ok(()) => Ok(session),
+        Err(failure) => {
+            if let Failure::Refused(_) = &failure {
+                app.sessions.end(token);
+            }
+            Err(failure.into())
+        }
+    }
 }
 
 /// The session of the default user, if that user needs no password.
@@ -159,34 +156,21 @@ async fn open_to_all(app: &Arc<App>, parts: &Parts) -> Result<Arc<Session>, ApiE
     Ok(session)
 }
 
-async fn of_program(
-    app: &Arc<App>,
-    peer: IpAddr,
-    credentials: Credentials,
-    now: Instant,
-) -> Result<Arc<Session>, ApiError> {
-    if let Some(session) = app.sessions.of_program(&credentials, now) {
-        return Ok(session);
-    }
-    let session = authenticate(app, peer, credentials.clone()).await?;
-    app.sessions.keep_program(&credentials, Arc::clone(&session), now);
-    Ok(session)
-}
-
+/// Returns the session of credentials that the server accepts: the known one, or a new one.
 async fn authenticate(
     app: &Arc<App>,
     peer: IpAddr,
-    credentials: Credentials,
+    credentials: &Credentials,
+    known: Option<Arc<Session>>,
 ) -> Result<Arc<Session>, ApiError> {
-    let now = Instant::now();
-    if !app.limiter.allows(peer, now) {
-        return Err(ApiError::limited());
-    }
-    let session = Session::new(&app.host, Some(credentials));
-    match session.access.run(words!["PING"]).await {
-        Ok(_) => Ok(Arc::new(session)),
+    app.limiter.turn(peer, &credentials.user).await?;
+    let new = || Arc::new(Session::new(&app.host, Some(credentials.clone())));
+    let session = known.unwrap_or_else(new);
+    match session.access.verify().await {
+        Ok(()) => Ok(session),
         Err(Failure::Refused(why)) => {
-            app.limiter.note_failure(peer, now);
+            app.limiter.note_failure(peer, &credentials.user);
+            app.sessions.forget_program(credentials);
             Err(ApiError::new(axum::http::StatusCode::UNAUTHORIZED, "WRONGPASS", why))
         }
         Err(failure) => Err(failure.into()),
@@ -207,7 +191,7 @@ pub async fn log_in(
         Arc::new(Session::new(&app.host, None))
     } else {
         let user = if login.user.is_empty() { "default".to_owned() } else { login.user };
-        authenticate(&app, peer, Credentials { user, password: login.password }).await?
+        authenticate(&app, peer, &Credentials { user, password: login.password }, None).await?
     };
     let token = app.sessions.add(Arc::clone(&session), Instant::now());
     let cookie = auth::session_cookie(&token, app.host.tls().is_some());

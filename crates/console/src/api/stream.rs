@@ -59,8 +59,9 @@ async fn overview(call: Call, _: Nothing) -> Result<Response, ApiError> {
         |(mut seen, call, place, sent)| async move {
             seen.changed().await.ok()?;
             // The user's rules may have changed, or the user be gone.
-            if sent % 30 == 29 && may_watch(&call).await.is_err() {
-                return None;
+            if sent % 30 == 29 {
+                call.session.access.verify().await.ok()?;
+                may_watch(&call).await.ok()?;
             }
             let document = Now::of(&seen.borrow_and_update().clone());
             let text = serde_json::to_string(&document).ok()?;

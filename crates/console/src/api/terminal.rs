@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const MAX_VALUES: usize = 10_000;
 
 pub fn routes() -> Vec<Route> {
-    vec![Route::post("/command", "Run a command on the session's own connection", run)]
+    vec![Route::post("/command", "Run a command on the session's own connection", run).of_value()]
 }
 
 /// A command, as a line or as words.

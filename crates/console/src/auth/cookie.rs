@@ -1,4 +1,4 @@
-//! The cookie that carries a session.
+//! Cookies: that of a session, and others.
 
 use axum::http::{HeaderMap, HeaderValue, header};
 
@@ -6,18 +6,28 @@ const NAME: &str = "dunlin-console";
 
 /// The token in the request's cookie.
 pub fn token_of(headers: &HeaderMap) -> Option<&str> {
+    value_of(headers, NAME)
+}
+
+/// The value of a cookie.
+pub fn value_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers
         .get_all(header::COOKIE)
         .iter()
         .filter_map(|line| line.to_str().ok())
         .flat_map(|line| line.split("; "))
-        .find_map(|pair| pair.strip_prefix(NAME)?.strip_prefix('='))
+        .find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }
 
 /// The header that gives a browser its session.
 pub fn session_cookie(token: &str, is_secure: bool) -> HeaderValue {
+    cookie(NAME, token, is_secure)
+}
+
+/// The header that gives a browser a cookie, which scripts do not see and other sites do not send.
+pub fn cookie(name: &str, token: &str, is_secure: bool) -> HeaderValue {
     let secure = if is_secure { "; Secure" } else { "" };
-    let text = format!("{NAME}={token}; Path=/; HttpOnly; SameSite=Strict{secure}");
+    let text = format!("{name}={token}; Path=/; HttpOnly; SameSite=Strict{secure}");
     HeaderValue::from_str(&text).expect("a token has letters and digits")
 }
 

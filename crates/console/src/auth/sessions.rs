@@ -15,7 +15,7 @@ use subtle::ConstantTimeEq as _;
 /// A session ends when nothing was heard of it for so long. An open page is heard every few
 /// seconds.
 const MAX_SILENCE: Duration = Duration::from_secs(8 * 3600);
-/// The same for programs, which need no session.
+/// The same for programs, which need no session. Their passwords are asked for with each request.
 const MAX_PROGRAM_SILENCE: Duration = Duration::from_secs(60);
 /// Sessions there can be; the one that has been silent for longest makes way.
 const MAX_SESSIONS: usize = 512;
@@ -62,9 +62,10 @@ impl Session {
     }
 }
 
-type Digest = [u8; 32];
+pub type Digest = [u8; 32];
 
-fn digest(text: &str) -> Digest {
+/// What a secret is found by.
+pub fn digest(text: &str) -> Digest {
     Sha256::digest(text.as_bytes()).into()
 }
 
@@ -106,6 +107,11 @@ impl Sessions {
     /// Keeps the session of a program whose credentials the server has accepted.
     pub fn keep_program(&self, credentials: &Credentials, session: Arc<Session>, now: Instant) {
         self.keep(program(credentials), session, MAX_PROGRAM_SILENCE, now);
+    }
+
+    /// Forgets a program whose credentials the server does not accept any more.
+    pub fn forget_program(&self, credentials: &Credentials) {
+        lock(&self.0).remove(&program(credentials));
     }
 
     fn get(&self, name: &Digest, now: Instant) -> Option<Arc<Session>> {

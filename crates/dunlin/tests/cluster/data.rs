@@ -106,8 +106,8 @@ fn write(client: &mut Client, is_over: &AtomicBool) -> usize {
     rounds
 }
 
-/// The text of a job.
-fn job(machine: &Machine, id: &str) -> (String, String) {
+/// The state of a job and its text.
+pub fn job(machine: &Machine, id: &str) -> (String, String) {
     let jobs = machine.json(&["jobs"]);
     let found = jobs.as_array().and_then(|jobs| jobs.iter().find(|job| job["id"] == id).cloned());
     let job = found.unwrap_or_default();

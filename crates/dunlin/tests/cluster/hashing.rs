@@ -1,6 +1,6 @@
 //! Databases with hashing rules of their own: one address, keys where the rules put them.
 
-use crate::support::{Machine, row_of_ports, run, until_ok};
+use crate::support::{Machine, run, until_ok};
 use harness::client::{Client, ask};
 use harness::reply::Reply;
 use harness::server::signal;
@@ -34,20 +34,7 @@ fn says(client: &mut Client, request: &str) -> String {
 
 /// Creates a database of three shards with these options, and returns its port.
 pub fn create(machine: &Machine, name: &str, more: &[&str]) -> u16 {
-    let mut said = String::new();
-    for _ in 0..5 {
-        let port = row_of_ports();
-        let number = port.to_string();
-        let words = ["create-db", name, "--memory", "96mb", "--shards", "3", "--port", &number];
-        let asked = machine.ask(&[&words[..], more].concat());
-        if asked.0 {
-            return port;
-        }
-        said = asked.1;
-        // Another process has taken one of the ports.
-        machine.ask(&["delete-db", name, "--confirm", name]);
-    }
-    panic!("the database is not created: {said}");
+    machine.create_with(name, more).0
 }
 
 fn ports(machine: &Machine, name: &str, role: &str) -> Vec<u16> {

@@ -74,6 +74,54 @@ fn a_database_outlives_the_node_that_made_it() {
     assert_eq!(left, 0, "the files are gone");
 }
 
+/// Kills the copies of a database.
+fn kill_all(machine: &Machine, copies: &[Value]) {
+    for copy in copies {
+        let process = machine.process_of(copy).expect("it runs");
+        signal(process, "KILL").expect("it is there");
+    }
+}
+
+#[test]
+fn a_shard_whose_copies_were_all_killed_leads_by_itself_or_says_what_it_waits_for() {
+    let mut machine = Machine::first("all-killed", "a");
+    let (port, _) = machine.create("sessions", "1");
+    until_ok(&machine, "sessions");
+    assert_eq!(at_home(port, "SET a b"), Reply::Simple(b"OK".to_vec()));
+    let copies = machine.copies("sessions");
+    machine.kill_node();
+    kill_all(&machine, &copies);
+    assert!(machine.start(), "the node starts again");
+    until_ok(&machine, "sessions");
+    assert_eq!(at_home(port, "GET a"), Reply::Bulk(b"b".to_vec()));
+
+    // One of two does not come back: its log is damaged.
+    let first: Vec<Value> =
+        machine.copies("sessions").into_iter().filter(|copy| copy["shard"] == 1).collect();
+    let [good, bad] = &first[..] else { panic!("{first:?}") };
+    let id = |copy: &Value| copy["id"].as_str().expect("a copy has an id").to_owned();
+    machine.kill_node();
+    kill_all(&machine, &first);
+    let manifests = files_with(&machine.directory.join("copies"), b"type b");
+    let of_bad = |path: &&PathBuf| path.to_string_lossy().contains(&id(bad)[..8]);
+    let manifest = manifests.iter().find(of_bad).expect("it has a log");
+    std::fs::write(manifest, "damaged").expect("it can be written");
+    assert!(machine.start(), "the node starts again");
+    let waits = "Shard 1 of database 'sessions' has no primary: 1 of 2 copies";
+    eventually("it waits", || machine.ask(&["status"]).1.contains(waits));
+    let way = format!("dunlin cluster recover sessions --copy {}", id(good));
+    eventually("it says what is there", || {
+        let said = machine.ask(&["status"]).1.contains(&way);
+        said && machine.ask(&["databases", "sessions"]).1.contains("IF IT LED, GIVEN UP")
+    });
+    let (is_done, text) = machine.ask(&["recover", "sessions", "--copy", &id(bad)]);
+    assert!(!is_done && text.contains("the copy is not"), "{text}");
+    let (is_done, text) = machine.ask(&["recover", "sessions", "--copy", &id(good)]);
+    assert!(is_done, "{text}");
+    eventually("it leads", || at_home(port, "GET a") == Reply::Bulk(b"b".to_vec()));
+    assert!(machine.ask(&["events"]).1.contains("leads a shard of database 'sessions' by order"));
+}
+
 /// The files below a folder that have these bytes in them.
 fn files_with(folder: &Path, bytes: &[u8]) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();

@@ -3,6 +3,7 @@
 mod data;
 mod drain;
 mod encrypted;
+mod growing;
 mod hashing;
 mod lives;
 mod locked;

@@ -1,6 +1,6 @@
 //! Sources of imports that are no plain server: with TLS and users, and watched by sentinels.
 
-use crate::data::{begin, client, first_database, until_in_step};
+use crate::data::{begin, client, first_database, job, until_in_step};
 use crate::support::Machine;
 use harness::client::{Client, ask, ok};
 use harness::reply::{Protocol, Reply};
@@ -192,4 +192,118 @@ fn refuse_sentinels(machine: &Machine, place: impl Fn(&str, &str, &str) -> Strin
         let (is_done, text) = machine.ask(&["import", &place, "there", "--dry-run"]);
         assert!(!is_done && text.contains(reason), "{place}: {text}");
     }
+}
+
+/// The value of a key in a database.
+fn get(client: &mut Client, db: u32, key: &str) -> Reply {
+    ok(client, &*format!("SELECT {db}"));
+    ask(client, &*format!("GET {key}"))
+}
+
+fn is(text: &str) -> Reply {
+    Reply::Bulk(text.as_bytes().to_vec())
+}
+
+#[test]
+fn keys_of_databases_that_the_target_lacks_are_nowhere() {
+    let machine = Machine::first("import-databases", "a");
+    let (one, _) = machine.create("one", "0");
+    let (four, _) = machine.create_with("four", &["--databases", "4"]);
+    let options = Options::arguments(&["--repl-diskless-sync-delay", "0", "--databases", "16"]);
+    let source = Server::start(&reference(), options).expect("it starts");
+    let mut writer = source.client();
+    ok(&mut writer, "SET k zero");
+    ok(&mut writer, "SELECT 3");
+    ok(&mut writer, "SET k three");
+    ok(&mut client(one), "SET own 1");
+    let place = format!("redis://127.0.0.1:{}", source.port());
+    for words in [&["--replace"][..], &["--replace", "--dry-run"]] {
+        let (is_done, text) = machine.ask(&[&["import", &place, "one"][..], words].concat());
+        let says = ["database 3", "'one' has 1 database:", "create-db --databases 4"];
+        assert!(!is_done && says.iter().all(|it| text.contains(it)), "{text}");
+    }
+    assert_eq!(get(&mut client(one), 0, "own"), is("1"), "nothing was removed");
+
+    let import = begin(&machine, &["import", &place, "four"]);
+    until_in_step(&machine, &import);
+    for db in [0, 3, 1, 3, 0] {
+        ok(&mut writer, &*format!("SELECT {db}"));
+        ok(&mut writer, &*format!("SET later {db}"));
+        ok(&mut writer, "SELECT 3");
+        ok(&mut writer, &*format!("SET latest:{db} 3"));
+    }
+    until_in_step(&machine, &import);
+    let mut reader = client(four);
+    eventually("the last write is there", || get(&mut reader, 0, "later") == is("0"));
+    eventually("the last write is there", || get(&mut reader, 3, "latest:0") == is("3"));
+    for (db, text) in [(0, "zero"), (3, "three")] {
+        assert_eq!(get(&mut reader, db, "k"), is(text), "{db}");
+    }
+    assert_eq!(get(&mut reader, 3, "later"), is("3"));
+    assert_eq!(get(&mut reader, 1, "later"), is("1"));
+
+    // The way back to a server with fewer databases.
+    let options = Options::arguments(&["--databases", "2"]);
+    let narrow = Server::start(&reference(), options).expect("it starts");
+    ok(&mut narrow.client(), "SET own 1");
+    let back = format!("redis://127.0.0.1:{}", narrow.port());
+    let (is_done, text) = machine.ask(&["export", "four", &back, "--replace"]);
+    assert!(!is_done && text.contains("keys in database 3"), "{text}");
+    assert_eq!(get(&mut narrow.client(), 0, "own"), is("1"), "nothing was removed");
+
+    // A database that is new while the source is followed.
+    ok(&mut writer, "SELECT 9");
+    ok(&mut writer, "SET k nine");
+    ok(&mut writer, "SET lost 9");
+    eventually("the import has ended", || job(&machine, &import).0 == "failed");
+    let (_, text) = job(&machine, &import);
+    assert!(text.contains("keys in database 9") && text.contains("at least 10"), "{text}");
+    for db in 0..4 {
+        assert_eq!(get(&mut reader, db, "lost"), Reply::Nil, "{db}");
+    }
+    assert_eq!(get(&mut reader, 0, "k"), is("zero"));
+}
+
+#[test]
+fn a_source_gives_no_orders() {
+    let machine = Machine::first("import-orders", "a");
+    let (port, _) = machine.create("there", "0");
+    let options = ["--repl-diskless-sync-delay", "0", "--enable-debug-command", "yes"];
+    let source = Server::start(&Program::under_test(), Options::arguments(&options));
+    let source = source.expect("it starts");
+    let mut writer = source.client();
+    let place = format!("redis://127.0.0.1:{}", source.port());
+    // These are no data, and no order either.
+    let dropped = ["SCRIPT LOAD x", "SCRIPT FLUSH", "PUBLISH a b"];
+    let refused = [
+        ("ACL SETUSER intruder on nopass ~* +@all", "ACL SETUSER"),
+        ("EVAL redis.call('set','by-script','1') 0", "EVAL"),
+        ("FCALL f 0", "FCALL"),
+        ("DEBUG SLEEP 0", "DEBUG"),
+        ("CONFIG SET maxclients 17", "CONFIG SET"),
+        ("MIGRATE 127.0.0.1 1 k 0 1000", "MIGRATE"),
+        ("REPLICAOF 127.0.0.1 1", "REPLICAOF"),
+        ("SHUTDOWN NOSAVE", "SHUTDOWN"),
+        ("GET before", "GET"),
+    ];
+    for (order, name) in refused {
+        let import = begin(&machine, &["import", &place, "there", "--replace"]);
+        until_in_step(&machine, &import);
+        for harmless in dropped {
+            ok(&mut writer, &*format!("DEBUG REPLICATE {harmless}"));
+        }
+        ok(&mut writer, &["SET", "before", name]);
+        ok(&mut writer, &*format!("DEBUG REPLICATE {order}"));
+        eventually("the import has ended", || job(&machine, &import).0 == "failed");
+        let (_, text) = job(&machine, &import);
+        assert!(text.contains(&format!("the source sends {name}, ")), "{order}: {text}");
+        let mut reader = client(port);
+        assert_eq!(get(&mut reader, 0, "before"), is(name));
+        assert_eq!(get(&mut reader, 0, "by-script"), Reply::Nil);
+    }
+    let users = ask(&mut client(port), "ACL USERS");
+    let names: Vec<String> =
+        users.elements().unwrap_or_default().iter().map(Reply::shown).collect();
+    assert!(names.contains(&"default".to_owned()), "{names:?}");
+    assert!(!names.contains(&"intruder".to_owned()), "{names:?}");
 }

@@ -85,6 +85,8 @@ pub struct Machine {
     pub admin_port: u16,
     pub etcd_port: Option<u16>,
     zone: String,
+    /// Further words that its node is started with.
+    more: Vec<String>,
     node: Option<Child>,
 }
 
@@ -105,9 +107,15 @@ impl Machine {
     /// Starts the first machine of a cluster, with an etcd of its own; on other ports if some were
     /// taken meanwhile.
     pub fn first(test: &str, name: &str) -> Machine {
+        Machine::first_with(test, name, &[])
+    }
+
+    /// The same with further options.
+    pub fn first_with(test: &str, name: &str, more: &[&str]) -> Machine {
         for attempt in 0..5 {
             let mut machine = Machine::new(test, &format!("{name}-{attempt}"), "");
             machine.name = name.to_owned();
+            machine.more = more.iter().map(|&word| word.to_owned()).collect();
             machine.etcd_port = Some(row_of_ports());
             if machine.start() {
                 return machine;
@@ -187,6 +195,7 @@ impl Machine {
             admin_port: port(),
             etcd_port: None,
             zone: zone.to_owned(),
+            more: Vec::new(),
             node: None,
         }
     }
@@ -208,6 +217,7 @@ impl Machine {
         ] {
             words.extend([option.to_owned(), value.clone()]);
         }
+        words.extend(self.more.iter().cloned());
         words
     }
 
@@ -264,12 +274,18 @@ impl Machine {
 
     /// Creates a database of three shards with so many replicas each, and returns its port.
     pub fn create(&self, name: &str, replicas: &str) -> (u16, String) {
+        self.create_with(name, &["--replicas", replicas])
+    }
+
+    /// Creates a database of three shards with these options, and returns its port and what was
+    /// said.
+    pub fn create_with(&self, name: &str, options: &[&str]) -> (u16, String) {
         let mut text = String::new();
         for _ in 0..5 {
             let port = row_of_ports();
             let number = port.to_string();
             let words = ["create-db", name, "--memory", "96mb", "--shards", "3", "--port", &number];
-            let asked = self.ask(&[&words[..], &["--replicas", replicas]].concat());
+            let asked = self.ask(&[&words[..], options].concat());
             if asked.0 {
                 return (port, asked.1);
             }

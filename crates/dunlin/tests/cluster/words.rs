@@ -2,6 +2,8 @@
 
 use crate::support::{Machine, port, run};
 use harness::http;
+use harness::wait::eventually;
+use std::net::TcpListener;
 
 #[test]
 fn what_makes_no_sense_is_refused_with_what_to_do() {
@@ -86,6 +88,12 @@ fn the_admin_port_of_a_node_is_for_probes_scrapes_and_programs() {
     assert_eq!((change("", "hall"), zone()), (200, "cellar".into()), "it was served before");
     assert_eq!(change("", "roof"), 422, "another request of this name");
     assert_eq!(send(&["Origin: http://a.example"], "{}"), 403, "a page elsewhere");
+    let elsewhere = ["Sec-Fetch-Site: cross-site"];
+    for path in ["/api/v1/cluster", "/api/v1/cluster/backups?at=/tmp", "/metrics"] {
+        let read = http::ask(machine.admin_port, "GET", path, &elsewhere, "").expect("it answers");
+        assert_eq!(read.status, 403, "a page elsewhere: {path}");
+    }
+    assert_eq!(get("/api/v1/cluster/backups?at=/tmp").status, 405, "storages are asked by POST");
     assert_eq!(send(&["Host: a.example"], "{}"), 401, "a name that leads here");
     assert_eq!(send(&[], "{"), 400);
     assert_eq!(send(&["Idempotency-Key: "], "{}"), 400, "a request with an empty name");
@@ -95,4 +103,78 @@ fn the_admin_port_of_a_node_is_for_probes_scrapes_and_programs() {
     let head = head.expect("it answers");
     assert_eq!((head.status, head.text()), (200, String::new()), "as GET, without the text");
     assert_eq!(send(&[], r#"{"name":"d","settings":{"memory_bytes":1,"port":1}}"#), 422);
+}
+
+#[test]
+fn storages_that_do_not_answer_hold_up_none() {
+    let machine = Machine::first("storages", "a");
+    // It takes connections and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    silent.set_nonblocking(true).expect("it can be");
+    let place = silent.local_addr().expect("it has one");
+    let at = |endpoint: &str| {
+        format!("s3://b/p?endpoint={endpoint}&region=r&access-key-id=k&secret-access-key=s")
+    };
+    let list = |at: &str| {
+        let body = format!(r#"{{"at":"{at}"}}"#);
+        let path = "/api/v1/cluster/backups/list";
+        http::ask(machine.admin_port, "POST", path, &[], &body).expect("it answers")
+    };
+    for refused in [at("http://169.254.169.254"), "s3:///p?region=r".into()] {
+        let answer = list(&refused);
+        assert_eq!(answer.status, 422, "{refused}: {}", answer.text());
+    }
+    std::thread::scope(|scope| {
+        let asked: Vec<_> =
+            (0..8).map(|_| scope.spawn(|| list(&at(&format!("http://{place}"))))).collect();
+        let mut connection = None;
+        eventually("the storage is asked", || {
+            connection = silent.accept().ok();
+            connection.is_some()
+        });
+        let paths = ["/healthz", "/readyz", "/metrics", "/api/v1/cluster", "/api/v1/cluster/jobs"];
+        for path in paths {
+            assert_eq!(http::get(machine.admin_port, path).status, 200, "{path}");
+        }
+        let running = asked.iter().filter(|asked| !asked.is_finished()).count();
+        assert!(running > 0, "none of them has held up the others");
+        for asked in asked {
+            let answer = asked.join().expect("it answers");
+            assert!(answer.status == 503 && answer.text().contains("in time"), "{}", answer.text());
+        }
+    });
+}
+
+#[test]
+fn a_password_of_a_node_is_not_guessed() {
+    let file = std::env::temp_dir().join(format!("dunlin-node-password-{}", std::process::id()));
+    std::fs::write(&file, "secret-of-the-node").expect("it is written");
+    let machine =
+        Machine::first_with("guessed", "a", &["--password-file", &file.to_string_lossy()]);
+    std::fs::remove_file(&file).expect("the node has read it");
+    let ask = |path: &str, login: &str, cookie: &str| {
+        let login = format!("Authorization: Basic {login}");
+        let cookie = format!("Cookie: {cookie}");
+        let headers = [login.as_str(), &cookie];
+        http::ask(machine.admin_port, "GET", path, &headers, "").expect("it answers")
+    };
+    // admin:secret-of-the-node and admin:wrong
+    let (right, wrong) = ("YWRtaW46c2VjcmV0LW9mLXRoZS1ub2Rl", "YWRtaW46d3Jvbmc=");
+    let page = ask("/", right, "");
+    assert_eq!(page.status, 200, "{}", page.text());
+    let cookie = page.header("set-cookie").expect("the browser is known from now on");
+    let cookie = cookie.split(';').next().unwrap_or_default();
+    let statuses: Vec<u16> =
+        (0..10).map(|_| ask("/api/v1/cluster/jobs", wrong, "").status).collect();
+    assert_eq!(statuses, [401; 10]);
+    let guesses: Vec<u16> = std::thread::scope(|scope| {
+        let guess = || ask("/api/v1/cluster/jobs", wrong, "").status;
+        let guesses: Vec<_> = (0..20).map(|_| scope.spawn(guess)).collect();
+        // The administrator's browser is not held up.
+        assert_eq!(ask("/api/v1/cluster/jobs", right, cookie).status, 200);
+        assert_eq!(ask("/api/v1/cluster/jobs", wrong, cookie).status, 401, "it is no password");
+        guesses.into_iter().map(|guess| guess.join().expect("it answers")).collect()
+    });
+    assert!(guesses.contains(&429), "few wait: {guesses:?}");
+    assert_eq!(ask("/healthz", wrong, "").status, 200);
 }

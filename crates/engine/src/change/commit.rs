@@ -182,7 +182,7 @@ fn reach_interested(db: &mut Db<'_>, change: &Change, by: u64) {
         });
     }
     if engine.tracking.is_broadcasting() {
-        db.outbox.keep(Notification::Broadcast { key: change.key.clone(), by });
+        db.outbox.keep(Notification::Broadcast { key: change.key.clone(), db: change.db, by });
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) enum Notification {
     /// For a cache that has read a key, which a client (0 for none) has changed.
     Change { reader: u64, key: Box<[u8]>, by: u64 },
     /// For the caches that are told by prefixes.
-    Broadcast { key: Box<[u8]>, by: u64 },
+    Broadcast { key: Box<[u8]>, db: DbIndex, by: u64 },
     /// For all caches: nothing is as it was.
     AllChanged,
 }
@@ -144,7 +144,7 @@ impl<'a> Outbox<'a> {
                 Notification::Change { reader, key, by } => {
                     engine.tracking.invalidate(engine.receivers(), reader, key, by);
                 }
-                Notification::Broadcast { key, by } => engine.tracking.note_change(key, by),
+                Notification::Broadcast { key, db, by } => engine.tracking.note_change(key, db, by),
                 Notification::AllChanged => engine.tracking.tell_all(engine.receivers()),
             }
         }

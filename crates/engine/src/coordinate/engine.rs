@@ -6,8 +6,8 @@ mod host;
 mod memory;
 mod timing;
 
-use crate::acl::Acl;
 use crate::acl::log::Refused;
+use crate::acl::{Acl, Request};
 use crate::append_log::AppendLog;
 use crate::appliers::{Appliers, threads_beside};
 use crate::background::{Background, all_threads, job_threads};
@@ -40,6 +40,7 @@ use crate::persistence::snapshots::Snapshots;
 use crate::pressure::{InVain, OverLimit};
 use crate::pubsub::{PubSub, Space};
 use crate::rates::{Rates, StaleShare};
+use crate::request_keys::RequestKeys;
 use crate::scripts::Scripts;
 use crate::session::Session;
 use crate::slot_usage::SlotUsage;
@@ -301,6 +302,29 @@ impl Engine {
         denied
     }
 
+    /// Returns the clients that wait at other nodes for what their users may not do any more. Their
+    /// waits are to be ended there, and then the clients get an error that says so.
+    pub fn forbidden_waits(&self) -> Vec<u64> {
+        let mut forbidden = Vec::new();
+        for client in self.clients.all().into_iter().filter(|client| client.waits_elsewhere()) {
+            let user = self.acl.user(client.names().user.as_bytes());
+            let mut waiting = client.waits_for();
+            let (Some(user), Some(waiting)) = (user, waiting.as_mut()) else { continue };
+            if waiting.error.is_none() {
+                let words: Vec<&[u8]> = waiting.words.iter().map(|word| &**word).collect();
+                let Ok(row) = self.table.resolve(&words) else { continue };
+                let keys = RequestKeys::of(&self.keyspace, row.command, &words);
+                let (db, databases) = (waiting.db, self.keyspace.databases());
+                let request = Request { row, words: &words, keys: &keys, db, databases };
+                let denied = user.check(&request).err();
+                let text = denied.map(|(denial, _)| denial.text(&user.name, row));
+                waiting.error = text.map(|text| route::raw::error(&format!("NOPERM {text}")));
+            }
+            forbidden.extend(waiting.error.is_some().then_some(client.id));
+        }
+        forbidden
+    }
+
     /// Connects the I/O side. Called once.
     pub fn set_host(&self, host: Box<dyn Host>) {
         assert!(self.host.set(host).is_ok(), "an engine has one host");
@@ -398,7 +422,7 @@ impl Engine {
 
     /// Returns the way to the clients that cache keys.
     pub fn receivers(&self) -> Receivers<'_> {
-        Receivers { clients: &self.clients, mailboxes: &self.mailboxes }
+        Receivers { clients: &self.clients, mailboxes: &self.mailboxes, acl: &self.acl }
     }
 
     /// Returns the [ticket](mailbox) up to which all messages have been delivered. While a long

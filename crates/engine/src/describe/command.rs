@@ -7,7 +7,7 @@ use crate::db::Db;
 use crate::error::Error;
 pub use spec::{
     Arg, ArgKind, Begin, Channels, Databases, Find, FindKeys, FindWords, Flags, Group, InvalidKeys,
-    KeyFlags, KeySpec, NeedsWorld, ScriptName,
+    KeyFlags, KeySpec, NeedsWorld, ScriptName, Streamed,
 };
 
 /// What `run` returns: the reply is in `cx.reply`, or an error that becomes the reply.

@@ -128,6 +128,7 @@ impl Worker {
             created_ms: self.engine.clock.wall().0,
             names: std::sync::Mutex::new(Names { user: "default".into(), ..Names::default() }),
             wait: std::sync::Mutex::default(),
+            elsewhere: std::sync::Mutex::default(),
             live: crate::clients::Live::default(),
         })?;
         engine.stats.connections.add(1);

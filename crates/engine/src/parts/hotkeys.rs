@@ -8,16 +8,18 @@
 //! When there is no place for another key, it takes that of the key with the smallest sum and goes
 //! on from there (space saving): a key that has more than one part in as many as there are places
 //! is always there, and its sum is at most that of the smallest too large. Counting takes a lock
-//! for a moment, while a session runs and for one command in `sample` only.
+//! for a moment, while a session runs and for one command in `sample` only. A session about some slots
+//! looks at the keys of all commands, to count those of its slots.
 
+use cluster::slots::Slots;
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use structs::sync::lock;
 
 /// What a session counts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Wanted {
     /// Time of commands.
     pub cpu: bool,
@@ -29,6 +31,24 @@ pub struct Wanted {
     pub duration_ms: Option<i64>,
     /// One command in so many is counted.
     pub sample: u64,
+    /// Only keys of these slots are counted; of all if there are none.
+    pub slots: Slots,
+}
+
+/// What commands about the session's slots have taken.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Taken {
+    /// Time.
+    pub nanoseconds: u64,
+    /// Bytes of requests and replies.
+    pub bytes: u64,
+}
+
+impl Taken {
+    fn add(&mut self, more: Taken) {
+        self.nanoseconds += more.nanoseconds;
+        self.bytes += more.bytes;
+    }
 }
 
 /// Sums by keys, of a limited number of keys.
@@ -85,6 +105,8 @@ struct Session {
     cpu_after: Option<CpuMs>,
     by_time: Top,
     by_bytes: Top,
+    selected: Taken,
+    sampled: Taken,
 }
 
 /// What HOTKEYS GET shows.
@@ -102,6 +124,10 @@ pub struct Report {
     pub total_us: u64,
     /// Bytes of all commands.
     pub total_bytes: u64,
+    /// Of the commands with keys of the session's slots.
+    pub selected: Taken,
+    /// Of those of them that were counted by key.
+    pub sampled: Taken,
     /// What the process has used meanwhile.
     pub cpu: CpuMs,
     /// Keys and microseconds.
@@ -115,6 +141,8 @@ pub struct Report {
 pub struct HotKeys {
     /// One command in so many is counted; 0 while no session runs.
     sample: AtomicU64,
+    /// Whether the session is about some slots.
+    has_slots: AtomicBool,
     commands: AtomicU64,
     total_ns: AtomicU64,
     total_bytes: AtomicU64,
@@ -135,6 +163,7 @@ impl HotKeys {
         if self.is_active() {
             return false;
         }
+        let (sample, has_slots) = (wanted.sample.max(1), !wanted.slots.is_empty());
         *session = Some(Session {
             wanted,
             started_ms: now_ms,
@@ -143,10 +172,13 @@ impl HotKeys {
             cpu_after: None,
             by_time: Top::default(),
             by_bytes: Top::default(),
+            selected: Taken::default(),
+            sampled: Taken::default(),
         });
         self.total_ns.store(0, Relaxed);
         self.total_bytes.store(0, Relaxed);
-        self.sample.store(wanted.sample.max(1), Relaxed);
+        self.has_slots.store(has_slots, Relaxed);
+        self.sample.store(sample, Relaxed);
         true
     }
 
@@ -197,11 +229,13 @@ impl HotKeys {
         let in_us = |(key, ns): (Box<[u8]>, u64)| (key, ns / 1000);
         Some(Report {
             is_active: session.ended_ms.is_none(),
-            wanted: session.wanted,
+            wanted: session.wanted.clone(),
             started_ms: session.started_ms,
             lasted_ms: session.ended_ms.unwrap_or(now_ms) - session.started_ms,
             total_us: self.total_ns.load(Relaxed) / 1000,
             total_bytes: self.total_bytes.load(Relaxed),
+            selected: session.selected,
+            sampled: session.sampled,
             cpu: CpuMs {
                 user: after.user.saturating_sub(session.cpu_before.user),
                 system: after.system.saturating_sub(session.cpu_before.system),
@@ -221,12 +255,18 @@ impl HotKeys {
         }
     }
 
-    /// Counts a command for its keys, to which its time and bytes belong in equal parts.
-    pub(crate) fn note_keys<'k>(
+    /// Returns whether the keys of each command are to be looked at, sampled or not.
+    pub(crate) fn has_slots(&self) -> bool {
+        self.has_slots.load(Relaxed)
+    }
+
+    /// Counts a command for its keys, which have these slots. Its time and bytes belong to them in equal
+    /// parts.
+    pub(crate) fn note_keys(
         &self,
-        keys: impl ExactSizeIterator<Item = &'k [u8]>,
-        nanoseconds: u64,
-        bytes: u64,
+        keys: &[(&[u8], Option<u16>)],
+        taken: Taken,
+        is_sampled: bool,
         now_ms: i64,
     ) {
         let parts = keys.len() as u64;
@@ -234,17 +274,28 @@ impl HotKeys {
         let Some(session) = session.as_mut().filter(|session| session.ended_ms.is_none()) else {
             return;
         };
-        let wanted = session.wanted;
-        if wanted.duration_ms.is_some_and(|duration| now_ms - session.started_ms >= duration) {
+        let Session { wanted, started_ms, by_time, by_bytes, selected, sampled, .. } = session;
+        if wanted.duration_ms.is_some_and(|duration| now_ms - *started_ms >= duration) {
             return;
         }
+        let is_wanted = |slot: &Option<u16>| {
+            wanted.slots.is_empty() || slot.is_some_and(|slot| wanted.slots.contains(slot))
+        };
+        if !keys.iter().any(|(_, slot)| is_wanted(slot)) {
+            return;
+        }
+        selected.add(taken);
+        if !is_sampled {
+            return;
+        }
+        sampled.add(taken);
         let places = wanted.count.saturating_mul(PLACES_EACH) + PLACES_BESIDES;
-        for key in keys {
+        for (key, _) in keys.iter().filter(|(_, slot)| is_wanted(slot)) {
             if wanted.cpu {
-                session.by_time.add(key, nanoseconds / parts, places);
+                by_time.add(key, taken.nanoseconds / parts, places);
             }
             if wanted.net {
-                session.by_bytes.add(key, bytes / parts, places);
+                by_bytes.add(key, taken.bytes / parts, places);
             }
         }
     }
@@ -255,7 +306,33 @@ mod tests {
     use super::*;
 
     fn wanted(count: usize) -> Wanted {
-        Wanted { cpu: true, net: true, count, duration_ms: Some(1000), sample: 1 }
+        Wanted {
+            cpu: true,
+            net: true,
+            count,
+            duration_ms: Some(1000),
+            sample: 1,
+            slots: Slots::default(),
+        }
+    }
+
+    fn note(hot: &HotKeys, keys: &[&[u8]], (nanoseconds, bytes): (u64, u64), now_ms: i64) {
+        let keys: Vec<_> = keys.iter().map(|&key| (key, Some(key.len() as u16))).collect();
+        hot.note_keys(&keys, Taken { nanoseconds, bytes }, true, now_ms);
+    }
+
+    #[test]
+    fn a_session_about_slots_counts_keys_of_these() {
+        let hot = HotKeys::default();
+        let slots = Slots::from_fn(|slot| slot == 2);
+        assert!(hot.start(Wanted { slots, ..wanted(5) }, 0, CpuMs::default()));
+        note(&hot, &[b"a", b"bb"], (4000, 20), 1);
+        note(&hot, &[b"a"], (1000, 10), 1);
+        hot.note_keys(&[(b"cc", Some(2))], Taken { nanoseconds: 500, bytes: 5 }, false, 1);
+        let report = hot.report(2, CpuMs::default()).expect("one runs");
+        assert_eq!(report.by_time, [(b"bb"[..].into(), 2)]);
+        assert_eq!((report.selected.nanoseconds, report.selected.bytes), (4500, 25));
+        assert_eq!((report.sampled.nanoseconds, report.sampled.bytes), (4000, 20));
     }
 
     #[test]
@@ -264,10 +341,9 @@ mod tests {
         assert!(hot.start(wanted(2), 0, CpuMs::default()));
         for number in 0..5000u32 {
             let name = format!("cold{number}");
-            hot.note_keys([name.as_bytes()].into_iter(), 1000, 10, 1);
-            let keys: [&[u8]; 2] = [b"a", b"b"];
-            hot.note_keys(keys.into_iter(), 6000, 40, 1);
-            hot.note_keys([b"a".as_slice()].into_iter(), 1000, 10, 1);
+            note(&hot, &[name.as_bytes()], (1000, 10), 1);
+            note(&hot, &[b"a", b"b"], (6000, 40), 1);
+            note(&hot, &[b"a"], (1000, 10), 1);
         }
         let report = hot.report(500, CpuMs::default()).expect("one runs");
         assert_eq!(report.by_time, [(b"a"[..].into(), 20_000), (b"b"[..].into(), 15_000)]);
@@ -281,7 +357,7 @@ mod tests {
         assert!(hot.start(wanted(1), 0, CpuMs::default()));
         assert!(!hot.start(wanted(1), 999, CpuMs::default()));
         assert!(!hot.reset(999, CpuMs::default()));
-        hot.note_keys([b"late".as_slice()].into_iter(), 1, 1, 1000);
+        note(&hot, &[b"late"], (1, 1), 1000);
         let report = hot.report(5000, CpuMs::default()).expect("it is kept");
         assert_eq!((report.is_active, report.lasted_ms, report.by_time.len()), (false, 1000, 0));
         assert!(!hot.stop(5000, CpuMs::default()));

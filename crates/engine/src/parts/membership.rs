@@ -17,13 +17,13 @@ use cluster::shared::{Library, Policy};
 use cluster::slots::{COUNT, Slots};
 use cluster::topology::{Address, MovePhase, Phase, Shard};
 use cluster::view::View;
-use keyspace::{DbIndex, Key, Slot};
+use keyspace::{DbIndex, Key, Millis, Slot};
 pub(crate) use moves::each;
 pub use moves::{Arrival, Moves, PastMove, Progress};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 use structs::sync::lock;
@@ -615,6 +615,9 @@ pub struct Membership {
     joined: OnceLock<Instant>,
     alone_for: AtomicU64,
     is_coordinator_present: AtomicBool,
+    /// When this server had its data and began to ask the coordinator, in milliseconds since 1970;
+    /// 0: it has not begun.
+    began_ms: AtomicI64,
     ends_links: AtomicBool,
     /// Requests of clients that were sent to another node.
     sent_on: AtomicU64,
@@ -749,6 +752,18 @@ impl Membership {
     #[inline]
     pub fn version(&self) -> u64 {
         self.version.load(Acquire)
+    }
+
+    /// This server has loaded its data, and asks the coordinator from now on.
+    pub fn begin(&self, now: Millis) {
+        self.began_ms.store(now.0, Relaxed);
+    }
+
+    /// Returns whether the coordinator has been asked for less than `within_ms`, if it has been
+    /// asked at all.
+    pub(crate) fn is_new(&self, now: Millis, within_ms: i64) -> bool {
+        let began_ms = self.began_ms.load(Relaxed);
+        began_ms == 0 || now.0 - began_ms < within_ms
     }
 
     /// What was published last, for threads that serve no client.

@@ -261,7 +261,7 @@ fn resolve(cx: &mut Cx<'_>, args: Args<'_>) -> Option<&'static Resolved> {
     let engine = cx.engine;
     match engine.table.resolve(args.words()).map_err(Error::from) {
         Ok(row) => Some(row),
-        Err(_) if engine.table.find(args[0]).is_none() && http::is_http(args[0]) => {
+        Err(_) if engine.table.find(args[0]).is_none() && resp::http::is_http(args[0]) => {
             http::reject(cx);
             None
         }

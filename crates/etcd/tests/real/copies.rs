@@ -297,7 +297,7 @@ impl Cluster {
                 let home = client.range(&keys().home(copy), None).expect("etcd is there").items;
                 let home = home[0].revision;
                 let own = cluster.view(client, copy);
-                operator.operate(|view| match change::meet(&own, view, |_| home)? {
+                operator.operate(|view| match change::meet(&own, view, |_| Ok(home))? {
                     Some(transaction) => Ok(transaction),
                     None => unreachable!("the copy is in a database of its own"),
                 })

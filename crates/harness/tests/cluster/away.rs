@@ -1,7 +1,7 @@
 //! etcd stands still or is killed for several lease times: a shard whose copies all answer goes on.
 
 use harness::client::{Client, ask, ok};
-use harness::cluster::{Etcd, text};
+use harness::cluster::{Etcd, error, list, text};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server, signal};
 use harness::wait::{SetAtEnd, eventually};
@@ -255,4 +255,63 @@ fn a_replica_answers_without_a_quorum() {
     eventually("the primary is a replica", || replication(&mut writer).contains("role:slave"));
     answers(&mut writer);
     answers(&mut nodes[0].client());
+}
+
+/// A client that may read at a replica may run there what writes no key by its row, or by what its
+/// script says. A script that writes all the same finds no key there.
+#[test]
+fn a_replica_for_readers_answers_scripts_counts_and_messages() {
+    let etcd = Etcd::start("replica-scripts");
+    let nodes = pair(&etcd, &[]);
+    let mut writer = nodes[0].client();
+    ok(&mut writer, "SET k v");
+    ok(&mut writer, "PFADD {k}counter a b");
+    let mut reader = nodes[1].client();
+    ok(&mut reader, "READONLY");
+    eventually("the replica has both", || {
+        ask(&mut reader, "PFCOUNT {k}counter") == Reply::Integer(2)
+    });
+    const GET: &str = "return redis.call('GET', KEYS[1])";
+    const SET: &str = "return redis.call('SET', KEYS[1], 'x')";
+    let digest = text(ok(&mut reader, &["SCRIPT", "LOAD", GET]));
+    let value = Reply::Bulk(b"v".to_vec());
+    for words in [
+        ["EVAL", GET, "1", "k"],
+        ["EVAL", &format!("#!lua flags=no-writes\n{GET}"), "1", "k"],
+        ["EVALSHA", &digest, "1", "k"],
+        ["EVAL_RO", GET, "1", "k"],
+    ] {
+        assert_eq!(ask(&mut reader, &words), value, "{words:?}");
+    }
+    ok(&mut reader, "MULTI");
+    ok(&mut reader, &["EVAL", GET, "1", "k"]);
+    assert_eq!(ask(&mut reader, "EXEC"), Reply::Array(vec![value.clone()]));
+    for (words, begin) in [
+        (["EVAL", SET, "1", "k"], "ERR Script attempted to access a non local key"),
+        (["EVAL", &format!("#!lua\n{GET}"), "1", "k"], "MOVED "),
+        (["EVALSHA", &"f".repeat(40), "1", "k"], "NOSCRIPT "),
+        (["SORT", "k", "STORE", "k"], "MOVED "),
+    ] {
+        let said = error(&ask(&mut reader, &words));
+        assert!(said.starts_with(begin), "{words:?}: {said}");
+    }
+
+    // A message reaches those that listen at the primary, and at the replica once.
+    let mut listeners = [nodes[0].client(), nodes[1].client()];
+    for listener in &mut listeners {
+        ok(listener, "SSUBSCRIBE {k}channel");
+    }
+    let mut other = nodes[1].client();
+    ok(&mut other, "SPUBLISH {k}channel first");
+    ok(&mut other, "SPUBLISH {k}channel second");
+    for listener in &mut listeners {
+        for message in ["first", "second"] {
+            let reply = listener.reply().expect("a message");
+            let words: Vec<String> = list(&reply).iter().cloned().map(text).collect();
+            assert_eq!(words, ["smessage", "{k}channel", message]);
+        }
+    }
+    ok(&mut other, "READWRITE");
+    let said = error(&ask(&mut other, &["EVAL", GET, "1", "k"]));
+    assert!(said.starts_with("MOVED "), "{said}");
 }

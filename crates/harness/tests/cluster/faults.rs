@@ -39,7 +39,7 @@ fn replication(node: &Server) -> Option<String> {
 }
 
 /// The copy that takes writes, among those that `counts` names.
-fn primary(nodes: &[Server], counts: impl Fn(usize) -> bool) -> usize {
+pub(crate) fn primary(nodes: &[Server], counts: impl Fn(usize) -> bool) -> usize {
     let takes_writes = |at: usize| {
         let Ok(client) = nodes[at].connect(Protocol::Resp2) else { return false };
         let mut client = client.with_patience(PATIENCE);
@@ -68,7 +68,7 @@ fn until_settled(nodes: &[Server]) {
 }
 
 /// Clients that write keys of their own, one after the other, wherever the cluster says.
-struct Writers {
+pub(crate) struct Writers {
     is_over: Arc<AtomicBool>,
     confirmed: Arc<Mutex<Vec<String>>>,
     count: Arc<AtomicUsize>,
@@ -76,7 +76,7 @@ struct Writers {
 }
 
 impl Writers {
-    fn start(nodes: &[Server]) -> Writers {
+    pub(crate) fn start(nodes: &[Server]) -> Writers {
         let addresses: Vec<SocketAddr> = nodes.iter().map(Server::address).collect();
         let is_over = Arc::new(AtomicBool::new(false));
         let confirmed: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -113,16 +113,21 @@ impl Writers {
     }
 
     /// Waits until some more writes are confirmed.
-    fn go_on(&self) {
+    pub(crate) fn go_on(&self) {
         let before = self.count.load(SeqCst);
         eventually("writes are confirmed", || self.count.load(SeqCst) > before + 200);
     }
 
-    /// Ends them, and looks for everything that was confirmed.
-    fn check(self, nodes: &[Server]) {
+    /// Ends them. Returns what was confirmed.
+    pub(crate) fn end(self) -> Vec<String> {
         self.is_over.store(true, SeqCst);
         self.threads.into_iter().for_each(|thread| thread.join().expect("it writes"));
-        let confirmed = self.confirmed.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *self.confirmed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Ends them, and looks for everything that was confirmed.
+    pub(crate) fn check(self, nodes: &[Server]) {
+        let confirmed = self.end();
         let mut client = nodes[primary(nodes, |_| true)].client();
         let is_there = |key: &&String| {
             ask(&mut client, &format!("GET {key}")) != Reply::Bulk(key.as_bytes().to_vec())

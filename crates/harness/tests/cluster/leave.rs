@@ -1,6 +1,7 @@
 //! A primary that is told to go down hands its shard over first.
 
 use crate::away::pair;
+use crate::faults::{QUORUM, shard_of};
 use harness::client::{Client, ask, ok};
 use harness::cluster::{Etcd, error, text};
 use harness::reply::{Protocol, Reply};
@@ -36,6 +37,24 @@ fn a_primary_hands_its_shard_over_before_it_goes_down() {
     // One that has no other copy to hand over to goes down as before.
     assert!(nodes[0].terminate().expect("it ends").success());
     assert!(!nodes[0].log().contains("another copy takes over"));
+}
+
+/// The lease is so long that only a hand-over makes another copy lead in time.
+#[test]
+fn a_replica_that_stands_still_does_not_hold_the_hand_over_up() {
+    let etcd = Etcd::start("leave-stopped");
+    let options = [&QUORUM[..], &["--cluster-lease", "60"]].concat();
+    let mut nodes = shard_of((0..3).map(|_| etcd.node_with(&options)).collect());
+    let mut client = nodes[0].client();
+    ok(&mut client, "SET key 1");
+    let mut third = nodes[2].client();
+    signal(nodes[1].process_id(), "STOP").expect("it runs");
+    assert!(nodes[0].terminate().expect("it ends").success());
+    let log = nodes[0].log();
+    assert!(log.contains("the planned switch is over"), "{log}");
+    assert_eq!(role(&mut third), "master", "{log}");
+    assert_eq!(ask(&mut third, "GET key"), Reply::Bulk(b"1".to_vec()));
+    signal(nodes[1].process_id(), "CONT").expect("it is there");
 }
 
 #[test]

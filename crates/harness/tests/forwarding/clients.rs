@@ -119,6 +119,15 @@ fn filters(nodes: &[Server]) {
     let all = Reply::Integer(nodes.len() as i64);
     assert_eq!(ask(&mut asker, "CLIENT KILL NAME victim"), all);
     assert!(named.iter_mut().all(is_closed));
+    // A user that only this node knows. Others have no clients of it.
+    ok(&mut asker, "ACL SETUSER bob on nopass +@all ~*");
+    let mut bob = nodes[6].client();
+    ok(&mut bob, "AUTH bob any");
+    let line = text(ask(&mut asker, "CLIENT LIST USER bob"));
+    assert!(line.contains(" user=bob ") && line.lines().count() == 1, "{line}");
+    assert_eq!(ask(&mut asker, "CLIENT KILL USER bob"), Reply::Integer(1));
+    assert!(is_closed(&mut bob));
+    assert_eq!(ask(&mut asker, "ACL DELUSER bob"), Reply::Integer(1));
     let mut victim = nodes[2].client();
     let line = text(ask(&mut victim, "CLIENT INFO"));
     let addr = line.split(' ').find_map(|word| word.strip_prefix("addr=")).expect("an address");

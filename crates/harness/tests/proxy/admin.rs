@@ -1,6 +1,6 @@
 //! The admin port of the proxy.
 
-use crate::support::{Proxy, dunlin, okay, servers, stop, until};
+use crate::support::{Proxy, dunlin, okay, servers, single, stop, until};
 use harness::client::ask;
 use harness::http;
 use harness::reply::{Protocol, Reply};
@@ -16,6 +16,29 @@ fn get(port: u16, path: &str) -> (u16, String) {
 fn figure(text: &str, series: &str) -> Option<f64> {
     let line = text.lines().find(|line| line.starts_with(series))?;
     line.rsplit(' ').next()?.parse().ok()
+}
+
+#[test]
+fn pages_elsewhere_whose_name_leads_here_see_nothing() {
+    let Some(program) = dunlin() else { return };
+    let servers = servers(&program);
+    let admin = free_port().expect("a port");
+    let all = format!("admin = \"127.0.0.1:{admin}\"\nadmin_hosts = [\"proxy.example\", \".svc\"]");
+    let _proxy = single(&program, &servers[0], &all, "");
+    let status = |host: &str, path: &str| {
+        let host = format!("Host: {host}");
+        http::ask(admin, "GET", path, &[&host], "").expect("an answer").status
+    };
+    for path in ["/metrics", "/"] {
+        for host in ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80"] {
+            assert_eq!(status(host, path), 403, "{host} {path}");
+            assert_eq!(status(host, "/readyz"), 200, "{host}");
+        }
+        for host in ["127.0.0.1", "localhost:1", "proxy.example", "a.svc"] {
+            assert_eq!(status(host, path), 200, "{host} {path}");
+        }
+    }
+    assert_eq!((status("dunlin", "/metrics"), status("dunlin", "/")), (200, 403));
 }
 
 #[test]

@@ -15,7 +15,7 @@ const LONG: usize = 96 << 20;
 const MOST: usize = 80 << 20;
 
 /// The most memory that a process has had, and begins to count anew.
-fn peak(process_id: u32) -> usize {
+pub fn peak(process_id: u32) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{process_id}/status")).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
     let peak: usize = line.trim().trim_end_matches(" kB").parse().expect("a number");

@@ -2,8 +2,10 @@
 
 mod admin;
 mod classical;
+mod clients;
 mod clusters;
 mod cut_off;
+mod doors;
 mod endings;
 mod large;
 mod modules;
@@ -13,6 +15,7 @@ mod resubscribing;
 mod sentinels;
 mod sentinels_cut_off;
 mod serving;
+mod sessions;
 mod support;
 mod surviving;
 mod tagging;

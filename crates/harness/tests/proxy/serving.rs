@@ -138,6 +138,26 @@ fn transactions_keep_to_one_server() {
     assert!(matches!(ask(&mut client, &words[..]), Reply::Error(_)));
     let refused = ask(&mut client, &["EXEC"]);
     assert!(matches!(refused, Reply::Error(why) if why.starts_with(b"EXECABORT")));
+    // What SORT's patterns name may be on other servers unless their tag is the key's.
+    assert_eq!(ask(&mut client, &["RPUSH", "{t}list", "1", "2"]), Reply::Integer(2));
+    assert_eq!(ask(&mut client, &["MSET", "{t}w1", "2", "{t}w2", "1"]), okay());
+    for option in ["BY", "GET"] {
+        for pattern in ["w*", "w*{t}", "{}{t}w*"] {
+            let Reply::Error(why) = ask(&mut client, &["SORT_RO", "{t}list", option, pattern])
+            else {
+                panic!("SORT BY {pattern} is not refused")
+            };
+            assert!(String::from_utf8_lossy(&why).contains("begin them with the key's hash tag"));
+        }
+    }
+    let sort = ["SORT", "{t}list", "BY", "{t}w*", "GET", "#", "STORE", "{t}to"];
+    assert_eq!(ask(&mut client, &sort), Reply::Integer(2));
+    assert_eq!(text(&ask(&mut client, &["LINDEX", "{t}to", "0"])), "2");
+    assert_eq!(ask(&mut client, &["MULTI"]), okay());
+    assert_eq!(text(&ask(&mut client, &sort)), "QUEUED");
+    assert!(matches!(ask(&mut client, &["SORT", "{t}list", "BY", "w*"]), Reply::Error(_)));
+    let refused = ask(&mut client, &["EXEC"]);
+    assert!(matches!(refused, Reply::Error(why) if why.starts_with(b"EXECABORT")));
     // A command that waits holds up nobody else.
     client.send(&["BLPOP", "queue", "0"]).expect("it is sent");
     assert_eq!(ask(&mut other, &["LPUSH", "queue", "x"]), Reply::Integer(1));

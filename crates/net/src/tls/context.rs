@@ -2,6 +2,7 @@
 
 use super::ciphers;
 use rustls::crypto::{CryptoProvider, ring};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 use rustls_pki_types::pem::PemObject;
@@ -96,6 +97,7 @@ pub(super) fn setting(directive: &'static str, why: impl Into<String>) -> TlsErr
 /// Checked settings, ready for use by any number of connections.
 pub struct TlsContext {
     pub(super) config: Arc<ServerConfig>,
+    lenient: Arc<ServerConfig>,
 }
 
 impl TlsContext {
@@ -104,46 +106,69 @@ impl TlsContext {
         Arc::clone(&self.config)
     }
 
+    /// The same, but a client may come without a certificate. The caller has to look whether it has
+    /// shown one.
+    pub fn lenient_config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.lenient)
+    }
+
     /// Reads the files and checks everything that can be checked without a client.
     ///
     /// # Errors
     /// The first directive that does not work, and why; nothing has changed.
     pub fn load(settings: &TlsSettings) -> Result<Arc<Self>, TlsError> {
         let provider = Arc::new(provider(settings)?);
-        let roots = authorities(settings)?;
+        let roots = Arc::new(authorities(settings)?);
         let versions = protocols(&settings.protocols)?;
         let (certificates, key) = identity(settings)?;
-        let rules = ServerConfig::builder_with_provider(provider.clone())
-            .with_protocol_versions(&versions)
-            .map_err(|e| setting("tls-protocols", e.to_string()))?;
-        let rules = match settings.auth_clients {
-            ClientAuth::No => rules.with_no_client_auth(),
-            wish => {
-                if roots.is_empty() {
-                    let why = "client certificates cannot be checked without \
-                               tls-ca-cert-file or tls-ca-cert-dir";
-                    return Err(setting("tls-auth-clients", why));
-                }
-                let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
-                let verifier = match wish {
-                    ClientAuth::Optional => verifier.allow_unauthenticated(),
-                    _ => verifier,
-                };
-                let verifier =
-                    verifier.build().map_err(|e| setting("tls-ca-cert-file", e.to_string()))?;
-                rules.with_client_cert_verifier(verifier)
-            }
+        let config = |wish: ClientAuth| {
+            let rules = ServerConfig::builder_with_provider(Arc::clone(&provider))
+                .with_protocol_versions(&versions)
+                .map_err(|e| setting("tls-protocols", e.to_string()))?;
+            let rules = match client_verifier(wish, &roots, &provider)? {
+                None => rules.with_no_client_auth(),
+                Some(verifier) => rules.with_client_cert_verifier(verifier),
+            };
+            let mut config = rules
+                .with_single_cert(certificates.clone(), key.clone_key())
+                .map_err(|e| setting("tls-cert-file", format!("does not go with the key: {e}")))?;
+            config.ignore_client_order = settings.prefer_server_ciphers;
+            config.session_storage = match settings.session_cache_size {
+                Some(size) if size > 0 => ServerSessionMemoryCache::new(size),
+                _ => Arc::new(NoServerSessionStorage {}),
+            };
+            Ok(Arc::new(config))
         };
-        let mut config = rules
-            .with_single_cert(certificates, key)
-            .map_err(|e| setting("tls-cert-file", format!("does not go with the key: {e}")))?;
-        config.ignore_client_order = settings.prefer_server_ciphers;
-        config.session_storage = match settings.session_cache_size {
-            Some(size) if size > 0 => ServerSessionMemoryCache::new(size),
-            _ => Arc::new(NoServerSessionStorage {}),
+        let strict = config(settings.auth_clients)?;
+        let lenient = match settings.auth_clients {
+            ClientAuth::Yes => config(ClientAuth::Optional)?,
+            ClientAuth::No | ClientAuth::Optional => Arc::clone(&strict),
         };
-        Ok(Arc::new(Self { config: Arc::new(config) }))
+        Ok(Arc::new(Self { config: strict, lenient }))
     }
+}
+
+/// What checks the certificates of clients, if they are asked for one.
+fn client_verifier(
+    wish: ClientAuth,
+    roots: &Arc<RootCertStore>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsError> {
+    if wish == ClientAuth::No {
+        return Ok(None);
+    }
+    if roots.is_empty() {
+        let why =
+            "client certificates cannot be checked without tls-ca-cert-file or tls-ca-cert-dir";
+        return Err(setting("tls-auth-clients", why));
+    }
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::clone(roots), Arc::clone(provider));
+    let verifier = match wish {
+        ClientAuth::Optional => verifier.allow_unauthenticated(),
+        _ => verifier,
+    };
+    verifier.build().map(Some).map_err(|e| setting("tls-ca-cert-file", e.to_string()))
 }
 
 pub(super) fn provider(settings: &TlsSettings) -> Result<CryptoProvider, TlsError> {

@@ -12,10 +12,10 @@ use crate::rest::wire::{Begun, Creation, Update};
 use crate::settings::{Settings, Wrong};
 use crate::show::DatabaseShown;
 use clap::Args;
+use config::yaml::{self, Yaml};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use yaml_rust2::{Yaml, YamlLoader};
 
 /// How long is waited before a node is asked again.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -142,6 +142,12 @@ fn update(one: &Wanted, known: &Settings) -> Result<Update, Wrong> {
             known.port
         )));
     }
+    if is_named("databases") && known.databases != wanted.databases {
+        return Err(Wrong(format!(
+            "database '{name}': the number of databases cannot be changed; set it back to {}",
+            known.databases
+        )));
+    }
     let has_password = is_named("passwordFile") || is_named("password");
     let differs = |option: &str, is_other: bool| is_named(option) && is_other;
     Ok(Update {
@@ -173,8 +179,7 @@ fn text(path: &Path) -> Result<String, Wrong> {
 }
 
 fn read(text: &str, folder: &Path) -> Result<Vec<Wanted>, Wrong> {
-    let documents = YamlLoader::load_from_str(text);
-    let documents = documents.map_err(|why| Wrong(format!("the file is not YAML: {why}")))?;
+    let documents = yaml::load(text).map_err(|why| Wrong(format!("the file: {why}")))?;
     let databases = match &documents[..] {
         [] | [Yaml::Null] => return Ok(Vec::new()),
         [document] => &document["databases"],
@@ -225,6 +230,7 @@ fn set(settings: &mut Settings, option: &str, text: &str, folder: &Path) -> Resu
         "shards" => settings.shards = number(option, text)?,
         "replicas" => settings.replicas = number(option, text)?,
         "port" => settings.port = number(option, text)?,
+        "databases" => settings.databases = number(option, text)?,
         "persistence" => settings.persistence = word(text).map_err(choice)?,
         "eviction" => text.clone_into(&mut settings.eviction),
         "commit" => settings.commit = word(text).map_err(choice)?,

@@ -156,6 +156,9 @@ enum Verb {
         /// The copy, by its 40 digits (dunlin cluster databases NAME)
         #[arg(long)]
         copy: String,
+        /// Take it although another copy has more
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         place: Place,
     },
@@ -260,6 +263,9 @@ struct CreateOptions {
     /// The port of its clients
     #[arg(long)]
     port: u16,
+    /// Databases that SELECT chooses from
+    #[arg(long, default_value_t = 1)]
+    databases: u32,
     /// What is written to disk: none, rdb or aof
     #[arg(long, default_value = "aof", value_parser = word::<Persistence>)]
     persistence: Persistence,
@@ -545,8 +551,9 @@ fn run(verb: Verb) -> Result<(), Wrong> {
         Verb::Failover { name, shard, copy, place } => {
             place.order("/failover", &Switch { name, copy, shard }, "The replica leads the shard.")
         }
-        Verb::Recover { name, copy, place } => {
-            place.order("/recover", &Recovery { name, copy }, "The copy leads the shard.")
+        Verb::Recover { name, copy, force, place } => {
+            let body = Recovery { name, copy, force };
+            place.order("/recover", &body, "The copy leads the shard.")
         }
         Verb::Unplaced { verb } => unplaced::run(&verb),
         Verb::Rebalance { name, by, change } => {
@@ -593,6 +600,7 @@ fn create(options: CreateOptions) -> Result<(), Wrong> {
         shards: options.shards,
         replicas: options.replicas,
         port: options.port,
+        databases: options.databases,
         persistence: options.persistence,
         eviction: options.eviction,
         commit: options.commit,

@@ -6,6 +6,7 @@ use crate::settings::Wrong;
 use crate::show::{
     CopyShown, DatabaseShown, EventShown, JobShown, MachineShown, PlanShown, RemovedShown,
 };
+use crate::standing::Standing;
 use crate::tasks::manifest::date;
 use process::memory::Bytes;
 use serde::de::DeserializeOwned;
@@ -150,6 +151,10 @@ pub fn database(database: &DatabaseShown) -> String {
         }));
     }
     text += &format!("\n{}", table(&rows));
+    for shard in database.shards.iter().filter(|shard| !shard.waiting.text.is_empty()) {
+        text += &format!("! shard {} has no primary: {}\n", shard.number, shard.waiting.text);
+        text += &table(&standings(&shard.waiting.copies));
+    }
     for copy in database.shards.iter().flat_map(|shard| &shard.copies) {
         if !copy.note.is_empty() {
             text += &format!("! copy {} on {}: {}\n", copy.id, copy.machine, copy.note);
@@ -159,6 +164,24 @@ pub fn database(database: &DatabaseShown) -> String {
         }
     }
     text
+}
+
+/// What the copies of a shard without a primary have.
+fn standings(copies: &[Standing]) -> Vec<Vec<String>> {
+    let mut rows =
+        vec![titles(&["COPY", "MACHINE", "EPOCH", "OFFSET", "DATA", "IF IT LED, GIVEN UP"])];
+    let number = |number: Option<u64>| number.map_or("-".into(), |number| number.to_string());
+    rows.extend(copies.iter().map(|it| {
+        vec![
+            it.copy.clone(),
+            it.machine.clone(),
+            number(it.epoch),
+            number(it.offset),
+            it.data.clone(),
+            or_dash(&it.given_up),
+        ]
+    }));
+    rows
 }
 
 /// Keys with their tags, slots and shards, and how they spread.

@@ -194,6 +194,7 @@ pub fn configuration(
     // replicas that may follow.
     line("repl-diskless-sync-delay", "0");
     line("cluster-share-users", "yes");
+    line("cluster-databases", &settings.databases.to_string());
     if settings.flash_bytes > 0 {
         let own = Path::new("flash").to_owned();
         let flash =
@@ -307,6 +308,7 @@ mod tests {
         let mut settings = settings();
         settings.password = "a \"b\" # c".into();
         settings.persistence = Persistence::Rdb;
+        settings.databases = 4;
         let copy = Id::new([7; 20]);
         let (machine, host) = ("a".to_owned(), "10.0.0.1".to_owned());
         let placed = Placed {
@@ -360,6 +362,7 @@ mod tests {
         assert_eq!((get("port"), get("cluster-name")), ("12001".into(), "prod".into()));
         assert_eq!((get("appendonly"), get("bind")), ("no".into(), "* -::*".into()));
         assert_eq!(get("save"), "3600 1 300 100 60 10000");
+        assert_eq!(get("cluster-databases"), "4");
         assert_eq!(get("maxmemory"), (1u64 << 30).to_string());
 
         // With TLS there is no port without.

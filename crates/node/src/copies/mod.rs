@@ -16,7 +16,8 @@ use ::process::{beside, log};
 use cluster::id::Id;
 use files::Common;
 use process::Process;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::net::{Ipv4Addr, TcpStream};
@@ -128,6 +129,8 @@ struct Copy {
     leaving: Option<Option<Instant>>,
     /// Its files go with it.
     is_deleted: bool,
+    /// What it has kept of data that were given up, as far as that was said.
+    rescued: BTreeSet<PathBuf>,
 }
 
 /// See the head of this file.
@@ -224,7 +227,6 @@ impl Copies {
                 placed: placed.clone(),
                 known: None,
                 text: String::new(),
-                directory,
                 log,
                 process,
                 is_starting: false,
@@ -233,6 +235,8 @@ impl Copies {
                 is_to_be_released: false,
                 leaving: None,
                 is_deleted: false,
+                rescued: rescued(&directory),
+                directory,
             }
         });
         if database.stage == Stage::Deleting || placed.is_leaving {
@@ -316,6 +320,26 @@ impl Copies {
             disk_error: errors.get(id).cloned().unwrap_or_default(),
         };
         self.copies.iter().map(report).collect()
+    }
+
+    /// Returns what there is to say of data that copies have given up and kept since it was asked
+    /// last.
+    pub fn rescued(&mut self) -> Vec<String> {
+        let mut said = Vec::new();
+        for (id, copy) in &mut self.copies {
+            let database = &copy.database;
+            for path in rescued(&copy.directory) {
+                let bytes = fs::metadata(&path).ok().filter(fs::Metadata::is_file);
+                let bytes = bytes.map_or_else(String::new, |it| format!("{} bytes of ", it.len()));
+                let place = path.display();
+                if copy.rescued.insert(path.clone()) {
+                    said.push(format!(
+                        "copy {id:?} of database '{database}' follows another: {bytes}what only it had is kept in {place}"
+                    ));
+                }
+            }
+        }
+        said
     }
 
     /// Returns the directories of copies that no database of the site has on this machine.
@@ -418,6 +442,14 @@ impl Copy {
             }
         }
     }
+}
+
+/// What a copy has kept of data that were given up: `rescue-<epoch>-<offset>`, with or without an
+/// ending.
+fn rescued(directory: &Path) -> BTreeSet<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let is_rescue = |name: OsString| name.to_string_lossy().starts_with("rescue-");
+    entries.filter(|entry| is_rescue(entry.file_name())).map(|entry| entry.path()).collect()
 }
 
 /// Asks a process to end, and ends it if that takes too long.

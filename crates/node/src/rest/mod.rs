@@ -6,6 +6,7 @@
 //!   routes     the table of routes, from which requests are answered and the OpenAPI document is made
 //!   changes    routes that change a database or a machine while it serves
 //!   bdbs       databases with the fields of Redis Enterprise's API
+//!   threads    what waits for etcd, copies and storages
 //!   wire       what requests and answers carry
 //!   metrics    what Prometheus reads
 //! ```
@@ -14,36 +15,33 @@ mod bdbs;
 pub(crate) mod changes;
 mod metrics;
 pub(crate) mod routes;
+mod threads;
 pub(crate) mod wire;
 
 use crate::settings::sha256;
 use crate::shared::Shared;
 use crate::store::Problem;
 use axum::Router;
-use axum::body::to_bytes;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get};
 use console::rest::{
-    ApiError, METRICS, PREFIX, Route, basic, find, is_same_origin, is_trusted_name, only_reads,
+    ApiError, Limiter, METRICS, PREFIX, Route, Tokens, basic, check_type, find, is_trusted_name,
+    only_reads,
 };
 use process::log;
 use rustls::ServerConfig;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq as _;
+use threads::{Threads, Waits};
+use web::Peer;
 
 /// Threads that serve HTTP.
 const THREADS: usize = 2;
-
-/// Bytes of the longest body of a request.
-const MAX_BODY: usize = 1 << 20;
-
-/// How long a wrong password has to wait for its answer.
-const PENALTY: Duration = Duration::from_millis(500);
 
 /// The user of the interface.
 pub const USER: &str = "admin";
@@ -53,6 +51,8 @@ pub const USER: &str = "admin";
 pub struct Call {
     /// The node.
     pub shared: Arc<Shared>,
+    /// What waits for others.
+    pub threads: Threads,
     /// How the sender names the request: the same again begins nothing new. Perhaps empty.
     pub request_id: String,
     /// What is asked for: two requests that are the same have the same.
@@ -72,11 +72,26 @@ impl Call {
 struct Site {
     call: Call,
     password: Option<String>,
+    limiter: Limiter,
+    /// Those of browsers that have logged in.
+    tokens: Tokens,
+    readiness: tokio::sync::Mutex<Option<Readiness>>,
+}
+
+/// Why the machine was not ready when it was looked at last, and when that began.
+#[derive(Clone)]
+struct Readiness {
+    began: Instant,
+    trouble: Option<String>,
 }
 
 impl web::Site for Site {
     fn tls(&self) -> Option<Arc<ServerConfig>> {
         None
+    }
+
+    fn probes(&self) -> web::Probes {
+        &[PROBES[0], PROBES[1], PROBES[2], METRICS]
     }
 
     fn log(&self, line: &str) {
@@ -104,9 +119,13 @@ pub fn start(
     password: Option<String>,
     listeners: Vec<TcpListener>,
 ) -> Result<(), String> {
+    let (request_id, what, threads) = (String::new(), String::new(), Threads::default());
     let site = Arc::new(Site {
-        call: Call { shared, request_id: String::new(), what: String::new(), dry_run: false },
+        call: Call { shared, threads, request_id, what, dry_run: false },
         password,
+        limiter: Limiter::default(),
+        tokens: Tokens::new(COOKIE),
+        readiness: tokio::sync::Mutex::default(),
     });
     let runtime = web::start(&site, THREADS, listeners, &router(&site))?;
     // The process ends without waiting for these threads.
@@ -131,15 +150,24 @@ fn router(site: &Arc<Site>) -> Router {
         .with_state(Arc::clone(site))
 }
 
-/// Lets in who may, and gives every answer its headers.
+/// The cookie of a browser that has logged in.
+const COOKIE: &str = "dunlin-node";
+
+/// Lets in who may.
 async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
     let is_probe = PROBES.contains(&request.uri().path());
-    let mut response = match if is_probe { Ok(()) } else { admit(&site, &request) } {
-        Ok(()) => next.run(request).await,
-        Err(error) => {
-            if request.headers().contains_key(header::AUTHORIZATION) {
-                tokio::time::sleep(PENALTY).await;
+    let peer = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
+    let (headers, path) = (request.headers(), request.uri().path());
+    let admitted = if is_probe { Ok(None) } else { admit(&site, headers, path, peer).await };
+    match admitted {
+        Ok(cookie) => {
+            let mut response = next.run(request).await;
+            if let Some(cookie) = cookie {
+                response.headers_mut().insert(header::SET_COOKIE, cookie);
             }
+            response
+        }
+        Err(error) => {
             let mut response = error.into_response();
             if response.status() == StatusCode::UNAUTHORIZED && site.password.is_some() {
                 let scheme = HeaderValue::from_static("Basic realm=\"dunlin node\"");
@@ -147,47 +175,39 @@ async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> R
             }
             response
         }
-    };
-    web::secure(&mut response);
-    response
+    }
 }
 
-fn admit(site: &Site, request: &Request) -> Result<(), ApiError> {
-    let headers = request.headers();
-    match &site.password {
-        Some(password) => {
-            let given = basic(headers).ok_or_else(ApiError::login)?;
-            let is_right = given.user == USER
-                && bool::from(given.password.as_bytes().ct_eq(password.as_bytes()));
-            if !is_right {
-                let text = format!("The user is {USER}, and the password is the node's");
-                return Err(ApiError::new(StatusCode::UNAUTHORIZED, "LOGIN", text));
-            }
-        }
+/// Lets a request in, with a cookie for a browser that opens the page.
+async fn admit(
+    site: &Site,
+    headers: &HeaderMap,
+    path: &str,
+    peer: Option<IpAddr>,
+) -> Result<Option<HeaderValue>, ApiError> {
+    let Some(password) = &site.password else {
         // A page elsewhere could have a name of its own lead here.
-        None if !is_trusted_name(headers, request.uri().path(), "") => {
-            let text = "Without a password the node answers only to an address or localhost in the URL, \
-                        and /metrics to a name without a dot, too";
-            return Err(ApiError::new(StatusCode::UNAUTHORIZED, "LOGIN", text));
+        if is_trusted_name(headers, path, "") {
+            return Ok(None);
         }
-        None => {}
+        let text = "Without a password the node answers only to an address or localhost in the URL, \
+                    and /metrics to a name without a dot, too";
+        return Err(ApiError::new(StatusCode::UNAUTHORIZED, "LOGIN", text));
+    };
+    let given = basic(headers).ok_or_else(ApiError::login)?;
+    let peer = peer.ok_or_else(ApiError::path)?;
+    let is_known = site.tokens.know(headers);
+    if !is_known {
+        site.limiter.turn(peer, USER).await?;
     }
-    check_origin(request.method(), headers)
-}
-
-/// Refuses what a page of another origin may have sent.
-fn check_origin(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
-    if only_reads(method) {
-        return Ok(());
+    let is_right =
+        given.user == USER && bool::from(given.password.as_bytes().ct_eq(password.as_bytes()));
+    if !is_right {
+        site.limiter.note_failure(peer, USER);
+        let text = format!("The user is {USER}, and the password is the node's");
+        return Err(ApiError::new(StatusCode::UNAUTHORIZED, "LOGIN", text));
     }
-    if !is_same_origin(headers) {
-        return Err(ApiError::forged("The request comes from another origin"));
-    }
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    if kind.is_none_or(|kind| !kind.starts_with("application/json")) {
-        return Err(ApiError::forged("The request needs the content type application/json"));
-    }
-    Ok(())
+    Ok((path == "/" && !is_known).then(|| site.tokens.add()))
 }
 
 /// Answers a request for anything below the prefix.
@@ -206,14 +226,16 @@ async fn find_and_run(site: &Site, request: Request) -> Result<Response, ApiErro
         return Ok((kind, routes::document()).into_response());
     }
     let route = find(routes::routes(), path, &parts.method)?;
-    let body = to_bytes(body, MAX_BODY).await.map_err(|_| ApiError::too_large())?;
+    check_type(&parts)?;
+    let read = route.body(&parts, body).await?;
+    let body = &read.bytes;
     let query = parts.uri.query().unwrap_or_default();
     let request_id = request_id(&parts.headers)?;
     // Reads have parameters of their own, and plan nothing.
     let dry_run = !only_reads(&parts.method) && asks_for_plan(query)?;
-    let what = if request_id.is_empty() { String::new() } else { fingerprint(route, &body) };
+    let what = if request_id.is_empty() { String::new() } else { fingerprint(route, body) };
     let call = Call { request_id, what, dry_run, ..site.call.clone() };
-    (route.run)(call, query, body).await
+    (route.run)(call, query, body.clone()).await
 }
 
 /// What a request asks for, as short text.
@@ -250,14 +272,26 @@ fn asks_for_plan(query: &str) -> Result<bool, ApiError> {
 /// How long etcd may take to answer a probe.
 const PROBE: Duration = Duration::from_secs(1);
 
-/// All copies of the machine are in step.
-async fn ready(State(site): State<Arc<Site>>) -> (StatusCode, String) {
-    let shared = Arc::clone(&site.call.shared);
-    let look = move || crate::ready::trouble(&shared, &mut shared.store(PROBE));
-    match tokio::task::spawn_blocking(look).await {
-        Ok(None) => (StatusCode::OK, "ok\n".into()),
-        Ok(Some(why)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
-        Err(why) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{why}\n")),
+/// All copies of the machine are in step. Requests that come during a look share the next one.
+async fn ready(State(site): State<Arc<Site>>) -> Response {
+    let arrived = Instant::now();
+    let mut last = site.readiness.lock().await;
+    let fresh = last.clone().filter(|last| last.began >= arrived);
+    let found = match fresh {
+        Some(fresh) => fresh,
+        None => {
+            let began = Instant::now();
+            let shared = Arc::clone(&site.call.shared);
+            let look = move || Ok(crate::ready::trouble(&shared, &mut shared.store(PROBE)));
+            match site.call.threads.run(Waits::Probe, look).await {
+                Ok(trouble) => last.insert(Readiness { began, trouble }).clone(),
+                Err(error) => return error.into_response(),
+            }
+        }
+    };
+    match found.trouble {
+        None => (StatusCode::OK, "ok\n").into_response(),
+        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
     }
 }
 

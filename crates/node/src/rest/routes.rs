@@ -1,5 +1,6 @@
 //! The routes below `/api/v1/cluster`.
 
+use super::threads::Waits;
 use super::wire::{Begun, Creation, Deletion, JobId, Named, Pace, Recovery, Status, Switch};
 use super::{Call, MAX_REQUEST_ID};
 use crate::change::{self, Owner};
@@ -11,6 +12,7 @@ use crate::reshape::forecast;
 use crate::shared::Shared;
 use crate::show::{self, DatabaseShown, EventShown, JobShown, MachineShown, PlanShown};
 use crate::site::{Database, JobKind, Placed, Site};
+use crate::standing;
 use crate::store::{Problem, Store};
 use crate::switch;
 use crate::talk;
@@ -24,7 +26,7 @@ use console::rest::{About, ApiError, Done, Nothing, Route, describe};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// All routes.
@@ -122,12 +124,14 @@ pub fn document() -> &'static str {
             failures: &[
                 (400, "The request is not sound: its query or its body"),
                 (401, "The user or the password is wrong"),
-                (403, "The request comes from another origin, or is no JSON"),
+                (403, "The request comes from a page of another origin, or is no JSON"),
                 (404, "There is no such database, machine, job or backup"),
                 (405, "The path takes other methods: those of the header Allow"),
+                (408, "The body does not come"),
                 (413, "The body is too long"),
                 (422, "It cannot be done: the message says why"),
-                (503, "etcd or a copy does not answer: try again"),
+                (429, "Too many log-ins have failed: try again in a minute"),
+                (503, "etcd, a copy or a storage does not answer, or too many wait: try again"),
             ],
         };
         format!("{:#}\n", describe(about, routes()))
@@ -143,10 +147,24 @@ pub(crate) async fn work<T: Send + 'static>(
     call: Call,
     body: impl FnOnce(&Shared, &mut Store) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let shared: Arc<Shared> = call.shared;
-    let done = tokio::task::spawn_blocking(move || body(&shared, &mut shared.store(CALL))).await;
-    let done = done.map_err(|why| ApiError::bad(why.to_string()))?;
-    Ok(done?)
+    work_of(Waits::Cluster, call, body).await
+}
+
+/// Does work that waits for storages, or for servers that are not of the cluster.
+pub(crate) async fn work_elsewhere<T: Send + 'static>(
+    call: Call,
+    body: impl FnOnce(&Shared, &mut Store) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, ApiError> {
+    work_of(Waits::Elsewhere, call, body).await
+}
+
+async fn work_of<T: Send + 'static>(
+    kind: Waits,
+    call: Call,
+    body: impl FnOnce(&Shared, &mut Store) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, ApiError> {
+    let Call { shared, threads, .. } = call;
+    threads.run(kind, move || body(&shared, &mut shared.store(CALL))).await
 }
 
 /// Makes a change that is no job, once for each name of a request. Returns whether it was made now:
@@ -194,6 +212,13 @@ async fn status(call: Call, _: Nothing) -> Result<Status, ApiError> {
         problems.extend(dead.map(|it| format!("The node of machine '{}' is down", it.name)));
         let ill = databases.iter().filter(|it| it.stage == "ready" && it.health != "ok");
         problems.extend(ill.map(|it| format!("Database '{}': {}", it.name, it.health)));
+        for it in databases.iter().filter(|it| it.stage == "ready") {
+            let waiting = it.shards.iter().filter(|shard| !shard.waiting.text.is_empty());
+            problems.extend(waiting.map(|shard| {
+                let (number, text) = (shard.number, &shard.waiting.text);
+                format!("Shard {number} of database '{}' has no primary: {text}", it.name)
+            }));
+        }
         let running = site.jobs.iter().filter(|(_, at)| change::is_running(at));
         Ok(Status {
             cluster: shared.cluster.clone(),
@@ -330,7 +355,7 @@ async fn end_unplaced(call: Call, asked: Named) -> Result<Done, ApiError> {
 
 async fn recover(call: Call, asked: Recovery) -> Result<Done, ApiError> {
     work(call.clone(), move |_, store| {
-        let Recovery { name, copy } = &asked;
+        let Recovery { name, copy, force } = &asked;
         let wrong = |why: &str| Problem::Wrong(why.into());
         let copy: Id = copy.parse().map_err(|_| wrong("a copy's id is 40 hexadecimal digits"))?;
         let site = store.read()?;
@@ -345,13 +370,30 @@ async fn recover(call: Call, asked: Recovery) -> Result<Done, ApiError> {
         let mut transaction = promotion::recover(&view, shard, copy).ok_or_else(|| {
             wrong("its primary is there, or the copy is not, so nothing is changed")
         })?;
+        if !force && promotion::votes(&view, shard).is_empty() {
+            return Err(wrong(
+                "no copy has said yet what it has: try again in some seconds, or add --force \
+                 (\"force\": true)",
+            ));
+        }
+        let given_up = standing::given_up(&at.value, &view, shard, copy);
+        if let Some(given_up) = given_up.as_ref().filter(|_| !force) {
+            return Err(Problem::Wrong(format!(
+                "it would give up {given_up}. Recover that copy, or add --force (\"force\": true)"
+            )));
+        }
         if call.dry_run {
             return Ok(Done::new());
         }
         change::note_served(&site, &store.keys, call.request(), &mut transaction);
         match store.commit(&transaction)? {
             Outcome::Done(_) => {
-                store.note(&format!("copy {copy:?} leads a shard of database '{name}' by order"))
+                let lost = given_up.map_or_else(String::new, |it| {
+                    format!("; it gives up {it}, which are kept there in a folder or file rescue-…")
+                });
+                store.note(&format!(
+                    "copy {copy:?} leads a shard of database '{name}' by order{lost}"
+                ));
             }
             Outcome::Conflict => {
                 return Err(Problem::Away("something has changed, try again".into()));
@@ -547,8 +589,7 @@ pub async fn availability(call: Call, query: &str) -> Result<bool, ApiError> {
     let uri = format!("/?{query}").parse().map_err(|_| ApiError::bad("The query is not sound"))?;
     let asked = axum::extract::Query::<Question>::try_from_uri(&uri);
     let asked = asked.map_err(|why| ApiError::bad(why.body_text()))?.0;
-    let shared = Arc::clone(&call.shared);
-    work(call, move |_, store| {
+    work_of(Waits::Probe, call, move |shared, store| {
         // Also while etcd is away.
         let site = shared.site();
         let at = change::database(&site, &asked.database)?;

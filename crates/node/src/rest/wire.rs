@@ -271,6 +271,9 @@ pub struct Recovery {
     pub name: String,
     /// The copy, by its 40 digits.
     pub copy: String,
+    /// It leads although another copy has more, which is given up.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// Which job.

@@ -133,7 +133,7 @@ impl Backup {
     fn attempt(&self, work: &Work, storage: &Storage, at: &Primaries) -> Result<(), Problem> {
         let (database, view) = at.view()?;
         let before = layout(&database, &view)?;
-        let keys = super::places::count_keys(&database, &view).unwrap_or(0);
+        let keys = super::places::keyspace(&database, &view).unwrap_or_default().values().sum();
         let mut cut = begin(at, &database, &view)?;
         let settings = database.settings.clone().sealed();
         let mut manifest = Manifest::new(&work.database, &work.shared.cluster, settings);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use transfer::follow::{State, Transfer};
 use transfer::link::Link;
-use transfer::locate::{Locate, Part, Servers, open, target};
+use transfer::locate::{self, Locate, Part, Servers, open, target};
 use transfer::place::Place;
 use transfer::source::Problem;
 use transfer::target::Target;
@@ -183,9 +183,14 @@ fn attempt(
     connect: &(dyn Fn() -> Result<Target, Problem> + Sync),
     (table, version): (&'static spec::CommandTable<spec::NotRun>, &str),
 ) -> Result<bool, Problem> {
-    // A source that is not there must not cost the target what it has.
-    sources.parts()?;
-    empty(&mut connect()?)?;
+    // A source that is not there, or that has what the target cannot take, must not cost the target
+    // what it has.
+    let parts = sources.parts()?;
+    let databases = locate::keyspace(sources, &parts, LIMIT)?.into_keys().collect();
+    let mut target = connect()?;
+    target.check_databases(&databases)?;
+    empty(&mut target)?;
+    drop(target);
     let control = &work.desk.control;
     Transfer { sources, target: connect, table, version, control }.run()
 }

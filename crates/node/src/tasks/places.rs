@@ -11,7 +11,7 @@ use rustls::ClientConfig;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use structs::sync::lock;
-use transfer::locate::{self, Locate, Part};
+use transfer::locate::{self, Keyspace, Locate, Part};
 use transfer::place::{Address, Login};
 use transfer::source::Problem;
 use transfer::target::{Route, Target};
@@ -152,10 +152,10 @@ pub fn fence(work: &Work, database: &Database) {
 ///
 /// # Errors
 /// One does not answer.
-pub fn count_keys(database: &Database, view: &View) -> Result<u64, crate::store::Problem> {
+pub fn keyspace(database: &Database, view: &View) -> Result<Keyspace, crate::store::Problem> {
     let parts = primaries(database, view)
         .map_err(|problem| crate::store::Problem::Away(problem.text().to_owned()))?;
-    let mut keys = 0;
+    let mut keys = Keyspace::new();
     for Part { address: (host, port), .. } in &parts {
         let address = (&**host, *port);
         let answer = talk::ask_node(address, database.login(), &["INFO", "keyspace"], ANSWER);
@@ -166,11 +166,7 @@ pub fn count_keys(database: &Database, view: &View) -> Result<u64, crate::store:
                 "{host}:{port} does not say its keys"
             )));
         };
-        let counts = info.lines().filter_map(|line| {
-            let (_, rest) = line.strip_prefix("db")?.split_once(":keys=")?;
-            rest.split(',').next()?.parse::<u64>().ok()
-        });
-        keys += counts.sum::<u64>();
+        locate::add_keyspace(&mut keys, info);
     }
     Ok(keys)
 }

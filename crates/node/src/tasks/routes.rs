@@ -12,25 +12,34 @@ use super::{Task, ready};
 use crate::change::{self, Owner, begin_with, is_running};
 use crate::rest::Call;
 use crate::rest::changes::before;
-use crate::rest::routes::{change_once, note_served, work};
+use crate::rest::routes::{change_once, note_served, work, work_elsewhere};
 use crate::rest::wire::{Begun, JobId, Named};
 use crate::settings::{Settings, Wrong};
 use crate::shared::Shared;
 use crate::show;
-use crate::site::{Aim, Job, JobKind, Site, encode, now_ms, unchanged};
+use crate::site::{Aim, Database, Job, JobKind, Site, encode, now_ms, unchanged};
 use crate::store::{Problem, Store, put};
 use axum::http::Method;
 use cluster::coordinator::{Change, Transaction};
 use console::rest::{ApiError, Done, Nothing, Route};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::time::Duration;
-use transfer::link::Reply;
-use transfer::locate::{Locate as _, Servers, open};
+use transfer::locate::{self, Keyspace, Locate as _, Part, Servers, open};
 use transfer::place::Place;
+use transfer::target::{Route as Way, Target};
 
 /// How long a server elsewhere may take to answer.
 const LIMIT: Duration = Duration::from_secs(5);
+
+/// How long a storage may take to answer all that a request asks of it.
+const STORAGE: Duration = Duration::from_secs(20);
+
+/// Opens a storage for a request, which does not wait as a job does.
+fn storage(at: &str) -> Result<Storage, Wrong> {
+    Ok(Storage::open(at, false)?.within(STORAGE))
+}
 
 /// The routes.
 pub fn routes() -> Vec<Route<Call>> {
@@ -39,7 +48,7 @@ pub fn routes() -> Vec<Route<Call>> {
         Route::post("/cluster/export", "Keep servers elsewhere as a database is", export),
         Route::post("/cluster/jobs/finish", "End an import or export that is in step", finish),
         Route::post("/cluster/backups", "Back a database up, once or regularly", backup),
-        Route::get("/cluster/backups", "The backups in a place", backups),
+        Route::post("/cluster/backups/list", "The backups in a place", backups),
         Route::post("/cluster/backups", "Delete a backup", delete).by(Method::DELETE),
         Route::post("/cluster/backups/verify", "Read and check all of a backup", verify),
         Route::get("/cluster/schedules", "Backups that come round", schedules),
@@ -122,10 +131,11 @@ pub struct BackupNamed {
 
 /// Where backups are.
 #[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Backups {
-    /// /folder or s3://bucket/prefix
+    /// /folder or s3://bucket/prefix.
     pub at: String,
-    /// Only those of this database
+    /// Only those of this database.
     #[serde(default)]
     pub database: Option<String>,
 }
@@ -255,39 +265,66 @@ fn check_idle(site: &Site, name: &str, kind: JobKind) -> Result<(), Problem> {
     }
 }
 
-/// Returns servers that answer, and the keys that they have.
-fn look_at(text: &str) -> Result<(Servers, u64), Problem> {
+/// Servers elsewhere that answer.
+struct Found {
+    servers: Servers,
+    parts: Vec<Part>,
+    keyspace: Keyspace,
+}
+
+fn look_at(text: &str) -> Result<Found, Problem> {
     let servers = Place::parse(text).and_then(Servers::new).map_err(Problem::Wrong)?;
-    let wrong = |problem: transfer::source::Problem| Problem::Wrong(problem.text().to_owned());
-    let mut keys = 0;
-    for part in servers.parts().map_err(wrong)? {
-        let mut link = open(&servers, &part.address, LIMIT).map_err(wrong)?;
-        let info = link.order(&["INFO", "keyspace"]).map_err(|error| {
-            let (host, port) = &part.address;
-            Problem::Wrong(format!("{host}:{port}: {error}"))
-        })?;
-        let info =
-            if let Reply::Text(_) = info { info.text().unwrap_or_default() } else { String::new() };
-        let counts = info.lines().filter_map(|line| {
-            let (_, rest) = line.strip_prefix("db")?.split_once(":keys=")?;
-            rest.split(',').next()?.parse::<u64>().ok()
-        });
-        keys += counts.sum::<u64>();
+    let parts = servers.parts().map_err(wrong)?;
+    let keyspace = locate::keyspace(&servers, &parts, LIMIT).map_err(wrong)?;
+    Ok(Found { servers, parts, keyspace })
+}
+
+/// Refuses a target without some of these databases.
+fn check_target(found: &Found, databases: &BTreeSet<u32>) -> Result<(), Problem> {
+    let mut links = Vec::new();
+    for part in &found.parts {
+        let link = open(&found.servers, &part.address, LIMIT).map_err(wrong)?;
+        links.push((part.address.clone(), link));
     }
-    Ok((servers, keys))
+    let way = Way::One { is_one_shard: true, is_by_slot: true };
+    Target::new(links, way).check_databases(databases).map_err(wrong)
+}
+
+fn wrong(problem: transfer::source::Problem) -> Problem {
+    Problem::Wrong(problem.text().to_owned())
+}
+
+/// Refuses a source with keys in databases that the target does not have.
+fn check_databases(name: &str, settings: &Settings, found: &Keyspace) -> Result<(), Problem> {
+    match found.keys().next_back() {
+        Some(&db) if db >= settings.databases => Err(Problem::Wrong(format!(
+            "the source has keys in database {db}, and '{name}' has {} database{}: make one with create-db --databases \
+             {}, or remove these keys at the source",
+            settings.databases,
+            if settings.databases == 1 { "" } else { "s" },
+            u64::from(db) + 1
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the keys of a database of the cluster.
+fn keyspace(store: &mut Store, database: &Database) -> Result<Keyspace, Problem> {
+    let view = store.view(database.id)?;
+    let view = view.ok_or_else(|| Problem::Wrong("its topology is gone".into()))?;
+    places::keyspace(database, &view)
 }
 
 async fn import(call: Call, asked: Importing) -> Result<Begun, ApiError> {
-    work(call.clone(), move |shared, store| {
+    work_elsewhere(call.clone(), move |shared, store| {
         let name = &asked.database;
         if let Some(begun) = before(&store.read()?, &call, JobKind::Import, (name, ""))? {
             return Ok(begun);
         }
         let database = ready(store, name)?;
-        look_at(&asked.source)?;
-        let view = store.view(database.id)?;
-        let view = view.ok_or_else(|| Problem::Wrong("its topology is gone".into()))?;
-        let keys = places::count_keys(&database, &view)?;
+        let source = look_at(&asked.source)?;
+        check_databases(name, &database.settings, &source.keyspace)?;
+        let keys: u64 = keyspace(store, &database)?.values().sum();
         if keys > 0 && !asked.replace {
             return Err(Problem::Wrong(format!(
                 "the database '{name}' has {keys} keys, which would be removed: say so with --replace"
@@ -301,18 +338,20 @@ async fn import(call: Call, asked: Importing) -> Result<Begun, ApiError> {
 }
 
 async fn export(call: Call, asked: Exporting) -> Result<Begun, ApiError> {
-    work(call.clone(), move |shared, store| {
+    work_elsewhere(call.clone(), move |shared, store| {
         let name = &asked.database;
         if let Some(begun) = before(&store.read()?, &call, JobKind::Export, (name, ""))? {
             return Ok(begun);
         }
-        ready(store, name)?;
-        let (_, keys) = look_at(&asked.target)?;
+        let database = ready(store, name)?;
+        let target = look_at(&asked.target)?;
+        let keys: u64 = target.keyspace.values().sum();
         if keys > 0 && !asked.replace {
             return Err(Problem::Wrong(format!(
                 "the target has {keys} keys, which would be removed: say so with --replace"
             )));
         }
+        check_target(&target, &keyspace(store, &database)?.into_keys().collect())?;
         let is_finishing = asked.until_caught_up;
         let task = Task::Export(Export { target: asked.target.clone(), is_finishing });
         start((&call, shared), store, (JobKind::Export, name), &task, asked.dry_run)
@@ -344,7 +383,7 @@ async fn finish(call: Call, asked: JobId) -> Result<Done, ApiError> {
 }
 
 async fn backup(call: Call, asked: BackingUp) -> Result<Begun, ApiError> {
-    work(call.clone(), move |shared, store| {
+    work_elsewhere(call.clone(), move |shared, store| {
         let BackingUp { database: name, at, every_s, keep, dry_run } = &asked;
         let is_dry = *dry_run || call.dry_run;
         if every_s.is_none()
@@ -392,8 +431,8 @@ async fn backup(call: Call, asked: BackingUp) -> Result<Begun, ApiError> {
 }
 
 async fn backups(call: Call, asked: Backups) -> Result<Vec<BackupShown>, ApiError> {
-    work(call, move |_, _| {
-        let storage = Storage::open(&asked.at, false)?;
+    work_elsewhere(call, move |_, _| {
+        let storage = storage(&asked.at)?;
         let away = |why: String| Problem::Away(format!("{}: {why}", shown(&asked.at)));
         let mut found = Vec::new();
         for (database, _) in storage.list("").map_err(away)?.into_iter().filter(|it| it.1) {
@@ -437,13 +476,13 @@ fn check_name(name: &str) -> Result<&str, Wrong> {
 }
 
 async fn delete(call: Call, asked: BackupNamed) -> Result<Done, ApiError> {
-    work(call.clone(), move |_, store| {
+    work_elsewhere(call.clone(), move |_, store| {
         check_name(&asked.name)?;
         let site = store.read()?;
         if change::served_before(&site, call.request())? {
             return Ok(Done::new());
         }
-        let storage = Storage::open(&asked.at, false)?;
+        let storage = storage(&asked.at)?;
         let away = |why: String| Problem::Away(format!("{}: {why}", shown(&asked.at)));
         if storage.list(&asked.name).map_err(away)?.is_empty() {
             return Err(Problem::Missing(format!("there is no backup '{}'", asked.name)));
@@ -465,12 +504,12 @@ async fn delete(call: Call, asked: BackupNamed) -> Result<Done, ApiError> {
 }
 
 async fn verify(call: Call, asked: BackupNamed) -> Result<Begun, ApiError> {
-    work(call.clone(), move |shared, store| {
+    work_elsewhere(call.clone(), move |shared, store| {
         let database = check_name(&asked.name)?.to_owned();
         if let Some(begun) = before(&store.read()?, &call, JobKind::Verify, (&database, ""))? {
             return Ok(begun);
         }
-        let storage = Storage::open(&asked.at, false)?;
+        let storage = storage(&asked.at)?;
         Manifest::read(&storage, &asked.name).map_err(Problem::Wrong)?;
         let task = Task::Verify(Verify { at: asked.at.clone(), name: asked.name.clone() });
         start((&call, shared), store, (JobKind::Verify, &database), &task, asked.dry_run)
@@ -513,13 +552,13 @@ async fn unschedule(call: Call, asked: Named) -> Result<Done, ApiError> {
 }
 
 async fn restore(call: Call, asked: Restoring) -> Result<Begun, ApiError> {
-    work(call.clone(), move |shared, store| {
+    work_elsewhere(call.clone(), move |shared, store| {
         check_name(&asked.name)?;
         let about = (&*asked.database, "");
         if let Some(begun) = before(&store.read()?, &call, JobKind::Restore, about)? {
             return Ok(begun);
         }
-        let storage = Storage::open(&asked.at, false)?;
+        let storage = storage(&asked.at)?;
         let manifest = Manifest::read(&storage, &asked.name).map_err(Problem::Wrong)?;
         let old = manifest.settings;
         let settings = Settings {

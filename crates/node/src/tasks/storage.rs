@@ -7,8 +7,10 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _, PutPayload, WriteMultipart};
+use std::net::{IpAddr, Ipv6Addr, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
 /// Bytes that are sent or asked for at a time. S3 takes at most ten thousand parts of an object.
@@ -23,6 +25,8 @@ pub struct Storage {
     prefix: Path,
     /// The folder, if it is one.
     folder: Option<PathBuf>,
+    /// When all calls have to be answered, if something waits for them.
+    until: Option<Instant>,
     runtime: Runtime,
 }
 
@@ -46,7 +50,7 @@ impl Storage {
             runtime.map_err(|error| Wrong(format!("no thread can be started: {error}")))?;
         if let Some(rest) = at.strip_prefix("s3://") {
             let (store, prefix) = bucket(rest)?;
-            return Ok(Storage { store, prefix, folder: None, runtime });
+            return Ok(Storage { store, prefix, folder: None, until: None, runtime });
         }
         let at = at.strip_prefix("file://").unwrap_or(at);
         if !at.starts_with('/') {
@@ -61,7 +65,20 @@ impl Storage {
         let store = LocalFileSystem::new_with_prefix(at);
         let store = store.map_err(|error| Wrong(format!("{at}: {}", text(error))))?;
         let (folder, prefix) = (Some(PathBuf::from(at)), Path::default());
-        Ok(Storage { store: Arc::new(store), prefix, folder, runtime })
+        Ok(Storage { store: Arc::new(store), prefix, folder, until: None, runtime })
+    }
+
+    /// The same with a limit of time for all calls together.
+    pub fn within(mut self, time: Duration) -> Storage {
+        self.until = Some(Instant::now() + time);
+        self
+    }
+
+    /// Waits for the answer to a call.
+    fn wait<T>(&self, call: impl Future<Output = T>) -> Result<T, Failure> {
+        let Some(until) = self.until else { return Ok(self.runtime.block_on(call)) };
+        let limited = async { tokio::time::timeout_at(until.into(), call).await };
+        self.runtime.block_on(limited).map_err(|_| "it does not answer in time".into())
     }
 
     /// Looks whether it can be opened, and be made if it is a folder that is not there.
@@ -86,7 +103,7 @@ impl Storage {
     /// It cannot be written.
     pub fn writer(&self, name: &str) -> Result<Writer<'_>, Failure> {
         let path = self.path(name);
-        let upload = self.runtime.block_on(self.store.put_multipart(&path)).map_err(text)?;
+        let upload = self.wait(self.store.put_multipart(&path))?.map_err(text)?;
         let upload = WriteMultipart::new_with_chunk_size(upload, PART);
         Ok(Writer { storage: self, upload, name: name.to_owned() })
     }
@@ -98,7 +115,7 @@ impl Storage {
     pub fn put(&self, name: &str, bytes: Vec<u8>) -> Result<(), Failure> {
         let path = self.path(name);
         let put = self.store.put(&path, PutPayload::from(bytes));
-        drop(self.runtime.block_on(put).map_err(text)?);
+        drop(self.wait(put)?.map_err(text)?);
         self.sync(name)
     }
 
@@ -119,7 +136,7 @@ impl Storage {
     pub fn read(&self, name: &str, from: u64, len: u64) -> Result<Vec<u8>, Failure> {
         let path = self.path(name);
         let read = self.store.get_range(&path, from..from + len);
-        let bytes = self.runtime.block_on(read).map_err(text)?;
+        let bytes = self.wait(read)?.map_err(text)?;
         Ok(bytes.to_vec())
     }
 
@@ -128,7 +145,7 @@ impl Storage {
     /// # Errors
     /// The storage does not answer.
     pub fn len(&self, name: &str) -> Result<Option<u64>, Failure> {
-        match self.runtime.block_on(self.store.head(&self.path(name))) {
+        match self.wait(self.store.head(&self.path(name)))? {
             Ok(meta) => Ok(Some(meta.size)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(text(error)),
@@ -141,8 +158,7 @@ impl Storage {
     /// The storage does not answer.
     pub fn list(&self, name: &str) -> Result<Vec<(String, bool)>, Failure> {
         let path = if name.is_empty() { self.prefix.clone() } else { self.path(name) };
-        let listed = self.runtime.block_on(self.store.list_with_delimiter(Some(&path)));
-        let listed = listed.map_err(text)?;
+        let listed = self.wait(self.store.list_with_delimiter(Some(&path)))?.map_err(text)?;
         let last = |path: &Path| path.filename().unwrap_or_default().to_owned();
         let folders = listed.common_prefixes.iter().map(|path| (last(path), true));
         let files = listed.objects.iter().map(|meta| (last(&meta.location), false));
@@ -163,7 +179,7 @@ impl Storage {
         files.sort_by_key(|file| file != first);
         for file in files {
             let path = self.path(&format!("{name}/{file}"));
-            match self.runtime.block_on(self.store.delete(&path)) {
+            match self.wait(self.store.delete(&path))? {
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
                 Err(error) => return Err(text(error)),
             }
@@ -219,11 +235,15 @@ impl Writer<'_> {
 fn bucket(rest: &str) -> Result<(Arc<dyn ObjectStore>, Path), Wrong> {
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+    if bucket.is_empty() {
+        return Err(Wrong("name a bucket: s3://bucket/prefix".into()));
+    }
     let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         builder = match name {
             "endpoint" => {
+                check_endpoint(value)?;
                 builder.with_endpoint(value).with_allow_http(value.starts_with("http://"))
             }
             "region" => builder.with_config(AmazonS3ConfigKey::Region, value),
@@ -240,6 +260,46 @@ fn bucket(rest: &str) -> Result<(Arc<dyn ObjectStore>, Path), Wrong> {
     let store = builder.build().map_err(|error| Wrong(text(error)))?;
     let prefix = Path::parse(prefix).map_err(|error| Wrong(error.to_string()))?;
     Ok((Arc::new(store), prefix))
+}
+
+/// Checks where a storage is asked for. Addresses of the link are no storage's: clouds give keys to
+/// their machines there.
+fn check_endpoint(endpoint: &str) -> Result<(), Wrong> {
+    let wrong = |why: &str| Wrong(format!("endpoint {endpoint}: {why}"));
+    let form = "write http://HOST:PORT or https://HOST:PORT";
+    let (scheme, rest) = endpoint.split_once("://").ok_or_else(|| wrong(form))?;
+    let usual = match scheme {
+        "http" => 80,
+        "https" => 443,
+        _ => return Err(wrong(form)),
+    };
+    let authority = rest.split('/').next().unwrap_or_default();
+    let (host, port) = match authority.strip_prefix('[').and_then(|it| it.split_once(']')) {
+        Some((host, "")) => (host, None),
+        Some((host, port)) => (host, Some(port.strip_prefix(':').ok_or_else(|| wrong(form))?)),
+        None => authority.split_once(':').map_or((authority, None), |(host, it)| (host, Some(it))),
+    };
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || ".-_:".contains(it);
+    if host.is_empty() || !host.chars().all(is_plain) {
+        return Err(wrong(form));
+    }
+    let port = port.map_or(Ok(usual), |port| port.parse().map_err(|_| wrong(form)))?;
+    // A name that has no address now is said when the storage is asked.
+    let mut addresses = (host, port).to_socket_addrs().into_iter().flatten();
+    match addresses.find(|it| is_of_link(it.ip())) {
+        Some(it) => Err(wrong(&format!("{} is an address of the link, and no storage's", it.ip()))),
+        None => Ok(()),
+    }
+}
+
+/// What AWS answers at beside 169.254.169.254.
+const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+
+fn is_of_link(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local() || address == METADATA,
+    }
 }
 
 /// The same address without its keys, for messages.
@@ -274,6 +334,26 @@ mod tests {
         assert!(Storage::open("backups", false).is_err());
         assert!(Storage::open("/dunlin/no/such", false).is_err());
         assert!(Storage::open("s3://bucket?colour=red", false).is_err());
+        let refusal = |at: &str| Storage::open(at, false).err().map(|why| why.0);
+        assert_eq!(refusal("s3:///x?region=a"), Some("name a bucket: s3://bucket/prefix".into()));
+        for endpoint in [
+            "http://169.254.169.254",
+            "http://169.254.1.1:9000/x",
+            "https://[fe80::1]:9000",
+            "http://[::ffff:169.254.169.254]",
+            "http://[fd00:ec2::254]",
+        ] {
+            let why = refusal(&format!("s3://b/p?endpoint={endpoint}"));
+            assert!(why.is_some_and(|why| why.contains("an address of the link")), "{endpoint}");
+        }
+        for endpoint in
+            ["", "ftp://a", "a:9000", "http://", "http://a@b", "http://a:x", "http://a%2e"]
+        {
+            assert!(refusal(&format!("s3://b/p?endpoint={endpoint}")).is_some(), "{endpoint}");
+        }
+        let local =
+            "s3://b/p?endpoint=http://127.0.0.1:9000&region=a&access-key-id=k&secret-access-key=s";
+        assert_eq!(refusal(local), None);
         assert_eq!(shown("s3://b/p?secret-access-key=x"), "s3://b/p");
     }
 }

@@ -1,7 +1,8 @@
 //! The commands of `dunlin cluster` that move data.
 
 use super::routes::{
-    BackingUp, BackupNamed, BackupShown, Exporting, Importing, Restarting, Restoring, ScheduleShown,
+    BackingUp, BackupNamed, BackupShown, Backups, Exporting, Importing, Restarting, Restoring,
+    ScheduleShown,
 };
 use crate::commands::print::{self, encoded};
 use crate::commands::{Change, Place, bytes, follow};
@@ -219,11 +220,9 @@ pub fn run(verb: DataVerb) -> Result<(), Wrong> {
             place.show::<Vec<ScheduleShown>>("/schedules", |it| schedules(it))
         }
         DataVerb::Backups { at: Some(at), database, place } => {
-            let mut path = format!("/backups?at={}", encoded(&at));
-            if let Some(database) = database {
-                path += &format!("&database={}", encoded(&database));
-            }
-            place.show::<Vec<BackupShown>>(&path, |it| backups(it))
+            let asked = Backups { at, database };
+            let value = place.node().send("POST", "/backups/list", &asked).map_err(Wrong::from)?;
+            print::value::<Vec<BackupShown>>(&value, place.json, |it| backups(it))
         }
         DataVerb::VerifyBackup { at, name, change } => {
             let dry_run = change.dry_run;

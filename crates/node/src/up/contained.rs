@@ -56,6 +56,11 @@ impl ContainedOptions {
         if self.contained { CONTAINED_PATIENCE } else { PATIENCE }
     }
 
+    /// How long a machine of `--etcd-members` waits for the others, which start when they do.
+    pub fn patience_with_members(&self) -> Duration {
+        CONTAINED_PATIENCE
+    }
+
     /// Hands over all shards that copies of this machine lead, and tells the copies to end.
     pub fn leave(&self, shared: &Shared) {
         shared.leave();

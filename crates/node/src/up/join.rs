@@ -77,7 +77,8 @@ pub fn enter(options: &UpOptions, kept: &mut Kept, directory: &Path) -> Result<E
     }
     if let Some(text) = &options.etcd {
         kept.access.take(&options.access, directory)?;
-        return use_theirs(text, kept, options.contained.patience());
+        let name = if kept.endpoints.is_empty() { Name::Enter } else { Name::Find };
+        return use_theirs(text, kept, options.contained.patience(), name);
     }
     let is_new = kept.etcd.is_none() && (options.join.is_some() || kept.endpoints.is_empty());
     match &options.join {
@@ -99,7 +100,7 @@ pub fn enter(options: &UpOptions, kept: &mut Kept, directory: &Path) -> Result<E
     kept.write(directory)?;
     let Some(server) = kept.etcd.clone() else {
         let text = kept.endpoints.join(",");
-        return use_theirs(&text, kept, options.contained.patience());
+        return use_theirs(&text, kept, options.contained.patience(), Name::Enter);
     };
     start(server, kept, directory, &options.contained)
 }
@@ -121,9 +122,15 @@ pub fn start(
     let own_way = kept.access.way(vec![endpoint.clone()])?;
     let mut client = own_way.client(CALL);
     let files = Files::of(directory);
-    let mut own =
-        OwnEtcd::start(program, &directory.join("etcd"), file, server.clone(), files, own_way)
-            .map_err(|error| Wrong(format!("etcd cannot be started: {error}")))?;
+    let mut own = OwnEtcd::start(
+        program,
+        &directory.join(own_etcd::FOLDER),
+        file,
+        server.clone(),
+        files,
+        own_way,
+    )
+    .map_err(|error| Wrong(format!("etcd cannot be started: {error}")))?;
     let version = wait(&mut client, patience, || match own.runs() {
         true => Ok(()),
         false => Err(Wrong(match options.is_contained() {
@@ -131,9 +138,9 @@ pub fn start(
             false => format!("etcd has ended: see {}", log.display()),
         })),
     })?;
-    let peers = peers(&mut client)?;
+    let peers = persist(patience, || peers(&mut client))?;
     learn(kept, &peers, Some(&endpoint));
-    enter_name(&mut client, kept)?;
+    persist(patience, || enter_name(&mut client, kept))?;
     let mut summary = vec![format!(
         "etcd {version} at {}, {} member{}",
         endpoint.url(),
@@ -156,22 +163,40 @@ fn warning(version: &str) -> Option<String> {
     Some(format!("Warning: {warning}"))
 }
 
+/// What is done with the cluster's name at an etcd that is not started here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Name {
+    /// It is entered, if it is not there.
+    Enter,
+    /// It has to be there: this machine has been in the cluster, and elsewhere it would be another
+    /// one of the same name.
+    Find,
+}
+
 /// An etcd that the user has, or one of other machines of the cluster.
 ///
 /// # Errors
-/// It does not answer.
-pub fn use_theirs(text: &str, kept: &mut Kept, patience: Duration) -> Result<Entered, Wrong> {
+/// It does not answer, or is that of another cluster.
+pub fn use_theirs(
+    text: &str,
+    kept: &mut Kept,
+    patience: Duration,
+    name: Name,
+) -> Result<Entered, Wrong> {
     let list = Endpoint::list(text).map_err(|why| Wrong(format!("--etcd: {why}")))?;
     let way = kept.access.way(list.clone()).map_err(|why| {
         Wrong(format!("--etcd: {why}. See --etcd-cacert, --etcd-cert and --etcd-key"))
     })?;
     let mut client = way.client(CALL);
     let version = wait(&mut client, patience, || Ok(()))?;
-    kept.endpoints = list.iter().map(Endpoint::url).collect();
     if kept.cluster.is_empty() {
         kept.cluster = "dunlin".into();
     }
-    enter_name(&mut client, kept)?;
+    match name {
+        Name::Enter => persist(patience, || enter_name(&mut client, kept))?,
+        Name::Find => find_name(&mut client, kept, text)?,
+    }
+    kept.endpoints = list.iter().map(Endpoint::url).collect();
     let mut summary = vec![format!("etcd {version} at {}", kept.endpoints.join(", "))];
     summary.extend(warning(&version));
     Ok(Entered { own: None, way, summary })
@@ -197,6 +222,19 @@ fn wait(
             return Err(Wrong(format!("etcd does not answer: {why}")));
         }
         std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Makes a call again until it succeeds: while a member joins, the others may have no majority.
+fn persist<T>(patience: Duration, mut call: impl FnMut() -> Result<T, Wrong>) -> Result<T, Wrong> {
+    let began = Instant::now();
+    loop {
+        match call() {
+            Err(_) if began.elapsed() < patience && !super::is_over() => {
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            outcome => return outcome,
+        }
     }
 }
 
@@ -265,16 +303,20 @@ fn join(options: &UpOptions, place: &str, kept: &mut Kept) -> Result<(), Wrong> 
         learn(kept, &known, None);
         return Ok(());
     }
-    enrol(&mut client, server, &mut known, kept)
+    enrol(&mut client, server, &mut known, kept, PATIENCE)
 }
 
 /// Becomes a member of an etcd with a server that is to be started then, at the end of what `known`
 /// says.
-fn enrol(
+///
+/// # Errors
+/// etcd has not taken it for so long.
+pub fn enrol(
     client: &mut Client,
     mut server: Server,
     known: &mut Vec<Peer>,
     kept: &mut Kept,
+    patience: Duration,
 ) -> Result<(), Wrong> {
     let own_url = server.peer_url();
     let is_mine = |peer: &Peer| peer.peer_urls.contains(&own_url);
@@ -283,7 +325,7 @@ fn enrol(
         match client.add_peer(&own_url) {
             Ok(peers) => *known = peers,
             // The members before must have been in touch for some seconds.
-            Err(why) if began.elapsed() > PATIENCE || super::is_over() => {
+            Err(why) if began.elapsed() > patience || super::is_over() => {
                 return Err(Wrong(format!("etcd takes no new member: {why}")));
             }
             Err(_) => {
@@ -320,14 +362,17 @@ pub fn become_member(
     let mut client = way(kept)?.client(CALL);
     let mut known = peers(&mut client)?;
     let server = server(options, kept)?;
-    enrol(&mut client, server.clone(), &mut known, kept)?;
+    enrol(&mut client, server.clone(), &mut known, kept, PATIENCE)?;
     kept.write(directory)?;
     let server = kept.etcd.clone().unwrap_or(server);
     Ok(start(server, kept, directory, &options.contained)?.own)
 }
 
 /// Takes the name of the cluster that is joined, or checks it.
-fn name_cluster(client: &mut Client, kept: &mut Kept, place: &str) -> Result<(), Wrong> {
+///
+/// # Errors
+/// etcd is away, or has no such cluster.
+pub fn name_cluster(client: &mut Client, kept: &mut Kept, place: &str) -> Result<(), Wrong> {
     let range = client.range(CLUSTERS, None).map_err(|why| Wrong(why.to_string()))?;
     let names: Vec<&str> =
         range.items.iter().filter_map(|item| item.key.strip_prefix(CLUSTERS)).collect();
@@ -348,6 +393,20 @@ fn name_cluster(client: &mut Client, kept: &mut Kept, place: &str) -> Result<(),
     check_name("cluster", &kept.cluster)
 }
 
+/// Checks that an etcd is that of the cluster to which this machine belongs.
+fn find_name(client: &mut Client, kept: &Kept, place: &str) -> Result<(), Wrong> {
+    let (name, before) = (&kept.cluster, kept.endpoints.join(","));
+    let key = format!("{CLUSTERS}{name}");
+    let range = client.range(&key, None).map_err(|why| Wrong(why.to_string()))?;
+    if range.items.iter().any(|item| item.key == key) {
+        return Ok(());
+    }
+    Err(Wrong(format!(
+        "the etcd at {place} has no cluster '{name}', to which this machine belongs: its etcd was {before}. Name that \
+         one, or restore a snapshot of it; for a new cluster take another --dir"
+    )))
+}
+
 /// Writes the cluster's name, for those who join.
 fn enter_name(client: &mut Client, kept: &Kept) -> Result<(), Wrong> {
     let key = format!("{CLUSTERS}{}", kept.cluster);
@@ -357,7 +416,11 @@ fn enter_name(client: &mut Client, kept: &Kept) -> Result<(), Wrong> {
     client.commit(&transaction).map(|_| ()).map_err(|why| Wrong(why.to_string()))
 }
 
-fn peers(client: &mut Client) -> Result<Vec<Peer>, Wrong> {
+/// Returns the members of an etcd.
+///
+/// # Errors
+/// etcd is away.
+pub fn peers(client: &mut Client) -> Result<Vec<Peer>, Wrong> {
     client.peers().map_err(|why| Wrong(why.to_string()))
 }
 

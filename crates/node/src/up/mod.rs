@@ -6,12 +6,14 @@
 //!   access    how etcd lets this machine in
 //!   join      which etcd: one of our own, new or joined, or that of the user
 //!   members   an etcd of our own on machines that are named beforehand
+//!   absent    what such a machine answers before it has a server of etcd
 //!   contained a node in a container, which ends with all that it has started
 //!   tls       certificates of the databases' clients
 //!   stand_in  a machine without a server of etcd takes the place of a lost one
 //!   down      ends everything on this machine
 //! ```
 
+mod absent;
 mod access;
 mod address;
 mod contained;

@@ -6,6 +6,7 @@ mod tls;
 
 pub use tls::{ListenerTls, ServerTls};
 
+use crate::hub::Commands;
 use crate::placement::{Distribution, Keys, Member};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,11 +18,21 @@ pub struct Config {
     /// Threads that serve clients; 0 for one a processor.
     pub threads: usize,
     /// Where `/metrics`, `/healthz` and `/readyz` are answered.
-    pub admin: Option<String>,
-    /// Whether other machines may see more there than probes.
-    pub is_admin_open: bool,
+    pub admin: Option<Admin>,
     /// The pools, in the file's order.
     pub pools: Vec<Pool>,
+}
+
+/// The admin port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admin {
+    /// A host and a port.
+    pub address: String,
+    /// Whether other machines may see more than probes.
+    pub is_open: bool,
+    /// Names under which it answers beside addresses and localhost; one that begins with a dot stands
+    /// for all that end so.
+    pub names: Vec<String>,
 }
 
 /// An address to listen on or to connect to.
@@ -218,9 +229,10 @@ pub struct Pool {
     pub is_node: bool,
     /// Limits.
     pub limits: Limits,
-    /// If not empty, only these commands are let through. In capitals.
+    /// If not empty, only these commands are let through. In capitals; a subcommand as `CONFIG|SET`, a
+    /// command that only servers know as `=PUT`.
     pub allow: Vec<String>,
-    /// These commands are refused. In capitals.
+    /// These commands are refused; written as the others.
     pub deny: Vec<String>,
 }
 
@@ -284,7 +296,7 @@ impl fmt::Display for Invalid {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn read(path: &Path) -> Result<Config, Invalid> {
+pub fn read(path: &Path, commands: &Commands) -> Result<Config, Invalid> {
     let text = std::fs::read_to_string(path).map_err(|why| Invalid(why.to_string()))?;
     let config = if path.extension().is_some_and(|ending| ending == "toml") {
         native::parse(&text)
@@ -292,6 +304,10 @@ pub fn read(path: &Path) -> Result<Config, Invalid> {
         nutcracker::parse(&text)
     }?;
     check(&config)?;
+    for pool in &config.pools {
+        check_commands(pool, commands)
+            .map_err(|why| Invalid(format!("pool '{}': {why}", pool.name)))?;
+    }
     Ok(config)
 }
 
@@ -335,6 +351,24 @@ fn check(config: &Config) -> Result<(), Invalid> {
             Kind::Cluster { seeds } if seeds.is_empty() => return refuse("it has no seeds".into()),
             Kind::Single(_) if pool.reads != Reads::Primary => return refuse(NO_REPLICAS.into()),
             _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Refuses names in `allow` and `deny` that would have no effect.
+fn check_commands(pool: &Pool, commands: &Commands) -> Result<(), String> {
+    for (key, names) in [("allow", &pool.allow), ("deny", &pool.deny)] {
+        for name in names {
+            let why = match commands.has(name) {
+                true => continue,
+                false if name.starts_with('@') => "is a category; name its commands",
+                false if name.contains('|') => "is no subcommand",
+                // The names of modules' commands have a dot.
+                false if name.contains('.') => continue,
+                false => "is no command; put = before the name of one that only the servers know",
+            };
+            return Err(format!("'{key}': '{}' {why}", name.to_lowercase()));
         }
     }
     Ok(())

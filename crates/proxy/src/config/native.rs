@@ -1,7 +1,8 @@
 //! Our own format, for what Twemproxy's has no words for; see `docs/proxy.md`.
 
 use super::{
-    Address, Config, Invalid, Kind, Limits, ListenerTls, Login, Pool, Reads, Server, ServerTls,
+    Address, Admin, Config, Invalid, Kind, Limits, ListenerTls, Login, Pool, Reads, Server,
+    ServerTls,
 };
 use crate::placement::hash::Hash;
 use crate::placement::{Distribution, Member};
@@ -21,6 +22,8 @@ struct File {
     admin: Option<String>,
     #[serde(default)]
     admin_open: bool,
+    #[serde(default)]
+    admin_hosts: Vec<String>,
     #[serde(default)]
     pool: BTreeMap<String, Table>,
 }
@@ -118,8 +121,11 @@ pub fn parse(text: &str) -> Result<Config, Invalid> {
     let file: File = toml::from_str(text).map_err(|why| Invalid(why.to_string()))?;
     let mut config = Config {
         threads: file.threads,
-        admin: file.admin.clone(),
-        is_admin_open: file.admin_open,
+        admin: file.admin.map(|address| Admin {
+            address,
+            is_open: file.admin_open,
+            names: file.admin_hosts,
+        }),
         pools: Vec::new(),
     };
     for (name, table) in &file.pool {

@@ -6,16 +6,15 @@
 use super::{Address, Config, Invalid, Kind, Login, Pool, Server};
 use crate::placement::hash::Hash;
 use crate::placement::{Distribution, Member};
+use ::config::yaml::{self, Yaml};
 use std::time::Duration;
-use yaml_rust2::{Yaml, YamlLoader};
 
 /// Reads a file's text.
 ///
 /// # Errors
 /// What is wrong with it.
 pub fn parse(text: &str) -> Result<Config, Invalid> {
-    let documents =
-        YamlLoader::load_from_str(text).map_err(|why| Invalid(format!("not YAML: {why}")))?;
+    let documents = yaml::load(text).map_err(Invalid)?;
     let [Yaml::Hash(top)] = &documents[..] else {
         return Err(Invalid("a map of pools is expected".into()));
     };

@@ -2,16 +2,25 @@
 
 use super::Stall;
 use super::pubsub::Subscriptions;
+use super::tracking::Tracking;
 use super::transactions::{Multi, Watch};
 use super::uploading::Upload;
 use super::waits::Acks;
 use super::wire::{Id, Wire};
+use crate::pool::Session;
+use crate::stats::LARGE;
 use resp::Parser;
 use route::Joining;
-use route::plan::Walk;
-use route::raw::Protocol;
+use route::plan::Page;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
+
+/// Requests that may always be under way.
+const LEAST_UNDER_WAY: usize = 16;
+
+/// A reply is counted with so many bytes at least.
+const LEAST_REPLY: usize = 64;
 
 /// A request's place in the order of replies.
 #[derive(Debug)]
@@ -23,9 +32,9 @@ pub enum Slot {
     /// Some of several replies have come.
     Joining(Box<Joining>),
     /// A page of SCAN.
-    Scan(Walk),
+    Scan(Box<Page>),
     /// Its reply is not for the client.
-    Muted,
+    Muted(Box<Slot>),
 }
 
 /// How a long reply stands to the requests before it.
@@ -64,12 +73,8 @@ pub struct Client {
     pub peer: String,
     /// When it came.
     pub since: Instant,
-    /// What it speaks.
-    pub protocol: Protocol,
-    /// The selected database.
-    pub db: u32,
-    /// [`crate::pool::LinkKey::user`].
-    pub user: u32,
+    /// What it needs of the connections that carry its requests.
+    pub session: Session,
     /// Of a node's client: the number by which the cluster knows it.
     pub origin: u64,
     /// CLIENT SETNAME.
@@ -88,6 +93,8 @@ pub struct Client {
     queue: VecDeque<Slot>,
     /// Bytes of replies that came before their turn.
     pub early_bytes: usize,
+    /// Bytes of a reply to expect: that of the longest lately. It bounds the requests under way.
+    reply_bytes: usize,
     /// While a long reply is passed on, the messages behind it.
     pub behind: Option<Vec<u8>>,
     /// A long request of which not all has come.
@@ -112,6 +119,8 @@ pub struct Client {
     pub is_paused: bool,
     /// No request is taken until the queue of a server has shrunk.
     pub is_congested: bool,
+    /// No request is taken until a pause ends.
+    pub is_held: bool,
     /// No request is taken until the servers have said what a command is.
     pub is_learning: bool,
     /// Its own connections, and their servers.
@@ -124,14 +133,18 @@ pub struct Client {
     pub executing: Option<Box<Multi>>,
     /// The slot that its next transaction belongs to, if the transaction's commands do not say so.
     pub slot_of_queue: Option<usize>,
-    /// The request that made the servers track its keys.
-    pub tracking: Option<Vec<u8>>,
+    /// What the servers track for it.
+    pub tracking: Option<Arc<Tracking>>,
     /// CLIENT CACHING, for its next request.
     pub caching: Option<Vec<u8>>,
     /// What it is subscribed to.
     pub subscriptions: Option<Box<Subscriptions>>,
     /// What replies it wants.
     pub replies: Replies,
+    /// The reply to the request that is being presented is not for it.
+    pub is_muted: bool,
+    /// Pages of SCAN that have not been answered.
+    pages: usize,
     /// It is to be closed when everything has been answered.
     pub is_leaving: bool,
 }
@@ -146,9 +159,7 @@ impl Client {
             pool,
             peer,
             since,
-            protocol: Protocol::Resp2,
-            db: 0,
-            user: 0,
+            session: Session::default(),
             origin: 0,
             name: Vec::new(),
             library: None,
@@ -158,6 +169,7 @@ impl Client {
             parser: Parser::new(),
             queue: VecDeque::new(),
             early_bytes: 0,
+            reply_bytes: 4 << 10,
             behind: None,
             upload: None,
             kept: 0,
@@ -170,6 +182,7 @@ impl Client {
             awaited: None,
             is_paused: false,
             is_congested: false,
+            is_held: false,
             is_learning: false,
             own: Vec::new(),
             watch: None,
@@ -180,6 +193,8 @@ impl Client {
             caching: None,
             subscriptions: None,
             replies: Replies::On,
+            is_muted: false,
+            pages: 0,
             is_leaving: false,
         }
     }
@@ -193,6 +208,7 @@ impl Client {
         self.waits_for_all
             || self.is_paused
             || self.is_congested
+            || self.is_held
             || self.is_learning
             || self.is_leaving
             || self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.awaited > 0)
@@ -222,6 +238,11 @@ impl Client {
     pub fn is_bound(&self) -> bool {
         let awaits = self.subscriptions.as_ref().is_some_and(|subs| subs.awaited > 0);
         !self.own.is_empty() || self.multi.is_some() || self.watch.is_some() || awaits
+    }
+
+    /// Returns whether it listens to channels.
+    pub fn is_subscribed(&self) -> bool {
+        self.subscriptions.as_ref().is_some_and(|subscriptions| !subscriptions.is_empty())
     }
 
     /// Returns whether every request has been answered, and every subscription confirmed.
@@ -259,10 +280,31 @@ impl Client {
         due
     }
 
+    /// Returns whether so many requests are under way that their replies, if they are as long as
+    /// those before, exceed `most` bytes.
+    #[inline]
+    pub fn awaits_more_than(&self, most: usize) -> bool {
+        self.queue.len() > LEAST_UNDER_WAY && self.queue.len() * self.reply_bytes > most
+    }
+
+    /// Notes how long a reply is.
+    #[inline]
+    fn note_reply(&mut self, bytes: usize) {
+        self.reply_bytes = match bytes >= self.reply_bytes {
+            true => bytes,
+            // It is forgotten slowly.
+            false => (self.reply_bytes - (self.reply_bytes - bytes) / 16).max(LEAST_REPLY),
+        };
+    }
+
     /// Appends a request. Returns its number.
     #[inline]
     pub fn push(&mut self, slot: Slot) -> u64 {
-        self.queue.push_back(slot);
+        self.pages += usize::from(matches!(slot, Slot::Scan(_)));
+        self.queue.push_back(match self.is_muted {
+            true => Slot::Muted(Box::new(slot)),
+            false => slot,
+        });
         self.base + self.queue.len() as u64 - 1
     }
 
@@ -270,7 +312,11 @@ impl Client {
     /// these parts; `None` if the client does not want the reply.
     pub fn divide(&mut self, seq: u64, part: u32, joining: Joining) -> Option<u32> {
         let at = usize::try_from(seq.wrapping_sub(self.base)).ok()?;
-        match self.queue.get_mut(at)? {
+        let slot = match self.queue.get_mut(at)? {
+            Slot::Muted(slot) => &mut **slot,
+            slot => slot,
+        };
+        match slot {
             slot @ Slot::Waiting => {
                 *slot = Slot::Joining(Box::new(joining));
                 Some(0)
@@ -280,8 +326,28 @@ impl Client {
         }
     }
 
-    /// Appends a request whose reply is there.
+    /// The page of SCAN that a request is.
+    #[inline]
+    pub fn page(&mut self, seq: u64) -> Option<&mut Page> {
+        if self.pages == 0 {
+            return None;
+        }
+        let at = usize::try_from(seq.wrapping_sub(self.base)).ok()?;
+        match self.queue.get_mut(at)? {
+            Slot::Scan(page) => Some(page),
+            Slot::Muted(slot) => match &mut **slot {
+                Slot::Scan(page) => Some(page),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Appends a request whose reply is there, unless the client does not want it.
     pub fn answer(&mut self, wire: &mut impl Wire, reply: &[u8]) {
+        if self.is_muted {
+            return;
+        }
         if self.queue.is_empty() {
             wire.send(self.id, reply);
         } else {
@@ -305,6 +371,7 @@ impl Client {
     #[inline]
     pub fn take(&mut self, wire: &mut impl Wire, seq: u64, part: u32, reply: &[u8]) {
         let at = seq.checked_sub(self.base).expect("a reply to a request that was answered");
+        self.note_reply(reply.len());
         if at == 0 && matches!(self.queue.front(), Some(Slot::Waiting)) {
             wire.send(self.id, reply);
             self.queue.pop_front();
@@ -330,7 +397,7 @@ impl Client {
             _ => {
                 let at = usize::try_from(seq.wrapping_sub(self.base)).ok();
                 match at.and_then(|at| self.queue.get(at)) {
-                    Some(Slot::Muted) => Head::Unwanted,
+                    Some(Slot::Muted(slot)) if matches!(**slot, Slot::Waiting) => Head::Unwanted,
                     _ => Head::Waits,
                 }
             }
@@ -339,6 +406,7 @@ impl Client {
 
     /// The long reply has ended.
     pub fn end_passing(&mut self, wire: &mut impl Wire) {
+        self.note_reply(LARGE);
         self.queue.pop_front();
         self.base += 1;
         if let Some(behind) = self.behind.take() {
@@ -348,11 +416,14 @@ impl Client {
     }
 
     fn take_slowly(&mut self, at: usize, part: u32, reply: &[u8]) {
-        let protocol = self.protocol;
+        let protocol = self.session.protocol;
         let slot = self.queue.get_mut(at).expect("a reply to a request that was not made");
-        let done = match slot {
+        let (inner, is_muted) = match &mut *slot {
+            Slot::Muted(inner) => (&mut **inner, true),
+            slot => (slot, false),
+        };
+        let done = match inner {
             Slot::Waiting => reply.to_vec(),
-            Slot::Muted => Vec::new(),
             Slot::Joining(joining) => {
                 let before = joining.bytes();
                 if !joining.put(part as usize, reply.to_vec()) {
@@ -362,9 +433,13 @@ impl Client {
                 self.early_bytes -= before;
                 joining.finish(protocol)
             }
-            Slot::Scan(walk) => route::plan::scan_reply(*walk, reply.to_vec()),
-            Slot::Done(_) => panic!("a request has two replies"),
+            Slot::Scan(page) => {
+                self.pages -= 1;
+                page.finish(reply)
+            }
+            Slot::Done(_) | Slot::Muted(_) => panic!("a request has two replies"),
         };
+        let done = if is_muted { Vec::new() } else { done };
         self.early_bytes += done.len();
         *slot = Slot::Done(done);
     }

@@ -7,11 +7,11 @@ use super::upstream::{Aim, Kept, Purpose, Tag};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
 use crate::config::Address;
-use crate::pool::{LinkKey, MAX_SERVERS};
+use crate::pool::MAX_SERVERS;
 use crate::vocabulary::Meaning;
 use route::handling::Handling;
 use route::plan::{Piece, Plan, Request};
-use route::slots::{Redirection, redirection};
+use route::slots::{self, Redirection, redirection};
 use route::{Joining, raw};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -66,7 +66,7 @@ impl Hub {
         match redirection {
             Redirection::Moved(slot, address) => {
                 shared.is_stale.store(true, SeqCst);
-                let server = server_at(shared, &Address::Tcp(address.0, address.1));
+                let server = server_at(shared, &self.named(pool, address));
                 shared.change(|topology| {
                     if let Some(place) = topology.slots.get_mut(usize::from(slot)) {
                         *place = server.or(*place);
@@ -75,13 +75,22 @@ impl Hub {
                 Onward::default()
             }
             Redirection::Ask(_, address) => {
-                let server = server_at(shared, &Address::Tcp(address.0, address.1));
+                let server = server_at(shared, &self.named(pool, address));
                 Onward { server, is_asking: true, is_later: false }
             }
             Redirection::TryAgain | Redirection::Down => {
                 shared.is_stale.store(true, SeqCst);
                 Onward { server: None, is_asking: false, is_later: true }
             }
+        }
+    }
+
+    /// The address that a server says. Without a host it is at the host of the one that is answering.
+    fn named(&self, pool: usize, (host, port): slots::Address) -> Address {
+        let answering = self.pools[pool].targets.get(self.answering).map(|target| &target.address);
+        match (&host[..], answering) {
+            ("", Some(Address::Tcp(own, _))) => Address::Tcp(own.clone(), port),
+            _ => Address::Tcp(host, port),
         }
     }
 
@@ -174,7 +183,7 @@ impl Hub {
         client.waits_for_all = true;
         kept.tries += 1;
         if kept.tries > MAX_TRIES {
-            return self.deliver(wire, tag, reply);
+            return self.deliver(wire, tag, given_up(reply));
         }
         let pool = client.pool;
         self.queue_again(pool, due, Tag { purpose: Purpose::Redirectable(kept), ..tag });
@@ -358,15 +367,17 @@ impl Hub {
         kept: Box<Kept>,
     ) {
         let Some(client) = self.client(tag.client) else { return };
-        let (protocol, db, turn) = (client.protocol, client.db, client.turn);
-        let user = client.user;
+        let (session, turn) = (client.session, client.turn);
         let needs_own = client.is_blocked || client.tracking.is_some() || kept.is_watch;
         let id = match client.own_to(server) {
-            Some(id) => Ok(id),
+            Some(id) => {
+                self.step(wire, tag.client, id);
+                Ok(id)
+            }
             None if needs_own => self.move_own(wire, tag.client, server),
             None => {
-                let key = self.pools[pool].link_key(protocol, db, turn, server);
-                self.shared(wire, pool, server, LinkKey { user, ..key })
+                let key = self.pools[pool].link_key(session, turn, server);
+                self.shared(wire, pool, server, key)
             }
         };
         let id = match id {
@@ -380,6 +391,9 @@ impl Hub {
         if let Some(client) = self.client(tag.client).filter(|client| client.is_blocked) {
             let client = (tag.client, client.origin);
             self.say_origin(wire, client, id);
+            if !self.pools[pool].shared.config.is_node {
+                self.identify(wire, Some(id));
+            }
         }
         if kept.is_watch {
             self.watches_at(tag.client, server, kept.is_asking);
@@ -399,9 +413,15 @@ impl Hub {
             return Err(route::plan::NO_SERVER.into());
         };
         let acquired = self.own_elsewhere(wire, &mut client, server);
-        let own = client.own_to(server);
         self.put(id, Conn::Client(client));
-        acquired.and_then(|()| own.ok_or_else(|| route::plan::NO_SERVER.into()))
+        acquired
+    }
+
+    /// Brings a client's own connection in step with its session.
+    fn step<W: Wire>(&mut self, wire: &mut W, id: Id, own: Id) {
+        let Some(Conn::Client(client)) = self.take_conn(id) else { return };
+        self.bring_in_step(wire, &client, own);
+        self.put(id, Conn::Client(client));
     }
 
     /// Gives a client a connection of its own to another server instead of the one that it has.
@@ -410,21 +430,25 @@ impl Hub {
         wire: &mut W,
         client: &mut Client,
         server: usize,
-    ) -> Result<(), String> {
-        if client.tracking.is_some() {
-            let key = LinkKey::new(client.protocol, client.db);
-            return match client.own_to(server) {
-                Some(_) => Ok(()),
-                None => self.tracked(wire, client, server, key).map(drop),
-            };
-        }
+    ) -> Result<Id, String> {
         // Keys stay watched while another command waits.
-        if client.watch.is_none() || !client.is_blocked {
+        if client.tracking.is_none() && (client.watch.is_none() || !client.is_blocked) {
             self.release(wire, client);
         }
         self.acquire_own(wire, client, server)
     }
 }
+
+/// What a client gets for a redirection that could not be followed: it does not know of servers.
+pub(super) fn given_up(reply: &[u8]) -> &[u8] {
+    match redirection(reply) {
+        Some(Redirection::Ask(..) | Redirection::Moved(..)) => MOVING,
+        _ => reply,
+    }
+}
+
+const MOVING: &[u8] =
+    b"-TRYAGAIN proxy: the slot is being moved, and no server has all its keys; send it again\r\n";
 
 /// The number of the server at an address, which may be new.
 pub fn server_at(shared: &crate::pool::Shared, address: &Address) -> Option<u16> {

@@ -1,11 +1,15 @@
 //! What all threads of the proxy share: the table of commands, and the pools.
 
 use super::Layout;
+use super::administering::Mailbox;
 use crate::pool::Shared;
+use resp::http::HttpLog;
 use route::handling::{Handling, handling, handling_of_node};
 use spec::{CommandTable, Flags, NotRun, Resolved, Row};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
 use structs::sync::lock;
 
 /// The commands of the table, and how they travel.
@@ -15,6 +19,8 @@ pub struct Commands {
     pub(super) handlings: Vec<Handling>,
     /// By the rows' indexes: whether they only read.
     pub(super) reads: Vec<bool>,
+    /// By the rows' indexes: whether a pause of writes holds them.
+    pub(super) writes: Vec<bool>,
     /// The version of Redis whose commands they are.
     pub(super) redis_version: &'static str,
 }
@@ -30,6 +36,11 @@ impl Commands {
         Commands::with(rows, redis_version, handling_of_node)
     }
 
+    /// Returns whether there is a command of this name, or a subcommand, `config|set`.
+    pub fn has(&self, full_name: &str) -> bool {
+        self.table.by_full_name(full_name.as_bytes()).is_some()
+    }
+
     fn with(
         rows: &[&'static Row<NotRun>],
         redis_version: &'static str,
@@ -40,7 +51,21 @@ impl Commands {
         let handlings = handlings.collect();
         let is_read = |row: &&Resolved<NotRun>| row.command.flags.has(Flags::READONLY);
         let reads = table.all().iter().map(|row| is_read(&row)).collect();
-        Arc::new(Commands { table, handlings, reads, redis_version })
+        // EXEC may run anything.
+        let changing = Flags::WRITE.with(Flags::MAY_REPLICATE).with(Flags::RUNS_QUEUE);
+        let writes = table.all().iter().map(|row| row.command.flags.any(changing)).collect();
+        Arc::new(Commands { table, handlings, reads, writes, redis_version })
+    }
+
+    /// Returns why a server refuses a request, whatever its keys are.
+    pub(super) fn refusal(&self, words: &[&[u8]], is_in_multi: bool) -> Option<String> {
+        match self.table.resolve(words) {
+            Err(why) => Some(String::from_utf8_lossy(&why.line()).into_owned()),
+            Ok(row) if is_in_multi && row.command.flags.has(Flags::NO_MULTI) => {
+                Some(format!("ERR Command '{}' not allowed inside a transaction", row.full_name))
+            }
+            Ok(_) => None,
+        }
     }
 }
 
@@ -55,6 +80,16 @@ pub struct Common {
     pub last_client: AtomicU64,
     /// Where events worth a line in the log go.
     pub log: fn(&str),
+    /// When clients that speak HTTP were last logged.
+    pub(super) http_log: HttpLog,
+    /// What the connections to servers of this process are called.
+    pub(super) link_name: String,
+    /// The mailboxes of the threads.
+    mailboxes: Mutex<Vec<Arc<Mailbox>>>,
+    /// Has every thread end its turn soon.
+    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// When the process began.
+    pub(super) started: Instant,
 }
 
 impl Common {
@@ -66,7 +101,43 @@ impl Common {
             layout_version: AtomicU64::new(1),
             last_client: AtomicU64::new(0),
             log,
+            http_log: HttpLog::default(),
+            mailboxes: Mutex::default(),
+            wake: OnceLock::new(),
+            link_name: format!("dunlin-proxy-{:016x}", RandomState::new().build_hasher().finish()),
+            started: Instant::now(),
         })
+    }
+
+    /// Tells how every thread is made to end its turn soon.
+    pub fn set_wake(&self, wake: impl Fn() + Send + Sync + 'static) {
+        // It is told once, at the start.
+        let _ = self.wake.set(Box::new(wake));
+    }
+
+    /// Has every thread look into its mailbox.
+    pub(super) fn wake(&self) {
+        if let Some(wake) = self.wake.get() {
+            wake();
+        }
+    }
+
+    /// The mailbox of a thread that begins.
+    pub(super) fn new_mailbox(&self) -> Arc<Mailbox> {
+        let mailbox = Arc::<Mailbox>::default();
+        lock(&self.mailboxes).push(mailbox.clone());
+        mailbox
+    }
+
+    /// The mailboxes of all threads.
+    pub(super) fn mailboxes(&self) -> Vec<Arc<Mailbox>> {
+        lock(&self.mailboxes).clone()
+    }
+
+    /// Returns whether a request of a client is how this process begins its connections to servers.
+    pub(super) fn is_own_link(&self, words: &[&[u8]]) -> bool {
+        let [_, sub, name] = words else { return false };
+        sub.eq_ignore_ascii_case(b"SETNAME") && *name == self.link_name.as_bytes()
     }
 
     /// The pools, and how often they have changed.

@@ -38,6 +38,19 @@ impl Hub {
         }
     }
 
+    /// Stops reading the requests of a client if the replies to those under way will be too long.
+    #[inline]
+    pub(super) fn check_awaited(&mut self, client: &mut Client) {
+        let config = &self.pools[client.pool].shared.config;
+        if client.awaits_more_than(config.limits.client_backlog)
+            && !config.is_node
+            && !client.is_paused
+        {
+            client.is_paused = true;
+            self.paused.push(client.id);
+        }
+    }
+
     /// Reads clients again whose replies, and whose servers' queues, have shrunk.
     pub(super) fn go_on<W: Wire>(&mut self, wire: &mut W) {
         for id in std::mem::take(&mut self.paused) {
@@ -45,7 +58,8 @@ impl Hub {
             let Some(client) = self.client(id) else { continue };
             let (pool, backlog) = (client.pool, backlog + client.early_bytes);
             let limit = self.pools[pool].shared.config.limits.client_backlog;
-            if backlog > limit / 2 {
+            let Some(client) = self.client(id) else { continue };
+            if backlog > limit / 2 || client.awaits_more_than(limit / 2) {
                 self.paused.push(id);
             } else if let Some(client) = self.client(id) {
                 client.is_paused = false;

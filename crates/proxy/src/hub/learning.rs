@@ -5,6 +5,7 @@ use super::client::Client;
 use super::request::Flow;
 use super::upstream::{Purpose, Tag};
 use super::wire::Wire;
+use crate::pool::Session;
 use crate::vocabulary::Meaning;
 use route::handling::Handling;
 use route::plan::{NO_SERVER, Placement};
@@ -22,6 +23,9 @@ impl Hub {
         words: &[&[u8]],
         request: &[u8],
     ) -> Flow {
+        if resp::http::is_http(words[0]) {
+            return self.reject_http(wire, client);
+        }
         if !client.is_authenticated {
             return self.planned(wire, client, words, request, &[], (Handling::Keyed, false));
         }
@@ -46,6 +50,18 @@ impl Hub {
             }
             None => self.learn(wire, client, shown(words[0])),
         }
+    }
+
+    /// Closes a connection that speaks HTTP.
+    #[cold]
+    fn reject_http<W: Wire>(&mut self, wire: &mut W, client: &mut Client) -> Flow {
+        client.is_leaving = true;
+        wire.finish(client.id);
+        let seconds = wire.now().saturating_duration_since(self.common.started).as_secs();
+        if let Some(line) = self.common.http_log.line(1 + seconds as i64, &client.peer) {
+            (self.common.log)(&line);
+        }
+        Flow::Done
     }
 
     /// Returns what is known of a command that no table has.
@@ -75,7 +91,8 @@ impl Hub {
     ) -> Result<(), String> {
         let pool = client.pool;
         let server = self.pools[pool].any().ok_or(NO_SERVER)?;
-        let key = self.pools[pool].link_key(raw::Protocol::Resp2, client.db, 0, server);
+        let session = Session { protocol: raw::Protocol::Resp2, ..client.session };
+        let key = self.pools[pool].link_key(session, 0, server);
         let id = self.shared(wire, pool, server, key)?;
         let purpose = Purpose::Learn(name.to_owned());
         let tag = Tag { client: client.id, seq: pool as u64, part: 0, bytes: 0, purpose };

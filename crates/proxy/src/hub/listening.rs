@@ -9,7 +9,7 @@ use super::pubsub::{SUBSCRIBE, Subscription, UNSUBSCRIBE};
 use super::upstream::Upstream;
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
-use crate::pool::LinkKey;
+use crate::pool::{LinkKey, Session};
 use route::raw::{self, Protocol};
 use std::collections::BTreeSet;
 
@@ -95,7 +95,7 @@ impl Hub {
 
     /// Opens a connection, unless the server could not be reached just now.
     fn open_ear<W: Wire>(&mut self, wire: &mut W, server: usize) {
-        let key = LinkKey::new(Protocol::Resp3, 0);
+        let key = LinkKey::new(Session { protocol: Protocol::Resp3, ..Session::default() });
         let Ok(id) = self.open(wire, 0, server, key, None) else { return };
         if let Some(up) = self.upstream(id) {
             up.is_subscribed = true;

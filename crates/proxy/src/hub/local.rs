@@ -3,17 +3,16 @@
 use super::Hub;
 use super::client::{Client, Replies};
 use super::request::Flow;
+use super::tracking::{self, choose_caching};
 use super::wire::Wire;
 use crate::config::Login;
+use crate::pool::Session;
 use resp::bulk::{push_bulk, push_header};
 use route::handling::Local;
 use route::raw::{self, Protocol};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 use structs::numbers;
-
-/// Databases that can be selected.
-const MAX_DB: u32 = 1 << 14;
 
 impl Hub {
     /// A command that needs no server.
@@ -27,8 +26,11 @@ impl Hub {
     ) -> Flow {
         let mut out = Vec::new();
         match local {
-            Local::Ping if words.len() <= 2 => ping(client, words.get(1).copied(), &mut out),
-            Local::Echo if words.len() == 2 => push_bulk(&mut out, words[1]),
+            Local::Ping if words.len() > 2 => {
+                raw::push_error(&mut out, "ERR wrong number of arguments for 'ping' command");
+            }
+            Local::Ping => ping(client, words.get(1).copied(), &mut out),
+            Local::Echo => push_bulk(&mut out, words[1]),
             Local::Quit => {
                 client.answer(wire, b"+OK\r\n");
                 client.is_leaving = true;
@@ -58,21 +60,8 @@ impl Hub {
                     None => raw::push_error(&mut out, "ERR syntax error"),
                 }
             }
-            Local::Select if words.len() == 2 => {
-                if !client.is_idle() {
-                    return self.come_again(client);
-                }
-                match numbers::parse_u64(words[1]) {
-                    Some(db) if db < u64::from(MAX_DB) => {
-                        client.db = db as u32;
-                        raw_line(&mut out, "+OK");
-                    }
-                    Some(_) => raw::push_error(&mut out, "ERR DB index is out of range"),
-                    None => {
-                        raw::push_error(&mut out, "ERR value is not an integer or out of range")
-                    }
-                }
-            }
+            Local::Select => return self.select(wire, client, words[1], request),
+            Local::Client if self.common.is_own_link(words) => raw::push_error(&mut out, raw::LOOP),
             Local::Client => return self.about_client(wire, client, words, request),
             Local::Asking => raw_line(&mut out, "+OK"),
             Local::Command => match route::plan::Placement::any(&self.pools[client.pool]) {
@@ -83,43 +72,26 @@ impl Hub {
                 }
                 None => raw::push_error(&mut out, route::plan::NO_SERVER),
             },
-            _ => {
-                let name = String::from_utf8_lossy(words[0]).to_lowercase();
-                let why = format!("ERR wrong number of arguments for '{name}' command");
-                raw::push_error(&mut out, &why);
-            }
         }
-        self.say_to(wire, client, &out);
+        client.answer(wire, &out);
         Flow::Done
-    }
-
-    /// Answers, unless the client does not want to hear it.
-    pub(super) fn say_to<W: Wire>(&mut self, wire: &mut W, client: &mut Client, reply: &[u8]) {
-        match client.replies {
-            Replies::On => client.answer(wire, reply),
-            Replies::Off => {}
-            Replies::Skip => client.replies = Replies::On,
-        }
     }
 
     fn reset<W: Wire>(&mut self, wire: &mut W, client: &mut Client) -> Flow {
         if !client.is_idle() {
             return self.come_again(client);
         }
-        if client.subscriptions.is_some() {
-            client.answer(wire, b"-ERR proxy: RESET does not end subscriptions; reconnect\r\n");
-            return Flow::Done;
-        }
+        self.end_subscriptions(wire, client);
         self.abandon(wire, client);
-        // A server that tracks for the client goes on to do so on its connection.
-        self.release(wire, client);
         client.tracking = None;
         client.caching = None;
+        self.release(wire, client);
         let config = &self.pools[client.pool].shared.config;
-        client.protocol = Protocol::Resp2;
-        client.db = config.db;
+        client.session = Session { db: config.db, ..Session::default() };
         client.name.clear();
         client.is_authenticated = config.client_login.is_none();
+        // It ends CLIENT REPLY OFF, but is itself the request whose reply SKIP skips.
+        client.is_muted &= client.replies != Replies::Off;
         client.replies = Replies::On;
         client.answer(wire, b"+RESET\r\n");
         Flow::Done
@@ -132,13 +104,18 @@ impl Hub {
         user: Option<&[u8]>,
         password: &[u8],
     ) -> Option<&'static str> {
-        let Some(login) = &self.pools[client.pool].shared.config.client_login else {
-            return Some(
-                "-ERR AUTH <password> called without any password configured for the default user. \
-                 Are you sure your configuration is correct?",
-            );
+        let is_right = match &self.pools[client.pool].shared.config.client_login {
+            Some(login) => is_login(login, user, password),
+            None if user.is_none() => {
+                return Some(
+                    "-ERR AUTH <password> called without any password configured for the default user. \
+                     Are you sure your configuration is correct?",
+                );
+            }
+            // Without a password every word is right.
+            None => user == Some(&b"default"[..]),
         };
-        if is_login(login, user, password) {
+        if is_right {
             client.is_authenticated = true;
             return None;
         }
@@ -147,7 +124,7 @@ impl Hub {
 
     /// `HELLO [version [AUTH user password] [SETNAME name]]`
     fn hello(&mut self, client: &mut Client, words: &[&[u8]], out: &mut Vec<u8>) {
-        let mut protocol = client.protocol;
+        let mut protocol = client.session.protocol;
         if let Some(version) = words.get(1) {
             protocol = match *version {
                 b"2" => Protocol::Resp2,
@@ -159,18 +136,19 @@ impl Hub {
                 _ => return raw::push_error(out, "NOPROTO unsupported protocol version"),
             };
         }
-        let mut name = None;
+        let (mut name, mut login) = (None, None);
         let mut rest = words.get(2..).unwrap_or_default();
         loop {
             match rest {
                 [] => break,
                 [option, user, password, more @ ..] if option.eq_ignore_ascii_case(b"AUTH") => {
-                    if let Some(error) = self.authenticate(client, Some(user), password) {
-                        return raw_line(out, error);
-                    }
+                    login = Some((*user, *password));
                     rest = more;
                 }
                 [option, word, more @ ..] if option.eq_ignore_ascii_case(b"SETNAME") => {
+                    if let Some(why) = name_error("Client names", word) {
+                        return raw::push_error(out, &why);
+                    }
                     name = Some(word.to_vec());
                     rest = more;
                 }
@@ -181,6 +159,11 @@ impl Hub {
                 }
             }
         }
+        if let Some((user, password)) = login
+            && let Some(error) = self.authenticate(client, Some(user), password)
+        {
+            return raw_line(out, error);
+        }
         if !client.is_authenticated {
             return raw::push_error(
                 out,
@@ -189,7 +172,7 @@ impl Hub {
                  select the RESP protocol version at the same time",
             );
         }
-        client.protocol = protocol;
+        client.session.protocol = protocol;
         client.name = name.unwrap_or_else(|| std::mem::take(&mut client.name));
         let is_three = protocol == Protocol::Resp3;
         push_header(out, if is_three { b'%' } else { b'*' }, if is_three { 7 } else { 14 });
@@ -222,29 +205,28 @@ impl Hub {
             .map_or_else(String::new, |word| String::from_utf8_lossy(word).to_uppercase());
         let argument = words.get(2).copied().unwrap_or_default();
         match (&sub[..], words.len()) {
-            ("SETNAME", 3) => {
-                if argument.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+            ("SETNAME", 3) => match name_error("Client names", argument) {
+                None => {
                     client.name = argument.to_vec();
                     raw_line(&mut out, "+OK");
-                } else {
-                    raw::push_error(
-                        &mut out,
-                        "ERR Client names cannot contain spaces, newlines or special characters.",
-                    );
                 }
-            }
+                Some(why) => raw::push_error(&mut out, &why),
+            },
             ("GETNAME", 2) if client.name.is_empty() => {
-                raw::push_null(&mut out, client.protocol);
+                raw::push_null(&mut out, client.session.protocol);
             }
             ("GETNAME", 2) => push_bulk(&mut out, &client.name),
             ("ID", 2) => raw::push_integer(&mut out, client.number as i64),
-            ("INFO" | "LIST", _) => push_bulk(&mut out, line(client, wire.now()).as_bytes()),
+            ("LIST" | "KILL" | "UNBLOCK" | "PAUSE" | "UNPAUSE", _) => {
+                return self.administer(wire, client, &sub, words);
+            }
+            ("INFO", _) => push_bulk(&mut out, line(client, wire.now()).as_bytes()),
             ("SETINFO", 4) => set_info(client, argument, words[3], &mut out),
             ("NO-EVICT" | "NO-TOUCH", _) => raw_line(&mut out, "+OK"),
             ("REPLY", 3) => {
                 match &argument.to_ascii_uppercase()[..] {
                     b"ON" => {
-                        client.replies = Replies::On;
+                        (client.replies, client.is_muted) = (Replies::On, false);
                         raw_line(&mut out, "+OK");
                     }
                     b"OFF" => client.replies = Replies::Off,
@@ -252,26 +234,23 @@ impl Hub {
                     b"SKIP" => {}
                     _ => raw::push_error(&mut out, "ERR syntax error"),
                 }
-                if !out.is_empty() {
-                    client.answer(wire, &out);
+                if out.is_empty() {
+                    return Flow::Done;
                 }
-                return Flow::Done;
             }
             ("MAINT_NOTIFICATIONS", 3..) => {
                 client.wants_notices = argument.eq_ignore_ascii_case(b"ON");
-                if client.wants_notices && client.protocol == Protocol::Resp2 {
+                if client.wants_notices && client.session.protocol == Protocol::Resp2 {
                     client.wants_notices = false;
                     raw::push_error(&mut out, "ERR maintenance notices need RESP3");
                 } else {
                     raw_line(&mut out, "+OK");
                 }
             }
-            ("TRACKING", 3..) => return self.track(wire, client, argument, request),
+            ("TRACKING", 3..) => return self.track(wire, client, words),
             ("CACHING", 3) => choose_caching(client, argument, request, &mut out),
-            ("TRACKINGINFO" | "GETREDIR", 2) => {
-                raw::push_integer(&mut out, if client.tracking.is_some() { 0 } else { -1 });
-            }
-            ("UNPAUSE", 2) => raw_line(&mut out, "+OK"),
+            ("TRACKINGINFO", 2) => tracking::info(client, &mut out),
+            ("GETREDIR", 2) => raw::push_integer(&mut out, tracking::redirection(client)),
             _ => raw::push_error(
                 &mut out,
                 &format!(
@@ -281,77 +260,8 @@ impl Hub {
                 ),
             ),
         }
-        self.say_to(wire, client, &out);
+        client.answer(wire, &out);
         Flow::Done
-    }
-
-    /// `CLIENT TRACKING ON|OFF …`
-    fn track<W: Wire>(
-        &mut self,
-        wire: &mut W,
-        client: &mut Client,
-        switch: &[u8],
-        request: &[u8],
-    ) -> Flow {
-        if client.protocol == Protocol::Resp2 && !switch.eq_ignore_ascii_case(b"OFF") {
-            client.answer(
-                wire,
-                b"-ERR proxy: CLIENT TRACKING needs RESP3, whose messages reach you; say HELLO 3\r\n",
-            );
-            return Flow::Done;
-        }
-        if !client.is_idle() {
-            return self.come_again(client);
-        }
-        self.release(wire, client);
-        client.tracking = None;
-        client.caching = None;
-        if switch.eq_ignore_ascii_case(b"ON") {
-            client.tracking = Some(request.to_vec());
-            let key = crate::pool::LinkKey::new(client.protocol, client.db);
-            for server in self.pools[client.pool].every() {
-                if let Err(why) = self.tracked(wire, client, server, key) {
-                    client.answer(wire, &raw::error(&why));
-                    return Flow::Done;
-                }
-            }
-        }
-        client.answer(wire, b"+OK\r\n");
-        Flow::Done
-    }
-}
-
-/// `CLIENT CACHING YES|NO`
-fn choose_caching(client: &mut Client, answer: &[u8], request: &[u8], out: &mut Vec<u8>) {
-    match caching_error(client, answer) {
-        Some(why) => raw::push_error(out, why),
-        None => {
-            client.caching = Some(request.to_vec());
-            raw_line(out, "+OK");
-        }
-    }
-}
-
-/// Why CLIENT CACHING with this answer is not for this client.
-fn caching_error(client: &Client, answer: &[u8]) -> Option<&'static str> {
-    let words = client.tracking.as_deref().and_then(raw::elements).unwrap_or_default();
-    let has = |mode: &[u8]| {
-        words.iter().filter_map(|word| raw::text(word)).any(|word| word.eq_ignore_ascii_case(mode))
-    };
-    let (opts_in, opts_out) = (has(b"OPTIN"), has(b"OPTOUT"));
-    match (opts_in, opts_out, &answer.to_ascii_uppercase()[..]) {
-        (true, _, b"YES") | (_, true, b"NO") => None,
-        (false, false, _) => Some(
-            "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or \
-             OPTOUT mode enabled",
-        ),
-        (_, _, b"YES") => {
-            Some("ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.")
-        }
-        (_, _, b"NO") => {
-            Some("ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.")
-        }
-        _ => Some("ERR syntax error"),
     }
 }
 
@@ -360,10 +270,17 @@ fn raw_line(out: &mut Vec<u8>, line: &str) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// Why a name is none that a client may give itself.
+fn name_error(what: &str, name: &[u8]) -> Option<String> {
+    let is_valid = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
+    (!is_valid)
+        .then(|| format!("ERR {what} cannot contain spaces, newlines or special characters."))
+}
+
 fn ping(client: &Client, argument: Option<&[u8]>, out: &mut Vec<u8>) {
     let is_subscribed = client.subscriptions.as_ref().is_some_and(|subs| !subs.is_empty());
     match argument {
-        _ if is_subscribed && client.protocol == Protocol::Resp2 => {
+        _ if is_subscribed && client.session.protocol == Protocol::Resp2 => {
             push_header(out, b'*', 2);
             push_bulk(out, b"pong");
             push_bulk(out, argument.unwrap_or_default());
@@ -384,16 +301,21 @@ fn is_login(login: &Login, user: Option<&[u8]>, password: &[u8]) -> bool {
 
 /// A client as CLIENT INFO has it, with every field that libraries read. What servers hold for it
 /// is not known here: 0.
-fn line(client: &Client, now: Instant) -> String {
-    let resp = if client.protocol == Protocol::Resp3 { 3 } else { 2 };
+pub(super) fn line(client: &Client, now: Instant) -> String {
+    let resp = if client.session.protocol == Protocol::Resp3 { 3 } else { 2 };
     let library = |at: usize| client.library.as_ref().map_or(&[][..], |library| &library[at]);
     let text = |bytes| String::from_utf8_lossy(bytes);
     let multi = client.multi.as_ref().map_or(-1, |multi| multi.len() as i64);
     let [channels, patterns, shard_channels] =
         client.subscriptions.as_ref().map_or([0; 3], |subscriptions| subscriptions.counts());
-    let flags = if channels + patterns + shard_channels > 0 { "P" } else { "N" };
+    let flags = match () {
+        () if client.is_blocked => "b",
+        () if client.multi.is_some() => "x",
+        () if channels + patterns + shard_channels > 0 => "P",
+        () => "N",
+    };
     let age = now.saturating_duration_since(client.since).as_secs();
-    let Client { number, peer, db, name, .. } = client;
+    let Client { number, peer, session: Session { db, .. }, name, .. } = client;
     format!(
         "id={number} addr={peer} laddr=:0 fd=-1 name={} age={age} idle=0 flags={flags} capa= db={db} \
          sub={channels} psub={patterns} ssub={shard_channels} multi={multi} watch=0 qbuf=0 qbuf-free=0 \
@@ -415,9 +337,7 @@ fn set_info(client: &mut Client, attribute: &[u8], text: &[u8], out: &mut Vec<u8
             return raw::push_error(out, &format!("ERR Unrecognized option '{attribute}'"));
         }
     };
-    if !text.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
-        let name = if at == 0 { "lib-name" } else { "lib-ver" };
-        let why = format!("ERR {name} cannot contain spaces, newlines or special characters.");
+    if let Some(why) = name_error(if at == 0 { "lib-name" } else { "lib-ver" }, text) {
         return raw::push_error(out, &why);
     }
     client.library.get_or_insert_default()[at] = text.to_vec();
@@ -436,10 +356,13 @@ pub(super) fn proxy_header(input: &[u8]) -> Result<Option<(usize, Option<String>
         };
         let len = 16 + usize::from(u16::from_be_bytes([high, low]));
         let Some(body) = input.get(16..len) else { return Ok(None) };
-        if command >> 4 != 2 {
-            return Err(invalid);
-        }
-        return Ok(Some((len, if command == 0x21 { binary_address(family, body) } else { None })));
+        let peer = match command {
+            // The proxy speaks for itself, as in a health check.
+            0x20 => None,
+            0x21 => binary_address(family, body).ok_or(invalid)?,
+            _ => return Err(invalid),
+        };
+        return Ok(Some((len, peer)));
     }
     if SIGNATURE.starts_with(input) || b"PROXY ".starts_with(input) {
         return Ok(None);
@@ -464,13 +387,23 @@ pub(super) fn proxy_header(input: &[u8]) -> Result<Option<(usize, Option<String>
     Ok(Some((end + 1, peer)))
 }
 
-fn binary_address(family: u8, body: &[u8]) -> Option<String> {
+/// Returns the client's address, if the family is one that has such. `None`: the header is shorter
+/// than its family's addresses, or there is no such family.
+fn binary_address(family: u8, body: &[u8]) -> Option<Option<String>> {
+    let len = match family >> 4 {
+        0 => 0,
+        1 => 12,
+        2 => 36,
+        3 => 216,
+        _ => return None,
+    };
+    let body = body.get(..len)?;
     let (ip, port) = match family {
         0x11 => (Ipv4Addr::from(*body.first_chunk::<4>()?).into(), body.get(8..10)?),
         0x21 => (Ipv6Addr::from(*body.first_chunk::<16>()?).into(), body.get(32..34)?),
-        _ => return None,
+        _ => return Some(None),
     };
-    Some(SocketAddr::new(ip, u16::from_be_bytes([port[0], port[1]])).to_string())
+    Some(Some(SocketAddr::new(ip, u16::from_be_bytes([port[0], port[1]])).to_string()))
 }
 
 #[cfg(test)]
@@ -488,6 +421,23 @@ mod tests {
             assert_eq!(proxy_header(&two[..cut]), Ok(None), "{cut}");
         }
         assert_eq!(proxy_header(b"PROXY UNKNOWN\r\n"), Ok(Some((15, None))));
+        // Fewer bytes than the family's addresses take, and families that there are not.
+        let header = |command: u8, family: u8, len: u8| {
+            let mut header = b"\r\n\r\n\0\r\nQUIT\n".to_vec();
+            header.extend([command, family, 0, len]);
+            header.resize(16 + usize::from(len), 1);
+            proxy_header(&header).map(|found| found.map(|found| found.0))
+        };
+        for (family, len) in
+            [(0x11, 4), (0x11, 11), (0x21, 35), (0x12, 11), (0x31, 215), (0x41, 12)]
+        {
+            assert!(header(0x21, family, len).is_err(), "{family:x} {len}");
+        }
+        for (family, len) in [(0x11, 12), (0x11, 40), (0x21, 36), (0x31, 216), (0, 0)] {
+            assert_eq!(header(0x21, family, len), Ok(Some(16 + usize::from(len))), "{family:x}");
+        }
+        assert_eq!(header(0x20, 0x11, 0), Ok(Some(16)));
+        assert!(header(0x22, 0x11, 12).is_err() && header(0x11, 0x11, 12).is_err());
         assert_eq!(proxy_header(b"PRO"), Ok(None));
         assert!(proxy_header(b"*1\r\n$4\r\nPING\r\n").is_err());
     }

@@ -7,25 +7,25 @@ use super::upstream::{Purpose, Tag, Upstream};
 use super::waits::Acks;
 use super::wire::{Id, Wire};
 use super::{Conn, Done, Hub};
+use crate::pool::Session;
 use route::plan::NO_SERVER;
-use route::raw::{self, Protocol};
+use route::raw;
 
 impl Hub {
     /// A client is about to send requests, or a new one. The cluster knows it by the number
-    /// `origin`. What it needs of connections to servers is given by protocol, database and [number
-    /// of the user](Hub::number_of_user).
+    /// `origin`. Its user is given by [number](Hub::number_of_user).
     pub fn present<W: Wire>(
         &mut self,
         wire: &mut W,
         id: Id,
         (peer, origin): (&str, u64),
-        (protocol, db, user): (Protocol, u32, u32),
+        session: Session,
     ) {
         if self.client(id).is_none() {
             self.accepted(wire, id, 0, peer);
         }
         if let Some(client) = self.client(id) {
-            (client.protocol, client.db, client.user) = (protocol, db, user);
+            client.session = session;
             client.origin = origin;
         }
     }

@@ -7,9 +7,11 @@
 //! While a connection's bytes are being worked on, the connection is out of the table; a reply that
 //! would go to it then is impossible, because replies arrive with the bytes of servers.
 
+mod administering;
 mod client;
 mod cluster;
 mod common;
+mod filters;
 mod flow;
 pub use cluster::server_at;
 mod layout;
@@ -30,8 +32,10 @@ mod restore;
 mod returning;
 mod servers;
 mod session;
+mod stepping;
 #[cfg(test)]
 mod tests;
+mod tracking;
 mod transactions;
 mod uploading;
 mod upstream;
@@ -39,11 +43,13 @@ mod waits;
 pub mod wire;
 
 use crate::pool::{Local, Shared};
+use administering::{Mailbox, Return};
 use client::Client;
 use cluster::Again;
 use listening::Listening;
 use pubsub::Restoring;
-use std::collections::HashSet;
+use route::plan::Piece;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -113,6 +119,8 @@ pub struct Hub {
     uploading: Vec<Id>,
     /// Subscriptions to make again.
     restoring: Vec<Restoring>,
+    /// What fills pages of SCAN, and the requests that it belongs to.
+    pages: Vec<(Id, u64, Piece)>,
     /// Requests to send again, and when.
     again: Vec<Again>,
     /// When the first of them is due, at the earliest.
@@ -121,6 +129,21 @@ pub struct Hub {
     learning: HashSet<(usize, String)>,
     /// Clients that wait for that.
     learners: Vec<Id>,
+    /// What other threads ask of this one, and answer.
+    mailbox: Arc<Mailbox>,
+    /// Questions of other threads that servers have not answered, by their numbers.
+    relays: HashMap<u64, Return>,
+    last_relay: u64,
+    /// The number of the turn.
+    turn: u64,
+    /// Connections to servers that are not read before the next turn.
+    spent: Vec<Id>,
+    /// Clients that wait for the end of a pause.
+    held: Vec<Id>,
+    /// The number of the server whose reply is being handed on.
+    answering: usize,
+    /// Bytes of replies to clients that have gone, on the connection that is being read.
+    void_bytes: usize,
     /// What it listens to for a node's clients.
     listening: Listening,
     /// The users of a node's clients that may not do everything.
@@ -166,10 +189,19 @@ impl Hub {
             held_own: Vec::new(),
             uploading: Vec::new(),
             restoring: Vec::new(),
+            pages: Vec::new(),
             again: Vec::new(),
             again_due: Instant::now(),
             learning: HashSet::new(),
             learners: Vec::new(),
+            mailbox: common.new_mailbox(),
+            relays: HashMap::new(),
+            last_relay: 0,
+            turn: 0,
+            spent: Vec::new(),
+            held: Vec::new(),
+            answering: 0,
+            void_bytes: 0,
             listening: Listening::default(),
             users: Vec::new(),
             is_draining: false,
@@ -227,7 +259,7 @@ impl Hub {
         let mut client = Client::new(id, number, pool, peer.to_owned(), wire.now());
         client.is_authenticated = config.client_login.is_none();
         client.awaits_header = config.proxy_protocol;
-        client.db = config.db;
+        client.session.db = config.db;
         client.turn = self.arrivals;
         self.arrivals += 1;
         if config.limits.clients.is_some_and(|most| count >= most) {
@@ -260,6 +292,7 @@ impl Hub {
             Some(Conn::Upstream(mut up)) => match self.upstream_data(wire, &mut up, input) {
                 Ok(bytes) => {
                     let is_held = up.passing.as_ref().is_some_and(|passing| passing.is_held());
+                    let is_held = self.has_spent_turn(&mut up, input.len(), bytes) || is_held;
                     self.put(id, Conn::Upstream(up));
                     Done { bytes, stall: if is_held { Stall::Held } else { Stall::None } }
                 }
@@ -329,12 +362,7 @@ impl Hub {
         let subscribed = client.subscriptions.iter().flat_map(|subs| subs.connections.iter());
         let own = client.own.iter().map(|own| own.1);
         for id in own.chain(subscribed.map(|known| known.id)) {
-            // The server forgets what it was told on this connection only when it ends.
-            if let Some(Conn::Upstream(mut up)) = self.take_conn(id) {
-                wire.close(id);
-                self.upstream_dropped(&mut up);
-                self.exclusive_ended(up.pool);
-            }
+            self.drop_own(wire, id);
         }
     }
 
@@ -342,9 +370,10 @@ impl Hub {
     #[inline]
     fn reply<W: Wire>(&mut self, wire: &mut W, tag: Tag, reply: &[u8]) {
         match tag.purpose {
-            Purpose::Client => {}
+            Purpose::Client | Purpose::Select(_) => {}
             Purpose::Redirectable(_) if reply[0] != b'-' => {}
-            Purpose::Discard => return,
+            Purpose::Discard | Purpose::Identify => return,
+            Purpose::Relay(number) => return self.relayed(number, reply),
             Purpose::Learn(name) => return self.learned(wire, tag.seq as usize, name, reply),
             Purpose::Redirectable(kept) => {
                 let tag = Tag { purpose: Purpose::Client, ..tag };
@@ -359,6 +388,13 @@ impl Hub {
 
     #[inline]
     fn deliver<W: Wire>(&mut self, wire: &mut W, tag: Tag, reply: &[u8]) {
+        let Some(client) = self.client(tag.client) else {
+            self.void_bytes += reply.len();
+            return;
+        };
+        if client.page(tag.seq).is_some() && self.scan_on(&tag, reply) {
+            return;
+        }
         let Some(client) = self.client(tag.client) else { return };
         client.take(wire, tag.seq, tag.part, reply);
         if client.awaited.is_some() {
@@ -414,12 +450,15 @@ impl Hub {
                 }
             }
         }
+        self.go_on_scanning(wire);
         self.send_again(wire);
+        self.read_letters(wire);
         for id in std::mem::take(&mut self.settling) {
             self.settle(wire, id);
         }
         self.go_on(wire);
         self.go_on_passing(wire);
+        self.begin_turn(wire);
         self.go_on_uploading(wire);
         self.publish_queues();
     }
@@ -430,6 +469,7 @@ impl Hub {
         self.check_uploads(wire);
         self.send_again(wire);
         self.readmit(wire.now());
+        self.end_pauses(wire);
         self.follow_layout(wire);
         self.sweep(wire);
         self.restore(wire);

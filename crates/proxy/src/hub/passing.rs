@@ -11,7 +11,7 @@ use super::client::{Client, Head};
 use super::upstream::{Purpose, Tag, Upstream};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
-use route::link::Broken;
+use route::link::{Broken, Link};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
@@ -140,23 +140,31 @@ impl Hub {
         up: &mut Upstream,
         input: &[u8],
     ) -> Result<(usize, Option<Tag>), String> {
-        let (bytes, tag) = up.link.pass(input).map_err(|why| match why {
-            Broken::Invalid(why) => format!("its reply is invalid: {why}"),
-            Broken::Refused(_) | Broken::Unasked => "it answered more than it was asked".to_owned(),
-        })?;
+        let (bytes, tag) =
+            up.link.pass(input, &mut |bytes| wire.send(up.id, bytes)).map_err(|why| match why {
+                Broken::Invalid(why) => format!("its reply is invalid: {why}"),
+                Broken::Refused(_) | Broken::Unasked => {
+                    "it answered more than it was asked".to_owned()
+                }
+            })?;
         let now = wire.now();
-        let is_behind = up.link.pending() > 1;
         let local = &self.pools[up.pool];
         let limits = &local.shared.config.limits;
         let Some(passing) = up.passing.as_mut() else { return Ok((bytes, tag)) };
         passing.progress_at = now;
-        let Some(to) = passing.to else { return Ok((bytes, tag)) };
+        let Some(to) = passing.to else {
+            let owner = tag.as_ref().or_else(|| up.link.tags().next()).map(|tag| tag.client);
+            if owner.is_some_and(|owner| self.client(owner).is_none()) {
+                self.void_bytes += bytes;
+            }
+            return Ok((bytes, tag));
+        };
         wire.send(to, &input[..bytes]);
         let backlog = wire.backlog(to);
         passing.backlog = backlog;
-        let reads_on = is_behind
-            && backlog <= limits.client_output / 2
-            && local.queued_of_all() <= limits.queue;
+        let reads_on = backlog <= limits.client_output / 2
+            && local.queued_of_all() <= limits.queue
+            && others_wait(&up.link, to);
         if tag.is_none() && backlog > limits.client_backlog && !reads_on {
             passing.held_since = Some(now);
             passing.first_held.get_or_insert(now);
@@ -258,13 +266,13 @@ impl Hub {
     /// The client that is to be disconnected because it does not read a long reply.
     pub(super) fn unread_since(up: &Upstream, now: Instant) -> Option<Id> {
         let passing = up.passing.as_ref()?;
-        let is_behind = up.link.pending() > 1;
+        let to = passing.to?;
         let is_late = match (passing.held_since, passing.first_held) {
-            (Some(_), Some(first)) if is_behind => now >= first + PATIENCE,
+            (Some(_), Some(first)) if now >= first + PATIENCE && others_wait(&up.link, to) => true,
             (Some(since), _) => now >= since + PROGRESS_WITHIN,
             _ => false,
         };
-        passing.to.filter(|_| is_late)
+        is_late.then_some(to)
     }
 
     /// Disconnects a client that does not read a long reply.
@@ -274,6 +282,11 @@ impl Hub {
         (self.common.log)(&format!("client {peer} does not read a long reply; closed"));
         self.drop_client(wire, id);
     }
+}
+
+/// Returns whether requests of others than this client wait for replies on a connection.
+fn others_wait(link: &Link<Tag>, client: Id) -> bool {
+    link.tags().any(|tag| tag.client != client && tag.purpose != Purpose::Discard)
 }
 
 /// Sends a message to a client, behind the reply that is being passed on to it.

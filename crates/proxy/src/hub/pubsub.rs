@@ -178,6 +178,17 @@ fn confirmation(protocol: Protocol, name: &[u8], channel: Option<&[u8]>, count: 
     out
 }
 
+/// A message for a client that speaks this protocol: it may have changed it since it subscribed.
+fn in_protocol(protocol: Protocol, message: &[u8]) -> Vec<u8> {
+    let mut message = message.to_vec();
+    match (protocol, message.first_mut()) {
+        (Protocol::Resp2, Some(first @ b'>')) => *first = b'*',
+        (Protocol::Resp3, Some(first @ b'*')) => *first = b'>',
+        _ => {}
+    }
+    message
+}
+
 impl Hub {
     pub(super) fn servers_of_channel(
         &self,
@@ -204,12 +215,6 @@ impl Hub {
             return self.come_again(client);
         }
         let kind = kind_of(words[0]);
-        if words.len() < 2 {
-            let name = String::from_utf8_lossy(SUBSCRIBE[kind]);
-            let why = format!("ERR wrong number of arguments for '{name}' command");
-            client.answer(wire, &raw::error(&why));
-            return Flow::Done;
-        }
         for channel in &words[1..] {
             let subscription = (kind, channel.to_vec());
             let servers = self.servers_of_channel(client.pool, kind, channel);
@@ -247,7 +252,7 @@ impl Hub {
         if let Some(known) = subscriptions.connections.iter().find(|known| known.server == server) {
             return Ok(known.id);
         }
-        let id = self.acquire(wire, client, server, None)?;
+        let id = self.acquire(wire, client, server, client.session, None)?;
         if let Some(up) = self.upstream(id) {
             up.is_subscribed = true;
         }
@@ -290,6 +295,8 @@ impl Hub {
             return self.come_again(client);
         }
         let kind = kind_of(words[0]);
+        // Like messages, confirmations come whatever CLIENT REPLY says.
+        client.is_muted = false;
         let subscriptions = client.subscriptions.get_or_insert_default();
         let mut channels: Vec<Vec<u8>> = words[1..].iter().map(|word| word.to_vec()).collect();
         if channels.is_empty() {
@@ -297,7 +304,7 @@ impl Hub {
         }
         if channels.is_empty() {
             let count = subscriptions.count(kind);
-            let reply = confirmation(client.protocol, UNSUBSCRIBE[kind], None, count);
+            let reply = confirmation(client.session.protocol, UNSUBSCRIBE[kind], None, count);
             client.answer(wire, &reply);
         }
         for channel in channels {
@@ -314,7 +321,8 @@ impl Hub {
                     continue;
                 }
                 let count = subscriptions.count(kind);
-                let reply = confirmation(client.protocol, UNSUBSCRIBE[kind], Some(&channel), count);
+                let reply =
+                    confirmation(client.session.protocol, UNSUBSCRIBE[kind], Some(&channel), count);
                 client.answer(wire, &reply);
                 continue;
             }
@@ -332,11 +340,13 @@ impl Hub {
                 // Its server is lost, and it is to be subscribed to again: not any more.
                 let owed = subscriptions.owed.remove(&subscription).unwrap_or(0);
                 let count = subscriptions.count(kind);
-                let begun = confirmation(client.protocol, SUBSCRIBE[kind], Some(&channel), count);
+                let begun =
+                    confirmation(client.session.protocol, SUBSCRIBE[kind], Some(&channel), count);
                 let subscriptions = client.subscriptions.get_or_insert_default();
                 subscriptions.sets[kind].remove(&channel);
                 let count = subscriptions.count(kind);
-                let reply = confirmation(client.protocol, UNSUBSCRIBE[kind], Some(&channel), count);
+                let reply =
+                    confirmation(client.session.protocol, UNSUBSCRIBE[kind], Some(&channel), count);
                 for _ in 0..owed {
                     client.answer(wire, &begun);
                 }
@@ -380,7 +390,7 @@ impl Hub {
         let Some(owner) = up.owner else { return self.heard(wire, up, message) };
         let now = wire.now();
         let Some(client) = self.client(owner) else { return Ok(()) };
-        let protocol = client.protocol;
+        let protocol = client.session.protocol;
         let Some(subscriptions) = client.subscriptions.as_mut() else { return Ok(()) };
         let Some(at) = subscriptions.connections.iter().position(|known| known.id == up.id) else {
             return Ok(());
@@ -429,7 +439,7 @@ impl Hub {
                     let why = String::from_utf8_lossy(message);
                     return Err(format!("it refuses a subscription: {}", why.trim()));
                 }
-                send_message(wire, owner, &mut client.behind, message);
+                send_message(wire, owner, &mut client.behind, &in_protocol(protocol, message));
             }
         }
         if is_confirmation {
@@ -458,7 +468,8 @@ impl Hub {
         if let Some(subscriptions) = &mut client.subscriptions {
             for (kind, channel) in std::mem::take(&mut subscriptions.afterwards) {
                 let count = subscriptions.count(kind);
-                let reply = confirmation(client.protocol, UNSUBSCRIBE[kind], Some(&channel), count);
+                let reply =
+                    confirmation(client.session.protocol, UNSUBSCRIBE[kind], Some(&channel), count);
                 send_message(wire, owner, &mut client.behind, &reply);
             }
         }
@@ -472,7 +483,9 @@ impl Hub {
     /// A message that answers no request, on a connection that is not for subscriptions: an
     /// invalidation.
     pub(super) fn pushed<W: Wire>(&mut self, wire: &mut W, up: &Upstream, push: &[u8]) {
-        if let Some(client) = up.owner.and_then(|owner| self.client(owner)) {
+        let Some(client) = up.owner.and_then(|owner| self.client(owner)) else { return };
+        // A client that has gone back to RESP2 hears none, as at a server.
+        if client.session.protocol == Protocol::Resp3 {
             client.send_message(wire, push);
         }
     }

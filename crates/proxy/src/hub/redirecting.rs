@@ -46,6 +46,11 @@ fn take(hub: &mut Hub, net: &mut Memory, port: u16) -> u32 {
     let at = net.connecting.iter().position(|(_, to)| *to == address(port)).expect("it connects");
     let (slot, _) = net.connecting.remove(at);
     hub.connected(net, id(slot));
+    if net.has_got(slot, b"*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n") {
+        let name = raw::request(&[b"CLIENT", b"SETNAME", hub.common.link_name.as_bytes()]);
+        assert_eq!(net.take(slot, name.len()), name);
+        hub.data(net, id(slot), b"+OK\r\n");
+    }
     slot
 }
 
@@ -84,6 +89,27 @@ fn requests_do_not_overtake_those_that_are_redirected() {
 }
 
 #[test]
+fn an_address_without_a_host_is_at_the_host_of_the_server_that_says_it() {
+    for host in ["", "?"] {
+        let (mut hub, mut net, client) = cluster();
+        let set = request(&["SET", "k", "1"]);
+        hub.data(&mut net, id(client), &set);
+        let old = connect(&mut hub, &mut net, 1);
+        net.take(old, usize::MAX);
+        let moved = format!("-MOVED {} {host}:2\r\n", slots::of(b"k"));
+        hub.data(&mut net, id(old), moved.as_bytes());
+        hub.end_of_turn(&mut net);
+        // The address is 10.0.0.1:2.
+        let new = connect(&mut hub, &mut net, 2);
+        assert_eq!(net.take(new, usize::MAX), set);
+        let asked = format!("-ASK {} {host}:1\r\n", slots::of(b"k"));
+        hub.data(&mut net, id(new), asked.as_bytes());
+        hub.end_of_turn(&mut net);
+        assert_eq!(net.take(old, usize::MAX), [&b"*1\r\n$6\r\nASKING\r\n"[..], &set].concat());
+    }
+}
+
+#[test]
 fn requests_do_not_overtake_those_that_are_at_the_server_of_before() {
     let (mut hub, mut net, client) = cluster();
     let (set, get) = (request(&["SET", "k", "1"]), request(&["GET", "k"]));
@@ -109,12 +135,15 @@ fn a_command_that_waits_moves_with_its_key() {
     let pop = request(&["BLPOP", "k", "0"]);
     hub.data(&mut net, id(client), &pop);
     let old = connect(&mut hub, &mut net, 1);
-    assert_eq!(net.take(old, usize::MAX), pop);
+    // The server's number of the connection is for CLIENT UNBLOCK.
+    let number = request(&["CLIENT", "ID"]);
+    assert_eq!(net.take(old, usize::MAX), [&number[..], &pop].concat());
     // A server says so when the slot of a key that is waited for leaves.
-    hub.data(&mut net, id(old), &moved(b"k"));
+    hub.data(&mut net, id(old), &[&b":5\r\n"[..], &moved(b"k")].concat());
     hub.end_of_turn(&mut net);
     let new = connect(&mut hub, &mut net, 2);
-    assert_eq!(net.take(new, usize::MAX), pop);
+    assert_eq!(net.take(new, usize::MAX), [&number[..], &pop].concat());
+    hub.data(&mut net, id(new), b":6\r\n");
     // It has the new connection for itself.
     let other = net.open();
     hub.accepted(&mut net, id(other), 0, "other");
@@ -350,4 +379,42 @@ fn requests_that_come_back_are_given_up_after_the_timeout() {
     assert!(returns > 10, "{returns}");
     hub.data(&mut net, id(other), &get);
     assert_eq!(net.take(link, usize::MAX), [raw::AGAIN, &get[..]].concat());
+}
+
+/// A slot that stands half moved, and a transaction with keys that neither server has: the old owner
+/// says ASK, the new one TRYAGAIN. A client does not know of servers.
+#[test]
+fn a_transaction_that_no_server_can_run_is_to_be_tried_again() {
+    let (mut hub, mut net, client) = cluster();
+    let set = request(&["MSET", "k", "1", "{k}2", "2"]);
+    let (multi, exec) = (request(&["MULTI"]), request(&["EXEC"]));
+    let whole = [&multi[..], &set, &exec].concat();
+    hub.data(&mut net, id(client), &whole);
+    let old = connect(&mut hub, &mut net, 1);
+    let (queued, aborted) = (&b"+OK\r\n+QUEUED\r\n"[..], &b"-TRYAGAIN Multiple keys\r\n"[..]);
+    let ask = format!("-ASK {} 10.0.0.1:2\r\n", slots::of(b"k")).into_bytes();
+    let (mut at_old, mut rounds, mut at_new) = (Some(old), 0, None);
+    while let Some(from) = at_old {
+        assert_eq!(net.take(from, usize::MAX), whole);
+        hub.data(&mut net, id(from), &[queued, &ask].concat());
+        later(&mut hub, &mut net);
+        at_new = asked(&mut hub, &mut net, 2, at_new);
+        let Some(to) = at_new else { break };
+        assert_eq!(net.take(to, usize::MAX), [&request(&["ASKING"]), &whole[..]].concat());
+        hub.data(&mut net, id(to), &[b"+OK\r\n", queued, aborted].concat());
+        later(&mut hub, &mut net);
+        rounds += 1;
+        at_old = asked(&mut hub, &mut net, 1, at_old);
+    }
+    let answer = String::from_utf8_lossy(&net.take(client, usize::MAX)).into_owned();
+    assert!(answer.starts_with("+OK\r\n+QUEUED\r\n-TRYAGAIN "), "{answer}");
+    assert!((10..1000).contains(&rounds), "{rounds}");
+}
+
+/// The connection to a server that something was sent on: a new one, or the one of before.
+fn asked(hub: &mut Hub, net: &mut Memory, port: u16, before: Option<u32>) -> Option<u32> {
+    match net.connecting.iter().any(|(_, to)| *to == address(port)) {
+        true => Some(connect(hub, net, port)),
+        false => before.filter(|&slot| net.has_got(slot, b"*")),
+    }
 }

@@ -1,18 +1,17 @@
 //! A client's bytes become requests, and requests go where they belong.
 
-use super::Hub;
 use super::client::{Client, Replies, Slot};
 use super::session::Answers;
 use super::upstream::{Aim, Tag};
 use super::wire::Wire;
+use super::{Conn, Hub};
 use crate::config::Reads;
-use crate::pool::LinkKey;
 use resp::{Limits, Parsed, Parser};
-use route::handling::Handling;
+use route::handling::{Handling, Local};
 use route::join::Merge;
-use route::plan::{Piece, Placement, Plan, Request, Walk};
+use route::plan::{Page, Piece, Placement, Plan, Request};
 use route::raw;
-use spec::{NotRun, Resolved};
+use spec::{Flags, NotRun, Resolved};
 use structs::sync::lock;
 
 /// What became of a request.
@@ -83,12 +82,14 @@ impl Hub {
                     Some(len) => at += len,
                     None => return input.len(),
                 }
+                self.check_awaited(client);
                 continue;
             };
             if self.request(wire, client, &words, &input[at..end]) == Flow::Later {
                 break;
             }
             at = end;
+            self.check_awaited(client);
         }
         at
     }
@@ -145,7 +146,44 @@ impl Hub {
     }
 
     /// One request.
+    #[inline]
     fn request<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        words: &[&[u8]],
+        request: &[u8],
+    ) -> Flow {
+        match client.replies {
+            Replies::On => self.wanted(wire, client, words, request),
+            replies => self.muted(wire, client, words, request, replies),
+        }
+    }
+
+    /// A request whose reply the client does not want.
+    #[cold]
+    fn muted<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        words: &[&[u8]],
+        request: &[u8],
+        replies: Replies,
+    ) -> Flow {
+        client.is_muted = true;
+        if replies == Replies::Skip {
+            client.replies = Replies::On;
+        }
+        let flow = self.wanted(wire, client, words, request);
+        client.is_muted = false;
+        if flow == Flow::Later {
+            client.replies = replies;
+        }
+        flow
+    }
+
+    /// A request whose reply is wanted, unless the client is muted.
+    fn wanted<W: Wire>(
         &mut self,
         wire: &mut W,
         client: &mut Client,
@@ -161,7 +199,11 @@ impl Hub {
             client.moves = moves;
         }
         let commands = self.commands.clone();
-        let Some(row) = commands.table.find(words[0]) else {
+        let row = commands.table.find(words[0]);
+        if self.pools[client.pool].shared.pause.is_any() && self.has_to_pause(wire, client, words) {
+            return Flow::Later;
+        }
+        let Some(row) = row else {
             return self.unknown(wire, client, words, request);
         };
         let handling = commands.handlings[row.index];
@@ -195,9 +237,20 @@ impl Hub {
             }
             handling => (row, handling),
         };
-        let mut keys = Vec::new();
+        if self.is_refused(wire, client, words, row, handling) {
+            return Flow::Done;
+        }
+        let (mut keys, mut handling) = (Vec::new(), handling);
         if handling != Handling::Scan {
             keys_of(row, words, &mut keys);
+        }
+        if let Some(&first) = keys.first() {
+            let local = &self.pools[client.pool];
+            spec::keys::for_each_prefix(row.command, words, |prefix| {
+                if !local.shares_server(words[first], prefix) {
+                    handling = route::handling::UNNAMED_ELSEWHERE;
+                }
+            });
         }
         let is_read = commands.reads[row.index] && !keys.is_empty();
         let had_caching = client.caching.is_some();
@@ -208,6 +261,46 @@ impl Hub {
             client.caching = None;
         }
         flow
+    }
+
+    /// Returns whether a request waits for the end of a pause.
+    #[cold]
+    fn has_to_pause<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        words: &[&[u8]],
+    ) -> bool {
+        let row = self.commands.table.lookup(words).or_else(|| self.commands.table.find(words[0]));
+        let writes = row.is_none_or(|row| self.commands.writes[row.index]);
+        client.is_authenticated && self.is_held_by_pause(wire, client, writes)
+    }
+
+    /// Refuses a request as a server does, if what is wrong with it has to be found here: of what is
+    /// answered here, and of what a transaction keeps. Returns whether it is refused.
+    fn is_refused<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        words: &[&[u8]],
+        row: &Resolved<NotRun>,
+        handling: Handling,
+    ) -> bool {
+        let is_checked_here = match handling {
+            Handling::Local(local) => local != Local::Command,
+            Handling::Session(_) => true,
+            _ => false,
+        };
+        let is_in_multi = client.multi.is_some();
+        if !is_checked_here && !is_in_multi {
+            return false;
+        }
+        let Some(why) = self.commands.refusal(words, is_in_multi) else { return false };
+        match row.command.flags.has(Flags::RUNS_QUEUE) {
+            true => self.exec_refused(wire, client, &why),
+            false => self.refuse(wire, client, &why),
+        }
+        true
     }
 
     pub(super) fn planned<W: Wire>(
@@ -243,15 +336,12 @@ impl Hub {
             true => local.every_with_clients(),
             false => Vec::new(),
         };
-        if !everyone.is_empty() && client.replies == Replies::On {
+        if !everyone.is_empty() {
             let merge = match handling {
                 Handling::All(merge) => merge,
                 _ => Merge::Sum,
             };
             return self.send_to(wire, client, everyone, request, Answers::of_all(merge));
-        }
-        if client.replies != Replies::On {
-            return self.muted(wire, client, words, request, plan);
         }
         // What ends a script does not wait behind it on the connection that clients share.
         let ends_script = matches!(handling, Handling::All(Merge::AnyGood));
@@ -276,7 +366,7 @@ impl Hub {
                 let servers = self.pools[client.pool].every();
                 self.send_to(wire, client, servers, request, Answers::of_all(merge))
             }
-            Plan::Scan(piece, walk) => self.scan(wire, client, &piece, walk),
+            Plan::Scan(piece, page) => self.scan(wire, client, &piece, page),
             Plan::Session(session, server) => {
                 self.session(wire, client, session, server, words, request)
             }
@@ -296,7 +386,7 @@ impl Hub {
             false => local.every(),
         };
         let is_lenient = local.shared.config.is_node;
-        let answers = Answers { merge: Merge::AnyGood, own: None, is_lenient };
+        let answers = Answers { merge: Merge::AnyGood, own: None, is_lenient, is_apart: true };
         self.send_apart(wire, client, servers, request, answers)
     }
 
@@ -306,12 +396,39 @@ impl Hub {
         wire: &mut W,
         client: &mut Client,
         piece: &Piece,
-        walk: Walk,
+        page: Page,
     ) -> Flow {
         let to = (piece.server, self.aim_at_shard(client, piece.server));
-        let seq = client.push(Slot::Scan(walk));
+        let seq = client.push(Slot::Scan(Box::new(page)));
         self.send_part(wire, client, to, &piece.request, (seq, 0));
         Flow::Done
+    }
+
+    /// Has a page of SCAN that is not full go on at the next server. Returns whether it does.
+    #[cold]
+    pub(super) fn scan_on(&mut self, tag: &Tag, reply: &[u8]) -> bool {
+        let Some(client) = self.client(tag.client) else { return false };
+        let pool = client.pool;
+        let Some(mut page) = client.page(tag.seq).map(std::mem::take) else { return false };
+        let piece = page.next(reply, &self.pools[pool]);
+        if let Some(place) = self.client(tag.client).and_then(|client| client.page(tag.seq)) {
+            *place = page;
+        }
+        let goes_on = piece.is_some();
+        // The connection that the reply came on may be needed, and is being worked on.
+        self.pages.extend(piece.map(|piece| (tag.client, tag.seq, piece)));
+        goes_on
+    }
+
+    /// Sends what fills pages of SCAN.
+    pub(super) fn go_on_scanning<W: Wire>(&mut self, wire: &mut W) {
+        for (id, seq, piece) in std::mem::take(&mut self.pages) {
+            let Some(Conn::Client(mut client)) = self.take_conn(id) else { continue };
+            let to = (piece.server, self.aim_at_shard(&client, piece.server));
+            self.send_part(wire, &mut client, to, &piece.request, (seq, 0));
+            self.put(id, Conn::Client(client));
+            self.answered(wire, id);
+        }
     }
 
     /// Returns who may answer a request without a key in place of this server: the one that leads
@@ -329,7 +446,7 @@ impl Hub {
         request: &[u8],
         answers: Answers<'_>,
     ) -> Flow {
-        let Answers { merge, own, is_lenient } = answers;
+        let Answers { merge, own, is_lenient, is_apart } = answers;
         let asked = servers.len();
         let joining = route::Joining::new(merge, asked + usize::from(own.is_some()));
         let joining = if is_lenient { joining.lenient() } else { joining };
@@ -339,7 +456,11 @@ impl Hub {
                 true => Aim::Server,
                 false => self.aim_at_shard(client, server),
             };
-            self.send_part(wire, client, (server, aim), request, (seq, part as u32));
+            let to = (server, aim);
+            match is_apart {
+                true => self.send_as_is(wire, client, to, request, (seq, part as u32)),
+                false => self.send_part(wire, client, to, request, (seq, part as u32)),
+            }
         }
         if let Some(own) = own {
             client.take(wire, seq, asked as u32, own);
@@ -354,7 +475,6 @@ impl Hub {
         words: &[&[u8]],
         handling: Handling,
     ) -> Option<String> {
-        use route::handling::Local;
         let is_open = matches!(
             handling,
             Handling::Local(Local::Auth | Local::Hello | Local::Quit | Local::Reset)
@@ -363,7 +483,7 @@ impl Hub {
             return Some("NOAUTH Authentication required.".into());
         }
         let name = String::from_utf8_lossy(words[0]).to_uppercase();
-        let is_subscribed = client.protocol == raw::Protocol::Resp2
+        let is_subscribed = client.session.protocol == raw::Protocol::Resp2
             && client.subscriptions.as_ref().is_some_and(|subscriptions| !subscriptions.is_empty());
         if is_subscribed && !WHILE_SUBSCRIBED.contains(&&name[..]) {
             return Some(format!(
@@ -376,10 +496,24 @@ impl Hub {
         if config.deny.is_empty() && config.allow.is_empty() {
             return None;
         }
-        let is_allowed = config.allow.is_empty() || config.allow.contains(&name) || is_open;
-        (!is_allowed || config.deny.contains(&name)).then(|| {
-            format!("NOPERM '{}' is not allowed in pool '{}'", name.to_lowercase(), config.name)
+        let full_name = self.full_name(words, &name);
+        let has = |list: &[String]| {
+            list.iter().map(|other| other.strip_prefix('=').unwrap_or(other)).any(|other| {
+                other == name || full_name.as_deref().is_some_and(|full_name| full_name == other)
+            })
+        };
+        let is_allowed = config.allow.is_empty() || has(&config.allow) || is_open;
+        (!is_allowed || has(&config.deny)).then(|| {
+            let shown = full_name.as_ref().unwrap_or(&name).to_lowercase();
+            format!("NOPERM '{shown}' is not allowed in pool '{}'", config.name)
         })
+    }
+
+    /// The name of a subcommand, `CONFIG|SET`, if a request is one.
+    fn full_name(&self, words: &[&[u8]], name: &str) -> Option<String> {
+        let row = self.commands.table.find(words[0])?;
+        let sub = self.commands.table.subcommand(row, words.get(1)?)?;
+        Some(format!("{name}|{}", sub.command.name.to_uppercase()))
     }
 
     /// Refuses a request; a transaction that it belongs to will not run.
@@ -387,7 +521,7 @@ impl Hub {
         if let Some(multi) = &mut client.multi {
             multi.is_dirty = true;
         }
-        self.say_to(wire, client, &raw::error(why));
+        client.answer(wire, &raw::error(why));
     }
 
     /// Sends a request to one server.
@@ -409,17 +543,34 @@ impl Hub {
         &mut self,
         wire: &mut W,
         client: &mut Client,
+        to: (usize, Aim),
+        request: &[u8],
+        part: (u64, u32),
+    ) {
+        // What is queued finds the session that EXEC has there.
+        if let Some(own) = client.own_to(to.0).filter(|_| client.multi.is_none()) {
+            self.bring_in_step(wire, client, own);
+        }
+        self.send_as_is(wire, client, to, request, part);
+    }
+
+    #[inline]
+    fn send_as_is<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
         (server, aim): (usize, Aim),
         request: &[u8],
         (seq, part): (u64, u32),
     ) {
-        let local = &self.pools[client.pool];
-        let key = local.link_key(client.protocol, client.db, client.turn, server);
-        let key = LinkKey { user: client.user, ..key };
         let id = match client.own_to(server) {
             Some(id) => Ok(id),
-            None if client.tracking.is_some() => self.tracked(wire, client, server, key),
-            None => self.shared(wire, client.pool, server, key),
+            None if client.tracking.is_some() => self.acquire_own(wire, client, server),
+            None => {
+                let local = &self.pools[client.pool];
+                let key = local.link_key(client.session, client.turn, server);
+                self.shared(wire, client.pool, server, key)
+            }
         };
         match id {
             Ok(id) => {
@@ -446,27 +597,6 @@ impl Hub {
                 }
             }
         }
-    }
-
-    /// A request while the client does not want replies.
-    fn muted<W: Wire>(
-        &mut self,
-        wire: &mut W,
-        client: &mut Client,
-        words: &[&[u8]],
-        request: &[u8],
-        plan: Plan,
-    ) -> Flow {
-        if let Plan::Local(local) = plan {
-            return self.local(wire, client, local, words, request);
-        }
-        if let Plan::One(server) = plan {
-            self.forward(wire, client, server, request, Slot::Muted);
-        }
-        if client.replies == Replies::Skip {
-            client.replies = Replies::On;
-        }
-        Flow::Done
     }
 }
 

@@ -13,7 +13,7 @@ impl Hub {
     pub(super) fn subscriber_lost<W: Wire>(&mut self, wire: &mut W, owner: Id, id: Id) {
         let now = wire.now();
         let Some(client) = self.client(owner) else { return };
-        let protocol = client.protocol;
+        let protocol = client.session.protocol;
         let Some(subscriptions) = client.subscriptions.as_mut() else { return };
         let Some(at) = subscriptions.connections.iter().position(|known| known.id == id) else {
             return;
@@ -110,15 +110,30 @@ impl Hub {
         let Some(subscriptions) = client.subscriptions.as_mut() else { return };
         let mut channels = Vec::new();
         for known in std::mem::take(&mut subscriptions.connections) {
-            if let Some(Conn::Upstream(mut up)) = self.take_conn(known.id) {
-                wire.close(known.id);
-                self.upstream_dropped(&mut up);
-                self.exclusive_ended(up.pool);
-            }
+            self.drop_own(wire, known.id);
             channels.extend(known.channels);
         }
         channels.sort_unstable();
         channels.dedup();
         self.restore_later(wire.now(), client.id, channels);
+    }
+
+    /// Ends a client's subscriptions without a word.
+    pub(super) fn end_subscriptions<W: Wire>(&mut self, wire: &mut W, client: &mut Client) {
+        let Some(subscriptions) = client.subscriptions.take() else { return };
+        for known in subscriptions.connections {
+            self.drop_own(wire, known.id);
+        }
+        self.restoring.retain(|restoring| restoring.client != client.id);
+    }
+
+    /// Closes a connection that a client has for itself. The server forgets what it was told there
+    /// only when it ends.
+    pub(super) fn drop_own<W: Wire>(&mut self, wire: &mut W, id: Id) {
+        if let Some(Conn::Upstream(mut up)) = self.take_conn(id) {
+            wire.close(id);
+            self.upstream_dropped(&mut up);
+            self.exclusive_ended(up.pool);
+        }
     }
 }

@@ -30,6 +30,14 @@ impl Hub {
         tag: Tag,
         reply: &[u8],
     ) {
+        self.answering = up.server;
+        if matches!(tag.purpose, Purpose::Select(_) | Purpose::Exec) {
+            self.selected(up, &tag, reply);
+        }
+        if tag.purpose == Purpose::Identify {
+            up.server_id = raw::integer(reply);
+            return;
+        }
         let error = reply.strip_prefix(b"-");
         match error.is_some_and(|text| text.starts_with(raw::PAUSED.as_bytes())) {
             true => self.came_back(wire, up, tag, reply),

@@ -3,7 +3,7 @@
 use super::Hub;
 use super::upstream::{Purpose, Tag};
 use super::wire::{Id, Wire};
-use route::raw::Protocol;
+use crate::pool::Session;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ impl Hub {
     /// Sends a request to a server of the first pool, and drops its reply. If the server cannot be
     /// reached or its queue is full, the request is lost.
     pub fn tell<W: Wire>(&mut self, wire: &mut W, server: usize, request: &[u8]) {
-        let key = self.pools[0].link_key(Protocol::Resp2, 0, 0, server);
+        let key = self.pools[0].link_key(Session::default(), 0, server);
         let Ok(id) = self.shared(wire, 0, server, key) else { return };
         if self.is_full(id).is_none() {
             let tag = Tag { client: NOBODY, seq: 0, part: 0, bytes: 0, purpose: Purpose::Discard };
@@ -81,7 +81,8 @@ impl Hub {
             for server in 0..self.pools[pool].targets.len() {
                 for lane in 0..lanes {
                     let local = &self.pools[pool];
-                    let key = local.link_key(Protocol::Resp2, db, u64::from(lane), server);
+                    let session = Session { db, ..Session::default() };
+                    let key = local.link_key(session, u64::from(lane), server);
                     let _ = self.shared(wire, pool, server, key);
                 }
             }

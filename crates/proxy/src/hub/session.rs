@@ -6,15 +6,17 @@
 
 use super::client::{Client, Slot};
 use super::request::Flow;
+use super::tracking::Tracking;
 use super::transactions::Multi;
 use super::upstream::{Purpose, Tag, Upstream};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
-use crate::pool::LinkKey;
+use crate::pool::{LinkKey, Session as Setting};
 use route::handling::Session;
 use route::join::Merge;
 use route::plan::NO_SERVER;
 use route::raw;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
@@ -33,25 +35,28 @@ pub struct Answers<'a> {
     pub own: Option<&'a [u8]>,
     /// Servers that do not answer are left out ([`Joining::lenient`](route::Joining::lenient)).
     pub is_lenient: bool,
+    /// The request is about no database, and goes out on connections as they are.
+    pub is_apart: bool,
 }
 
 impl Answers<'_> {
     /// The answers of all servers, by this rule.
     pub fn of_all(merge: Merge) -> Answers<'static> {
-        Answers { merge, own: None, is_lenient: false }
+        Answers { merge, own: None, is_lenient: false, is_apart: false }
     }
 }
 
 impl Hub {
-    /// A connection of the client's own.
+    /// A connection of the client's own, of which it takes care.
     pub(super) fn acquire<W: Wire>(
         &mut self,
         wire: &mut W,
         client: &Client,
         server: usize,
-        more: Option<&[u8]>,
+        session: Setting,
+        tracking: Option<Arc<Tracking>>,
     ) -> Result<Id, String> {
-        let key = LinkKey { user: client.user, ..LinkKey::new(client.protocol, client.db) };
+        let key = LinkKey::new(session);
         let local = &mut self.pools[client.pool];
         let most = local.shared.config.limits.exclusive;
         if local.shared.exclusive.fetch_add(1, SeqCst) >= most {
@@ -63,9 +68,9 @@ impl Hub {
             ));
         }
         let idle = &mut local.targets[server].idle;
-        let id = match idle.iter().position(|idle| idle.0 == key).filter(|_| more.is_none()) {
+        let id = match idle.iter().position(|idle| idle.0 == key).filter(|_| tracking.is_none()) {
             Some(at) => idle.swap_remove(at).1,
-            None => match self.open(wire, client.pool, server, key, more) {
+            None => match self.open(wire, client.pool, server, key, tracking) {
                 Ok(id) => id,
                 Err(why) => {
                     self.exclusive_ended(client.pool);
@@ -79,17 +84,21 @@ impl Hub {
         Ok(id)
     }
 
+    /// The client's own connection to a server, which is made if there is none. On a new one the
+    /// server tracks what the client wants to be tracked.
     pub(super) fn acquire_own<W: Wire>(
         &mut self,
         wire: &mut W,
         client: &mut Client,
         server: usize,
-    ) -> Result<(), String> {
-        if client.own_to(server).is_none() {
-            let id = self.acquire(wire, client, server, None)?;
-            client.own.push((server, id));
+    ) -> Result<Id, String> {
+        if let Some(own) = client.own_to(server) {
+            return Ok(own);
         }
-        Ok(())
+        let (session, tracking) = (client.session, client.tracking.clone());
+        let id = self.acquire(wire, client, server, session, tracking)?;
+        client.own.push((server, id));
+        Ok(id)
     }
 
     /// A connection of the client's own, for a command that may wait. A node's client is known by
@@ -99,26 +108,10 @@ impl Hub {
         wire: &mut W,
         client: &mut Client,
         server: usize,
-    ) -> Result<(), String> {
-        self.acquire_own(wire, client, server)?;
-        if let Some(own) = client.own_to(server) {
-            self.say_origin(wire, (client.id, client.origin), own);
-        }
-        Ok(())
-    }
-
-    /// The connection on which the server tracks the client's keys.
-    pub(super) fn tracked<W: Wire>(
-        &mut self,
-        wire: &mut W,
-        client: &mut Client,
-        server: usize,
-        _key: LinkKey,
     ) -> Result<Id, String> {
-        let tracking = client.tracking.clone();
-        let id = self.acquire(wire, client, server, tracking.as_deref())?;
-        client.own.push((server, id));
-        Ok(id)
+        let own = self.acquire_own(wire, client, server)?;
+        self.say_origin(wire, (client.id, client.origin), own);
+        Ok(own)
     }
 
     /// Sends CLIENT CACHING in front of the request that it is for.
@@ -143,7 +136,7 @@ impl Hub {
             let is_clean = up.link.pending() == 0
                 && up.link.is_ready()
                 && !up.has_returned
-                && client.tracking.is_none();
+                && up.tracking.is_none();
             up.owner = None;
             self.exclusive_ended(pool);
             let idle = &mut self.pools[pool].targets[server].idle;
@@ -199,7 +192,7 @@ impl Hub {
         let Some(client) = self.client(owner) else { return };
         if client.tracking.is_some() && !up.is_subscribed {
             // What the client has cached may be outdated.
-            client.send_message(wire, b">2\r\n$10\r\ninvalidate\r\n_\r\n");
+            self.pushed(wire, up, b">2\r\n$10\r\ninvalidate\r\n_\r\n");
         } else if up.is_subscribed {
             self.subscriber_lost(wire, owner, up.id);
         }
@@ -217,7 +210,10 @@ impl Hub {
             return self.come_again(client);
         }
         match self.own(wire, client, server) {
-            Ok(()) => {
+            Ok(own) => {
+                if !self.pools[client.pool].shared.config.is_node {
+                    self.identify(wire, Some(own));
+                }
                 client.is_blocked = true;
                 self.forward(wire, client, server, request, Slot::Waiting);
             }
@@ -240,17 +236,17 @@ impl Hub {
         if !client.is_idle() {
             return self.come_again(client);
         }
-        // Such a request is about no database, and a server that runs a long script selects none.
-        let db = std::mem::replace(&mut client.db, 0);
+        // A server that runs a long script selects no database.
+        let db = std::mem::replace(&mut client.session.db, 0);
         let answers_by = answers.is_lenient.then(|| wire.now() + ANSWERS_WITHIN);
         let acquired = servers.iter().try_for_each(|&server| {
             let acquired = self.own(wire, client, server);
             if let Some(own) = client.own_to(server).and_then(|own| self.upstream(own)) {
                 own.answers_by = answers_by;
             }
-            if answers.is_lenient { Ok(()) } else { acquired }
+            if answers.is_lenient { Ok(()) } else { acquired.map(drop) }
         });
-        client.db = db;
+        client.session.db = db;
         match acquired {
             Ok(()) if servers.is_empty() => client.answer(wire, &raw::error(NO_SERVER)),
             Ok(()) => {
@@ -274,12 +270,9 @@ impl Hub {
         request: &[u8],
     ) -> Flow {
         match session {
-            Session::Multi if words.len() == 1 => {
+            Session::Multi => {
                 client.multi = Some(Box::new(Multi::default()));
                 client.answer(wire, b"+OK\r\n");
-            }
-            Session::Multi => {
-                client.answer(wire, b"-ERR wrong number of arguments for 'multi' command\r\n");
             }
             Session::Exec => client.answer(wire, b"-ERR EXEC without MULTI\r\n"),
             Session::Discard => client.answer(wire, b"-ERR DISCARD without MULTI\r\n"),

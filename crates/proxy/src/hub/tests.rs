@@ -144,7 +144,7 @@ impl FakeServer {
                 words[1..].iter().for_each(|word| resp::bulk::push_bulk(&mut out, word));
             }
             b"DEL" => raw::push_integer(&mut out, words.len() as i64 - 1),
-            b"WATCH" => out.extend_from_slice(b"+OK\r\n"),
+            b"WATCH" | b"CLIENT" => out.extend_from_slice(b"+OK\r\n"),
             other => panic!("{}", String::from_utf8_lossy(other)),
         }
         match &mut self.queued {
@@ -486,6 +486,77 @@ fn every_reply_belongs_to_its_request_though_it_is_passed_on_in_parts() {
     assert!(heard > 10_000, "{heard}");
     let heard: usize = (1..=200).map(|seed| simulate(seed, true, narrow_pool())).sum();
     assert!(heard > 10_000, "{heard}");
+}
+
+/// Connects the only connection that the hub has begun. The name is accepted.
+fn connect_one(world: &mut World) -> u32 {
+    let (slot, _) = world.net.connecting.pop().expect("it connects");
+    world.hub.connected(&mut world.net, id(slot));
+    assert!(!world.net.take(slot, usize::MAX).is_empty(), "the name");
+    world.hub.data(&mut world.net, id(slot), b"+OK\r\n");
+    slot
+}
+
+#[test]
+fn replies_to_clients_that_have_gone_hold_up_others_for_a_while_only() {
+    let mut pool = pool();
+    pool.kind = Kind::Single(Server {
+        address: Address::Tcp("10.0.0.1".into(), 1),
+        member: Member { name: "s".into(), weight: 1 },
+    });
+    let mut world = World::new(1, pool);
+    let (first, second) = (world.net.open(), world.net.open());
+    for client in [first, second] {
+        world.hub.accepted(&mut world.net, id(client), 0, "client");
+    }
+    let get = raw::request(&[b"GET", b"long"]);
+    world.hub.data(&mut world.net, id(first), &get.repeat(100));
+    world.hub.data(&mut world.net, id(second), &get);
+    let link = connect_one(&mut world);
+    world.hub.closed(&mut world.net, id(first), None);
+    let mut reply = Vec::new();
+    resp::bulk::push_bulk(&mut reply, &vec![b'v'; 1 << 20]);
+    let mut replies = 0;
+    while !world.net.gone.contains(&link) {
+        let begin = 100_000;
+        let done = world.hub.data(&mut world.net, id(link), &reply[..begin]);
+        world.hub.data(&mut world.net, id(link), &reply[done.bytes..]);
+        world.hub.end_of_turn(&mut world.net);
+        replies += 1;
+        assert!(replies < 100, "the other client waits for all of them");
+    }
+    assert!(replies > 60, "a few megabytes are read");
+    let told = world.net.take(second, usize::MAX);
+    assert!(told.starts_with(b"-ERR proxy: server s: clients that have left"), "{told:?}");
+    // The server has not failed, and serves on.
+    world.hub.data(&mut world.net, id(second), &get);
+    let link = connect_one(&mut world);
+    assert_eq!(world.net.take(link, usize::MAX), get);
+    let failures = &world.hub.pools[0].shared.failures[0];
+    assert_eq!(failures.load(std::sync::atomic::Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_server_that_sends_without_end_is_read_in_turns_with_others() {
+    let mut world = World::new(1, pool());
+    let client = world.net.open();
+    world.hub.accepted(&mut world.net, id(client), 0, "client");
+    world.hub.data(&mut world.net, id(client), &raw::request(&[b"GET", b"a"]));
+    let link = connect_one(&mut world);
+    let mut piece = b"*1000000000\r\n".to_vec();
+    piece.extend(b":1\r\n".repeat(16_384));
+    for _ in 0..3 {
+        let mut shown = 0;
+        while !matches!(world.hub.data(&mut world.net, id(link), &piece).stall, super::Stall::Held)
+        {
+            shown += piece.len();
+            assert!(shown < 2 << 20, "it is read on and on");
+            world.net.take(client, usize::MAX);
+            piece = b":1\r\n".repeat(16_384);
+        }
+        world.hub.end_of_turn(&mut world.net);
+        assert!(std::mem::take(&mut world.net.resumed).contains(&link));
+    }
 }
 
 /// A command that waits would hold up all others on a shared connection.

@@ -7,8 +7,9 @@
 //! had changed: what the client does then, begin again, is right.
 
 use super::client::{Client, Slot};
-use super::cluster::{Again, MAX_TRIES, Onward, PAUSE};
+use super::cluster::{Again, MAX_TRIES, Onward, PAUSE, given_up};
 use super::request::Flow;
+use super::stepping::{OK, database};
 use super::upstream::{Aim, Kept, Purpose, Tag, WasSent};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
@@ -46,9 +47,23 @@ pub struct Multi {
     tries: u32,
     /// Whether the client watches keys.
     is_watching: bool,
+    /// Requests that are queued, here or at the server.
+    queued: usize,
+    /// Which of them select a database, and which one.
+    selects: Vec<(usize, u32)>,
 }
 
 impl Multi {
+    /// The database that is selected by the reply to EXEC, if it is another one.
+    pub(super) fn selects(&self, reply: &[u8]) -> Option<u32> {
+        if self.selects.is_empty() {
+            return None;
+        }
+        let done = raw::elements(reply)?;
+        let selected = |&&(at, _): &&(usize, u32)| done.get(at).is_some_and(|reply| *reply == OK);
+        self.selects.iter().rev().find(selected).map(|&(_, db)| db)
+    }
+
     /// Bytes of requests that are kept here.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -121,7 +136,7 @@ impl Hub {
             return self.come_again(client);
         }
         match self.acquire_own(wire, client, server) {
-            Ok(()) => {
+            Ok(_) => {
                 let watch = client.watch.get_or_insert_default();
                 watch.server = server;
                 watch.count += 1;
@@ -184,14 +199,6 @@ impl Hub {
         match handling {
             Handling::Session(Session::Exec) => return self.exec(wire, client, request),
             Handling::Session(Session::Discard) => return self.discard(wire, client, request),
-            Handling::Session(Session::Multi) => {
-                client.answer(wire, b"-ERR MULTI calls can not be nested\r\n");
-                return Flow::Done;
-            }
-            Handling::Session(Session::Watch) => {
-                client.answer(wire, b"-ERR WATCH inside MULTI is not allowed\r\n");
-                return Flow::Done;
-            }
             Handling::Local(local @ (Local::Quit | Local::Reset)) => {
                 return self.local(wire, client, local, words, request);
             }
@@ -233,9 +240,15 @@ impl Hub {
                 return Flow::Done;
             }
         }
-        if let Some(multi) = client.multi.as_mut().filter(|_| is_kept) {
-            multi.requests.push(request.to_vec());
-            multi.bytes += request.len();
+        if let Some(multi) = client.multi.as_mut() {
+            let is_select = handling == Handling::Local(Local::Select);
+            let db = if is_select { words.get(1).and_then(|word| database(word)) } else { None };
+            multi.selects.extend(db.map(|db| (multi.queued, db)));
+            multi.queued += 1;
+            if is_kept {
+                multi.requests.push(request.to_vec());
+                multi.bytes += request.len();
+            }
         }
         match client.multi.as_ref().and_then(|multi| multi.server) {
             Some(_) if is_cluster => self.send_own(wire, client, request, Purpose::Queued),
@@ -259,7 +272,7 @@ impl Hub {
         }
         match handling {
             Handling::Session(Session::Subscribe | Session::Unsubscribe)
-            | Handling::Local(Local::Select | Local::Hello | Local::Auth | Local::Client) => {
+            | Handling::Local(Local::Hello | Local::Auth | Local::Client) => {
                 Some(format!("ERR proxy: '{}' does not work inside a transaction", name()))
             }
             Handling::Refuse(why) => {
@@ -332,11 +345,10 @@ impl Hub {
         if !client.is_idle() {
             return Ok(false);
         }
-        self.acquire_own(wire, client, server)?;
+        let id = self.acquire_own(wire, client, server)?;
+        self.bring_in_step(wire, client, id);
         let is_cluster = self.pools[client.pool].is_cluster();
-        let (Some(id), Some(multi)) = (client.own_to(server), client.multi.as_mut()) else {
-            return Ok(true);
-        };
+        let Some(multi) = client.multi.as_mut() else { return Ok(true) };
         multi.server = Some(server);
         multi.group = group;
         let requests = std::mem::take(&mut multi.requests);
@@ -394,7 +406,7 @@ impl Hub {
         if multi.is_dirty || is_broken || is_empty {
             let reply: &[u8] = match (multi.is_dirty, is_broken) {
                 (true, _) => b"-EXECABORT Transaction discarded because of previous errors.\r\n",
-                (false, true) => null_array(client.protocol),
+                (false, true) => null_array(client.session.protocol),
                 (false, false) => b"*0\r\n",
             };
             client.answer(wire, reply);
@@ -410,9 +422,9 @@ impl Hub {
             self.abandon(wire, client);
             return Flow::Done;
         };
-        let is_cluster = local.is_cluster();
+        let is_followed = local.is_cluster() || !multi.selects.is_empty();
         match self.attach(wire, client, server, group) {
-            Ok(true) if is_cluster => {
+            Ok(true) if is_followed => {
                 self.send_own(wire, client, request, Purpose::Exec);
                 client.executing = client.multi.take();
                 if let Some(executing) = &mut client.executing {
@@ -427,6 +439,16 @@ impl Hub {
         client.watch = None;
         self.settle_soon(client);
         Flow::Done
+    }
+
+    /// EXEC with words too many. The transaction is over.
+    pub(super) fn exec_refused<W: Wire>(&mut self, wire: &mut W, client: &mut Client, why: &str) {
+        let why = why.strip_prefix("ERR ").unwrap_or(why);
+        let error = format!("EXECABORT Transaction discarded because of: {why}");
+        client.answer(wire, &raw::error(&error));
+        if client.multi.is_some() {
+            self.abandon(wire, client);
+        }
     }
 
     fn discard<W: Wire>(&mut self, wire: &mut W, client: &mut Client, request: &[u8]) -> Flow {
@@ -491,8 +513,9 @@ impl Hub {
             return self.deliver(wire, tag, reply);
         };
         let pool = client.pool;
+        let is_cluster = self.pools[pool].is_cluster();
         // Errors of requests that have run are inside of an array.
-        let onward = match redirection(reply) {
+        let onward = match redirection(reply).filter(|_| is_cluster) {
             Some(redirection) => Some(self.onward(pool, redirection)),
             None if reply.starts_with(b"-EXECABORT") && !multi.is_refused => multi.onward.take(),
             None => None,
@@ -516,12 +539,12 @@ impl Hub {
     ) {
         let Some(client) = self.client(tag.client) else { return };
         if multi.is_watching {
-            let null = null_array(client.protocol);
+            let null = null_array(client.session.protocol);
             return self.deliver(wire, tag, null);
         }
         multi.tries += 1;
         if multi.tries > MAX_TRIES {
-            return self.deliver(wire, tag, reply);
+            return self.deliver(wire, tag, given_up(reply));
         }
         let is_later = multi.onward.as_ref().is_none_or(|onward| onward.is_later);
         let pause = if is_later || multi.tries > 5 { PAUSE } else { std::time::Duration::ZERO };
@@ -548,20 +571,19 @@ impl Hub {
             Some(server) => self.own_elsewhere(wire, &mut client, server),
             None => Err(route::plan::NO_SERVER.to_owned()),
         };
-        let id = server.and_then(|server| client.own_to(server));
         let requests = std::mem::take(&mut multi.requests);
-        match (acquired, id) {
-            (Ok(()), Some(id)) => {
+        match acquired {
+            Ok(id) => {
+                self.bring_in_step(wire, &client, id);
                 self.begin(wire, tag.client, id, &requests, onward.is_asking);
                 multi.requests = requests;
                 client.executing = Some(multi);
                 self.put(tag.client, Conn::Client(client));
                 self.send_on(wire, id, EXEC, tag);
             }
-            (acquired, _) => {
+            Err(why) => {
                 self.put(tag.client, Conn::Client(client));
                 multi.requests = requests;
-                let why = acquired.err().unwrap_or_else(|| route::plan::NO_SERVER.to_owned());
                 let tag = Tag { purpose: Purpose::Client, ..tag };
                 self.execute_later(wire, tag, multi, &raw::error(&why));
             }
@@ -599,8 +621,10 @@ impl Hub {
             Purpose::Queued => self.deliver(wire, tag(Purpose::Client), b"+QUEUED\r\n"),
             Purpose::Requeued => {}
             Purpose::Exec => {
+                let pool = self.client(id).map(|client| client.pool);
+                let is_cluster = pool.is_some_and(|pool| self.pools[pool].is_cluster());
                 let multi = self.client(id).and_then(|client| client.executing.take());
-                match multi.filter(|_| was_sent == WasSent::No) {
+                match multi.filter(|_| is_cluster && was_sent == WasSent::No) {
                     Some(mut multi) => {
                         multi.onward = None;
                         self.execute_later(wire, again, multi, reply);

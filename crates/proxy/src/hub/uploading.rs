@@ -16,12 +16,15 @@ use super::upstream::{Purpose, Tag};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
 use crate::config::Reads;
+use crate::pool::Shared;
 use resp::Passage;
 use route::handling::Handling;
 use route::plan::Placement;
 use route::raw;
 use route::slots::redirection;
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
 
 /// Requests for a cluster up to so many bytes are kept, so that they can follow their slot.
 const KEPT: usize = 8 << 20;
@@ -32,6 +35,9 @@ const MAX_WAITING: usize = 1 << 20;
 /// Bytes that wait for a server when the client is read again.
 const MAX_RESTING: usize = 32 << 10;
 
+/// A PROXY header has to have come whole within this time.
+const HEADER_WITHIN: Duration = Duration::from_secs(10);
+
 /// A long request of which not all has come.
 #[derive(Debug)]
 pub struct Upload {
@@ -41,6 +47,31 @@ pub struct Upload {
     pub is_held: bool,
     passage: Passage,
     progress_at: Instant,
+    /// One of the connections that long requests may have.
+    _share: Share,
+}
+
+/// One of a pool's connections that requests may have of which not all has come. The rest of
+/// `max_exclusive` is for others.
+#[derive(Debug)]
+struct Share(Arc<Shared>);
+
+impl Share {
+    /// Takes one; nothing if all are taken.
+    fn of(shared: &Arc<Shared>) -> Option<Share> {
+        let most = shared.config.limits.exclusive / 2;
+        let is_free = shared.uploads.fetch_add(1, SeqCst) < most;
+        // It is given back when it is dropped.
+        let share = Share(shared.clone());
+        let has_room = shared.exclusive.load(SeqCst) < shared.config.limits.exclusive;
+        (is_free && has_room).then_some(share)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.0.uploads.fetch_sub(1, SeqCst);
+    }
 }
 
 impl Hub {
@@ -57,7 +88,8 @@ impl Hub {
     ) -> Option<usize> {
         let local = &self.pools[client.pool];
         let config = &local.shared.config;
-        if config.is_node || !client.is_plain() || client.parser.is_inline() {
+        let is_pausing = local.shared.pause.is_any();
+        if config.is_node || is_pausing || !client.is_plain() || client.parser.is_inline() {
             return None;
         }
         if local.is_cluster() && input.len().saturating_add(missing) <= KEPT {
@@ -84,16 +116,23 @@ impl Hub {
             self.settle_soon(client);
             return Some(0);
         }
+        // Without a free one it is kept until it is whole, and then needs none.
+        let share = Share::of(&self.pools[client.pool].shared)?;
         let to = match self.acquire_own(wire, client, server) {
-            Ok(()) => client.own_to(server),
+            Ok(own) => Some(own),
             Err(why) => {
                 client.answer(wire, &raw::error(&why));
                 None
             }
         };
         client.parser = resp::Parser::new();
-        let upload =
-            Upload { to, is_held: false, passage: Passage::new(), progress_at: wire.now() };
+        let upload = Upload {
+            to,
+            is_held: false,
+            passage: Passage::new(),
+            progress_at: wire.now(),
+            _share: share,
+        };
         client.upload = Some(Box::new(upload));
         if let Some(id) = to {
             let seq = client.push(Slot::Waiting);
@@ -174,11 +213,7 @@ impl Hub {
     fn give_up<W: Wire>(&mut self, wire: &mut W, client: &mut Client, to: Option<Id>) {
         let Some(id) = to else { return };
         client.own.retain(|own| own.1 != id);
-        if let Some(Conn::Upstream(mut up)) = self.take_conn(id) {
-            wire.close(id);
-            self.upstream_dropped(&mut up);
-            self.exclusive_ended(up.pool);
-        }
+        self.drop_own(wire, id);
     }
 
     /// Reads clients again whose servers have taken what they sent.
@@ -204,15 +239,25 @@ impl Hub {
     }
 
     /// Ends long requests that do not go on: the client does not send, or the server does not read.
+    /// Ends connections that do not begin with a whole PROXY header.
     pub(super) fn check_uploads<W: Wire>(&mut self, wire: &mut W) {
         let now = wire.now();
-        let mut late = Vec::new();
+        let (mut late, mut headless) = (Vec::new(), Vec::new());
         for conn in self.conns.iter().flatten() {
             let Conn::Client(client) = conn else { continue };
+            if client.awaits_header && now >= client.since + HEADER_WITHIN {
+                headless.push(client.id);
+            }
             let Some(upload) = &client.upload else { continue };
             if now >= upload.progress_at + PROGRESS_WITHIN {
                 late.push((client.id, upload.is_held.then_some(upload.to).flatten()));
             }
+        }
+        for id in headless {
+            let peer = self.client(id).map_or_else(String::new, |client| client.peer.clone());
+            let seconds = HEADER_WITHIN.as_secs();
+            (self.common.log)(&format!("client {peer}: no PROXY header in {seconds} s; closed"));
+            self.drop_client(wire, id);
         }
         for (id, server) in late {
             match server.and_then(|server| self.take_conn(server)) {

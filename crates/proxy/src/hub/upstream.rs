@@ -2,14 +2,17 @@
 
 use super::flow::cost;
 use super::passing::{PROGRESS_WITHIN, Passing};
+use super::stepping::{Setting, acts_for, changes};
+use super::tracking::Tracking;
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
-use crate::pool::{LinkKey, Local};
+use crate::pool::{LinkKey, Local, Session};
 use crate::stats::{LARGE, Times};
 use resp::{ReplyLimits, Scanner};
 use route::link::{Broken, Link, Received, Step};
 use route::raw::{self, Protocol};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
@@ -21,6 +24,18 @@ const SILENCE: Duration = Duration::from_secs(6);
 
 /// How long a node that leads no shard any more may take to answer what it was asked before.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// Replies to clients that have gone are read up to so many bytes within [`VOID_WITHIN`]. With more,
+/// their connection is closed, since those of other clients would wait behind them.
+const MAX_VOID: usize = 64 << 20;
+const VOID_WITHIN: Duration = Duration::from_secs(1);
+
+/// So much is read of one connection to a server in a turn.
+const TURN_BYTES: usize = 1 << 20;
+
+/// Most shared connections of a thread to one server, for each of the pool's `server_connections`:
+/// there is one for each protocol and database in use.
+const MAX_SHARED: usize = 64;
 
 /// Where a reply goes.
 #[derive(Debug)]
@@ -44,6 +59,10 @@ pub enum Purpose {
     Client,
     /// Its reply goes nowhere.
     Discard,
+    /// CLIENT ID: its reply is the number by which the server knows the connection.
+    Identify,
+    /// A question of another thread, by its number.
+    Relay(u64),
     /// COMMAND INFO about this name.
     Learn(String),
     /// To a cluster: its reply may be a redirection, so the request is kept, and how often it was
@@ -55,8 +74,10 @@ pub enum Purpose {
     Queued,
     /// The same, but the client has its reply already.
     Requeued,
-    /// To a cluster: EXEC.
+    /// EXEC, to a cluster or of a transaction that selects a database.
     Exec,
+    /// SELECT of this database, if it can be one.
+    Select(Option<u32>),
 }
 
 /// A request that may have to be sent elsewhere.
@@ -110,18 +131,32 @@ pub struct Upstream {
     pub server: usize,
     /// What it is set to.
     pub key: LinkKey,
+    /// What its server tracks for the owner.
+    pub tracking: Option<Arc<Tracking>>,
     /// Matches replies.
     pub link: Link<Tag>,
     /// The client that has it for itself.
     pub owner: Option<Id>,
     /// [`Client::origin`](super::client::Client) of the owner, if the server knows it.
     pub origin: u64,
+    /// The number by which the server knows it; 0 if that was asked and is not known.
+    pub server_id: Option<i64>,
     /// The server does not want what it is to be set to.
     pub is_refused: bool,
     /// The server goes down and has said so: it runs nothing more of what has no reply yet.
     goes_down: bool,
     /// The server has given requests back, and gives back those that concern the same slots.
     pub has_returned: bool,
+    /// It is closed because of what clients have left on it. The server has not failed.
+    is_given_up: bool,
+    /// Bytes of replies to clients that have gone, since a time.
+    void: (Instant, usize),
+    /// What has been read in a turn, by the turn's number.
+    turn: (u64, usize),
+    /// What was left of the input that was shown last.
+    left: usize,
+    /// When it was last sent a request.
+    pub used_at: Instant,
     /// Messages are the owner's subscriptions, not replies.
     pub is_subscribed: bool,
     /// Requests of subscriptions that wait for the set-up.
@@ -178,6 +213,17 @@ impl Upstream {
         }
     }
 
+    /// Counts bytes of replies to clients that have gone. Returns whether they are so many that the
+    /// connection is to be closed.
+    #[cold]
+    fn wastes(&mut self, bytes: usize, now: Instant) -> bool {
+        if now >= self.void.0 + VOID_WITHIN {
+            self.void = (now, 0);
+        }
+        self.void.1 += bytes;
+        self.void.1 > MAX_VOID
+    }
+
     /// Notes that the last request, which went out in parts, has been sent now.
     pub fn mark_end(&mut self, now: Instant) {
         if let Some(mark) = self.marks.back_mut() {
@@ -196,44 +242,53 @@ impl Upstream {
     }
 }
 
-/// The requests that open a connection. Scripts have the permissions of `acts_for` on it.
-fn steps(pool: &Local, key: LinkKey, acts_for: Option<&[u8]>, more: Option<&[u8]>) -> Vec<Step> {
+/// The requests that open a connection. `users` are those of a node's clients.
+fn steps(
+    pool: &Local,
+    users: &[Box<[u8]>],
+    key: LinkKey,
+    link_name: &str,
+    tracking: Option<&Arc<Tracking>>,
+) -> Vec<Step> {
     let mut steps = Vec::new();
-    let mut step = |words: &[&[u8]]| {
-        steps.push(Step { request: raw::request(words), may_fail: false });
-    };
+    let mut add = |request: Vec<u8>, may_fail: bool| steps.push(Step { request, may_fail });
     let config = &pool.shared.config;
     let login = pool.shared.login();
     let password = login.as_ref().map(|login| login.password.as_bytes());
     let user = login.as_ref().and_then(|login| login.user.as_deref());
-    match (key.protocol, password) {
+    let Session { protocol, user: number, .. } = key.session;
+    match (protocol, password) {
         (Protocol::Resp3, Some(password)) => {
-            step(&[b"HELLO", b"3", b"AUTH", user.unwrap_or("default").as_bytes(), password]);
+            let user = user.unwrap_or("default").as_bytes();
+            add(raw::request(&[b"HELLO", b"3", b"AUTH", user, password]), false);
         }
-        (Protocol::Resp3, None) => step(&[b"HELLO", b"3"]),
+        (Protocol::Resp3, None) => add(raw::request(&[b"HELLO", b"3"]), false),
         (Protocol::Resp2, Some(password)) => match user {
-            Some(user) => step(&[b"AUTH", user.as_bytes(), password]),
-            None => step(&[b"AUTH", password]),
+            Some(user) => add(raw::request(&[b"AUTH", user.as_bytes(), password]), false),
+            None => add(raw::request(&[b"AUTH", password]), false),
         },
         (Protocol::Resp2, None) => {}
     }
     if config.is_node {
-        let acts_for = acts_for.map(|name| [b"for:", name].concat());
+        let acts_for = (number as usize).checked_sub(1).map(|at| acts_for(&users[at]));
         let words: [&[u8]; 5] = [b"CLIENT", b"CAPA", b"cluster", b"node", b"again"];
-        step(&words.into_iter().chain(acts_for.as_deref()).collect::<Vec<_>>());
+        let words: Vec<&[u8]> = words.into_iter().chain(acts_for.as_deref()).collect();
+        add(raw::request(&words), false);
+    } else {
+        // The listener of the same process knows the name. The pool's user may lack the permission.
+        add(raw::request(&[b"CLIENT", b"SETNAME", link_name.as_bytes()]), true);
     }
-    if key.db != 0 {
-        step(&[b"SELECT", key.db.to_string().as_bytes()]);
+    let first = Setting { session: Session { db: 0, ..key.session }, tracking: None };
+    let then = Setting { session: key.session, tracking };
+    for Step { request, may_fail } in changes(pool, users, first, then) {
+        add(request, may_fail);
     }
     if key.is_reading {
-        step(&[b"READONLY"]);
+        add(raw::request(&[b"READONLY"]), false);
     }
     if key.gives_back {
         // Other servers than Dunlin ignore the word, or do not know CLIENT CAPA.
-        steps.push(Step { request: raw::AGAIN.to_vec(), may_fail: true });
-    }
-    if let Some(request) = more {
-        steps.push(Step { request: request.to_vec(), may_fail: false });
+        add(raw::AGAIN.to_vec(), true);
     }
     steps
 }
@@ -249,7 +304,7 @@ impl Hub {
         pool: usize,
         server: usize,
         key: LinkKey,
-        more: Option<&[u8]>,
+        tracking: Option<Arc<Tracking>>,
     ) -> Result<Id, String> {
         let now = wire.now();
         let local = &mut self.pools[pool];
@@ -262,19 +317,25 @@ impl Hub {
         let tls = local.shared.tls_client(&target.address);
         let tls = tls.map_err(|why| format!("ERR proxy: server {}: {why}", local.name(server)))?;
         let id = wire.connect(&target.address, tls, timeout);
-        let user = (key.user as usize).checked_sub(1).map(|at| &*self.users[at]);
-        let steps = steps(local, key, user, more);
+        let steps = steps(local, &self.users, key, &self.common.link_name, tracking.as_ref());
         let upstream = Upstream {
             id,
             pool,
             server,
             key,
+            tracking,
             link: Link::new(steps),
             owner: None,
             origin: 0,
+            server_id: None,
             is_refused: false,
             goes_down: false,
             has_returned: false,
+            is_given_up: false,
+            void: (now, 0),
+            turn: (0, 0),
+            left: 0,
+            used_at: now,
             is_subscribed: false,
             subscribing: Vec::new(),
             scanner: Scanner::new(ReplyLimits::PEER),
@@ -318,9 +379,55 @@ impl Hub {
             target.links.push(link);
             return Ok(link.1);
         }
+        self.make_room(wire, pool, server)?;
         let id = self.open(wire, pool, server, key, None)?;
         self.pools[pool].targets[server].links.push((key, id));
         Ok(id)
+    }
+
+    /// Closes a shared connection to a server if there are as many as there may be: of those that
+    /// wait for no reply the one that was used least recently.
+    ///
+    /// # Errors
+    /// All of them wait for replies.
+    fn make_room<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        pool: usize,
+        server: usize,
+    ) -> Result<(), String> {
+        let local = &self.pools[pool];
+        let config = &local.shared.config;
+        let links = &local.targets[server].links;
+        let most = MAX_SHARED * usize::from(config.server_connections);
+        if links.len() < most {
+            return Ok(());
+        }
+        let unused_since = |id: Id| match self.conns.get(id.slot as usize) {
+            Some(Some(Conn::Upstream(up))) => (up.link.pending() == 0).then_some(up.used_at),
+            _ => None,
+        };
+        let unused = links.iter().filter_map(|link| Some((unused_since(link.1)?, link.1)));
+        let Some((_, id)) = unused.min_by_key(|(since, _)| *since) else {
+            // A node's links are told apart by users, too, whose number it does not choose.
+            return if config.is_node { Ok(()) } else { Err(self.too_many(pool, server, most)) };
+        };
+        self.pools[pool].targets[server].links.retain(|link| link.1 != id);
+        if let Some(Conn::Upstream(mut up)) = self.take_conn(id) {
+            wire.close(id);
+            self.upstream_dropped(&mut up);
+        }
+        Ok(())
+    }
+
+    fn too_many(&self, pool: usize, server: usize, most: usize) -> String {
+        let local = &self.pools[pool];
+        local.server_stats(server).refused.add(1);
+        let name = local.name(server);
+        format!(
+            "ERR proxy: server {name}: {most} databases are in use at once, for each of which a thread \
+             has a connection; send this again, or use fewer"
+        )
     }
 
     /// Sends a request on a connection.
@@ -347,6 +454,7 @@ impl Hub {
         stats.request_bytes.add(request.len() as u64);
         up.link.send(request, tag, &mut |bytes| wire.send(id, bytes));
         up.mark(now);
+        up.used_at = now;
     }
 
     /// A connection to a server has been made.
@@ -375,6 +483,7 @@ impl Hub {
     ) -> Result<usize, String> {
         let mut at = 0;
         let id = up.id;
+        self.void_bytes = 0;
         let long = self.pools[up.pool].shared.config.limits.long;
         let (mut replies, mut answered) = (0, 0);
         loop {
@@ -405,7 +514,7 @@ impl Hub {
                 Ok(None) => break,
                 Err(Broken::Refused(why)) => {
                     up.is_refused = true;
-                    return Err(format!("it refused the connection: {why}"));
+                    return Err(self.refused(up.pool, &why));
                 }
                 Err(Broken::Invalid(why)) => return Err(format!("its reply is invalid: {why}")),
                 Err(Broken::Unasked) => return Err("it answered more than it was asked".into()),
@@ -441,7 +550,66 @@ impl Hub {
                 failures.store(0, SeqCst);
             }
         }
+        self.check_void(up, wire.now())?;
         Ok(at)
+    }
+
+    /// Counts what has come for clients that have gone.
+    ///
+    /// # Errors
+    /// It is so much that the connection is to be closed.
+    fn check_void(&mut self, up: &mut Upstream, now: Instant) -> Result<(), String> {
+        let bytes = std::mem::take(&mut self.void_bytes);
+        let is_node = self.pools[up.pool].shared.config.is_node;
+        if bytes == 0 || is_node || !up.wastes(bytes, now) {
+            return Ok(());
+        }
+        up.is_given_up = true;
+        Err(format!(
+            "clients that have left had more than {} MB of replies before this one: whether it has carried \
+             the request out is unknown",
+            MAX_VOID >> 20
+        ))
+    }
+
+    /// Counts what a server has sent: `shown` bytes of input, of which `taken` are done with. Returns
+    /// whether it is not read before the next turn, so that the others get theirs: what is long is
+    /// looked at byte by byte.
+    #[inline]
+    pub(super) fn has_spent_turn(&mut self, up: &mut Upstream, shown: usize, taken: usize) -> bool {
+        if up.turn.0 != self.turn {
+            up.turn = (self.turn, 0);
+        }
+        up.turn.1 += shown.saturating_sub(up.left);
+        up.left = shown - taken;
+        let has_spent = up.turn.1 > TURN_BYTES && !self.pools[up.pool].shared.config.is_node;
+        if has_spent {
+            self.spent.push(up.id);
+        }
+        has_spent
+    }
+
+    /// Reads all servers again.
+    pub(super) fn begin_turn<W: Wire>(&mut self, wire: &mut W) {
+        self.turn += 1;
+        for id in std::mem::take(&mut self.spent) {
+            let passing = self.upstream(id).and_then(|up| up.passing.as_ref());
+            if !passing.is_some_and(|passing| passing.is_held()) {
+                wire.resume(id);
+            }
+        }
+    }
+
+    /// Says why a server has not let the proxy in, and what to do.
+    fn refused(&self, pool: usize, why: &str) -> String {
+        if !raw::is_about_login(why) {
+            return format!("it refused the connection: {why}");
+        }
+        let name = &self.pools[pool].shared.config.name;
+        format!(
+            "it does not take the password of pool '{name}' ({why}): set the one that the server has now \
+             ('password', 'redis_auth' in YAML) and reload the configuration (SIGHUP)"
+        )
     }
 
     /// A push has come.
@@ -494,7 +662,7 @@ impl Hub {
             target.retry_at = Some(wire.now() + RETRY_AFTER);
         }
         let error = format!("ERR proxy: server {}: {why}", local.name(up.server));
-        if was_current && !up.goes_down && (had_requests || was_connecting) {
+        if was_current && !up.goes_down && !up.is_given_up && (had_requests || was_connecting) {
             self.note_failure(wire.now(), up.pool, up.server, why);
             self.failing_over(wire, up.pool, up.server);
         }

@@ -9,7 +9,7 @@ use super::client::Client;
 use super::upstream::{Purpose, Tag};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
-use crate::pool::LinkKey;
+use crate::pool::Session;
 use route::raw;
 
 /// What a client waits for.
@@ -85,8 +85,9 @@ impl Hub {
             let waiting = sent.into_iter().chain(unsent);
             for tag in waiting.filter(|tag| tag.purpose != Purpose::Discard) {
                 let tag = Tag { bytes: 0, purpose: Purpose::Client, ..tag };
-                let key = self.pools[up.pool].link_key(client.protocol, 0, client.turn, server);
-                match self.shared(wire, up.pool, server, LinkKey { user: client.user, ..key }) {
+                let session = Session { db: 0, ..client.session };
+                let key = self.pools[up.pool].link_key(session, client.turn, server);
+                match self.shared(wire, up.pool, server, key) {
                     Ok(link) => self.send_on(wire, link, &acks.question(), tag),
                     Err(why) => client.take(wire, tag.seq, tag.part, &raw::error(&why)),
                 }

@@ -68,6 +68,11 @@ impl Keys {
 }
 
 impl Keys {
+    /// Returns whether all keys that begin with `prefix` have the same part that counts.
+    pub fn is_decided_by(&self, prefix: &[u8]) -> bool {
+        self.significant(prefix).len() < prefix.len()
+    }
+
     /// The hash of a key; that of the empty key is 0.
     pub fn hash_of(&self, key: &[u8]) -> u32 {
         let key = self.significant(key);
@@ -164,6 +169,10 @@ mod tests {
         assert_eq!(keys.significant(b"a{}c{d}"), b"a{}c{d}");
         assert_eq!(keys.significant(b"}{"), b"}{");
         assert_eq!(keys.significant(b"a"), b"a");
+        let decides = |prefix: &str| keys.is_decided_by(prefix.as_bytes());
+        assert!(decides("a{b}") && decides("{b}c"));
+        assert!(!decides("") && !decides("a{b") && !decides("a{}{b}") && !decides("a}"));
+        assert!(!Keys::default().is_decided_by(b"a{b}"));
         let same = Keys { tag: Some(*b"$$"), ..Keys::default() };
         assert_eq!(same.significant(b"a$b$c"), b"b");
     }

@@ -3,7 +3,7 @@
 //! Valkey's primary learns which connections belong together from the first, when it asks for the
 //! stream behind the snapshot; Redis's from the second, before the snapshot begins.
 
-use super::{Link, Primary, Stage, Sync, parse_client};
+use super::{Link, Primary, RdbVersions, Settings, Stage, Sync, parse_client};
 use crate::wire::{DualChannel, DualChannels, Wanted};
 use journal::{HistoryId, JournalPos};
 use keyspace::Millis;
@@ -71,13 +71,13 @@ impl Primary {
         self.links.values().filter(waits).count()
     }
 
-    /// Returns the RDB version that a replica reads. A second connection of Redis does not say it,
+    /// Returns the RDB versions that a replica reads. A second connection of Redis does not say it,
     /// but the first may.
-    pub(super) fn rdb_version(&self, link: &Link, otherwise: u16) -> u16 {
+    pub(super) fn rdb_versions(&self, link: &Link, settings: &Settings) -> RdbVersions {
         let first = link.facts.main_client.and_then(|main| self.links.get(&main));
         match first {
-            Some(first) if link.facts.version.is_none() => first.facts.rdb_version(otherwise),
-            _ => link.facts.rdb_version(otherwise),
+            Some(first) if link.facts.version.is_none() => first.facts.rdb_versions(settings),
+            _ => link.facts.rdb_versions(settings),
         }
     }
 

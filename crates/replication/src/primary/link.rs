@@ -1,5 +1,6 @@
 //! One replica, as its primary knows it.
 
+use super::Settings;
 use crate::vote::Vote;
 use crate::wire::DualChannels;
 use journal::safe::Copy;
@@ -8,16 +9,34 @@ use keyspace::Millis;
 use std::sync::Arc;
 use structs::words::split_words;
 
-/// The newest RDB version that all peers read that do not name their version.
-pub const OLDEST_RDB: u16 = 10;
-/// The RDB version of peers that do.
-pub const NEWEST_RDB: u16 = 11;
-/// The version in which Redis 7.4 and 8 have hashes with fields that expire.
-pub const REDIS_TIMED_FIELDS_RDB: u16 = 12;
-/// The RDB version of peers that load hashes with fields that expire, and the first server version
-/// that does.
-pub const TIMED_FIELDS_RDB: u16 = 80;
+/// The first server version whose snapshots can have hashes with fields that expire.
 const TIMED_FIELDS_SINCE: u32 = 0x0009_0000;
+
+/// The RDB versions that a peer reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RdbVersions {
+    /// Of a snapshot without fields of hashes that expire.
+    pub plain: u16,
+    /// Of one that has such fields; `None`: the peer cannot read it.
+    pub timed: Option<u16>,
+}
+
+impl RdbVersions {
+    /// What all peers read that do not name their version.
+    pub const OLDEST: RdbVersions = RdbVersions { plain: 10, timed: None };
+    /// What peers read that do.
+    pub const NEWEST: RdbVersions = RdbVersions { plain: 11, timed: None };
+    /// What Redis 7.4 and 8 read.
+    pub const REDIS: RdbVersions = RdbVersions { plain: 11, timed: Some(12) };
+    /// What Valkey 9 reads.
+    pub const VALKEY: RdbVersions = RdbVersions { plain: 11, timed: Some(80) };
+
+    /// Returns the version of a snapshot that has such fields or not, or `None` if the peer cannot
+    /// read it.
+    pub fn of(self, has_timed_fields: bool) -> Option<u16> {
+        if has_timed_fields { self.timed } else { Some(self.plain) }
+    }
+}
 
 /// What a replica says of itself before it asks for the stream.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -54,12 +73,13 @@ impl Facts {
         self.contents != Contents::All && !self.finds_end
     }
 
-    /// Returns the RDB version that the replica reads, or `otherwise` if it does not say.
-    pub fn rdb_version(&self, otherwise: u16) -> u16 {
+    /// Returns the RDB versions that the replica reads. If it does not say, the settings do.
+    pub fn rdb_versions(&self, settings: &Settings) -> RdbVersions {
         match self.version {
-            None => otherwise,
-            Some(..TIMED_FIELDS_SINCE) => NEWEST_RDB,
-            Some(_) => TIMED_FIELDS_RDB,
+            None if self.rdb_only && !self.rdb_channel => settings.rdb_of_files,
+            None => settings.rdb,
+            Some(..TIMED_FIELDS_SINCE) => RdbVersions::NEWEST,
+            Some(_) => RdbVersions::VALKEY,
         }
     }
 }
@@ -166,6 +186,8 @@ pub struct Link {
     pub cut: Option<(HistoryId, JournalPos)>,
     /// A first connection: the whole snapshot has gone to the second.
     pub snapshot_is_sent: bool,
+    /// It was told that there is no snapshot for it, and nothing more is to be sent.
+    pub is_refused: bool,
 }
 
 impl Link {
@@ -184,6 +206,7 @@ impl Link {
             has_caught_up: false,
             cut: None,
             snapshot_is_sent: false,
+            is_refused: false,
         }
     }
 
@@ -198,11 +221,11 @@ impl Link {
         (self.ip.clone(), self.facts.port)
     }
 
-    /// Returns whether it wanted only a snapshot, and has been sent all of it.
+    /// Returns whether it has been sent all that it gets: a snapshot, if it wanted nothing else, or
+    /// the reason why there is none.
     pub fn is_served(&self) -> bool {
-        self.facts.rdb_only
-            && !self.facts.rdb_channel
-            && matches!(self.stage, Stage::Loading | Stage::Online)
+        let has_snapshot = matches!(self.stage, Stage::Loading | Stage::Online);
+        self.is_refused || self.facts.rdb_only && !self.facts.rdb_channel && has_snapshot
     }
 
     /// Returns the state that INFO shows. Valkey has other names where there are two connections.

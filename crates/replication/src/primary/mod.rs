@@ -30,10 +30,7 @@ pub mod said;
 mod tests;
 
 pub use behind::{Behind, SoftLimit};
-pub use link::{
-    Contents, Facts, FilterError, Link, NEWEST_RDB, OLDEST_RDB, REDIS_TIMED_FIELDS_RDB, Stage,
-    TIMED_FIELDS_RDB,
-};
+pub use link::{Contents, Facts, FilterError, Link, RdbVersions, Stage};
 
 use crate::wire::{DualChannel, DualChannels, Wanted};
 use journal::{History, JournalPos};
@@ -55,7 +52,9 @@ pub struct Settings {
     /// `repl-timeout`.
     pub timeout_s: u64,
     /// `replica-rdb-version`: for replicas that do not say what they read.
-    pub rdb_version: u16,
+    pub rdb: RdbVersions,
+    /// For peers that only want a snapshot and do not say so either: they keep it as a file.
+    pub rdb_of_files: RdbVersions,
 }
 
 /// What a replica's acknowledgement means while it has a snapshot to load.
@@ -118,8 +117,8 @@ pub struct Group {
     pub clients: Vec<u64>,
     /// How they get it.
     pub transfer: Transfer,
-    /// The RDB version that all of them read.
-    pub rdb_version: u16,
+    /// The RDB versions that all of them read.
+    pub rdb: RdbVersions,
     /// What all of them want in it.
     pub contents: Contents,
 }
@@ -366,6 +365,7 @@ impl Primary {
         for client in &group.clients {
             if let Some(link) = self.links.get_mut(client)
                 && link.stage == Stage::Receiving
+                && !link.is_refused
             {
                 link.heard = now;
                 let is_marked = group.transfer == Transfer::Direct && !link.is_old;
@@ -374,6 +374,15 @@ impl Primary {
             }
             if let Some(main) = self.main_of(*client).and_then(|main| self.links.get_mut(&main)) {
                 main.snapshot_is_sent = true;
+            }
+        }
+    }
+
+    /// Notes that a group was told why there is no snapshot for it.
+    pub fn refused(&mut self, group: &Group) {
+        for client in &group.clients {
+            if let Some(link) = self.links.get_mut(client) {
+                link.is_refused = true;
             }
         }
     }
@@ -446,19 +455,19 @@ impl Primary {
                 settings.diskless || contents != Contents::All || link.facts.rdb_channel;
             let is_direct = wants_direct && link.facts.finds_end;
             let transfer = if is_direct { Transfer::Direct } else { Transfer::File };
-            (transfer, self.rdb_version(link, settings.rdb_version), contents)
+            (transfer, self.rdb_versions(link, settings), contents)
         };
         let is_waiting = |link: &&Link| link.stage == Stage::Waiting && link.has_socket;
         let waiting: Vec<&Link> = self.links.values().filter(is_waiting).collect();
         let first = waiting.iter().min_by_key(|link| link.waits_since.0)?;
-        let (transfer, rdb_version, contents) = form(first);
-        let joins = |link: &&&Link| form(link) == (transfer, rdb_version, contents);
+        let (transfer, rdb, contents) = form(first);
+        let joins = |link: &&&Link| form(link) == (transfer, rdb, contents);
         let clients: Vec<u64> = waiting.iter().filter(joins).map(|link| link.client).collect();
         let waited_ms = now.0 - first.waits_since.0;
         let is_complete = settings.max_replicas > 0 && clients.len() >= settings.max_replicas;
         let has_waited = waited_ms >= settings.delay_s.saturating_mul(1000) as i64;
         let is_due = transfer == Transfer::File || is_complete || has_waited;
-        is_due.then_some(Group { clients, transfer, rdb_version, contents })
+        is_due.then_some(Group { clients, transfer, rdb, contents })
     }
 }
 

@@ -13,7 +13,8 @@ const SETTINGS: Settings = Settings {
     max_replicas: 0,
     ping_period_s: 10,
     timeout_s: 60,
-    rdb_version: OLDEST_RDB,
+    rdb: RdbVersions::OLDEST,
+    rdb_of_files: RdbVersions::VALKEY,
 };
 
 fn kept(first: Option<u64>, position: u64) -> Kept {
@@ -71,7 +72,7 @@ fn a_snapshot_waits_for_more_replicas() {
     assert_eq!(groups(&mut primary, &SETTINGS, 4999), []);
     let [group] = groups(&mut primary, &SETTINGS, 5000).try_into().unwrap();
     assert_eq!((group.clients.as_slice(), group.transfer), (&[1, 2][..], Transfer::Direct));
-    assert_eq!(group.rdb_version, OLDEST_RDB);
+    assert_eq!(group.rdb, RdbVersions::OLDEST);
     // The next one waits for the end of this one.
     primary.sync(3, "10.0.0.1", Wanted::Everything, &kept(None, 0), NO_DUAL, Millis(5000));
     primary.link_mut(3).unwrap().has_socket = true;
@@ -93,12 +94,12 @@ fn the_form_is_one_that_all_of_a_group_take() {
     let mut primary = waiting(&[0, 0, 0], b"eof");
     primary.configure(2, "", b"version", b"8.1.0", Millis(0));
     let [group] = groups(&mut primary, &SETTINGS, 5000).try_into().unwrap();
-    assert_eq!((group.clients.as_slice(), group.rdb_version), (&[1, 3][..], OLDEST_RDB));
+    assert_eq!((group.clients.as_slice(), group.rdb), (&[1, 3][..], RdbVersions::OLDEST));
     primary.postponed(&group);
     primary.disconnected(1);
     primary.disconnected(3);
     let [group] = groups(&mut primary, &SETTINGS, 5000).try_into().unwrap();
-    assert_eq!((group.clients.as_slice(), group.rdb_version), (&[2][..], NEWEST_RDB));
+    assert_eq!((group.clients.as_slice(), group.rdb), (&[2][..], RdbVersions::NEWEST));
 }
 
 #[test]
@@ -184,9 +185,9 @@ fn a_snapshot_without_the_stream() {
 #[test]
 fn replicas_that_name_no_version_get_the_one_that_is_configured() {
     let mut primary = waiting(&[0], b"eof");
-    let settings = Settings { rdb_version: NEWEST_RDB, ..SETTINGS };
+    let settings = Settings { rdb: RdbVersions::NEWEST, ..SETTINGS };
     let [group] = groups(&mut primary, &settings, 5000).try_into().unwrap();
-    assert_eq!(group.rdb_version, NEWEST_RDB);
+    assert_eq!(group.rdb, RdbVersions::NEWEST);
 }
 
 #[test]
@@ -416,10 +417,25 @@ fn no_chance_confuses_the_machine() {
 
 #[test]
 fn the_rdb_version_follows_what_a_replica_can_load() {
-    let reads = |version| Facts { version, ..Facts::default() }.rdb_version(OLDEST_RDB);
-    assert_eq!(reads(None), OLDEST_RDB);
-    assert_eq!(reads(Some(0x0008_0105)), NEWEST_RDB);
-    assert_eq!(reads(Some(0x0009_0000)), TIMED_FIELDS_RDB);
+    let reads = |version| Facts { version, ..Facts::default() }.rdb_versions(&SETTINGS);
+    assert_eq!(reads(None), RdbVersions::OLDEST);
+    assert_eq!(reads(Some(0x0008_0105)), RdbVersions::NEWEST);
+    assert_eq!(reads(Some(0x0009_0000)), RdbVersions::VALKEY);
+    // A tool keeps what it gets.
+    let tool = Facts { rdb_only: true, ..Facts::default() };
+    assert_eq!(tool.rdb_versions(&SETTINGS), RdbVersions::VALKEY);
+    assert_eq!([false, true].map(|timed| RdbVersions::REDIS.of(timed)), [Some(11), Some(12)]);
+    assert_eq!([false, true].map(|timed| RdbVersions::OLDEST.of(timed)), [Some(10), None]);
+}
+
+#[test]
+fn a_replica_that_is_refused_is_closed_when_it_has_read_why() {
+    let mut primary = waiting(&[0], b"eof");
+    let [group] = groups(&mut primary, &SETTINGS, 5000).try_into().unwrap();
+    primary.refused(&group);
+    primary.sent(&group, Millis(5000));
+    let link = primary.link(1).expect("it is connected");
+    assert!(link.is_served() && link.stage == Stage::Receiving, "{link:?}");
 }
 
 /// Both protocols are offered.
@@ -544,7 +560,7 @@ fn one_of_two_channels_goes_with_the_other() {
     let group = Group {
         clients: vec![2],
         transfer: Transfer::Direct,
-        rdb_version: OLDEST_RDB,
+        rdb: RdbVersions::OLDEST,
         contents: Contents::All,
     };
     // The snapshot's connection breaks in the middle of it.

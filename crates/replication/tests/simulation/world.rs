@@ -19,7 +19,8 @@ fn settings(diskless: bool) -> Settings {
         max_replicas: 0,
         ping_period_s: 1,
         timeout_s: 3,
-        rdb_version: primary::OLDEST_RDB,
+        rdb: primary::RdbVersions::OLDEST,
+        rdb_of_files: primary::RdbVersions::OLDEST,
     }
 }
 

@@ -70,8 +70,9 @@ impl Data {
     /// # Errors
     /// The name cannot be kept on the disk, so nothing may be acknowledged.
     pub(super) fn find(engine: &'static Engine, me: Id) -> std::io::Result<&'static Data> {
-        let name =
-            incarnation::Incarnation::at_start(&path(engine.config()), extent(engine), false)?;
+        let config = engine.config();
+        let (extent, has_log) = (extent(engine), config.appendonly());
+        let name = incarnation::Incarnation::at_start(&path(config), extent, has_log)?;
         let kept = Mutex::new(Kept { name, is_frozen: false });
         let data: &'static Data =
             Box::leak(Box::new(Data { engine, me, kept, promises: OnceLock::new() }));
@@ -135,8 +136,14 @@ impl Data {
         let link = engine.upstream().link().clone();
         let is_loading = engine.loading().is_on() || engine.loading().is_beside();
         let (epoch, offset) = extent(engine);
+        let position = Position { epoch: Epoch(epoch), offset };
+        // The keys are looked at only if they may decide.
+        let follows = !matches!(copy.role(), Role::Leads(_));
+        let has_keys = position != Position::default() || (follows && engine.keyspace().has_keys());
         Facts {
-            position: Position { epoch: Epoch(epoch), offset },
+            position,
+            has_keys,
+            restored: self.kept().name.former().iter().map(|&name| Incarnation(name)).collect(),
             is_whole: !is_loading && !link.is_incomplete && link.stage != Stage::Receiving,
             frozen: engine.votes().frozen().map(Epoch),
             is_listed: self.is_linked(copy, link.primary.as_ref()),
@@ -169,7 +176,7 @@ impl Data {
         let begins_at = self.engine.epochs().last().begins_at;
         let confirmed = self.engine.verdict().confirmed.max(begins_at);
         let mine = Holder { id: self.me, incarnation: self.incarnation() };
-        let voters = self.engine.voters_at(confirmed);
+        let voters = self.engine.holders_at(confirmed);
         let holders = shard
             .members()
             .filter_map(|copy| Some(voter_of(Holder { id: copy.id, incarnation: copy.member? })));

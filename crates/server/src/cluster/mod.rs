@@ -170,6 +170,7 @@ impl Node {
         });
         let connect = Box::new(move || coordinator.client(limit.max(OPERATION)));
         moves::start(engine, connect, keys.clone(), identity.id)?;
+        engine.membership().begin(engine.clock().wall());
         let data = Data::find(engine, identity.id)?;
         let host = Host::new(engine, identity, data, client, keys, settings);
         data.promise_by(host.promises.clone());

@@ -11,6 +11,7 @@ use cluster::change::{self, Refused};
 use cluster::coordinator::{Change, Coordinator, Failure, Item, Outcome, Revision, Transaction};
 use cluster::id::Id;
 use cluster::promotion;
+use cluster::slots::Slots;
 use cluster::topology::Topology;
 use cluster::view::{self, Keys, View};
 use engine::Engine;
@@ -41,6 +42,8 @@ struct Operator {
     keys: Keys,
     cluster: String,
     me: Id,
+    /// The slots that this server has given up by DELSLOTS or FLUSHSLOTS.
+    given_up: Slots,
 }
 
 /// Starts the thread.
@@ -55,7 +58,8 @@ pub(super) fn start(
     me: Id,
     (asked, changes): (Receiver<Asked>, Changes),
 ) -> io::Result<()> {
-    let mut operator = Operator { engine, client, keys, cluster, me };
+    let given_up = Slots::default();
+    let mut operator = Operator { engine, client, keys, cluster, me, given_up };
     thread::spawn("cluster-change", move || {
         for (request, reply) in asked {
             if let Request::Define(definition) = request {
@@ -135,6 +139,15 @@ fn slot_change(view: &View, me: Id, request: &Request) -> Result<Option<Transact
     }
 }
 
+/// Returns whether these requests give the slots to this server as well, as `redis-cli --cluster
+/// fix` does with those of another.
+fn is_taken(slots: &Slots, requests: &[Option<Request>]) -> bool {
+    requests.iter().flatten().any(|request| match request {
+        Request::AddSlots(added) => slots.without(added).is_empty(),
+        _ => false,
+    })
+}
+
 /// Returns the topology that a transaction writes.
 fn topology_of(view: &View, transaction: &Transaction) -> Result<Topology, Refused> {
     let key = view.keys.topology(view.database);
@@ -191,6 +204,7 @@ impl Operator {
                 return Ok(());
             };
             if let Outcome::Done(revision) = self.client.commit(&transaction).map_err(away)? {
+                self.note_slots(&view, request);
                 self.show(request, revision);
                 if matches!(request, Request::StandAlone | Request::Reset { .. }) {
                     wait_until_leading(self.engine);
@@ -200,6 +214,18 @@ impl Operator {
             }
         }
         Err(Refused("Others change the cluster at the same time, try again".into()))
+    }
+
+    /// Notes which slots this server has given up itself, and which it has again.
+    fn note_slots(&mut self, before: &View, request: &Request) {
+        let own = before.topology.value.shard_of(self.me);
+        let own = own.map_or_else(Slots::default, |shard| shard.slots.clone());
+        self.given_up = match request {
+            Request::DeleteSlots(slots) => self.given_up.with(slots),
+            Request::FlushSlots => self.given_up.with(&own),
+            Request::AddSlots(slots) => self.given_up.without(slots),
+            _ => return,
+        };
     }
 
     /// The epoch of this server's shard.
@@ -217,7 +243,12 @@ impl Operator {
             let mut after = view.clone();
             let mut outcomes = Outcomes::new();
             for request in requests {
-                let change = request.as_ref().map(|request| slot_change(&after, self.me, request));
+                let change = request.as_ref().map(|request| match request {
+                    Request::DeleteSlots(slots) if !is_taken(slots, requests) => {
+                        change::delete_own_slots(&after, self.me, slots, &self.given_up)
+                    }
+                    _ => slot_change(&after, self.me, request),
+                });
                 outcomes.push(match change {
                     Some(Ok(Some(transaction))) => {
                         after.topology.value = topology_of(&view, &transaction)?;
@@ -237,6 +268,7 @@ impl Operator {
                     Outcome::Conflict => continue,
                 }
             };
+            requests.iter().flatten().for_each(|request| self.note_slots(&view, request));
             wait_until_shown(self.engine, revision);
             // Requests that have begun before do not know which slots are open.
             drop(self.engine.keyspace().world().stop());
@@ -255,7 +287,10 @@ impl Operator {
     ) -> Result<Option<Transaction>, Refused> {
         let me = self.me;
         match request {
-            Request::AddSlots(_) | Request::DeleteSlots(_) | Request::SetSlot { .. } => {
+            Request::DeleteSlots(slots) => {
+                return change::delete_own_slots(view, me, slots, &self.given_up);
+            }
+            Request::AddSlots(_) | Request::SetSlot { .. } => {
                 return slot_change(view, me, request);
             }
             Request::FlushSlots => {
@@ -284,9 +319,8 @@ impl Operator {
                         "No living node of this coordinator and cluster-name announces {host}:{port}"
                     ))
                 })?;
-                let (theirs, their_home) = self.view_of(other)?;
-                let home = |copy| if copy == me { home } else { their_home };
-                return change::meet(view, &theirs, home);
+                let (theirs, _) = self.view_of(other)?;
+                return change::meet(view, &theirs, |copy| Ok(self.view_of(copy)?.1));
             }
             Request::Replicate { primary, has_keys } => {
                 change::replicate(view, me, *primary, *has_keys)
@@ -304,7 +338,7 @@ impl Operator {
             Request::Reset { has_keys } => change::reset(view, me, Id::draw(os_random), home, *has_keys),
             Request::Switch => change::ask_switch(view, me),
             Request::HandOver => match leave::successor(self.engine, view, me) {
-                Some(to) => change::ask_switch(view, to),
+                Some(to) => change::ask_leave(view, to),
                 None => return Ok(None),
             },
             Request::Define(_) | Request::Together(_) => return Ok(None),

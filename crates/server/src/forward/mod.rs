@@ -13,7 +13,7 @@ use listening::Listens;
 pub use shared::Shared;
 
 use engine::Session;
-use engine::clients::forwarding::Travel;
+use engine::clients::forwarding::{Reach as Nodes, Travel};
 use net::{ConnId, TlsClient};
 use proxy::config::Address;
 use proxy::driver::{Net, Reach, conn_id, hub_id};
@@ -200,6 +200,10 @@ pub struct Forwarder {
     /// Requests of clients that the hub has not taken, in order.
     left: HashMap<Id, VecDeque<Left>>,
     listens: Listens,
+    /// The state of the users for which waits at other nodes have been looked at.
+    rights: u64,
+    /// Whether there are such that have to end.
+    has_forbidden: bool,
 }
 
 impl Forwarder {
@@ -213,6 +217,8 @@ impl Forwarder {
             inbox: Inbox::default(),
             left: HashMap::new(),
             listens: Listens::default(),
+            rights: 0,
+            has_forbidden: false,
         }
     }
 
@@ -240,8 +246,8 @@ impl Forwarder {
             false => self.hub.number_of_user(session.user.name().as_bytes()),
         };
         let peer = (&*session.client.addr, session.id());
-        let needs = (protocol, session.db.0, user);
-        self.with(reach, |hub, wires| hub.present(wires, id, peer, needs));
+        let setting = proxy::pool::Session { protocol, db: session.db.0, user };
+        self.with(reach, |hub, wires| hub.present(wires, id, peer, setting));
         let mut start = 0;
         for request in forwarding.requests.drain(..) {
             let bytes = &forwarding.bytes[start..request.end];
@@ -304,6 +310,25 @@ impl Forwarder {
         }
     }
 
+    /// Ends what clients wait for at other nodes although their users may not do it any more. They
+    /// are asked until it has ended, because a command may be on its way to them when rights change.
+    pub fn end_forbidden_waits<R: Reach>(&mut self, reach: &mut R) {
+        let engine = self.shared.engine;
+        let rights = engine.acl().generation();
+        if rights == self.rights && !self.has_forbidden {
+            return;
+        }
+        self.rights = rights;
+        let forbidden = engine.forbidden_waits();
+        self.has_forbidden = !forbidden.is_empty();
+        for client in forbidden {
+            let request = route::raw::unblock(client);
+            for server in self.shared.nodes(Nodes::Leaders) {
+                self.with(reach, |hub, wires| hub.tell(wires, usize::from(server), &request));
+            }
+        }
+    }
+
     /// Presents what the hub has not taken of a client's requests.
     pub fn present_again<R: Reach>(&mut self, reach: &mut R, id: Id) {
         let Some(mut queue) = self.left.remove(&id) else { return };
@@ -312,7 +337,8 @@ impl Forwarder {
                 None => hub.data(wires, id, &left.bytes).bytes,
                 &Some(Asks { ref servers, own, is_lenient }) => {
                     let (merge, own) = merge_of(&left.bytes, own);
-                    let answers = Answers { merge, own: own.as_deref(), is_lenient };
+                    let own = own.as_deref();
+                    let answers = Answers { merge, own, is_lenient, is_apart: true };
                     match hub.ask_apart(wires, id, servers, &left.bytes, answers) {
                         true => left.bytes.len(),
                         false => 0,

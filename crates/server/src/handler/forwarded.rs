@@ -5,6 +5,7 @@ use super::{Client, Conn, Hub, TURN_OUTPUT, check_output, client_of, hold_back, 
 use crate::forward::{Event, Forwarder, Inbox, listening};
 use engine::session::{Fate, Session};
 use net::{Close, ConnId, ConnIo, Consumed, Cx};
+use resp::Protocol;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -147,11 +148,14 @@ impl Hub {
         let Some((conn, mut io)) = client_of(cx, id) else { return };
         let before = io.pending_output();
         if reply.first() == Some(&b'>') {
-            // Between two replies.
+            // Between two replies. A client that has gone back to RESP2 hears none.
+            if conn.session.protocol == Protocol::Resp2 {
+                return;
+            }
             io.out().extend_from_slice(reply);
         } else {
             let Some(gaps) = &mut conn.gaps else { return };
-            if !gaps.fill(reply, io.out()) {
+            if !gaps.fill(&conn.session.reply_from_elsewhere(reply), io.out()) {
                 return;
             }
             conn.session.told = conn.session.told.max(gaps.told);
@@ -178,6 +182,7 @@ impl Hub {
         let Some(forwarder) = &mut self.forwarder else { return most };
         if thread == 0 {
             forwarder.tick_of_listening(cx, now());
+            forwarder.end_forbidden_waits(cx);
         }
         most.min(forwarder.tick(cx))
     }

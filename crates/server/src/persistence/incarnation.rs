@@ -7,9 +7,14 @@
 //!
 //! ```text
 //!   4711 open                 the server runs, or crashed: files may lack acknowledged data
-//!   4711 durable              it acknowledges nothing that is not on its disk
+//!   4711 open 17 5            the same; a log has brought back data that were named 5, then 17
 //!   4711 closed 3 123456      it ended in order; all of it is on disk, up to this epoch and offset
 //! ```
+//!
+//! A copy acknowledges what it has in memory, whatever `appendfsync` says, and says beside it how
+//! much of that is on its disk. So after a crash the name is a new one in any case. The names
+//! before it tell the cluster that the log has not been discarded since: all that this copy had on
+//! its disk is still there.
 //!
 //! A new file is written beside it, forced to the disk and renamed, so after a crash there is the
 //! old line or the new one. Data without a readable line is of unknown origin, and gets a new name.
@@ -22,11 +27,15 @@ use std::path::{Path, PathBuf};
 /// The extent of data: the epoch of the last entry, and the offset after it.
 pub type Extent = (u64, u64);
 
+/// How many names before are kept. A copy that has crashed more often since it was in step with a
+/// primary is taken for one that has other data.
+const MAX_FORMER: usize = 16;
+
 /// What the next start may conclude.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 enum State {
-    Open,
-    Durable,
+    /// With the names that the data had before, the newest first.
+    Open(Vec<u64>),
     Closed(Extent),
 }
 
@@ -41,21 +50,35 @@ pub struct Incarnation {
 impl Incarnation {
     /// Begins with loaded data of the extent `found`. Keeps the old name if this is everything that
     /// was acknowledged under it, or draws a new name. When this returns, the line on disk says
-    /// that the server runs. `is_durable`: the server acknowledges nothing that is not on its disk.
+    /// that the server runs. `has_log`: the data were loaded from an append-only file, so they are
+    /// all that the disk had of those with the old name.
     ///
     /// # Errors
     /// The file cannot be written. Nothing may be acknowledged.
-    pub fn at_start(path: &Path, found: Extent, is_durable: bool) -> io::Result<Incarnation> {
+    pub fn at_start(path: &Path, found: Extent, has_log: bool) -> io::Result<Incarnation> {
         let old = fs::read_to_string(path).ok().and_then(|line| parse(&line));
-        let name = match old {
-            Some((name, State::Durable)) => name,
-            Some((name, State::Closed(end))) if end == found => name,
-            _ => draw(),
+        let (name, former) = match old {
+            Some((name, State::Closed(end))) if end == found => (name, Vec::new()),
+            Some((name, State::Open(mut former))) if has_log => {
+                former.insert(0, name);
+                former.truncate(MAX_FORMER);
+                (draw(), former)
+            }
+            Some((name, State::Closed(_))) if has_log => (draw(), vec![name]),
+            _ => (draw(), Vec::new()),
         };
-        let state = if is_durable { State::Durable } else { State::Open };
-        let mut incarnation = Incarnation { path: path.to_owned(), name, state };
+        let state = State::Open(former);
+        let mut incarnation = Incarnation { path: path.to_owned(), name, state: state.clone() };
         incarnation.write(name, state)?;
         Ok(incarnation)
+    }
+
+    /// Returns the names that the data had before, as far as the log has brought them back.
+    pub fn former(&self) -> &[u64] {
+        match &self.state {
+            State::Open(former) => former,
+            State::Closed(_) => &[],
+        }
     }
 
     /// Returns the name.
@@ -69,19 +92,8 @@ impl Incarnation {
     /// # Errors
     /// The file cannot be written. The data must not be discarded.
     pub fn renew(&mut self) -> io::Result<u64> {
-        self.write(draw(), self.state)?;
+        self.write(draw(), State::Open(Vec::new()))?;
         Ok(self.name)
-    }
-
-    /// Records whether the server from now on only acknowledges data that is on its disk. Called
-    /// before the first acknowledgement of the new kind. If it becomes durable, all acknowledged
-    /// data must be on the disk before.
-    ///
-    /// # Errors
-    /// The file cannot be written, and is unchanged.
-    pub fn set_durable(&mut self, is_durable: bool) -> io::Result<()> {
-        let state = if is_durable { State::Durable } else { State::Open };
-        if state == self.state { Ok(()) } else { self.write(self.name, state) }
     }
 
     /// Records an orderly end. The files have all data, up to `end`, and nothing is acknowledged
@@ -96,7 +108,7 @@ impl Incarnation {
     fn write(&mut self, name: u64, state: State) -> io::Result<()> {
         let beside = self.beside();
         let mut file = File::create(&beside)?;
-        file.write_all(line(name, state).as_bytes())?;
+        file.write_all(line(name, &state).as_bytes())?;
         file.sync_all()?;
         drop(file);
         fs::rename(&beside, &self.path)?;
@@ -116,10 +128,12 @@ fn draw() -> u64 {
     structs::hashing::os_random()
 }
 
-fn line(name: u64, state: State) -> String {
+fn line(name: u64, state: &State) -> String {
     match state {
-        State::Open => format!("{name} open\n"),
-        State::Durable => format!("{name} durable\n"),
+        State::Open(former) => {
+            let former: String = former.iter().map(|name| format!(" {name}")).collect();
+            format!("{name} open{former}\n")
+        }
         State::Closed((epoch, offset)) => format!("{name} closed {epoch} {offset}\n"),
     }
 }
@@ -128,8 +142,10 @@ fn parse(text: &str) -> Option<(u64, State)> {
     let words: Vec<&str> = text.strip_suffix('\n')?.split(' ').collect();
     let (name, words) = words.split_first()?;
     let state = match words {
-        ["open"] => State::Open,
-        ["durable"] => State::Durable,
+        ["open", former @ ..] => {
+            let former: Option<Vec<u64>> = former.iter().map(|name| name.parse().ok()).collect();
+            State::Open(former?)
+        }
         ["closed", epoch, offset] => State::Closed((epoch.parse().ok()?, offset.parse().ok()?)),
         _ => return None,
     };
@@ -189,17 +205,28 @@ mod tests {
     }
 
     #[test]
-    fn a_durable_copy_keeps_its_name_over_crashes_until_data_are_discarded() {
+    fn a_log_keeps_the_names_before_until_data_are_discarded() {
         let folder = Folder::new();
-        let mut incarnation = start(&folder, (0, 0));
-        let name = incarnation.name();
-        incarnation.set_durable(true).expect("the disk works");
-        assert_eq!(start(&folder, (9, 9)).name(), name);
-        let mut incarnation = start(&folder, (9, 9));
-        assert_ne!(incarnation.name(), name, "the start before was not durable");
-        incarnation.set_durable(true).expect("the disk works");
-        let renewed = incarnation.renew().expect("the disk works");
-        assert_eq!(start(&folder, (0, 0)).name(), renewed);
+        let path = folder.0.join("incarnation");
+        let start =
+            |has_log| Incarnation::at_start(&path, (3, 9), has_log).expect("the disk works");
+        let first = start(true);
+        assert_eq!(first.former(), []);
+        let second = start(true);
+        assert_eq!(second.former(), [first.name()]);
+        let mut third = start(true);
+        assert_eq!(third.former(), [second.name(), first.name()]);
+        let renewed = third.renew().expect("the disk works");
+        assert_eq!(third.former(), []);
+        assert_eq!(start(true).former(), [renewed], "the older ones were discarded");
+        assert_eq!(start(false).former(), [], "a snapshot may be of any age");
+        // An end in order, and then files that are not what they were.
+        let mut closed = start(true);
+        closed.close((3, 10)).expect("the disk works");
+        let short = start(true);
+        assert_eq!(short.former(), [closed.name()]);
+        (0..2 * MAX_FORMER).for_each(|_| drop(start(true)));
+        assert_eq!(start(true).former().len(), MAX_FORMER);
     }
 
     #[test]
@@ -223,13 +250,22 @@ mod tests {
 
     #[test]
     fn a_line_that_cannot_be_read_gives_no_name() {
-        for broken in
-            ["", "7", "7 open", "7 closed 1\n", "x open\n", "7 durable 1\n", "\n", "-1 open\n"]
-        {
+        for broken in [
+            "",
+            "7",
+            "7 open",
+            "7 closed 1\n",
+            "x open\n",
+            "7 open x\n",
+            "7 open \n",
+            "\n",
+            "-1 open\n",
+        ] {
             assert_eq!(parse(broken), None, "{broken:?}");
         }
-        for state in [State::Open, State::Durable, State::Closed((4, u64::MAX))] {
-            assert_eq!(parse(&line(u64::MAX, state)), Some((u64::MAX, state)));
+        let open = [State::Open(Vec::new()), State::Open(vec![1, u64::MAX])];
+        for state in open.into_iter().chain([State::Closed((4, u64::MAX))]) {
+            assert_eq!(parse(&line(u64::MAX, &state)), Some((u64::MAX, state)));
         }
     }
 }

@@ -15,3 +15,4 @@ pub mod snapshot_file;
 pub mod temporaries;
 pub mod tier;
 mod unbuffered;
+pub mod writable;

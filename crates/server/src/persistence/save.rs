@@ -16,7 +16,7 @@ use engine::snapshot::{AlreadyRunning, Beside, Output, Snapshot, Snapshots};
 use keyspace::memory::block_size;
 use keyspace::snapshot::Workspace;
 use process::{os_error, priority, signals, thread};
-use replication::primary::OLDEST_RDB;
+use replication::primary::RdbVersions;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -91,7 +91,7 @@ pub fn write_file(
 fn content(engine: &Engine) -> Content {
     match engine.config().rdb_version() {
         ReplicaRdbVersion::Auto => Content::Rdb,
-        ReplicaRdbVersion::V10 => Content::Replica { version: OLDEST_RDB },
+        ReplicaRdbVersion::V10 => Content::Replica { version: RdbVersions::OLDEST.plain },
         ReplicaRdbVersion::V11 => Content::Replica { version: rdb::VERSION },
         ReplicaRdbVersion::V12 => Content::Replica { version: rdb::REDIS_TIMED_VERSION },
     }

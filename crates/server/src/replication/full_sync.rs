@@ -18,7 +18,7 @@ use engine::mailbox::Message;
 use engine::snapshot::{AlreadyRunning, Beside, Output, Snapshot, Snapshots};
 use engine::{DbIndex, Engine};
 use process::{os_error, thread};
-use replication::primary::{Contents, Group, REDIS_TIMED_FIELDS_RDB, TIMED_FIELDS_RDB, Transfer};
+use replication::primary::{Contents, Group, Transfer};
 use replication::wire::{self, MARK_LEN};
 use std::fs::File;
 use std::io::{self, Read};
@@ -54,32 +54,36 @@ fn run(engine: &'static Engine, group: &Group) {
     let names = group.clients.iter().map(|client| name(engine, *client)).collect::<Vec<_>>();
     let how = if group.transfer == Transfer::Direct { "sockets" } else { "disk" };
     log!(Notice, "Starting sync with target: replicas {how} ({})", names.join(", "));
-    let outcome = ensure_expressible(&snapshot, group)
-        .and_then(|()| answer(engine, group, &mut sockets, (id, position)))
-        .and_then(|()| match group.transfer {
-            Transfer::Direct => send_direct(engine, &snapshot, &mut sockets, group),
-            Transfer::File => send_file(engine, &snapshot, &mut sockets, group),
-        });
+    let has_timed_fields = snapshot.cut().has_timed_fields && group.contents == Contents::All;
+    let outcome = match group.rdb.of(has_timed_fields) {
+        None => refuse(engine, group, &mut sockets),
+        Some(version) => answer(engine, group, &mut sockets, (id, position)).and_then(|()| {
+            match group.transfer {
+                Transfer::Direct => send_direct(engine, &snapshot, &mut sockets, (group, version)),
+                Transfer::File => send_file(engine, &snapshot, &mut sockets, version),
+            }
+        }),
+    };
     let seconds = snapshot.elapsed().as_secs_f64();
     engine.replicas().note_snapshot(None);
     drop(snapshot);
     finish(engine, group, sockets, outcome, seconds);
 }
 
-/// Checks that the replicas' version can load the snapshot.
+/// Tells the replicas that their version cannot load the snapshot.
 ///
 /// # Errors
-/// It cannot.
-fn ensure_expressible(snapshot: &Snapshot, group: &Group) -> io::Result<()> {
-    let has_timed_fields = snapshot.cut().has_timed_fields && group.contents == Contents::All;
-    if has_timed_fields && ![REDIS_TIMED_FIELDS_RDB, TIMED_FIELDS_RDB].contains(&group.rdb_version)
-    {
-        return Err(io::Error::other(
-            "there are hashes with fields that expire, which only Valkey 9 and later can load, and Redis \
-             7.4 and later with replica-rdb-version 12",
-        ));
-    }
-    Ok(())
+/// Always: they get none.
+fn refuse(engine: &Engine, group: &Group, sockets: &mut Sockets) -> io::Result<()> {
+    let why = format!(
+        "there are hashes with fields that expire, which RDB version {} cannot hold. For Redis 7.4 and later set \
+         replica-rdb-version 12; Valkey 9 and later name their version",
+        group.rdb.plain
+    );
+    // The log has it if it does not arrive.
+    let _ = sockets.write_all(format!("-ERR {why}\r\n").as_bytes());
+    engine.replicas().primary().refused(group);
+    Err(io::Error::other(why))
 }
 
 /// Begins a snapshot. Returns it with a reader of the stream after it for each replica.
@@ -164,7 +168,7 @@ fn send_direct(
     engine: &'static Engine,
     snapshot: &Snapshot,
     sockets: &mut Sockets,
-    group: &Group,
+    (group, version): (&Group, u16),
 ) -> io::Result<()> {
     let mark: [u8; MARK_LEN] =
         random_hex_40().into_bytes().try_into().expect("it has 40 characters");
@@ -174,12 +178,12 @@ fn send_direct(
         snapshot.begin_beside(Beside::Replicas);
     }
     let sizes = snapshot.sizes();
-    let frame = RdbFrame::new(engine.config().rdbchecksum(), group.rdb_version, &sizes);
+    let frame = RdbFrame::new(engine.config().rdbchecksum(), version, &sizes);
     let mut frame = frame.of(group.contents);
     sockets.write_all(&frame.header(snapshot.cut(), Content::Rdb))?;
     let mut output = Direct { frame, sockets };
     if has_keys {
-        let encoder = || RdbRecords::for_version(engine, group.rdb_version);
+        let encoder = || RdbRecords::for_version(engine, version);
         save::write_all(engine, snapshot, Beside::Replicas, &mut output, &encoder)?;
     }
     let end = output.frame.end();
@@ -201,11 +205,11 @@ fn send_file(
     engine: &'static Engine,
     snapshot: &Snapshot,
     sockets: &mut Sockets,
-    group: &Group,
+    version: u16,
 ) -> io::Result<()> {
     let target = Temporary(PathBuf::from(format!("temp-repl-{}.rdb", std::process::id())));
     let temporary = PathBuf::from(format!("temp-repl-{}.part", std::process::id()));
-    let content = Content::Replica { version: group.rdb_version };
+    let content = Content::Replica { version };
     save::write_file(engine, snapshot, Beside::Replicas, temporary, &target.0, content)?;
     let mut file = File::open(&target.0)?;
     sockets.write_all(&wire::sized_header(file.metadata()?.len()))?;
@@ -233,7 +237,10 @@ fn finish(
                 log!(Warning, "Synchronization with replica {name} failed: {}", os_error(why));
                 let main = engine.replicas().primary().main_of(target.client);
                 main.into_iter().for_each(|main| disconnect(engine, main));
-                disconnect(engine, target.client);
+                // One that was told why closes when that has left.
+                if target.failure.is_some() || !engine.replicas().is_served(target.client) {
+                    disconnect(engine, target.client);
+                }
             }
             (None, Ok(())) => {
                 log!(

@@ -2,7 +2,8 @@
 //!
 //! `entries-read` and `lag` count entries that may be gone. The rules here are those of the
 //! reference implementation, including where it gives up: a deleted entry in the middle makes a
-//! count unknown.
+//! count unknown. One difference: an `entries-read` beyond what was ever added (XGROUP ENTRIESREAD,
+//! XSETID ENTRIESADDED) is unknown too, where the reference has a lag below zero.
 
 use super::StreamId;
 
@@ -64,12 +65,14 @@ impl Counters {
             return Some(0);
         }
         let added = self.entries_added as i64;
-        if entries_read != UNKNOWN_READS && !self.has_gap_after(last_id) {
-            return Some(added.wrapping_sub(entries_read));
+        // More than was ever added is what a user or a file says, and no count.
+        let is_count = (0..=added).contains(&entries_read);
+        if is_count && !self.has_gap_after(last_id) {
+            return Some(added - entries_read);
         }
         match self.reads_up_to(last_id) {
             UNKNOWN_READS => None,
-            reads => Some(added.wrapping_sub(reads)),
+            reads => Some(added.saturating_sub(reads).max(0)),
         }
     }
 }

@@ -1,3 +1,39 @@
+{{/* A value as text, whatever YAML took it for: 1000000 is no 1e+06. */}}
+{{- define "dunlin.text" -}}
+{{- if kindIs "float64" . -}}
+{{- if eq (floor .) . }}{{ printf "%.0f" . }}{{ else }}{{ . }}{{ end -}}
+{{- else -}}
+{{- toString . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The same for an argument of a container, in which Kubernetes replaces $(NAME). */}}
+{{- define "dunlin.argument" -}}
+{{- include "dunlin.text" . | replace "$(" "$$(" | quote -}}
+{{- end -}}
+
+{{/* A map whose values are texts: labels, annotations. */}}
+{{- define "dunlin.strings" -}}
+{{- $strings := dict -}}
+{{- range $key, $value := . }}{{ $strings = set $strings $key (include "dunlin.text" $value) }}{{ end -}}
+{{- toYaml $strings -}}
+{{- end -}}
+
+{{/* A name of a database as a part of names of Kubernetes. */}}
+{{- define "dunlin.part" -}}
+{{- . | lower | replace "_" "-" | replace "." "-" -}}
+{{- end -}}
+
+{{/* A probe of ours, changed by what the values say; another action takes the place of ours. */}}
+{{- define "dunlin.probe" -}}
+{{- $given := index . 0 | default dict -}}
+{{- $own := index . 1 | fromYaml -}}
+{{- range $action := list "exec" "grpc" "httpGet" "tcpSocket" -}}
+{{- if hasKey $given $action }}{{ $own = omit $own "httpGet" }}{{ end -}}
+{{- end -}}
+{{- mergeOverwrite $own $given | toYaml -}}
+{{- end -}}
+
 {{- define "dunlin.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
@@ -14,8 +50,8 @@
 {{- end -}}
 
 {{- define "dunlin.selector" -}}
-app.kubernetes.io/name: {{ include "dunlin.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "dunlin.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "dunlin.labels" -}}
@@ -24,7 +60,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- with .Values.commonLabels }}
-{{ toYaml . }}
+{{ include "dunlin.strings" . }}
 {{- end }}
 {{- end -}}
 
@@ -56,22 +92,22 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "dunlin.monitor" -}}
 {{- $auth := .Values.auth -}}
 {{- $name := include "dunlin.fullname" . -}}
-{{- $user := .Values.metrics.serviceMonitor.user -}}
+{{- $user := include "dunlin.text" .Values.metrics.serviceMonitor.user -}}
 {{- if eq .Values.mode "cluster" }}
-userSecret: {{ include "dunlin.secret" . }}
-passwordSecret: {{ include "dunlin.secret" . }}
+userSecret: {{ include "dunlin.secret" . | quote }}
+passwordSecret: {{ include "dunlin.secret" . | quote }}
 passwordKey: admin-password
 {{- else if and $auth.enabled $auth.aclUsers }}
 {{- if not (hasKey $auth.aclUsers $user) }}
 {{- fail (printf "metrics.serviceMonitor.user: %s is not in auth.aclUsers" $user) }}
 {{- end }}
 userSecret: {{ $name }}-metrics
-passwordSecret: {{ tpl (default $name $auth.usersExistingSecret) . }}
-passwordKey: {{ (get $auth.aclUsers $user).passwordKey | default $user }}
+passwordSecret: {{ tpl (default $name $auth.usersExistingSecret) . | quote }}
+passwordKey: {{ include "dunlin.text" ((get $auth.aclUsers $user).passwordKey | default $user) | quote }}
 {{- else if $auth.enabled }}
 userSecret: {{ $name }}-metrics
-passwordSecret: {{ $auth.existingSecret | default $name }}
-passwordKey: {{ $auth.existingSecretPasswordKey }}
+passwordSecret: {{ $auth.existingSecret | default $name | quote }}
+passwordKey: {{ include "dunlin.text" $auth.existingSecretPasswordKey | quote }}
 {{- end }}
 {{- end -}}
 
@@ -88,7 +124,7 @@ passwordKey: {{ $auth.existingSecretPasswordKey }}
 
 {{/* What all pods have. */}}
 {{- define "dunlin.pod" -}}
-serviceAccountName: {{ include "dunlin.serviceAccount" . }}
+serviceAccountName: {{ include "dunlin.serviceAccount" . | quote }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 {{- with .Values.imagePullSecrets }}
@@ -96,10 +132,10 @@ imagePullSecrets: {{ toYaml . | nindent 2 }}
 {{- end }}
 securityContext: {{ toYaml .Values.podSecurityContext | nindent 2 }}
 {{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .Values.nodeSelector }}
-nodeSelector: {{ toYaml . | nindent 2 }}
+nodeSelector: {{ include "dunlin.strings" . | nindent 2 }}
 {{- end }}
 {{- with .Values.tolerations }}
 tolerations: {{ toYaml . | nindent 2 }}
@@ -127,8 +163,8 @@ topologySpreadConstraints:
 {{- end -}}
 
 {{- define "dunlin.container" -}}
-image: {{ include "dunlin.image" . }}
-imagePullPolicy: {{ .Values.image.pullPolicy }}
+image: {{ include "dunlin.image" . | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy | quote }}
 securityContext: {{ toYaml .Values.securityContext | nindent 2 }}
 {{- with .Values.resources }}
 resources: {{ toYaml . | nindent 2 }}

@@ -33,6 +33,7 @@ impl Worker<'_> {
         }
         self.opening -= 1;
         self.up += 1;
+        self.last_up_ns = now_ns;
         self.down.retain(|&other| other != index);
         self.next_batch(index, now_ns);
     }

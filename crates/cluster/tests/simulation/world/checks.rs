@@ -5,7 +5,7 @@ use crate::server::Server;
 use cluster::change;
 use cluster::id::Id;
 use cluster::promotion::{self, Election};
-use cluster::topology::Shard;
+use cluster::topology::{Holder, Replica, Shard};
 use cluster::view::View;
 use std::collections::BTreeSet;
 
@@ -113,15 +113,18 @@ impl World {
         self.seen.0 = self.etcd.revision;
         for number in 0..self.confirmed.len() {
             let shard = self.shard(&view, number);
-            let members = shard.members().count();
+            let member =
+                |copy: &Replica| copy.member.map(|incarnation| Holder { id: copy.id, incarnation });
+            let members: BTreeSet<Holder> = shard.copies.iter().filter_map(member).collect();
             let before = std::mem::replace(&mut self.members[number], members);
-            let is_dismissal = members < before && self.recovering.is_none();
+            let is_dismissal =
+                self.members[number].len() < before.len() && self.recovering.is_none();
             self.counts.dismissals += usize::from(is_dismissal);
-            self.check_shard(number, shard);
+            self.check_shard(number, shard, &before);
         }
     }
 
-    fn check_shard(&mut self, number: usize, shard: &Shard) {
+    fn check_shard(&mut self, number: usize, shard: &Shard, before: &BTreeSet<Holder>) {
         let new = (shard.epoch, shard.holder);
         let Some((epoch, holder)) = self.seen.1[number].replace(new) else { return };
         if new == (epoch, holder) {
@@ -131,9 +134,14 @@ impl World {
         self.trace.push(format!("{now:?} shard {number} {new:?} fence {}", shard.fence));
         assert!(new.0 > epoch, "seed {seed}: the epoch fell from {epoch:?} to {:?}", new.0);
         let named = self.servers.iter().find(|it| it.id == new.1.id).expect("it is one of ours");
-        if self.recovering == Some(number) {
+        let is_restored = !before.contains(&new.1);
+        self.counts.restored += usize::from(is_restored && self.recovering.is_none());
+        // What was confirmed by memory is gone with it. What was confirmed by disks is not.
+        if self.recovering == Some(number) || (is_restored && !named.is_synced) {
             let kept: BTreeSet<u64> = named.log.iter().map(|&(_, number)| number).collect();
             self.confirmed[number].retain(|number| kept.contains(number));
+        }
+        if self.recovering == Some(number) {
             return;
         }
         if named.incarnation == new.1.incarnation {

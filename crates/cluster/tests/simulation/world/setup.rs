@@ -58,7 +58,7 @@ impl World {
             database: id(0),
             confirmed: vec![BTreeSet::new(); shards],
             seen: (0, vec![None; shards]),
-            members: vec![0; shards],
+            members: vec![BTreeSet::new(); shards],
             recovering: None,
             trace: Vec::new(),
             seed,
@@ -86,7 +86,7 @@ impl World {
         for &(id, _) in &ids[1..] {
             let home =
                 self.etcd.range(&self.keys.home(id), None).expect("it is up").items[0].revision;
-            let meet = change::meet(&self.view_of(id), &self.view_of(ids[0].0), |_| home);
+            let meet = change::meet(&self.view_of(id), &self.view_of(ids[0].0), |_| Ok(home));
             self.commit(meet.expect("it is alone").expect("they are not one yet"));
         }
         let shards = self.confirmed.len();

@@ -160,33 +160,32 @@ fn client_setinfo(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn client_capa(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let may_be_link = cx.session.user.current(cx.engine.acl()).may_do_everything();
     // Capabilities that the server does not know are no error: clients announce what they can.
     for word in args.from(2) {
         cx.session.can_redirect |= word.eq_ignore_ascii_case(b"redirect");
         cx.session.speaks_cluster |= word.eq_ignore_ascii_case(b"cluster");
-        cx.session.is_link |= word.eq_ignore_ascii_case(b"node");
+        // CLIENT LIST and CLIENT KILL pass links over, so no other user may be one.
+        cx.session.is_link |= may_be_link && word.eq_ignore_ascii_case(b"node");
+        // The proxy says it, too, whatever its user may do.
         if word.eq_ignore_ascii_case(b"again") {
             cx.session.returned = Some(Box::default());
         }
-        if let Some(name) = word.strip_prefix(ACTS_FOR) {
-            act_for(cx, name);
+        // A link says for which user's client its requests are, and for which client. It is heeded
+        // only if the link's own user may do everything, so that no client gets more rights by it.
+        let is_heeded = may_be_link && cx.session.is_link;
+        if let Some(name) = word.strip_prefix(ACTS_FOR).filter(|_| is_heeded) {
+            let user = cx.engine.acl().user_of_link(name);
+            cx.session.client.names().acts_for = Some(user.name().to_owned());
+            cx.session.acts_for = Some(user);
         }
-        if let Some(id) = word.strip_prefix(SERVES).filter(|_| cx.session.is_link) {
+        if let Some(id) = word.strip_prefix(SERVES).filter(|_| is_heeded) {
             let id = parse_u64(id).unwrap_or(0);
             cx.session.client.live.origin.store(id, Relaxed);
         }
     }
     cx.reply.ok();
     Ok(())
-}
-
-/// A link says for which user's client its requests are. It is heeded only if the link's own user
-/// may do everything, so that no client gets more rights by it.
-fn act_for(cx: &mut Cx<'_>, name: &[u8]) {
-    let acl = cx.engine.acl();
-    if cx.session.is_link && cx.session.user.current(acl).may_do_everything() {
-        cx.session.acts_for = Some(acl.user_of_link(name));
-    }
 }
 
 fn client_import_source(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {

@@ -40,17 +40,19 @@ pub(super) fn find_keys_ro(
     Ok(())
 }
 
-/// Whether SORT or SORT_RO may look at keys that [`find_keys`] does not report: those that the
-/// patterns of BY and GET name. A pattern without `*` names none, and `#` is the element itself.
-pub(super) fn follows_patterns(argv: &[&[u8]]) -> bool {
+/// Finds what the names of keys begin with that the patterns of BY and GET stand for: what is before
+/// the element's place. A pattern without `*` names no key, and `#` is the element itself.
+pub(super) fn find_prefixes(argv: &[&[u8]], found: &mut dyn FnMut(&[u8])) {
     let mut index = 2;
     while index < argv.len() {
         let word = argv[index];
         if word.eq_ignore_ascii_case(b"limit") {
             index += 2;
         } else if word.eq_ignore_ascii_case(b"get") || word.eq_ignore_ascii_case(b"by") {
-            if argv.get(index + 1).is_some_and(|pattern| pattern.contains(&b'*')) {
-                return true;
+            if let Some(pattern) = argv.get(index + 1)
+                && let Some(star) = pattern.iter().position(|&byte| byte == b'*')
+            {
+                found(&pattern[..star]);
             }
             index += 1;
         } else if word.eq_ignore_ascii_case(b"store") {
@@ -58,7 +60,6 @@ pub(super) fn follows_patterns(argv: &[&[u8]]) -> bool {
         }
         index += 1;
     }
-    false
 }
 
 #[cfg(test)]
@@ -94,15 +95,23 @@ mod tests {
         assert_eq!(found, [1]);
     }
 
+    fn prefixes(request: &str) -> Vec<String> {
+        let mut prefixes = Vec::new();
+        let mut found = |prefix: &[u8]| prefixes.push(String::from_utf8_lossy(prefix).into());
+        find_prefixes(&words(request), &mut found);
+        prefixes
+    }
+
     #[test]
     fn patterns_with_a_star_are_followed() {
-        for request in [
-            "sort k by w*",
-            "sort k desc GET # get *",
-            "sort k limit 0 1 By *->f",
-            "sort k by x get y*",
+        for (request, expected) in [
+            ("sort k by w*", &["w"][..]),
+            ("sort k desc GET # get *", &[""]),
+            ("sort k limit 0 1 By *->f", &[""]),
+            ("sort k by x get y*", &["y"]),
+            ("sort k by {k}w_*->f* get {k}v*", &["{k}w_", "{k}v"]),
         ] {
-            assert!(follows_patterns(&words(request)), "{request}");
+            assert_eq!(prefixes(request), expected, "{request}");
         }
         for request in [
             "sort by",
@@ -112,7 +121,7 @@ mod tests {
             "sort k by get store w*",
             "sort k get",
         ] {
-            assert!(!follows_patterns(&words(request)), "{request}");
+            assert_eq!(prefixes(request), [""; 0], "{request}");
         }
     }
 
@@ -129,7 +138,7 @@ mod tests {
             }
             let is_there = |index: usize| assert!((1..argv.len()).contains(&index));
             find_keys(&argv, &mut |index, _| is_there(index)).expect("it is always valid");
-            follows_patterns(&argv);
+            find_prefixes(&argv, &mut |_| {});
         }
     }
 }

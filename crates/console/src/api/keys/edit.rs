@@ -1,13 +1,18 @@
-//! Changing keys: each change is one command, run as the user.
+//! Changing keys: each change is one command or transaction, run as the user. What is not named
+//! stays: expiries of keys and fields, too.
 
 use super::super::error::check;
 use super::super::route::Done;
 use super::super::{ApiError, Call};
 use crate::blob::Blob;
-use crate::link::Words;
+use crate::reply::Reply;
 use crate::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// How long a transaction may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A change of one key.
 #[derive(Deserialize, JsonSchema)]
@@ -27,7 +32,7 @@ pub struct Edit {
 enum Change {
     /// Sets a string; the expiry stays.
     Set { value: Blob },
-    /// Sets a field of a hash.
+    /// Sets a field of a hash; its expiry stays.
     HashSet { field: Blob, value: Blob },
     /// Deletes a field of a hash.
     HashDelete { field: Blob },
@@ -54,19 +59,13 @@ enum Change {
 }
 
 pub async fn edit(call: Call, edit: Edit) -> Result<Done, ApiError> {
-    let request = request(edit.key.bytes, edit.change);
-    let is_rename = request[0] == b"RENAMENX";
-    let reply = check(call.session.access.run_in(edit.db, request).await?)?;
-    if is_rename && reply.integer() == 0 {
-        return Err(ApiError::bad("There is a key of that name already"));
-    }
-    Ok(Done::new())
-}
-
-fn request(key: Vec<u8>, change: Change) -> Words {
-    match change {
+    let Edit { db, key: Blob { bytes: key, .. }, change } = edit;
+    let request = match change {
+        Change::HashSet { field, value } => {
+            set_field(&call, db, [key, field.bytes, value.bytes]).await?;
+            return Ok(Done::new());
+        }
         Change::Set { value } => words!["SET", key, value.bytes, "KEEPTTL"],
-        Change::HashSet { field, value } => words!["HSET", key, field.bytes, value.bytes],
         Change::HashDelete { field } => words!["HDEL", key, field.bytes],
         Change::ListPush { value } => words!["RPUSH", key, value.bytes],
         Change::ListSet { index, value } => words!["LSET", key, index.to_string(), value.bytes],
@@ -83,7 +82,50 @@ fn request(key: Vec<u8>, change: Change) -> Words {
         Change::Expire { ttl_ms: Some(ttl_ms) } => words!["PEXPIRE", key, ttl_ms.to_string()],
         Change::Expire { ttl_ms: None } => words!["PERSIST", key],
         Change::Rename { to } => words!["RENAMENX", key, to.bytes],
+    };
+    let is_rename = request[0] == b"RENAMENX";
+    let reply = check(call.session.access.run_in(db, request).await?)?;
+    if is_rename && reply.integer() == 0 {
+        return Err(ApiError::bad("There is a key of that name already"));
     }
+    Ok(Done::new())
+}
+
+/// Sets a field with the expiry that it has, which HSET would end.
+async fn set_field(call: &Call, db: u32, words: [Vec<u8>; 3]) -> Result<(), ApiError> {
+    let access = &call.session.access;
+    let [key, field, value] = words;
+    let [key, field, value] = [&*key, &field, &value];
+    let keeping = words!["HSETEX", key, "KEEPTTL", "FIELDS", "1", field, value];
+    let reply = access.run_in(db, keeping).await?;
+    let set = words!["HSET", key, field, value];
+    match reply.error() {
+        Some(why) if is_unknown(why) || why.starts_with("NOPERM") => {}
+        _ => return check(reply).map(drop),
+    }
+    let expiry = access.run_in(db, words!["HPEXPIRETIME", key, "FIELDS", "1", field]).await?;
+    let requests = match (expiry.error(), expiry.items().first().map(Reply::integer)) {
+        // Fields of that server have no expiries.
+        (Some(why), _) if is_unknown(why) => vec![set],
+        (Some(why), _) => return Err(ApiError::of_reply(why)),
+        (None, Some(at_ms @ 1..)) => {
+            let expire = words!["HPEXPIREAT", key, at_ms.to_string(), "FIELDS", "1", field];
+            vec![words!["MULTI"], set, expire, words!["EXEC"]]
+        }
+        (None, _) => vec![set],
+    };
+    for reply in access.run_all_in(db, &requests, PATIENCE).await? {
+        if let Some(why) = reply.items().iter().find_map(Reply::error) {
+            return Err(ApiError::of_reply(why));
+        }
+        check(reply)?;
+    }
+    Ok(())
+}
+
+/// Returns whether an error says that there is no such command.
+fn is_unknown(error: &str) -> bool {
+    error.starts_with("ERR unknown command")
 }
 
 /// Keys to delete.

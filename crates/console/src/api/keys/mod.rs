@@ -15,7 +15,7 @@ pub fn routes() -> Vec<Route> {
         Route::get("/keys", "Keys by pattern and type, page by page", scan::keys),
         Route::get("/tree", "Keys under a prefix, grouped by the next separator", scan::tree),
         Route::get("/key", "A key with a page of its value", value::key),
-        Route::post("/key", "Change a key", edit::edit),
+        Route::post("/key", "Change a key", edit::edit).of_value(),
         Route::post("/keys/delete", "Delete keys", edit::delete),
     ]
 }

@@ -47,6 +47,8 @@ pub struct Element {
     value: Vec<Blob>,
     /// The score of a sorted set.
     score: Option<String>,
+    /// Milliseconds until a field of a hash expires; none if it does not.
+    ttl_ms: Option<i64>,
 }
 
 /// A key with a page of its value.
@@ -119,7 +121,7 @@ pub async fn key(call: Call, which: Which) -> Result<Key, ApiError> {
 
 fn element(name: &[u8], value: &[&[u8]]) -> Element {
     let value = value.iter().map(|value| Blob::cut(value, MAX_LISTED)).collect();
-    Element { name: Blob::from(name), value, score: None }
+    Element { name: Blob::from(name), value, score: None, ttl_ms: None }
 }
 
 impl Look<'_> {
@@ -178,7 +180,15 @@ impl Look<'_> {
         let bytes = reply.bytes().unwrap_or_default();
         let value = Blob::part(bytes, (length - start).max(0) as usize);
         let next = self.after(start + value.bytes.len() as i64, length);
-        Ok((vec![Element { name: Blob::whole("value"), value: vec![value], score: None }], next))
+        Ok((
+            vec![Element {
+                name: Blob::whole("value"),
+                value: vec![value],
+                score: None,
+                ttl_ms: None,
+            }],
+            next,
+        ))
     }
 
     async fn list(&self, length: i64) -> Result<Elements, ApiError> {
@@ -239,9 +249,16 @@ impl Look<'_> {
             }
         };
         let fields: Vec<Vec<u8>> = fields;
-        let lengths: Vec<Words> =
-            fields.iter().map(|field| words!["HSTRLEN", self.key(), field.as_slice()]).collect();
-        let lengths: Vec<i64> = self.ask(&lengths).await?.iter().map(Reply::integer).collect();
+        let mut expiries = words!["HPTTL", self.key(), "FIELDS", fields.len().to_string()];
+        expiries.extend(fields.iter().cloned());
+        let mut requests = vec![expiries];
+        requests.extend(fields.iter().map(|field| words!["HSTRLEN", self.key(), field.as_slice()]));
+        let replies = self.ask(&requests).await?;
+        let Some((expiries, lengths)) = replies.split_first() else { return Err(ApiError::path()) };
+        // Not all servers know expiries of fields, and not all users may ask for them.
+        let expiries: Vec<i64> = expiries.items().iter().map(Reply::integer).collect();
+        let ttl_ms = |at: usize| expiries.get(at).copied().filter(|&ttl_ms| ttl_ms >= 0);
+        let lengths: Vec<i64> = lengths.iter().map(Reply::integer).collect();
         let small = |at: &usize| lengths[*at] <= MAX_SHOWN as i64;
         let shown: Vec<usize> = (0..fields.len()).filter(small).collect();
         let requests: Vec<Words> =
@@ -250,10 +267,11 @@ impl Look<'_> {
         let elements = fields.iter().enumerate().map(|(at, field)| {
             if lengths[at] > MAX_SHOWN as i64 {
                 let value = vec![Blob::part(b"", lengths[at] as usize)];
-                return Element { name: Blob::from(field.as_slice()), value, score: None };
+                let name = Blob::from(field.as_slice());
+                return Element { name, value, score: None, ttl_ms: ttl_ms(at) };
             }
             let value = values.next().unwrap_or(Reply::Null);
-            element(field, &[value.bytes().unwrap_or_default()])
+            Element { ttl_ms: ttl_ms(at), ..element(field, &[value.bytes().unwrap_or_default()]) }
         });
         Ok((elements.collect(), next))
     }

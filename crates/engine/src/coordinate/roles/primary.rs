@@ -9,13 +9,20 @@ use config::ReplicaRdbVersion;
 use journal::{IfBehind, JournalPos, Reader};
 use keyspace::{DbIndex, Millis};
 use replication::primary::{
-    Acknowledged, Kept, Link, NEWEST_RDB, OLDEST_RDB, Primary, REDIS_TIMED_FIELDS_RDB, Settings,
-    Stage, Sync, said,
+    Acknowledged, Kept, Link, Primary, RdbVersions, Settings, Stage, Sync, said,
 };
 use replication::vote::{Vote, Voter};
 use replication::wire::{self, DualChannel, DualChannels, Wanted};
 use std::sync::atomic::Ordering::*;
 use structs::sync::lock;
+
+fn rdb_versions(option: ReplicaRdbVersion) -> RdbVersions {
+    match option {
+        ReplicaRdbVersion::Auto | ReplicaRdbVersion::V10 => RdbVersions::OLDEST,
+        ReplicaRdbVersion::V11 => RdbVersions::NEWEST,
+        ReplicaRdbVersion::V12 => RdbVersions::REDIS,
+    }
+}
 
 impl Engine {
     /// Returns the part of the history that decides whether a replica may continue.
@@ -41,10 +48,15 @@ impl Engine {
             max_replicas: config.repl_diskless_sync_max_replicas() as usize,
             ping_period_s: config.repl_ping_replica_period().into(),
             timeout_s: config.repl_timeout().into(),
-            rdb_version: match config.replica_rdb_version() {
-                ReplicaRdbVersion::Auto | ReplicaRdbVersion::V10 => OLDEST_RDB,
-                ReplicaRdbVersion::V11 => NEWEST_RDB,
-                ReplicaRdbVersion::V12 => REDIS_TIMED_FIELDS_RDB,
+            rdb: rdb_versions(config.replica_rdb_version()),
+            rdb_of_files: match (config.replica_rdb_version(), config.rdb_version()) {
+                (ReplicaRdbVersion::Auto, ReplicaRdbVersion::Auto) => {
+                    RdbVersions { timed: RdbVersions::VALKEY.timed, ..RdbVersions::OLDEST }
+                }
+                (ReplicaRdbVersion::Auto, of_files) => {
+                    RdbVersions { timed: rdb_versions(of_files).timed, ..RdbVersions::OLDEST }
+                }
+                (of_replicas, _) => rdb_versions(of_replicas),
             },
         }
     }
@@ -248,10 +260,23 @@ impl Engine {
     /// Returns the copies that have acknowledged everything before `position` in the present epoch,
     /// members or not.
     pub fn voters_at(&self, position: JournalPos) -> Vec<Voter> {
+        self.voters(position, |_| true)
+    }
+
+    /// Returns those of them that hold it as a quorum's confirmation counts it: on their disks with
+    /// `commit-quorum-fsync`.
+    pub fn holders_at(&self, position: JournalPos) -> Vec<Voter> {
+        let is_on_disk =
+            |link: &Link| link.copy.as_ref().is_some_and(|copy| copy.synced() >= position);
+        let needs_disk = self.config.commit_quorum_fsync();
+        self.voters(position, |link| !needs_disk || is_on_disk(link))
+    }
+
+    fn voters(&self, position: JournalPos, counts: impl Fn(&Link) -> bool) -> Vec<Voter> {
         let primary = self.replicas.primary();
         let rule = self.votes.rule();
         let Some(rule) = &*rule else { return Vec::new() };
-        let votes = primary.replicas().filter_map(|link| link.vote);
+        let votes = primary.replicas().filter(|link| counts(link)).filter_map(|link| link.vote);
         votes
             .filter(|(vote, at)| rule.is_present(vote, *at) && *at >= position)
             .map(|(vote, _)| vote.voter)

@@ -55,6 +55,19 @@ impl Denial {
             Denial::Database => "database",
         }
     }
+
+    /// What a user is told of a request for this command, without a code.
+    pub fn text(self, user: &str, row: &Resolved) -> String {
+        match self {
+            Denial::Command => {
+                let name = &row.full_name;
+                format!("User {user} has no permissions to run the '{name}' command")
+            }
+            Denial::Key => "No permissions to access a key".to_owned(),
+            Denial::Channel => "No permissions to access a channel".to_owned(),
+            Denial::Database => "No permissions to access database".to_owned(),
+        }
+    }
 }
 
 type Users = BTreeMap<String, Arc<User>>;
@@ -121,6 +134,11 @@ impl Acl {
         acl
     }
 
+    /// Tells states of the users apart.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Acquire)
+    }
+
     fn locked(&self) -> MutexGuard<'_, Users> {
         lock(&self.users)
     }
@@ -153,6 +171,12 @@ impl Acl {
         self.locked().get(name_of(name)?).map(Arc::clone)
     }
 
+    /// The user of this name, as it is now. If there is none, one that may do nothing.
+    pub(crate) fn rights_of(&self, name: &[u8]) -> Arc<User> {
+        let nothing = || Arc::new(User::nothing(&String::from_utf8_lossy(name), false));
+        self.user(name).unwrap_or_else(nothing)
+    }
+
     /// A session's user, for one that is known to exist.
     fn session_user(&self, name: &[u8]) -> Option<SessionUser> {
         let generation = self.generation.load(Acquire);
@@ -178,10 +202,8 @@ impl Acl {
     pub fn user_of_link(&self, name: &[u8]) -> SessionUser {
         // Such a user may not do everything, whether this node has heard of one or not.
         self.is_restricting.store(true, Relaxed);
-        self.session_user(name).unwrap_or_else(|| {
-            let user = User::nothing(&String::from_utf8_lossy(name), false);
-            SessionUser { user: Arc::new(user), generation: self.generation.load(Acquire) }
-        })
+        let generation = self.generation.load(Acquire);
+        SessionUser { user: self.rights_of(name), generation }
     }
 
     /// The names of all users, in alphabetical order.

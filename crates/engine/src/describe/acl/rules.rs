@@ -5,6 +5,7 @@ use super::Denial;
 use super::password::PasswordHash;
 use super::selector::{Request, Selector};
 use crate::table::{CommandTable, Resolved};
+use keyspace::DbIndex;
 use subtle::Choice;
 
 /// A user. It never changes: a change makes a new one.
@@ -143,6 +144,12 @@ impl User {
     pub fn lets_read_any_key(&self, request: &Request<'_>) -> bool {
         let mut selectors = std::iter::once(&self.root).chain(&self.selectors);
         selectors.any(|selector| selector.lets_read_any_key() && selector.check(request).is_ok())
+    }
+
+    /// Whether a selector allows to read a key of this database.
+    pub fn may_read(&self, key: &[u8], db: DbIndex) -> bool {
+        let mut selectors = std::iter::once(&self.root).chain(&self.selectors);
+        selectors.any(|selector| selector.may_read(key, db))
     }
 
     /// Whether a subscription that a client has is allowed.

@@ -254,6 +254,12 @@ impl Selector {
             })
     }
 
+    /// Whether this key may be read in this database.
+    pub(super) fn may_read(&self, key: &[u8], db: DbIndex) -> bool {
+        let is_open = |databases: &Vec<u32>| databases.contains(&db.0);
+        self.databases.as_ref().is_none_or(is_open) && self.allows_key(key, KeyFlags::ACCESS)
+    }
+
     /// Whether all keys may be read.
     pub(super) fn lets_read_any_key(&self) -> bool {
         let is_all = |known: &KeyPattern| known.access.read && known.pattern == b"*";

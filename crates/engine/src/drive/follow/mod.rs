@@ -15,7 +15,7 @@ mod load;
 use crate::appliers::{Job, Manner, SharedCommands};
 use crate::args::Args;
 use crate::background::GAP;
-use crate::command::Flags;
+use crate::command::{Flags, Streamed};
 use crate::commit;
 use crate::cx::Cx;
 use crate::dispatch::{self, is_held_back};
@@ -214,15 +214,18 @@ impl<'t> Follower<'t> {
     }
 }
 
-/// Refuses what no primary sends: a lying one is not to shut this server down, or to subscribe to
-/// anything.
+/// Refuses what no primary sends: a lying one is not to shut this server down, to subscribe to
+/// anything, or to connect to a third server. Scripts are run: primaries before version 5 send them,
+/// and a primary may change all data of its replica anyway.
 fn in_its_place(row: &Resolved) -> Result<&Resolved, Error> {
-    let flags = row.command.flags;
-    let replicates = flags.any(Flags::WRITE.with(Flags::MAY_REPLICATE));
-    if replicates || !flags.any(Flags::NOSCRIPT.with(Flags::ADMIN)) {
-        return Ok(row);
+    let refused = Flags::NOSCRIPT.with(Flags::ADMIN).with(Flags::ASKS_PEER);
+    match row.command.streamed() {
+        Streamed::Write | Streamed::Message | Streamed::Script => Ok(row),
+        Streamed::Other if !row.command.flags.any(refused) => Ok(row),
+        Streamed::Other => {
+            Err(Error::text("ERR This command has no place in a replication stream"))
+        }
     }
-    Err(Error::text("ERR This command has no place in a replication stream"))
 }
 
 /// Whether clients may write keys of the stream, and the append-only file has to have the order of

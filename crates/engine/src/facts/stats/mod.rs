@@ -77,8 +77,8 @@ pub struct Stats {
     pub postponed_clients: AtomicI64,
     /// Milliseconds since the epoch when the statistics were reset.
     pub reset_at_ms: AtomicI64,
-    /// When a client that speaks HTTP was last logged, seconds since the epoch; 0 if never.
-    pub http_logged_at_s: AtomicI64,
+    /// When a client that speaks HTTP was last logged.
+    pub http_log: resp::http::HttpLog,
     /// Active expiry cycles that ran out of time.
     pub expire_cycles_cut_short: Counter,
     /// Milliseconds spent in active expiry.

@@ -19,7 +19,7 @@ pub mod waiter;
 pub mod watching;
 
 use crate::stats::Stats;
-use keyspace::Millis;
+use keyspace::{DbIndex, Millis};
 use std::collections::BTreeMap;
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*,
@@ -46,6 +46,8 @@ pub struct Client {
     pub names: Mutex<Names>,
     /// Its blocked command, the last one if there is none now.
     pub(crate) wait: Mutex<Weak<Waiter>>,
+    /// Its command that waits at another node.
+    pub(crate) elsewhere: Mutex<Option<WaitElsewhere>>,
     /// Figures that its thread keeps up to date.
     pub live: Live,
 }
@@ -61,6 +63,19 @@ pub struct Names {
     pub lib_version: Vec<u8>,
     /// The authenticated user.
     pub user: String,
+    /// Of a link: the user for whose client its requests are.
+    pub acts_for: Option<String>,
+}
+
+/// A command that waits at another node of the cluster.
+#[derive(Debug)]
+pub struct WaitElsewhere {
+    /// Its words.
+    pub words: Vec<Box<[u8]>>,
+    /// The selected database.
+    pub db: DbIndex,
+    /// Why the client may not send it any more: the reply when it has been ended there.
+    pub error: Option<Vec<u8>>,
 }
 
 /// How a client has gone.
@@ -197,6 +212,7 @@ impl Client {
             created_ms: now.0,
             names: Mutex::default(),
             wait: Mutex::default(),
+            elsewhere: Mutex::default(),
             live: Live::default(),
         }
     }
@@ -279,6 +295,11 @@ impl Client {
     /// Whether another node of the cluster has a blocked command of its.
     pub fn waits_elsewhere(&self) -> bool {
         self.live.waits_elsewhere.load(Acquire)
+    }
+
+    /// What it waits for at another node, locked for a moment.
+    pub fn waits_for(&self) -> MutexGuard<'_, Option<WaitElsewhere>> {
+        lock(&self.elsewhere)
     }
 
     /// Whether it has gone in this way, or in one that says more.

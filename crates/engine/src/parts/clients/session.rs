@@ -13,6 +13,7 @@ use crate::transaction::Multi;
 use config::CommitMode;
 use keyspace::{DbIndex, HeapString};
 use resp::{Parser, Protocol};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -311,8 +312,21 @@ impl Session {
         let is_last = self.forwarding.as_mut().is_some_and(|forwarding| forwarding.answered());
         if is_last {
             self.client.live.waits_elsewhere.store(false, Release);
+            *self.client.waits_for() = None;
         }
         is_last
+    }
+
+    /// What the client gets for another node's reply: the error that its rights have changed, if
+    /// its wait was ended because of that.
+    pub fn reply_from_elsewhere<'r>(&self, reply: &'r [u8]) -> Cow<'r, [u8]> {
+        if !reply.starts_with(route::raw::UNBLOCKED) {
+            return Cow::Borrowed(reply);
+        }
+        match self.client.waits_for().as_ref().and_then(|waiting| waiting.error.as_ref()) {
+            Some(error) => Cow::Owned(error.clone()),
+            None => Cow::Borrowed(reply),
+        }
     }
 
     /// Whether it is in the mode in which RESP2 allows only subscription commands.

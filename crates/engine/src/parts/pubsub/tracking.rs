@@ -2,27 +2,45 @@
 //!
 //! In the default mode a stripe's registry remembers which clients read a key; the first change
 //! tells them and forgets them. In broadcasting mode a client names prefixes and is told of every
-//! change below them.
+//! change below them of a key that its user may read at that moment. A client that has read a key
+//! knows its name, so the default mode does not ask for rights: the cache would keep what is gone.
 
 use super::prefixes::PrefixIndex;
-use crate::clients::Clients;
+use crate::acl::{Acl, User};
 pub use crate::clients::prefix_list::PrefixList;
+use crate::clients::{Client, Clients};
 use crate::interest::StripeInterest;
 use crate::mailbox::{Mailbox, Message, Push};
+use keyspace::DbIndex;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use structs::sync::{lock, read, write};
 
-/// Where the clients that cache are found: the registry of all clients, and the mailboxes of their
-/// threads.
+/// Where the clients that cache are found: the registry of all clients, the mailboxes of their
+/// threads, and what their users may read.
 #[derive(Clone, Copy)]
 pub struct Receivers<'r> {
     /// All clients.
     pub clients: &'r Clients,
     /// One a thread.
     pub mailboxes: &'r [Mailbox],
+    /// The users.
+    pub acl: &'r Acl,
+}
+
+impl Receivers<'_> {
+    /// The user of a client if it may not do everything. Of a link, that of the client it serves.
+    fn restricted_user(&self, client: &Client) -> Option<Arc<User>> {
+        if !self.acl.is_restricting() {
+            return None;
+        }
+        let names = client.names();
+        let name = names.acts_for.clone().unwrap_or_else(|| names.user.clone());
+        drop(names);
+        Some(self.acl.rights_of(name.as_bytes())).filter(|user| !user.may_do_everything())
+    }
 }
 
 /// Readers of a key that are remembered before gone connections are dropped from the list: the
@@ -37,8 +55,11 @@ thread_local! {
 /// The number of no client.
 const NO_CLIENT: u64 = 0;
 
-/// A key that changed, and the client that did it if it was one.
-type ChangedKey<'k> = (&'k [u8], Option<u64>);
+/// A key that changed, its database, and the client that did it if it was one.
+type ChangedKey<'k> = (&'k [u8], DbIndex, Option<u64>);
+
+/// Keys that changed since the last broadcast, with the client that did it if it was one.
+type Changes = BTreeMap<(Box<[u8]>, DbIndex), Option<u64>>;
 
 /// A client that caches.
 #[derive(Clone, Debug)]
@@ -77,8 +98,7 @@ impl Cachers {
 pub struct TrackingTable {
     cachers: RwLock<Cachers>,
     broadcasting: AtomicUsize,
-    /// Keys that changed since the last broadcast, with the client that did it if it was one.
-    changed: Mutex<BTreeMap<Box<[u8]>, Option<u64>>>,
+    changed: Mutex<Changes>,
     has_changed: AtomicBool,
     /// Keys remembered over all stripes.
     pub keys: AtomicUsize,
@@ -168,9 +188,9 @@ impl TrackingTable {
 
     /// Notes that a key changed, for the broadcasting clients; see
     /// [`TrackingTable::flush_broadcasts`].
-    pub(crate) fn note_change(&self, key: Box<[u8]>, by: u64) {
+    pub(crate) fn note_change(&self, key: Box<[u8]>, db: DbIndex, by: u64) {
         let mut changed = lock(&self.changed);
-        let change = changed.entry(key).or_insert(Some(by));
+        let change = changed.entry((key, db)).or_insert(Some(by));
         // A key that two clients changed is news for both.
         if *change != Some(by) {
             *change = None;
@@ -201,10 +221,9 @@ impl TrackingTable {
         let changed = std::mem::take(&mut *noted);
         let cachers = read(&self.cachers);
         let mut below: BTreeMap<usize, Vec<ChangedKey<'_>>> = BTreeMap::new();
-        for (key, by) in &changed {
-            cachers
-                .prefixes()
-                .of_key(key, |prefix| below.entry(prefix).or_default().push((&**key, *by)));
+        for ((key, db), by) in &changed {
+            let mut note = |prefix| below.entry(prefix).or_default().push((&**key, *db, *by));
+            cachers.prefixes().of_key(key, &mut note);
         }
         for (prefix, keys) in below {
             tell_prefix(receivers, &cachers, prefix, &keys);
@@ -222,7 +241,8 @@ impl TrackingTable {
 }
 
 /// Tells the clients that asked for a prefix which keys below it were changed, and by which client.
-/// All get the same message but those that made a change themselves and do not want to hear of it.
+/// All get the same message but those whose users may not read all keys, and those that made a
+/// change themselves and do not want to hear of it.
 fn tell_prefix(
     receivers: Receivers<'_>,
     cachers: &Cachers,
@@ -232,21 +252,31 @@ fn tell_prefix(
     let mut of_all: [Option<Arc<Push>>; 2] = [None, None];
     for client in cachers.prefixes().clients(prefix) {
         let Some(cacher) = cachers.all.get(client) else { continue };
-        let is_own = |by: &Option<u64>| cacher.no_loop && *by == Some(cacher.client);
-        if keys.iter().any(|(_, by)| is_own(by)) {
-            let others = keys.iter().filter(|(_, by)| !is_own(by));
-            let others: Vec<Box<[u8]>> = others.map(|(key, _)| Box::from(*key)).collect();
-            if !others.is_empty() {
-                tell(receivers, cacher, &invalidation(cacher, Some(others)), NO_CLIENT);
+        // Nothing is told in place of a client that has gone.
+        let Some(client) = receivers.clients.get(cacher.client) else { continue };
+        let is_own = |by: Option<u64>| cacher.no_loop && by == Some(cacher.client);
+        let user = receivers.restricted_user(&client);
+        if user.is_some() || keys.iter().any(|&(_, _, by)| is_own(by)) {
+            let is_told = |&&(key, db, by): &&ChangedKey<'_>| {
+                !is_own(by) && user.as_ref().is_none_or(|user| user.may_read(key, db))
+            };
+            let told = names(keys.iter().filter(is_told));
+            if !told.is_empty() {
+                tell(receivers, cacher, &invalidation(cacher, Some(told)), NO_CLIENT);
             }
             continue;
         }
-        let push = of_all[usize::from(cacher.redirect.is_some())].get_or_insert_with(|| {
-            let all = keys.iter().map(|(key, _)| Box::from(*key)).collect();
-            invalidation(cacher, Some(all))
-        });
+        let push = of_all[usize::from(cacher.redirect.is_some())]
+            .get_or_insert_with(|| invalidation(cacher, Some(names(keys.iter()))));
         tell(receivers, cacher, push, NO_CLIENT);
     }
+}
+
+/// The names of keys. Those of one name, in several databases, stand side by side.
+fn names<'k>(keys: impl Iterator<Item = &'k ChangedKey<'k>>) -> Vec<Box<[u8]>> {
+    let mut names: Vec<Box<[u8]>> = keys.map(|&(key, ..)| Box::from(key)).collect();
+    names.dedup();
+    names
 }
 
 fn invalidation(cacher: &Cacher, keys: Option<Vec<Box<[u8]>>>) -> Arc<Push> {

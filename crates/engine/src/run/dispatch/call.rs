@@ -10,6 +10,7 @@ use crate::command::Flags;
 use crate::commit;
 use crate::cx::Cx;
 use crate::error::Error;
+use crate::hotkeys::Taken;
 use crate::latency::Slow;
 use crate::scripting;
 use crate::session::Fate;
@@ -120,13 +121,16 @@ fn note_hot_keys(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, nanoseconds: u
     }
     let request: usize = args.words().iter().map(|word| word.len()).sum();
     let bytes = (request + reply) as u64;
-    if cx.engine.hotkeys.note_command(nanoseconds, bytes) {
-        cx.find_keys(row, args);
-        let keys: Vec<&[u8]> = cx.keys.iter().map(|key| key.key(args.words()).bytes).collect();
-        if !keys.is_empty() {
-            let now_ms = cx.db.now().0;
-            cx.engine.hotkeys.note_keys(keys.into_iter(), nanoseconds, bytes, now_ms);
-        }
+    let is_sampled = cx.engine.hotkeys.note_command(nanoseconds, bytes);
+    if !is_sampled && !cx.engine.hotkeys.has_slots() {
+        return;
+    }
+    cx.find_keys(row, args);
+    let found = cx.keys.iter().map(|key| key.key(args.words()));
+    let keys: Vec<_> = found.map(|key| (key.bytes, cx.slot_of(key))).collect();
+    if !keys.is_empty() {
+        let now_ms = cx.db.now().0;
+        cx.engine.hotkeys.note_keys(&keys, Taken { nanoseconds, bytes }, is_sampled, now_ms);
     }
 }
 

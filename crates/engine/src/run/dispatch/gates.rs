@@ -451,6 +451,12 @@ pub(super) fn may_write(cx: &Cx<'_>, row: &Resolved) -> bool {
     flags_of(cx, row).any(changing) || queue_has(cx, row, changing)
 }
 
+/// Returns whether a request writes keys by what its row says, or for EXEC a queued one. A script
+/// that does not say whether it writes does not count: what it runs is looked at by itself.
+pub(super) fn writes_keys(cx: &Cx<'_>, row: &Resolved) -> bool {
+    flags_of(cx, row).has(Flags::WRITE) || queue_has(cx, row, Flags::WRITE)
+}
+
 /// Returns the flags of the request.
 fn flags_of(cx: &Cx<'_>, row: &Resolved) -> Flags {
     cx.request_flags.unwrap_or(row.command.flags)

@@ -6,6 +6,7 @@ use super::gates::{self, Refusal};
 use super::refuse_request;
 use super::slots::note_primary;
 use crate::args::Args;
+use crate::clients::WaitElsewhere;
 use crate::clients::forwarding::{Forward, Forwarding, Reach, Travel, push_words};
 use crate::command::{Channels, Flags, Group, ScriptName};
 use crate::cx::Cx;
@@ -134,6 +135,15 @@ impl Cx<'_> {
     pub fn end_waits_elsewhere(&mut self, clients: &[u64]) {
         if !clients.is_empty() {
             let request = route::raw::abandon(clients);
+            self.add_to_nodes((Reach::Leaders, 0), true, |out| out.extend_from_slice(&request));
+        }
+    }
+
+    /// Ends what clients of this node have waiting at other nodes and may not do any more. The reply
+    /// that is written next waits for that.
+    pub fn end_forbidden_waits(&mut self) {
+        for client in self.engine.forbidden_waits() {
+            let request = route::raw::unblock(client);
             self.add_to_nodes((Reach::Leaders, 0), true, |out| out.extend_from_slice(&request));
         }
     }
@@ -558,7 +568,7 @@ fn find<'k>(
     let caller = super::slots::Caller {
         asker: cx.asker(),
         reads_replica: false,
-        may_write,
+        writes: may_write,
         is_about_channel: false,
     };
     let place = super::slots::place_of(&cx.engine.config, Some(published), first, caller)?;
@@ -659,6 +669,11 @@ pub(super) fn forward(
         forwarding.is_watching = true;
     } else if multi.is_some() {
         forwarding.is_watching = false;
+    }
+    if travel == Travel::Waits {
+        let words = args.words().iter().map(|word| Box::from(*word)).collect();
+        let waiting = WaitElsewhere { words, db: cx.db.index, error: None };
+        *cx.session.client.waits_for() = Some(waiting);
     }
     if matches!(travel, Travel::Waits | Travel::Acks) {
         cx.session.client.live.waits_elsewhere.store(true, Release);

@@ -109,8 +109,9 @@ struct Found {
     parted: Option<TwoKeys>,
     /// While the rule changes: keys that leave and are here.
     to_send: Vec<Box<[u8]>>,
-    /// A command reaches another database than the selected one, where its key may have moved or
-    /// not: it makes a key that is expected to be absent.
+    /// A command reaches what may have moved or not without its keys: another database than the
+    /// selected one, where it makes a key that is expected to be absent, or keys that it does not
+    /// name.
     crosses: bool,
 }
 
@@ -178,6 +179,7 @@ fn look(
     let keys = RequestKeys::of(&cx.engine.keyspace, row.command, words);
     let each = keys.iter().map(|key| look_at(cx, published, (db, key.key(words))));
     let mut found = each.fold(Found::default(), Found::with);
+    found.crosses = spec::keys::reads_unnamed(row.command, words);
     if let Databases::Named(find) = row.command.databases {
         let databases = cx.engine.keyspace.databases();
         find(words, &mut |word| {
@@ -237,19 +239,25 @@ fn look_at(cx: &Cx<'_>, published: &Published, (db, key): (DbIndex, Key<'_>)) ->
 }
 
 /// Whether a key that a script asks for may be at another primary: it is not here, its slot leaves,
-/// and the script has not declared it. Declared keys were here when the script began.
+/// and the script has not declared it. Declared keys were here when the script began. Keys without
+/// a name may be anywhere while their slot moves.
 pub(super) fn lacks_any(
     cx: &Cx<'_>,
     published: Option<&Published>,
+    row: &Resolved,
     keys: &RequestKeys,
     args: Args<'_>,
 ) -> bool {
     let Some(published) = published.filter(|published| published.has_open()) else { return false };
     let declared = cx.attempt.as_ref().map_or(&[][..], |attempt| &attempt.declared_keys);
+    let reads_unnamed = spec::keys::reads_unnamed(row.command, args.words());
     keys.iter().any(|key| {
         let name = key.key(args.words());
         let open = published.slot_of(name).and_then(|slot| published.open_key(slot, name.bytes));
         let leaves = matches!(open, Some(Open::Leaving(_) | Open::Left(_)));
+        if reads_unnamed && open.is_some() {
+            return true;
+        }
         // Without the lock the script is about to begin again with it.
         leaves
             && cx.db.locks.held().covers(key.stripe())

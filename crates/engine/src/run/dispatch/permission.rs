@@ -204,14 +204,6 @@ impl Denied {
     }
 
     fn text(&self, cx: &Cx<'_>, row: &Resolved) -> String {
-        match self.0 {
-            Denial::Command => {
-                let (user, name) = (cx.session.user.name(), &row.full_name);
-                format!("User {user} has no permissions to run the '{name}' command")
-            }
-            Denial::Key => "No permissions to access a key".to_owned(),
-            Denial::Channel => "No permissions to access a channel".to_owned(),
-            Denial::Database => "No permissions to access database".to_owned(),
-        }
+        self.0.text(cx.session.user.name(), row)
     }
 }

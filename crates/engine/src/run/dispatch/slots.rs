@@ -1,7 +1,7 @@
 //! The gate of a cluster's node: whether a request's keys are in one slot, and whether this server
 //! answers for it. [`open_slots`] has what differs for slots that move key by key.
 
-use super::gates::{Refusal, may_write};
+use super::gates::{Refusal, writes_keys};
 use super::{NotNow, one_address, open_slots};
 use crate::args::Args;
 use crate::clients::{Client, flag};
@@ -26,13 +26,13 @@ use spec::keys::{for_each_shard_channel, has_shard_channels};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
-use structs::crc16::key_slot;
+use structs::crc16::{key_slot, prefix_slot};
 
-/// How long after its start a server waits for the coordinator's first answer before it says that
-/// there is none.
+/// How long after it has loaded its data a server waits for the coordinator's first answer before
+/// it says that there is none.
 const FIRST_ANSWER_MS: i64 = 10_000;
 
-/// The same for requests with keys. Clients can ask other nodes for these.
+/// The same for requests with keys of clients that can ask other nodes for these.
 const FIRST_KEYS_MS: i64 = 1_000;
 
 const CROSSING: &str = "CROSSSLOT Keys in request don't hash to the same slot";
@@ -52,6 +52,18 @@ impl Cx<'_> {
         }
     }
 
+    /// Returns whether all keys that begin with `prefix` are in the slot of `key`, or there are no
+    /// slots.
+    pub fn shares_slot_with_all(&self, key: Key<'_>, prefix: &[u8]) -> bool {
+        if !self.engine.membership.is_on() || self.db.repeats_history() {
+            return true;
+        }
+        // Other rules may find a key's tag anywhere in it.
+        let is_standard = |it: Current| it.hashing().is_standard() && it.next().is_none();
+        self.membership().is_none_or(is_standard)
+            && prefix_slot(prefix) == Some(Slot::in_hash(key.hash).number())
+    }
+
     /// What the coordinator said last.
     pub fn membership(&self) -> Option<Current> {
         self.engine.membership.current(&self.thread.membership)
@@ -63,13 +75,21 @@ impl Cx<'_> {
 fn waits_for_coordinator(cx: &Cx<'_>, row: &Resolved) -> bool {
     row.command.group == Group::Cluster
         && row.parent.is_some()
-        && is_new(cx, FIRST_ANSWER_MS)
+        && cx.engine.membership.is_new(cx.now(), FIRST_ANSWER_MS)
         && cx.membership().is_none()
 }
 
-/// Returns whether this server was started less than `within_ms` ago.
-fn is_new(cx: &Cx<'_>, within_ms: i64) -> bool {
-    cx.now().0 - cx.engine.started_ms < within_ms
+/// Returns whether a request waits because the coordinator has not said yet where it is answered.
+/// What concerns all nodes would be answered for this one alone.
+fn waits_for_place(cx: &Cx<'_>, row: &Resolved) -> bool {
+    let membership = &cx.engine.membership;
+    let is_single = cx.engine.is_one_address();
+    let has_place = !row.command.keys.is_empty() || row.command.flags.has(Flags::RUNS_QUEUE);
+    let is_elsewhere = || matches!(membership.scope(row.index), Scope::AllNodes | Scope::Defines);
+    let within_ms = if is_single { FIRST_ANSWER_MS } else { FIRST_KEYS_MS };
+    (has_place || (is_single && is_elsewhere()))
+        && membership.is_new(cx.now(), within_ms)
+        && cx.membership().is_none()
 }
 
 /// A client's request, or its transaction, is for one slot, which is served here.
@@ -95,7 +115,7 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
     if cx.session.is_link && cx.engine.membership.scope(row.index) == Scope::AllNodes {
         return Ok(());
     }
-    if waits_for_coordinator(cx, row) {
+    if waits_for_coordinator(cx, row) || waits_for_place(cx, row) {
         return Err(NotNow::Held.into());
     }
     let runs_queue = row.command.flags.has(Flags::RUNS_QUEUE);
@@ -104,9 +124,6 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
         return Ok(());
     }
     let published = cx.membership();
-    if published.is_none() && is_new(cx, FIRST_KEYS_MS) {
-        return Err(NotNow::Held.into());
-    }
     let is_by_hash = published.as_deref().is_none_or(|it| it.hashing().is_standard());
     let single = (is_by_hash && row.single_key > 0).then(|| args.key(row.single_key).hash);
     let slots = match single.and_then(|hash| cx.engine.keyspace.slot_of(hash)) {
@@ -133,7 +150,7 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
     let caller = Caller {
         asker: cx.asker(),
         reads_replica: cx.session.reads_replica,
-        may_write: may_write(cx, row),
+        writes: writes_keys(cx, row),
         is_about_channel: false,
     };
     let served = served(&cx.engine.config, published.as_deref(), slot, caller);
@@ -236,7 +253,8 @@ fn wait_for_move(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), 
 }
 
 /// Shard channels belong to slots as keys do, and so do cursors of CLUSTERSCAN. What a primary
-/// publishes reaches its replicas, so that clients may subscribe there.
+/// publishes reaches its replicas, and what is published at a replica its primary, so that clients
+/// may subscribe and publish there.
 fn slot_of_channels(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
     let mut slots = Vec::new();
     let words = args.words();
@@ -250,10 +268,9 @@ fn slot_of_channels(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), R
     if slots.iter().any(|&other| other != slot) {
         return Err(Error::Elsewhere(CROSSING.into()).into());
     }
-    let may_write = row.command.flags.has(Flags::MAY_REPLICATE);
     let reads_replica = !is_cursor || cx.session.reads_replica;
     let is_about_channel = !is_cursor;
-    let caller = Caller { asker: cx.asker(), reads_replica, may_write, is_about_channel };
+    let caller = Caller { asker: cx.asker(), reads_replica, writes: false, is_about_channel };
     served(&cx.engine.config, cx.membership().as_deref(), slot, caller)
 }
 
@@ -282,7 +299,7 @@ fn check_queued_channels(cx: &Cx<'_>, of_keys: Option<u16>) -> Result<(), Refusa
 pub(super) struct Caller {
     pub(super) asker: Asker,
     pub(super) reads_replica: bool,
-    pub(super) may_write: bool,
+    pub(super) writes: bool,
     /// The request is about shard channels, not keys.
     pub(super) is_about_channel: bool,
 }
@@ -400,7 +417,7 @@ pub(super) fn place_of(
     if !is_allowed && !published.is_ok(config.cluster_require_full_coverage()) {
         match config.cluster_allow_reads_when_down() {
             false => return down(DOWN),
-            true if caller.may_write => {
+            true if caller.writes => {
                 return down("CLUSTERDOWN The cluster is down and only accepts read commands");
             }
             true => {}
@@ -421,7 +438,7 @@ fn served(
         // A replica cannot tell whether a key that it lacks has moved.
         Place::Replica(_)
             if caller.reads_replica
-                && !caller.may_write
+                && !caller.writes
                 && published.is_none_or(|published| !published.may_lack(slot)) =>
         {
             Ok(())
@@ -520,7 +537,7 @@ impl Engine {
         let caller = Caller {
             asker: self.asker(flags),
             reads_replica: flags & flag::READS_REPLICA != 0,
-            may_write: self.last_writes(client),
+            writes: self.last_writes(client),
             is_about_channel: false,
         };
         let served = served(&self.config, Some(published), slot, caller);
@@ -550,6 +567,22 @@ impl Engine {
     }
 }
 
+const NOT_ONE_SLOT: &str = "ERR Script attempted to access keys that do not hash to the same slot";
+
+/// Checks that the keys of a script's call are in one slot. Clients of one address may have them in
+/// several slots of a shard, in scripts as elsewhere.
+///
+/// # Errors
+/// What the script is told.
+fn check_call(cx: &Cx<'_>, keys: &RequestKeys, args: Args<'_>) -> Result<(), Refusal> {
+    let mut slots = keys.iter().map(|key| cx.slot_of(key.key(args.words())));
+    let first = slots.next().flatten();
+    match cx.engine.has_single_endpoint() || slots.all(|slot| slot == first) {
+        true => Ok(()),
+        false => Err(Error::text(NOT_ONE_SLOT).into()),
+    }
+}
+
 fn moved(slot: u16, node: &Node) -> Error {
     Error::Elsewhere(format!("MOVED {slot} {}:{}", node.endpoint, node.port))
 }
@@ -571,24 +604,24 @@ pub(super) fn slot_of_script(
     let caller = Caller {
         asker: cx.asker(),
         reads_replica: cx.session.reads_replica,
-        may_write: row.command.flags.has(Flags::WRITE),
+        writes: row.command.flags.has(Flags::WRITE),
         is_about_channel: false,
     };
     let published = cx.membership();
+    check_call(cx, &keys, args)?;
     for key in keys.iter() {
         let key = key.key(args.words());
         let Some(slot) = cx.slot_of(key) else { return Err(Error::unmatched(key.bytes).into()) };
         let script = cx.script.as_mut().filter(|script| script.keeps_to_slot);
         if script.is_some_and(|script| *script.slot.get_or_insert(slot) != slot) {
-            let text = "ERR Script attempted to access keys that do not hash to the same slot";
-            return Err(Error::text(text).into());
+            return Err(Error::text(NOT_ONE_SLOT).into());
         }
         let is_served = served(&cx.engine.config, published.as_deref(), slot, caller).is_ok();
         let open = published.as_deref().filter(|published| published.leads);
         let open = open.and_then(|published| published.open_key(slot, key.bytes));
         let is_asking = cx.session.checks_slot || row.command.flags.has(Flags::ASKING);
         if !is_served && !open_slots::is_arriving(open, is_asking)
-            || open_slots::lacks_any(cx, published.as_deref(), &keys, args)
+            || open_slots::lacks_any(cx, published.as_deref(), row, &keys, args)
         {
             let text = "ERR Script attempted to access a non local key in a cluster node";
             return Err(Error::text(text).into());

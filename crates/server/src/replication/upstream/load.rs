@@ -22,7 +22,6 @@ use engine::follow::{Beginning, GoesOn, Over, begin_load, end_load};
 use engine::journal::{History, JournalPos};
 use engine::upstream::Transfer;
 use engine::{DbIndex, Engine};
-use keyspace::Stripe;
 use process::{os_error, signals};
 use received_file::write_file;
 use replication::replica::Promise;
@@ -300,11 +299,7 @@ impl Way {
 
 fn holds_nothing(engine: &Engine) -> bool {
     let stopped = engine.keyspace().world().stop();
-    let is_empty = |stripe: &Stripe| {
-        let data = stripe.lock();
-        data.dbs().all(|db| data.key_count(db) == 0)
-    };
-    let holds_nothing = engine.keyspace().stripes().iter().all(is_empty);
+    let holds_nothing = !engine.keyspace().has_keys();
     drop(stopped);
     holds_nothing
 }

@@ -1,0 +1,173 @@
+//! Keeps the connections that a client has for itself in step with its session.
+//!
+//! What a client has said about its connection is its [`Session`] and its [tracking](super::tracking).
+//! A shared connection is chosen by the session and never changes. A client's own connection stays
+//! while the client watches keys, is in a transaction, or has its keys tracked, and the client may
+//! change its session meanwhile. So each connection remembers what it was last set to, and before a
+//! request goes out on it the difference is made up. As at the beginning of a connection, the
+//! request waits for the replies: if the server refuses, the connection is closed, and nothing has
+//! run in the wrong database.
+
+use super::Hub;
+use super::client::{Client, Slot};
+use super::request::Flow;
+use super::tracking::Tracking;
+use super::upstream::{Purpose, Tag, Upstream};
+use super::wire::{Id, Wire};
+use crate::pool::{Local, Session};
+use route::link::Step;
+use route::plan::{NO_SERVER, Placement};
+use route::raw::{self, Protocol};
+use std::sync::Arc;
+use structs::numbers;
+
+/// What a connection is set to, or is to be set to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting<'a> {
+    pub session: Session,
+    pub tracking: Option<&'a Arc<Tracking>>,
+}
+
+impl Setting<'_> {
+    fn is(&self, other: &Setting<'_>) -> bool {
+        let is_tracking = match (self.tracking, other.tracking) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        self.session == other.session && is_tracking
+    }
+}
+
+/// The requests that take a connection from one setting to another. `users` are those of a node's
+/// clients.
+pub(super) fn changes(
+    pool: &Local,
+    users: &[Box<[u8]>],
+    from: Setting<'_>,
+    to: Setting<'_>,
+) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut step = |request: Vec<u8>| steps.push(Step { request, may_fail: false });
+    let (before, after) = (from.session, to.session);
+    if before.protocol != after.protocol {
+        let version = match after.protocol {
+            Protocol::Resp2 => b"2",
+            Protocol::Resp3 => b"3",
+        };
+        step(raw::request(&[b"HELLO", version]));
+    }
+    if before.user != after.user {
+        let login = pool.shared.login().and_then(|login| login.user);
+        let own = login.as_deref().unwrap_or("default").as_bytes();
+        let name = (after.user as usize).checked_sub(1).map_or(own, |at| &*users[at]);
+        step(raw::request(&[b"CLIENT", b"CAPA", &acts_for(name)]));
+    }
+    if before.db != after.db {
+        step(raw::request(&[b"SELECT", after.db.to_string().as_bytes()]));
+    }
+    match (from.tracking, to.tracking) {
+        (Some(before), Some(after)) if Arc::ptr_eq(before, after) => {}
+        (before, Some(after)) => step(after.request(before.map(|before| &**before))),
+        (Some(_), None) => step(raw::UNTRACK.to_vec()),
+        (None, None) => {}
+    }
+    steps
+}
+
+/// The word of CLIENT CAPA by which a link says for whom its next requests are.
+pub(super) fn acts_for(name: &[u8]) -> Vec<u8> {
+    [b"for:", name].concat()
+}
+
+impl Upstream {
+    /// What it is set to, when all that was sent on it has been carried out.
+    pub(super) fn setting(&self) -> Setting<'_> {
+        Setting { session: self.key.session, tracking: self.tracking.as_ref() }
+    }
+}
+
+impl Client {
+    /// What its connections are to be set to.
+    pub(super) fn setting(&self) -> Setting<'_> {
+        Setting { session: self.session, tracking: self.tracking.as_ref() }
+    }
+}
+
+impl Hub {
+    /// Has the client's next requests on a connection of its own find what the client has said. To
+    /// be called while none of its requests is under way there.
+    pub(super) fn bring_in_step<W: Wire>(&mut self, wire: &mut W, client: &Client, own: Id) {
+        let wanted = client.setting();
+        let Some(up) = self.upstream(own).filter(|up| !up.setting().is(&wanted)) else { return };
+        let (pool, session, tracking) = (up.pool, up.key.session, up.tracking.take());
+        let from = Setting { session, tracking: tracking.as_ref() };
+        let steps = changes(&self.pools[pool], &self.users, from, wanted);
+        let Some(up) = self.upstream(own) else { return };
+        up.key.session = wanted.session;
+        up.tracking = wanted.tracking.cloned();
+        up.link.set_up(steps, &mut |bytes| wire.send(own, bytes));
+    }
+
+    /// SELECT. A database that no client has selected yet is for a server to find.
+    pub(super) fn select<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        number: &[u8],
+        request: &[u8],
+    ) -> Flow {
+        if !client.is_idle() {
+            return self.come_again(client);
+        }
+        let db = database(number);
+        let local = &self.pools[client.pool];
+        if let Some(db) = db.filter(|&db| local.shared.is_selectable(db)) {
+            client.session.db = db;
+            client.answer(wire, b"+OK\r\n");
+            return Flow::Done;
+        }
+        let own = client.own.first().map(|own| own.0);
+        let Some(server) = own.or_else(|| local.any()) else {
+            client.answer(wire, &raw::error(NO_SERVER));
+            return Flow::Done;
+        };
+        match self.acquire_own(wire, client, server) {
+            Ok(id) => {
+                self.bring_in_step(wire, client, id);
+                let seq = client.push(Slot::Waiting);
+                let purpose = Purpose::Select(db);
+                let tag = Tag { client: client.id, seq, part: 0, bytes: 0, purpose };
+                self.send_on(wire, id, request, tag);
+            }
+            Err(why) => client.answer(wire, &raw::error(&why)),
+        }
+        self.settle_soon(client);
+        Flow::Done
+    }
+
+    /// A reply has come that may say that another database is selected.
+    pub(super) fn selected(&mut self, up: &mut Upstream, tag: &Tag, reply: &[u8]) {
+        let db = match tag.purpose {
+            Purpose::Select(db) if reply == OK => db,
+            Purpose::Exec => self
+                .client(tag.client)
+                .and_then(|client| client.executing.as_ref())
+                .and_then(|multi| multi.selects(reply)),
+            _ => None,
+        };
+        let Some(db) = db else { return };
+        up.key.session.db = db;
+        self.pools[up.pool].shared.note_selectable(db);
+        if let Some(client) = self.client(tag.client) {
+            client.session.db = db;
+        }
+    }
+}
+
+/// The reply to SELECT.
+pub(super) const OK: &[u8] = b"+OK\r\n";
+
+/// The database that a word names, if it can be one.
+pub(super) fn database(word: &[u8]) -> Option<u32> {
+    numbers::parse_u64(word).and_then(|db| u32::try_from(db).ok())
+}
