@@ -162,7 +162,8 @@ impl<C: Coordinator> Driver<C> {
             return Ok(Some(view));
         }
         let home = self.coordinator.range(&self.keys.home(self.myself.id), None)?;
-        self.is_homeless = home.items.is_empty();
+        // A copy that was in a database waits for it: somebody may have removed keys of it.
+        self.is_homeless = home.items.is_empty() && known.is_none();
         let Some(home) = home.items.first() else { return Ok(None) };
         let unreadable = |error: String| Failure::Away(error);
         let database: Id =

@@ -173,18 +173,20 @@ impl View {
                 return Err(Invalid(format!("{} is no key of the database", item.key)));
             };
             let parts: Vec<&str> = name.split('/').collect();
+            // A name that is no id is none of ours.
+            let is_id = |text: &str| id(text).is_ok();
             match parts[..] {
                 ["topology"] => {
                     let value = Topology::decode(&item.value)?;
                     topology = Some(At { value, revision: item.revision });
                 }
-                ["alive", copy] => {
+                ["alive", copy] if is_id(copy) => {
                     alive.insert(id(copy)?, read(item)?);
                 }
-                ["fence", shard, copy] => {
+                ["fence", shard, copy] if is_id(shard) && is_id(copy) => {
                     fences.insert((id(shard)?, id(copy)?), read(item)?);
                 }
-                ["switch", shard] => {
+                ["switch", shard] if is_id(shard) => {
                     switches.insert(id(shard)?, read(item)?);
                 }
                 // A later version may have more.

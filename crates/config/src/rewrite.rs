@@ -6,10 +6,6 @@
 //! twice, a string that is no longer set) are removed. Empty lines in a row become one.
 
 use std::collections::HashMap;
-use std::fs::{self, File, Metadata, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
-use std::path::{Path, PathBuf};
 
 use crate::limits::{ClientClass, OutputLimits};
 use crate::spec::Kind;
@@ -204,43 +200,4 @@ fn place_of(line: &[u8]) -> Option<String> {
     }
     let class = ClientClass::parse(words.get(1)?)?;
     Some(format!("{} {}", spec.name(), class.file_name()))
-}
-
-/// Replaces a file so that after a crash either the old or the new content is there: a temporary
-/// file beside it is written, forced to the disk and renamed, and the directory is forced too. The
-/// file keeps its mode, and owner and group if it may. A new one is readable by all and writable by
-/// its owner, as far as the umask allows.
-pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
-    let temporary = temporary_beside(path);
-    let old = fs::metadata(path).ok();
-    let written =
-        write_synced(&temporary, content, old.as_ref()).and_then(|()| fs::rename(&temporary, path));
-    if let Err(error) = written {
-        // The error that matters is the first; a file left behind is only litter.
-        let _ = fs::remove_file(&temporary);
-        return Err(error);
-    }
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(dir)?.sync_all()
-}
-
-fn write_synced(path: &Path, content: &[u8], old: Option<&Metadata>) -> io::Result<()> {
-    let mode = old.map_or(0o644, |old| old.mode() & 0o777);
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
-    if let Some(old) = old {
-        // Only root can change its owner; the content matters more than the owner.
-        let _ = fchown(&file, Some(old.uid()), Some(old.gid()));
-        file.set_permissions(Permissions::from_mode(mode))?;
-    }
-    file.write_all(content)?;
-    file.sync_all()
-}
-
-fn temporary_beside(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    let nanos = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |time| time.subsec_nanos());
-    name.push(format!(".{}-{nanos:x}.tmp", std::process::id()));
-    path.with_file_name(name)
 }

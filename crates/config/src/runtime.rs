@@ -6,7 +6,7 @@ use structs::glob;
 
 use crate::choices::ProtectedAction;
 use crate::spec::Spec;
-use crate::store::Config;
+use crate::store::{Config, SECRET_MARK};
 use crate::table::{OPTIONS, find, position};
 use crate::value::{Value, parse, render, words_of_argument};
 
@@ -90,12 +90,13 @@ impl Config {
     /// The options that match any of the patterns, each once, with their values.
     ///
     /// A pattern without special characters is a name: it is answered in the case it was asked
-    /// in, and reaches hidden options too. An alias that matches is an answer of its own.
+    /// in, and reaches hidden options too. An alias that matches is an answer of its own. In the
+    /// place of a secret stands [`SECRET_MARK`].
     pub fn get(&self, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         let mut add = |name: &[u8], at: usize| {
             if !found.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) {
-                found.push((name.to_vec(), render(&OPTIONS[at], &self.load(at))));
+                found.push((name.to_vec(), self.shown(at)));
             }
         };
         for pattern in patterns {
@@ -231,6 +232,10 @@ impl Config {
         for ((_, argument), (at, name)) in pairs.iter().zip(found) {
             let spec = &OPTIONS[*at];
             let refuse = |reason| SetError::Refused { name: (*name).into(), reason };
+            if spec.is_sensitive() && *argument == SECRET_MARK {
+                let why = "this is what CONFIG GET shows in the place of a secret, no value";
+                return Err(refuse(why.to_string()));
+            }
             let current = self.load(*at);
             let value = parse(spec, &words_of_argument(spec, argument), &current)
                 .and_then(|value| self.resolve(spec, value))
@@ -246,7 +251,7 @@ impl Config {
     }
 }
 
-/// Whether the value of this option must not be shown in a log, in MONITOR or in SLOWLOG.
+/// Whether the value of this option must not be shown: in a log, in MONITOR, SLOWLOG or CONFIG GET.
 pub fn is_sensitive(name: &[u8]) -> bool {
     find(name).is_some_and(Spec::is_sensitive)
 }

@@ -132,7 +132,7 @@ impl Spec {
         self.flags & PROTECTED != 0
     }
 
-    /// Whether the value is a secret that no log may show.
+    /// Whether the value is a secret, which no log and no reply may show.
     pub fn is_sensitive(&self) -> bool {
         self.flags & SENSITIVE != 0
     }

@@ -25,6 +25,9 @@ use crate::table::{OPTION_COUNT, OPTIONS, position};
 use crate::value::{Value, parse, render};
 use structs::words::split_words;
 
+/// What is shown in the place of a secret that is set.
+pub const SECRET_MARK: &[u8] = b"(redacted)";
+
 /// The live configuration.
 ///
 /// Shared as `Arc<Config>`; see the accessors for what can be read, [`Config::get`] and
@@ -98,10 +101,18 @@ impl Config {
         Ok(())
     }
 
-    /// The value of an option as `CONFIG GET` reports it; `None` if there is no such option.
+    /// The value of an option, as `CONFIG GET` reports those that are no secret; `None` if there is
+    /// no such option.
     pub fn value_of(&self, name: &str) -> Option<Vec<u8>> {
         let at = position(name.as_bytes())?;
         Some(render(&OPTIONS[at], &self.load(at)))
+    }
+
+    /// The value of an option for everybody: a secret that is set is not shown.
+    pub(crate) fn shown(&self, at: usize) -> Vec<u8> {
+        let value = render(&OPTIONS[at], &self.load(at));
+        let is_secret = OPTIONS[at].is_sensitive() && !value.is_empty();
+        if is_secret { SECRET_MARK.to_vec() } else { value }
     }
 
     pub(crate) fn number(&self, at: usize) -> u64 {
@@ -145,11 +156,8 @@ impl Config {
 impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let shown = |at: usize| {
-            let spec = &OPTIONS[at];
-            let value = render(spec, &self.load(at));
-            let secret = spec.is_sensitive() && !value.is_empty();
-            let value = if secret { b"(redacted)".to_vec() } else { value };
-            (spec.name(), String::from_utf8_lossy(&value).into_owned())
+            let value = String::from_utf8_lossy(&self.shown(at)).into_owned();
+            (OPTIONS[at].name(), value)
         };
         f.debug_map().entries((0..OPTION_COUNT).map(shown)).finish()
     }

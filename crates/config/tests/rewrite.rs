@@ -1,10 +1,8 @@
 //! `CONFIG REWRITE`: against Valkey's output, and that what is written reads back.
 
 use std::collections::BTreeSet;
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 
-use config::{Config, OPTIONS, SetContext, load_text, replace_file};
+use config::{Config, OPTIONS, SetContext, load_text};
 use proptest::prelude::*;
 
 fn set(config: &Config, pairs: &[(&str, &str)]) {
@@ -107,24 +105,6 @@ fn users_are_left_alone_unless_given() {
     let one = String::from_utf8(one).expect("ASCII");
     assert!(one.starts_with("user carol on\n"), "{one}");
     assert!(!one.contains("alice") && !one.contains("bob"), "{one}");
-}
-
-#[test]
-fn a_file_is_replaced_or_left() {
-    let dir = std::env::temp_dir().join(format!("dunlin-replace-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).expect("a temporary directory");
-    let file = dir.join("dunlin.conf");
-    std::fs::write(&file, "old").expect("writable");
-    replace_file(&file, b"new").expect("writable");
-    assert_eq!(std::fs::read(&file).expect("readable"), b"new");
-    // A user that could not read the old file cannot read the new one.
-    std::fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("ours");
-    replace_file(&file, b"secret").expect("writable");
-    let mode = std::fs::metadata(&file).expect("readable").permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
-    assert!(replace_file(&dir.join("nosuch/dunlin.conf"), b"new").is_err());
-    assert_eq!(std::fs::read_dir(&dir).expect("readable").count(), 1, "nothing is left behind");
-    std::fs::remove_dir_all(&dir).expect("ours to remove");
 }
 
 /// A value that an option might take.

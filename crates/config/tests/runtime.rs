@@ -171,5 +171,18 @@ fn secrets_are_not_shown() {
     set(&config, &[("requirepass", "hunter2")]).expect("a password");
     assert_eq!(&config.requirepass()[..], b"hunter2");
     assert!(!format!("{config:?}").contains("hunter2"));
+    for spec in config::OPTIONS.iter().filter(|spec| spec.is_sensitive()) {
+        assert_eq!(
+            get(&config, &[spec.name()])[0].1,
+            if spec.name() == "requirepass" { "(redacted)" } else { "" }
+        );
+        config.record(spec.name(), b"hunter2").expect("any text");
+        for name in [spec.name(), "*"].iter().chain(spec.aliases()) {
+            assert!(get(&config, &[*name]).iter().all(|(_, value)| !value.contains("hunter2")));
+        }
+        assert!(spec.is_immutable() || set(&config, &[(spec.name(), "(redacted)")]).is_err());
+    }
+    let file = config.rewrite(b"", None);
+    assert!(file.windows(7).filter(|part| part == b"hunter2").count() > 1, "the file has them");
     assert!(config::is_sensitive(b"MASTERAUTH") && !config::is_sensitive(b"port"));
 }

@@ -113,6 +113,15 @@ pub(crate) struct Connection {
     arrived: Vec<u8>,
 }
 
+/// Why an answer is not read.
+const TOO_LONG: &str =
+    "the answer is longer than 64 MiB: are there keys of other programs below /dunlin/?";
+
+/// Returns a length that may be read.
+fn bounded(len: usize) -> io::Result<usize> {
+    if len > MAX_BODY_LEN { Err(broken(TOO_LONG)) } else { Ok(len) }
+}
+
 /// An error of the other side.
 fn broken(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.to_owned())
@@ -171,7 +180,7 @@ impl Connection {
                 while let Some(mut chunk) = self.chunk(deadline)? {
                     body.append(&mut chunk);
                     if body.len() > MAX_BODY_LEN {
-                        return Err(broken("the answer is too long"));
+                        return Err(broken(TOO_LONG));
                     }
                 }
                 body
@@ -247,9 +256,8 @@ impl Connection {
             let value = value.trim();
             match name.to_ascii_lowercase().as_str() {
                 "content-length" => {
-                    let len = value.parse().ok().filter(|&len| len <= MAX_BODY_LEN);
-                    let len = len.ok_or_else(|| broken("the length is wrong"))?;
-                    head.delimiter = Delimiter::Length(len);
+                    let len = value.parse().map_err(|_| broken("the length is wrong"))?;
+                    head.delimiter = Delimiter::Length(bounded(len)?);
                 }
                 "transfer-encoding" if value.eq_ignore_ascii_case("chunked") => {
                     head.delimiter = Delimiter::Chunks;
@@ -266,8 +274,8 @@ impl Connection {
         let head = self.find_line(deadline)?;
         let digits = std::str::from_utf8(&self.arrived[..head]).unwrap_or_default();
         let digits = digits.split(';').next().unwrap_or_default().trim();
-        let len = usize::from_str_radix(digits, 16).ok().filter(|&len| len <= MAX_BODY_LEN);
-        let len = len.ok_or_else(|| broken("a chunk has no length"))?;
+        let len = usize::from_str_radix(digits, 16);
+        let len = bounded(len.map_err(|_| broken("a chunk has no length"))?)?;
         let begin = head + 2;
         if len == 0 {
             self.arrived.drain(..begin);

@@ -87,6 +87,37 @@ impl Client {
         self.ask("/v3/kv/compaction", &body).map(|_| ())
     }
 
+    /// Reads some of the keys with a prefix, at one revision: those with the exact names, and, of
+    /// names that end in a slash, all that begin so. Returns them and the number of other keys with
+    /// the prefix, which are not sent.
+    ///
+    /// # Errors
+    /// etcd is away.
+    pub fn parts(&mut self, prefix: &str, names: &[&str]) -> Result<(Range, u64), Failure> {
+        let all = |prefix: &str| json!({ "key": text(prefix), "range_end": text(&end_of(prefix)) });
+        let part = |name: &&str| {
+            let key = format!("{prefix}{name}");
+            let range = if key.ends_with('/') { all(&key) } else { json!({ "key": text(&key) }) };
+            json!({ "request_range": range })
+        };
+        let mut count = all(prefix);
+        count["count_only"] = json!(true);
+        let requests: Vec<Value> = std::iter::once(json!({ "request_range": count }))
+            .chain(names.iter().map(part))
+            .collect();
+        let reply = self.ask("/v3/kv/txn", &json!({ "success": requests }))?;
+        let mut answers = list(&reply["responses"]).iter().map(|it| &it["response_range"]);
+        let known = |answer: &Value| number_or_zero(&answer["count"]);
+        let total = answers.next().map_or(0, known);
+        let mut range =
+            Range { items: Vec::new(), revision: number(&reply["header"]["revision"])? };
+        for answer in answers {
+            range.items.extend(items(answer)?);
+        }
+        let foreign = total.saturating_sub(range.items.len() as u64);
+        Ok((range, foreign))
+    }
+
     fn connect(&mut self) -> Result<Connection, Failure> {
         let endpoint = &self.endpoints[self.next % self.endpoints.len()];
         let rules =
@@ -191,8 +222,7 @@ impl Coordinator for Client {
             let failure = self.refusal(&response);
             return Err(if is_compacted { Failure::Compacted(at.unwrap_or(0)) } else { failure });
         }
-        let items = list(&response.body["kvs"]).iter().map(item).collect::<Option<_>>();
-        let items = items.ok_or_else(unreadable)?;
+        let items = items(&response.body)?;
         Ok(Range { items, revision: number(&response.body["header"]["revision"])? })
     }
 
@@ -316,13 +346,19 @@ fn end_of(prefix: &str) -> String {
     end
 }
 
-fn item(value: &Value) -> Option<Item> {
-    let bytes = |field: &str| STANDARD.decode(value[field].as_str().unwrap_or_default()).ok();
-    Some(Item {
-        key: String::from_utf8(bytes("key")?).ok()?,
-        value: bytes("value")?,
-        revision: number(&value["mod_revision"]).ok()?,
-    })
+/// Reads the keys of an answer. A key that is no text is left out: none of ours is such.
+fn items(answer: &Value) -> Result<Vec<Item>, Failure> {
+    let bytes = |value: &Value| {
+        STANDARD.decode(value.as_str().unwrap_or_default()).map_err(|_| unreadable())
+    };
+    let mut items = Vec::new();
+    for found in list(&answer["kvs"]) {
+        if let Ok(key) = String::from_utf8(bytes(&found["key"])?) {
+            let revision = number(&found["mod_revision"])?;
+            items.push(Item { key, value: bytes(&found["value"])?, revision });
+        }
+    }
+    Ok(items)
 }
 
 /// Returns the elements of a list, none if it was left out.

@@ -31,6 +31,8 @@ impl Watch {
         let body = json!({ "create_request": {
             "key": text(prefix), "range_end": text(&end_of(prefix)),
             "start_revision": from.to_string(),
+            // Many changes, or large values, come in several lines.
+            "fragment": true,
         } });
         connection.subscribe("/v3/watch", &body, token, timeout).map_err(away)?;
         Ok(Watch { connection, prefix: prefix.to_owned(), next: from, line: Vec::new() })
@@ -68,9 +70,10 @@ impl Watch {
         let mut keys = Vec::new();
         let mut revision = self.next - 1;
         for event in events {
-            let key = STANDARD.decode(event["kv"]["key"].as_str().unwrap_or_default()).ok();
-            keys.push(key.and_then(|key| String::from_utf8(key).ok()).ok_or_else(unreadable)?);
-            // All changes of a revision come together.
+            let key = STANDARD.decode(event["kv"]["key"].as_str().unwrap_or_default());
+            // A key that is no text is none of ours. That something has changed is all that counts.
+            keys.push(String::from_utf8_lossy(&key.map_err(|_| unreadable())?).into_owned());
+            // The changes of a revision come together, or in fragments one after the other.
             revision = revision.max(number(&event["kv"]["mod_revision"])?);
         }
         self.next = revision + 1;

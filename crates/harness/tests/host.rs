@@ -173,7 +173,8 @@ fn the_filters_of_debians_units_kill_nothing() {
     for backend in program.backends() {
         let arguments =
             ["--appendonly", "yes", "--appendfsync", "always", "--enable-debug-command", "yes"];
-        let options = Options { backend, ..Options::arguments(&arguments) };
+        let config = Some("maxmemory 1gb\n".to_owned());
+        let options = Options { backend, config, ..Options::arguments(&arguments) };
         let mut server = Server::start(&program.under(wrapper), options).unwrap();
         let mut client = server.client();
         // Many connections that wait for the disk are what reactors give way for.
@@ -201,6 +202,19 @@ fn the_filters_of_debians_units_kill_nothing() {
         assert_eq!(harness::info::field(&mut client, "rdb_last_bgsave_status"), "ok");
         assert_eq!(harness::info::field(&mut client, "aof_last_bgrewrite_status"), "ok");
         assert!(server.log().contains("There is a filter of system calls"));
+        // Of a file of another group, too.
+        std::os::unix::fs::chown(server.directory().join("server.conf"), None, Some(1)).unwrap();
+        for request in [
+            "CONFIG REWRITE",
+            "CONFIG SET maxclients 5000",
+            "CONFIG SET oom-score-adj yes",
+            "CONFIG SET loglevel debug",
+            "MEMORY PURGE",
+            "DEBUG RELOAD",
+        ] {
+            let words: Vec<&str> = request.split(' ').collect();
+            assert_eq!(client.command(&words).unwrap(), ok(), "{request}");
+        }
         server.restart().unwrap();
         assert!(server.stop().unwrap().success());
     }

@@ -67,7 +67,7 @@ pub fn write(out: &mut Exposition, answers: &Answers) {
     commands(out, &totals);
     percentiles(out, &fields, &totals);
     durations(out, &totals, &answers.durations);
-    configuration(out, &answers.config);
+    configuration(out, &answers.config, &fields);
     logs(out, answers);
 }
 
@@ -369,10 +369,12 @@ pub fn options() -> impl Iterator<Item = &'static str> {
     OPTIONS.iter().map(|(option, _)| *option).chain([BUFFER_LIMIT, "databases"])
 }
 
-fn configuration(out: &mut Exposition, config: &[(String, String)]) {
-    let value_of = |option: &str| config.iter().find(|(name, _)| name == option).map(|(_, v)| v);
+fn configuration(out: &mut Exposition, config: &[(String, String)], fields: &Fields<'_>) {
+    let value_of = |option: &str| config.iter().find(|(name, _)| name == option).map(|(_, v)| &**v);
     for (option, series) in OPTIONS {
-        if let Some(value) = value_of(option).and_then(|value| value.parse().ok()) {
+        // A user that may not ask for options finds some of them in INFO.
+        let value = value_of(option).or_else(|| fields.find(&option.replace('-', "_")));
+        if let Some(value) = value.and_then(|value| value.parse().ok()) {
             let help = format!("The option {option}.");
             out.single(&format!("redis_{series}"), Kind::Gauge, &help, value);
         }

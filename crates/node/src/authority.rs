@@ -10,6 +10,7 @@
 //! authority differ, but its name and key do not, and these are what counts.
 
 use crate::copies::files;
+use crate::sealed;
 use crate::settings::Wrong;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -115,6 +116,19 @@ impl Files {
         let bytes = |text: &str| URL_SAFE_NO_PAD.decode(text).map_err(|_| no_token());
         let key = KeyPair::try_from(bytes(key)?).map_err(|_| no_token())?;
         self.keep(&String::from_utf8(bytes(certificate)?).map_err(|_| no_token())?, &key)
+    }
+
+    /// Lets passwords at etcd be sealed and opened, if this machine has the key.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn share_secret(&self) -> Result<(), Wrong> {
+        let text = match fs::read_to_string(&self.key) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            text => text.map_err(|error| Wrong(format!("{}: {error}", self.key.display())))?,
+        };
+        let key = KeyPair::from_pem(&text).map_err(wrong)?;
+        sealed::set_secret(&key.serialize_der()).map_err(|why| Wrong(why.to_string()))
     }
 
     fn keep(&self, certificate: &str, key: &KeyPair) -> Result<(), Wrong> {

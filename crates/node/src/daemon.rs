@@ -3,12 +3,18 @@
 use crate::change;
 use crate::copies::Copies;
 use crate::leaders::Leaders;
+use crate::sealed;
 use crate::settings::Wrong;
 use crate::shared::Shared;
 use crate::site::{CopyReport, Machine, MachineAlive, Site, encode, unchanged};
 use crate::store::{Store, put, put_with};
+use crate::unplaced::{self, Gone};
 use cluster::Moment;
-use cluster::coordinator::{Failure, LeaseCall, LeaseId, LeaseReply, Outcome, Transaction};
+use cluster::coordinator::{
+    Change, Failure, LeaseCall, LeaseId, LeaseReply, Outcome, Revision, Transaction,
+};
+use cluster::id::Id;
+use cluster::view::At;
 use process::log;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -38,6 +44,12 @@ const RESCUE_LOOK: Duration = Duration::from_secs(2);
 /// How often everything is read although no change was seen.
 const REREAD: Duration = Duration::from_secs(10);
 
+/// Values that are written anew at a time.
+const MAX_SEALED: usize = 16;
+
+/// Orders to end copies that are removed at a time.
+const MAX_FORGOTTEN: usize = 100;
+
 /// See the head of this file.
 pub struct Daemon {
     shared: Arc<Shared>,
@@ -58,6 +70,8 @@ pub struct Daemon {
     notes: Vec<String>,
     /// Notes that another node may write as well.
     shared_notes: Vec<String>,
+    /// What needs an operator, as it was said.
+    warnings: Vec<String>,
     leaders: Leaders,
     /// When directories of copies were looked at for data that were given up.
     looked: Option<Instant>,
@@ -88,6 +102,7 @@ impl Daemon {
             unknown: BTreeSet::new(),
             notes: Vec::new(),
             shared_notes: Vec::new(),
+            warnings: Vec::new(),
             leaders: Leaders::default(),
             looked: None,
         }
@@ -117,6 +132,9 @@ impl Daemon {
     }
 
     fn check_name(&self) -> Result<(), Wrong> {
+        if self.site.problems.iter().any(|problem| problem.contains(sealed::NO_KEY)) {
+            return Err(Wrong(sealed::NO_KEY.into()));
+        }
         let other = self.site.machines.get(&self.name);
         match other.filter(|known| known.spec.value.id != self.machine.id) {
             Some(known) if known.alive.is_some() => Err(Wrong(format!(
@@ -239,9 +257,24 @@ impl Daemon {
             }
             site = self.store.read()?;
         }
-        for problem in site.problems.iter().filter(|it| !self.site.problems.contains(it)) {
-            log!(Warning, "{problem}");
+        if let Some((name, transaction)) =
+            unplaced::write_again(&site, &self.store.keys, |name| self.copies.known(name))
+        {
+            if let Outcome::Done(_) = self.store.commit(&transaction)? {
+                log!(Notice, "Database '{name}' is at etcd again");
+            }
+            site = self.store.read()?;
         }
+        sealed::set_active(site.can_seal());
+        if site.rank(&self.name) == Some(0) && !site.clear.is_empty() {
+            self.seal(&site.clear)?;
+        }
+        let warnings = site.warnings(&self.store.keys);
+        for warning in warnings.iter().filter(|it| !self.warnings.contains(it)) {
+            log!(Warning, "{warning}");
+            self.shared_notes.push(warning.clone());
+        }
+        self.warnings = warnings;
         self.read = Some(Instant::now());
         self.note_lost(&site);
         self.site = Arc::new(site);
@@ -249,6 +282,7 @@ impl Daemon {
         if !self.shared.ends_copies() {
             self.copies.want(&self.site, &self.name);
             self.tend();
+            self.forget_gone()?;
         }
         self.find_unknown();
         if std::mem::take(&mut self.is_lost) {
@@ -261,7 +295,8 @@ impl Daemon {
     /// Writes what has changed of this machine.
     fn say(&mut self) -> Result<(), Failure> {
         let Some(lease) = self.lease else { return Ok(()) };
-        let (id, copies) = (self.machine.id.clone(), self.copies.reports());
+        let (id, copies) =
+            (self.machine.id.clone(), self.copies.reports(&self.shared.disk_errors()));
         let alive = MachineAlive { id, lease, copies, is_ending: self.shared.is_leaving() };
         let known = self.site.machines.get(&self.name);
         let is_known = known.is_some_and(|known| known.spec.value == self.machine);
@@ -303,7 +338,7 @@ impl Daemon {
         }
     }
 
-    /// Notes copies that have ended.
+    /// Notes copies that have ended, and disks that refuse something.
     fn note_ends(&mut self, reports: &[CopyReport]) {
         let before = self.said.as_ref().map(|said| &*said.copies).unwrap_or_default();
         for report in reports {
@@ -314,7 +349,40 @@ impl Daemon {
                 self.notes
                     .push(format!("copy {copy:?} of database '{database}' has ended: {note}"));
             }
+            let (now, was) = (&report.disk_error, old.map_or("", |old| &old.disk_error));
+            if now != was {
+                let what = match &**now {
+                    "" => "can write to its disk again".to_owned(),
+                    error => format!("has trouble with its disk: {error}"),
+                };
+                let CopyReport { copy, database, .. } = report;
+                self.notes.push(format!("copy {copy:?} of database '{database}' {what}"));
+            }
         }
+    }
+
+    /// Writes values anew whose passwords are in clear. Others do it when they change them.
+    fn seal(&mut self, clear: &[(String, Revision, Vec<u8>)]) -> Result<(), Failure> {
+        for (key, revision, value) in clear.iter().take(MAX_SEALED) {
+            let compares = vec![unchanged(key.clone(), *revision)];
+            let changes = vec![put(key.clone(), value.clone())];
+            self.store.commit(&Transaction { compares, changes })?;
+        }
+        Ok(())
+    }
+
+    /// Removes the orders to end copies that have ended.
+    fn forget_gone(&mut self) -> Result<(), Failure> {
+        let is_over = |(copy, at): &(&Id, &At<Gone>)| {
+            at.value.machine == self.name && !self.copies.has(**copy)
+        };
+        let over: Vec<Id> = self.site.gone.iter().filter(is_over).map(|(copy, _)| *copy).collect();
+        if over.is_empty() {
+            return Ok(());
+        }
+        let delete = |copy: &Id| Change::Delete { key: self.store.keys.gone(*copy) };
+        let changes = over.iter().take(MAX_FORGOTTEN).map(delete).collect();
+        self.store.commit(&Transaction { changes, ..Transaction::default() }).map(drop)
     }
 
     fn find_unknown(&mut self) {

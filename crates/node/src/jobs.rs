@@ -10,6 +10,7 @@ use crate::site::{Database, INTERNAL, Job, JobKind, JobState, Login, Placed, Sit
 use crate::store::{Problem, Store};
 use crate::talk::{self, Answer};
 use crate::tasks::{Task, Tasks, schedule};
+use crate::unplaced;
 use cluster::coordinator::{Change, Transaction};
 use cluster::view::{At, View};
 use process::log;
@@ -236,7 +237,11 @@ impl Jobs {
             removals.extend(cluster::shared::keys(copies, at.value.id));
             removals.push(copies.topology(at.value.id));
             removals.push(keys.database(&job.database));
-            let changes = removals.into_iter().map(|key| Change::Delete { key }).collect();
+            let changes = removals.into_iter().map(|key| Change::Delete { key });
+            // Their nodes have not seen that the database goes away.
+            let away = at.value.copies.iter().filter(|placed| !site.is_alive(&placed.machine));
+            let gone = away.map(|it| unplaced::gone(keys, it.copy, &it.machine, &job.database));
+            let changes = changes.chain(gone.take(REMOVALS)).collect();
             return Ok(Step::Done(Transaction { changes, ..transaction }));
         }
         removals.truncate(REMOVALS);

@@ -1,5 +1,20 @@
 //! Where the keys of nodes and databases are at etcd. `docs/internals/node.md` has the table.
 
+use cluster::id::Id;
+
+/// What stands behind the beginning that all keys have in common: folders, and names of single keys.
+pub const PARTS: [&str; 9] = [
+    "machine/",
+    "database/",
+    "backup/",
+    "job/",
+    "gone/",
+    "taken-up/",
+    "placement",
+    "requests",
+    "events",
+];
+
 /// The keys of one cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SiteKeys {
@@ -55,6 +70,16 @@ impl SiteKeys {
     /// The backups of a database that come round.
     pub fn schedule(&self, database: &str) -> String {
         format!("{}backup/{database}", self.root)
+    }
+
+    /// What is there until a copy that no database has is ended.
+    pub fn gone(&self, copy: Id) -> String {
+        format!("{}gone/{copy}", self.root)
+    }
+
+    /// What is there until a node has written a database again.
+    pub fn taken_up(&self, name: &str) -> String {
+        format!("{}taken-up/{name}", self.root)
     }
 
     /// What every placement writes.

@@ -7,12 +7,14 @@
 //!   rest      show              the admin port: REST, metrics, probes, console
 //!   daemon    jobs              the threads of a node
 //!   leaders   standing          shards that another copy leads, as events; shards without a primary
+//!   disks                       whether copies can write to their disks
 //!   tasks                       jobs that move data: import, export, backup, restore, restart
 //!   copies    own_etcd          processes that outlive it
-//!   authority                   certificates for an etcd of our own
+//!   authority  sealed           certificates for an etcd of our own; passwords at etcd
 //!   ready     relay             whether clients may be sent here; ports of databases without a copy here
 //!   switch    drain             a shard is handed over; a machine gives its copies away
 //!   reshape   members           a database becomes what its options say; copies that come and go
+//!   unplaced                    copies that run although no database has them
 //!   change    plan              what users ask for, as transactions; where copies go
 //!   hashing   rehash            rules from keys to slots: tried on keys; changed
 //!   shared    store             what threads share; the site at etcd
@@ -27,6 +29,7 @@ pub mod change;
 mod commands;
 pub mod copies;
 mod daemon;
+mod disks;
 mod drain;
 mod hashing;
 mod http;
@@ -41,6 +44,7 @@ mod rehash;
 mod relay;
 mod reshape;
 pub mod rest;
+mod sealed;
 mod servers;
 pub mod settings;
 pub mod shared;
@@ -51,6 +55,7 @@ pub mod store;
 mod switch;
 mod talk;
 mod tasks;
+mod unplaced;
 mod up;
 
 pub use commands::{run_cluster, run_node};

@@ -5,6 +5,7 @@ use crate::change::address;
 use crate::keys::SiteKeys;
 use crate::site::{Database, Placed, Site, encode, unchanged};
 use crate::store::put;
+use crate::unplaced;
 use cluster::change::{add_copy, add_shard, remove_copy, remove_shard};
 use cluster::coordinator::Transaction;
 use cluster::id::Id;
@@ -74,25 +75,36 @@ impl Of<'_> {
 
     /// Takes a copy that has ended out of everything. `None`: it has a lease, or its shard has no
     /// primary.
-    pub fn take_out(&self, copy: Id) -> Option<Transaction> {
+    pub fn take_out(&self, site: &Site, copy: Id) -> Option<Transaction> {
         let mut transaction = remove_copy(self.view, copy)?;
-        let mut copies = self.at.value.copies.clone();
-        copies.retain(|placed| placed.copy != copy);
-        self.replace(copies, &mut transaction);
+        self.displace(site, |placed| placed.copy == copy, &mut transaction);
         Some(transaction)
     }
 
     /// Takes a shard whose copies have ended out of everything. `None`: a copy has a lease, or
     /// there are slots.
-    pub fn take_out_shard(&self, number: usize) -> Option<Transaction> {
+    pub fn take_out_shard(&self, site: &Site, number: usize) -> Option<Transaction> {
         let mut transaction = match self.shard(number) {
             Some(shard) => remove_shard(self.view, shard.id)?,
             None => Transaction::default(),
         };
-        let mut copies = self.at.value.copies.clone();
-        copies.retain(|placed| placed.shard != number);
-        self.replace(copies, &mut transaction);
+        self.displace(site, |placed| placed.shard == number, &mut transaction);
         Some(transaction)
+    }
+
+    /// Takes copies out of the database. Nodes that are away find an order to end theirs.
+    fn displace(
+        &self,
+        site: &Site,
+        is_out: impl Fn(&Placed) -> bool,
+        transaction: &mut Transaction,
+    ) {
+        let (out, kept): (Vec<Placed>, Vec<Placed>) =
+            self.at.value.copies.iter().cloned().partition(|placed| is_out(placed));
+        let away = out.iter().filter(|placed| !site.is_alive(&placed.machine));
+        let order = |it: &Placed| unplaced::gone(self.keys, it.copy, &it.machine, self.name);
+        transaction.changes.extend(away.map(order));
+        self.replace(kept, transaction);
     }
 
     fn replace(&self, copies: Vec<Placed>, transaction: &mut Transaction) {

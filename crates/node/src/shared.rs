@@ -1,6 +1,7 @@
 //! What the threads of a node share: the newest site, and whether etcd is there.
 
 use crate::change::Owner;
+use crate::disks::DiskErrors;
 use crate::settings::Wrong;
 use crate::site::Site;
 use crate::store::{Problem, Store};
@@ -35,6 +36,7 @@ pub struct Shared {
     changed: Condvar,
     is_leaving: AtomicBool,
     ends_copies: AtomicBool,
+    disk_errors: Mutex<DiskErrors>,
 }
 
 impl Shared {
@@ -51,6 +53,7 @@ impl Shared {
             changed: Condvar::new(),
             is_leaving: AtomicBool::new(false),
             ends_copies: AtomicBool::new(false),
+            disk_errors: Mutex::default(),
         }
     }
 
@@ -107,6 +110,16 @@ impl Shared {
     /// Returns whether the copies are to end now.
     pub fn ends_copies(&self) -> bool {
         self.ends_copies.load(Ordering::Relaxed)
+    }
+
+    /// Returns what the disks of the copies of this machine refuse.
+    pub fn disk_errors(&self) -> DiskErrors {
+        lock(&self.disk_errors).clone()
+    }
+
+    /// Sets what they refuse.
+    pub fn set_disk_errors(&self, errors: DiskErrors) {
+        *lock(&self.disk_errors) = errors;
     }
 
     /// Returns who makes changes: this machine under its present lease.

@@ -91,6 +91,9 @@ pub struct CopyShown {
     pub restarts: u64,
     /// Why its process ended the last time.
     pub note: String,
+    /// What its disk refuses.
+    #[serde(default)]
+    pub disk_error: String,
     /// Whether it answers.
     pub answers: bool,
     /// Bytes in use.
@@ -208,6 +211,7 @@ fn copy(site: &Site, placed: &Placed, view: Option<&View>) -> CopyShown {
         process: report.map_or("unknown".into(), |report| word(&report.state)),
         restarts: report.map_or(0, |report| report.restarts),
         note: report.map_or(String::new(), |report| report.note.clone()),
+        disk_error: report.map_or(String::new(), |report| report.disk_error.clone()),
         ..CopyShown::default()
     }
 }
@@ -262,10 +266,18 @@ fn health(database: &Database, shards: &[ShardShown]) -> String {
         .collect();
     let copies = || shards.iter().flat_map(|shard| &shard.copies);
     let absent = copies().filter(|copy| copy.role == "none").count();
+    let refused = copies().find(|copy| !copy.disk_error.is_empty());
     let behind = copies().filter(|copy| copy.role == "replica" && !copy.is_member).count();
     match (database.stage, unled.len(), absent) {
         (Stage::Creating, ..) => "its copies are being started".into(),
         (Stage::Deleting, ..) => "it is going away".into(),
+        (Stage::Ready, 0, 0) if refused.is_some() => {
+            let text = |copy: &CopyShown| {
+                let CopyShown { id, machine, disk_error, .. } = copy;
+                format!("copy {} on machine '{machine}': {disk_error}", &id[..8])
+            };
+            refused.map(text).unwrap_or_default()
+        }
         (Stage::Ready, 0, 0) if behind == 1 => "1 of its replicas has not synchronised yet".into(),
         (Stage::Ready, 0, 0) if behind > 0 => {
             format!("{behind} of its replicas have not synchronised yet")

@@ -1,9 +1,11 @@
 //! Machines, databases, jobs and events, as they are at etcd.
 
 use crate::keys::SiteKeys;
+use crate::sealed;
 use crate::settings::{Measure, Settings};
 use crate::tasks::Task;
 use crate::tasks::schedule::Schedule;
+use crate::unplaced::{self, Gone};
 use cluster::coordinator::{Compare, Item, LeaseId, Range, Revision};
 use cluster::id::Id;
 use cluster::slots::Slots;
@@ -45,6 +47,9 @@ pub struct Machine {
 ///
 /// 1: jobs that move data, and backups that come round.
 pub const FORMAT: u32 = 1;
+
+/// What a machine says instead that can open sealed passwords: see [`crate::sealed`].
+pub const SEALED_FORMAT: u32 = 2;
 
 /// A machine whose node has a lease.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -89,6 +94,9 @@ pub struct CopyReport {
     /// Why it ended the last time.
     #[serde(default)]
     pub note: String,
+    /// What its disk refuses.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub disk_error: String,
 }
 
 /// How far a database is.
@@ -177,10 +185,13 @@ pub struct Database {
     /// The password of [`INTERNAL`], by which copies and nodes log in to copies. Databases of
     /// earlier versions have none: the password in their settings is that of the default user, in
     /// clear.
-    #[serde(default)]
+    #[serde(default, with = "crate::sealed")]
     pub secret: String,
+    /// The one before, which counts as well until all copies use the new one.
+    #[serde(default, skip_serializing_if = "String::is_empty", with = "crate::sealed")]
+    pub old_secret: String,
     /// The password in clear before the last change, which copies may still have.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty", with = "crate::sealed")]
     pub old_password: String,
     /// What copies may have at least: a change of the number of shards is under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -261,7 +272,11 @@ impl Database {
 
     /// How nodes log in to a copy that does not know of the last change yet.
     pub fn old_login(&self) -> Login<'_> {
-        Login { user: "", password: &self.old_password, is_tls: self.settings.tls }
+        let (user, password) = match &*self.old_secret {
+            "" => ("", &*self.old_password),
+            secret => (INTERNAL, secret),
+        };
+        Login { user, password, is_tls: self.settings.tls }
     }
 }
 
@@ -457,6 +472,14 @@ pub struct Site {
     pub events_revision: Revision,
     /// The revision of the last placement.
     pub placement: Revision,
+    /// Copies that their nodes are to end although no database has them.
+    pub gone: BTreeMap<Id, At<Gone>>,
+    /// Databases that nodes are to write again, with the revision of the order.
+    pub taken_up: BTreeMap<String, Revision>,
+    /// Values with a password in clear that is to be sealed, with what they are to become.
+    pub clear: Vec<(String, Revision, Vec<u8>)>,
+    /// There are keys that this version does not know: of a later one, or of another program.
+    pub has_unknown_keys: bool,
     /// Values that cannot be read. They are left alone.
     pub problems: Vec<String>,
 }
@@ -498,15 +521,15 @@ impl Site {
                     zones.push((name, String::from_utf8_lossy(&item.value).into_owned()));
                 }
                 ["database", name] => {
-                    let value = read(item, problems);
+                    let value = read_sealed(item, problems, &mut site.clear);
                     site.databases.extend(value.map(|value| (name.to_owned(), value)));
                 }
                 ["job", id] => {
-                    let value = read(item, problems);
+                    let value = read_sealed(item, problems, &mut site.clear);
                     site.jobs.extend(value.map(|value| (id.to_owned(), value)));
                 }
                 ["backup", database] => {
-                    let value = read(item, problems);
+                    let value = read_sealed(item, problems, &mut site.clear);
                     site.schedules.extend(value.map(|value| (database.to_owned(), value)));
                 }
                 ["requests"] => {
@@ -517,9 +540,15 @@ impl Site {
                     site.events_revision = item.revision;
                     site.events = read(item, problems).map(|at| at.value).unwrap_or_default();
                 }
+                ["gone", copy] => {
+                    let value = copy.parse().ok().zip(read(item, problems));
+                    site.gone.extend(value);
+                }
+                ["taken-up", name] => {
+                    site.taken_up.insert(name.to_owned(), item.revision);
+                }
                 ["placement"] => site.placement = item.revision,
-                // A later version may have more.
-                _ => {}
+                _ => site.has_unknown_keys = true,
             }
         }
         for (name, known) in &mut site.machines {
@@ -536,10 +565,26 @@ impl Site {
         site
     }
 
+    /// Says what needs an operator: values that cannot be read, keys that are not known, and copies
+    /// that no database has.
+    pub fn warnings(&self, keys: &SiteKeys) -> Vec<String> {
+        let below = keys.all();
+        let unknown = self.has_unknown_keys.then(|| {
+            format!("There are keys at etcd below {below} that this version does not know; they are left alone")
+        });
+        let unplaced = unplaced::warnings(self);
+        self.problems.iter().cloned().chain(unknown).chain(unplaced).collect()
+    }
+
     /// Returns whether a lease is one of a node that is alive.
     pub fn has_node_with(&self, lease: LeaseId) -> bool {
         let mut alive = self.machines.values().filter_map(|known| known.alive.as_ref());
         alive.any(|at| at.value.lease == lease)
+    }
+
+    /// Returns whether all machines, those that are down as well, can open sealed passwords.
+    pub fn can_seal(&self) -> bool {
+        self.machines.values().all(|known| known.spec.value.format >= SEALED_FORMAT)
     }
 
     /// Returns a machine whose node is alive and cannot read what this version writes.
@@ -594,6 +639,9 @@ impl Site {
     }
 }
 
+/// Values that cannot be read are named up to this number.
+const MAX_PROBLEMS: usize = 8;
+
 /// The condition that a key is as it was read.
 pub fn unchanged(key: String, revision: Revision) -> Compare {
     Compare { key, revision }
@@ -610,11 +658,34 @@ pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).expect("numbers, texts and lists can be written")
 }
 
+/// Reads a value that has passwords in it, and notes those in clear.
+fn read_sealed<T: Serialize + for<'a> Deserialize<'a>>(
+    item: &Item,
+    problems: &mut Vec<String>,
+    clear: &mut Vec<(String, Revision, Vec<u8>)>,
+) -> Option<At<T>> {
+    sealed::take_clear();
+    let at = read(item, problems)?;
+    if sealed::take_clear() {
+        clear.push((item.key.clone(), item.revision, encode(&at.value)));
+    }
+    Some(at)
+}
+
 fn read<T: for<'a> Deserialize<'a>>(item: &Item, problems: &mut Vec<String>) -> Option<At<T>> {
     match serde_json::from_slice(&item.value) {
         Ok(value) => Some(At { value, revision: item.revision }),
         Err(error) => {
-            problems.push(format!("The value of {} at etcd is not readable: {error}", item.key));
+            match problems.len() {
+                MAX_PROBLEMS.. => {}
+                len if len + 1 == MAX_PROBLEMS => {
+                    problems.push("More values at etcd are not readable".into());
+                }
+                _ => {
+                    let key = &item.key;
+                    problems.push(format!("The value of {key} at etcd is not readable: {error}"));
+                }
+            }
             None
         }
     }

@@ -1,6 +1,6 @@
 //! The site at etcd: reads, and changes that rest on what was read.
 
-use crate::keys::SiteKeys;
+use crate::keys::{PARTS, SiteKeys};
 use crate::settings::Wrong;
 use crate::site::{Event, Site, encode, now_ms, unchanged};
 use cluster::Moment;
@@ -98,8 +98,10 @@ impl Store {
     /// # Errors
     /// etcd is away.
     pub fn read(&mut self) -> Result<Site, Failure> {
-        let range = self.client.range(self.keys.all(), None)?;
-        Ok(Site::decode(&self.keys, &range))
+        let (range, foreign) = self.client.parts(self.keys.all(), &PARTS)?;
+        let mut site = Site::decode(&self.keys, &range);
+        site.has_unknown_keys |= foreign > 0;
+        Ok(site)
     }
 
     /// Waits for a change after a revision, at most so long.

@@ -29,6 +29,7 @@ pub mod open_files;
 pub mod pidfile;
 pub mod priority;
 mod registers;
+pub mod replace;
 pub mod sandbox;
 pub mod shutdown;
 pub mod signal_safe;
@@ -40,6 +41,7 @@ mod testing;
 pub mod thread;
 pub mod threads;
 pub mod title;
+pub mod umask;
 
 /// The operating system's words for an error, without Rust's `(os error N)`: log lines then read
 /// as Redis's do.

@@ -16,7 +16,7 @@ use engine::membership::Request;
 use engine::peer::Peer;
 use engine::snapshot::{Beside, Snapshot};
 use net::{Choice, Net, Passed};
-use process::{crash, facts, os_error};
+use process::{crash, facts, os_error, replace};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -114,7 +114,7 @@ impl ServerHost {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             other => other,
         };
-        match existing.and_then(|text| config::replace_file(path, &text_of(&text))) {
+        match existing.and_then(|text| replace::file(path, &text_of(&text))) {
             Ok(()) => {
                 log!(Notice, "CONFIG REWRITE executed with success.");
                 Ok(())
@@ -158,7 +158,7 @@ impl ConfigFiles for ServerHost {
 
     fn write_acl_file(&self, text: &[u8]) -> Result<(), String> {
         let path = self.engine.config().aclfile();
-        config::replace_file(path.as_path(), text).map_err(|error| {
+        replace::file(path.as_path(), text).map_err(|error| {
             log!(
                 Warning,
                 "Can't save the ACL file {}: {}",

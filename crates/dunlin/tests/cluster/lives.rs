@@ -7,14 +7,17 @@ use harness::server::signal;
 use harness::wait::eventually;
 use serde_json::Value;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn client(port: u16) -> Client {
     Client::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).expect("a copy listens")
 }
 
 /// The reply of the server that a key is at.
-fn at_home(port: u16, request: &str) -> Reply {
+pub fn at_home(port: u16, request: &str) -> Reply {
     let reply = ask(&mut client(port), request);
     match &reply {
         Reply::Error(text) if text.starts_with(b"MOVED ") => {
@@ -132,6 +135,113 @@ fn files_with(folder: &Path, bytes: &[u8]) -> Vec<PathBuf> {
         _ => Vec::new(),
     });
     found.collect()
+}
+
+/// The files of a cluster are its user's alone.
+fn open_to_others(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let found = entries.flat_map(|entry| {
+        let metadata = entry.metadata().expect("it is there");
+        let below = if metadata.is_dir() { open_to_others(&entry.path()) } else { Vec::new() };
+        let is_open = !metadata.is_symlink() && metadata.permissions().mode() & 0o077 != 0;
+        below.into_iter().chain(is_open.then(|| entry.path()))
+    });
+    found.collect()
+}
+
+#[test]
+fn files_are_the_users_alone_and_a_disk_that_refuses_is_said() {
+    let mut machine = Machine::first("disk", "a");
+    let (port, _) = machine.create("d", "0");
+    let mode = |path: &Path| std::fs::metadata(path).expect("it is there").permissions().mode();
+    assert_eq!(mode(&machine.directory) & 0o777, 0o700);
+    assert_eq!(open_to_others(&machine.directory), Vec::<PathBuf>::new());
+
+    // A snapshot does not take the place of a folder.
+    let copy = &machine.copies("d")[0];
+    let process = machine.process_of(copy).expect("it runs");
+    let in_its_way = PathBuf::from(format!("/proc/{process}/cwd/dump.rdb"));
+    std::fs::create_dir(&in_its_way).expect("there is none");
+    let first: u16 = copy["port"].as_u64().and_then(|it| it.try_into().ok()).expect("it has one");
+    ask(&mut client(first), "BGSAVE");
+    let health = || machine.json(&["status"])["databases"][0]["health"].to_string();
+    eventually("status says so", || health().contains("its last snapshot failed"));
+    let says = |text: &str| machine.ask(&["events"]).1.contains(text);
+    eventually("an event says so", || says("has trouble with its disk"));
+    std::fs::remove_dir(&in_its_way).expect("it is empty");
+    ask(&mut client(first), "BGSAVE");
+    until_ok(&machine, "d");
+    eventually("an event says so", || says("can write to its disk again"));
+    assert_eq!(at_home(port, "SET a b"), Reply::Simple(b"OK".to_vec()));
+
+    // What an earlier version has left open is shut.
+    let open = std::fs::Permissions::from_mode(0o755);
+    let copies = machine.directory.join("copies");
+    std::fs::set_permissions(&copies, open).expect("it is ours");
+    machine.kill_node();
+    assert!(machine.start(), "the node starts again");
+    assert_eq!(mode(&copies) & 0o777, 0o700);
+}
+
+/// The password with which copies log in to each other, as their files have it.
+fn secrets(machine: &Machine) -> Vec<String> {
+    let copies = std::fs::read_dir(machine.directory.join("copies")).expect("it is there");
+    let secret = |folder: PathBuf| {
+        let text = std::fs::read_to_string(folder.join("dunlin.conf")).expect("it is there");
+        let line = text.lines().find_map(|line| line.strip_prefix("masterauth "));
+        line.expect("it has one").trim_matches('"').to_owned()
+    };
+    copies.flatten().map(|entry| secret(entry.path())).collect()
+}
+
+#[test]
+fn the_nodes_password_is_sealed_and_changes_while_a_database_serves() {
+    let machine = Machine::first("secret", "a");
+    let (port, _) = machine.create("d", "1");
+    let at_etcd = |text: &str| files_with(&machine.directory.join("etcd"), text.as_bytes());
+    let old = secrets(&machine)[0].clone();
+    assert_eq!(at_etcd(&old), Vec::<PathBuf>::new());
+    assert!(!at_etcd("sealed1:").is_empty());
+
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writer = std::thread::spawn({
+        let is_over = Arc::clone(&is_over);
+        move || {
+            let mut written = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                written += 1;
+                assert_eq!(at_home(port, "INCR n"), Reply::Integer(written));
+            }
+            written
+        }
+    });
+    let (is_done, text) = machine.ask(&["update-db", "d", "--new-secret"]);
+    assert!(is_done, "{text}");
+    eventually("files have the new password", || !secrets(&machine).contains(&old));
+    is_over.store(true, Ordering::Relaxed);
+    assert!(writer.join().expect("nothing is refused") > 0);
+
+    let new = secrets(&machine)[0].clone();
+    assert_eq!(at_etcd(&new), Vec::<PathBuf>::new());
+    let copies = machine.copies("d");
+    for port in ports(&copies) {
+        let log_in = |word: &str| ask(&mut client(port), &format!("AUTH dunlin-internal {word}"));
+        eventually("the old password is refused", || matches!(log_in(&old), Reply::Error(_)));
+        assert_eq!(log_in(&new), Reply::Simple(b"OK".to_vec()));
+        // Nor does a copy show it to users that may read options.
+        let Reply::Array(shown) = ask(&mut client(port), "CONFIG GET masterauth") else {
+            panic!("no list")
+        };
+        assert_eq!(shown[1].shown(), "(redacted)");
+    }
+    // A replica that is started again logs in.
+    let replica = copies.iter().find(|copy| copy["role"] == "replica").expect("each has one");
+    let process = machine.process_of(replica).expect("it runs");
+    signal(process, "KILL").expect("it is there");
+    eventually("it is started again", || {
+        machine.process_of(replica).is_some_and(|now| now != process)
+    });
+    until_ok(&machine, "d");
 }
 
 #[test]

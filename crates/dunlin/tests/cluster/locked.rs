@@ -1,11 +1,9 @@
 //! An etcd that lets in only those with a certificate and a password, and one of an earlier
 //! version.
 
-use crate::support::{Machine, etcd, run, until_ok};
+use crate::support::{Machine, ask_etcd, etcd, run, until_ok};
 use harness::tls::Authority;
 use harness::wait::eventually;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -64,16 +62,7 @@ impl Theirs {
 
     /// Asks as an operator. `None`: it is not there yet.
     fn ask(&self, path: &str, body: &str) -> Option<String> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.ports[1])).ok()?;
-        let len = body.len();
-        write!(
-            stream,
-            "POST /v3/{path} HTTP/1.1\r\nHost: etcd\r\nConnection: close\r\nContent-Length: {len}\r\n\r\n{body}"
-        )
-        .ok()?;
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply).ok()?;
-        reply.starts_with("HTTP/1.1 200").then_some(reply)
+        ask_etcd(self.ports[1], path, body)
     }
 
     /// From now on etcd wants a user. The one that is made may use Dunlin's keys alone.
@@ -144,21 +133,10 @@ fn an_etcd_with_certificates_and_users_serves_nodes_and_copies() {
 
 #[test]
 fn a_cluster_whose_etcd_has_no_tls_goes_on() {
-    let mut machine = Machine::new("plain", "a", "");
+    let mut machine = Machine::with_plain_etcd("plain", "a");
     let mut words = machine.words();
-    let mut is_there = false;
-    for _ in 0..5 {
-        machine.etcd_port = Some(crate::support::row_of_ports());
-        words = machine.words();
-        let port = machine.etcd_port.unwrap_or_default().to_string();
-        words.extend(["--etcd-port".to_owned(), port, "--etcd-plain".to_owned()]);
-        is_there = machine.start_with(&words);
-        if is_there {
-            break;
-        }
-    }
-    assert!(is_there, "the machine starts");
-    words.pop();
+    let port = machine.etcd_port.unwrap_or_default().to_string();
+    words.extend(["--etcd-port".to_owned(), port]);
     let (directory, file) = (machine.path(""), machine.path("node.json"));
     let kept = std::fs::read_to_string(&file).expect("it is there");
     let mut kept: serde_json::Value = serde_json::from_str(&kept).expect("it is JSON");

@@ -10,4 +10,5 @@ mod locked;
 mod reshape;
 mod sources;
 mod support;
+mod unplaced;
 mod words;

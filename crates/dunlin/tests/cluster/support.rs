@@ -4,7 +4,8 @@ use harness::cluster::Etcd;
 use harness::server::{Program, free_port};
 use harness::wait::eventually;
 use serde_json::Value;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, OnceLock};
@@ -46,6 +47,35 @@ pub fn run(words: &[&str]) -> (bool, String) {
     let Output { status, stdout, stderr } = command(words).output().expect("it starts");
     let text = [stdout, stderr].concat();
     (status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Asks an etcd without TLS. `None`: it is not there, or refuses it.
+pub fn ask_etcd(port: u16, path: &str, body: &str) -> Option<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
+    let len = body.len();
+    write!(
+        stream,
+        "POST /v3/{path} HTTP/1.1\r\nHost: etcd\r\nConnection: close\r\nContent-Length: {len}\r\n\r\n{body}"
+    )
+    .ok()?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).ok()?;
+    reply.starts_with("HTTP/1.1 200").then_some(reply)
+}
+
+/// Bytes as etcd's gateway wants them: in base64.
+pub fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for part in bytes.chunks(3) {
+        let at = |place: usize| u32::from(part.get(place).copied().unwrap_or(0));
+        let number = at(0) << 16 | at(1) << 8 | at(2);
+        for place in 0..4 {
+            let digit = DIGITS[(number >> (18 - 6 * place) & 63) as usize];
+            text.push(if place <= part.len() { char::from(digit) } else { '=' });
+        }
+    }
+    text
 }
 
 /// A machine, whose copies and etcd end with it.
@@ -94,6 +124,28 @@ impl Machine {
         panic!("the first machine does not start");
     }
 
+    /// The same with an etcd that speaks no TLS, so that the test can ask it.
+    pub fn with_plain_etcd(test: &str, name: &str) -> Machine {
+        for _ in 0..5 {
+            let mut machine = Machine::new(test, name, "");
+            let port = row_of_ports();
+            machine.etcd_port = Some(port);
+            let mut words = machine.words();
+            let more = ["--etcd-port", &port.to_string(), "--etcd-plain"].map(str::to_owned);
+            words.extend(more);
+            if machine.start_with(&words) {
+                return machine;
+            }
+        }
+        panic!("the machine does not start");
+    }
+
+    /// Asks its etcd, which speaks no TLS.
+    pub fn ask_etcd(&self, path: &str, body: &str) -> String {
+        let answer = ask_etcd(self.etcd_port.expect("it has an etcd"), path, body);
+        answer.unwrap_or_else(|| panic!("etcd refuses {path} {body}"))
+    }
+
     /// Starts another machine, which uses the etcd of the first one.
     pub fn beside(first: &Machine, test: &str, name: &str) -> Machine {
         let etcd = format!("https://127.0.0.1:{}", first.etcd_port.expect("it has an etcd"));
@@ -107,6 +159,7 @@ impl Machine {
             {
                 words.extend([option.to_owned(), first.path(&format!("tls/{file}.pem"))]);
             }
+            words.extend(["--token-file".to_owned(), first.path("tls/join-token")]);
             if machine.start_with(&words) {
                 return machine;
             }

@@ -24,6 +24,9 @@ const MAX_REQUESTS: usize = 100;
 /// Databases whose copies get a new address in one transaction, of which etcd takes 128 changes.
 const MAX_RELOCATED: usize = 50;
 
+/// Orders to end copies that are forgotten with their machine.
+const MAX_ORDERS: usize = 100;
+
 /// The node that makes a change and does its job.
 #[derive(Clone, Debug)]
 pub struct Owner {
@@ -122,6 +125,7 @@ pub fn create(
         copies: placed,
         created_ms,
         secret: draw().to_string(),
+        old_secret: String::new(),
         old_password: String::new(),
         later: BTreeMap::new(),
         floor: None,
@@ -238,6 +242,20 @@ pub fn with_settings(old: &Database, settings: &Settings) -> Database {
         old_password,
         ..old.clone()
     }
+}
+
+/// Returns a database with another password of [`crate::site::INTERNAL`].
+///
+/// # Errors
+/// The last change of it is not finished.
+pub fn with_new_secret(old: &Database) -> Result<Database, Problem> {
+    if !old.old_secret.is_empty() {
+        let why = "copies may still use the password before the last change: finish that first \
+                   (dunlin cluster update-db with the options that it has)";
+        return Err(Problem::Wrong(why.into()));
+    }
+    let (secret, old_secret) = (draw().to_string(), old.secret.clone());
+    Ok(Database { secret, old_secret, ..old.clone() })
 }
 
 /// Makes the transaction that changes a database, and names the job.
@@ -403,7 +421,9 @@ pub fn forget(site: &Site, keys: &SiteKeys, machine: &str) -> Result<Transaction
     let compares = vec![unchanged(keys.machine(machine), known.spec.revision)];
     let gone =
         [keys.machine(machine), keys.draining(machine), keys.removed(machine), keys.zone(machine)];
-    let changes = gone.into_iter().map(|key| Change::Delete { key }).collect();
+    let orders = site.gone.iter().filter(|(_, at)| at.value.machine == machine);
+    let orders = orders.take(MAX_ORDERS).map(|(copy, _)| keys.gone(*copy));
+    let changes = gone.into_iter().chain(orders).map(|key| Change::Delete { key }).collect();
     Ok(Transaction { compares, changes })
 }
 

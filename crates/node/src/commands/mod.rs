@@ -2,6 +2,7 @@
 
 mod apply;
 pub(crate) mod print;
+mod unplaced;
 
 use crate::hashing::{self, Trial};
 use crate::http::Node;
@@ -22,6 +23,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use unplaced::UnplacedVerb;
 
 /// The status for arguments that make no sense.
 const MISUSE: u8 = 2;
@@ -159,6 +161,12 @@ enum Verb {
         force: bool,
         #[command(flatten)]
         place: Place,
+    },
+    /// Copies that run although no database at etcd has them: an older etcd was restored, or a key
+    /// is lost
+    Unplaced {
+        #[command(subcommand)]
+        verb: UnplacedVerb,
     },
     /// Hands over what a machine leads, and moves its copies to others; it gets none until --undo
     DrainNode {
@@ -376,6 +384,10 @@ struct UpdateOptions {
     /// File with that password, which ps does not show
     #[arg(long, conflicts_with = "password")]
     password_file: Option<PathBuf>,
+    /// Draw a new password for dunlin-internal, as which nodes and copies log in; both count until
+    /// all use the new one
+    #[arg(long)]
+    new_secret: bool,
     #[command(flatten)]
     hashing: HashingOptions,
     #[command(flatten)]
@@ -543,6 +555,7 @@ fn run(verb: Verb) -> Result<(), Wrong> {
             let body = Recovery { name, copy, force };
             place.order("/recover", &body, "The copy leads the shard.")
         }
+        Verb::Unplaced { verb } => unplaced::run(&verb),
         Verb::Rebalance { name, by, change } => {
             let dry_run = change.dry_run;
             send(("POST", "/databases/rebalance"), &change, &Rebalance { name, by, dry_run })
@@ -663,6 +676,7 @@ fn update(options: UpdateOptions) -> Result<(), Wrong> {
         zones: options.zones,
         password: in_file(options.password_file.as_deref())?.or(options.password),
         hashing: options.hashing.rules(),
+        new_secret: options.new_secret,
         dry_run: options.change.dry_run,
     };
     send(("PATCH", "/databases"), &options.change, &update)

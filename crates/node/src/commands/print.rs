@@ -159,6 +159,9 @@ pub fn database(database: &DatabaseShown) -> String {
         if !copy.note.is_empty() {
             text += &format!("! copy {} on {}: {}\n", copy.id, copy.machine, copy.note);
         }
+        if !copy.disk_error.is_empty() {
+            text += &format!("! copy {} on {}: {}\n", copy.id, copy.machine, copy.disk_error);
+        }
     }
     text
 }

@@ -106,7 +106,7 @@ pub struct Users<'a> {
 
 /// Returns the users of a database.
 pub fn users(database: &Database) -> Users<'_> {
-    let Database { settings, secret, .. } = database;
+    let Database { settings, secret, old_secret, .. } = database;
     if secret.is_empty() {
         let password = &*settings.password;
         let logins = vec![("masterauth", password), ("requirepass", password)];
@@ -118,7 +118,10 @@ pub fn users(database: &Database) -> Users<'_> {
         (&**name, [reset, user.rules.clone()].concat())
     });
     let rules = |password: String| ["on".to_owned(), "resetpass".to_owned(), password].to_vec();
-    let internal = [rules(format!("#{}", sha256(secret))), everything()].concat();
+    let hash = |secret: &str| format!("#{}", sha256(secret));
+    let old = (!old_secret.is_empty()).then(|| hash(old_secret));
+    let mut internal = rules(hash(secret));
+    internal.extend(old.into_iter().chain(everything()));
     let of_clients = match &*settings.password_sha256 {
         "" => "nopass".to_owned(),
         hash => format!("#{hash}"),
@@ -290,6 +293,7 @@ mod tests {
             copies: vec![placed],
             created_ms: 0,
             secret: "s3".into(),
+            old_secret: String::new(),
             old_password: String::new(),
             floor: None,
             layout: 0,

@@ -9,7 +9,9 @@
 pub mod files;
 pub mod process;
 
+use crate::disks::DiskErrors;
 use crate::site::{CopyReport, Database, Placed, ProcessState, Site, Stage};
+use crate::unplaced::Known;
 use ::process::{beside, log};
 use cluster::id::Id;
 use files::Common;
@@ -110,6 +112,8 @@ impl Note {
 struct Copy {
     database: String,
     placed: Placed,
+    /// Its database, as it was last.
+    known: Option<Known>,
     text: String,
     directory: PathBuf,
     log: PathBuf,
@@ -169,19 +173,42 @@ impl Copies {
         }
     }
 
-    /// Takes what the site says of this machine. Copies that it does not have any more are ended.
+    /// Takes what the site says of this machine. Copies end when their database says so, or by an
+    /// order; one that is merely not there any more is left alone.
     pub fn want(&mut self, site: &Site, machine: &str) {
-        for (id, copy) in &mut self.copies {
-            let is_there = site.placed_on(machine).any(|(_, database, placed)| {
-                placed.copy == *id && database.stage != Stage::Deleting
-            });
-            if !is_there && copy.leaving.is_none() {
-                copy.leaving = Some(None);
-            }
-        }
         for (name, database, placed) in site.placed_on(machine) {
             self.want_one(name, database, placed);
         }
+        self.adopt_unplaced(site);
+        for (id, copy) in &mut self.copies {
+            if site.gone.contains_key(id) {
+                copy.delete();
+            }
+        }
+    }
+
+    /// Adopts the copies of an earlier node that no database has: those that run, and those that
+    /// are to end. Others are not started.
+    fn adopt_unplaced(&mut self, site: &Site) {
+        for directory in self.unknown() {
+            let runs = self.survivors.iter().any(|(_, there)| *there == directory);
+            let Some(known) = Known::read(&directory) else { continue };
+            let is_adopted = runs || site.gone.contains_key(&known.copy);
+            if let Some(placed) = known.placed().filter(|_| is_adopted) {
+                self.want_one(&known.name, &known.database, placed);
+            }
+        }
+    }
+
+    /// Returns a database as a copy of it knew it last.
+    pub fn known(&self, name: &str) -> Option<Database> {
+        let mut known = self.copies.values().filter_map(|copy| copy.known.as_ref());
+        known.find(|known| known.name == name).map(|known| known.database.clone())
+    }
+
+    /// Returns whether a copy is here.
+    pub fn has(&self, copy: Id) -> bool {
+        self.copies.contains_key(&copy)
     }
 
     fn want_one(&mut self, name: &str, database: &Database, placed: &Placed) {
@@ -198,6 +225,7 @@ impl Copies {
             Copy {
                 database: name.to_owned(),
                 placed: placed.clone(),
+                known: None,
                 text: String::new(),
                 log,
                 process,
@@ -212,19 +240,23 @@ impl Copies {
             }
         });
         if database.stage == Stage::Deleting || placed.is_leaving {
-            copy.is_deleted = true;
-            copy.leaving.get_or_insert(None);
+            copy.delete();
             return;
         }
+        let known = Known { name: name.to_owned(), copy: placed.copy, database: database.clone() };
         match text {
             Err(why) => copy.note = Note::new(why.to_string()),
-            Ok(text) if copy.text == text => {}
+            Ok(text) if copy.text == text && copy.known.as_ref() == Some(&known) => {}
             Ok(text) => {
-                copy.text = text;
                 let flash = self.common.flash.as_deref();
-                if let Err(error) = files::prepare(&copy.directory, flash, placed, &copy.text) {
+                let prepared = match copy.text == text {
+                    true => Ok(()),
+                    false => files::prepare(&copy.directory, flash, placed, &text),
+                };
+                if let Err(error) = prepared.and_then(|()| known.write(&copy.directory)) {
                     copy.note = Note::new(format!("its files cannot be written: {error}"));
                 }
+                (copy.text, copy.known) = (text, Some(known));
             }
         }
     }
@@ -272,8 +304,8 @@ impl Copies {
         ended.collect()
     }
 
-    /// Returns what there is to say of each.
-    pub fn reports(&self) -> Vec<CopyReport> {
+    /// Returns what there is to say of each. `errors` are those of disks.
+    pub fn reports(&self, errors: &DiskErrors) -> Vec<CopyReport> {
         let report = |(id, copy): (&Id, &Copy)| CopyReport {
             copy: *id,
             database: copy.database.clone(),
@@ -285,6 +317,7 @@ impl Copies {
             process_id: copy.process.as_ref().map_or(0, Process::id),
             restarts: copy.restarts.count,
             note: copy.note.text.clone(),
+            disk_error: errors.get(id).cloned().unwrap_or_default(),
         };
         self.copies.iter().map(report).collect()
     }
@@ -318,6 +351,12 @@ impl Copies {
 }
 
 impl Copy {
+    /// It is to end, and its files go.
+    fn delete(&mut self) {
+        self.is_deleted = true;
+        self.leaving.get_or_insert(None);
+    }
+
     fn tend(&mut self, now: Instant, common: &Common) {
         if let Some(end) = self.process.as_mut().and_then(Process::end) {
             self.process = None;

@@ -70,7 +70,7 @@ fn go_on(
         if site.report(old).is_some() || view.alive.contains_key(&old.copy) {
             return waits(format!("the old copy of {what} ends"));
         }
-        return match of.take_out(old.copy) {
+        return match of.take_out(site, old.copy) {
             Some(transaction) => Ok(Some(Step::Changes(transaction))),
             None => waits(format!("{what} has no primary")),
         };

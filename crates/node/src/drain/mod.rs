@@ -142,7 +142,7 @@ fn give_away(
     if site.report(old).is_some() || view.alive.contains_key(&old.copy) {
         return waits(format!("the old copy of {what} ends"));
     }
-    Ok(match of.take_out(old.copy) {
+    Ok(match of.take_out(site, old.copy) {
         Some(transaction) => Step::Changes(transaction),
         None => Step::Waits(0, format!("{what} has no primary")),
     })

@@ -137,8 +137,8 @@ fn leave(site: &Site, of: Of<'_>) -> Next {
         return Ok(Some(Step::Waits(90, format!("{what} ends"))));
     }
     let taken = match goes_whole {
-        true => of.take_out_shard(leaving.shard),
-        false => of.take_out(leaving.copy),
+        true => of.take_out_shard(site, leaving.shard),
+        false => of.take_out(site, leaving.copy),
     };
     Ok(Some(match taken {
         Some(transaction) => Step::Changes(transaction),
@@ -362,6 +362,11 @@ fn finish(of: Of<'_>) -> Step {
         return step;
     }
     let mut transaction = Transaction::default();
+    if !database.old_secret.is_empty() {
+        // All copies use the new one: the old one is taken back.
+        of.put(&Database { old_secret: String::new(), ..database.clone() }, &mut transaction);
+        return Step::Changes(transaction);
+    }
     if !database.former_users.is_empty() {
         of.put(&Database { former_users: Vec::new(), ..database.clone() }, &mut transaction);
     }

@@ -134,7 +134,8 @@ pub fn change_database(
     let (plan, is_same) = read(store, name, |of, site| {
         let (old, new) = (&of.at.value, changed(&of.at.value)?);
         change::check_update(site, name, old, &new)?;
-        let is_same = (&old.settings, &old.users) == (&new.settings, &new.users);
+        let what = |it: &Database| (it.settings.clone(), it.users.clone(), it.old_secret.clone());
+        let is_same = what(old) == what(&new) && new.old_secret.is_empty();
         let plan = forecast::update(of, site, &new)?;
         // What an earlier job has left is done, too.
         let is_quiet = plan.copies.is_empty() && plan.removed.is_empty() && plan.moves.is_empty();
@@ -158,7 +159,12 @@ pub fn change_database(
 async fn update(call: Call, asked: Update) -> Result<Begun, ApiError> {
     work(call.clone(), move |shared, store| {
         change_database(&call, shared, store, &asked.name, asked.dry_run, |old| {
-            Ok(change::with_settings(old, &updated(&old.settings, &asked)))
+            let new = change::with_settings(old, &updated(&old.settings, &asked));
+            // An earlier version's gets its first one.
+            match asked.new_secret && !old.secret.is_empty() {
+                true => change::with_new_secret(&new),
+                false => Ok(new),
+            }
         })
     })
     .await

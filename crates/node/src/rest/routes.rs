@@ -16,6 +16,7 @@ use crate::standing;
 use crate::store::{Problem, Store};
 use crate::switch;
 use crate::talk;
+use crate::unplaced;
 use axum::http::Method;
 use cluster::coordinator::{Outcome, Transaction};
 use cluster::id::Id;
@@ -45,6 +46,16 @@ pub fn routes() -> &'static [Route<Call>] {
             Route::post("/cluster/databases", "Create a database, or only plan it", begin_creation),
             Route::post("/cluster/databases", "Delete a database with its data", begin_deletion)
                 .by(Method::DELETE),
+            Route::post(
+                "/cluster/unplaced/take-up",
+                "Write a database again that etcd does not have, as the nodes of its copies know it",
+                take_up,
+            ),
+            Route::post(
+                "/cluster/unplaced/end",
+                "End the copies of a database that etcd does not have, with their data",
+                end_unplaced,
+            ),
             Route::post(
                 "/cluster/recover",
                 "Let a copy lead a shard that cannot elect one",
@@ -195,7 +206,7 @@ async fn status(call: Call, _: Nothing) -> Result<Status, ApiError> {
         let (health, members) = store.health()?;
         let databases = all_databases(store, &site)?;
         let machines = show::machines(&site);
-        let mut problems = site.problems.clone();
+        let mut problems = site.warnings(&store.keys);
         problems.extend(etcd::version_warning(&health.version));
         let dead = machines.iter().filter(|machine| !machine.is_alive);
         problems.extend(dead.map(|it| format!("The node of machine '{}' is down", it.name)));
@@ -316,6 +327,28 @@ pub async fn begin_deletion(call: Call, asked: Deletion) -> Result<Begun, ApiErr
         let job = store.change(|site, keys, _| change::delete(site, keys, name, &owner))?;
         store.note(&format!("database '{name}' is being deleted"));
         Ok(Begun { job: Some(job), plan: None })
+    })
+    .await
+}
+
+async fn take_up(call: Call, asked: Named) -> Result<Done, ApiError> {
+    work(call.clone(), move |_, store| {
+        let name = &asked.name;
+        if change_once(&call, store, |site, keys, _| unplaced::take_up(site, keys, name))? {
+            store.note(&format!("database '{name}' is written again by order"));
+        }
+        Ok(Done::new())
+    })
+    .await
+}
+
+async fn end_unplaced(call: Call, asked: Named) -> Result<Done, ApiError> {
+    work(call.clone(), move |_, store| {
+        let name = &asked.name;
+        if change_once(&call, store, |site, keys, _| unplaced::end(site, keys, name))? {
+            store.note(&format!("copies of '{name}' that no database has end by order"));
+        }
+        Ok(Done::new())
     })
     .await
 }

@@ -243,6 +243,10 @@ pub struct Update {
     /// database serves.
     #[serde(default)]
     pub hashing: Option<Vec<String>>,
+    /// Draw a new password for the user as which nodes and copies log in. Both count until all use
+    /// the new one.
+    #[serde(default)]
+    pub new_secret: bool,
     /// Only check it.
     #[serde(default)]
     pub dry_run: bool,

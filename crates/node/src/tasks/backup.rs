@@ -48,6 +48,7 @@ const VERSION: &str = "9.0.0";
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Backup {
     /// Where it goes.
+    #[serde(with = "crate::sealed")]
     pub at: String,
     /// Its name there.
     pub name: String,
@@ -60,6 +61,7 @@ pub struct Backup {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Verify {
     /// Where it is.
+    #[serde(with = "crate::sealed")]
     pub at: String,
     /// Its name there.
     pub name: String,

@@ -30,6 +30,7 @@ const IN_STEP: u64 = 64 << 10;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Import {
     /// The source, with its password.
+    #[serde(with = "crate::sealed")]
     pub source: String,
     /// It is to end when the database has what the source has by then.
     #[serde(default)]
@@ -40,6 +41,7 @@ pub struct Import {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Export {
     /// The target, with its password.
+    #[serde(with = "crate::sealed")]
     pub target: String,
     /// See [`Import::is_finishing`].
     #[serde(default)]

@@ -30,6 +30,7 @@ const BACK_OFF: Duration = Duration::from_secs(2);
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Restore {
     /// Where the backup is.
+    #[serde(with = "crate::sealed")]
     pub at: String,
     /// Its name there.
     pub name: String,

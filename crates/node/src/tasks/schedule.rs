@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Schedule {
     /// Where they go.
+    #[serde(with = "crate::sealed")]
     pub at: String,
     /// The time between two, in seconds.
     pub every_s: u64,

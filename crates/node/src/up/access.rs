@@ -36,9 +36,9 @@ pub struct AccessOptions {
     #[arg(long, value_name = "FILE", requires = "etcd_user")]
     etcd_password_file: Option<PathBuf>,
     /// File with the token of the cluster that is joined: tls/join-token of one of its machines [or
-    /// DUNLIN_JOIN_TOKEN]. With --etcd-members it may be any secret of 32 characters or more, the
-    /// same on all machines
-    #[arg(long, value_name = "FILE", conflicts_with = "etcd")]
+    /// DUNLIN_JOIN_TOKEN]. With --etcd-members, and with --etcd, it may be any secret of 32
+    /// characters or more, the same on all machines; with --etcd it seals the passwords that etcd has
+    #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Start etcd without TLS, for a network of its own
     #[arg(long)]
@@ -108,7 +108,10 @@ impl Access {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub fn take(&mut self, options: &AccessOptions) -> Result<(), Wrong> {
+    pub fn take(&mut self, options: &AccessOptions, directory: &Path) -> Result<(), Wrong> {
+        if let Some(secret) = secret(options.token_file.as_deref(), TOKEN)? {
+            Files::of(directory).share(&secret)?;
+        }
         for (place, given) in [
             (&mut self.ca_cert_file, &options.etcd_cacert),
             (&mut self.cert_file, &options.etcd_cert),

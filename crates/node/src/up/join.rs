@@ -76,7 +76,7 @@ pub fn enter(options: &UpOptions, kept: &mut Kept, directory: &Path) -> Result<E
         return members::enter(text, options, kept, directory);
     }
     if let Some(text) = &options.etcd {
-        kept.access.take(&options.access)?;
+        kept.access.take(&options.access, directory)?;
         let name = if kept.endpoints.is_empty() { Name::Enter } else { Name::Find };
         return use_theirs(text, kept, options.contained.patience(), name);
     }

@@ -33,19 +33,20 @@ use crate::copies::files::Common;
 use crate::daemon::Daemon;
 use crate::jobs::Jobs;
 use crate::own_etcd::OwnEtcd;
+use crate::sealed;
 use crate::settings::{Wrong, check_name};
 use crate::shared::Shared;
-use crate::site::{FORMAT, Machine};
-use crate::{relay, rest, talk};
+use crate::site::{FORMAT, Machine, SEALED_FORMAT};
+use crate::{disks, relay, rest, talk};
 use access::AccessOptions;
 use clap::Args;
 use contained::ContainedOptions;
 use kept::{Kept, Lock};
 use process::memory::{Bytes, Memory};
-use process::{facts, log, signals, thread};
+use process::{facts, log, signals, thread, umask};
 use stand_in::StandIn;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -60,6 +61,9 @@ pub const ADMIN_PORT: u16 = 8380;
 
 /// The lease of copies with `--fast`. etcd gives none that is shorter.
 const FAST_LEASE_SECONDS: u32 = 1;
+
+/// Folders in the directory of a machine with data and passwords in them.
+const PRIVATE: [&str; 4] = ["copies", "etcd", "logs", "tls"];
 
 /// How long etcd may take to start or to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -152,6 +156,8 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
                 .into(),
         ));
     }
+    // Before anything is written: copies and etcd inherit it.
+    umask::make_private();
     let directory = directory(options)?;
     let lock = Lock::take(&directory)?;
     if !options.contained.is_contained() {
@@ -167,6 +173,7 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     kept.admin_port = port;
     let etcd = join::enter(options, &mut kept, &directory)?;
     kept.write(&directory)?;
+    Files::of(&directory).share_secret()?;
     let machine = machine(&kept);
     let (common, summary) = (common(options, &kept)?, etcd.summary);
     common.certificates.as_ref().map_or(Ok(()), talk::trust)?;
@@ -206,6 +213,7 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
 struct Threads {
     daemon: JoinHandle<()>,
     jobs: JoinHandle<()>,
+    disks: JoinHandle<()>,
     etcd: Option<JoinHandle<()>>,
 }
 
@@ -218,6 +226,7 @@ impl Threads {
         end(self.daemon);
         IS_ENDED.store(true, Ordering::Relaxed);
         end(self.jobs);
+        end(self.disks);
         IS_ETCD_ENDED.store(true, Ordering::Relaxed);
         self.etcd.into_iter().for_each(end);
     }
@@ -230,11 +239,13 @@ fn start(
     ends_etcd: bool,
 ) -> std::io::Result<Threads> {
     let jobs = Jobs::new(Arc::clone(shared));
+    let of_disks = Arc::clone(shared);
     let watch =
         |etcd: OwnEtcd| thread::spawn("etcd", move || etcd.watch(&IS_ETCD_ENDED, ends_etcd));
     Ok(Threads {
         daemon: thread::spawn("node", move || daemon.run(&IS_ENDED))?,
         jobs: thread::spawn("jobs", move || jobs.run(&IS_ENDED))?,
+        disks: thread::spawn("disks", move || disks::watch(&of_disks, &IS_ENDED))?,
         etcd: match (etcd, stand_in) {
             (Some(etcd), _) => Some(watch(etcd)?),
             (None, Some(stand_in)) => {
@@ -253,9 +264,19 @@ fn directory(options: &UpOptions) -> Result<PathBuf, Wrong> {
     check_name("cluster", name)?;
     let directory = options.dir.clone().unwrap_or_else(|| format!("dunlin-{name}").into());
     let made = fs::create_dir_all(directory.join("logs")).and_then(|()| directory.canonicalize());
-    made.map_err(|error| {
+    let directory = made.map_err(|error| {
         Wrong(format!("the directory {} cannot be used: {error}", directory.display()))
-    })
+    })?;
+    // Earlier versions let others read them.
+    for folder in PRIVATE.map(|name| directory.join(name)) {
+        if let Err(error) = umask::shut(&folder)
+            && error.kind() != ErrorKind::NotFound
+        {
+            let folder = folder.display();
+            log!(Warning, "Other users may be able to read {folder}: {error}");
+        }
+    }
+    Ok(directory)
 }
 
 /// What the node was when it was last here, or what the options make of it.
@@ -355,7 +376,7 @@ fn machine(kept: &Kept) -> Machine {
         flash_bytes: kept.flash_bytes.unwrap_or(0),
         admin_port: kept.admin_port,
         version: facts::VERSION.to_owned(),
-        format: FORMAT,
+        format: if sealed::has_key() { SEALED_FORMAT } else { FORMAT },
     }
 }
 

@@ -1,6 +1,7 @@
 //! The base of a log that begins empty.
 
 use engine::Engine;
+use process::replace;
 use rdb::{Compression, Encoder};
 use std::io;
 use std::path::Path;
@@ -22,5 +23,5 @@ pub fn write_empty(engine: &Engine, path: &Path) -> io::Result<()> {
         let sum = if engine.config().rdbchecksum() { crc64(0, encoder.as_bytes()) } else { 0 };
         encoder.checksum(sum);
     }
-    config::replace_file(path, encoder.as_bytes())
+    replace::file(path, encoder.as_bytes())
 }
