@@ -132,6 +132,23 @@ fn an_etcd_with_certificates_and_users_serves_nodes_and_copies() {
 }
 
 #[test]
+fn a_machine_refuses_an_etcd_that_does_not_know_its_cluster() {
+    let [first, other] = [(); 2].map(|()| Theirs::start());
+    let mut machine = Machine::new("moved", "a", "");
+    let words = |machine: &Machine, theirs: &Theirs| {
+        let mut words = machine.words();
+        words.extend(["--etcd".to_owned(), format!("http://127.0.0.1:{}", theirs.ports[1])]);
+        words
+    };
+    let there = words(&machine, &first);
+    assert!(machine.start_with(&there), "the machine starts");
+    machine.kill_node();
+    let refused = machine.try_with(&words(&machine, &other)).1;
+    assert!(refused.contains("has no cluster 't', to which this machine belongs"), "{refused}");
+    assert!(machine.start_with(&there), "the machine starts again");
+}
+
+#[test]
 fn a_cluster_whose_etcd_has_no_tls_goes_on() {
     let mut machine = Machine::with_plain_etcd("plain", "a");
     let mut words = machine.words();

@@ -49,7 +49,7 @@ pub fn enter(
     let unreadable = |error| Wrong(format!("the data of etcd cannot be read: {error}"));
     let has_data = own_etcd::has_data(directory).map_err(unreadable)?;
     let mut endpoints: Vec<String> = all.iter().map(|server| server.endpoint().url()).collect();
-    let own = own.map(|_| all.swap_remove(0));
+    let own = own.map(|_| all.remove(0));
     kept.etcd = match (own, kept.etcd.take()) {
         // What it was started with counts at its first start only.
         (Some(server), Some(old)) => {
