@@ -59,6 +59,10 @@ impl web::Site for Site {
         self.tls.clone()
     }
 
+    fn probes(&self) -> web::Probes {
+        &[MEMBERS]
+    }
+
     fn log(&self, line: &str) {
         log!(Verbose, "In place of etcd: {line}");
     }
