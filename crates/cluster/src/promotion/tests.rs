@@ -17,6 +17,10 @@ fn id(copy: u8) -> Id {
 /// said so.
 type Said = Option<(Origin, u64)>;
 
+/// A quorum, the fence, what the copies have said, the copy that leads, and whether it waits for
+/// others.
+type Case = (usize, usize, &'static [Said], Option<u8>, bool);
+
 /// A shard whose primary was the first of these copies. All that have said something are alive.
 fn view(quorum: usize, fence: usize, said: &[Said]) -> View {
     let address = Address { host: "10.0.0.1".into(), port: 7000, ..Address::default() };
@@ -73,29 +77,29 @@ fn elected(view: &View) -> (Option<u8>, bool) {
 #[test]
 fn the_best_of_enough_leads() {
     use Origin::{Kept, Log, Other};
-    let none = None;
-    let cases: [(usize, usize, &[Said], Option<u8>, bool); 14] = [
+    const NONE: Said = None;
+    let cases: [Case; 14] = [
         // Copies that were not restarted.
-        (2, 2, &[none, Some((Kept, 7)), Some((Kept, 9))], Some(3), false),
-        (2, 2, &[none, Some((Kept, 7)), none], None, false),
+        (2, 2, &[NONE, Some((Kept, 7)), Some((Kept, 9))], Some(3), false),
+        (2, 2, &[NONE, Some((Kept, 7)), NONE], None, false),
         // All that are there were restarted.
-        (2, 2, &[none, Some((Log, 7)), Some((Log, 9))], Some(3), true),
-        (2, 2, &[none, none, Some((Log, 9))], None, false),
-        (0, 1, &[none, Some((Log, 9)), Some((Log, 7))], Some(2), true),
-        (0, 1, &[none, Some((Log, 9))], None, false),
+        (2, 2, &[NONE, Some((Log, 7)), Some((Log, 9))], Some(3), true),
+        (2, 2, &[NONE, NONE, Some((Log, 9))], None, false),
+        (0, 1, &[NONE, Some((Log, 9)), Some((Log, 7))], Some(2), true),
+        (0, 1, &[NONE, Some((Log, 9))], None, false),
         // The one that is not there may have in memory what the restarted one has lost.
-        (2, 2, &[none, Some((Kept, 7)), Some((Log, 9))], None, false),
+        (2, 2, &[NONE, Some((Kept, 7)), Some((Log, 9))], None, false),
         // Nothing more can come.
         (2, 2, &[Some((Log, 8)), Some((Kept, 7)), Some((Log, 9))], Some(3), false),
         (2, 2, &[Some((Other, 9)), Some((Other, 8)), Some((Other, 7))], Some(1), false),
         // A snapshot may be of any age, and what a synchronisation has left, too.
-        (2, 2, &[none, Some((Other, 7)), Some((Log, 9))], None, false),
-        (0, 1, &[none, Some((Other, 7)), Some((Other, 9))], None, false),
+        (2, 2, &[NONE, Some((Other, 7)), Some((Log, 9))], None, false),
+        (0, 1, &[NONE, Some((Other, 7)), Some((Other, 9))], None, false),
         // No copy has anything.
-        (2, 2, &[none, Some((Log, 0)), Some((Log, 0))], None, false),
+        (2, 2, &[NONE, Some((Log, 0)), Some((Log, 0))], None, false),
         (2, 2, &[Some((Log, 0)), Some((Log, 0)), Some((Log, 0))], None, false),
         // Each confirmed write is on all three disks.
-        (3, 1, &[none, none, Some((Log, 9))], Some(3), true),
+        (3, 1, &[NONE, NONE, Some((Log, 9))], Some(3), true),
     ];
     for (quorum, fence, said, leads, waits) in cases {
         let view = view(quorum, fence, said);

@@ -211,15 +211,15 @@ mod tests {
         let start =
             |has_log| Incarnation::at_start(&path, (3, 9), has_log).expect("the disk works");
         let first = start(true);
-        assert_eq!(first.former(), []);
+        assert_eq!(first.former(), [0; 0]);
         let second = start(true);
         assert_eq!(second.former(), [first.name()]);
         let mut third = start(true);
         assert_eq!(third.former(), [second.name(), first.name()]);
         let renewed = third.renew().expect("the disk works");
-        assert_eq!(third.former(), []);
+        assert_eq!(third.former(), [0; 0]);
         assert_eq!(start(true).former(), [renewed], "the older ones were discarded");
-        assert_eq!(start(false).former(), [], "a snapshot may be of any age");
+        assert_eq!(start(false).former(), [0; 0], "a snapshot may be of any age");
         // An end in order, and then files that are not what they were.
         let mut closed = start(true);
         closed.close((3, 10)).expect("the disk works");
