@@ -18,7 +18,7 @@ pub mod rules;
 pub mod selector;
 mod shared;
 
-use crate::table::CommandTable;
+use crate::table::{CommandTable, Resolved};
 use config::{AclPubsubDefault, Config};
 use log::AclLog;
 use password::PasswordHash;
