@@ -457,7 +457,7 @@ fn an_edit_changes_nothing_else() {
     let mut client = server.client();
     let (at, field) = ("4102444800000", ["FIELDS", "1", "f"]);
     let ask_field =
-        |client: &mut Client, words: &[&str]| ask(client, &[words, &field[..]].concat());
+        |client: &mut Client, words: &[&str]| ask(client, &[words, &field[..]].concat()[..]);
     ask(&mut client, &["HSET", "h", "f", "before", "g", "stays"]);
     ask_field(&mut client, &["HPEXPIREAT", "h", at]);
     ask(
@@ -475,7 +475,16 @@ fn an_edit_changes_nothing_else() {
         let expiry = ask_field(&mut client, &["HPEXPIRETIME", "h"]);
         assert_eq!(expiry, Reply::Array(vec![Reply::Integer(4_102_444_800_000)]), "{user}");
     }
-    // One that may not see whether there is an expiry.
+    // One that may not see whether there is an expiry, and one that may run no transaction.
+    ask(&mut client, &["HSETEX", "h", "KEEPTTL", "FIELDS", "1", "f", "before"]);
+    for rule in ["-hpexpiretime", "-multi"] {
+        ask(&mut client, &["ACL", "SETUSER", "ann", rule]);
+        let answer = Browser::log_in(port, "ann", "pw").ask("POST", "/key", change);
+        assert_eq!(answer.status, 403, "{rule}: {}", answer.text());
+        ask(&mut client, &["ACL", "SETUSER", "ann", &rule.replace('-', "+")]);
+    }
+    assert_eq!(ask(&mut client, &["HGET", "h", "f"]).text(), Some(&b"before"[..]), "refused");
+    ask(&mut client, &["HSETEX", "h", "KEEPTTL", "FIELDS", "1", "f", "a\r\nb"]);
     assert_eq!(Browser::log_in(port, "bob", "pw").ask("POST", "/key", change).status, 403);
     let shown = Browser::log_in(port, "", "").get("/key?key=h");
     assert!(

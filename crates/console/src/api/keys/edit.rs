@@ -104,21 +104,29 @@ async fn set_field(call: &Call, db: u32, words: [Vec<u8>; 3]) -> Result<(), ApiE
         _ => return check(reply).map(drop),
     }
     let expiry = access.run_in(db, words!["HPEXPIRETIME", key, "FIELDS", "1", field]).await?;
-    let requests = match (expiry.error(), expiry.items().first().map(Reply::integer)) {
+    let expires_at_ms = match (expiry.error(), expiry.items().first().map(Reply::integer)) {
         // Fields of that server have no expiries.
-        (Some(why), _) if is_unknown(why) => vec![set],
+        (Some(why), _) if is_unknown(why) => 0,
         (Some(why), _) => return Err(ApiError::of_reply(why)),
-        (None, Some(at_ms @ 1..)) => {
-            let expire = words!["HPEXPIREAT", key, at_ms.to_string(), "FIELDS", "1", field];
-            vec![words!["MULTI"], set, expire, words!["EXEC"]]
-        }
-        (None, _) => vec![set],
+        (None, found) => found.unwrap_or(0),
     };
-    for reply in access.run_all_in(db, &requests, PATIENCE).await? {
-        if let Some(why) = reply.items().iter().find_map(Reply::error) {
-            return Err(ApiError::of_reply(why));
+    if expires_at_ms <= 0 {
+        return check(access.run_in(db, set).await?).map(drop);
+    }
+    let expire = words!["HPEXPIREAT", key, expires_at_ms.to_string(), "FIELDS", "1", field];
+    // A connection of its own: after a refused MULTI nothing may follow, since HSET would run alone.
+    let mut link = access.open().await?;
+    let mut begin = vec![words!["MULTI"]];
+    if db != 0 {
+        begin.insert(0, words!["SELECT", db.to_string()]);
+    }
+    for requests in [begin, vec![set, expire, words!["EXEC"]]] {
+        for reply in link.ask(&requests, PATIENCE).await? {
+            if let Some(why) = reply.items().iter().find_map(Reply::error) {
+                return Err(ApiError::of_reply(why));
+            }
+            check(reply)?;
         }
-        check(reply)?;
     }
     Ok(())
 }
