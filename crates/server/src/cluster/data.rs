@@ -104,6 +104,11 @@ impl Data {
         Incarnation(self.kept().name.name())
     }
 
+    /// The names that the data had before restarts.
+    fn restored(&self) -> Vec<Incarnation> {
+        self.kept().name.former().iter().map(|&name| Incarnation(name)).collect()
+    }
+
     /// Nothing of this epoch is acknowledged any more, and what there is stays.
     pub(super) fn freeze(&self, epoch: Epoch) {
         self.kept().is_frozen = true;
@@ -143,7 +148,7 @@ impl Data {
         Facts {
             position,
             has_keys,
-            restored: self.kept().name.former().iter().map(|&name| Incarnation(name)).collect(),
+            restored: self.restored(),
             is_whole: !is_loading && !link.is_incomplete && link.stage != Stage::Receiving,
             frozen: engine.votes().frozen().map(Epoch),
             is_listed: self.is_linked(copy, link.primary.as_ref()),
