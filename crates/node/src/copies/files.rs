@@ -350,7 +350,7 @@ mod tests {
             let values = read.get(&[name.as_bytes()]);
             String::from_utf8(values[0].1.clone()).expect("a value is text")
         };
-        assert_eq!(get("cluster-coordinator-password"), "a # b");
+        assert_eq!(read.cluster_coordinator_password().to_string_lossy(), "a # b");
         assert_eq!(get("masteruser"), INTERNAL);
         assert_eq!(
             (get("tls-port"), get("tls-cert-file")),
