@@ -114,8 +114,13 @@ impl Writers {
 
     /// Waits until some more writes are confirmed.
     pub(crate) fn go_on(&self) {
+        self.go_on_by(200);
+    }
+
+    /// Waits until more than so many further writes are confirmed.
+    pub(crate) fn go_on_by(&self, count: usize) {
         let before = self.count.load(SeqCst);
-        eventually("writes are confirmed", || self.count.load(SeqCst) > before + 200);
+        eventually("writes are confirmed", || self.count.load(SeqCst) > before + count);
     }
 
     /// Ends them. Returns what was confirmed.

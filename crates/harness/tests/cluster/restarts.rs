@@ -16,6 +16,9 @@ struct Cell {
     is_safe: bool,
 }
 
+/// How many writes are confirmed before and after. Some of them wait for two disks each.
+const FEW: usize = 20;
+
 const CELLS: [Cell; 4] = [
     Cell { options: &["--appendfsync", "always", "--commit-quorum-fsync", "yes"], is_safe: true },
     Cell { options: &["--appendfsync", "everysec"], is_safe: false },
@@ -43,12 +46,12 @@ fn the_best_of_two_copies_leads_when_all_three_were_killed() {
         };
         settled();
         let writers = Writers::start(&nodes);
-        writers.go_on();
+        writers.go_on_by(FEW);
         nodes.iter_mut().for_each(|node| node.kill().expect("it runs"));
         // The former primary is the one that does not come back yet.
         nodes[1..].iter_mut().for_each(|node| node.start_again().expect("it starts"));
         primary(&nodes, |at| at > 0);
-        writers.go_on();
+        writers.go_on_by(FEW);
         nodes[0].start_again().expect("it starts");
         settled();
         match is_safe {
