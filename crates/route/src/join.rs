@@ -322,7 +322,7 @@ fn header_len(reply: &[u8]) -> Option<usize> {
 }
 
 /// Appends a text for readers, as INFO is.
-fn push_text(out: &mut Vec<u8>, text: &[u8], protocol: Protocol) {
+pub fn push_text(out: &mut Vec<u8>, text: &[u8], protocol: Protocol) {
     match protocol {
         Protocol::Resp2 => push_bulk(out, text),
         Protocol::Resp3 => {

@@ -362,6 +362,7 @@ fn check_commands(pool: &Pool, commands: &Commands) -> Result<(), String> {
         for name in names {
             let why = match commands.has(name) {
                 true => continue,
+                false if name.starts_with('=') => continue,
                 false if name.starts_with('@') => "is a category; name its commands",
                 false if name.contains('|') => "is no subcommand",
                 // The names of modules' commands have a dot.

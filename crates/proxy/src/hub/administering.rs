@@ -19,7 +19,7 @@ use resp::bulk::push_bulk;
 use route::join::Merge;
 use route::{Joining, raw};
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Mutex};
 use structs::numbers;
 use structs::sync::lock;
@@ -75,11 +75,13 @@ impl Mailbox {
         self.has_letters.store(true, SeqCst);
     }
 
+    /// Takes all letters. One that is being put is taken in the next turn, which its sender causes.
     fn take(&self) -> Vec<Letter> {
-        match self.has_letters.swap(false, SeqCst) {
-            true => std::mem::take(&mut *lock(&self.letters)),
-            false => Vec::new(),
+        // Each turn looks here.
+        if !self.has_letters.load(Relaxed) || !self.has_letters.swap(false, SeqCst) {
+            return Vec::new();
         }
+        std::mem::take(&mut *lock(&self.letters))
     }
 }
 
@@ -99,11 +101,10 @@ impl Hub {
                 Ok(What::KillAt(String::from_utf8_lossy(address).into_owned()))
             }
             ("KILL", [_, _, _, _, ..]) => Filters::parse(&words[2..], &user).map(What::Kill),
-            ("UNBLOCK", [_, _, id, more @ ..]) if more.len() < 2 => {
-                unblock(id, more.first().copied())
-            }
-            ("PAUSE", [_, _, ms, more @ ..]) if more.len() < 2 => {
-                let done = self.pause(wire, client, ms, more.first().copied());
+            // Words behind the reason are passed over, as servers do.
+            ("UNBLOCK", [_, _, id, more @ ..]) => unblock(id, more.first().copied()),
+            ("PAUSE", [_, _, ms, mode @ ..]) => {
+                let done = self.pause(wire, client, ms, mode);
                 let reply = done.map_or_else(raw::error, |()| b"+OK\r\n".to_vec());
                 client.answer(wire, &reply);
                 return Flow::Done;
@@ -316,16 +317,19 @@ impl Hub {
         wire: &mut W,
         client: &Client,
         ms: &[u8],
-        mode: Option<&[u8]>,
+        mode: &[&[u8]],
     ) -> Result<(), &'static str> {
         let is_all = match mode {
-            None => true,
-            Some(mode) if mode.eq_ignore_ascii_case(b"ALL") => true,
-            Some(mode) if mode.eq_ignore_ascii_case(b"WRITE") => false,
-            Some(_) => return Err("ERR CLIENT PAUSE mode must be WRITE or ALL"),
+            [] => true,
+            [mode] if mode.eq_ignore_ascii_case(b"ALL") => true,
+            [mode] if mode.eq_ignore_ascii_case(b"WRITE") => false,
+            _ => return Err("ERR CLIENT PAUSE mode must be WRITE or ALL"),
         };
-        let ms = numbers::parse_u64(ms).filter(|ms| *ms <= Pause::LONGEST_MS);
-        let ms = ms.ok_or("ERR timeout is not an integer or out of range")?;
+        let ms = numbers::parse_i64(ms).ok_or("ERR timeout is not an integer or out of range")?;
+        let ms = u64::try_from(ms).map_err(|_| "ERR timeout is negative")?;
+        if ms > Pause::LONGEST_MS {
+            return Err("ERR timeout is out of range");
+        }
         let now_ms = self.elapsed_ms(wire);
         self.pools[client.pool].shared.pause.begin(now_ms, ms, is_all);
         Ok(())
@@ -379,7 +383,8 @@ fn unblock(id: &[u8], word: Option<&[u8]>) -> Result<What, String> {
         Some(word) if word.eq_ignore_ascii_case(b"ERROR") => b"ERROR",
         Some(_) => return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".to_owned()),
     };
-    let id = numbers::parse_u64(id);
+    let id = numbers::parse_i64(id);
     let id = id.ok_or_else(|| "ERR value is not an integer or out of range".to_owned())?;
-    Ok(What::Unblock(id, word))
+    // No client has the number 0.
+    Ok(What::Unblock(u64::try_from(id).unwrap_or(0), word))
 }

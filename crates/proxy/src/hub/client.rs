@@ -81,6 +81,8 @@ pub struct Client {
     pub name: Vec<u8>,
     /// CLIENT SETINFO: the library's name and version.
     pub library: Option<Box<[Vec<u8>; 2]>>,
+    /// CLIENT CAPA REDIRECT. Nothing depends on it.
+    pub can_redirect: bool,
     /// Whether it may send commands.
     pub is_authenticated: bool,
     /// Whether a PROXY header has to come first.
@@ -163,6 +165,7 @@ impl Client {
             origin: 0,
             name: Vec::new(),
             library: None,
+            can_redirect: false,
             is_authenticated: true,
             awaits_header: false,
             wants_notices: false,
@@ -243,6 +246,21 @@ impl Client {
     /// Returns whether it listens to channels.
     pub fn is_subscribed(&self) -> bool {
         self.subscriptions.as_ref().is_some_and(|subscriptions| !subscriptions.is_empty())
+    }
+
+    /// What it is, as the letters of CLIENT LIST.
+    pub fn flags(&self) -> &'static str {
+        match () {
+            () if self.is_blocked => "b",
+            () if self.multi.is_some() => "x",
+            () if self.is_subscribed() => "P",
+            () => "N",
+        }
+    }
+
+    /// What it says that it can, as the letters of CLIENT LIST.
+    pub fn capabilities(&self) -> &'static str {
+        if self.can_redirect { "r" } else { "" }
     }
 
     /// Returns whether every request has been answered, and every subscription confirmed.
@@ -326,12 +344,14 @@ impl Client {
         }
     }
 
-    /// The page of SCAN that a request is.
+    /// Returns whether it waits for pages of SCAN.
     #[inline]
+    pub fn has_pages(&self) -> bool {
+        self.pages > 0
+    }
+
+    /// The page of SCAN that a request is.
     pub fn page(&mut self, seq: u64) -> Option<&mut Page> {
-        if self.pages == 0 {
-            return None;
-        }
         let at = usize::try_from(seq.wrapping_sub(self.base)).ok()?;
         match self.queue.get_mut(at)? {
             Slot::Scan(page) => Some(page),

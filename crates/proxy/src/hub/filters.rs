@@ -6,6 +6,9 @@ use structs::numbers;
 
 const SYNTAX: &str = "ERR syntax error";
 
+/// The letters that a client's flags can have at servers.
+const LETTERS: &[u8] = b"OSMPxbtRBdcuAUreTIiEN";
+
 /// What a client can be asked to have, or not to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trait {
@@ -15,9 +18,11 @@ enum Trait {
     Laddr,
     User,
     Name,
+    Flags,
     LibName,
     LibVersion,
     Db,
+    Capabilities,
     Ip,
 }
 
@@ -25,7 +30,7 @@ enum Trait {
 #[derive(Debug, Default)]
 pub(super) struct Filters {
     /// Traits with the texts of which a client has to have one, or none if it is negative. Of a trait
-    /// that is given twice the later counts.
+    /// that is given twice the later counts; numbers of clients add up.
     traits: Vec<(Trait, bool, Vec<Vec<u8>>)>,
     skips_me: Option<bool>,
     min_age_s: u64,
@@ -37,6 +42,9 @@ impl Filters {
     /// # Errors
     /// What is wrong with them, as servers say it.
     pub fn parse(words: &[&[u8]], user: &str) -> Result<Filters, String> {
+        if words.len() == 1 {
+            return Err(SYNTAX.to_owned());
+        }
         let mut filters = Filters::default();
         let mut words = words.iter().copied().peekable();
         while let Some(word) = words.next() {
@@ -45,64 +53,50 @@ impl Filters {
                 Some(name) => (name, true),
                 None => (&word[..], false),
             };
+            if name == b"id" {
+                let mut ids = Vec::new();
+                while let Some(word) = words.next_if(|word| numbers::parse_i64(word).is_some()) {
+                    ids.push(id(word)?);
+                }
+                filters.add(Trait::Ids, is_negative, ids);
+                continue;
+            }
             let value = words.next().ok_or(SYNTAX)?;
-            let kind = match name {
-                b"skipme" if !is_negative => {
-                    filters.skips_me = Some(match &value.to_ascii_lowercase()[..] {
-                        b"yes" => true,
-                        b"no" => false,
-                        _ => return Err(SYNTAX.to_owned()),
-                    });
-                    continue;
-                }
-                b"maxage" if !is_negative => {
-                    let age = numbers::parse_u64(value).filter(|age| *age > 0);
-                    filters.min_age_s =
-                        age.ok_or("ERR maxage is not an integer or out of range")?;
-                    continue;
-                }
-                b"id" => {
-                    let mut ids = vec![id(value)?];
-                    while let Some(more) = words.next_if(|word| numbers::parse_u64(word).is_some())
-                    {
-                        ids.push(id(more)?);
-                    }
-                    filters.set(Trait::Ids, is_negative, ids);
-                    continue;
-                }
-                b"type" => {
-                    let known: [&[u8]; 6] =
-                        [b"normal", b"pubsub", b"master", b"primary", b"replica", b"slave"];
-                    let kind = value.to_ascii_lowercase();
-                    if !known.contains(&&kind[..]) {
-                        let shown = String::from_utf8_lossy(value);
-                        return Err(format!("ERR Unknown client type '{shown}'"));
-                    }
-                    filters.set(Trait::Kind, is_negative, vec![kind]);
-                    continue;
-                }
-                b"user" if value != user.as_bytes() => {
-                    let shown = String::from_utf8_lossy(value);
-                    return Err(format!("ERR No such user '{shown}'"));
-                }
-                b"user" => Trait::User,
-                b"addr" => Trait::Addr,
-                b"laddr" => Trait::Laddr,
-                b"name" => Trait::Name,
-                b"lib-name" => Trait::LibName,
-                b"lib-ver" => Trait::LibVersion,
-                b"db" => Trait::Db,
-                b"ip" => Trait::Ip,
-                _ => return Err(SYNTAX.to_owned()),
-            };
-            filters.set(kind, is_negative, vec![value.to_vec()]);
+            if is_negative || !filters.set_own(name, value)? {
+                let (kind, value) = asked(name, value, is_negative, user)?;
+                filters.set(kind, is_negative, vec![value]);
+            }
         }
         Ok(filters)
+    }
+
+    /// Sets what has no negative. Returns whether it is of that kind.
+    fn set_own(&mut self, name: &[u8], value: &[u8]) -> Result<bool, String> {
+        match (name, &value.to_ascii_lowercase()[..]) {
+            (b"skipme", b"yes") => self.skips_me = Some(true),
+            (b"skipme", b"no") => self.skips_me = Some(false),
+            (b"skipme", _) => return Err(SYNTAX.to_owned()),
+            (b"maxage", _) => self.min_age_s = positive(value, "maxage")?,
+            (b"idle", _) => {
+                positive(value, "idle")?;
+                return Err("ERR proxy: how long clients have been idle is not known".to_owned());
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 
     fn set(&mut self, kind: Trait, is_negative: bool, values: Vec<Vec<u8>>) {
         self.traits.retain(|known| (known.0, known.1) != (kind, is_negative));
         self.traits.push((kind, is_negative, values));
+    }
+
+    fn add(&mut self, kind: Trait, is_negative: bool, mut values: Vec<Vec<u8>>) {
+        let same = |known: &&mut (Trait, bool, _)| (known.0, known.1) == (kind, is_negative);
+        match self.traits.iter_mut().find(same) {
+            Some(known) => known.2.append(&mut values),
+            None => self.traits.push((kind, is_negative, values)),
+        }
     }
 
     /// Returns whether they hold for a client. `skips_me` says whether the asking client is passed over
@@ -118,8 +112,11 @@ impl Filters {
         let age_s = now.saturating_duration_since(client.since).as_secs();
         let has = |kind: Trait, values: &[Vec<u8>]| {
             let own = own(client, user, kind);
-            // What has no name has not the empty one either.
-            values.iter().any(|value| !own.is_empty() && own == *value)
+            values.iter().any(|value| match kind {
+                Trait::Flags | Trait::Capabilities => value.iter().all(|it| own.contains(it)),
+                // What has no name has not the empty one either.
+                _ => !own.is_empty() && own == *value,
+            })
         };
         !(client.number == asker && self.skips_me.unwrap_or(skips_me))
             && age_s >= self.min_age_s
@@ -137,6 +134,66 @@ fn id(value: &[u8]) -> Result<Vec<u8>, String> {
     }
 }
 
+/// The trait of this name, and what is asked of it. `user` is the only one that there is.
+fn asked(
+    name: &[u8],
+    value: &[u8],
+    is_negative: bool,
+    user: &str,
+) -> Result<(Trait, Vec<u8>), String> {
+    let filter = |negative| if is_negative { negative } else { "the provided" };
+    let kind = match name {
+        b"type" => {
+            let kind: &[u8] = match &value.to_ascii_lowercase()[..] {
+                b"normal" => b"normal",
+                b"pubsub" => b"pubsub",
+                b"master" | b"primary" | b"replica" | b"slave" => b"server",
+                _ => return Err(unknown("client type '", value, "'")),
+            };
+            return Ok((Trait::Kind, kind.to_vec()));
+        }
+        b"user" if value != user.as_bytes() => {
+            return Err(format!("ERR No such user '{}'", String::from_utf8_lossy(value)));
+        }
+        b"flags" if !value.iter().all(|letter| LETTERS.contains(letter)) => {
+            let filter = filter("the NOT-FLAGS");
+            return Err(unknown(&format!("flags found in {filter} filter: "), value, ""));
+        }
+        b"capa" if !value.iter().all(|letter| *letter == b'r') => {
+            let filter = filter("the NOT-CAPA");
+            return Err(unknown(&format!("capa found in {filter} filter: "), value, ""));
+        }
+        b"db" if numbers::parse_i64(value).is_none() => {
+            let name = if is_negative { "NOT-DB" } else { "DB" };
+            return Err(format!("ERR {name} is not an integer or out of range"));
+        }
+        b"user" => Trait::User,
+        b"flags" => Trait::Flags,
+        b"capa" => Trait::Capabilities,
+        b"addr" => Trait::Addr,
+        b"laddr" => Trait::Laddr,
+        b"name" => Trait::Name,
+        b"lib-name" => Trait::LibName,
+        b"lib-ver" => Trait::LibVersion,
+        b"db" => Trait::Db,
+        b"ip" => Trait::Ip,
+        _ => return Err(SYNTAX.to_owned()),
+    };
+    Ok((kind, value.to_vec()))
+}
+
+fn positive(value: &[u8], name: &str) -> Result<u64, String> {
+    match numbers::parse_i64(value) {
+        Some(number @ 1..) => Ok(number as u64),
+        Some(_) => Err(format!("ERR {name} should be greater than 0")),
+        None => Err(format!("ERR {name} is not an integer or out of range")),
+    }
+}
+
+fn unknown(before: &str, value: &[u8], after: &str) -> String {
+    format!("ERR Unknown {before}{}{after}", String::from_utf8_lossy(value))
+}
+
 /// A client's trait as text; empty if it has none.
 fn own(client: &Client, user: &str, kind: Trait) -> Vec<u8> {
     let library = |at: usize| client.library.as_ref().map_or_else(Vec::new, |it| it[at].clone());
@@ -149,6 +206,8 @@ fn own(client: &Client, user: &str, kind: Trait) -> Vec<u8> {
         Trait::Laddr => Vec::new(),
         Trait::User => user.as_bytes().to_vec(),
         Trait::Name => client.name.clone(),
+        Trait::Flags => client.flags().as_bytes().to_vec(),
+        Trait::Capabilities => client.capabilities().as_bytes().to_vec(),
         Trait::LibName => library(0),
         Trait::LibVersion => library(1),
         Trait::Db => client.session.db.to_string().into_bytes(),
@@ -186,15 +245,30 @@ mod tests {
             "DB 0",
             "not-name you SKIPME no",
             "NOT-LIB-NAME x",
+            "ID 8 ID 7",
+            "FLAGS N",
+            "NOT-FLAGS bN",
+            "NOT-CAPA r",
         ] {
             assert_eq!(allows(text), Ok(true), "{text}");
         }
-        for text in
-            ["ID 8", "NOT-ID 7", "NAME you", "TYPE pubsub", "LIB-NAME x", "MAXAGE 5", "DB 1"]
-        {
+        for text in [
+            "ID 8",
+            "NOT-ID 7",
+            "NAME you",
+            "TYPE pubsub",
+            "LIB-NAME x",
+            "MAXAGE 5",
+            "DB 1",
+            "CAPA r",
+            "FLAGS x",
+        ] {
             assert_eq!(allows(text), Ok(false), "{text}");
         }
-        for text in ["ID", "ID 0", "ID x", "NAME", "TYPE x", "USER bob", "SKIPME x", "x y"] {
+        for text in [
+            "ID", "ID 0", "ID x", "NAME", "TYPE x", "USER bob", "SKIPME x", "x y", "FLAGS Z",
+            "IDLE 1",
+        ] {
             assert!(allows(text).is_err(), "{text}");
         }
         let words: [&[u8]; 2] = [b"ID", b"7"];

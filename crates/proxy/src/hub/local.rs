@@ -9,6 +9,7 @@ use crate::config::Login;
 use crate::pool::Session;
 use resp::bulk::{push_bulk, push_header};
 use route::handling::Local;
+use route::join;
 use route::raw::{self, Protocol};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
@@ -220,7 +221,15 @@ impl Hub {
             ("LIST" | "KILL" | "UNBLOCK" | "PAUSE" | "UNPAUSE", _) => {
                 return self.administer(wire, client, &sub, words);
             }
-            ("INFO", _) => push_bulk(&mut out, line(client, wire.now()).as_bytes()),
+            ("INFO", _) => {
+                let line = line(client, wire.now());
+                join::push_text(&mut out, line.as_bytes(), client.session.protocol);
+            }
+            ("CAPA", 3..) => {
+                let is_redirect = |word: &&[u8]| word.eq_ignore_ascii_case(b"redirect");
+                client.can_redirect |= words[2..].iter().any(is_redirect);
+                raw_line(&mut out, "+OK");
+            }
             ("SETINFO", 4) => set_info(client, argument, words[3], &mut out),
             ("NO-EVICT" | "NO-TOUCH", _) => raw_line(&mut out, "+OK"),
             ("REPLY", 3) => {
@@ -308,16 +317,11 @@ pub(super) fn line(client: &Client, now: Instant) -> String {
     let multi = client.multi.as_ref().map_or(-1, |multi| multi.len() as i64);
     let [channels, patterns, shard_channels] =
         client.subscriptions.as_ref().map_or([0; 3], |subscriptions| subscriptions.counts());
-    let flags = match () {
-        () if client.is_blocked => "b",
-        () if client.multi.is_some() => "x",
-        () if channels + patterns + shard_channels > 0 => "P",
-        () => "N",
-    };
+    let (flags, capabilities) = (client.flags(), client.capabilities());
     let age = now.saturating_duration_since(client.since).as_secs();
     let Client { number, peer, session: Session { db, .. }, name, .. } = client;
     format!(
-        "id={number} addr={peer} laddr=:0 fd=-1 name={} age={age} idle=0 flags={flags} capa= db={db} \
+        "id={number} addr={peer} laddr=:0 fd=-1 name={} age={age} idle=0 flags={flags} capa={capabilities} db={db} \
          sub={channels} psub={patterns} ssub={shard_channels} multi={multi} watch=0 qbuf=0 qbuf-free=0 \
          argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=client user=default \
          redir=-1 resp={resp} lib-name={} lib-ver={} tot-net-in=0 tot-net-out=0 tot-cmds=0\n",

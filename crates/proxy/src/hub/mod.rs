@@ -392,14 +392,24 @@ impl Hub {
             self.void_bytes += reply.len();
             return;
         };
-        if client.page(tag.seq).is_some() && self.scan_on(&tag, reply) {
-            return;
+        if client.has_pages() {
+            return self.deliver_page(wire, tag, reply);
         }
-        let Some(client) = self.client(tag.client) else { return };
         client.take(wire, tag.seq, tag.part, reply);
         if client.awaited.is_some() {
             self.wait_answered(wire, tag.client, reply);
         }
+        self.answered(wire, tag.client);
+    }
+
+    /// The same for a client that waits for pages of SCAN.
+    #[cold]
+    fn deliver_page<W: Wire>(&mut self, wire: &mut W, tag: Tag, reply: &[u8]) {
+        if self.scan_on(&tag, reply) {
+            return;
+        }
+        let Some(client) = self.client(tag.client) else { return };
+        client.take(wire, tag.seq, tag.part, reply);
         self.answered(wire, tag.client);
     }
 

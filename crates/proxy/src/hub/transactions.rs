@@ -69,9 +69,9 @@ impl Multi {
         self.bytes
     }
 
-    /// Requests that are kept here.
+    /// Requests that are queued, here or at the server.
     pub fn len(&self) -> usize {
-        self.requests.len()
+        self.queued
     }
 }
 
@@ -441,12 +441,13 @@ impl Hub {
         Flow::Done
     }
 
-    /// EXEC with words too many. The transaction is over.
+    /// EXEC with words too many. The transaction is over, and keys are not watched any more, even
+    /// without MULTI.
     pub(super) fn exec_refused<W: Wire>(&mut self, wire: &mut W, client: &mut Client, why: &str) {
         let why = why.strip_prefix("ERR ").unwrap_or(why);
         let error = format!("EXECABORT Transaction discarded because of: {why}");
         client.answer(wire, &raw::error(&error));
-        if client.multi.is_some() {
+        if client.multi.is_some() || client.watch.is_some() {
             self.abandon(wire, client);
         }
     }

@@ -368,18 +368,19 @@ impl Hub {
         if let Some(link) = target.links.iter().find(|link| link.0 == key) {
             return Ok(link.1);
         }
+        self.make_room(wire, pool, server)?;
         // The server must not take what is shared for what one client does.
         let is_nobodys = |id: Id| match self.conns.get(id.slot as usize) {
             Some(Some(Conn::Upstream(up))) => up.id == id && up.origin == 0,
             _ => false,
         };
-        if let Some(at) = target.idle.iter().position(|idle| idle.0 == key && is_nobodys(idle.1)) {
+        let idle = &self.pools[pool].targets[server].idle;
+        if let Some(at) = idle.iter().position(|idle| idle.0 == key && is_nobodys(idle.1)) {
             let target = &mut self.pools[pool].targets[server];
             let link = target.idle.swap_remove(at);
             target.links.push(link);
             return Ok(link.1);
         }
-        self.make_room(wire, pool, server)?;
         let id = self.open(wire, pool, server, key, None)?;
         self.pools[pool].targets[server].links.push((key, id));
         Ok(id)
