@@ -111,7 +111,9 @@ impl Waiter {
             no_touch: session.no_touch,
             is_import_source: session.is_import_source,
             session_client: Arc::clone(&session.client),
-            user: session.acts_for.as_ref().unwrap_or(&session.user).clone(),
+            // Of a link the node checks the client's user, and ends the wait if its rights end. That
+            // user may be unknown here.
+            user: session.user.clone(),
             state: AtomicU8::new(WAITING),
             token: AtomicU64::new(0),
             spent_ns: AtomicU64::new(spent_ns),
