@@ -2,9 +2,10 @@
 //! watched keys, transactions), between reads and writes, to one server and to what looks like one.
 //!
 //! Every reply and every database has to be the same. A seed tells which requests are sent, and a
-//! failure prints it with what was sent.
+//! failure prints it with what was sent. `DUNLIN_SESSIONS` makes more sessions than the default.
 
 use crate::client::{Client, ask};
+use crate::environment::variable;
 use crate::reply::{Protocol, Reply};
 use crate::rng::Rng;
 
@@ -223,7 +224,8 @@ fn session(worlds: &Worlds<'_>, seed: u64, sent: &mut Vec<String>) -> Result<(),
 /// # Panics
 /// A reply or a database differs.
 pub fn compare(worlds: &Worlds<'_>, seeds: std::ops::Range<u64>) {
-    for seed in seeds {
+    let count = variable("DUNLIN_SESSIONS").unwrap_or(seeds.end - seeds.start);
+    for seed in seeds.start..seeds.start + count {
         let mut sent = Vec::new();
         if let Err(why) = session(worlds, seed, &mut sent) {
             panic!("seed {seed}: {why}, after\n{}", sent.join("\n"));
