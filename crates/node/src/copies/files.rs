@@ -347,8 +347,8 @@ mod tests {
         let read = config::load_text(text.as_bytes()).map_err(|error| error.to_string());
         let read = read.expect("it is sound").config;
         let get = |name: &str| {
-            let values = read.get(&[name.as_bytes()]);
-            String::from_utf8(values[0].1.clone()).expect("a value is text")
+            let value = read.value_of(name).expect("there is such an option");
+            String::from_utf8(value).expect("a value is text")
         };
         assert_eq!(read.cluster_coordinator_password().to_string_lossy(), "a # b");
         assert_eq!(get("masteruser"), INTERNAL);
