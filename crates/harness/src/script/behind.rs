@@ -154,6 +154,11 @@ const OF_PROXY: &[Exception] = &[
         request: "CLIENT KILL DB 16",
         reason: UNKNOWN,
     },
+    Exception {
+        script: "connection/client-kill.test",
+        request: "CLIENT KILL SKIPME yes",
+        reason: OBSERVER,
+    },
     Exception { script: "connection/client-last-command.test", request: "", reason: OWN },
     Exception { script: "connection/client-maint-notifications.test", request: "", reason: OWN },
     Exception { script: "connection/client-modes.test", request: "", reason: OWN },
@@ -197,6 +202,7 @@ const UNKNOWN: &str =
     "the proxy does not know it: what clients have been doing, and how many databases there are";
 const PAUSED: &str = "the proxy holds its clients' requests; the server itself goes on";
 const RESETS: &str = "a server notices a moment after RESET that a subscription has ended";
+const OBSERVER: &str = "the runner's own connection is to the server";
 const NAMED: &str = "the connections to servers have the proxy's name";
 const LOGIN: &str = "clients log in at the proxy, which has users of its own";
 const CONNECTION: &str = "it takes a whole connection to one server";
