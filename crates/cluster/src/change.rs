@@ -107,18 +107,20 @@ pub fn add_slots(view: &View, me: Id, slots: &Slots) -> Result<Transaction, Refu
 /// CLUSTER DELSLOTS, DELSLOTSRANGE: slots of the shard that `me` leads become those of none.
 /// `given_up` are those that this server has given up before. Slots that others have may be named
 /// by a tool that sends the request to all nodes, since elsewhere each node has its own view; when
-/// they have no owner any more there is nothing to change. `None`: that is so for all of them.
+/// they have no owner any more there is nothing to change. Nor is there for slots that others have
+/// taken from this server, which has `had` them: `redis-cli --cluster fix` sends the request to the
+/// former owner, too. `None`: that is so for all of them.
 pub fn delete_own_slots(
     view: &View,
     me: Id,
     slots: &Slots,
-    given_up: &Slots,
+    (given_up, had): (&Slots, &Slots),
 ) -> Result<Option<Transaction>, Refused> {
     let topology = &view.topology.value;
     let own = topology.shard_of(me).filter(|shard| shard.holder.id == me);
     for slot in slots.ranges().iter().flat_map(|&(first, last)| first..=last) {
         match topology.shard_with(slot) {
-            Some(shard) if own.is_none_or(|own| own.id != shard.id) => {
+            Some(shard) if own.is_none_or(|own| own.id != shard.id) && !had.contains(slot) => {
                 return refused(format!(
                     "Slot {slot} is owned by node {}, which alone can give it up",
                     shard.holder.id

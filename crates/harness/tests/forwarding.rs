@@ -290,7 +290,7 @@ fn scripts(client: &mut Client) {
     assert!(crossing.starts_with("CROSSSLOT Keys 'a' and 'b'"), "{crossing}");
     // Keys that a script does not declare may be on other shards than those that it does.
     for call in
-        [["MGET", "foo", "a"], ["MGET", "a", "foo"], ["RENAME", "foo", "a"], ["COPY", "foo", "b"]]
+        [["MGET", "foo", "b"], ["MGET", "b", "foo"], ["RENAME", "foo", "b"], ["COPY", "foo", "b"]]
     {
         let eval = ["EVAL", "return redis.call(unpack(ARGV))", "1", "foo"];
         let refused = error(&ask(client, &[&eval[..], &call].concat()[..]));

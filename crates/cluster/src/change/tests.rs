@@ -195,13 +195,17 @@ fn a_slot_is_given_up_by_its_owner_only() {
     let view = store.view(id(1));
     let some = |slots: &[u16]| Slots::from_fn(|slot| slots.contains(&slot));
     let delete = |view: &View, me, slots: &[u16], given_up: &[u16]| {
-        delete_own_slots(view, id(me), &some(slots), &some(given_up)).map_err(|why| why.0)
+        let before = (&some(given_up), &Slots::default());
+        delete_own_slots(view, id(me), &some(slots), before).map_err(|why| why.0)
     };
     for me in [2, 4, 5] {
         let why = delete(&view, me, &[0], &[]).expect_err("it is no owner");
         assert!(why.starts_with(&format!("Slot 0 is owned by node {}", id(1))), "{why}");
     }
     assert!(delete(&view, 1, &[0, 5461], &[]).is_err(), "one of them is another's");
+    let had = (&Slots::default(), &some(&[0]));
+    let taken = delete_own_slots(&view, id(2), &some(&[0]), had);
+    assert_eq!(taken.map_err(|why| why.0), Ok(None), "another has taken it from this one");
     let mut store = store;
     let asked = delete(&view, 1, &[0], &[]).map(|it| it.expect("it is owned")).map_err(Refused);
     store.ask(asked).expect("nothing else is done");

@@ -60,12 +60,15 @@ const OF_NODE: &[Exception] = &[
     Exception { script: "connection/client-tracking.test", request: "CLIENT", reason: TRACKING },
     Exception { script: "connection/client-unblock.test", request: "", reason: WAITING },
     Exception { script: "connection/reset.test", request: "CLIENT TRACKING", reason: TRACKING },
+    Exception { script: "connection/tracking-rights.test", request: "", reason: USERS },
     Exception { script: "connection/select.test", request: "", reason: SESSION },
     Exception { script: "generic/import-mode.test", request: "", reason: MODES },
     Exception { script: "generic/restore-asking.test", request: "", reason: LINKS },
     Exception { script: "generic/scan-expired.test", request: "", reason: ALL_KEYS },
     Exception { script: "generic/scan.test", request: "SCAN", reason: ALL_KEYS },
     Exception { script: "generic/scan.test", request: "EXEC", reason: ALL_KEYS },
+    Exception { script: "generic/sort.test", request: "", reason: PATTERNS },
+    Exception { script: "generic/sort_ro.test", request: "", reason: PATTERNS },
     Exception { script: "generic/wait.test", request: "", reason: WAITING },
     Exception { script: "hash/hsetex-statistics.test", request: "", reason: FIGURES },
     Exception { script: "list/blocking-statistics.test", request: "", reason: FIGURES },
@@ -120,6 +123,7 @@ const WAITING: &str = "what waits or runs at another node is not seen or ended t
 const NOTICES: &str = "nodes of a cluster send maintenance notices";
 const MODES: &str = "the mode concerns the node that is asked";
 const LINKS: &str = "nodes say it to each other";
+const PATTERNS: &str = "the keys that a pattern of SORT names may be on other shards";
 const ALL_KEYS: &str = "the request concerns all shards, a transaction only one";
 const EVENTS_BEFORE: &str = "an event of a change just before SUBSCRIBE may still come if another client of the \
                              node listened";

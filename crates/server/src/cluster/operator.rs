@@ -44,6 +44,8 @@ struct Operator {
     me: Id,
     /// The slots that this server has given up by DELSLOTS or FLUSHSLOTS.
     given_up: Slots,
+    /// The slots that this server had when something was asked of it.
+    had: Slots,
 }
 
 /// Starts the thread.
@@ -58,8 +60,8 @@ pub(super) fn start(
     me: Id,
     (asked, changes): (Receiver<Asked>, Changes),
 ) -> io::Result<()> {
-    let given_up = Slots::default();
-    let mut operator = Operator { engine, client, keys, cluster, me, given_up };
+    let (given_up, had) = (Slots::default(), Slots::default());
+    let mut operator = Operator { engine, client, keys, cluster, me, given_up, had };
     thread::spawn("cluster-change", move || {
         for (request, reply) in asked {
             if let Request::Define(definition) = request {
@@ -198,6 +200,7 @@ impl Operator {
         while attempts < ATTEMPTS || began.elapsed() < PATIENCE {
             attempts += 1;
             let (view, home) = self.view_of(self.me)?;
+            self.had = self.had.with(&self.own_slots(&view));
             let Some(transaction) = self.transaction(request, &view, home)? else {
                 // Another node has made the change, or this one when its answer came too late.
                 self.show(request, view.topology.revision);
@@ -216,10 +219,15 @@ impl Operator {
         Err(Refused("Others change the cluster at the same time, try again".into()))
     }
 
+    /// Returns the slots of this server's shard.
+    fn own_slots(&self, view: &View) -> Slots {
+        let own = view.topology.value.shard_of(self.me);
+        own.map_or_else(Slots::default, |shard| shard.slots.clone())
+    }
+
     /// Notes which slots this server has given up itself, and which it has again.
     fn note_slots(&mut self, before: &View, request: &Request) {
-        let own = before.topology.value.shard_of(self.me);
-        let own = own.map_or_else(Slots::default, |shard| shard.slots.clone());
+        let own = self.own_slots(before);
         self.given_up = match request {
             Request::DeleteSlots(slots) => self.given_up.with(slots),
             Request::FlushSlots => self.given_up.with(&own),
@@ -240,12 +248,14 @@ impl Operator {
         let began = Instant::now();
         while began.elapsed() < PATIENCE {
             let (view, _) = self.view_of(self.me)?;
+            self.had = self.had.with(&self.own_slots(&view));
             let mut after = view.clone();
             let mut outcomes = Outcomes::new();
             for request in requests {
                 let change = request.as_ref().map(|request| match request {
                     Request::DeleteSlots(slots) if !is_taken(slots, requests) => {
-                        change::delete_own_slots(&after, self.me, slots, &self.given_up)
+                        let before = (&self.given_up, &self.had);
+                        change::delete_own_slots(&after, self.me, slots, before)
                     }
                     _ => slot_change(&after, self.me, request),
                 });
@@ -288,7 +298,7 @@ impl Operator {
         let me = self.me;
         match request {
             Request::DeleteSlots(slots) => {
-                return change::delete_own_slots(view, me, slots, &self.given_up);
+                return change::delete_own_slots(view, me, slots, (&self.given_up, &self.had));
             }
             Request::AddSlots(_) | Request::SetSlot { .. } => {
                 return slot_change(view, me, request);
