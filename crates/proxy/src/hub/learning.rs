@@ -26,8 +26,10 @@ impl Hub {
         if resp::http::is_http(words[0]) {
             return self.reject_http(wire, client);
         }
-        if !client.is_authenticated {
-            return self.planned(wire, client, words, request, &[], (Handling::Keyed, false));
+        // Servers are not asked for what the client may not send.
+        if let Some(why) = self.refusal(client, words, Handling::Keyed) {
+            self.refuse(wire, client, &why);
+            return Flow::Done;
         }
         match self.meaning(client.pool, words[0], wire.now()) {
             Some(Meaning::Known(learned)) => {
