@@ -143,10 +143,13 @@ fn a_copy_that_lacks_writes_leads_by_force_only() {
     // The replica does not see this write.
     signal(machine.process_of(least).expect("it runs"), "STOP").expect("it is there");
     let mut primary = client(ports(std::slice::from_ref(most))[0]);
+    // So that other shards' keys are refused.
+    ask(&mut primary, "CLIENT CAPA cluster");
     let key = (0..32).find(|key| !ask(&mut primary, &format!("GET {key}")).is_error());
     let key = key.expect("the shard has one of them");
     assert_eq!(ask(&mut primary, &format!("SET {key} new")), Reply::Simple(b"OK".to_vec()));
-    ask(&mut primary, "WAITAOF 1 0 0");
+    let on_disk = Reply::Array([1, 0].map(Reply::Integer).to_vec());
+    assert_eq!(ask(&mut primary, "WAITAOF 1 0 0"), on_disk);
     machine.kill_node();
     kill_all(&machine, &[most.clone(), least.clone()]);
 
