@@ -370,9 +370,9 @@ fn snapshots_with_fields_that_expire_are_for_tools_and_others_hear_why_not() {
     };
     assert_eq!([&valkey, &redis, &ours].map(version), ["REDIS0010", "REDIS0010", "REDIS0011"]);
     ok(&mut client, &["HPEXPIREAT", "h", "4000000000123", "FIELDS", "1", "a"]);
-    assert_eq!([&valkey, &redis, &ours].map(version), ["REDIS0080"; 3]);
+    assert_eq!([&valkey, &redis, &ours].map(version), ["VALKEY080"; 3]);
     ok(&mut client, &["CONFIG", "SET", "rdb-version", "12"]);
-    assert_eq!([&valkey, &redis, &ours].map(version), ["REDIS0012", "REDIS0012", "REDIS0080"]);
+    assert_eq!([&valkey, &redis, &ours].map(version), ["REDIS0012", "REDIS0012", "VALKEY080"]);
     ok(&mut client, &["CONFIG", "SET", "replica-rdb-version", "11"]);
     for program in [&valkey, &redis] {
         let said = snapshot_by(program, &primary).expect_err("it is refused");
@@ -381,7 +381,7 @@ fn snapshots_with_fields_that_expire_are_for_tools_and_others_hear_why_not() {
             "{said}"
         );
     }
-    assert_eq!(version(&ours), "REDIS0080");
+    assert_eq!(version(&ours), "VALKEY080");
     ok(&mut client, &["CONFIG", "SET", "replica-rdb-version", "auto"]);
     for request in ["SYNC\r\n", "REPLCONF capa eof capa psync2\r\nPSYNC ? -1\r\n"] {
         let mut replica = primary.client();

@@ -28,6 +28,9 @@ pub enum Compare {
     /// SORT: they are equal. The reference unpacks a sorted set for good when it sorts it, so both
     /// servers are made to pack it again.
     Sort,
+    /// XINFO GROUPS: they are equal but for a lag. The reference counts below zero where a group is
+    /// said to have read more than was ever added.
+    Groups,
 }
 
 /// How far clocks may be apart when a time is asked for, in milliseconds.
@@ -47,6 +50,7 @@ impl Compare {
             "scan" => Compare::Scan,
             "dump" => Compare::Dump,
             "sort" => Compare::Sort,
+            "groups" => Compare::Groups,
             other => unreachable!("grammar.txt: unknown comparison {other}"),
         }
     }
@@ -54,11 +58,11 @@ impl Compare {
     /// Whether the request is the same for both servers and the replies alone tell; only such a
     /// request makes sense in a transaction.
     pub fn can_be_queued(self) -> bool {
-        use Compare::{Equal, Millis, Pairs, Seconds, Unordered};
-        matches!(self, Equal | Unordered | Pairs | Seconds | Millis)
+        use Compare::{Equal, Groups, Millis, Pairs, Seconds, Unordered};
+        matches!(self, Equal | Unordered | Pairs | Seconds | Millis | Groups)
     }
 
-    /// Whether two replies are the same.
+    /// Whether the reply of the tested server is the same as that of the reference.
     pub fn same(self, a: &Reply, b: &Reply) -> bool {
         match (self, a, b) {
             (Compare::Unordered, Reply::Array(a), Reply::Array(b)) => sorted(a) == sorted(b),
@@ -80,6 +84,9 @@ impl Compare {
                 a.len() == b.len() && a.iter().zip(b).all(same)
             }
             (Compare::Random, a, b) => shape(a) == shape(b),
+            (Compare::Groups, Reply::Array(a), Reply::Array(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_group(a, b))
+            }
             _ => equal(a, b),
         }
     }
@@ -87,6 +94,29 @@ impl Compare {
 
 fn near(a: i64, b: i64, tolerance: i64) -> bool {
     a == b || (a >= 0 && b >= 0 && a.abs_diff(b) <= tolerance.unsigned_abs())
+}
+
+fn same_group(a: &Reply, b: &Reply) -> bool {
+    let (a, b) = (fields(a), fields(b));
+    let is_below_zero = |value: &Reply| value.integer().is_some_and(|number| number < 0);
+    a.len() == b.len()
+        && a.iter().zip(&b).all(|((name, value), (other, of_reference))| {
+            let is_mended = name.text() == Some(&b"lag"[..])
+                && is_below_zero(of_reference)
+                && !is_below_zero(value);
+            name == other && (value == of_reference || is_mended)
+        })
+}
+
+/// The names and values of a map, or of a list of both.
+fn fields(reply: &Reply) -> Vec<(Reply, Reply)> {
+    match reply {
+        Reply::Map(pairs) => pairs.clone(),
+        other => {
+            let pairs = other.elements().unwrap_or_default().chunks_exact(2);
+            pairs.map(|pair| (pair[0].clone(), pair[1].clone())).collect()
+        }
+    }
 }
 
 /// Equal, where RESP3's own unordered types are compared as such at any depth.

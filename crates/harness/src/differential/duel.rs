@@ -492,7 +492,7 @@ impl Duel {
             (&[b"OBJECT", b"ENCODING", key], Compare::Equal),
             (&[b"PTTL", key], Compare::Millis),
             // An error for what is no stream.
-            (&[b"XINFO", b"GROUPS", key], Compare::Equal),
+            (&[b"XINFO", b"GROUPS", key], Compare::Groups),
         ] {
             let (a, b) = self.both(0, request)?;
             if !compare.same(&a, &b) && !self.tolerates(&a, &b) {
