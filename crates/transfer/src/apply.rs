@@ -13,7 +13,8 @@ use crate::source::Problem;
 use crate::target::{SLOTS, Target};
 use route::slots;
 use spec::keys::for_each_key;
-use spec::{CommandTable, KeyFlags, NotRun, Resolved, Streamed};
+use spec::{CommandTable, Databases, KeyFlags, NotRun, Resolved, Streamed};
+use std::collections::BTreeSet;
 
 /// Keys that SCAN is asked for at a time.
 const SCAN_COUNT: &[u8] = b"1000";
@@ -74,14 +75,16 @@ impl<'a> Applier<'a> {
         let Some(name) = words.first() else { return Ok(()) };
         match &*name.to_ascii_uppercase() {
             b"SELECT" => {
-                let text = words.get(1).and_then(|text| std::str::from_utf8(text).ok());
-                let db = text.and_then(|text| text.parse().ok());
+                let db = words.get(1).and_then(|word| parsed(word));
                 self.db = db.ok_or_else(|| Problem::Again("SELECT without a number".into()))?;
                 Ok(())
             }
             // Of the link and of the source's cluster. Servers before version 7 send SCRIPT LOAD and
             // SCRIPT FLUSH: clients load their scripts again.
-            b"PING" | b"REPLCONF" | b"CLUSTER" | b"SCRIPT" => Ok(()),
+            b"PING" | b"REPLCONF" | b"SCRIPT" => Ok(()),
+            b"CLUSTER" if !words.get(1).is_some_and(|it| it.eq_ignore_ascii_case(b"FLUSHSLOT")) => {
+                Ok(())
+            }
             b"MULTI" => {
                 self.transaction = Some(Vec::new());
                 Ok(())
@@ -91,9 +94,11 @@ impl<'a> Applier<'a> {
                 None => Ok(()),
             },
             _ => {
-                if !self.is_write(words)? {
+                let row = self.row(words)?;
+                if !is_write(row)? {
                     return Ok(());
                 }
+                self.check_databases(row.command.databases, words)?;
                 self.count += 1;
                 match &mut self.transaction {
                     Some(requests) => {
@@ -145,6 +150,7 @@ impl<'a> Applier<'a> {
         Some(match (&*words[0].to_ascii_uppercase(), &*second) {
             (b"FLUSHALL", _) => self.flush(None),
             (b"FLUSHDB", _) => self.flush(Some(db)),
+            (b"CLUSTER", _) => self.flush_slot(words),
             (b"FUNCTION", b"LOAD") => {
                 let source = words.last().copied().unwrap_or_default();
                 self.target.send_all(db, &[b"FUNCTION", b"LOAD", b"REPLACE", source])
@@ -179,19 +185,33 @@ impl<'a> Applier<'a> {
             let command: &[u8] = if db.is_some() { b"FLUSHDB" } else { b"FLUSHALL" };
             return self.target.send_all(db.unwrap_or(0), &[command]);
         };
+        self.flush_slots(db, &slots)
+    }
+
+    /// Removes all keys of one slot of the source, from all databases: CLUSTER FLUSHSLOT.
+    fn flush_slot(&mut self, words: &[&[u8]]) -> Result<(), Problem> {
+        let slot = words.get(2).and_then(|word| parsed(word));
+        let slot = slot.filter(|slot: &u16| usize::from(*slot) < SLOTS).ok_or_else(|| {
+            Problem::Final("the source sends CLUSTER FLUSHSLOT of a slot that is none".into())
+        })?;
+        self.flush_slots(None, &vec![(slot, slot)])
+    }
+
+    /// Removes the keys of some slots, of one database or of all.
+    fn flush_slots(&mut self, db: Option<u32>, slots: &Ranges) -> Result<(), Problem> {
         self.target.settle()?;
         for pipe in 0..self.target.pipes() {
-            // What this source has is in databases that it has selected.
+            // What this source has is in databases that its stream has named.
             let databases = db.map_or_else(|| self.target.databases(pipe), |db| [db].into());
             for db in databases {
-                self.flush_slots(pipe, db, &slots)?;
+                self.flush_slots_of(pipe, db, slots)?;
             }
         }
         self.target.settle()
     }
 
     /// Removes the keys of some slots from a database of a shard.
-    fn flush_slots(&mut self, pipe: usize, db: u32, slots: &Ranges) -> Result<(), Problem> {
+    fn flush_slots_of(&mut self, pipe: usize, db: u32, slots: &Ranges) -> Result<(), Problem> {
         let mut cursor = b"0".to_vec();
         loop {
             let reply = self.target.ask(pipe, db, &[b"SCAN", &cursor, b"COUNT", SCAN_COUNT])?;
@@ -219,23 +239,12 @@ impl<'a> Applier<'a> {
         })
     }
 
-    /// Returns whether a request is a write. Messages to subscribers are no data.
-    fn is_write(&self, words: &[&[u8]]) -> Result<bool, Problem> {
-        let row = self.row(words)?;
-        let name = || row.full_name.replace('|', " ").to_uppercase();
-        match row.command.streamed() {
-            Streamed::Write => Ok(true),
-            Streamed::Message => Ok(false),
-            Streamed::Script => Err(Problem::Final(format!(
-                "the source sends {}, and scripts of a source are not run: let it send what they write. Redis 3.2 and 4 \
-                 do so after redis.replicate_commands() in the script, later versions by default",
-                name()
-            ))),
-            Streamed::Other => Err(Problem::Final(format!(
-                "the source sends {}, which is no write of data",
-                name()
-            ))),
-        }
+    /// Makes sure that the target has the databases that a request names (MOVE, COPY, SWAPDB).
+    fn check_databases(&mut self, of_row: Databases, words: &[&[u8]]) -> Result<(), Problem> {
+        let Databases::Named(find) = of_row else { return Ok(()) };
+        let mut named = BTreeSet::new();
+        find(words, &mut |at| named.extend(words.get(at).and_then(|word| parsed::<u32>(word))));
+        self.target.check_databases(&named)
     }
 
     fn keys(&self, words: &[&[u8]]) -> Result<Vec<Key>, Problem> {
@@ -259,7 +268,7 @@ impl<'a> Applier<'a> {
         let mut is_plain = true;
         for (_, words) in requests {
             let words = refs(words);
-            let for_all: [&[u8]; 4] = [b"FLUSHALL", b"FLUSHDB", b"FUNCTION", b"SWAPDB"];
+            let for_all: [&[u8]; 5] = [b"FLUSHALL", b"FLUSHDB", b"FUNCTION", b"SWAPDB", b"CLUSTER"];
             is_plain &= !for_all.iter().any(|name| words[0].eq_ignore_ascii_case(name));
             keys.extend(self.keys(&words)?.into_iter().map(|(at, _)| words[at].to_vec()));
         }
@@ -356,6 +365,27 @@ impl<'a> Applier<'a> {
         };
         Ok(())
     }
+}
+
+/// Returns whether a request is a write. Messages to subscribers are no data.
+fn is_write(row: &Resolved<NotRun>) -> Result<bool, Problem> {
+    let name = || row.full_name.replace('|', " ").to_uppercase();
+    match row.command.streamed() {
+        Streamed::Write => Ok(true),
+        Streamed::Message => Ok(false),
+        Streamed::Script => Err(Problem::Final(format!(
+            "the source sends {}, and scripts of a source are not run: let it send what they write. Redis 3.2 and 4 do \
+             so after redis.replicate_commands() in the script, later versions by default",
+            name()
+        ))),
+        Streamed::Other => {
+            Err(Problem::Final(format!("the source sends {}, which is no write of data", name())))
+        }
+    }
+}
+
+fn parsed<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
+    std::str::from_utf8(word).ok()?.parse().ok()
 }
 
 /// Returns the number of the connection for each slot.

@@ -293,14 +293,25 @@ fn a_source_gives_no_orders() {
             ok(&mut writer, &*format!("DEBUG REPLICATE {harmless}"));
         }
         ok(&mut writer, &["SET", "before", name]);
+        let mut reader = client(port);
+        eventually("what comes before is there", || get(&mut reader, 0, "before") == is(name));
         ok(&mut writer, &*format!("DEBUG REPLICATE {order}"));
         eventually("the import has ended", || job(&machine, &import).0 == "failed");
         let (_, text) = job(&machine, &import);
         assert!(text.contains(&format!("the source sends {name}, ")), "{order}: {text}");
-        let mut reader = client(port);
-        assert_eq!(get(&mut reader, 0, "before"), is(name));
         assert_eq!(get(&mut reader, 0, "by-script"), Reply::Nil);
     }
+    // Servers of a cluster send this one, and it is a write.
+    let import = begin(&machine, &["import", &place, "there", "--replace"]);
+    until_in_step(&machine, &import);
+    ok(&mut writer, "SET {before}too 1");
+    ok(&mut writer, "SET kept 1");
+    let mut reader = client(port);
+    // The slot of `before`.
+    ok(&mut writer, "DEBUG REPLICATE CLUSTER FLUSHSLOT 13818");
+    eventually("the slot is empty", || get(&mut reader, 0, "before") == Reply::Nil);
+    assert_eq!(get(&mut reader, 0, "{before}too"), Reply::Nil);
+    assert_eq!(get(&mut reader, 0, "kept"), is("1"));
     let users = ask(&mut client(port), "ACL USERS");
     let names: Vec<String> =
         users.elements().unwrap_or_default().iter().map(Reply::shown).collect();
