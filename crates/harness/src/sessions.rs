@@ -137,7 +137,8 @@ impl Session {
         for client in [&mut self.reference, &mut self.subject] {
             client.send(words).map_err(|why| format!("{words:?} cannot be sent: {why}"))?;
         }
-        // A reply is one of the protocol that HELLO asks for.
+        // A reply is one of the protocol that HELLO asks for, and messages may come before it.
+        let is_switch = matches!(&words[0][..], "HELLO" | "RESET");
         self.protocol = match words {
             [name, version] if name == "HELLO" && version == "3" => Protocol::Resp3,
             [name, ..] if name == "HELLO" => Protocol::Resp2,
@@ -145,10 +146,13 @@ impl Session {
             _ => self.protocol,
         };
         let has_reply = self.has_reply(words);
-        let protocol = self.protocol;
+        let (protocol, reads) =
+            (self.protocol, if is_switch { Protocol::Resp3 } else { self.protocol });
         let [expected, found] = [&mut self.reference, &mut self.subject].map(|client| {
+            client.set_protocol(reads);
+            let reply = has_reply.then(|| client.reply().map_err(|why| why.to_string()));
             client.set_protocol(protocol);
-            has_reply.then(|| client.reply().map_err(|why| why.to_string()))
+            reply
         });
         let (Some(expected), Some(found)) = (expected, found) else { return Ok(()) };
         let is_hello = words[0] == "HELLO";
