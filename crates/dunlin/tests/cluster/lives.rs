@@ -129,66 +129,6 @@ fn id(copy: &Value) -> &str {
     copy["id"].as_str().expect("a copy has an id")
 }
 
-#[test]
-fn a_copy_that_lacks_writes_leads_by_force_only() {
-    let mut machine = Machine::first("lacks", "a");
-    let (port, _) = machine.create("d", "1");
-    for key in 0..32 {
-        assert_eq!(at_home(port, &format!("SET {key} old")), Reply::Simple(b"OK".to_vec()));
-    }
-    until_ok(&machine, "d");
-    let copies = machine.copies("d");
-    let one = |role: &str| copies.iter().find(|copy| copy["shard"] == 1 && copy["role"] == role);
-    let (most, least) = (one("primary").expect("one leads"), one("replica").expect("it has one"));
-    // The replica does not see this write.
-    signal(machine.process_of(least).expect("it runs"), "STOP").expect("it is there");
-    let mut primary = client(ports(std::slice::from_ref(most))[0]);
-    // So that other shards' keys are refused.
-    ask(&mut primary, "CLIENT CAPA cluster");
-    let key = (0..32).find(|key| !ask(&mut primary, &format!("GET {key}")).is_error());
-    let key = key.expect("the shard has one of them");
-    assert_eq!(ask(&mut primary, &format!("SET {key} new")), Reply::Simple(b"OK".to_vec()));
-    let on_disk = Reply::Array([1, 0].map(Reply::Integer).to_vec());
-    assert_eq!(ask(&mut primary, "WAITAOF 1 0 0"), on_disk);
-    machine.kill_node();
-    kill_all(&machine, &[most.clone(), least.clone()]);
-
-    // They come back one after the other, and only what the other has said remains of it.
-    let manifests = [most, least].map(|copy| manifest_of(&machine, copy));
-    let whole = [0, 1].map(|at| std::fs::read(&manifests[at]).expect("it is there"));
-    let damage = |at: usize| std::fs::write(&manifests[at], "damaged").expect("it is ours");
-    let mend = |at: usize| std::fs::write(&manifests[at], &whole[at]).expect("it is ours");
-    damage(1);
-    assert!(machine.start(), "the node starts again");
-    let says = |machine: &Machine, text: &str| machine.ask(&["status"]).1.contains(text);
-    let way = format!("dunlin cluster recover d --copy {}", id(most));
-    eventually("the first has said what it has", || says(&machine, &way));
-    machine.kill_node();
-    kill_all(&machine, std::slice::from_ref(most));
-    damage(0);
-    mend(1);
-    assert!(machine.start(), "the node starts again");
-    let way = format!("dunlin cluster recover d --copy {}", id(least));
-    eventually("the second has said what it has", || says(&machine, &way));
-    let (is_done, text) = machine.ask(&["recover", "d", "--copy", id(least)]);
-    let lost = format!("bytes of the stream that copy {} on machine 'a' has", id(most));
-    assert!(!is_done && text.contains(&lost) && text.contains("--force"), "{text}");
-    let (is_done, text) = machine.ask(&["recover", "d", "--copy", id(least), "--force"]);
-    assert!(is_done, "{text}");
-    let get = format!("GET {key}");
-    eventually("it leads", || at_home(port, &get) == Reply::Bulk(b"old".to_vec()));
-    let events = |machine: &Machine, text: &str| machine.ask(&["events"]).1.contains(text);
-    assert!(events(&machine, "leads a shard of database 'd' by order; it gives up "));
-
-    // The other one follows, and keeps what it alone had.
-    machine.kill_node();
-    mend(0);
-    assert!(machine.start(), "the node starts again");
-    until_ok(&machine, "d");
-    assert_eq!(at_home(port, &get), Reply::Bulk(b"old".to_vec()));
-    eventually("an event says where", || events(&machine, "what only it had is kept in "));
-}
-
 /// The files below a folder that have these bytes in them.
 fn files_with(folder: &Path, bytes: &[u8]) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
