@@ -107,9 +107,9 @@ pub fn add_slots(view: &View, me: Id, slots: &Slots) -> Result<Transaction, Refu
 /// CLUSTER DELSLOTS, DELSLOTSRANGE: slots of the shard that `me` leads become those of none.
 /// `given_up` are those that this server has given up before. Slots that others have may be named
 /// by a tool that sends the request to all nodes, since elsewhere each node has its own view; when
-/// they have no owner any more there is nothing to change. Nor is there for slots that others have
-/// taken from this server, which has `had` them: `redis-cli --cluster fix` sends the request to the
-/// former owner, too. `None`: that is so for all of them.
+/// they have no owner any more there is nothing to change. Nor is there for slots that this server has
+/// `had` or imported, and another owns: `redis-cli --cluster fix` sends the request to both ends of
+/// an open slot. `None`: that is so for all of them.
 pub fn delete_own_slots(
     view: &View,
     me: Id,

@@ -44,7 +44,7 @@ struct Operator {
     me: Id,
     /// The slots that this server has given up by DELSLOTS or FLUSHSLOTS.
     given_up: Slots,
-    /// The slots that this server had when something was asked of it.
+    /// The slots that this server had or imported when something was asked of it.
     had: Slots,
 }
 
@@ -200,7 +200,7 @@ impl Operator {
         while attempts < ATTEMPTS || began.elapsed() < PATIENCE {
             attempts += 1;
             let (view, home) = self.view_of(self.me)?;
-            self.had = self.had.with(&self.own_slots(&view));
+            self.note_had(&view);
             let Some(transaction) = self.transaction(request, &view, home)? else {
                 // Another node has made the change, or this one when its answer came too late.
                 self.show(request, view.topology.revision);
@@ -223,6 +223,13 @@ impl Operator {
     fn own_slots(&self, view: &View) -> Slots {
         let own = view.topology.value.shard_of(self.me);
         own.map_or_else(Slots::default, |shard| shard.slots.clone())
+    }
+
+    /// Notes which slots this server has or imports.
+    fn note_had(&mut self, view: &View) {
+        let Some(shard) = view.topology.value.shard_of(self.me) else { return };
+        let imported = Slots::from_fn(|slot| shard.importing.contains_key(&slot));
+        self.had = self.had.with(&shard.slots).with(&imported);
     }
 
     /// Notes which slots this server has given up itself, and which it has again.
@@ -248,7 +255,7 @@ impl Operator {
         let began = Instant::now();
         while began.elapsed() < PATIENCE {
             let (view, _) = self.view_of(self.me)?;
-            self.had = self.had.with(&self.own_slots(&view));
+            self.note_had(&view);
             let mut after = view.clone();
             let mut outcomes = Outcomes::new();
             for request in requests {
