@@ -14,15 +14,16 @@ use std::path::{Path, PathBuf};
 pub fn check(config: &Config) -> Result<(), String> {
     let mut folders = Vec::new();
     if !config.save_points().is_empty() {
-        folders.push(PathBuf::from("."));
+        folders.push(PathBuf::new());
     }
     if config.appendonly() {
         let log = config.appenddirname().as_path().to_path_buf();
-        folders.push(if log.is_dir() { log } else { PathBuf::from(".") });
+        folders.push(if log.is_dir() { log } else { PathBuf::new() });
     }
     for folder in folders {
         if let Some(error) = refusal(&folder) {
-            let folder = folder.canonicalize().unwrap_or(folder);
+            let current = std::env::current_dir().unwrap_or_default();
+            let folder: PathBuf = current.iter().chain(&folder).collect();
             return Err(format!(
                 "Can't write in '{}', where data are to be saved: {error}. Give the folder to the user of \
                  this server, choose another one with 'dir', or save nothing: --save '' --appendonly no",
