@@ -4,6 +4,17 @@ use crate::client::patience;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 
+/// Requests of HTTP with commands behind them, as a page elsewhere can make a browser send them. None of the
+/// commands, which set the key `http`, may be carried out.
+pub const WITH_COMMANDS: [&[u8]; 6] = [
+    b"POST / HTTP/1.1\r\nHost: x\r\n\r\nSET http 1\r\n",
+    b"GET / HTTP/1.1\r\nHost: x\r\nSET http 1\r\n",
+    b"post\r\nSET http 1\r\n",
+    b"hOsT:x\r\nSET http 1\r\n",
+    b"*2\r\n$5\r\nhost:\r\n$1\r\nx\r\n*3\r\n$3\r\nSET\r\n$4\r\nhttp\r\n$1\r\n1\r\n",
+    b"MULTI\r\nPOST /\r\nSET http 1\r\nEXEC\r\n",
+];
+
 /// An answer.
 #[derive(Clone, Debug)]
 pub struct Answer {

@@ -458,16 +458,8 @@ fn more_clients_than_allowed() {
 
 #[test]
 fn requests_of_http() {
-    let requests: [&[u8]; 6] = [
-        b"POST / HTTP/1.1\r\nHost: x\r\n\r\nSET http 1\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\nSET http 1\r\n",
-        b"post\r\nSET http 1\r\n",
-        b"hOsT:x\r\nSET http 1\r\n",
-        b"*2\r\n$5\r\nhost:\r\n$1\r\nx\r\n*3\r\n$3\r\nSET\r\n$4\r\nhttp\r\n$1\r\n1\r\n",
-        b"MULTI\r\nPOST /\r\nSET http 1\r\nEXEC\r\n",
-    ];
     under_attack(&[], |server| {
-        for request in requests {
+        for request in harness::http::WITH_COMMANDS {
             let mut client = server.client();
             client.send_raw(request).unwrap();
             assert!(is_closed(client.stream()), "{}", request.escape_ascii());

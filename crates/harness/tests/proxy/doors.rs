@@ -31,15 +31,7 @@ fn a_connection_that_speaks_http_is_closed() {
     let Some(program) = dunlin() else { return };
     let server = server(&program, &[]);
     let proxy = single(&program, &server, "", "");
-    let requests: [&[u8]; 6] = [
-        b"POST / HTTP/1.1\r\nHost: x\r\n\r\nSET http 1\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\nSET http 1\r\n",
-        b"post\r\nSET http 1\r\n",
-        b"hOsT:x\r\nSET http 1\r\n",
-        b"*2\r\n$5\r\nhost:\r\n$1\r\nx\r\n*3\r\n$3\r\nSET\r\n$4\r\nhttp\r\n$1\r\n1\r\n",
-        b"MULTI\r\nPOST /\r\nSET http 1\r\nEXEC\r\n",
-    ];
-    for request in requests {
+    for request in harness::http::WITH_COMMANDS {
         let mut stream = TcpStream::connect(proxy.address).expect("it connects");
         stream.write_all(request).expect("it is sent");
         rest(&mut stream);

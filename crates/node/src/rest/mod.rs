@@ -153,7 +153,7 @@ fn router(site: &Arc<Site>) -> Router {
 /// The cookie of a browser that has logged in.
 const COOKIE: &str = "dunlin-node";
 
-/// Lets in who may.
+/// Lets requests in whose user may make them.
 async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
     let is_probe = PROBES.contains(&request.uri().path());
     let peer = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
