@@ -1,5 +1,6 @@
-//! What a run of the tests is told from outside: numbers in the environment.
+//! What a run of the tests is told from outside: numbers in the environment; and what it lacks.
 
+use std::fmt::Display;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 fn parsed<T: std::str::FromStr>(name: &str) -> Option<T> {
@@ -21,6 +22,12 @@ pub fn new_seed() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_secs())
 }
 
+/// Says that the running test, or a part of it, cannot run here. The test then returns. `tests/suite` counts and
+/// names such tests, and `.ci/run` refuses those that `tests/skips.txt` does not name.
+pub fn skipped(why: impl Display) {
+    println!("SKIPPED: {}", why.to_string().trim().replace('\n', "; "));
+}
+
 /// Whether servers with `appendfsync always` make room ahead of a log in the folder for temporary
 /// files: its file system has to write in place. Says so if it does not.
 pub fn has_preallocated_logs() -> bool {
@@ -30,7 +37,7 @@ pub fn has_preallocated_logs() -> bool {
     let kind = kind.unwrap_or_else(|error| error.to_string());
     let has_room = matches!(kind.as_str(), "ext2/ext3" | "xfs" | "overlayfs");
     if !has_room {
-        println!("SKIPPED: no room is made ahead of logs on {kind}");
+        skipped(format_args!("no room is made ahead of logs on {kind}"));
     }
     has_room
 }

@@ -158,7 +158,7 @@ mod tests {
     fn a_cut_has_one_direction() {
         let network = match Network::new(3) {
             Ok(network) => network,
-            Err(why) => return println!("SKIPPED: {why}"),
+            Err(why) => return crate::environment::skipped(why),
         };
         assert!(arrives(&network, 0, 1) && arrives(&network, 1, 0));
         network.cut(0, 1);

@@ -6,6 +6,7 @@
 //! Dunlin is compared with is `DUNLIN_REFERENCE`, or Valkey in the folder that `tests/peers` fills.
 
 use crate::client::{self, Client, patience};
+use crate::environment::skipped;
 use crate::reply::Protocol;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
@@ -77,6 +78,13 @@ impl Program {
                 Ok(Program::from_command(&format!("chroot {root} valkey-server")))
             })
             .clone()
+    }
+
+    /// The server that replies are compared with. Says that the test is skipped if there is none.
+    pub fn reference_or_skip() -> Option<Program> {
+        Program::reference()
+            .inspect_err(|why| skipped(format_args!("there is no reference server: {why}")))
+            .ok()
     }
 
     /// Redis 8, or why there is none. It is installed beside the reference.

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 fn cluster() -> Option<Vec<Server>> {
-    let program = Program::reference().ok()?;
+    let program = Program::reference_or_skip()?;
     let start = || {
         let options = Options::arguments(&["--cluster-enabled", "yes"]);
         Server::start(&program, options).unwrap()

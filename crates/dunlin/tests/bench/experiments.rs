@@ -16,7 +16,7 @@ fn arguments(name: &str, directory: &Path) -> String {
 
 /// The reference server, as `--reference` wants it.
 fn reference() -> Option<String> {
-    let command = Program::reference().ok()?.command();
+    let command = Program::reference_or_skip()?.command();
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     Some(words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "))
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Dunlin, and the reference where it can be installed.
 pub fn servers() -> Vec<Server> {
     let mut programs = vec![Program::under_test()];
-    programs.extend(Program::reference().ok());
+    programs.extend(Program::reference_or_skip());
     programs.iter().map(|program| Server::start(program, Options::default()).unwrap()).collect()
 }
 

@@ -38,7 +38,7 @@ pub fn ours(name: &str) -> Command {
 
 /// The real program, where it can be installed.
 pub fn theirs(name: &str) -> Option<Command> {
-    Some(Program::reference().ok()?.beside(name).command())
+    Some(Program::reference_or_skip()?.beside(name).command())
 }
 
 /// Runs a program to its end.

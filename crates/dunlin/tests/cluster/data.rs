@@ -131,7 +131,7 @@ pub fn until_in_step(machine: &Machine, id: &str) {
 }
 
 fn source() -> Server {
-    let program = Program::reference().unwrap_or_else(|_| Program::under_test());
+    let program = Program::reference_or_skip().unwrap_or_else(Program::under_test);
     Server::start(&program, Options::arguments(&["--repl-diskless-sync-delay", "0"]))
         .expect("it starts")
 }

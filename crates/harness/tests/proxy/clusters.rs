@@ -54,7 +54,7 @@ struct Node {
 impl Cluster {
     /// A cluster of the reference's servers; nothing where it cannot be installed.
     pub fn start(node_timeout: &str) -> Option<Cluster> {
-        let valkey = Program::reference().ok()?;
+        let valkey = Program::reference_or_skip()?;
         let start = |_| {
             let arguments = ["--cluster-enabled", "yes", "--cluster-node-timeout", node_timeout];
             Server::start(&valkey, Options::arguments(&arguments)).expect("a node starts")

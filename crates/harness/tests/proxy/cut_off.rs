@@ -7,7 +7,7 @@
 
 use crate::support::{Proxy, okay, stop, text};
 use harness::client::{Client, ask};
-use harness::environment;
+use harness::environment::{self, skipped};
 use harness::ledger::Ledger;
 use harness::network::Network;
 use harness::registers::Registers;
@@ -37,7 +37,7 @@ fn network() -> Option<Network> {
         return None;
     }
     let network = Network::new(CLIENT + 1);
-    network.inspect_err(|why| println!("SKIPPED: no network namespaces: {why}")).ok()
+    network.inspect_err(|why| skipped(format_args!("no network namespaces: {why}"))).ok()
 }
 
 impl<'n> Machines<'n> {

@@ -2,6 +2,7 @@
 
 use crate::support::{Proxy, dunlin, okay, text, until};
 use harness::client::{Client, ask};
+use harness::environment::skipped;
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use std::process::Command;
 /// see it.
 fn servers() -> Option<(Vec<Server>, Proxy, PathBuf)> {
     let program = dunlin()?;
-    let reference = Program::reference().inspect_err(|why| println!("SKIPPED: {why}")).ok()?;
+    let reference = Program::reference_or_skip()?;
     let options = Options::arguments(&["--enable-module-command", "yes"]);
     let start = |_| Server::start(&reference, options.clone()).expect("it starts");
     let servers: Vec<Server> = (0..3).map(start).collect();
@@ -20,7 +21,7 @@ fn servers() -> Option<(Vec<Server>, Proxy, PathBuf)> {
     let mut compiler = Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&module);
     let done = compiler.arg(&source).status();
-    let done = done.inspect_err(|why| println!("SKIPPED: no C compiler: {why}")).ok()?;
+    let done = done.inspect_err(|why| skipped(format_args!("no C compiler: {why}"))).ok()?;
     assert!(done.success(), "the module is not compiled");
     let proxy = Proxy::start(&program, &servers, "");
     Some((servers, proxy, reference.inside(&module)))

@@ -6,7 +6,7 @@
 
 use crate::support::{Proxy, okay, stop};
 use harness::client::{Client, ask};
-use harness::environment;
+use harness::environment::{self, skipped};
 use harness::info::find;
 use harness::ledger::Ledger;
 use harness::network::Network;
@@ -66,9 +66,9 @@ fn network() -> Option<(Network, Program)> {
     if !Program::under_test().is_dunlin() {
         return None;
     }
-    let sentinel = Program::reference().inspect_err(|why| println!("SKIPPED: {why}")).ok()?;
+    let sentinel = Program::reference_or_skip()?;
     let network = Network::new(CLIENT + 1);
-    let network = network.inspect_err(|why| println!("SKIPPED: no network namespaces: {why}"));
+    let network = network.inspect_err(|why| skipped(format_args!("no network namespaces: {why}")));
     Some((network.ok()?, sentinel))
 }
 

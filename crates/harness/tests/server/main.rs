@@ -1,0 +1,13 @@
+//! The process and its host: ports, limits, memory, options, metrics, its end.
+
+mod admin_port;
+mod client_limits;
+mod crash;
+mod documents;
+mod eviction;
+mod host;
+mod host_options;
+mod hostile_clients;
+mod memory_returns;
+mod metrics;
+mod tls_reload;

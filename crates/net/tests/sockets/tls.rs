@@ -1,0 +1,279 @@
+//! TLS through the reactor, on both back-ends: certificates made for the test, rustls as client.
+#![allow(clippy::unwrap_used)] // A test's helpers are tests.
+
+use crate::support::authority::{Authority, Tls, connect};
+use crate::support::{Message, Note, Peer};
+use net::{Backend, ClientAuth, Close, Kind, Tag, TlsContext};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+crate::on_both!(
+    requests_and_large_replies_pass,
+    both_protocol_versions_work,
+    a_record_may_arrive_in_any_pieces,
+    a_client_certificate_names_the_peer,
+    a_missing_client_certificate_is_refused,
+    an_optional_certificate_may_be_missing,
+    a_failed_handshake_ends_one_connection_only,
+    reloading_affects_new_connections_only,
+    ciphers_are_restricted,
+    goodbye_is_said,
+    what_came_before_a_bad_record_counts,
+    a_flood_to_a_paused_connection_is_stopped,
+);
+
+/// A request that is expected to fail, at whatever point.
+fn refused(mut peer: Peer<Tls>) -> bool {
+    let stream = peer.stream.get_mut();
+    let mut byte = [0];
+    stream.write_all(b"echo x\n").is_err()
+        || stream.flush().is_err()
+        || !matches!(stream.read(&mut byte), Ok(1))
+}
+
+fn requests_and_large_replies_pass(backend: Backend) {
+    let authority = Authority::new();
+    let server = authority.server(backend, ClientAuth::No);
+    let mut peer = authority.connect(&server, None);
+    assert_eq!(peer.ask("echo secret"), "secret");
+    for _ in 0..3 {
+        assert_eq!(peer.ask("big 3000000").len(), 3_000_000);
+    }
+    let body = "\u{1}".repeat(1 << 20);
+    assert_eq!(peer.ask(&format!("$1048576\n{body}echo next")), (1 << 20).to_string());
+    assert_eq!(peer.line(), "next");
+    let text: String = (0..5000).map(|n| format!("echo {n}\n")).collect();
+    peer.say(&text);
+    for n in 0..5000 {
+        assert_eq!(peer.line(), n.to_string());
+    }
+    assert_eq!(peer.ask("later 20"), "after 20");
+}
+
+fn both_protocol_versions_work(backend: Backend) {
+    let authority = Authority::new();
+    let server = authority.server(backend, ClientAuth::No);
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        for _ in 0..2 {
+            let mut peer = connect(&server, authority.client(None, &[version]));
+            assert_eq!(peer.ask("echo hello"), "hello");
+        }
+    }
+    let mut settings = authority.settings(ClientAuth::No);
+    settings.protocols = "TLSv1.3".to_owned();
+    server.net.set_tls(Tag::default(), Some(TlsContext::load(&settings).unwrap()));
+    assert!(refused(connect(&server, authority.client(None, &[&rustls::version::TLS12]))));
+    assert_eq!(authority.connect(&server, None).ask("echo new"), "new");
+}
+
+/// Writes byte by byte.
+struct Trickle(TcpStream);
+
+impl Read for Trickle {
+    fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read(room)
+    }
+}
+
+impl Write for Trickle {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(&bytes[..bytes.len().min(1)])
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+fn a_record_may_arrive_in_any_pieces(backend: Backend) {
+    let authority = Authority::new();
+    let server = authority.server(backend, ClientAuth::No);
+    let stream = TcpStream::connect(server.addr()).unwrap();
+    stream.set_nodelay(true).unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let config = Arc::new(authority.client(None, rustls::ALL_VERSIONS));
+    let session = ClientConnection::new(config, name).unwrap();
+    let mut peer = Peer::over(StreamOwned::new(session, Trickle(stream)));
+    for n in 0..20 {
+        assert_eq!(peer.ask(&format!("echo {n}")), n.to_string());
+    }
+}
+
+fn a_client_certificate_names_the_peer(backend: Backend) {
+    let authority = Authority::new();
+    authority.sign("alice");
+    let server = authority.server(backend, ClientAuth::Yes);
+    let mut peer = authority.connect(&server, Some("alice"));
+    let id = peer.id();
+    server.watch.until(|notes| {
+        let cert_name = Some("alice".to_owned());
+        let opened = Note::Opened { id, kind: Kind::Tls, cert_name, local: true };
+        notes.contains(&opened).then_some(())
+    });
+    // Somebody else's certificate is as good as none.
+    let other = Authority::new();
+    other.sign("mallory");
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.certificate.clone()).unwrap();
+    let chain = vec![CertificateDer::from_pem_file(other.path("mallory", "crt")).unwrap()];
+    let key = PrivateKeyDer::from_pem_file(other.path("mallory", "key")).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(chain, key)
+        .unwrap();
+    assert!(refused(connect(&server, config)));
+}
+
+fn a_missing_client_certificate_is_refused(backend: Backend) {
+    let authority = Authority::new();
+    let server = authority.server(backend, ClientAuth::Yes);
+    assert!(refused(authority.connect(&server, None)));
+    let problem = server.watch.problem();
+    assert!(problem.starts_with("Error accepting a client connection: "), "{problem}");
+    assert!(problem.contains("127.0.0.1"), "{problem}");
+}
+
+fn an_optional_certificate_may_be_missing(backend: Backend) {
+    let authority = Authority::new();
+    authority.sign("alice");
+    let server = authority.server(backend, ClientAuth::Optional);
+    assert_eq!(authority.connect(&server, None).ask("echo anonymous"), "anonymous");
+    assert_eq!(authority.connect(&server, Some("alice")).ask("echo named"), "named");
+}
+
+fn a_failed_handshake_ends_one_connection_only(backend: Backend) {
+    let authority = Authority::new();
+    let server = authority.server(backend, ClientAuth::No);
+    let mut good = authority.connect(&server, None);
+    assert_eq!(good.ask("echo before"), "before");
+    let mut plain = Peer::new(TcpStream::connect(server.addr()).unwrap());
+    plain.say("echo in the clear\n");
+    let mut alert = Vec::new();
+    let _ = plain.stream.read_to_end(&mut alert);
+    server.watch.problem();
+    // One that says nothing, and one that leaves half-way.
+    let silent = TcpStream::connect(server.addr()).unwrap();
+    drop(TcpStream::connect(server.addr()).unwrap().write_all(&[22, 3, 1]));
+    assert_eq!(good.ask("echo after"), "after");
+    drop(silent);
+    assert_eq!(good.ask("echo still"), "still");
+}
+
+fn reloading_affects_new_connections_only(backend: Backend) {
+    let (first, second) = (Authority::new(), Authority::new());
+    let server = first.server(backend, ClientAuth::No);
+    let mut old = first.connect(&server, None);
+    assert_eq!(old.ask("echo old"), "old");
+    second.sign("server");
+    server
+        .net
+        .set_tls(Tag::default(), Some(TlsContext::load(&second.settings(ClientAuth::No)).unwrap()));
+    assert_eq!(old.ask("echo kept"), "kept");
+    assert_eq!(second.connect(&server, None).ask("echo new"), "new");
+    assert!(refused(first.connect(&server, None)));
+    // Files that do not work change nothing.
+    let mut broken = second.settings(ClientAuth::No);
+    broken.key_file = first.text("server", "key");
+    assert!(TlsContext::load(&broken).is_err());
+}
+
+fn ciphers_are_restricted(backend: Backend) {
+    let authority = Authority::new();
+    let server = authority.server(backend, ClientAuth::No);
+    let mut settings = authority.settings(ClientAuth::No);
+    settings.ciphersuites = "TLS_CHACHA20_POLY1305_SHA256".to_owned();
+    settings.ciphers = "ECDHE-ECDSA-CHACHA20-POLY1305".to_owned();
+    server.net.set_tls(Tag::default(), Some(TlsContext::load(&settings).unwrap()));
+    for version in rustls::ALL_VERSIONS {
+        let mut peer = connect(&server, authority.client(None, &[version]));
+        assert_eq!(peer.ask("echo x"), "x");
+        let suite = peer.stream.get_ref().conn.negotiated_cipher_suite().unwrap();
+        assert!(format!("{suite:?}").contains("CHACHA20"), "{suite:?}");
+    }
+}
+
+fn goodbye_is_said(backend: Backend) {
+    let authority = Authority::new();
+    let server = authority.server(backend, ClientAuth::No);
+    let mut peer = authority.connect(&server, None);
+    let id = peer.id();
+    assert_eq!(peer.ask("quit"), "bye");
+    // Without a goodbye this is an unexpected end, and an error.
+    let mut rest = Vec::new();
+    assert_eq!(peer.stream.read_to_end(&mut rest).unwrap(), 0);
+    assert_eq!(server.watch.closed(id), Close::Asked);
+    // And the other way round.
+    let mut peer = authority.connect(&server, None);
+    let id = peer.id();
+    let stream = peer.stream.get_mut();
+    stream.conn.send_close_notify();
+    stream.flush().unwrap();
+    assert_eq!(server.watch.closed(id), Close::Eof);
+}
+
+/// Writes a record that cannot be decrypted behind what it is given, once it is told to.
+struct Spoilt(TcpStream, bool);
+
+impl Read for Spoilt {
+    fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read(room)
+    }
+}
+
+impl Write for Spoilt {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let bad = if self.1 { &b"\x17\x03\x03\x00\x20"[..] } else { &[] };
+        let tail = if self.1 { &[7; 32][..] } else { &[] };
+        self.0.write_all(&[bytes, bad, tail].concat())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+fn what_came_before_a_bad_record_counts(backend: Backend) {
+    let authority = Authority::new();
+    let server = authority.server(backend, ClientAuth::No);
+    let stream = TcpStream::connect(server.addr()).unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let config = Arc::new(authority.client(None, rustls::ALL_VERSIONS));
+    let session = ClientConnection::new(config, name).unwrap();
+    let mut peer = Peer::over(StreamOwned::new(session, Spoilt(stream, false)));
+    let id = peer.id();
+    peer.stream.get_mut().sock.1 = true;
+    peer.say("hold x\n");
+    assert_eq!(server.watch.closed(id), Close::Tls);
+    assert_eq!(server.watch.written.load(SeqCst), 1, "the request was obeyed");
+}
+
+fn a_flood_to_a_paused_connection_is_stopped(backend: Backend) {
+    const LINES: usize = 64 << 10;
+    let authority = Authority::new();
+    let server = authority.server(backend, ClientAuth::No);
+    let mut peer = authority.connect(&server, None);
+    let id = peer.id();
+    peer.say("pause\n");
+    let text = format!("echo {}\n", "x".repeat(1000)).repeat(1000);
+    let tcp = peer.stream.get_ref().sock.try_clone().unwrap();
+    let patience = Some(std::time::Duration::from_millis(300));
+    tcp.set_write_timeout(patience).unwrap();
+    tcp.set_read_timeout(patience).unwrap();
+    // The peer reads nothing of what does not fit the kernel's buffers, so this comes to a halt.
+    let mut sent = 0;
+    while sent < LINES && peer.stream.get_mut().write_all(text.as_bytes()).is_ok() {
+        sent += 1000;
+    }
+    assert!(sent < LINES, "nothing stops the flood");
+    server.send(Message::Hang(id));
+    assert_eq!(server.watch.closed(id), Close::Asked);
+}
