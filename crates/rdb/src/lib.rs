@@ -27,6 +27,7 @@ mod error;
 pub mod file;
 mod fill;
 mod kind;
+pub mod module;
 mod object;
 mod payload;
 

@@ -7,8 +7,9 @@
 //! cannot be loaded is announced, and stepped over if the caller asks for more.
 
 use super::opcode;
-use super::shape::{self, Walk, module_name, shape};
+use super::shape::{self, Walk, shape};
 use super::write::Access;
+use crate::module::Id;
 use crate::{Builder, Decoder, Error, Kind, NEWEST_VERSION, VALKEY_VERSION};
 use std::fmt;
 
@@ -418,7 +419,7 @@ impl Scanner {
             }
             opcode::MODULE_AUX => {
                 self.doing = Doing::ModuleAux;
-                let name = module_name(Decoder::new(decoder.remaining()).length()?);
+                let name = Id::from_bits(Decoder::new(decoder.remaining()).length()?).name();
                 self.state = State::Foreign(Walk::new(shape::MODULE_AUX));
                 Some(Item::Foreign(Foreign::ModuleAux(name)))
             }
@@ -444,7 +445,7 @@ impl Scanner {
         decoder.bytes(usize::try_from(bytes).map_err(|_| Error::Truncated)?)?;
         let value_at = input.len() - decoder.remaining().len();
         let module = match shape.name {
-            "module-value" => Some(module_name(decoder.length()?)),
+            "module-value" => Some(Id::from_bits(decoder.length()?).name()),
             _ => None,
         };
         // Nothing may have changed when input was missing.

@@ -5,6 +5,7 @@
 //! there is more; it never goes back, so a value costs the same however it is cut into pieces.
 
 use crate::encode::{COMPRESSED, INT_8_BITS, INT_16_BITS, INT_32_BITS};
+use crate::module::Mark;
 use crate::{Decoder, Error, Length};
 
 /// A part of a value.
@@ -139,14 +140,6 @@ pub(super) static MODULE_AUX: &[Part] = &[Number, Number, Number, Module];
 /// A slot that is being moved here: the job's name and ranges of slots.
 pub(super) static SLOT_IMPORT: &[Part] = &[Text, Repeat(&[Number, Number])];
 
-/// The marks of a module's values.
-const MODULE_END: u64 = 0;
-const MODULE_SIGNED: u64 = 1;
-const MODULE_UNSIGNED: u64 = 2;
-const MODULE_FLOAT: u64 = 3;
-const MODULE_DOUBLE: u64 = 4;
-const MODULE_STRING: u64 = 5;
-
 /// Deeper than any shape.
 const DEPTH: usize = 4;
 
@@ -229,16 +222,15 @@ impl Walk {
                 }
             }
             Part::Module => {
-                let pending = match decoder.length()? {
-                    MODULE_END => {
+                let pending = match Mark::read(decoder)? {
+                    Mark::End => {
                         self.stack[top].next += 1;
                         return Ok(());
                     }
-                    MODULE_SIGNED | MODULE_UNSIGNED => decoder.length().map(|_| 0)?,
-                    MODULE_FLOAT => 4,
-                    MODULE_DOUBLE => 8,
-                    MODULE_STRING => string_head(decoder)?,
-                    _ => return Err(Error::Corrupt("a module's value")),
+                    Mark::Signed | Mark::Unsigned => decoder.length().map(|_| 0)?,
+                    Mark::Float => 4,
+                    Mark::Double => 8,
+                    Mark::String => string_head(decoder)?,
                 };
                 self.pending = pending;
                 return Ok(());
@@ -273,13 +265,6 @@ fn text_double_head(decoder: &mut Decoder<'_>) -> Result<u64, Error> {
     Ok(if length < DOUBLE_NAN { u64::from(length) } else { 0 })
 }
 
-/// The nine letters of the module that an id belongs to.
-pub(super) fn module_name(id: u64) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let letter = |at: u64| char::from(LETTERS[(id >> (10 + 6 * (8 - at)) & 63) as usize]);
-    (0..9).map(letter).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -297,16 +282,6 @@ mod tests {
         assert_eq!(shape(22, true).name, "hash-volatile-items");
         assert_eq!(shape(22, false).name, "hash-hashtable-md-pre-release");
         assert_eq!(shape(23, true).name, "unknown");
-    }
-
-    #[test]
-    fn ids_spell_the_names_of_modules() {
-        // As RedisBloom's and others' files have them.
-        let id = "MBbloom--".bytes().fold(0u64, |id, letter| {
-            let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-            id << 6 | letters.iter().position(|&l| l == letter).expect("a letter") as u64
-        });
-        assert_eq!(module_name(id << 10 | 4), "MBbloom--");
     }
 
     fn walk(parts: &'static [Part], bytes: &[u8]) {
