@@ -8,20 +8,19 @@ use harness::client::patience;
 use harness::environment::skipped;
 use harness::reply::Reply;
 use harness::server::{Options, Program, Server};
+use harness::wait::eventually;
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
 
 /// Seconds until the kernel probes the peer of the connection from `local` to `peer`, if it will.
 fn seconds_to_probe(local: SocketAddr, peer: SocketAddr) -> Option<f64> {
     let port = |address: SocketAddr| format!(":{:04X}", address.port());
-    let deadline = Instant::now() + patience();
-    loop {
+    let mut seconds = None;
+    eventually("a timer that probes, or none", || {
         let table = fs::read_to_string("/proc/net/tcp").unwrap();
         let row = table
             .lines()
@@ -32,12 +31,13 @@ fn seconds_to_probe(local: SocketAddr, peer: SocketAddr) -> Option<f64> {
         // 1 waits for an acknowledgement and hides the other.
         let (timer, ticks) = row[5].split_once(':').unwrap();
         match timer {
-            "00" => return None,
-            "02" => return Some(u64::from_str_radix(ticks, 16).unwrap() as f64 / 100.0),
-            _ => assert!(Instant::now() < deadline, "timer {timer} does not end"),
+            "00" => seconds = None,
+            "02" => seconds = Some(u64::from_str_radix(ticks, 16).unwrap() as f64 / 100.0),
+            _ => return false,
         }
-        thread::sleep(Duration::from_millis(5));
-    }
+        true
+    });
+    seconds
 }
 
 #[test]
@@ -174,15 +174,8 @@ fn free_something_big(server: &Server) {
 /// Waits for the threads whose name begins like this to be on these processors, each: a thread has
 /// its name first, and its processors a little later.
 fn until_on(server: &Server, thread: &str, wanted: &[&str]) {
-    let deadline = Instant::now() + patience();
-    loop {
-        let found = processors_of(server, thread);
-        if found == wanted {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{thread} is on {found:?}, not on {wanted:?}");
-        thread::sleep(Duration::from_millis(2));
-    }
+    let what = format!("{thread} is on {wanted:?}");
+    eventually(&what, || processors_of(server, thread) == wanted);
 }
 
 #[test]
@@ -231,12 +224,7 @@ fn as_many_threads_as_the_option_allows() {
         let options = Options::arguments(&["--io-threads", "256", "--maxclients", "300"]);
         let server = Server::start(&program, Options { backend, ..options }).unwrap();
         // The last of them may only be getting its name.
-        let deadline = Instant::now() + patience();
-        while processors_of(&server, "reactor-").len() != 256 {
-            let count = processors_of(&server, "reactor-").len();
-            assert!(Instant::now() < deadline, "{count} threads");
-            thread::sleep(Duration::from_millis(10));
-        }
+        eventually("256 threads", || processors_of(&server, "reactor-").len() == 256);
         // Each has one of them.
         let mut clients: Vec<_> = (0..256).map(|_| server.client()).collect();
         for client in &mut clients {
@@ -353,12 +341,8 @@ fn memory_purge_gives_memory_back() {
         let purged = client.command(&["MEMORY", "PURGE"]).unwrap();
         assert_eq!(purged, Reply::Simple(b"OK".to_vec()));
         // Each thread does its part when it gets round to it.
-        let deadline = Instant::now() + patience();
-        while resident(&server) > full / 3 {
-            let now = resident(&server);
-            assert!(Instant::now() < deadline, "{full} MB, {before} MB free, {now} MB kept");
-            thread::sleep(Duration::from_millis(10));
-        }
+        let what = format!("two thirds of {full} MB go, of which {before} MB are left");
+        eventually(&what, || resident(&server) <= full / 3);
         println!("{full} MB full, {before} MB flushed, {} MB purged", resident(&server));
         assert!(server.stop().unwrap().success());
     }

@@ -3,7 +3,6 @@
 mod admin_port;
 mod client_limits;
 mod crash;
-mod documents;
 mod eviction;
 mod host;
 mod host_options;

@@ -5,14 +5,13 @@
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]
 
-use harness::client::{Client, patience};
+use harness::client::Client;
 use harness::reply::Reply;
 use harness::server::{Options, Program, Server, free_port};
 use harness::tls::Authority;
+use harness::wait::eventually;
 use rustls::pki_types::CertificateDer;
 use std::net::{Ipv4Addr, TcpStream};
-use std::thread;
-use std::time::{Duration, Instant};
 
 #[track_caller]
 fn set(client: &mut Client, options: &[&str]) -> Reply {
@@ -102,11 +101,7 @@ fn a_bad_file_is_refused_and_the_old_one_stays() {
             assert_eq!(authority.connect(port).certificate(), first, "{file}");
             // The log is where it says why, so it has to name the file.
             if file != "other.crt" && file != "other.key" {
-                let deadline = Instant::now() + patience();
-                while !server.log().contains(file) {
-                    assert!(Instant::now() < deadline, "{file}: {}", server.log());
-                    thread::sleep(Duration::from_millis(5));
-                }
+                eventually(file, || server.log().contains(file));
             }
         }
         // One bad option takes the good one of the same request with it.

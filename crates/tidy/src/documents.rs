@@ -1,28 +1,15 @@
-//! The documents hold together: every relative link in them leads to a file, and to a heading of
-//! it where it names one.
+//! The documents hold together: every relative link in them leads to a file, and to a heading of it
+//! where it names one; files and folders that they name exist; pages are in their index,
+//! dependencies have a line.
 
-use harness::server::repository;
+use crate::source::{files, packages, read, repository};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Every Markdown file of the repository, but for what is built.
 fn documents() -> Vec<PathBuf> {
-    fn visit(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let path = entry.path();
-            let name = entry.file_name();
-            let is_hidden = name.to_string_lossy().starts_with('.');
-            if path.is_dir() && !is_hidden && name != "target" && name != "node_modules" {
-                visit(&path, found);
-            } else if path.extension().is_some_and(|extension| extension == "md") {
-                found.push(path);
-            }
-        }
-    }
-    let mut found = Vec::new();
-    visit(&repository(), &mut found);
-    found.sort();
-    found
+    let documents = files("").into_iter().filter(|path| path.ends_with(".md"));
+    documents.map(|path| repository().join(path)).collect()
 }
 
 /// The lines of a document without its code.
@@ -89,48 +76,95 @@ fn links_lead_somewhere() {
     assert!(dead.is_empty(), "dead links:\n{}", dead.join("\n"));
 }
 
-/// Every file of source code, by its path in the repository.
-fn sources() -> Vec<String> {
-    fn visit(folder: &Path, found: &mut Vec<String>) {
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                visit(&path, found);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                found.push(path.to_string_lossy().into_owned());
-            }
-        }
-    }
-    let mut found = Vec::new();
-    visit(&repository().join("crates"), &mut found);
-    found
+/// Returns what a document names in code spans that is a path: it ends like a file of ours or with
+/// a slash, or begins with one of our folders.
+fn named_paths(text: &str) -> Vec<String> {
+    const ENDINGS: [&str; 3] = [".rs", ".test", ".c"];
+    const FOLDERS: [&str; 5] = ["crates/", "tests/", "docs/", "fuzz/", ".ci/"];
+    let words = prose(text).flat_map(|line| line.split('`').skip(1).step_by(2));
+    let is_path = |word: &str| {
+        let is_ours = ENDINGS.iter().any(|ending| word.ends_with(ending))
+            || FOLDERS.iter().any(|folder| word.starts_with(folder));
+        // `CRATE` stands for any.
+        let is_pattern = word
+            .split('/')
+            .any(|part| part.len() > 1 && part.chars().all(|c| c.is_ascii_uppercase()));
+        is_ours
+            && !is_pattern
+            && word.chars().all(|c| c.is_ascii_alphanumeric() || "_/.-{},*".contains(c))
+    };
+    words.filter(|word| is_path(word)).flat_map(expanded).collect()
 }
 
-/// The source files that a document names, as `file.rs` with or without folders.
-fn named_sources(text: &str) -> impl Iterator<Item = &str> {
-    let words = prose(text).flat_map(|line| line.split('`').skip(1).step_by(2));
-    words.filter(|word| {
-        word.ends_with(".rs")
-            && word.chars().all(|c| c.is_ascii_alphanumeric() || "_/.-".contains(c))
+/// Returns the paths that one with `{a,b}` stands for.
+fn expanded(path: &str) -> Vec<String> {
+    match path.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {
+        Some((before, (choices, after))) => choices
+            .split(',')
+            .flat_map(|choice| expanded(&format!("{before}{choice}{after}")))
+            .collect(),
+        None => vec![path.to_owned()],
+    }
+}
+
+/// Returns whether a file or folder is what a document calls it. A file of a crate is named without
+/// `crates` and `src`, and a star stands for anything.
+fn is_named(path: &str, name: &str) -> bool {
+    let name = name.trim_end_matches('/');
+    let (first, rest) = name.split_once('/').unwrap_or(("", name));
+    let path = format!("/{path}");
+    [format!("/{name}"), format!("/{first}/src/{rest}")].iter().any(|end| {
+        match end.split_once('*') {
+            Some((before, after)) => path.contains(before) && path.ends_with(after),
+            None => path.ends_with(end.as_str()),
+        }
     })
 }
 
 #[test]
-fn source_files_that_documents_name_exist() {
-    let sources = sources();
+fn paths_that_documents_name_exist() {
+    let mut all: BTreeSet<String> = files("").into_iter().collect();
+    let folders: Vec<String> = all
+        .iter()
+        .flat_map(|path| {
+            path.match_indices('/').map(|(at, _)| path[..at].to_owned()).collect::<Vec<_>>()
+        })
+        .collect();
+    all.extend(folders);
     let mut missing = Vec::new();
     for document in documents() {
         let text = std::fs::read_to_string(&document).expect("it can be read");
-        for name in named_sources(&text) {
-            // A file of a crate is named without `crates` and `src`.
-            let (first, rest) = name.split_once('/').unwrap_or(("", name));
-            let ends = [format!("/{name}"), format!("/{first}/src/{rest}")];
-            if !sources.iter().any(|path| ends.iter().any(|end| path.ends_with(end))) {
-                missing.push(format!("{}: {name}", document.display()));
+        let place = document.strip_prefix(repository()).unwrap_or(&document).display().to_string();
+        // What was, is told in the list of changes.
+        if place == "CHANGELOG.md" {
+            continue;
+        }
+        for name in named_paths(&text) {
+            if !all.iter().any(|path| is_named(path, &name)) {
+                missing.push(format!("{place}: {name}"));
             }
         }
     }
-    assert!(missing.is_empty(), "{missing:#?}");
+    assert!(
+        missing.is_empty(),
+        "These documents name files or folders that are not there. Name what took their \
+         place.\n{missing:#?}"
+    );
+}
+
+#[test]
+fn paths_have_short_forms() {
+    assert_eq!(expanded("a/{b,c}/{d,e}.rs").len(), 4);
+    assert!(
+        is_named("crates/net/src/cx.rs", "net/cx.rs") && is_named("crates/net/src/cx.rs", "cx.rs")
+    );
+    assert!(
+        is_named("crates/net/tests/tls.rs", "net/tests/*.rs")
+            && !is_named("crates/net/src/cx.rs", "x.rs")
+    );
+    let text = "see `net/cx.rs`, `crates/CRATE/x.rs`, `./test x`, `a b.rs` and `tests/tcl`\n\
+                ```\n`no.rs`\n```\n";
+    assert_eq!(named_paths(text), ["net/cx.rs", "tests/tcl"]);
 }
 
 /// Each page of the internals is in their index.
@@ -154,15 +188,10 @@ fn every_dependency_has_its_line() {
         .filter_map(|line| line.strip_prefix('|')?.split('|').next())
         .flat_map(|names| names.split('`').skip(1).step_by(2))
         .collect();
-    let own: BTreeSet<String> = std::fs::read_dir(repository().join("crates"))
-        .unwrap()
-        .flatten()
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
+    let own: BTreeSet<String> = packages().into_iter().collect();
     let mut used = BTreeSet::new();
     for name in &own {
-        let manifest = repository().join("crates").join(name).join("Cargo.toml");
-        let manifest = std::fs::read_to_string(manifest).unwrap_or_default();
+        let manifest = read(&format!("crates/{name}/Cargo.toml"));
         let mut in_dependencies = false;
         for line in manifest.lines() {
             if line.starts_with('[') {
