@@ -1,9 +1,10 @@
 //! The elements of an array: nodes, or numbers of one type side by side.
 //!
-//! Integers take the smallest of four widths that all of them fit in, doubles four bytes if that loses
-//! no bit of any of them, else eight. A number that does not fit widens the whole; anything that is no
-//! such number turns the array into nodes. Both cost the length once, at most a few times in the life
-//! of an array.
+//! Integers take the smallest of four widths that all of them fit in. Doubles take four bytes if
+//! that loses no bit of any of them, as single precision or as integers of a decimal unit (prices,
+//! coordinates), else eight. A number that does not fit changes the type of the whole; anything that
+//! is no such number turns the array into nodes. Both cost the length once, a few times in the life
+//! of an array at most: types only become wider.
 #![allow(unsafe_code)]
 
 use crate::node::{Node, borrow};
@@ -82,7 +83,9 @@ macro_rules! packed {
             }
 
             pub(crate) fn get(self, at: usize) -> Option<Element> {
-                match self { $(Packed::$kind(numbers) => numbers.get(at).map(|&number| number.into())),* }
+                match self {
+                    $(Packed::$kind(numbers) => numbers.get(at).map(|&number| number.into())),*
+                }
             }
         }
 
@@ -127,7 +130,12 @@ macro_rules! packed {
             }
 
             fn of(kind: Kind, elements: impl ExactSizeIterator<Item = Element>) -> PackedVec {
-                match kind { $(Kind::$kind => PackedVec::$kind(Thin::exact(elements.map(|element| <$type>::of(&element))))),* }
+                match kind {
+                    $(Kind::$kind => {
+                        let numbers = elements.map(|element| <$type>::of(&element));
+                        PackedVec::$kind(Thin::exact(numbers))
+                    }),*
+                }
             }
 
             /// Puts numbers that fit before the one at `at`.
@@ -141,7 +149,11 @@ macro_rules! packed {
             }
 
             fn set_fitting(&mut self, at: usize, element: &Element) {
-                match self { $(PackedVec::$kind(numbers) => numbers.as_mut_slice()[at] = <$type>::of(element)),* }
+                match self {
+                    $(PackedVec::$kind(numbers) => {
+                        numbers.as_mut_slice()[at] = <$type>::of(element);
+                    }),*
+                }
             }
 
             pub(crate) fn memory(&self) -> usize {
@@ -149,36 +161,59 @@ macro_rules! packed {
             }
         }
 
-        /// The type of packed numbers. Of integers, and of doubles, the larger is the wider.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        /// The type of packed numbers.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         enum Kind {
             $($kind = $number),*
+        }
+
+        impl Kind {
+            /// From the one that is tried first. Wider ones are behind narrower ones.
+            const ALL: [Kind; 12] = [$(Kind::$kind),*];
+
+            /// Returns whether the type has the number of an element.
+            fn has(self, element: &Element) -> bool {
+                match self { $(Kind::$kind => <$type>::fit(element).is_some()),* }
+            }
         }
     };
 }
 
-packed!(I8 i8 = 0, I16 i16 = 1, I32 i32 = 2, I64 i64 = 3, F32 f32 = 4, F64 f64 = 5);
+packed!(
+    I8 i8 = 0, I16 i16 = 1, I32 i32 = 2, I64 i64 = 3, F32 f32 = 4,
+    Tenths Fixed<1> = 5, Hundredths Fixed<2> = 6, Fixed3 Fixed<3> = 7, Fixed4 Fixed<4> = 8,
+    Fixed5 Fixed<5> = 9, Fixed6 Fixed<6> = 10, F64 f64 = 11
+);
+
+/// A double that is an integer divided by a power of ten. The quotient is the double bit by bit.
+#[derive(Clone, Copy)]
+pub(crate) struct Fixed<const DIGITS: u32>(i32);
 
 /// A type of packed numbers.
 trait Fit: Copy {
+    /// Returns the number of an element, if the type has it.
+    fn fit(element: &Element) -> Option<Self>;
+
     /// Returns the number of an element that fits.
-    fn of(element: &Element) -> Self;
+    fn of(element: &Element) -> Self {
+        Self::fit(element).expect("the type was chosen by the elements")
+    }
 }
 
-macro_rules! fit {
-    ($($type:ty => $kind:ident),*) => {
+macro_rules! fit_integers {
+    ($($type:ty),*) => {
         $(
             impl From<$type> for Element {
                 fn from(number: $type) -> Element {
-                    Element::$kind(number.into())
+                    Element::Int(number.into())
                 }
             }
 
             impl Fit for $type {
-                fn of(element: &Element) -> $type {
+                fn fit(element: &Element) -> Option<$type> {
                     match element {
-                        Element::$kind(number) => *number as $type,
-                        _ => unreachable!("the kind was chosen by the elements"),
+                        Element::Int(number) => (*number).try_into().ok(),
+                        _ => None,
                     }
                 }
             }
@@ -186,35 +221,64 @@ macro_rules! fit {
     };
 }
 
-fit!(i8 => Int, i16 => Int, i32 => Int, i64 => Int, f32 => Double, f64 => Double);
+fit_integers!(i8, i16, i32, i64);
 
-impl Kind {
-    /// Returns the narrowest type that an element fits in.
-    fn for_element(element: &Element) -> Option<Kind> {
-        match *element {
-            Element::Int(int) if i8::try_from(int).is_ok() => Some(Kind::I8),
-            Element::Int(int) if i16::try_from(int).is_ok() => Some(Kind::I16),
-            Element::Int(int) if i32::try_from(int).is_ok() => Some(Kind::I32),
-            Element::Int(_) => Some(Kind::I64),
-            Element::Double(double) if f64::from(double as f32).to_bits() == double.to_bits() => {
-                Some(Kind::F32)
-            }
-            Element::Double(_) => Some(Kind::F64),
-            Element::Node(_) => None,
+impl From<f32> for Element {
+    fn from(number: f32) -> Element {
+        Element::Double(number.into())
+    }
+}
+
+impl Fit for f32 {
+    fn fit(element: &Element) -> Option<f32> {
+        let Element::Double(double) = *element else { return None };
+        let single = double as f32;
+        (f64::from(single).to_bits() == double.to_bits()).then_some(single)
+    }
+}
+
+impl From<f64> for Element {
+    fn from(number: f64) -> Element {
+        Element::Double(number)
+    }
+}
+
+impl Fit for f64 {
+    fn fit(element: &Element) -> Option<f64> {
+        match element {
+            Element::Double(double) => Some(*double),
+            _ => None,
         }
     }
+}
 
-    /// Returns the narrowest type that what fits in either fits in.
-    fn common(self, other: Kind) -> Option<Kind> {
-        let is_int = |kind: Kind| kind <= Kind::I64;
-        (is_int(self) == is_int(other)).then(|| self.max(other))
+impl<const DIGITS: u32> Fixed<DIGITS> {
+    const UNIT: f64 = 10_u32.pow(DIGITS) as f64;
+}
+
+impl<const DIGITS: u32> From<Fixed<DIGITS>> for Element {
+    fn from(number: Fixed<DIGITS>) -> Element {
+        Element::Double(f64::from(number.0) / Fixed::<DIGITS>::UNIT)
     }
+}
 
-    fn for_elements(elements: &[Element]) -> Option<Kind> {
-        let (first, rest) = elements.split_first()?;
-        rest.iter().try_fold(Kind::for_element(first)?, |kind, element| {
-            kind.common(Kind::for_element(element)?)
-        })
+impl<const DIGITS: u32> Fit for Fixed<DIGITS> {
+    fn fit(element: &Element) -> Option<Self> {
+        let Element::Double(double) = *element else { return None };
+        // A conversion of what is out of range gives the nearest, which is not the same then.
+        let integer = (double * Self::UNIT).round() as i32;
+        let same = (f64::from(integer) / Self::UNIT).to_bits() == double.to_bits();
+        same.then_some(Fixed(integer))
+    }
+}
+
+impl Kind {
+    /// Returns the first type that has all elements. Nothing if there is none, or no element.
+    fn for_elements<'e>(elements: impl Iterator<Item = &'e Element> + Clone) -> Option<Kind> {
+        if matches!(elements.clone().next()?, Element::Node(_)) {
+            return None;
+        }
+        Kind::ALL.into_iter().find(|kind| elements.clone().all(|element| kind.has(element)))
     }
 }
 
@@ -227,7 +291,7 @@ impl Packed<'_> {
 impl ArrayParts {
     /// Makes an array of elements, in the form that suits them.
     pub(crate) fn new(elements: impl ExactSizeIterator<Item = Element> + AsElements) -> ArrayParts {
-        match Kind::for_elements(elements.as_elements()) {
+        match Kind::for_elements(elements.as_elements().iter()) {
             Some(kind) => ArrayParts::Packed(PackedVec::of(kind, elements)),
             None => ArrayParts::Nodes(Thin::exact(elements.map(Element::into_node))),
         }
@@ -250,15 +314,14 @@ impl ArrayParts {
     /// Makes elements of these fit: widens the numbers, or turns them into nodes.
     fn fit(&mut self, elements: &[Element]) {
         let ArrayParts::Packed(packed) = self else { return };
-        let kind = Kind::for_elements(elements).and_then(|kind| kind.common(packed.kind()));
-        match kind {
-            Some(kind) if kind == packed.kind() => {}
-            Some(kind) => *packed = PackedVec::of(kind, packed.as_packed().elements()),
-            None => {
-                let nodes = packed.as_packed().elements().map(Element::into_node);
-                *self = ArrayParts::Nodes(Thin::exact(nodes));
-            }
+        if elements.iter().all(|element| packed.kind().has(element)) {
+            return;
         }
+        let old: Vec<Element> = packed.as_packed().elements().collect();
+        *self = match Kind::for_elements(old.iter().chain(elements)) {
+            Some(kind) => ArrayParts::Packed(PackedVec::of(kind, old.into_iter())),
+            None => ArrayParts::Nodes(Thin::exact(old.into_iter().map(Element::into_node))),
+        };
     }
 
     /// Puts elements before the one at `at`, or at the end.
@@ -367,7 +430,12 @@ mod tests {
         assert_eq!(array(&[Int(40_000), Int(1)]), (Some(Kind::I32), 2));
         assert_eq!(array(&[Int(1), Int(i64::MAX)]), (Some(Kind::I64), 2));
         assert_eq!(array(&[Double(0.5), Double(-0.0)]), (Some(Kind::F32), 2));
-        assert_eq!(array(&[Double(0.5), Double(0.1)]), (Some(Kind::F64), 2));
+        assert_eq!(array(&[Double(0.5), Double(0.1)]), (Some(Kind::Tenths), 2));
+        assert_eq!(array(&[Double(19.99), Double(-0.1)]), (Some(Kind::Hundredths), 2));
+        assert_eq!(array(&[Double(-0.000_001), Double(2.5)]), (Some(Kind::Fixed6), 2));
+        assert_eq!(array(&[Double(0.1), Double(1e10)]), (Some(Kind::F64), 2));
+        assert_eq!(array(&[Double(0.1), Double(-0.0)]), (Some(Kind::F64), 2));
+        assert_eq!(array(&[Double(0.1), Double(0.1 + 0.2)]), (Some(Kind::F64), 2));
         assert_eq!(array(&[Double(0.5), Int(1)]), (None, 2));
         assert_eq!(array(&[Int(1), Element::Node(Node::NULL)]), (None, 2));
         assert_eq!(array(&[]), (None, 0));

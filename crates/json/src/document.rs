@@ -1,13 +1,11 @@
 //! A document: a tree of nodes and the names of its members.
 
-use crate::array::{ArrayParts, Element};
-use crate::error::ParseError;
+use crate::array::{ArrayParts, Element, Elements};
 use crate::location::Location;
 use crate::names::Names;
-use crate::node::Node;
+use crate::node::{Node, Shape};
 use crate::object::{Member, Object};
 use crate::value::{Array, Kind, Value};
-use crate::{Limits, parse};
 use std::fmt;
 use structs::size_class::block_size;
 
@@ -15,20 +13,21 @@ use structs::size_class::block_size;
 pub struct Document {
     pub(crate) root: Node,
     pub(crate) names: Names,
+    /// The bytes of the heap of the root. Every change adds and subtracts.
+    pub(crate) bytes: usize,
 }
 
 impl Document {
-    /// Parses a text.
-    ///
-    /// # Errors
-    /// It is no JSON, or beyond the limits.
-    pub fn parse(text: &[u8], limits: &Limits) -> Result<Document, ParseError> {
-        parse::parse(text, limits)
+    /// Returns a document of one scalar or empty container.
+    fn of_node(root: Node) -> Document {
+        Document::new(root, Names::new())
     }
 
-    /// Returns a document of one scalar or empty container.
-    pub(crate) fn of_node(root: Node) -> Document {
-        Document { root, names: Names::new() }
+    /// Returns a document whose names are counted.
+    pub(crate) fn new(root: Node, mut names: Names) -> Document {
+        names.shrink();
+        let bytes = root.memory();
+        Document { root, names, bytes }
     }
 
     /// Returns `null`.
@@ -56,16 +55,14 @@ impl Document {
         let mut names = Names::new();
         let elements: Vec<Element> = values.map(|value| copy_element(value, &mut names)).collect();
         let root = ArrayParts::new(elements.into_iter()).into_node();
-        names.shrink();
-        Document { root, names }
+        Document::new(root, names)
     }
 
     /// Returns a copy of a value, which stands for itself.
     pub fn copy_of(value: Value<'_>) -> Document {
         let mut names = Names::new();
         let root = copy(value, &mut names);
-        names.shrink();
-        Document { root, names }
+        Document::new(root, names)
     }
 
     /// Returns the whole.
@@ -79,12 +76,13 @@ impl Document {
         location.steps().try_fold(self.root(), Value::child)
     }
 
-    /// Returns the bytes that it takes, itself and its blocks. Visits every node.
+    /// Returns the bytes that it takes, itself and its blocks. Costs nothing.
     pub fn memory_used(&self) -> usize {
-        block_size(size_of::<Document>()) + self.root.memory() + self.names.memory()
+        block_size(size_of::<Document>()) + self.bytes + self.names.memory()
     }
 
-    /// Returns the bytes that the value at a location takes, without names, which are the document's.
+    /// Returns the bytes that the value at a location takes, without names, which are the
+    /// document's.
     pub fn memory_of(&self, location: &Location) -> Option<usize> {
         if location.is_root() {
             return Some(self.memory_used());
@@ -147,4 +145,20 @@ pub(crate) fn copy_element(value: Value<'_>, names: &mut Names) -> Element {
 fn copy_array(array: Array<'_>, names: &mut Names) -> Node {
     let elements: Vec<Element> = array.iter().map(|value| copy_element(value, names)).collect();
     ArrayParts::new(elements.into_iter()).into_node()
+}
+
+/// Counts the names of what is about to be dropped one member less.
+pub(crate) fn release_names(node: &Node, names: &mut Names) {
+    match node.shape() {
+        Shape::Array(Elements::Nodes(nodes)) => {
+            nodes.iter().for_each(|node| release_names(node, names));
+        }
+        Shape::Object(members) => {
+            for member in members.as_slice() {
+                names.release(member.name);
+                release_names(&member.value, names);
+            }
+        }
+        _ => {}
+    }
 }

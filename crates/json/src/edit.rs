@@ -1,35 +1,19 @@
 //! Changes at a location of a document.
 //!
 //! Each finds its place first, checks what could be wrong, and changes then: an error leaves the
-//! document as it was. What a change costs is the way to its place, what it puts there, and moving the
-//! later siblings of what it adds or removes.
+//! document as it was. What a change costs is the way to its place, what it puts there, and moving
+//! the later siblings of what it adds or removes.
 
+use crate::MAX_DEPTH;
 use crate::array::{ArrayParts, Element, Elements};
-use crate::document::{Document, copy, copy_element};
+use crate::document::{Document, copy, copy_element, release_names};
 use crate::error::EditError;
 use crate::location::Location;
 use crate::names::{MAX_NAME_LEN, Names};
 use crate::node::{Node, Shape};
 use crate::number::Number;
 use crate::object::{Member, Object};
-use crate::parse::MAX_DEPTH;
 use crate::value::{Array, Kind, Value};
-
-/// Counts the names of what is about to be dropped one member less.
-pub(crate) fn release_names(node: &Node, names: &mut Names) {
-    match node.shape() {
-        Shape::Array(Elements::Nodes(nodes)) => {
-            nodes.iter().for_each(|node| release_names(node, names));
-        }
-        Shape::Object(members) => {
-            for member in members.as_slice() {
-                names.release(member.name);
-                release_names(&member.value, names);
-            }
-        }
-        _ => {}
-    }
-}
 
 /// A place that can be changed.
 enum Place<'a> {
@@ -52,7 +36,8 @@ fn place<'a>(root: &'a mut Node, location: &Location) -> Result<Place<'a>, EditE
     Ok(Place::Node(node))
 }
 
-/// Returns the node of a location; an element of a packed array is of another type than is asked for.
+/// Returns the node of a location; an element of a packed array is of another type than is asked
+/// for.
 fn node<'a>(root: &'a mut Node, location: &Location) -> Result<&'a mut Node, EditError> {
     match place(root, location)? {
         Place::Node(node) => Ok(node),
@@ -60,14 +45,21 @@ fn node<'a>(root: &'a mut Node, location: &Location) -> Result<&'a mut Node, Edi
     }
 }
 
-/// Puts an element at a place. Returns the old node, if it was one.
-fn put(place: Place<'_>, element: Element) -> Option<Node> {
+/// Puts an element at a place. Returns the old node, if it was one. `bytes` are those of the tree.
+fn put(place: Place<'_>, element: Element, bytes: &mut usize) -> Option<Node> {
     match place {
-        Place::Node(node) => Some(std::mem::replace(node, element.into_node())),
+        Place::Node(node) => {
+            let new = element.into_node();
+            *bytes = *bytes + new.memory() - node.memory();
+            Some(std::mem::replace(node, new))
+        }
         Place::Packed(array, at) => {
+            // That of packed numbers is known at once; so is that of nodes which they turned into.
+            let before = array.memory();
             let mut parts = array.take_array().expect("the place is in an array");
             parts.set(at, element);
             *array = parts.into_node();
+            *bytes = *bytes + array.memory() - before;
             None
         }
     }
@@ -90,8 +82,8 @@ impl Document {
     pub fn replace(&mut self, at: &Location, value: Value<'_>) -> Result<(), EditError> {
         self.check_fit(at.depth(), &[value])?;
         let place = place(&mut self.root, at)?;
-        let old = put(place, copy_element(value, &mut self.names));
-        if let Some(old) = old {
+        let new = copy_element(value, &mut self.names);
+        if let Some(old) = put(place, new, &mut self.bytes) {
             release_names(&old, &mut self.names);
         }
         Ok(())
@@ -118,7 +110,7 @@ impl Document {
             return Err(EditError::WrongType);
         }
         let value = copy(value, names);
-        set_member(object, name, value, names);
+        set_member(object, name, value, names, &mut self.bytes);
         Ok(())
     }
 
@@ -127,22 +119,17 @@ impl Document {
     pub fn remove(&mut self, at: &Location) -> bool {
         let Some((parent, position)) = at.split() else { return false };
         let Ok(parent) = node(&mut self.root, &parent) else { return false };
-        let removed = match parent.shape() {
+        match parent.shape() {
             Shape::Array(elements) if position < elements.len() => {
-                let mut parts = parent.take_array().expect("it is an array");
-                let removed = parts.remove(position);
-                *parent = parts.into_node();
-                removed
+                remove_element(parent, position, &mut self.names, &mut self.bytes);
+                true
             }
             Shape::Object(members) if position < members.as_slice().len() => {
-                Some(remove_member(parent, position, &mut self.names))
+                remove_member(parent, position, &mut self.names, &mut self.bytes);
+                true
             }
-            _ => return false,
-        };
-        if let Some(removed) = removed {
-            release_names(&removed, &mut self.names);
+            _ => false,
         }
-        true
     }
 
     /// Applies a merge patch (RFC 7396) to the value at a location: members of objects are merged,
@@ -154,11 +141,12 @@ impl Document {
         self.check_fit(at.depth(), &[patch])?;
         let Kind::Object(_) = patch.kind() else { return self.replace(at, patch) };
         match place(&mut self.root, at)? {
-            Place::Node(node) => merge(node, patch, &mut self.names),
+            Place::Node(node) => merge(node, patch, &mut self.names, &mut self.bytes),
             place => {
                 let mut merged = Node::NULL;
-                merge(&mut merged, patch, &mut self.names);
-                put(place, Element::Node(merged));
+                let mut bytes = 0;
+                merge(&mut merged, patch, &mut self.names, &mut bytes);
+                put(place, Element::Node(merged), &mut self.bytes);
             }
         }
         Ok(())
@@ -204,7 +192,7 @@ impl Document {
             }
         };
         let result = compute(number)?;
-        put(place, result.into());
+        put(place, result.into(), &mut self.bytes);
         Ok(result)
     }
 
@@ -221,7 +209,9 @@ impl Document {
         if len > u32::MAX as usize {
             return Err(EditError::TooLarge);
         }
+        let before = node.own_memory();
         node.append(more);
+        self.bytes = self.bytes + node.own_memory() - before;
         Ok(len)
     }
 
@@ -252,7 +242,7 @@ impl Document {
             _ => return false,
         };
         let Ok(place) = place(&mut self.root, at) else { return false };
-        if let Some(old) = put(place, empty) {
+        if let Some(old) = put(place, empty, &mut self.bytes) {
             release_names(&old, &mut self.names);
         }
         true
@@ -276,8 +266,8 @@ impl Document {
         self.insert_elements(at, len, values)
     }
 
-    /// Inserts copies of values before an element of the array at a location; a negative index counts
-    /// from the end. Returns the array's new length.
+    /// Inserts copies of values before an element of the array at a location; a negative index
+    /// counts from the end. Returns the array's new length.
     ///
     /// # Errors
     /// [`EditError::OutOfBounds`], [`EditError::WrongType`] if there is no array, and those of
@@ -301,16 +291,23 @@ impl Document {
         values: &[Value<'_>],
     ) -> Result<usize, EditError> {
         self.check_fit(at.depth() + 1, values)?;
-        let array = node(&mut self.root, at)?;
-        let mut parts = array.take_array().ok_or(EditError::WrongType)?;
-        let len = parts.len() + values.len();
+        let len = self.array_at(at)?.len() + values.len();
         if len > u32::MAX as usize {
-            *array = parts.into_node();
             return Err(EditError::TooLarge);
         }
+        let array = node(&mut self.root, at)?;
+        let (before, was_packed) = (array.own_memory(), is_packed(array));
         let names = &mut self.names;
+        let mut parts = array.take_array().ok_or(EditError::WrongType)?;
         parts.insert(index, values.iter().map(|&value| copy_element(value, names)).collect());
         *array = parts.into_node();
+        let added = match array.shape() {
+            // Packed numbers that turned into nodes may be in blocks now.
+            Shape::Array(Elements::Nodes(nodes)) if was_packed => memory_of(nodes),
+            Shape::Array(Elements::Nodes(nodes)) => memory_of(&nodes[index..][..values.len()]),
+            _ => 0,
+        };
+        self.bytes = self.bytes + array.own_memory() + added - before;
         Ok(len)
     }
 
@@ -328,17 +325,12 @@ impl Document {
         };
         let popped = Document::copy_of(element);
         let array = node(&mut self.root, at)?;
-        let mut parts = array.take_array().ok_or(EditError::WrongType)?;
-        let removed = parts.remove(index as usize);
-        *array = parts.into_node();
-        if let Some(removed) = removed {
-            release_names(&removed, &mut self.names);
-        }
+        remove_element(array, index as usize, &mut self.names, &mut self.bytes);
         Ok(Some(popped))
     }
 
-    /// Keeps the elements from `start` to `stop`, both included, of the array at a location. Negative
-    /// positions count from the end. Returns the array's new length.
+    /// Keeps the elements from `start` to `stop`, both included, of the array at a location.
+    /// Negative positions count from the end. Returns the array's new length.
     ///
     /// # Errors
     /// [`EditError::NotFound`], [`EditError::WrongType`].
@@ -350,50 +342,81 @@ impl Document {
         // An empty range is at the front, wherever it was.
         let (from, to) = if start < stop { (start as usize, stop as usize) } else { (0, 0) };
         let node = node(&mut self.root, at)?;
+        let mut dropped = node.own_memory();
         if let Shape::Array(Elements::Nodes(nodes)) = node.shape() {
-            let dropped = nodes[..from].iter().chain(&nodes[to..]);
-            dropped.for_each(|node| release_names(node, &mut self.names));
+            let outside = [&nodes[..from], &nodes[to..]];
+            outside.into_iter().flatten().for_each(|node| release_names(node, &mut self.names));
+            dropped += outside.into_iter().map(memory_of).sum::<usize>();
         }
         let mut parts = node.take_array().ok_or(EditError::WrongType)?;
         parts.keep(from, to);
         *node = parts.into_node();
+        self.bytes = self.bytes + node.own_memory() - dropped;
         Ok(to - from)
     }
 }
 
+fn is_packed(array: &Node) -> bool {
+    matches!(array.shape(), Shape::Array(Elements::Packed(_)))
+}
+
+fn memory_of(nodes: &[Node]) -> usize {
+    nodes.iter().map(Node::memory).sum()
+}
+
 /// Gives an object a member, in place of the one with this name if there is one.
-fn set_member(object: &mut Node, name: &str, value: Node, names: &mut Names) {
+fn set_member(object: &mut Node, name: &str, value: Node, names: &mut Names, bytes: &mut usize) {
+    *bytes = *bytes + value.memory() - object.own_memory();
     let mut members = object.take_object().expect("it is an object");
     let place = names.find(name).and_then(|id| members.position(id));
-    let old = place.and_then(|place| members.value_mut(place));
-    match old {
+    match place.and_then(|place| members.value_mut(place)) {
         Some(old) => {
             let old = std::mem::replace(old, value);
+            *bytes -= old.memory();
             release_names(&old, names);
         }
         None => members.push(Member { name: names.intern(name), value }),
     }
     *object = Node::object(members);
+    *bytes += object.own_memory();
 }
 
-/// Removes and returns the value at a place of an object. The names in it are still counted.
-fn remove_member(object: &mut Node, position: usize, names: &mut Names) -> Node {
+/// Removes the member at a place of an object.
+fn remove_member(object: &mut Node, position: usize, names: &mut Names, bytes: &mut usize) {
+    let before = object.own_memory();
     let mut members = object.take_object().expect("it is an object");
     let member = members.remove(position);
     *object = Node::object(members);
+    *bytes = *bytes + object.own_memory() - before - member.value.memory();
     names.release(member.name);
-    member.value
+    release_names(&member.value, names);
+}
+
+/// Removes the element at a place of an array.
+fn remove_element(array: &mut Node, position: usize, names: &mut Names, bytes: &mut usize) {
+    let before = array.own_memory();
+    let mut parts = array.take_array().expect("it is an array");
+    let removed = parts.remove(position);
+    *array = parts.into_node();
+    *bytes = *bytes + array.own_memory() - before;
+    if let Some(removed) = removed {
+        *bytes -= removed.memory();
+        release_names(&removed, names);
+    }
 }
 
 /// Merges a patch into a value. Its depth was checked: a patched value is no deeper than the deeper
-/// of the two.
-fn merge(target: &mut Node, patch: Value<'_>, names: &mut Names) {
+/// of the two. `bytes` are those of the tree that the value is in, or of itself.
+fn merge(target: &mut Node, patch: Value<'_>, names: &mut Names, bytes: &mut usize) {
     let Kind::Object(patch) = patch.kind() else {
-        let old = std::mem::replace(target, copy(patch, names));
+        let new = copy(patch, names);
+        *bytes = *bytes + new.memory() - target.memory();
+        let old = std::mem::replace(target, new);
         release_names(&old, names);
         return;
     };
     if !target.is_object() {
+        *bytes -= target.memory();
         let old = std::mem::replace(target, Node::object(Object::new(std::iter::empty())));
         release_names(&old, names);
     }
@@ -403,20 +426,21 @@ fn merge(target: &mut Node, patch: Value<'_>, names: &mut Names) {
             _ => None,
         };
         match (place, value.kind()) {
-            (Some(place), Kind::Null) => {
-                let removed = remove_member(target, place, names);
-                release_names(&removed, names);
-            }
+            (Some(place), Kind::Null) => remove_member(target, place, names, bytes),
             (None, Kind::Null) => {}
             (Some(place), _) => {
                 let member = target.child_mut(place).expect("the member was found");
-                merge(member, value, names);
+                merge(member, value, names, bytes);
             }
             (None, _) => {
                 let mut member = Node::NULL;
-                merge(&mut member, value, names);
-                set_member(target, name, member, names);
+                let mut member_bytes = 0;
+                merge(&mut member, value, names, &mut member_bytes);
+                set_member(target, name, member, names, bytes);
             }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,6 @@
 //! What can be wrong with texts, paths and changes.
 
-use crate::floats::FloatType;
-use crate::number::NotFinite;
+use crate::number::{FloatType, NotFinite};
 use std::fmt;
 
 /// A text that is no JSON, or beyond the limits. The message has line and column.

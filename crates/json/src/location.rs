@@ -1,8 +1,8 @@
 //! Where a value is: the positions of the children on the way from the root.
 //!
-//! A location stays right as long as nothing before it, in the order of the document, is inserted or
-//! removed. Several changes are therefore made from the last location to the first, children before
-//! their parents: [`update_order`].
+//! A location stays right as long as nothing before it, in the order of the document, is inserted
+//! or removed. Several changes are therefore made from the last location to the first, children
+//! before their parents: [`update_order`].
 
 use std::cmp::Reverse;
 
@@ -47,7 +47,8 @@ impl Location {
     }
 }
 
-/// Sorts locations into the order of the document, and drops duplicates and those inside of another.
+/// Sorts locations into the order of the document, and drops duplicates and those inside of
+/// another.
 pub fn outermost(locations: &mut Vec<Location>) {
     locations.sort_unstable();
     locations.dedup_by(|next, kept| kept.contains(next));

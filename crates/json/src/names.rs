@@ -7,10 +7,11 @@
 //! ```
 //!
 //! A name has a count of its members, so that a document whose members come and go forgets the old
-//! names. The count sticks at 255: such a name stays until the document is copied or loaded. The bytes
-//! of forgotten names are reclaimed when they are half of the text.
+//! names. The count sticks at 255: such a name stays until the document is copied or loaded. The
+//! bytes of forgotten names are reclaimed when they are half of the text.
 #![allow(unsafe_code)]
 
+use crate::slots::Slots;
 use crate::thin::Thin;
 use structs::hashing::hash;
 
@@ -47,7 +48,7 @@ impl Entry {
 pub(crate) struct Names {
     entries: Thin<Entry>,
     text: Thin<u8>,
-    index: Thin<u32>,
+    index: Slots,
     /// The first unused entry.
     unused: u32,
     /// Bytes of text that belong to no entry.
@@ -63,7 +64,7 @@ impl Names {
         Names {
             entries: Thin::new(),
             text: Thin::new(),
-            index: Thin::new(),
+            index: Slots::none(),
             unused: NO_ENTRY,
             dead_bytes: 0,
         }
@@ -89,20 +90,25 @@ impl Names {
             };
             return self.entries.as_slice().iter().position(is_name).map(|at| at as u32);
         }
-        let index = self.index.as_slice();
         let mut at = self.slot_of(name);
         loop {
-            let id = index[at].checked_sub(1)?;
+            let id = self.index.get(at).checked_sub(1)?;
             let entry = self.entries.as_slice()[id as usize];
             if entry.len() == name.len() && self.bytes(entry) == name {
                 return Some(id);
             }
-            at = (at + 1) & (index.len() - 1);
+            at = (at + 1) & (self.index.len() - 1);
         }
     }
 
     fn slot_of(&self, name: &[u8]) -> usize {
-        (hash(name) >> 16) as usize & (self.index.len() - 1)
+        slot_in(self.index.len(), name)
+    }
+
+    /// Returns how many names have members.
+    #[cfg(test)]
+    pub(crate) fn in_use(&self) -> usize {
+        self.entries.as_slice().iter().filter(|entry| entry.uses() > 0).count()
     }
 
     /// Returns the bytes of all names' text.
@@ -190,9 +196,8 @@ impl Names {
         if self.index.len() == 0 && names <= MAX_UNINDEXED {
             return;
         }
-        if names * 4 > self.index.len() * 3 {
-            let slots = (names * 4 / 3 + 1).next_power_of_two();
-            self.index = Thin::exact(vec![0; slots].into_iter());
+        if self.index.is_crowded(names) {
+            self.index = Slots::free(names);
             for id in 0..names as u32 {
                 if self.entries.as_slice()[id as usize].uses() > 0 {
                     self.place(id);
@@ -206,34 +211,27 @@ impl Names {
     fn place(&mut self, id: NameId) {
         let mut at = self.slot_of(self.bytes(self.entries.as_slice()[id as usize]));
         let slots = self.index.len();
-        while self.index.as_slice()[at] != 0 {
+        while self.index.get(at) != 0 {
             at = (at + 1) & (slots - 1);
         }
-        self.index.as_mut_slice()[at] = id + 1;
+        self.index.set(at, id + 1);
     }
 
-    /// Takes a name out of the index and moves those behind it that would not be found any more.
     fn remove_from_index(&mut self, id: NameId) {
         let slots = self.index.len();
         if slots == 0 {
             return;
         }
         let mut hole = self.slot_of(self.bytes(self.entries.as_slice()[id as usize]));
-        while self.index.as_slice()[hole] != id + 1 {
+        while self.index.get(hole) != id + 1 {
             hole = (hole + 1) & (slots - 1);
         }
-        let mut at = hole;
-        loop {
-            at = (at + 1) & (slots - 1);
-            let Some(other) = self.index.as_slice()[at].checked_sub(1) else { break };
-            let home = self.slot_of(self.bytes(self.entries.as_slice()[other as usize]));
-            // The other may move to the hole if its home is not between the two.
-            if (at.wrapping_sub(home) & (slots - 1)) >= (at.wrapping_sub(hole) & (slots - 1)) {
-                self.index.as_mut_slice()[hole] = other + 1;
-                hole = at;
-            }
-        }
-        self.index.as_mut_slice()[hole] = 0;
+        let mut index = std::mem::replace(&mut self.index, Slots::none());
+        index.remove(hole, |number| {
+            let entry = self.entries.as_slice()[number as usize - 1];
+            slot_in(slots, self.bytes(entry))
+        });
+        self.index = index;
     }
 
     /// Gives back what was allocated ahead. Called when a document is complete.
@@ -254,6 +252,11 @@ impl Names {
     }
 }
 
+/// Returns the slot at which the search for a name begins.
+fn slot_in(slots: usize, name: &[u8]) -> usize {
+    (hash(name) >> 16) as usize & (slots - 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,9 +264,11 @@ mod tests {
     use std::collections::HashMap;
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 8 } else { 256 }, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(crate::few_cases(256))]
         #[test]
-        fn agrees_with_a_map(changes in proptest::collection::vec((any::<bool>(), 0u8..60), 0..300)) {
+        fn agrees_with_a_map(
+            changes in proptest::collection::vec((any::<bool>(), 0u8..60), 0..300),
+        ) {
             let mut names = Names::new();
             let mut model: HashMap<String, (NameId, usize)> = HashMap::new();
             for (add, number) in changes {

@@ -8,24 +8,24 @@
 //!  │ Null   │                                                        │
 //!  │ Bool   │ 0, 1                                                   │
 //!  │ Int    │        │ integer of 56 bits                            │
-//!  │ Decimal│        │ digits  │ integer of 48 bits                  │  integer / 10^digits: 19.99, 1.0
+//!  │ Decimal│        │ digits  │ integer of 48 bits                  │  ÷ 10^digits: 19.99, 1.0
 //!  │ Inline │ length │ up to 7 bytes of text, the first in bits 0-7  │
 //!  │ Int64  │        │         │ address of an i64                   │
 //!  │ Double │        │         │ address of an f64                   │
 //!  │ Text   │ length, 12 bits  │ address of that many bytes          │
-//!  │ Long   │        │         │ address of a vector of bytes        │  vectors are those of `thin.rs`;
-//!  │ Nodes  │        │         │ address of a vector of nodes        │  0 is an empty one
+//!  │ Long   │        │         │ address of a vector of bytes        │  vectors: `thin.rs`,
+//!  │ Nodes  │        │         │ address of a vector of nodes        │  0 is empty
 //!  │ Packed │ type   │         │ address of a vector of numbers      │
 //!  │ Object │        │         │ address of a vector of members      │
 //!  │ Large  │        │         │ address of an object with its index │
 //!  └────────┴──────────────────┴─────────────────────────────────────┘
 //! ```
 //!
-//! Addresses of the heap have 47 bits on the machines that we run on; a larger one is refused, not cut.
-//! A node is aligned to 4 bytes, so that a member (4 bytes of name, a node) has 12.
+//! Addresses of the heap have 47 bits on the machines that we run on; a larger one is refused, not
+//! cut. A node is aligned to 4 bytes, so that a member (4 bytes of name, a node) has 12.
 //!
-//! Rejected: nodes of 16 bytes (the members of a small document alone would take 1.0 of its text), one
-//! block for the whole document (a change in the middle would move the rest of it).
+//! Rejected: nodes of 16 bytes (the members of a small document alone would take 1.0 of its text),
+//! one block for the whole document (a change in the middle would move the rest of it).
 #![allow(unsafe_code)]
 
 use crate::array::{ArrayParts, Elements, Packed, PackedVec};
@@ -249,8 +249,8 @@ impl Node {
                 (bytes.as_ptr(), bytes.len())
             }
         };
-        // SAFETY: the bytes are those of a `str` as a whole: in the node, in a block of this length,
-        // or in the vector; all live as long as the node.
+        // SAFETY: the bytes are those of a `str` as a whole: in the node, in a block of this
+        // length, or in the vector; all live as long as the node.
         unsafe { std::str::from_utf8_unchecked(std::slice::from_raw_parts(first, len)) }
     }
 
@@ -295,7 +295,8 @@ impl Node {
             return None;
         }
         let node = std::mem::ManuallyDrop::new(std::mem::replace(self, Node::NULL));
-        // SAFETY: the address is that of a vector of this type; the node that owned it is forgotten.
+        // SAFETY: the address is that of a vector of this type; the node that owned it is
+        // forgotten.
         Some(unsafe {
             match node.tag() {
                 Tag::Nodes => ArrayParts::Nodes(Thin::from_address(node.address())),
@@ -325,7 +326,8 @@ impl Node {
     pub(crate) fn append(&mut self, more: &str) {
         if self.tag() == Tag::Long {
             let node = std::mem::ManuallyDrop::new(std::mem::replace(self, Node::NULL));
-            // SAFETY: the address is that of a vector of bytes; the node that owned it is forgotten.
+            // SAFETY: the address is that of a vector of bytes; the node that owned it is
+            // forgotten.
             let mut text: Thin<u8> = unsafe { Thin::from_address(node.address()) };
             text.extend(more.as_bytes());
             *self = Node::of_address(Tag::Long, 0, text.into_address());
@@ -334,36 +336,40 @@ impl Node {
         }
     }
 
+    /// Returns the bytes of the heap that it owns, without those of its children.
+    pub(crate) fn own_memory(&self) -> usize {
+        let address = self.address();
+        // SAFETY: the address is that of what the tag says, which the node owns and goes on to own.
+        unsafe {
+            match self.tag() {
+                Tag::Null | Tag::Bool | Tag::Int | Tag::Decimal | Tag::Inline => 0,
+                Tag::Int64 | Tag::Double => block_size(8),
+                Tag::Text => block_size(self.text_len()),
+                Tag::Long => with_vector::<u8, _>(address, Thin::memory),
+                Tag::Nodes => with_vector::<Node, _>(address, Thin::memory),
+                Tag::Object => with_vector::<Member, _>(address, Thin::memory),
+                Tag::Packed => {
+                    let packed = PackedVec::from_address(self.sub(), address);
+                    std::mem::ManuallyDrop::new(packed).memory()
+                }
+                Tag::Large => {
+                    let large: &Large = &*std::ptr::with_exposed_provenance(address);
+                    large.own_memory()
+                }
+            }
+        }
+    }
+
     /// Returns the bytes of the heap that it owns, with those of its children.
     pub(crate) fn memory(&self) -> usize {
-        match (self.tag(), self.shape()) {
-            (Tag::Int64 | Tag::Double, _) => block_size(8),
-            (Tag::Text, _) => block_size(self.text_len()),
-            (Tag::Long, _) => {
-                // SAFETY: the address is that of a vector of bytes, which the node owns.
-                unsafe { with_vector::<u8, _>(self.address(), Thin::memory) }
-            }
-            (Tag::Nodes, Shape::Array(Elements::Nodes(nodes))) => {
-                // SAFETY: the address is that of a vector of nodes, which the node owns.
-                let own = unsafe { with_vector::<Node, _>(self.address(), Thin::memory) };
-                own + nodes.iter().map(Node::memory).sum::<usize>()
-            }
-            (Tag::Packed, _) => {
-                // SAFETY: the kind and the address are those of a vector, which the node owns and goes
-                // on to own.
-                let packed = unsafe { PackedVec::from_address(self.sub(), self.address()) };
-                std::mem::ManuallyDrop::new(packed).memory()
-            }
-            (tag, Shape::Object(members)) => {
-                let own = match (tag, members.index_memory()) {
-                    (Tag::Large, Some(memory)) => memory,
-                    // SAFETY: the address is that of a vector of members, which the node owns.
-                    _ => unsafe { with_vector::<Member, _>(self.address(), Thin::memory) },
-                };
-                own + members.as_slice().iter().map(|member| member.value.memory()).sum::<usize>()
+        let children = match self.shape() {
+            Shape::Array(Elements::Nodes(nodes)) => nodes.iter().map(Node::memory).sum(),
+            Shape::Object(members) => {
+                members.as_slice().iter().map(|member| member.value.memory()).sum()
             }
             _ => 0,
-        }
+        };
+        self.own_memory() + children
     }
 }
 

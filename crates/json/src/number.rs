@@ -113,6 +113,53 @@ fn compare_mixed(int: i64, double: f64) -> Ordering {
         .then_with(|| 0.0_f64.partial_cmp(&(double - whole)).unwrap_or(Ordering::Equal))
 }
 
+/// The type of floating-point numbers that FPHA asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FloatType {
+    /// Half precision: 5 bits of exponent, 10 of mantissa.
+    F16,
+    /// 8 bits of exponent, 7 of mantissa.
+    BF16,
+    /// Single precision.
+    F32,
+    /// Double precision.
+    F64,
+}
+
+impl FloatType {
+    /// Returns the name in error texts.
+    pub fn name(self) -> &'static str {
+        match self {
+            FloatType::F16 => "F16",
+            FloatType::BF16 => "BF16",
+            FloatType::F32 => "F32",
+            FloatType::F64 => "F64",
+        }
+    }
+
+    /// Rounds a number to the type, to even if it is half way. Nothing if the type has none so
+    /// large.
+    pub(crate) fn round(self, value: f64) -> Option<f64> {
+        let (mantissa_bits, min_exponent, max) = match self {
+            FloatType::F64 => return Some(value),
+            FloatType::F32 => {
+                let rounded = value as f32;
+                return rounded.is_finite().then(|| f64::from(rounded));
+            }
+            FloatType::F16 => (10, -14, 65_504.0),
+            FloatType::BF16 => (7, -126, f64::from(f32::from_bits(0x7f7f_0000))),
+        };
+        if value == 0.0 {
+            return Some(value);
+        }
+        let biased = (value.to_bits() >> 52) as i32 & 0x7ff;
+        let exponent = (biased - 1023).max(min_exponent);
+        let unit = 2_f64.powi(exponent - mantissa_bits);
+        let rounded = (value / unit).round_ties_even() * unit;
+        (rounded.abs() <= max).then_some(rounded)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,11 +1,12 @@
 //! The members of an object, in the order of insertion.
 //!
-//! A member is the number of its name and a node: 12 bytes. Up to 64 members are searched one after the
-//! other, which is a comparison of numbers; larger objects have an index of their places. Removing a
-//! member moves those behind it up, and lowers their places in the index.
+//! A member is the number of its name and a node: 12 bytes. Up to 64 members are searched one after
+//! the other, which is a comparison of numbers; larger objects have an index of their places.
+//! Removing a member moves those behind it up, and lowers their places in the index.
 
 use crate::names::NameId;
 use crate::node::Node;
+use crate::slots::Slots;
 use crate::thin::Thin;
 use structs::size_class::block_size;
 
@@ -29,7 +30,7 @@ pub(crate) enum Object {
 pub(crate) struct Large {
     members: Thin<Member>,
     /// Places + 1 of members, open addressing by the number of the name; 0 is free.
-    slots: Thin<u32>,
+    slots: Slots,
 }
 
 /// The members of an object, borrowed.
@@ -58,12 +59,6 @@ impl<'a> Members<'a> {
             Some(large) => large.position(name),
             None => self.members.iter().position(|member| member.name == name),
         }
-    }
-
-    /// Returns the bytes of the object's own blocks if it has an index.
-    pub(crate) fn index_memory(self) -> Option<usize> {
-        let large = self.large?;
-        Some(block_size(size_of::<Large>()) + large.members.memory() + large.slots.memory())
     }
 }
 
@@ -126,41 +121,39 @@ impl Object {
 }
 
 impl Large {
+    /// Returns the bytes of its blocks, without those of values.
+    pub(crate) fn own_memory(&self) -> usize {
+        block_size(size_of::<Large>()) + self.members.memory() + self.slots.memory()
+    }
+
     fn new(members: Thin<Member>) -> Large {
-        let mut large = Large { members, slots: Thin::new() };
+        let mut large = Large { members, slots: Slots::none() };
         large.index_all();
         large
     }
 
     /// Builds the index with place for a third more members.
     fn index_all(&mut self) {
-        let slots = (self.members.len() * 4 / 3 + 1).next_power_of_two();
-        self.slots = Thin::exact(vec![0; slots].into_iter());
+        self.slots = Slots::free(self.members.len());
         for at in 0..self.members.len() {
             self.add_to_index(at);
         }
     }
 
-    fn home(&self, name: NameId) -> usize {
-        // The upper bits of a product with 2^32 / golden ratio, which spreads numbers in a row evenly.
-        let bits = self.slots.len().trailing_zeros();
-        (u64::from(name.wrapping_mul(0x9e37_79b1)) >> (32 - bits.min(32))) as usize
-    }
-
     fn add_to_index(&mut self, at: usize) {
         let mask = self.slots.len() - 1;
-        let mut slot = self.home(self.members.as_slice()[at].name);
-        while self.slots.as_slice()[slot] != 0 {
+        let mut slot = home(self.slots.len(), self.members.as_slice()[at].name);
+        while self.slots.get(slot) != 0 {
             slot = (slot + 1) & mask;
         }
-        self.slots.as_mut_slice()[slot] = at as u32 + 1;
+        self.slots.set(slot, at as u32 + 1);
     }
 
     fn slot_of(&self, name: NameId) -> Option<usize> {
         let mask = self.slots.len() - 1;
-        let mut slot = self.home(name);
+        let mut slot = home(self.slots.len(), name);
         loop {
-            let at = self.slots.as_slice()[slot].checked_sub(1)?;
+            let at = self.slots.get(slot).checked_sub(1)?;
             if self.members.as_slice()[at as usize].name == name {
                 return Some(slot);
             }
@@ -169,12 +162,12 @@ impl Large {
     }
 
     fn position(&self, name: NameId) -> Option<usize> {
-        self.slot_of(name).map(|slot| self.slots.as_slice()[slot] as usize - 1)
+        self.slot_of(name).map(|slot| self.slots.get(slot) as usize - 1)
     }
 
     fn push(&mut self, member: Member) {
         self.members.push(member);
-        if self.members.len() * 4 > self.slots.len() * 3 {
+        if self.slots.is_crowded(self.members.len()) {
             self.index_all();
         } else {
             self.add_to_index(self.members.len() - 1);
@@ -183,24 +176,11 @@ impl Large {
 
     fn remove(&mut self, at: usize) -> Member {
         let name = self.members.as_slice()[at].name;
-        let mut hole = self.slot_of(name).expect("every member is in the index");
-        let mask = self.slots.len() - 1;
-        let mut slot = hole;
-        loop {
-            slot = (slot + 1) & mask;
-            let Some(other) = self.slots.as_slice()[slot].checked_sub(1) else { break };
-            let home = self.home(self.members.as_slice()[other as usize].name);
-            if (slot.wrapping_sub(home) & mask) >= (slot.wrapping_sub(hole) & mask) {
-                self.slots.as_mut_slice()[hole] = other + 1;
-                hole = slot;
-            }
-        }
-        self.slots.as_mut_slice()[hole] = 0;
-        if at + 1 < self.members.len() {
-            let place = at as u32 + 1;
-            for slot in self.slots.as_mut_slice() {
-                *slot -= u32::from(*slot > place);
-            }
+        let hole = self.slot_of(name).expect("every member is in the index");
+        let (slots, members) = (self.slots.len(), self.members.as_slice());
+        self.slots.remove(hole, |place| home(slots, members[place as usize - 1].name));
+        if at + 1 < members.len() {
+            self.slots.lower_above(at as u32 + 1);
         }
         self.members.remove(at)
     }
@@ -209,6 +189,13 @@ impl Large {
     pub(crate) fn value_mut(&mut self, at: usize) -> Option<&mut Node> {
         self.members.as_mut_slice().get_mut(at).map(|member| &mut member.value)
     }
+}
+
+/// Returns the slot at which the search for a name begins: the upper bits of a product with 2^32 /
+/// golden ratio, which spreads numbers in a row evenly.
+fn home(slots: usize, name: NameId) -> usize {
+    let bits = slots.trailing_zeros().min(32);
+    (u64::from(name.wrapping_mul(0x9e37_79b1)) >> (32 - bits)) as usize
 }
 
 #[cfg(test)]
@@ -233,7 +220,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 128 }, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(crate::few_cases(128))]
         #[test]
         fn agrees_with_a_list(
             first in 0usize..100,
@@ -241,8 +228,10 @@ mod tests {
             changes in proptest::collection::vec((any::<bool>(), any::<usize>()), 0..80),
         ) {
             let name = |number: usize| (number as u32).wrapping_mul(spread);
-            let member = |number: usize| Member { name: name(number), value: Node::int(number as i64) };
-            let mut model: Vec<(NameId, i64)> = (0..first).map(|number| (name(number), number as i64)).collect();
+            let member =
+                |number: usize| Member { name: name(number), value: Node::int(number as i64) };
+            let mut model: Vec<(NameId, i64)> =
+                (0..first).map(|number| (name(number), number as i64)).collect();
             let mut object = Object::new((0..first).map(member));
             let mut next = first;
             for (add, at) in changes {

@@ -4,18 +4,15 @@
 //! stacks that all containers share, so that each container's block is allocated once, in its final
 //! size, and an array's elements are known before its form is chosen.
 
+use crate::MAX_DEPTH;
 use crate::array::{ArrayParts, Element};
-use crate::document::Document;
-use crate::edit::release_names;
+use crate::document::{Document, release_names};
 use crate::error::ParseError;
 use crate::names::{MAX_NAME_LEN, NameId, Names};
 use crate::node::Node;
 use crate::object::{Member, Object};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use std::fmt;
-
-/// Containers inside each other, at most.
-pub const MAX_DEPTH: usize = 128;
 
 /// What a text may have.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +29,17 @@ impl Default for Limits {
     }
 }
 
-pub(crate) fn parse(text: &[u8], limits: &Limits) -> Result<Document, ParseError> {
+impl Document {
+    /// Parses a text.
+    ///
+    /// # Errors
+    /// It is no JSON, or beyond the limits.
+    pub fn parse(text: &[u8], limits: &Limits) -> Result<Document, ParseError> {
+        parse(text, limits)
+    }
+}
+
+fn parse(text: &[u8], limits: &Limits) -> Result<Document, ParseError> {
     if text.len() > limits.max_bytes.min(u32::MAX as usize) {
         return Err(ParseError(format!("document is longer than {} bytes", limits.max_bytes)));
     }
@@ -50,8 +57,7 @@ pub(crate) fn parse(text: &[u8], limits: &Limits) -> Result<Document, ParseError
         .deserialize(&mut reader)
         .and_then(|root| reader.end().map(|()| root.into_node()))
         .map_err(|error| ParseError(error.to_string()))?;
-    builder.names.shrink();
-    Ok(Document { root, names: builder.names })
+    Ok(Document::new(root, builder.names))
 }
 
 struct Builder {
@@ -84,8 +90,8 @@ impl Builder {
         Ok(id)
     }
 
-    /// Returns the place of a name among the members from `first` on. A name that this object had is
-    /// marked with its number, or with that of an object that began later.
+    /// Returns the place of a name among the members from `first` on. A name that this object had
+    /// is marked with its number, or with that of an object that began later.
     fn duplicate(&self, name: NameId, object: u32, first: usize) -> Option<usize> {
         if self.last_object[name as usize] < object {
             return None;
@@ -157,7 +163,8 @@ impl<'de> Visitor<'de> for Seed<'_> {
         while let Some(name) = members.next_key_seed(NameSeed(builder))? {
             let duplicate = builder.duplicate(name, object, first);
             let value = members.next_value_seed(Seed(builder))?.into_node();
-            // A nested object may have had the name meanwhile: the mark only has to be at least ours.
+            // A nested object may have had the name meanwhile: the mark only has to be at least
+            // ours.
             let mark = &mut builder.last_object[name as usize];
             *mark = (*mark).max(object);
             match duplicate {

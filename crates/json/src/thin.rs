@@ -4,8 +4,8 @@
 //!   handle ──► │ len u32 │ cap u32 │ item │ item │ … │
 //! ```
 //!
-//! `Vec` has three words beside its block; a node of 8 bytes can hold one. The blocks are aligned to
-//! 8 bytes, so items of any type up to that alignment follow the header at once.
+//! `Vec` has three words beside its block; a node of 8 bytes can hold one. The blocks are aligned
+//! to 8 bytes, so items of any type up to that alignment follow the header at once.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
@@ -97,7 +97,8 @@ impl<T> Thin<T> {
         if needed > self.capacity() {
             let wanted = needed.max(self.len() + self.len() / 4);
             let bytes = block_size(HEADER + wanted * size_of::<T>());
-            self.resize_block((bytes - HEADER) / size_of::<T>());
+            let cap = (bytes - HEADER) / size_of::<T>();
+            self.resize_block(cap.min(needed.max(u32::MAX as usize)));
         }
     }
 
@@ -146,7 +147,8 @@ impl<T> Thin<T> {
 
     /// Returns the items, to be changed.
     pub(crate) fn as_mut_slice(&mut self) -> &mut [T] {
-        // SAFETY: as many items as the length says are initialised, and nothing else refers to them.
+        // SAFETY: as many items as the length says are initialised, and nothing else refers to
+        // them.
         unsafe { std::slice::from_raw_parts_mut(self.first(), self.len()) }
     }
 
@@ -211,8 +213,8 @@ impl<T> Thin<T> {
         assert!(from <= to && to <= len, "the range is in the vector");
         self.set_len(0);
         let first = self.first();
-        // SAFETY: the items outside of the range are dropped once and not referred to any more, those
-        // inside move to the front.
+        // SAFETY: the items outside of the range are dropped once and not referred to any more,
+        // those inside move to the front.
         unsafe {
             std::ptr::slice_from_raw_parts_mut(first, from).drop_in_place();
             std::ptr::slice_from_raw_parts_mut(first.add(to), len - to).drop_in_place();
@@ -263,8 +265,8 @@ impl<T: Copy> Thin<T> {
     pub(crate) fn extend(&mut self, items: &[T]) {
         let len = self.len();
         self.reserve(items.len());
-        // SAFETY: there is capacity for the items, and they are not in this block, which is borrowed
-        // to be changed.
+        // SAFETY: there is capacity for the items, and they are not in this block, which is
+        // borrowed to be changed.
         unsafe { self.first().add(len).copy_from_nonoverlapping(items.as_ptr(), items.len()) };
         self.set_len(len + items.len());
     }
@@ -308,7 +310,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 8 } else { 256 }, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(crate::few_cases(256))]
         #[test]
         fn agrees_with_vec(changes in proptest::collection::vec(change(), 0..60)) {
             // Items that own a block show what is dropped twice or not at all under Miri.

@@ -151,7 +151,7 @@ impl<'a> Value<'a> {
     }
 
     /// Returns how many containers are inside each other: 0 for a scalar.
-    pub(crate) fn depth(self) -> usize {
+    pub fn depth(self) -> usize {
         match self.kind() {
             Kind::Array(Array { elements: Elements::Packed(_), .. }) => 1,
             Kind::Array(array) => 1 + array.iter().map(Value::depth).max().unwrap_or(0),

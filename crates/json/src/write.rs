@@ -132,7 +132,8 @@ mod tests {
         assert_eq!(laid_out(text, Layout::default()), text);
         assert_eq!(
             laid_out(text, Layout { indent: b"\t", newline: b"\n", space: b" " }),
-            "{\n\t\"a\": [\n\t\t1,\n\t\t{}\n\t],\n\t\"b\": [],\n\t\"c\": {\n\t\t\"d\": \"e\"\n\t}\n}"
+            "{\n\t\"a\": [\n\t\t1,\n\t\t{}\n\t],\n\t\"b\": [],\n\
+             \t\"c\": {\n\t\t\"d\": \"e\"\n\t}\n}"
         );
         assert_eq!(
             laid_out("[1,[2]]", Layout { indent: b"-", ..Layout::default() }),

@@ -1,16 +1,21 @@
 //! A compiled path.
 //!
 //! ```text
-//!   path        = selection | projection
-//!   selection   = "$" { step }                         any "(" selection ")"; legacy: without "$"
-//!   step        = ( "." | ".." ) ( name | "*" ) | [ ".." ] "[" selector { "," selector } "]"
-//!   selector    = quoted | integer | [integer] ":" [integer] [ ":" [integer] ] | "*" | "?" expression
-//!   expression  = and { "||" and }          and = not { "&&" not }         not = "!" not | comparison
-//!   comparison  = sum [ operator sum ]      operator = == != < <= > >= =~ in nin subsetof anyof noneof
-//!                                                      sizeof size empty
-//!   sum         = product { ( "+" | "-" ) product }    product = unary { ( "*" | "/" | "%" ) unary }
-//!   unary       = ( "-" | "+" ) unary | primary { "." function "(" … ")" } [ "~" ]
-//!   primary     = ( "@" | "$" ) { step } | literal | function "(" … ")" | "(" expression ")"
+//!   path       = selection | projection
+//!   selection  = "$" { step }                      or in brackets; legacy: without "$"
+//!   step       = ( "." | ".." ) ( name | "*" ) | [ ".." ] "[" selector { "," selector } "]"
+//!   selector   = quoted | integer | slice | "*" | "?" expression
+//!   slice      = [ integer ] ":" [ integer ] [ ":" [ integer ] ]
+//!   expression = and { "||" and }
+//!   and        = not { "&&" not }
+//!   not        = "!" not | comparison
+//!   comparison = sum [ operator sum ]
+//!   operator   = == != < <= > >= =~ in nin subsetof anyof noneof sizeof size empty
+//!   sum        = product { ( "+" | "-" ) product }
+//!   product    = unary { ( "*" | "/" | "%" ) unary }
+//!   unary      = ( "-" | "+" ) unary | primary { "." call } [ "~" ]
+//!   primary    = ( "@" | "$" ) { step } | literal | call | "(" expression ")"
+//!   call       = function "(" [ expression { "," expression } ] ")"
 //! ```
 
 use super::pattern::Pattern;

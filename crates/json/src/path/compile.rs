@@ -1,9 +1,10 @@
-//! From the text of a path to its tree: a parser by recursive descent, one function for each rule of
-//! the grammar in `ast.rs`.
+//! From the text of a path to its tree: a parser by recursive descent, one function for each rule
+//! of the grammar in `ast.rs`.
 
 use super::ast::{Arithmetic, Comparison, Expression, Function, NameRef, Query, Selector, Step};
+use super::limits::{MAX_FILTERS, MAX_NESTING, MAX_PATH_LEN, MAX_RECURSIVE_STEPS};
 use super::pattern::Pattern;
-use super::{MAX_FILTERS, MAX_NESTING, MAX_PATH_LEN, MAX_RECURSIVE_STEPS, PathError};
+use super::result::PathError;
 use crate::Limits;
 use crate::document::Document;
 use std::collections::HashMap;
@@ -20,7 +21,7 @@ pub(crate) struct Compiled {
 /// Compiles a path of either language.
 pub(crate) fn compile(text: &str) -> Result<Compiled> {
     if text.len() > MAX_PATH_LEN {
-        return Err(PathError::new(format!("path is longer than {MAX_PATH_LEN} bytes")));
+        return Err(PathError(format!("path is longer than {MAX_PATH_LEN} bytes")));
     }
     let expression = || {
         let mut parser = Parser::new(text);
@@ -39,8 +40,8 @@ pub(crate) fn compile(text: &str) -> Result<Compiled> {
     }
 }
 
-/// Returns whether a text that does not begin with `$` is an expression with paths: it begins with a
-/// bracket, an operator before one or before `$`, or a call.
+/// Returns whether a text that does not begin with `$` is an expression with paths: it begins with
+/// a bracket, an operator before one or before `$`, or a call.
 fn is_expression(text: &str) -> bool {
     let text = text.trim_start();
     let name_len = text.bytes().take_while(u8::is_ascii_alphabetic).count();
@@ -104,7 +105,7 @@ impl<'t> Parser<'t> {
     }
 
     fn expect<T>(&self, what: &str) -> Result<T> {
-        Err(PathError::new(format!(
+        Err(PathError(format!(
             "Error occurred on position {}, expected {what}",
             self.text[..self.at].chars().count() + 1
         )))
@@ -117,7 +118,7 @@ impl<'t> Parser<'t> {
 
     fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.nesting == MAX_NESTING {
-            return Err(PathError::new("path has too many nested expressions".to_owned()));
+            return Err(PathError("path has too many nested expressions".to_owned()));
         }
         self.nesting += 1;
         let parsed = parse(self)?;
@@ -260,7 +261,7 @@ impl<'t> Parser<'t> {
             // A chain is evaluated as deeply as it is long.
             depth += 1;
             if depth > MAX_NESTING {
-                return Err(PathError::new("path has too many operators in a row".to_owned()));
+                return Err(PathError("path has too many operators in a row".to_owned()));
             }
             let right = operand(self)?;
             left = Expression::Arithmetic(*operator, Box::new((left, right)));
@@ -291,7 +292,7 @@ impl<'t> Parser<'t> {
             self.at += 1;
             calls += 1;
             if calls > MAX_NESTING {
-                return Err(PathError::new("path has too many calls in a row".to_owned()));
+                return Err(PathError("path has too many calls in a row".to_owned()));
             }
             expression = match self.call(Some(expression))? {
                 Some(call) => call,
@@ -435,7 +436,7 @@ impl<'t> Parser<'t> {
                 self.recursive_steps += 1;
                 if self.recursive_steps > MAX_RECURSIVE_STEPS {
                     let text = format!("path has more than {MAX_RECURSIVE_STEPS} recursive steps");
-                    return Err(PathError::new(text));
+                    return Err(PathError(text));
                 }
                 steps.push(if self.rest().starts_with('[') {
                     self.bracket_step(true)?
@@ -515,7 +516,7 @@ impl<'t> Parser<'t> {
                 if self.filters > MAX_FILTERS {
                     let text =
                         format!("path has more than {MAX_FILTERS} filters inside each other");
-                    return Err(PathError::new(text));
+                    return Err(PathError(text));
                 }
                 let expression = self.nested(Self::or)?;
                 self.filters -= 1;

@@ -1,13 +1,13 @@
 //! The value of an expression, and whether a condition holds.
 //!
-//! What cannot be computed is *nothing*: a sum with a string, a division by zero, a call with too many
-//! arguments. A condition with nothing in it does not hold, and a projection of nothing finds no value;
-//! neither is an error. A path that finds several values is a list, and a comparison holds if one of them
-//! makes it hold.
+//! What cannot be computed is *nothing*: a sum with a string, a division by zero, a call with too
+//! many arguments. A condition with nothing in it does not hold, and a projection of nothing finds
+//! no value; neither is an error. A path that finds several values is a list, and a comparison
+//! holds if one of them makes it hold.
 
-use super::Found;
 use super::ast::{Arithmetic, Comparison, Expression, Query};
 use super::pattern::Pattern;
+use super::result::Found;
 use super::select::Walk;
 use crate::document::Document;
 use crate::number::Number;

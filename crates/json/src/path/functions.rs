@@ -1,8 +1,8 @@
 //! The functions of expressions.
 
-use super::Found;
 use super::ast::{Comparison, Expression, Function};
 use super::compute::{Operand, finite, length};
+use super::result::Found;
 use super::select::{Walk, absolute};
 use crate::document::Document;
 use crate::number::Number;

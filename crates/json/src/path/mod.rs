@@ -1,38 +1,32 @@
 //! Paths: which values of a document a command is about.
 //!
-//! There are two languages. A path that begins with `$` finds any number of values, or computes some
-//! (a projection, `$.a + 1`). Any other is *legacy* and stands for one value; it has the same steps.
-//! Both are compiled to one tree (`ast.rs` has the grammar), which is shared when a path is cloned.
+//! There are two languages. A path that begins with `$` finds any number of values, or computes
+//! some (a projection, `$.a + 1`). Any other is *legacy* and stands for one value; it has the same
+//! steps. Both are compiled to one tree (`ast.rs` has the grammar), which is shared when a path is
+//! cloned.
 //!
-//! Redis's dialect is neither RFC 9535 nor that of a library: names without quotes may have almost any
-//! character, filters select children of arrays and of objects, and there are operators and functions
-//! of its own.
+//! Redis's dialect is neither RFC 9535 nor that of a library: names without quotes may have almost
+//! any character, filters select children of arrays and of objects, and there are operators and
+//! functions of its own.
 
 mod ast;
 mod compile;
 mod compute;
 mod functions;
+mod limits;
 mod pattern;
+mod result;
 mod select;
 
 use crate::document::Document;
 use crate::location::Location;
 use crate::value::Value;
 use ast::{Expression, Query, Selector};
+pub use limits::{MAX_PATH_LEN, MAX_RECURSIVE_STEPS};
+pub use result::{EvalError, Found, PathError};
 use select::Walk;
 use std::fmt;
 use std::sync::Arc;
-
-/// Bytes of a path's text.
-pub const MAX_PATH_LEN: usize = 128 << 10;
-/// Steps `..` of a path.
-pub const MAX_RECURSIVE_STEPS: usize = 20;
-/// Brackets, calls and operators of a path inside each other.
-const MAX_NESTING: usize = 64;
-/// Filters inside each other.
-const MAX_FILTERS: usize = 8;
-/// Values that an evaluation looks at.
-const MAX_VISITS: u64 = 1 << 25;
 
 /// A compiled path. A clone shares the compiled form.
 #[derive(Clone)]
@@ -43,63 +37,6 @@ struct Inner {
     expression: Expression,
     names: Box<[Box<str>]>,
     legacy: bool,
-}
-
-/// A text that is no path, or beyond the limits. The message has the position.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PathError(String);
-
-impl PathError {
-    fn new(text: String) -> PathError {
-        PathError(text)
-    }
-}
-
-impl fmt::Display for PathError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for PathError {}
-
-/// An evaluation that was given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EvalError {
-    /// The path looks at too many values of the document.
-    TooManyVisits,
-    /// The path computes values, and the command needs values of the document.
-    Projection,
-}
-
-impl fmt::Display for EvalError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            EvalError::TooManyVisits => "path visits too many values",
-            EvalError::Projection => "path computes values and cannot be used here",
-        })
-    }
-}
-
-impl std::error::Error for EvalError {}
-
-/// A value that a path finds: of the document, or computed.
-#[derive(Debug)]
-pub enum Found<'a> {
-    /// A value of the document.
-    Node(Value<'a>),
-    /// A computed value.
-    Computed(Document),
-}
-
-impl Found<'_> {
-    /// Returns the value.
-    pub fn value(&self) -> Value<'_> {
-        match self {
-            Found::Node(value) => *value,
-            Found::Computed(document) => document.root(),
-        }
-    }
 }
 
 /// What SET and MERGE do with a path.
@@ -129,7 +66,7 @@ impl Path {
     /// The text is no path, or beyond the limits.
     pub fn parse(text: &[u8]) -> Result<Path, PathError> {
         let Ok(text) = std::str::from_utf8(text) else {
-            return Err(PathError::new("path is not UTF-8".to_owned()));
+            return Err(PathError("path is not UTF-8".to_owned()));
         };
         let compiled = compile::compile(text)?;
         Ok(Path(Arc::new(Inner {

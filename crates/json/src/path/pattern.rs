@@ -1,5 +1,5 @@
-//! Regular expressions of paths, of bounded size. They are those of the crate `regex`, whose time is
-//! linear in the text.
+//! Regular expressions of paths, of bounded size. They are those of the crate `regex`, whose time
+//! is linear in the text.
 
 use regex::{Regex, RegexBuilder};
 
@@ -13,8 +13,8 @@ const MAX_COMPILED_BYTES: usize = 1 << 20;
 pub(crate) struct Pattern(Regex);
 
 impl Pattern {
-    /// Compiles a pattern that is to match the whole text, or a part of it. Nothing if it is invalid
-    /// or too large.
+    /// Compiles a pattern that is to match the whole text, or a part of it. Nothing if it is
+    /// invalid or too large.
     pub(crate) fn new(pattern: &str, whole: bool) -> Option<Pattern> {
         if pattern.len() > MAX_PATTERN_LEN {
             return None;

@@ -1,8 +1,8 @@
 //! Finding the values of a path: a walk down the tree, a step of the path at a time.
 
-use super::EvalError;
-use super::MAX_VISITS;
 use super::ast::{Query, Selector, Step};
+use super::limits::MAX_VISITS;
+use super::result::EvalError;
 use crate::document::Document;
 use crate::names::NameId;
 use crate::value::{Array, Kind, Object, Value};
