@@ -19,6 +19,7 @@ fn small() -> Limits {
         set: SetLimits { max_intset_entries: 2, max_listpack_entries: 2, max_listpack_value: 5 },
         hash: HashLimits { max_listpack_entries: 2, max_listpack_value: 5 },
         zset: ZsetLimits { max_listpack_entries: 2, max_listpack_value: 5 },
+        types: &[],
     }
 }
 

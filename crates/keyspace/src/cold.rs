@@ -174,7 +174,8 @@ pub(crate) fn release(location: ColdLocation) {
 pub(crate) struct Summary {
     /// A rounded size ([`rounded`]).
     pub size: u8,
-    /// The encoding's number (3 bits), and the number of elements as a power of two (5 bits).
+    /// The encoding's number (3 bits), and the number of elements as a power of two (5 bits). For a
+    /// module type: the type's place in the table of types, as the encoding is always the first.
     pub shape: u8,
 }
 
@@ -188,6 +189,16 @@ impl Summary {
         let number = number.expect("the table has all encodings but that of numbers") as u8;
         let log = elements.max(1).ilog2().min(31) as u8;
         Summary { size: rounded(bytes), shape: number << 5 | log }
+    }
+
+    /// Returns the facts about a value of a module type.
+    pub fn of_module(bytes: usize, row: &'static rdb::module::Type) -> Summary {
+        Summary { size: rounded(bytes), shape: datatypes::place(row) as u8 }
+    }
+
+    /// Returns the name of the module type of such a value.
+    pub fn module_name(self) -> &'static str {
+        datatypes::ALL[usize::from(self.shape)].name
     }
 
     pub fn encoding(self) -> &'static str {

@@ -6,6 +6,7 @@
 
 mod hash;
 mod list;
+mod module;
 mod set;
 mod stream;
 mod zset;

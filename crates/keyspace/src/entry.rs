@@ -27,6 +27,7 @@ use crate::collection::Collection;
 use crate::kind::{self, Kind, Object, Value};
 use crate::memory::block_size;
 use crate::types::{Key, Millis};
+use rdb::module::Module;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -42,6 +43,9 @@ const COPIED: u32 = kind::COPIED << 24;
 const ACCESS: u32 = (1 << 24) - 1;
 /// Inline strings above this many bytes get their own block, whatever it wastes.
 const INLINE_MAX: usize = 4096;
+
+/// Bytes of a cold value of a module type that are taken for one element.
+const MODULE_ELEMENT: usize = 32;
 
 /// The offset of the key by the eight tag bits (kind, expires, wide, cold, copied).
 const KEY_OFFSET: [u8; 256] = {
@@ -312,7 +316,10 @@ impl Entry {
     pub(crate) fn as_cold(&self, cold: ColdRef) -> Entry {
         let kind = self.value_kind();
         assert!(kind != Kind::Integer, "a number cannot be cold");
-        let summary = Summary::new(self.value_bytes(), self.encoding(), self.elements());
+        let summary = match self.object::<Module>() {
+            Some(module) => Summary::of_module(self.value_bytes(), module.row()),
+            None => Summary::new(self.value_bytes(), self.encoding(), self.elements()),
+        };
         cold::count();
         let new = Entry::new_cold(self.key(), kind, cold, summary, self.expiry(), self.access());
         new.set_credited(!self.is_copied());
@@ -673,6 +680,15 @@ impl Entry {
         self.value_kind().collection(self.payload()).map(|value| unsafe { &*value })
     }
 
+    /// Returns the name of the type in replies of TYPE.
+    pub fn type_name(&self) -> &'static str {
+        match self.kind() {
+            Kind::Module if self.is_cold() => self.summary().module_name(),
+            Kind::Module => self.object::<Module>().map_or("module", |module| module.row().name),
+            kind => kind.type_name(),
+        }
+    }
+
     /// Returns the name for OBJECT ENCODING.
     pub fn encoding(&self) -> &'static str {
         if self.is_cold() {
@@ -739,10 +755,11 @@ impl Entry {
     /// Returns the number of elements of a collection, and 1 for a string. For a cold entry it is
     /// an estimate.
     pub fn elements(&self) -> usize {
-        if self.is_cold() {
-            return self.summary().elements();
+        match self.cold() {
+            Some(_) if self.kind() == Kind::Module => self.summary().bytes() / MODULE_ELEMENT,
+            Some(_) => self.summary().elements(),
+            None => self.collection().map_or(1, Collection::len),
         }
-        self.collection().map_or(1, Collection::len)
     }
 
     /// Returns the approximate number of deallocations that freeing it takes.

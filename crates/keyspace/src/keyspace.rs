@@ -406,7 +406,7 @@ pub(crate) mod tests {
                         if let Some(cold) = entry.cold() {
                             let store = store().expect("it is set");
                             assert_eq!(&store.read(cold.location).expect("it is kept"), value);
-                            assert_eq!(entry.kind().type_name(), "string");
+                            assert_eq!(entry.type_name(), "string");
                             assert!(entry.value_bytes() <= value.len().max(8) * 3);
                         } else {
                             assert_eq!(&entry.string().expect("a string").to_vec(), value);

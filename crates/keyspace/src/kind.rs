@@ -8,6 +8,7 @@
 use crate::collection::Collection;
 use crate::entry::Entry;
 use crate::types::Millis;
+use rdb::module::Module;
 use structs::hash::Hash;
 use structs::list::List;
 use structs::set::Set;
@@ -21,12 +22,16 @@ use structs::zset::Zset;
 pub unsafe trait Object: Collection + Clone + Sized {
     /// The type's kind.
     const KIND: Kind;
-    /// Returns an empty value, for commands that create a key.
+}
+
+/// A type that commands create a key with by putting the first element into an empty value.
+pub trait Fillable: Object {
+    /// Returns an empty value.
     fn empty() -> Self;
 }
 
 macro_rules! collections {
-    ($($(#[$doc:meta])* $type:ident = $number:literal, $name:literal, $empty:expr;)*) => {
+    ($($(#[$doc:meta])* $type:ident = $number:literal, $name:literal $(, $empty:expr)?;)*) => {
         /// How a value is stored. Together with the value this gives type and encoding.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u8)]
@@ -60,8 +65,9 @@ macro_rules! collections {
                 }
             }
 
-            /// Returns the name of the type in replies of TYPE.
-            pub fn type_name(self) -> &'static str {
+            /// Returns the name of the type in replies of TYPE, unless it is a module type, which
+            /// the kind does not say.
+            pub(crate) fn type_name(self) -> &'static str {
                 match self {
                     Kind::InlineString | Kind::Integer | Kind::HeapString => "string",
                     $(Kind::$type => $name,)*
@@ -95,10 +101,13 @@ macro_rules! collections {
             // checked above.
             unsafe impl Object for $type {
                 const KIND: Kind = Kind::$type;
+            }
+
+            $(impl Fillable for $type {
                 fn empty() -> Self {
                     $empty
                 }
-            }
+            })?
 
             impl From<$type> for Value {
                 fn from(value: $type) -> Value {
@@ -120,6 +129,8 @@ collections! {
     Zset = 6, "zset", Zset::new();
     /// A stream.
     Stream = 7, "stream", Stream::new();
+    /// A value of a module type.
+    Module = 8, "module";
 }
 
 impl Kind {

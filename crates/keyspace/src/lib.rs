@@ -36,7 +36,7 @@ pub use collection::Collection;
 pub use entry::{Entry, StringRef};
 pub use holds::{HeldEntry, Hold};
 pub use keyspace::Keyspace;
-pub use kind::{Kind, Object, Value};
+pub use kind::{Fillable, Kind, Object, Value};
 pub use locks::Locks;
 pub use slot_bits::SlotBits;
 pub use stripe::{Stripe, StripeData, StripeGuard};

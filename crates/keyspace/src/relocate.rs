@@ -6,6 +6,7 @@
 
 use crate::collection::{Collection, Layout};
 use crate::entry::Entry;
+use crate::snapshot::record::Form;
 use crate::stripe::StripeData;
 use crate::types::{DbIndex, Key};
 use std::ops::ControlFlow;
@@ -47,6 +48,7 @@ fn may_move(entry: &Entry, value: &dyn Collection, most_elements: usize) -> bool
     let is_quick = match value.layout() {
         Layout::Block(..) => true,
         Layout::Chunks(..) | Layout::Elements(_) => value.len() <= most_elements,
+        Layout::Shared(Form::Module, _) => value.len() <= most_elements,
         Layout::Shared(..) => false,
     };
     !is_listed && is_small && is_quick

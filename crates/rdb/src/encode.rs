@@ -197,6 +197,7 @@ impl Encoder {
             ObjectRef::Hash(hash) => self.hash(hash),
             ObjectRef::Zset(zset) => self.zset(zset),
             ObjectRef::Stream(stream) => self.stream(stream),
+            ObjectRef::Module(module) => module.save(self),
         }
     }
 

@@ -1,5 +1,6 @@
 //! What can be wrong with input.
 
+use crate::module::Id;
 use std::fmt;
 
 /// Why input could not be decoded.
@@ -12,9 +13,10 @@ pub enum Error {
     Checksum,
     /// The input ends before the value does.
     Truncated,
-    /// A value type that is not supported here, by its number: a module's, or one of a later
-    /// version.
+    /// A value type that is not supported here, by its number.
     UnsupportedType(u8),
+    /// A module type that is not supported here, or not in this version.
+    UnsupportedModule(Id),
     /// A collection without elements. Harmless: a loader skips the key, RESTORE refuses it.
     Empty,
     /// The bytes contradict the format; says where.
@@ -30,6 +32,9 @@ impl fmt::Display for Error {
             Self::Checksum => f.write_str("wrong checksum"),
             Self::Truncated => f.write_str("unexpected end of data"),
             Self::UnsupportedType(kind) => write!(f, "unsupported value type {kind}"),
+            Self::UnsupportedModule(id) => {
+                write!(f, "unsupported value of module type {} version {}", id.name(), id.version())
+            }
             Self::Empty => f.write_str("empty collection"),
             // Redis's words, which tools look for.
             Self::Corrupt(what) if is_packed(what) => write!(f, "{what} integrity check failed"),

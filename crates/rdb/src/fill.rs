@@ -17,7 +17,8 @@ const PIECE: usize = 16 << 20;
 pub type Send<'a, E> = &'a mut dyn FnMut(&[&[u8]]) -> Result<(), E>;
 
 /// Hands over requests that add the elements of a value to what is at `key`: a collection's, or a
-/// string. Returns whether there are such requests: a stream is more than its entries.
+/// string. Returns whether there are such requests: a stream is more than its entries, and the
+/// commands of a module type are not known here.
 ///
 /// # Errors
 /// Those of `send`.
@@ -51,7 +52,7 @@ pub fn fill<E>(value: ObjectRef<'_>, key: &[u8], send: Send<'_, E>) -> Result<bo
             })?;
         }
         ObjectRef::Hash(hash) => filling.hash(hash)?,
-        ObjectRef::Stream(_) => return Ok(false),
+        ObjectRef::Stream(_) | ObjectRef::Module(_) => return Ok(false),
     }
     filling.flush()?;
     Ok(true)

@@ -16,6 +16,8 @@ pub enum Kind {
     Hash = 4,
     /// Members with binary scores.
     Zset2 = 5,
+    /// A value of a type that Redis has in a module.
+    Module = 7,
     /// The hash encoding before Redis 2.6.
     HashZipmap = 9,
     /// A ziplist of elements.
@@ -64,6 +66,7 @@ impl Kind {
             3 => Self::Zset,
             4 => Self::Hash,
             5 => Self::Zset2,
+            7 => Self::Module,
             9 => Self::HashZipmap,
             10 => Self::ListZiplist,
             11 => Self::SetIntset,

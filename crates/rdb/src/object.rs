@@ -1,6 +1,7 @@
 //! Values as this crate takes and gives them.
 
 use crate::Kind;
+use crate::module::{Module, Types};
 use structs::hash::{Hash, HashContents, HashLimits};
 use structs::list::{List, ListLimits};
 use structs::set::{Set, SetContents, SetLimits};
@@ -21,6 +22,8 @@ pub enum Object {
     Zset(Zset),
     /// A stream.
     Stream(Stream),
+    /// A value of a module type.
+    Module(Module),
 }
 
 /// A value to write.
@@ -40,6 +43,8 @@ pub enum ObjectRef<'a> {
     Zset(&'a Zset),
     /// A stream.
     Stream(&'a Stream),
+    /// A value of a module type.
+    Module(&'a Module),
 }
 
 impl Object {
@@ -52,6 +57,7 @@ impl Object {
             Self::Hash(hash) => ObjectRef::Hash(hash),
             Self::Zset(zset) => ObjectRef::Zset(zset),
             Self::Stream(stream) => ObjectRef::Stream(stream),
+            Self::Module(module) => ObjectRef::Module(module),
         }
     }
 }
@@ -77,12 +83,14 @@ impl ObjectRef<'_> {
                 ZsetContents::Sorted(_) => Kind::Zset2,
             },
             Self::Stream(_) => Kind::StreamListpacks3,
+            Self::Module(_) => Kind::Module,
         }
     }
 }
 
-/// The thresholds by which values that are read choose their encoding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The thresholds by which values that are read choose their encoding, and the module types that
+/// are read.
+#[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// For lists.
     pub list: ListLimits,
@@ -92,16 +100,19 @@ pub struct Limits {
     pub hash: HashLimits,
     /// For sorted sets.
     pub zset: ZsetLimits,
+    /// The module types.
+    pub types: Types,
 }
 
 impl Default for Limits {
-    /// The defaults of the options.
+    /// The defaults of the options, without module types.
     fn default() -> Self {
         Self {
             list: ListLimits::new(-2),
             set: SetLimits::default(),
             hash: HashLimits::default(),
             zset: ZsetLimits::default(),
+            types: &[],
         }
     }
 }

@@ -13,8 +13,12 @@ const FOOTER: usize = 10;
 pub fn dump(object: ObjectRef<'_>, compression: Compression) -> Vec<u8> {
     let mut encoder = Encoder::new(compression);
     encoder.object(object);
-    let mut payload = encoder.into_bytes();
-    payload.extend_from_slice(&version_of(object.kind()).to_le_bytes());
+    seal(encoder.into_bytes(), object.kind())
+}
+
+/// Makes a payload of a type byte and a value by adding the footer.
+pub(crate) fn seal(mut payload: Vec<u8>, kind: Kind) -> Vec<u8> {
+    payload.extend_from_slice(&version_of(kind).to_le_bytes());
     let checksum = crc64(0, &payload);
     payload.extend_from_slice(&checksum.to_le_bytes());
     payload

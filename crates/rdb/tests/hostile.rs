@@ -74,9 +74,11 @@ fn the_footer_is_checked() {
 
 #[test]
 fn unknown_types_are_named() {
-    for kind in [6, 7, 8, 22, 23, 26, 100, 255] {
+    for kind in [6, 8, 22, 23, 26, 100, 255] {
         assert_eq!(survive(&[kind, 0]), Err(Error::UnsupportedType(kind)));
     }
+    let id = rdb::module::Id::new("AAAAAAAAA", 0);
+    assert_eq!(survive(b"\x07\x00\x00"), Err(Error::UnsupportedModule(id)));
 }
 
 #[test]

@@ -24,6 +24,7 @@ fn limits() -> impl Strategy<Value = Limits> {
             },
             hash: HashLimits { max_listpack_entries: entries, max_listpack_value: value },
             zset: ZsetLimits { max_listpack_entries: entries, max_listpack_value: value },
+            types: &[],
         }
     })
 }

@@ -52,7 +52,7 @@ type Send<'a> = &'a mut dyn FnMut(Load<'_>) -> Result<(), Problem>;
 impl Default for Loader {
     fn default() -> Loader {
         Loader {
-            scanner: Scanner::new(0, u64::MAX, PIECE),
+            scanner: Scanner::new(0, u64::MAX, PIECE).knowing(datatypes::ALL),
             crc: 0,
             is_done: false,
             large: None,

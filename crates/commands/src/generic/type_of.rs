@@ -18,7 +18,7 @@ pub static TYPE: Command = Command {
 };
 
 fn type_of(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let name = cx.db.lookup_no_touch(args.key(1)).map_or("none", |entry| entry.kind().type_name());
+    let name = cx.db.lookup_no_touch(args.key(1)).map_or("none", |entry| entry.type_name());
     cx.reply.simple(name);
     Ok(())
 }

@@ -128,6 +128,7 @@ pub(crate) fn group_name(group: Group) -> &'static str {
         Group::Hash => "hash",
         Group::Hyperloglog => "hyperloglog",
         Group::List => "list",
+        Group::Module => "module",
         Group::Pubsub => "pubsub",
         Group::Scripting => "scripting",
         Group::Server => "server",

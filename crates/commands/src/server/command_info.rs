@@ -1,6 +1,6 @@
 //! A row as COMMAND INFO shows it.
 
-use engine::acl::category::CATEGORIES;
+use engine::acl::category::categories;
 use engine::table::{CommandTable, Resolved};
 use engine::{Begin, Find, Flags, KeyFlags, KeySpec};
 use resp::Reply;
@@ -54,7 +54,7 @@ pub(super) fn write(reply: &mut Reply<'_>, table: &CommandTable, row: &Resolved)
     reply.integer(range.first as i64);
     reply.integer(range.last as i64);
     reply.integer(range.step as i64);
-    let categories = CATEGORIES.iter().filter(|category| category.contains(command));
+    let categories = categories().filter(|category| category.contains(command));
     let categories: Vec<String> =
         categories.map(|category| format!("@{}", category.name())).collect();
     write_set(reply, categories.iter().map(String::as_str));

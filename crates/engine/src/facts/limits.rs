@@ -15,13 +15,14 @@ pub fn list(config: &Config, debug: &DebugSettings) -> ListLimits {
         .with_packed_threshold(debug.packed_threshold())
 }
 
-/// Returns all limits, for a value that is read.
+/// Returns all limits, and the module types, for a value that is read.
 pub fn all(config: &Config, debug: &DebugSettings) -> rdb::Limits {
     rdb::Limits {
         list: list(config, debug),
         set: set(config),
         hash: hash(config),
         zset: zset(config),
+        types: datatypes::ALL,
     }
 }
 

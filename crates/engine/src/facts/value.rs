@@ -21,6 +21,7 @@ pub fn view(entry: &Entry) -> ObjectRef<'_> {
         Kind::Hash => ObjectRef::Hash(object(entry)),
         Kind::Zset => ObjectRef::Zset(object(entry)),
         Kind::Stream => ObjectRef::Stream(object(entry)),
+        Kind::Module => ObjectRef::Module(object(entry)),
     }
 }
 
@@ -38,6 +39,7 @@ pub fn of_object(object: Decoded) -> Value {
         Decoded::Hash(hash) => Value::Hash(hash),
         Decoded::Zset(zset) => Value::Zset(zset),
         Decoded::Stream(stream) => Value::Stream(stream),
+        Decoded::Module(module) => Value::Module(module),
     }
 }
 

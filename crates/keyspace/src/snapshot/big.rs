@@ -23,7 +23,11 @@ pub fn write_whole(out: &mut Vec<u8>, entry: &Entry) {
         let shared = Arc::new(Shared::new(usize::MAX, Box::new(|| {})));
         let mut big = BigValue::new(entry, 0, &shared);
         while !big.is_finished() {
-            big.advance(entry, out, MAX_BYTES);
+            if big.is_apart() {
+                big.advance_apart(out, MAX_BYTES);
+            } else {
+                big.advance(entry, out, MAX_BYTES);
+            }
         }
     }
 }

@@ -62,6 +62,8 @@ pub enum Form {
     Stream = 9,
     /// Fields, each with its value and its expiry: an integer, [`NEVER`] if it has none.
     TimedHash = 10,
+    /// A value of a module type as RDB files have it behind the type byte, uncompressed.
+    Module = 11,
 }
 
 /// The expiry of a field that has none.
@@ -81,6 +83,7 @@ impl Form {
             8 => Form::Zset,
             9 => Form::Stream,
             10 => Form::TimedHash,
+            11 => Form::Module,
             _ => panic!("a snapshot has the unknown form {byte}"),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::build::set_field;
 use super::{Decoder, ziplist, zipmap};
+use crate::module::Module;
 use crate::{Error, Kind, Limits, Object};
 use std::borrow::Cow;
 use structs::hash::Hash;
@@ -59,6 +60,7 @@ impl Decoder<'_> {
             Kind::StreamListpacks | Kind::StreamListpacks2 | Kind::StreamListpacks3 => {
                 self.stream(kind)
             }
+            Kind::Module => Module::load(self, limits.types).map(Object::Module),
             Kind::ZsetListpack => {
                 zset_of(self.packed_listpack("Zset listpack")?, limits).map(Object::Zset)
             }

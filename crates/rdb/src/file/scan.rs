@@ -9,7 +9,7 @@
 use super::opcode;
 use super::shape::{self, Walk, shape};
 use super::write::Access;
-use crate::module::Id;
+use crate::module::{self, Id, Types};
 use crate::{Builder, Decoder, Error, Kind, NEWEST_VERSION, VALKEY_VERSION};
 use std::fmt;
 
@@ -181,6 +181,8 @@ pub struct Scanner {
     is_valkey: bool,
     piece_bytes: usize,
     accepts_newer: bool,
+    /// The module types whose values are records.
+    types: Types,
     /// Where the container ends.
     end: u64,
     /// Of the first byte that has not been taken.
@@ -206,6 +208,7 @@ impl Scanner {
             is_valkey: false,
             piece_bytes,
             accepts_newer: false,
+            types: &[],
             end,
             offset,
             at: 0,
@@ -226,6 +229,12 @@ impl Scanner {
     /// Reads files of versions that were not known when this was written, as far as it can.
     pub fn accept_newer(mut self, accepts: bool) -> Self {
         self.accepts_newer = accepts;
+        self
+    }
+
+    /// Takes values of these module types for records. Without them they are foreign.
+    pub fn knowing(mut self, types: Types) -> Self {
+        self.types = types;
         self
     }
 
@@ -445,7 +454,7 @@ impl Scanner {
         decoder.bytes(usize::try_from(bytes).map_err(|_| Error::Truncated)?)?;
         let value_at = input.len() - decoder.remaining().len();
         let module = match shape.name {
-            "module-value" => Some(Id::from_bits(decoder.length()?).name()),
+            "module-value" => Some(Id::from_bits(decoder.length()?)),
             _ => None,
         };
         // Nothing may have changed when input was missing.
@@ -480,12 +489,17 @@ impl Scanner {
         self.key = Some(key[..key.len().min(KEY_SHOWN)].to_vec());
         let Some(parts) = shape.parts else { return Err(Error::UnsupportedType(kind)) };
         let walk = Walk::new(parts);
-        if Kind::in_dialect(kind, self.is_valkey).is_some() {
+        let is_known = module.is_none_or(|id| module::find(self.types, id).is_some());
+        if is_known && Kind::in_dialect(kind, self.is_valkey).is_some() {
             self.state = State::Value(record, walk);
             return Ok(None);
         }
         self.state = State::Foreign(walk);
         let key = key.into_owned();
+        let module = module.map(|id| match self.types.iter().any(|row| row.name == id.name()) {
+            true => format!("{} version {}", id.name(), id.version()),
+            false => id.name(),
+        });
         Ok(Some(Item::Foreign(Foreign::Key { key, kind: shape.name, module })))
     }
 

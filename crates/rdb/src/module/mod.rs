@@ -12,12 +12,17 @@
 //!        5 string               a string in any form
 //! ```
 //!
-//! [`Writer`] and [`Reader`] are what the code of a type writes its payload with and reads it.
+//! - [`Writer`] and [`Reader`]: what the code of a type writes its payload with and reads it.
+//! - [`Type`] and [`Value`]: what a type is for files, the keyspace and commands.
+//! - [`Module`]: a value of any such type.
 
 mod id;
 mod primitives;
+mod value;
 
 pub use id::Id;
 pub use primitives::{Reader, Writer};
+pub use value::{Load, Module, Type, Types, Value, payload, recode};
 
 pub(crate) use primitives::Mark;
+pub(crate) use value::find;

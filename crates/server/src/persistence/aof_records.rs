@@ -66,6 +66,8 @@ impl AofRecords {
             Some(Form::SetIntset | Form::SetListpack | Form::Set) => (b"SADD", 1),
             Some(Form::HashListpack | Form::Hash | Form::TimedHash) => (b"HMSET", 2),
             Some(Form::ZsetListpack | Form::Zset) => (b"ZADD", 2),
+            // The time to live and the payload.
+            Some(Form::Module) => (b"RESTORE", 2),
             Some(Form::Stream) => unreachable!("its parts are commands already"),
         }
     }
@@ -122,6 +124,10 @@ impl AofRecords {
             // A member is kept until its score arrives.
             Some(Form::Zset) => self.parts = Parts::Joined(bytes.to_vec(), bytes.len()),
             Some(Form::TimedHash) => self.field.push(bytes.to_vec()),
+            Some(Form::Module) => {
+                self.push(b"0", out);
+                self.push(&rdb::module::payload(bytes), out);
+            }
             _ => self.push(bytes, out),
         }
     }

@@ -38,6 +38,8 @@ struct Records {
     is_for_old: bool,
     /// Whether the next string is a packed set.
     is_packed_set: bool,
+    /// Whether the next string is a value of a module type.
+    is_module: bool,
     /// Whether integers are expiry times of hash fields.
     is_timed: bool,
     /// If set, hashes with expiring fields are written in the form of Redis 7.4, where a field's
@@ -64,6 +66,7 @@ impl RdbRecords {
             parts: None,
             is_for_old: version < REDIS_7_2,
             is_packed_set: false,
+            is_module: false,
             is_timed: false,
             stream: None,
         };
@@ -145,9 +148,11 @@ impl Records {
             Form::Stream => Kind::StreamListpacks3,
             Form::TimedHash if self.field.is_some() => Kind::RedisTimedHash,
             Form::TimedHash => Kind::TimedHash,
+            Form::Module => Kind::Module,
         };
         let record = RecordHead { key: head.key, expiry_ms: head.expiry.map(|at| at.0), access };
         to.record_head(&record, kind);
+        self.is_module = head.form == Form::Module;
         self.is_packed_set = self.is_for_old && head.form == Form::SetListpack;
         self.is_timed = head.form == Form::TimedHash;
         if self.is_timed && self.field.is_some() {
@@ -162,6 +167,9 @@ impl Records {
     fn string(&mut self, bytes: &[u8], to: &mut Encoder) {
         if std::mem::take(&mut self.is_packed_set) {
             return unpack_set(bytes, to);
+        }
+        if self.is_module {
+            return rdb::module::recode(bytes, to).expect("the keyspace has sound values");
         }
         match self.chunk.take() {
             None => to.string(bytes),
@@ -180,7 +188,10 @@ impl Records {
             Some(true) => to.length(rdb::NODE_PACKED),
             Some(false) => to.length(rdb::NODE_PLAIN),
         }
-        to.length(len);
+        // A value of a module type says itself where it ends.
+        if !self.is_module {
+            to.length(len);
+        }
     }
 
     fn part(&mut self, bytes: &[u8], to: &mut Encoder) {

@@ -9,7 +9,7 @@ use crate::value::view;
 use engine::cold_values::with_value;
 use engine::{Args, Cx, Outcome};
 use keyspace::{Entry, Kind};
-use rdb::ObjectRef;
+use rdb::{Compression, Encoder, ObjectRef};
 use std::ops::ControlFlow;
 use structs::listpack::Element;
 use structs::numbers::{F64_MAX_LEN, INT_MAX_LEN, format_f64_digits, format_i64};
@@ -84,6 +84,7 @@ fn type_number(kind: Kind) -> u32 {
         Kind::Set => 2,
         Kind::Zset => 3,
         Kind::Hash => 4,
+        Kind::Module => 5,
         Kind::Stream => 6,
     }
 }
@@ -112,6 +113,11 @@ fn add_value(digest: &mut Digest, entry: &Entry) {
             }
             ControlFlow::Continue(())
         }),
+        ObjectRef::Module(module) => {
+            let mut encoder = Encoder::new(Compression::Off);
+            module.save(&mut encoder);
+            digest.append(encoder.as_bytes());
+        }
         ObjectRef::Zset(zset) => zset.iter().for_each(|(member, score)| {
             let mut pair = Digest::default();
             pair.append_element(member);

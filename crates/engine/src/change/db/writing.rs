@@ -8,7 +8,7 @@ use crate::events;
 use crate::latency::Slow;
 use crate::locks::Locked;
 use keyspace::access;
-use keyspace::{DbIndex, Entry, HeapString, Key, Kind, Millis, Object, Value};
+use keyspace::{DbIndex, Entry, Fillable, HeapString, Key, Kind, Millis, Object, Value};
 
 /// More bytes are not copied or cleared by a reactor: it takes some tenths of a millisecond, and
 /// several times as long where the memory is new.
@@ -110,7 +110,7 @@ impl<'a> Db<'a> {
 
     /// The same, made empty if the key is absent; the command must put something in.
     #[inline]
-    pub fn write_or_create<T: Object>(&mut self, key: Key<'_>) -> Result<&mut T, Error> {
+    pub fn write_or_create<T: Fillable>(&mut self, key: Key<'_>) -> Result<&mut T, Error> {
         let index = self.index;
         if let Some(entry) = self.live_value_mut(key) {
             let entry: *mut Entry = entry;

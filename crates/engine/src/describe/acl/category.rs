@@ -6,8 +6,8 @@ use crate::command::{Command, Flags, Group};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Category(&'static str);
 
-/// All categories, in the order in which they are shown.
-pub static CATEGORIES: [Category; 21] = [
+/// The categories of Redis's own commands.
+static CATEGORIES: [Category; 21] = [
     Category("keyspace"),
     Category("read"),
     Category("write"),
@@ -31,10 +31,16 @@ pub static CATEGORIES: [Category; 21] = [
     Category("scripting"),
 ];
 
+/// Returns all categories in the order in which they are shown: those of module types are last.
+pub fn categories() -> impl Iterator<Item = Category> {
+    let of_modules = datatypes::MODULES.iter().flat_map(|module| module.categories);
+    CATEGORIES.into_iter().chain(of_modules.map(|&name| Category(name)))
+}
+
 impl Category {
     /// The category of this name, in any case.
     pub fn named(name: &[u8]) -> Option<Category> {
-        CATEGORIES.iter().copied().find(|category| name.eq_ignore_ascii_case(category.0.as_bytes()))
+        categories().find(|category| name.eq_ignore_ascii_case(category.0.as_bytes()))
     }
 
     /// Its name, without the `@`.
@@ -83,7 +89,7 @@ fn category_of_group(group: Group) -> Option<&'static str> {
         Group::Stream => "stream",
         Group::String => "string",
         Group::Transactions => "transaction",
-        Group::Cluster | Group::Server => return None,
+        Group::Cluster | Group::Module | Group::Server => return None,
     })
 }
 
@@ -93,7 +99,7 @@ mod tests {
 
     #[track_caller]
     fn check(command: Command, expected: &[&str]) {
-        let names = CATEGORIES.iter().filter(|category| category.contains(&command));
+        let names = categories().filter(|category| category.contains(&command));
         assert_eq!(names.map(|category| category.name()).collect::<Vec<_>>(), expected);
     }
 

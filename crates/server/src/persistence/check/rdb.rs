@@ -88,7 +88,8 @@ pub fn check_rdb(
     err: &mut dyn Write,
 ) -> io::Result<Option<Summary>> {
     let feed = Feed::new(input, offset, true);
-    let mut check = Check::new(feed, Scanner::new(offset, end, PIECE_BYTES), end, out, err);
+    let scanner = Scanner::new(offset, end, PIECE_BYTES).knowing(datatypes::ALL);
+    let mut check = Check::new(feed, scanner, end, out, err);
     let failed = match check.run() {
         Ok(()) => {
             let position = check.scanner.position();
@@ -113,7 +114,9 @@ pub fn check_rdb(
 pub fn verify_rdb(input: &mut dyn Read, end: u64, options: &Options) -> Result<(), String> {
     let (mut out, mut err) = (io::sink(), io::sink());
     let feed = Feed::new(input, 0, options.verifies_checksum);
-    let scanner = Scanner::new(0, end, PIECE_BYTES).accept_newer(options.accepts_newer);
+    let scanner = Scanner::new(0, end, PIECE_BYTES)
+        .knowing(datatypes::ALL)
+        .accept_newer(options.accepts_newer);
     let mut check = Check::new(feed, scanner, end, &mut out, &mut err);
     match check.run() {
         Ok(()) if check.summary.unsupported == 0 || options.skips_unknown => Ok(()),
@@ -283,7 +286,7 @@ impl<'c> Check<'c> {
         let value_at = at + record.value_at;
         let mut value = Decoder::new(self.feed.bytes(value_at, end));
         let kind = Kind::from_byte(record.kind).ok_or(Error::UnsupportedType(record.kind));
-        match kind.and_then(|kind| value.value(kind, &Limits::default())) {
+        match kind.and_then(|kind| value.value(kind, &limits())) {
             Ok(_) => Ok(()),
             Err(Error::Empty) => {
                 self.summary.empty += 1;
@@ -300,7 +303,7 @@ impl<'c> Check<'c> {
         let Some((kind, key)) = &self.large else { return Ok(()) };
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let mut input = Decoder::new(self.feed.bytes(at, at + bytes));
-        let built = Builder::new(*kind, count, &Limits::default())
+        let built = Builder::new(*kind, count, &limits())
             .ok_or(Error::UnsupportedType(*kind as u8))
             .and_then(|mut builder| builder.add(&mut input, count));
         built.map_err(|error| {
@@ -359,6 +362,11 @@ impl<'c> Check<'c> {
         }
         out.flush()
     }
+}
+
+/// Returns the limits that values are read with.
+fn limits() -> Limits {
+    Limits { types: datatypes::ALL, ..Limits::default() }
 }
 
 #[cfg(test)]

@@ -67,6 +67,7 @@ impl<'o, 'r> Scan<'o, 'r> {
             begun: source.begun,
             feed: Feed::new(source.input, source.offset, options.verifies_checksum),
             scanner: Scanner::new(source.offset, source.end, PIECE_BYTES)
+                .knowing(options.settings.limits.types)
                 .accept_newer(options.accepts_newer),
             cuts: Vec::new(),
             idempotency: None,
