@@ -5,18 +5,18 @@ use resp::decode::{Scanned, Scanner, decode};
 use resp::token::ReplyLimits;
 use route::link::{Link, Received};
 use route::raw::{self, Protocol};
-use route::{Joining, Merge, slots};
+use route::{Joining, slots};
+use spec::Merge;
 
 const LONGEST: usize = 8 * 1024;
 const REQUESTS: usize = 64;
-const MERGES: [Merge; 11] = [
+const MERGES: [Merge; 10] = [
     Merge::First,
     Merge::Sum,
     Merge::Min,
     Merge::Max,
     Merge::Concat,
     Merge::Union,
-    Merge::MinEach,
     Merge::SumPairs,
     Merge::AnyValue,
     Merge::AnyGood,
@@ -39,7 +39,6 @@ pub fn check(data: &[u8]) {
         rest = &rest[len..];
     }
     for reply in &replies {
-        let _ = slots::parse(reply);
         let _ = slots::redirection(reply);
         let _ = raw::elements(reply);
         whole_reply(&route::plan::Page::default().finish(reply), reply);

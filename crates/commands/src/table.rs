@@ -26,8 +26,11 @@ pub(crate) fn wrong_subcommand(container: &str, args: Args<'_>) -> Error {
 #[cfg(test)]
 mod tests {
     use engine::command::Streamed;
+    use engine::routing::{self, Way};
     use engine::table::{CommandTable, Resolved};
-    use engine::{Arg, ArgKind, Begin, Command, Effort, Find, Flags, Group, KeyFlags, KeySpec};
+    use engine::{
+        Arg, ArgKind, Begin, Command, Databases, Effort, Find, Flags, Group, KeyFlags, KeySpec,
+    };
     use std::collections::BTreeSet;
 
     /// Checks every command and subcommand, and reports all that fail.
@@ -102,6 +105,140 @@ mod tests {
                 !flags.has(Flags::DENYOOM) || flags.has(Flags::WRITE),
                 "only writes are refused when memory is short",
             )
+        });
+    }
+
+    /// Where requests go follows from keys and tips. A row that says it must have a reason, and what
+    /// it says must not contradict flags, tips and keys.
+    #[test]
+    fn routing_agrees_with_flags_tips_and_keys() {
+        check(|row| {
+            let command = row.command;
+            let policy = command.tips.iter().find_map(|tip| tip.strip_prefix("request_policy:"));
+            let said = command.routing.way.or(row.parent.and_then(|parent| parent.routing.way));
+            let usual = routing::usual(&command.facts());
+            ensure(
+                usual.is_ok() || said.is_some(),
+                "neither its row nor the rules say where its requests go: it needs a `routing`",
+            )?;
+            ensure(
+                usual.is_err() || command.routing.way != usual.ok(),
+                "its `routing` says what follows from the row anyway",
+            )?;
+            let joined = |way| match way {
+                Way::All { merge, .. } | Way::Split { merge, .. } | Way::Written(merge) => {
+                    Some(merge)
+                }
+                _ => None,
+            };
+            let by_tips = usual.ok().and_then(joined);
+            let fits = match (policy, row.way) {
+                (None, _) | (Some(_), Way::Refused(_)) => true,
+                (Some("multi_shard"), Way::Split { .. }) => joined(row.way) == by_tips,
+                (Some("special"), Way::Scan) => true,
+                (Some("all_shards" | "all_nodes"), Way::All { .. } | Way::Written(_)) => {
+                    by_tips.is_none() || joined(row.way) == by_tips
+                }
+                (Some("all_shards"), Way::OneServer) => usual == Ok(Way::OneServer),
+                // A proxy does not know all nodes.
+                (Some("all_nodes"), Way::OneServer) => true,
+                (Some("all_shards" | "all_nodes"), Way::Local(_)) => true,
+                _ => false,
+            };
+            ensure(fits, "its `routing` and its tips disagree")?;
+            ensure(
+                matches!(row.way, Way::Split { .. }) || command.routing.whole_if.is_none(),
+                "only what is split can be whole",
+            )
+        })
+    }
+
+    /// A request that waits would hold up all others on a shared connection.
+    #[test]
+    fn what_waits_has_a_connection_of_its_own() {
+        check(|row| {
+            let (command, flags) = (row.command, row.command.flags);
+            let has_own = match row.way {
+                Way::Keys => engine::keys::has_keys(command),
+                Way::Written(_) | Way::Refused(_) => true,
+                _ => false,
+            };
+            let is_blocking = flags.has(Flags::BLOCKING);
+            ensure(!is_blocking || has_own, "it may wait on a connection that others share")?;
+            let waits = !matches!(row.waits, routing::Waits::Never);
+            ensure(is_blocking == waits, "the flag BLOCKING and its `routing` disagree")?;
+            ensure(is_blocking || command.routing.waits_if.is_none(), "it never waits")
+        });
+        let table = CommandTable::build(&crate::rows(), &[]);
+        let waits = |text: &'static str| {
+            let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
+            table.resolve(&words).expect("it is there").may_wait(&words)
+        };
+        assert!(waits("xread count 1 block 0 streams a $"));
+        assert!(!waits("XREAD STREAMS BLOCK 0"));
+        assert!(waits("XREADGROUP GROUP g c BLOCK 1 STREAMS a >"));
+        assert!(waits("BLPOP a 0") && !waits("SET BLOCK a"));
+    }
+
+    /// Requests with conditions on several keys are not cut.
+    #[test]
+    fn a_request_about_all_of_its_keys_at_once_stays_whole() {
+        let table = CommandTable::build(&crate::rows(), &[]);
+        let is_split = |text: &'static str| {
+            let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
+            let row = table.resolve(&words).expect("it is there");
+            matches!(row.way_of(&words), Way::Split { .. })
+        };
+        assert!(is_split("MSETEX 2 a 1 b 2 EX 9") && is_split("MSETEX 2 nx 1 b xx"));
+        assert!(!is_split("MSETEX 2 a 1 b 2 NX") && !is_split("MSETEX 1 a 1 EX 9 xx"));
+        assert!(is_split("MSET a 1 b 2") && !is_split("MSETNX a 1 b 2"));
+    }
+
+    #[test]
+    fn routing_agrees_with_what_the_engine_does() {
+        use routing::{About, Local, Session};
+        check(|row| {
+            let (command, flags) = (row.command, row.command.flags);
+            let is_message = flags.has(Flags::PUBSUB.with(Flags::MAY_REPLICATE));
+            ensure(is_message == (row.way == Way::Message), "messages have a way of their own")?;
+            let runs_queue = row.way == Way::Session(Session::Exec);
+            ensure(runs_queue == flags.has(Flags::RUNS_QUEUE), "EXEC runs the queue")?;
+            let watches = row.way == Way::Session(Session::Watch);
+            ensure(watches == flags.has(Flags::WATCHES), "WATCH watches")?;
+            let chooses = matches!(command.databases, Databases::Chosen);
+            ensure(chooses == (row.way == Way::Local(Local::Select)), "SELECT chooses a database")?;
+            let about = match row.way {
+                Way::All { about, .. } => Some(about),
+                _ => None,
+            };
+            let is_library = command.group == Group::Scripting && flags.has(Flags::WRITE);
+            ensure(
+                !is_library || about == Some(About::Libraries),
+                "all nodes have the same libraries",
+            )
+        });
+    }
+
+    /// What a target of several shards does with a request of a stream.
+    #[test]
+    fn a_write_of_a_stream_has_a_place_at_the_target() {
+        use routing::Applied;
+        check(|row| {
+            let command = row.command;
+            let is_applied = !matches!(
+                row.applied,
+                Applied::Select | Applied::Begin | Applied::End | Applied::Skip | Applied::Refuse
+            );
+            ensure(
+                is_applied == (command.streamed() == Streamed::Write),
+                "writes, and only these, are applied",
+            )?;
+            ensure(
+                row.applied != Applied::AtKeys || engine::keys::has_keys(command),
+                "a write without keys: its `routing` has to say what a target does",
+            )?;
+            let chooses = matches!(command.databases, Databases::Chosen);
+            ensure(chooses == (row.applied == Applied::Select), "SELECT chooses a database")
         });
     }
 
@@ -301,14 +438,14 @@ mod tests {
 
     #[test]
     fn categories_exist() {
-        use engine::acl::category::{CATEGORIES, Category};
+        use engine::acl::category::{Category, categories};
         check(|row| {
             row.command.categories.iter().try_for_each(|name| {
                 let name = name.strip_prefix('-').unwrap_or(name);
                 ensure(Category::named(name.as_bytes()).is_some(), "no such category")
             })?;
             // Rules such as `+@all -@dangerous` have to reach every command.
-            let shown = CATEGORIES.iter().filter(|category| category.contains(row.command));
+            let shown = categories().filter(|category| category.contains(row.command));
             ensure(shown.count() > 0, "in no category")
         });
     }

@@ -44,6 +44,7 @@ pub use command::{
 };
 pub use cx::{Cx, write_string};
 pub use db::Db;
+pub use dispatch::View;
 pub use engine::Engine;
 pub use error::Error;
 pub use events::{Class, Event, event};
@@ -53,5 +54,5 @@ pub use request_keys::{KeyUse, RequestKey, RequestKeys};
 pub use resp::Protocol;
 pub use scripts::VALKEY_VERSION;
 pub use session::Session;
-pub use spec::keys;
+pub use spec::{keys, routing};
 pub use worker::Worker;

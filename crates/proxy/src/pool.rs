@@ -142,12 +142,12 @@ impl Shared {
         })
     }
 
-    /// For how many servers there are figures.
+    /// How many servers it can have.
     fn counted(&self) -> usize {
         match &self.config.kind {
             Kind::Servers(servers) => servers.len(),
             Kind::Single(_) => 1,
-            _ => 64,
+            Kind::Sentinel { .. } | Kind::Cluster { .. } => MAX_SERVERS,
         }
     }
 
@@ -513,7 +513,7 @@ impl Local {
 
     /// The figures of a server.
     pub fn server_stats(&self, server: usize) -> &ServerStats {
-        &self.stats.servers[server % self.stats.servers.len()]
+        self.stats.of(server)
     }
 
     /// The name of a server, for messages.
@@ -633,6 +633,10 @@ impl Placement for Local {
         self.primaries.iter().copied().find(|at| *at >= number)
     }
 
+    fn listens_anywhere(&self) -> bool {
+        self.shared.config.is_node
+    }
+
     fn walked(&self, number: usize) -> Option<usize> {
         if self.is_cluster() {
             let found = self.walk.iter().find(|&&(at, _)| usize::from(at) == number);
@@ -671,5 +675,22 @@ impl Placement for Local {
             None if !self.slots.is_empty() => self.primaries.first().copied(),
             None => (!self.targets.is_empty()).then_some(0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_server_of_a_large_pool_has_figures_of_its_own() {
+        let pool = Pool::new("p", Kind::Cluster { seeds: Vec::new() });
+        let local = Local::new(&Shared::new(pool));
+        local.server_stats(0).requests.add(1);
+        local.server_stats(64).requests.add(10);
+        local.server_stats(MAX_SERVERS - 1).requests.add(100);
+        let requests = |server: usize| local.server_stats(server).requests.get();
+        assert_eq!((requests(0), requests(64), requests(MAX_SERVERS - 1)), (1, 10, 100));
+        assert_eq!(requests(63), 0);
     }
 }

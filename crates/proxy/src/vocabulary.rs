@@ -1,10 +1,11 @@
 //! Commands that the servers know and the table does not, as COMMAND INFO describes them: those of
 //! modules, and those of later versions.
 
-use route::handling::Handling;
+use route::plan::Course;
 use route::raw;
 use spec::keys::keys_of_spec;
-use spec::{Begin, Find, KeyFlags, KeySpec};
+use spec::routing::{self, Facts};
+use spec::{Begin, Find, Flags, KeyFlags, KeySpec};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,8 +27,8 @@ pub struct Learned {
     last: i64,
     /// From key to key.
     step: usize,
-    /// Whether it may wait, so that it needs a connection of its own.
-    may_wait: bool,
+    /// How its requests travel.
+    course: Course,
     /// By their names in capitals.
     subcommands: Vec<(String, Learned)>,
 }
@@ -105,12 +106,22 @@ impl Learned {
             Some((name, Learned::of_row(row)?))
         };
         let flags = list(2)?;
+        let flags = flags.iter().filter_map(|flag| raw::text(flag)).map(flag_named);
+        let flags = flags.fold(Flags::NONE, Flags::with);
+        let specs = list(8).unwrap_or_default();
+        let specs: Vec<KeySpec> = specs.iter().filter_map(|it| key_spec(it)).collect();
+        let first = usize::try_from(number(3)?).ok()?;
+        let (last, step) = (number(4)?, usize::try_from(number(5)?).ok()?);
+        let tips = list(7).unwrap_or_default();
+        let tips: Vec<&str> =
+            tips.iter().filter_map(|tip| std::str::from_utf8(raw::text(tip)?).ok()).collect();
+        let course = course(flags, &specs, (first, last, step), &tips);
         Some(Learned {
-            specs: list(8).unwrap_or_default().iter().filter_map(|it| key_spec(it)).collect(),
-            first: usize::try_from(number(3)?).ok()?,
-            last: number(4)?,
-            step: usize::try_from(number(5)?).ok()?,
-            may_wait: flags.iter().any(|flag| raw::text(flag) == Some(b"blocking")),
+            specs,
+            first,
+            last,
+            step,
+            course,
             subcommands: list(9).unwrap_or_default().iter().filter_map(subcommand).collect(),
         })
     }
@@ -124,8 +135,8 @@ impl Learned {
     }
 
     /// Returns how a request travels.
-    pub fn handling(&self, words: &[&[u8]]) -> Handling {
-        if self.of_request(words).may_wait { Handling::Blocking } else { Handling::Keyed }
+    pub fn course(&self, words: &[&[u8]]) -> Course {
+        self.of_request(words).course
     }
 
     /// Returns which words of a request are keys.
@@ -143,6 +154,38 @@ impl Learned {
         let last = usize::try_from(last).unwrap_or(0).min(words.len() - 1);
         (row.first..=last).step_by(row.step.max(1)).collect()
     }
+}
+
+/// Returns the flag of this name, of those that the rules of routing look at.
+fn flag_named(name: &[u8]) -> Flags {
+    match name {
+        b"admin" => Flags::ADMIN,
+        b"blocking" => Flags::BLOCKING,
+        b"pubsub" => Flags::PUBSUB,
+        b"readonly" => Flags::READONLY,
+        b"write" => Flags::WRITE,
+        _ => Flags::NONE,
+    }
+}
+
+/// Returns how requests of a command travel, by the rules for rows that do not say it. Without
+/// specifications of its keys, the first and the last key and the step between them do.
+fn course(
+    flags: Flags,
+    specs: &[KeySpec],
+    (first, last, step): (usize, i64, usize),
+    tips: &[&str],
+) -> Course {
+    let relative = |last: i64| if last < 0 { Some(last) } else { last.checked_sub(first as i64) };
+    let last = relative(last).and_then(|last| i32::try_from(last).ok());
+    let range = last.filter(|_| first > 0 && step > 0).map(|last| {
+        let find = Find::Range { last, step, limit: 0 };
+        KeySpec::new(KeyFlags::RW, Begin::Index(first), find)
+    });
+    let keys = if specs.is_empty() { range.as_slice() } else { specs };
+    let facts = Facts { flags, group: None, keys, has_function: false, tips };
+    let way = routing::usual(&facts).unwrap_or_else(routing::fallback);
+    Course { way, may_wait: flags.has(Flags::BLOCKING) }
 }
 
 /// Reads one key specification. Returns `None` if it has no form that is understood here; then the
@@ -191,6 +234,7 @@ fn typed(half: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spec::{About, Merge, Way};
 
     /// What Valkey says of a command, shortened to what is read.
     fn row(flags: &str, keys: [i64; 3], specs: &str, subcommands: &str) -> Vec<u8> {
@@ -244,8 +288,31 @@ mod tests {
         let container = reply(&row("admin", [0, 0, 0], NONE, &subs));
         let learned = Learned::of_reply(&container).expect("the server knows it");
         assert_eq!(learned.keys(&[b"x", b"A", b"k"]), [2]);
-        assert_eq!(learned.handling(&[b"x", b"A", b"k"]), Handling::Blocking);
-        assert_eq!(learned.handling(&[b"x", b"b", b"k"]), Handling::Keyed);
+        let waiting = Course { way: Way::Keys, may_wait: true };
+        assert_eq!(learned.course(&[b"x", b"A", b"k"]), waiting);
+        assert_eq!(learned.course(&[b"x", b"b", b"k"]), Course::by(Way::OneServer));
+    }
+
+    #[test]
+    fn tips_say_which_servers_a_command_concerns() {
+        let with_tips = |flags: &str, keys, tips: &str| {
+            let row = String::from_utf8(row(flags, keys, NONE, NONE)).expect("text");
+            // Categories are in front of the tips.
+            let row = row.replacen("*0\r\n*0\r\n", &format!("*0\r\n{tips}"), 1);
+            Learned::of_reply(&reply(row.as_bytes())).expect("the server knows it")
+        };
+        let tips = "*1\r\n$26\r\nrequest_policy:multi_shard\r\n";
+        let all_but_last = with_tips("readonly", [1, -2, 1], tips);
+        let way = all_but_last.course(&[b"x", b"a", b"b", b"path"]).way;
+        assert!(matches!(way, Way::Split { merge: Merge::Places, .. }), "{way:?}");
+        let one = with_tips("readonly", [1, 1, 1], tips);
+        assert_eq!(one.course(&[b"x", b"a"]), Course::by(Way::Keys));
+        let tips = "*2\r\n$25\r\nrequest_policy:all_shards\r\n\
+                    $23\r\nresponse_policy:agg_sum\r\n";
+        let way = with_tips("readonly", [0, 0, 0], tips).course(&[b"x"]).way;
+        assert_eq!(way, Way::All { merge: Merge::Sum, about: About::AllKeys });
+        let waits = with_tips("blocking", [0, 0, 0], tips).course(&[b"x"]);
+        assert_eq!(waits, Course { way: Way::Keys, may_wait: true });
     }
 
     #[test]

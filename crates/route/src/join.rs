@@ -4,45 +4,13 @@
 //! of arrival, and makes one of them when the last is there. An error of any server is the answer,
 //! unless the rule says otherwise.
 
+use crate::code;
 use crate::raw::{self, Protocol};
 use resp::bulk::{push_bulk, push_header};
+use spec::Merge;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// How replies become one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Merge {
-    /// They are alike: the first server's.
-    First,
-    /// The sum of integers.
-    Sum,
-    /// The smallest integer.
-    Min,
-    /// The largest integer.
-    Max,
-    /// The elements of all arrays.
-    Concat,
-    /// The same without repetitions.
-    Union,
-    /// Each element goes to the place that its key had in the request.
-    Places,
-    /// Arrays of integers: the smallest at each place.
-    MinEach,
-    /// Arrays of names and integers: the sum for each name, in the first reply's order.
-    SumPairs,
-    /// One of the replies that are not null, by chance.
-    AnyValue,
-    /// Any reply that is no error; if there is none, the error that says most.
-    AnyGood,
-    /// Texts, one behind the other.
-    Text,
-    /// INFO: the first server's, with counters and keyspaces summed.
-    Info,
-}
-
-/// How a server's reply begins that does not know a user.
-const NO_SUCH_USER: &[u8] = b"-ERR No such user";
 
 /// Collects the replies of one request.
 #[derive(Debug)]
@@ -158,6 +126,11 @@ impl Joining {
     /// The one reply.
     pub fn finish(&self, protocol: Protocol) -> Vec<u8> {
         debug_assert_eq!(self.missing, 0);
+        let reply = self.joined(protocol);
+        if self.is_lenient { code::for_client(reply) } else { reply }
+    }
+
+    fn joined(&self, protocol: Protocol) -> Vec<u8> {
         if self.is_lenient
             && let Some(reply) = self.without_missing(protocol)
         {
@@ -176,8 +149,8 @@ impl Joining {
     /// The reply of those that can say something, if there are others: servers that do not answer, and
     /// servers that do not know the user whose clients the request is about, and so have none.
     fn without_missing(&self, protocol: Protocol) -> Option<Vec<u8>> {
-        let is_silent = |part: &&Vec<u8>| part.starts_with(raw::NO_REPLY);
-        let is_missing = |part: &&Vec<u8>| is_silent(part) || part.starts_with(NO_SUCH_USER);
+        let is_silent = |part: &&Vec<u8>| code::has(part, code::NO_REPLY);
+        let is_missing = |part: &&Vec<u8>| is_silent(part) || code::has(part, code::NO_USER);
         let parts: Vec<Vec<u8>> =
             self.parts.iter().filter(|part| !is_missing(part)).cloned().collect();
         let missing = self.parts.iter().find(is_missing)?;
@@ -186,7 +159,7 @@ impl Joining {
             return Some(silent.unwrap_or(missing).clone());
         }
         let rest = Joining { parts, ..Joining::new(self.merge, 0) }.finish(protocol);
-        let has_found_none = rest == b":0\r\n" || rest.starts_with(b"-ERR No such client");
+        let has_found_none = rest == b":0\r\n" || code::has(&rest, code::NO_CLIENT);
         Some(silent.filter(|_| has_found_none).cloned().unwrap_or(rest))
     }
 
@@ -203,8 +176,8 @@ impl Joining {
                 let sum = self.integers()?.iter().fold(0i64, |sum, n| sum.saturating_add(*n));
                 raw::push_integer(&mut out, sum);
             }
-            Merge::Min => raw::push_integer(&mut out, *self.integers()?.iter().min()?),
-            Merge::Max => raw::push_integer(&mut out, *self.integers()?.iter().max()?),
+            Merge::Min => return self.extreme(i64::min),
+            Merge::Max => return self.extreme(i64::max),
             Merge::Concat => {
                 push_elements(&mut out, first[0], &self.all_elements()?);
             }
@@ -215,7 +188,6 @@ impl Joining {
                 push_elements(&mut out, first[0], &all);
             }
             Merge::Places => return self.in_places(),
-            Merge::MinEach => return self.min_each(),
             Merge::SumPairs => return self.sum_pairs(),
             Merge::AnyValue => {
                 let is_value = |part: &&Vec<u8>| !raw::is_null(part) && !raw::is_error(part);
@@ -266,24 +238,26 @@ impl Joining {
         Some(out)
     }
 
-    fn min_each(&self) -> Option<Vec<u8>> {
-        let mut least: Option<Vec<i64>> = None;
-        for part in &self.parts {
-            let numbers: Option<Vec<i64>> =
-                raw::elements(part)?.iter().map(|element| raw::integer(element)).collect();
-            let numbers = numbers?;
-            least = Some(match least {
-                None => numbers,
-                Some(least) if least.len() == numbers.len() => {
-                    least.iter().zip(&numbers).map(|(a, b)| *a.min(b)).collect()
-                }
-                Some(_) => return None,
-            });
-        }
-        let least = least?;
+    /// The smallest or largest integer; of arrays that at each place.
+    fn extreme(&self, choose: fn(i64, i64) -> i64) -> Option<Vec<u8>> {
         let mut out = Vec::new();
-        push_header(&mut out, b'*', least.len());
-        least.iter().for_each(|number| raw::push_integer(&mut out, *number));
+        if let Some(integers) = self.integers() {
+            raw::push_integer(&mut out, integers.into_iter().reduce(choose)?);
+            return Some(out);
+        }
+        let integers = |part: &Vec<u8>| -> Option<Vec<i64>> {
+            raw::elements(part)?.iter().map(|element| raw::integer(element)).collect()
+        };
+        let mut chosen = integers(self.parts.first()?)?;
+        for part in &self.parts[1..] {
+            let others = integers(part)?;
+            if others.len() != chosen.len() {
+                return None;
+            }
+            chosen.iter_mut().zip(others).for_each(|(one, other)| *one = choose(*one, other));
+        }
+        push_header(&mut out, b'*', chosen.len());
+        chosen.iter().for_each(|number| raw::push_integer(&mut out, *number));
         Some(out)
     }
 
@@ -438,7 +412,7 @@ mod tests {
 
     #[test]
     fn servers_that_do_not_answer_are_left_out_unless_only_they_may_know() {
-        let silent = b"-ERR proxy: server a: it did not answer in time\r\n";
+        let silent = b"-NOREPLY server a: it did not answer in time\r\n";
         let joined = |merge, parts: &[&[u8]]| {
             let mut joining = Joining::new(merge, parts.len()).lenient();
             for (at, part) in parts.iter().enumerate() {
@@ -452,16 +426,18 @@ mod tests {
         assert_eq!(joined(Merge::Text, &[b"$1\r\na\r\n", silent]), b"$1\r\na\r\n");
         let not_busy = b"-NOTBUSY No scripts in execution right now.\r\n";
         assert_eq!(joined(Merge::AnyGood, &[silent, not_busy]), not_busy);
-        assert_eq!(joined(Merge::AnyGood, &[silent, b"-ERR No such client\r\n"]), silent);
+        let no_client = b"-NOCLIENT No such client\r\n";
+        assert_eq!(joined(Merge::AnyGood, &[silent, no_client]), silent);
+        assert_eq!(joined(Merge::AnyGood, &[no_client, no_client]), b"-ERR No such client\r\n");
         assert_eq!(joined(Merge::AnyGood, &[silent, b"+OK\r\n"]), b"+OK\r\n");
         assert_eq!(joined(Merge::Max, &[silent]), silent);
         // A node that does not know a user has no clients of it.
-        let unknown = b"-ERR No such user 'bob'\r\n";
+        let unknown = b"-NOUSER No such user 'bob'\r\n";
         assert_eq!(joined(Merge::Sum, &[unknown, b":2\r\n"]), b":2\r\n");
         assert_eq!(joined(Merge::Text, &[b"$1\r\na\r\n", unknown]), b"$1\r\na\r\n");
         assert_eq!(joined(Merge::Sum, &[unknown, b":0\r\n"]), b":0\r\n");
         assert_eq!(joined(Merge::Sum, &[unknown, b":0\r\n", silent]), silent);
-        assert_eq!(joined(Merge::Sum, &[unknown, unknown]), unknown);
+        assert_eq!(joined(Merge::Sum, &[unknown, unknown]), b"-ERR No such user 'bob'\r\n");
     }
 
     #[test]
@@ -502,7 +478,7 @@ mod tests {
             "*1\r\n$1\r\na\r\n"
         );
         assert_eq!(
-            joined(Merge::MinEach, &["*2\r\n:1\r\n:0\r\n", "*2\r\n:1\r\n:1\r\n"]),
+            joined(Merge::Min, &["*2\r\n:1\r\n:0\r\n", "*2\r\n:1\r\n:1\r\n"]),
             "*2\r\n:1\r\n:0\r\n"
         );
         assert_eq!(

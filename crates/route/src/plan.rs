@@ -1,9 +1,9 @@
 //! A request becomes a plan.
 
 use crate::cursor;
-use crate::handling::{Handling, Local, ONE_SERVER, Session, may_block};
-use crate::join::{Joining, Merge};
+use crate::join::Joining;
 use crate::raw;
+use spec::{Groups, Local, Merge, Refusal, Session, Way};
 use structs::numbers;
 
 /// Where a key lives.
@@ -31,6 +31,10 @@ pub trait Placement {
     fn walk_from(&self, number: usize) -> Option<usize> {
         (number < self.servers()).then_some(number)
     }
+    /// Whether clients listen to a channel at any server, not at the one that the channel belongs to.
+    fn listens_anywhere(&self) -> bool {
+        false
+    }
     /// The first server of a walk, or any.
     fn first(&self) -> Option<usize> {
         self.walk_from(0).and_then(|number| self.walked(number)).or_else(|| self.any())
@@ -41,6 +45,22 @@ pub trait Placement {
     }
 }
 
+/// How a request travels, by the row of its command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Course {
+    /// Where it goes.
+    pub way: Way,
+    /// Whether it may wait, so that it needs a connection of its own.
+    pub may_wait: bool,
+}
+
+impl Course {
+    /// It goes this way, and does not wait.
+    pub fn by(way: Way) -> Course {
+        Course { way, may_wait: false }
+    }
+}
+
 /// A request whose command is known.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
@@ -48,8 +68,8 @@ pub struct Request<'a> {
     pub words: &'a [&'a [u8]],
     /// Which of them are keys.
     pub keys: &'a [usize],
-    /// How its command travels.
-    pub handling: Handling,
+    /// How it travels.
+    pub course: Course,
     /// Whether a request may be split although it is then not atomic.
     pub allows_split_writes: bool,
 }
@@ -117,7 +137,34 @@ pub enum Plan {
 }
 
 /// What a client is told whose key has no server at the moment.
-pub const NO_SERVER: &str = "ERR proxy: no server is available for this key";
+pub const NO_SERVER: &str = "NOREPLY no server is available for this key";
+
+const ONE_SERVER: &str = "it concerns one server, and there are several; ask that server directly";
+const WAITS: &str = "the proxy shares connections, so a server cannot tell your writes from those of \
+    others; set min-replicas-to-write on the server instead";
+
+/// Returns why requests that go this way are refused, if they are, however many servers there are.
+pub fn refusal(way: Way) -> Option<&'static str> {
+    let refusal = match way {
+        Way::Written(_) => return Some(WAITS),
+        Way::Refused(refusal) => refusal,
+        _ => return None,
+    };
+    Some(match refusal {
+        Refusal::Cluster => {
+            "the proxy is one server to its clients; use a client without cluster mode"
+        }
+        Refusal::ClusterWalk => "the proxy is one server to its clients; use SCAN",
+        Refusal::WholeConnection => {
+            "it takes a whole connection to one server; connect to the server directly"
+        }
+        Refusal::Replica => "it makes the client a replica; connect to the server directly",
+        Refusal::UnnamedKeys => {
+            "its patterns name keys that may be on other servers; begin them with the key's hash tag, \
+             as in {tag}*"
+        }
+    })
+}
 
 fn shown(words: &[&[u8]]) -> String {
     words.first().map_or_else(String::new, |name| {
@@ -158,57 +205,56 @@ fn one(request: &Request<'_>, placement: &dyn Placement, make: impl FnOnce(usize
 
 /// Decides where a request goes.
 pub fn plan(request: &Request<'_>, placement: &dyn Placement) -> Plan {
-    match request.handling {
-        Handling::Keyed if may_block(request.words) => one(request, placement, Plan::Exclusive),
-        Handling::Keyed => one(request, placement, Plan::One),
-        Handling::Blocking => one(request, placement, Plan::Exclusive),
-        Handling::Split { step, merge } => split(request, step, merge, placement),
-        Handling::All(_) if placement.servers() == 1 => Plan::One(placement.first().unwrap_or(0)),
-        Handling::All(merge) => Plan::All(merge),
-        Handling::Scan => scan(request, placement),
-        Handling::Channel | Handling::ByChannel => {
+    let has_one_server = placement.servers() == 1;
+    let first = || match (placement.first().unwrap_or(0), request.course.may_wait) {
+        (server, true) => Plan::Exclusive(server),
+        (server, false) => Plan::One(server),
+    };
+    match request.course.way {
+        Way::Keys if request.course.may_wait => one(request, placement, Plan::Exclusive),
+        Way::Keys => one(request, placement, Plan::One),
+        Way::Split { groups, merge } => split(request, groups, merge, placement),
+        Way::All { .. } if has_one_server => first(),
+        Way::All { merge, .. } => Plan::All(merge),
+        Way::Scan => scan(request, placement),
+        Way::Message if placement.listens_anywhere() && has_one_server => first(),
+        Way::Message if placement.listens_anywhere() => Plan::All(Merge::Sum),
+        Way::Message => {
             let place = request.words.get(1).and_then(|channel| placement.place(channel));
             match place.map(|place| place.server).or_else(|| placement.any()) {
                 Some(server) => Plan::One(server),
                 None => Plan::Refuse(NO_SERVER.to_owned()),
             }
         }
-        Handling::Local(local) => Plan::Local(local),
-        Handling::Session(session) => match server_of(request, placement) {
+        Way::Local(local) => Plan::Local(local),
+        Way::Session(session) => match server_of(request, placement) {
             Ok(server) => Plan::Session(session, server),
             Err(why) => Plan::Refuse(why),
         },
-        Handling::Container => one(request, placement, Plan::One),
-        Handling::OneServer if placement.servers() == 1 => {
-            Plan::One(placement.first().unwrap_or(0))
-        }
-        Handling::OneServer => Plan::Refuse(format!(
-            "ERR '{}' does not work through the proxy: {ONE_SERVER}",
-            shown(request.words)
-        )),
-        Handling::Refuse(why) => Plan::Refuse(format!(
-            "ERR '{}' does not work through the proxy: {why}",
-            shown(request.words)
+        Way::OneServer if has_one_server => first(),
+        way @ (Way::OneServer | Way::Written(_) | Way::Refused(_)) => Plan::Refuse(format!(
+            "ERR '{}' does not work through the proxy: {}",
+            shown(request.words),
+            refusal(way).unwrap_or(ONE_SERVER)
         )),
     }
 }
 
-/// The words of one group, and their places among all.
+/// The words of some groups, and the places of these groups among all.
 struct Part<'a> {
     place: Place,
     words: Vec<&'a [u8]>,
     places: Vec<u32>,
 }
 
-/// Groups the words by the servers of their keys.
-fn split(request: &Request<'_>, step: usize, merge: Merge, placement: &dyn Placement) -> Plan {
-    let (name, groups) = (request.words[0], &request.words[1..]);
-    if groups.is_empty() || groups.len() % step != 0 {
+/// Collects the groups of words by the servers of their keys.
+fn split(request: &Request<'_>, groups: Groups, merge: Merge, placement: &dyn Placement) -> Plan {
+    let Some(range) = groups.words(request.words) else {
         // Some server says what is wrong with it.
         return one(&Request { keys: &[], ..*request }, placement, Plan::One);
-    }
+    };
     let mut parts: Vec<Part<'_>> = Vec::new();
-    for (at, group) in groups.chunks_exact(step).enumerate() {
+    for (at, group) in request.words[range].chunks_exact(groups.step()).enumerate() {
         let Some(place) = placement.place(group[0]) else {
             return Plan::Refuse(NO_SERVER.to_owned());
         };
@@ -217,27 +263,24 @@ fn split(request: &Request<'_>, step: usize, merge: Merge, placement: &dyn Place
                 part.words.extend_from_slice(group);
                 part.places.push(at as u32);
             }
-            None => {
-                let mut words = vec![name];
-                words.extend_from_slice(group);
-                parts.push(Part { place, words, places: vec![at as u32] });
-            }
+            None => parts.push(Part { place, words: group.to_vec(), places: vec![at as u32] }),
         }
     }
     if let [only] = &parts[..] {
         return Plan::One(only.place.server);
     }
-    if step > 1 && !request.allows_split_writes {
+    if groups.step() > 1 && !request.allows_split_writes {
         return Plan::Refuse(format!(
             "CROSSSLOT '{}' over several servers is not atomic, and the pool is strict; give the \
              keys a common hash tag",
             shown(request.words)
         ));
     }
-    let pieces = parts
-        .iter()
-        .map(|part| Piece { server: part.place.server, request: raw::request(&part.words) })
-        .collect();
+    let piece = |part: &Part<'_>| {
+        let request = groups.piece(request.words, &part.words, raw::request)?;
+        Some(Piece { server: part.place.server, request })
+    };
+    let pieces = parts.iter().filter_map(piece).collect();
     let joining = if merge == Merge::Places {
         Joining::with_places(parts.into_iter().map(|part| part.places).collect())
     } else {
@@ -328,7 +371,7 @@ impl Page {
         let Some((next, keys, count)) = page_of(reply) else { return reply.to_vec() };
         let Walk { number, radix, following } = self.walk;
         let Some(cursor) = cursor::encode(number, next, radix, following) else {
-            return raw::error("ERR proxy: the server's cursor is too large to be carried on");
+            return raw::error("ERR the server's cursor is too large to be carried on");
         };
         let mut out = Vec::with_capacity(self.keys.len() + reply.len() + 32);
         resp::bulk::push_header(&mut out, b'*', 2);
@@ -343,9 +386,9 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handling::handling;
     use crate::raw::Protocol;
     use proptest::prelude::*;
+    use spec::{About, Begin, Find, KeyFlags, KeySpec};
     use std::collections::BTreeMap;
 
     /// A key lives where its last byte says.
@@ -364,15 +407,33 @@ mod tests {
         }
     }
 
-    fn plan_of(text: &str, keys: &[usize], servers: usize) -> Plan {
-        let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
-        let handling = handling(&words_name(words[0]));
-        let request = Request { words: &words, keys, handling, allows_split_writes: true };
-        plan(&request, &ByLastByte(servers))
+    fn split_by(spec: KeySpec, merge: Merge) -> Way {
+        Way::Split { groups: Groups::of(&[spec]).expect("they form groups"), merge }
     }
 
-    fn words_name(word: &[u8]) -> String {
-        String::from_utf8_lossy(word).to_uppercase()
+    /// How some commands travel, by their names.
+    fn course(name: &[u8]) -> Course {
+        const RO: KeyFlags = KeyFlags::RO;
+        let counted = Find::KeyNum { index: 0, first: 1, step: 2 };
+        let way = match name {
+            b"BLPOP" => return Course { way: Way::Keys, may_wait: true },
+            b"DBSIZE" => Way::All { merge: Merge::Sum, about: About::AllKeys },
+            b"MONITOR" => Way::Refused(Refusal::WholeConnection),
+            b"SCAN" => Way::Scan,
+            b"MGET" => split_by(KeySpec::rest(1, 1, RO), Merge::Places),
+            b"MSET" => split_by(KeySpec::rest(1, 2, RO), Merge::First),
+            b"MSETEX" => split_by(KeySpec::new(RO, Begin::Index(1), counted), Merge::First),
+            b"DEL" => split_by(KeySpec::rest(1, 1, RO), Merge::Sum),
+            _ => Way::Keys,
+        };
+        Course::by(way)
+    }
+
+    fn plan_of(text: &str, keys: &[usize], servers: usize) -> Plan {
+        let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
+        let course = course(words[0]);
+        let request = Request { words: &words, keys, course, allows_split_writes: true };
+        plan(&request, &ByLastByte(servers))
     }
 
     #[test]
@@ -386,6 +447,21 @@ mod tests {
         assert!(matches!(plan_of("MONITOR", &[], 4), Plan::Refuse(_)));
         assert!(matches!(plan_of("MGET", &[], 4), Plan::One(0)));
         assert!(matches!(plan_of("MSET a 1 b", &[], 4), Plan::One(0)));
+    }
+
+    #[test]
+    fn pieces_begin_and_end_as_the_whole() {
+        let Plan::Pieces(pieces, _) = plan_of("MSETEX 3 a1 x b2 y c1 z EX 9", &[], 4) else {
+            panic!("it is not split")
+        };
+        let expected: [&[&[u8]]; 2] = [
+            &[b"MSETEX", b"2", b"a1", b"x", b"c1", b"z", b"EX", b"9"],
+            &[b"MSETEX", b"1", b"b2", b"y", b"EX", b"9"],
+        ];
+        let pieces: Vec<_> = pieces.into_iter().map(|it| (it.server, it.request)).collect();
+        let expected = [(1, raw::request(expected[0])), (2, raw::request(expected[1]))];
+        assert_eq!(pieces, expected);
+        assert!(matches!(plan_of("MSETEX 4 a1 x b2 y", &[], 4), Plan::One(0)));
     }
 
     #[test]
@@ -451,8 +527,8 @@ mod tests {
     }
 
     fn whole(servers: &mut [BTreeMap<Vec<u8>, Vec<u8>>], words: &[&[u8]]) -> Vec<u8> {
-        let handling = handling(&words_name(words[0]));
-        let request = Request { words, keys: &[], handling, allows_split_writes: true };
+        let course = course(words[0]);
+        let request = Request { words, keys: &[], course, allows_split_writes: true };
         match plan(&request, &ByLastByte(servers.len())) {
             Plan::One(server) => run(servers, &Piece { server, request: raw::request(words) }),
             Plan::Pieces(pieces, mut joining) => {

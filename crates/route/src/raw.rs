@@ -1,6 +1,5 @@
 //! Replies as bytes: where one ends, its elements, and building new ones.
 
-use resp::bulk::{push_bulk, push_header};
 use resp::{ReplyLimits, Scanned, Scanner};
 use structs::numbers;
 
@@ -36,9 +35,6 @@ pub fn unblock(client: u64) -> Vec<u8> {
 
 /// How the reply to a command begins that CLIENT UNBLOCK has ended.
 pub const UNBLOCKED: &[u8] = b"-UNBLOCKED ";
-
-/// How errors begin that are made in place of a server's reply. No server's own does.
-pub const NO_REPLY: &[u8] = b"-ERR proxy: ";
 
 /// What a node of a cluster says on a link of another node before it goes down: no request without
 /// a reply has been or will be carried out. No command's reply begins like that, and no client can
@@ -171,10 +167,7 @@ pub fn is_null(reply: &[u8]) -> bool {
 
 /// Appends a request of these words.
 pub fn push_request(out: &mut Vec<u8>, words: &[&[u8]]) {
-    push_header(out, b'*', words.len());
-    for word in words {
-        push_bulk(out, word);
-    }
+    resp::bulk::push_request(out, words);
 }
 
 /// A request of these words.
@@ -217,6 +210,7 @@ pub fn push_null(out: &mut Vec<u8>, protocol: Protocol) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use resp::bulk::{push_bulk, push_header};
 
     /// Any reply, as bytes.
     pub fn any_reply() -> impl Strategy<Value = Vec<u8>> {

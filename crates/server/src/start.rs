@@ -12,7 +12,7 @@ use crate::persistence::load::{self, LoadedAtStart};
 use crate::persistence::tier::TierFiles;
 use crate::persistence::{self, save, save_points};
 use crate::tls;
-use crate::{cluster, defragment, reclaim, title};
+use crate::{cluster, defragment, reclaim, reports, title};
 use config::{Arguments, Config, Directive, IoBackend, LoadError, Loaded};
 use engine::background::Purpose;
 use engine::clock::Clock;
@@ -80,6 +80,7 @@ fn configure(arguments: &Arguments) -> Result<(Loaded, Renames), LoadError> {
     Ok((loaded, renames))
 }
 
+#[expect(clippy::too_many_lines, reason = "to be split by phases of the start")]
 fn serve(
     program: &OsString,
     loaded: Loaded,
@@ -140,7 +141,7 @@ fn serve(
     let node = cluster::prepare(&config)?;
     let engine =
         Engine::new(Arc::clone(&config), &commands::rows(), renames, count, Clock::system());
-    node.iter().for_each(|node| engine.membership().join(node.id(), engine.table()));
+    node.iter().for_each(|node| engine.membership().join(node.id()));
     let pins = Pins::new(&config, &cpus)?;
     let background = pins.background.clone();
     engine
@@ -194,6 +195,9 @@ fn serve(
     let pid_path = config.pidfile();
     let pid_path = pidfile::path(Some(pid_path.as_path()), in_background);
     let pid_file = pid_path.as_deref().and_then(pidfile::PidFile::create);
+    if in_background && let Some(path) = pid_file.as_ref().and_then(pidfile::PidFile::c_path) {
+        crash::remove_at_crash(path);
+    }
     let marks = Marks { config: &config, pid_file };
     let config_file = loaded.file.as_ref().map(|path| path.display().to_string());
     let variables = title::Variables {
@@ -209,6 +213,7 @@ fn serve(
         ServerHost::new(engine, Arc::clone(&net), process, choice, loaded.file, started, applier);
     host.requests = node.as_ref().map(|node| node.requests.clone());
     engine.set_host(Box::new(host));
+    reports::add_sections(engine);
     load_users(engine, &loaded.users)?;
     let tier = persistence::tier::start(engine)?;
     follow_configured(engine);

@@ -11,12 +11,16 @@ mod effort;
 mod key_spec;
 pub mod keys;
 mod name;
+pub mod routing;
 mod row;
 pub mod table;
 
 pub use arg::{Arg, ArgKind};
 pub use effort::Effort;
 pub use key_spec::{Begin, Find, FindKeys, FindPrefixes, InvalidKeys, KeyFlags, KeySpec};
+pub use routing::{
+    About, Applied, Groups, Local, Merge, Refusal, Routing, Session, Texts, Waits, Way,
+};
 pub use row::{
     Channels, Databases, FindWords, Flags, Group, NeedsWorld, NotRun, Row, Runner, ScriptName,
     Streamed,

@@ -1,8 +1,8 @@
 //! What a command is: a row of plain static data, and whatever runs it.
 //!
 //! Everything that is said *about* commands is derived from the rows: COMMAND, COMMAND DOCS,
-//! COMMAND GETKEYS, the ACL categories, the keys to lock, the gates a request passes and
-//! COMPATIBILITY.md. A row is written next to its function, in the file of the command:
+//! COMMAND GETKEYS, the ACL categories, the keys to lock, the gates a request passes, the servers
+//! that it goes to and COMPATIBILITY.md. A row is written next to its function, in the file of the command:
 //!
 //! ```ignore
 //! pub static GETDEL: Command = Command { // the row of the engine's runner
@@ -23,6 +23,7 @@
 use crate::arg::Arg;
 use crate::effort::Effort;
 use crate::key_spec::{FindKeys, FindPrefixes, KeySpec};
+use crate::routing::Routing;
 
 /// What runs the commands of a table, and so what rows have beside what they say.
 pub trait Runner: 'static {
@@ -150,6 +151,8 @@ pub struct Row<R: Runner> {
     pub databases: Databases,
     /// Finds the words that no log may show: passwords.
     pub secrets: Option<FindWords>,
+    /// How a request travels where several servers share the keys, if that is unusual.
+    pub routing: Routing,
     /// Runs it.
     pub run: R::Run,
 }
@@ -180,6 +183,7 @@ impl<R: Runner> Row<R> {
         channels: Channels::None,
         databases: Databases::Selected,
         secrets: None,
+        routing: Routing::USUAL,
         run: R::NOTHING,
     };
 
@@ -239,6 +243,7 @@ impl<R: Runner> Row<R> {
             channels: self.channels,
             databases: self.databases,
             secrets: self.secrets,
+            routing: self.routing,
             run: (),
         }))
     }
@@ -377,6 +382,8 @@ pub enum Group {
     Hash,
     Hyperloglog,
     List,
+    /// Of a type that Redis has in a module. The row names the ACL category itself.
+    Module,
     Pubsub,
     Scripting,
     Server,

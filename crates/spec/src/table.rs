@@ -3,7 +3,8 @@
 use crate::key_spec::{Begin, Find, KeyFlags};
 use crate::keys;
 use crate::name::PackedName;
-use crate::row::{Channels, Flags, Row, Runner};
+use crate::routing::{Applied, Waits, Way};
+use crate::row::{Channels, Flags, Row, Runner, ScriptName};
 
 /// A row with what can be worked out from it beforehand.
 #[derive(Debug)]
@@ -24,6 +25,12 @@ pub struct Resolved<R: Runner> {
     pub most_access: Option<KeyFlags>,
     /// When it runs with the world stopped.
     pub world: WorldUse,
+    /// Where its requests go; see [`Resolved::way_of`].
+    pub way: Way,
+    /// Which of its requests may wait.
+    pub waits: Waits,
+    /// What a target of several shards does with a request of a stream.
+    pub applied: Applied,
 }
 
 /// When a command runs with the world stopped.
@@ -54,6 +61,31 @@ impl WorldUse {
 }
 
 impl<R: Runner> Resolved<R> {
+    /// Returns whether each of its requests goes to the server of its only key, and does not wait.
+    #[inline]
+    pub fn goes_to_one_key(&self) -> bool {
+        self.single_key > 0 && matches!((self.way, self.waits), (Way::Keys, Waits::Never))
+    }
+
+    /// Where this request goes.
+    pub fn way_of(&self, words: &[&[u8]]) -> Way {
+        match self.way {
+            Way::Split { .. } if self.command.routing.whole_if.is_some_and(|ask| ask(words)) => {
+                Way::Keys
+            }
+            way => way,
+        }
+    }
+
+    /// Returns whether this request may wait, so that it needs a connection of its own.
+    pub fn may_wait(&self, words: &[&[u8]]) -> bool {
+        match self.waits {
+            Waits::Never => false,
+            Waits::Always => true,
+            Waits::If(ask) => ask(words),
+        }
+    }
+
     /// Whether this request of a command that runs no queue needs the world stopped.
     pub fn needs_world(&self, words: &[&[u8]]) -> bool {
         self.world == WorldUse::Always
@@ -171,6 +203,9 @@ impl<R: Runner> CommandTable<R> {
             single_key: single_key.unwrap_or(0),
             most_access: access.filter(|_| matches!(command.channels, Channels::None)),
             world: WorldUse::of(command),
+            way: command.way(parent),
+            waits: command.waits(),
+            applied: command.applied(parent),
         });
     }
 
@@ -230,6 +265,15 @@ impl<R: Runner> CommandTable<R> {
             Some(name) if !found.command.subcommands.is_empty() => self.subcommand(found, name),
             _ => Some(found),
         }
+    }
+
+    /// The command that does the same as this one with a script that is named in another way.
+    pub fn named_by(&self, row: &Resolved<R>, name: ScriptName) -> Option<&Resolved<R>> {
+        let is_read_only = |row: &Resolved<R>| row.command.flags.has(Flags::READONLY);
+        let is_same = |other: &&Resolved<R>| {
+            other.command.script == Some(name) && is_read_only(other) == is_read_only(row)
+        };
+        self.all.iter().find(is_same)
     }
 
     /// By full name, `client|kill` or `get`, as ACL rules and COMMAND INFO write it.

@@ -16,6 +16,7 @@ mod slots;
 pub(crate) use operate::{SHARED, define, operate_together};
 pub(crate) use slot_stats::slot_number;
 
+use engine::routing::{Applied, Refusal, Routing, Way};
 use engine::{Args, Command, Cx, Error, Flags, Group, Outcome};
 
 /// The rows of this group.
@@ -67,6 +68,7 @@ pub static CLUSTER: Command = Command {
         &migration::CLUSTER_MIGRATION,
         &nodes::CLUSTER_REPLICATE,
     ],
+    routing: Routing::by(Way::Refused(Refusal::Cluster)).applied(Applied::Skip),
     run: disabled,
     ..Command::ROW
 };

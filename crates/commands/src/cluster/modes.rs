@@ -3,7 +3,8 @@
 //! READONLY and READWRITE also say whether a client that can be sent to another server (`CLIENT
 //! CAPA redirect`) reads from a replica.
 
-use engine::{Args, Command, Cx, Flags, Group, Outcome};
+use engine::routing::{Local, Routing, Way};
+use engine::{Args, Command, Cx, Flags, Group, Outcome, View};
 
 /// `ASKING`.
 pub static ASKING: Command = Command {
@@ -14,6 +15,7 @@ pub static ASKING: Command = Command {
     categories: &["connection"],
     since: "3.0.0",
     summary: "Lets the next command reach a slot that is just arriving.",
+    routing: Routing::by(Way::Local(Local::Asking)),
     run: asking,
     ..Command::ROW
 };
@@ -27,6 +29,7 @@ pub static READONLY: Command = Command {
     categories: &["connection"],
     since: "3.0.0",
     summary: "Lets this connection read from a replica.",
+    routing: Routing::by(Way::Local(Local::Asking)),
     run: readonly,
     ..Command::ROW
 };
@@ -40,6 +43,7 @@ pub static READWRITE: Command = Command {
     categories: &["connection"],
     since: "3.0.0",
     summary: "Ends READONLY.",
+    routing: Routing::by(Way::Local(Local::Asking)),
     run: readwrite,
     ..Command::ROW
 };
@@ -57,7 +61,7 @@ fn readwrite(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 }
 
 fn asking(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    if !cx.sees_cluster() {
+    if cx.view() != View::Node {
         return Err(super::DISABLED);
     }
     cx.session.asking = true;

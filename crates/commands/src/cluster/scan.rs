@@ -8,8 +8,9 @@
 use super::DISABLED;
 use super::answers::{has_slots_of_keys, published};
 use crate::generic::scan::{Options, Walked, parse};
+use engine::routing::{Refusal, Routing, Way};
 use engine::{
-    Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
+    Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome, View,
 };
 use keyspace::{Entry, Key, Slot};
 use std::sync::OnceLock;
@@ -37,13 +38,14 @@ pub static CLUSTERSCAN: Command = Command {
         Arg::new("type", ArgKind::String).after("TYPE").optional(),
         Arg::new("slot", ArgKind::Integer).after("SLOT").optional(),
     ],
+    routing: Routing::by(Way::Refused(Refusal::ClusterWalk)),
     run: clusterscan,
     ..Command::ROW
 };
 
 fn clusterscan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     // A link brings it for a client of a single address, within a transaction.
-    if !cx.sees_cluster() || cx.session.is_link {
+    if cx.view() != View::Node || cx.session.is_link {
         return Err(DISABLED);
     }
     has_slots_of_keys(cx)?;

@@ -1,5 +1,6 @@
 //! `CLUSTER` subcommands about slots: which node has them, and the keys in them.
 
+use engine::routing::{Applied, Routing};
 use engine::{Arg, ArgKind, Args, Command, Cx, Databases, Error, Flags, Group, Outcome};
 
 /// A range of slots.
@@ -93,6 +94,7 @@ pub static CLUSTER_FLUSHSLOT: Command = Command {
             .optional(),
     ],
     databases: Databases::All,
+    routing: Routing::USUAL.applied(Applied::FlushSlot),
     run: super::answers::flush_slot,
     ..Command::ROW
 };

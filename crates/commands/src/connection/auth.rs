@@ -2,6 +2,7 @@
 
 use engine::acl::DEFAULT_USER;
 use engine::acl::log::Refused;
+use engine::routing::{Local, Routing, Way};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 
 /// `AUTH`.
@@ -24,6 +25,7 @@ pub static AUTH: Command = Command {
         Arg::new("password", ArgKind::String),
     ],
     secrets: Some(|words, found| (1..words.len()).for_each(found)),
+    routing: Routing::by(Way::Local(Local::Auth)),
     run: auth,
     ..Command::ROW
 };

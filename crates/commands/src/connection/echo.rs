@@ -1,5 +1,6 @@
 //! `ECHO message`
 
+use engine::routing::{Local, Routing, Way};
 use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, Outcome};
 
 /// `ECHO`.
@@ -12,6 +13,7 @@ pub static ECHO: Command = Command {
     complexity: "O(1)",
     summary: "Answers with its argument.",
     args: &[Arg::new("message", ArgKind::String)],
+    routing: Routing::by(Way::Local(Local::Echo)),
     run: echo,
     ..Command::ROW
 };

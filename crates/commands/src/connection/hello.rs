@@ -2,6 +2,7 @@
 
 use super::auth::authenticate;
 use super::names::check_name;
+use engine::routing::{Local, Routing, Way};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome, Protocol};
 
 /// `HELLO`.
@@ -45,6 +46,7 @@ pub static HELLO: Command = Command {
     )
     .optional()],
     secrets: Some(secrets),
+    routing: Routing::by(Way::Local(Local::Hello)),
     run: hello,
     ..Command::ROW
 };
@@ -133,7 +135,7 @@ fn hello(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         cx.reply.bulk(value.as_bytes());
     }
     cx.reply.bulk(b"modules");
-    cx.reply.array(0);
+    crate::server::module::write_list(cx);
     if !zone.is_empty() {
         cx.reply.bulk(b"availability_zone");
         cx.reply.bulk(&zone);

@@ -1,5 +1,6 @@
 //! `PING [message]`
 
+use engine::routing::{Applied, Local, Routing, Way};
 use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, Outcome, Protocol};
 
 /// `PING`.
@@ -13,6 +14,7 @@ pub static PING: Command = Command {
     summary: "Answers PONG, or with its argument.",
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
     args: &[Arg::new("message", ArgKind::String).optional()],
+    routing: Routing::by(Way::Local(Local::Ping)).applied(Applied::Skip),
     run: ping,
     ..Command::ROW
 };

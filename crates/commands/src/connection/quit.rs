@@ -1,5 +1,6 @@
 //! `QUIT`: closes the connection once the replies before it are sent.
 
+use engine::routing::{Local, Routing, Way};
 use engine::session::Fate;
 use engine::{Args, Command, Cx, Flags, Group, Outcome};
 
@@ -19,6 +20,7 @@ pub static QUIT: Command = Command {
     since: "1.0.0",
     complexity: "O(1)",
     summary: "Closes this connection.",
+    routing: Routing::by(Way::Local(Local::Quit)),
     run: quit,
     ..Command::ROW
 };

@@ -1,6 +1,7 @@
 //! `RESET`: the connection is as if it were new, but for its number.
 
 use engine::dispatch;
+use engine::routing::{Local, Routing, Way};
 use engine::session::ReplyMode;
 use engine::{Args, Command, Cx, DbIndex, Flags, Group, Outcome, Protocol};
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,6 +22,7 @@ pub static RESET: Command = Command {
     since: "6.2.0",
     complexity: "O(1)",
     summary: "Puts this connection back into its first state.",
+    routing: Routing::by(Way::Local(Local::Reset)),
     run: reset,
     ..Command::ROW
 };

@@ -1,5 +1,6 @@
 //! `SELECT index`
 
+use engine::routing::{Applied, Local, Routing, Way};
 use engine::{Arg, ArgKind, Args, Command, Cx, Databases, DbIndex, Error, Flags, Group, Outcome};
 
 /// `SELECT`.
@@ -13,6 +14,7 @@ pub static SELECT: Command = Command {
     summary: "Chooses the database of this connection.",
     args: &[Arg::new("index", ArgKind::Integer)],
     databases: Databases::Chosen,
+    routing: Routing::by(Way::Local(Local::Select)).applied(Applied::Select),
     run: select,
     ..Command::ROW
 };

@@ -8,6 +8,7 @@
 use engine::cold_values::with_value;
 use engine::keys::InvalidKeys;
 use engine::peer::Peer;
+use engine::routing::{Routing, Way};
 use engine::{
     Arg, ArgKind, Args, Begin, Command, Cx, Error, Find, Flags, Group, KeyFlags, KeySpec, Outcome,
     value,
@@ -71,6 +72,7 @@ pub static MIGRATE: Command = Command {
         .optional(),
         Arg::key("keys", 1).after("KEYS").shown_as("key").optional().multiple().since("3.0.6"),
     ],
+    routing: Routing::by(Way::OneServer),
     run: migrate,
     ..Command::ROW
 };

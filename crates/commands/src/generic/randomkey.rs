@@ -3,6 +3,7 @@
 //! A stripe is chosen with a probability that follows its number of keys, then a key of it, so
 //! every key is equally likely.
 
+use engine::routing::{About, Merge, Routing};
 use engine::{Args, Command, Cx, Error, Flags, Group, Outcome};
 use keyspace::keyspace::STRIPES;
 
@@ -16,6 +17,7 @@ pub static RANDOMKEY: Command = Command {
     complexity: "O(1)",
     summary: "Some key of the database.",
     tips: &["request_policy:all_shards", "response_policy:special", "nondeterministic_output"],
+    routing: Routing::all(Merge::AnyValue, About::AllKeys),
     run: randomkey,
     ..Command::ROW
 };

@@ -12,6 +12,7 @@
 //!   └─────┴───────┴────────────┴────────────────────────┘
 //! ```
 
+use engine::routing::{Routing, Way};
 use engine::{Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, Outcome};
 use keyspace::Entry;
 use keyspace::keyspace::STRIPES;
@@ -40,6 +41,7 @@ pub static SCAN: Command = Command {
         Arg::new("count", ArgKind::Integer).after("COUNT").optional(),
         Arg::new("type", ArgKind::String).after("TYPE").optional().since("6.0.0"),
     ],
+    routing: Routing::by(Way::Scan),
     run: scan,
     ..Command::ROW
 };
@@ -161,7 +163,8 @@ pub(crate) fn parse(args: Args<'_>, mut at: usize, walked: Walked) -> Result<Opt
 
 fn known_type(name: &[u8]) -> Result<&[u8], Error> {
     const KNOWN: [&[u8]; 6] = [b"string", b"list", b"set", b"zset", b"hash", b"stream"];
-    if KNOWN.iter().any(|known| name.eq_ignore_ascii_case(known)) {
+    let modules = datatypes::ALL.iter().map(|row| row.name.as_bytes());
+    if KNOWN.into_iter().chain(modules).any(|known| name.eq_ignore_ascii_case(known)) {
         return Ok(name);
     }
     Err(Error::Bytes([b"ERR unknown type name '", name, b"'"].concat()))
@@ -170,7 +173,7 @@ fn known_type(name: &[u8]) -> Result<&[u8], Error> {
 impl Options<'_> {
     /// Whether a key is of the type and matches the pattern that are asked for.
     pub(crate) fn wants_key(&self, entry: &Entry) -> bool {
-        let kind = entry.kind().type_name().as_bytes();
+        let kind = entry.type_name().as_bytes();
         self.kind.is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind))
             && self.pattern.is_none_or(|p| glob::matches(p, entry.key(), Case::Sensitive))
     }

@@ -5,6 +5,7 @@
 
 use engine::acks::Wanted;
 use engine::blocking::parse_timeout_ms;
+use engine::routing::{Merge, Routing, Way};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 
 /// `WAIT`.
@@ -19,6 +20,7 @@ pub static WAIT: Command = Command {
     summary: "Waits until so many replicas have this connection's writes.",
     tips: &["request_policy:all_shards", "response_policy:agg_min"],
     args: &[Arg::new("numreplicas", ArgKind::Integer), Arg::new("timeout", ArgKind::Integer)],
+    routing: Routing::by(Way::Written(Merge::Min)),
     run: wait,
     ..Command::ROW
 };
@@ -39,6 +41,7 @@ pub static WAITAOF: Command = Command {
         Arg::new("numreplicas", ArgKind::Integer),
         Arg::new("timeout", ArgKind::Integer),
     ],
+    routing: Routing::by(Way::Written(Merge::Min)),
     run: waitaof,
     ..Command::ROW
 };

@@ -2,6 +2,7 @@
 
 use crate::table::wrong_subcommand;
 use engine::pubsub::Space;
+use engine::routing::{About, Merge, Routing};
 use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, Outcome};
 
 /// `PUBSUB CHANNELS`.
@@ -15,6 +16,7 @@ pub static PUBSUB_CHANNELS: Command = Command {
         time pattern matching (relatively short channels and patterns)",
     summary: "The channels that have subscribers.",
     args: &[Arg::new("pattern", ArgKind::Pattern).optional()],
+    routing: Routing::all(Merge::Union, About::Clients),
     run: pubsub_channels,
     ..Command::ROW
 };
@@ -42,6 +44,7 @@ pub static PUBSUB_NUMPAT: Command = Command {
     since: "2.8.0",
     complexity: "O(1)",
     summary: "How many patterns have subscribers.",
+    routing: Routing::all(Merge::Max, About::Clients),
     run: pubsub_numpat,
     ..Command::ROW
 };
@@ -57,6 +60,7 @@ pub static PUBSUB_NUMSUB: Command = Command {
         channels",
     summary: "How many subscribers channels have.",
     args: &[Arg::new("channel", ArgKind::String).optional().multiple()],
+    routing: Routing::all(Merge::SumPairs, About::Clients),
     run: pubsub_numsub,
     ..Command::ROW
 };
@@ -72,6 +76,7 @@ pub static PUBSUB_SHARDCHANNELS: Command = Command {
         constant time pattern matching (relatively short shard channels).",
     summary: "The shard channels that have subscribers.",
     args: &[Arg::new("pattern", ArgKind::Pattern).optional()],
+    routing: Routing::all(Merge::Union, About::Clients),
     run: pubsub_shardchannels,
     ..Command::ROW
 };
@@ -87,6 +92,7 @@ pub static PUBSUB_SHARDNUMSUB: Command = Command {
         requested shard channels",
     summary: "How many subscribers shard channels have.",
     args: &[Arg::new("shardchannel", ArgKind::String).optional().multiple()],
+    routing: Routing::all(Merge::SumPairs, About::Clients),
     run: pubsub_shardnumsub,
     ..Command::ROW
 };

@@ -1,6 +1,7 @@
 //! `PUBLISH channel message`, `SPUBLISH shardchannel message`
 
 use engine::pubsub::Space;
+use engine::routing::{Routing, Way};
 use engine::{Arg, ArgKind, Args, Channels, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
 
 /// `PUBLISH`.
@@ -19,6 +20,7 @@ pub static PUBLISH: Command = Command {
     summary: "Sends a message to all who listen to a channel.",
     args: &[Arg::new("channel", ArgKind::String), Arg::new("message", ArgKind::String)],
     channels: Channels::First,
+    routing: Routing::by(Way::Message),
     run: publish,
     ..Command::ROW
 };
@@ -40,6 +42,7 @@ pub static SPUBLISH: Command = Command {
     summary: "Sends a message to all who listen to a shard channel.",
     args: &[Arg::new("shardchannel", ArgKind::String), Arg::new("message", ArgKind::String)],
     channels: Channels::First,
+    routing: Routing::by(Way::Message),
     run: spublish,
     ..Command::ROW
 };
@@ -65,7 +68,7 @@ fn forward(cx: &mut Cx<'_>, args: Args<'_>) {
 fn spublish(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     // Where clients see one server they listen at any node. What is published at a replica comes
     // back to it from its primary, as to the other replicas.
-    let is_for_others = cx.is_one_address() || cx.engine.upstream().is_replica();
+    let is_for_others = cx.engine.is_one_address() || cx.engine.upstream().is_replica();
     let count = match is_for_others && cx.tell_other_nodes(args) {
         true => cx.receivers(Space::ShardChannels, args[1]),
         false => cx.publish(Space::ShardChannels, args[1], args[2]),

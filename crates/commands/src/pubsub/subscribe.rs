@@ -4,6 +4,7 @@
 
 use engine::dispatch;
 use engine::pubsub::Space;
+use engine::routing::{self, Routing, Way};
 use engine::session::Subscriptions;
 use engine::{Arg, ArgKind, Args, Channels, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
 use std::collections::BTreeSet;
@@ -27,6 +28,7 @@ pub static SUBSCRIBE: Command = Command {
     summary: "Begins to listen to channels.",
     args: &[Arg::new("channel", ArgKind::String).multiple()],
     channels: Channels::All,
+    routing: Routing::by(Way::Session(routing::Session::Subscribe)),
     run: subscribe,
     ..Command::ROW
 };
@@ -41,6 +43,7 @@ pub static UNSUBSCRIBE: Command = Command {
     complexity: "O(N) where N is the number of channels to unsubscribe.",
     summary: "Stops listening to channels.",
     args: &[Arg::new("channel", ArgKind::String).optional().multiple()],
+    routing: Routing::by(Way::Session(routing::Session::Unsubscribe)),
     run: unsubscribe,
     ..Command::ROW
 };
@@ -56,6 +59,7 @@ pub static PSUBSCRIBE: Command = Command {
     summary: "Begins to listen to all channels that match patterns.",
     args: &[Arg::new("pattern", ArgKind::Pattern).multiple()],
     channels: Channels::Patterns,
+    routing: Routing::by(Way::Session(routing::Session::Subscribe)),
     run: psubscribe,
     ..Command::ROW
 };
@@ -70,6 +74,7 @@ pub static PUNSUBSCRIBE: Command = Command {
     complexity: "O(N) where N is the number of patterns to unsubscribe.",
     summary: "Stops listening to patterns.",
     args: &[Arg::new("pattern", ArgKind::Pattern).optional().multiple()],
+    routing: Routing::by(Way::Session(routing::Session::Unsubscribe)),
     run: punsubscribe,
     ..Command::ROW
 };
@@ -86,6 +91,7 @@ pub static SSUBSCRIBE: Command = Command {
     summary: "Begins to listen to shard channels.",
     args: &[Arg::new("shardchannel", ArgKind::String).multiple()],
     channels: Channels::All,
+    routing: Routing::by(Way::Session(routing::Session::Subscribe)),
     run: ssubscribe,
     ..Command::ROW
 };
@@ -101,6 +107,7 @@ pub static SUNSUBSCRIBE: Command = Command {
     complexity: "O(N) where N is the number of shard channels to unsubscribe.",
     summary: "Stops listening to shard channels.",
     args: &[Arg::new("shardchannel", ArgKind::String).optional().multiple()],
+    routing: Routing::by(Way::Session(routing::Session::Unsubscribe)),
     run: sunsubscribe,
     ..Command::ROW
 };
@@ -132,8 +139,10 @@ fn add(cx: &mut Cx<'_>, args: Args<'_>, space: Space, kind: &str) -> Outcome {
             let listener = Arc::clone(&cx.session.client);
             let of_client = if cx.session.is_link { space.of_node() } else { space };
             cx.engine.pubsub().subscribe(of_client, name, listener);
-            // In a transaction nothing has waited for the other nodes.
-            cx.hear_elsewhere(space, name);
+            // There nothing has asked the other nodes.
+            if cx.in_transaction {
+                cx.hear_elsewhere(space, name);
+            }
         }
         answer(cx, space, kind, Some(name));
     }

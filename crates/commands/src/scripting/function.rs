@@ -6,6 +6,7 @@ use crate::cluster::define;
 use crate::table::wrong_subcommand;
 use cluster::shared::Policy as Share;
 use engine::membership::Definition;
+use engine::routing::{About, Applied, Merge, Routing};
 use engine::scripts::{Kind, Libraries, Library, LoadError};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 use std::sync::Arc;
@@ -24,6 +25,7 @@ static DELETE: Command = Command {
     summary: "Deletes a library.",
     tips: ALL,
     args: &[Arg::new("library-name", ArgKind::String)],
+    routing: Routing::USUAL.applied(Applied::DeleteLibrary),
     run: delete,
     ..SUB
 };
@@ -47,6 +49,7 @@ static FLUSH: Command = Command {
     tips: ALL,
     args: &[Arg::one_of("flush-type", &[Arg::token("async", "ASYNC"), Arg::token("sync", "SYNC")])
         .optional()],
+    routing: Routing::USUAL.applied(Applied::AtEach),
     run: flush,
     ..SUB
 };
@@ -98,6 +101,7 @@ static LOAD: Command = Command {
         Arg::token("replace", "REPLACE").optional(),
         Arg::new("function-code", ArgKind::String),
     ],
+    routing: Routing::USUAL.applied(Applied::LoadLibrary),
     run: load,
     ..SUB
 };
@@ -121,6 +125,7 @@ static RESTORE: Command = Command {
         )
         .optional(),
     ],
+    routing: Routing::USUAL.applied(Applied::AtEach),
     run: restore,
     ..SUB
 };
@@ -132,6 +137,7 @@ static STATS: Command = Command {
     complexity: "O(1)",
     summary: "Which function runs, and how many there are.",
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+    routing: Routing::all(Merge::First, About::Server),
     run: stats,
     ..SUB
 };

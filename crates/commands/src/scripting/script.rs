@@ -1,5 +1,6 @@
 //! `SCRIPT DEBUG|EXISTS|FLUSH|KILL|LOAD|SHOW`
 
+use engine::routing::{About, Applied, Merge, Refusal, Routing, Texts, Way};
 use engine::scripting::add_script;
 use engine::scripts::{Ended, Kill, Kind, answer_at_end};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
@@ -20,6 +21,7 @@ static DEBUG: Command = Command {
         ),
         Arg::new("engine", ArgKind::String).optional().since("9.1.0"),
     ],
+    routing: Routing::by(Way::Refused(Refusal::WholeConnection)),
     run: debug,
     ..SUB
 };
@@ -48,6 +50,7 @@ static FLUSH: Command = Command {
     args: &[Arg::one_of("flush-type", &[Arg::token("async", "ASYNC"), Arg::token("sync", "SYNC")])
         .since("6.2.0")
         .optional()],
+    routing: Routing::all(Merge::First, About::Scripts(Texts::Flush)),
     run: flush,
     ..SUB
 };
@@ -82,6 +85,7 @@ static LOAD: Command = Command {
     summary: "Keeps a script for EVALSHA, without a run.",
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     args: &[Arg::new("script", ArgKind::String)],
+    routing: Routing::all(Merge::First, About::Scripts(Texts::Load)),
     run: load,
     ..SUB
 };
@@ -124,6 +128,7 @@ pub static SCRIPT: Command = Command {
         "SHOW <sha1>",
         "    Show a script from the scripts cache.",
     ],
+    routing: Routing::USUAL.applied(Applied::Skip),
     ..SUB
 };
 

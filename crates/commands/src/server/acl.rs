@@ -3,12 +3,13 @@
 //! Users, their rules and what they allow are the engine's ([`engine::acl`]).
 
 use crate::cluster::define;
-use engine::acl::category::{CATEGORIES, Category};
+use engine::acl::category::{Category, categories};
 use engine::acl::log::Refused;
 use engine::acl::selector::Selector;
 use engine::acl::{DEFAULT_USER, Denial, Request};
 use engine::membership::Definition;
 use engine::request_keys::RequestKeys;
+use engine::routing::{Routing, Way};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 
 /// The most bits that GENPASS makes up.
@@ -275,6 +276,7 @@ pub static ACL: Command = Command {
         "WHOAMI",
         "    Return the current connection username.",
     ],
+    routing: Routing::by(Way::OneServer),
     ..Command::ROW
 };
 
@@ -428,8 +430,8 @@ fn acl_dryrun(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn acl_cat(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     match args.from(2) {
         [] => {
-            cx.reply.array(CATEGORIES.len());
-            CATEGORIES.iter().for_each(|category| cx.reply.bulk(category.name().as_bytes()));
+            cx.reply.array(categories().count());
+            categories().for_each(|category| cx.reply.bulk(category.name().as_bytes()));
         }
         [name] => {
             let category = Category::named(name).ok_or_else(|| {

@@ -1,5 +1,6 @@
 //! `BGREWRITEAOF`: a snapshot becomes the new beginning of the append-only file.
 
+use engine::routing::{About, Merge, Routing};
 use engine::{Args, Command, Cx, Error, Flags, Group, Outcome};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -12,6 +13,7 @@ pub static BGREWRITEAOF: Command = Command {
     since: "1.0.0",
     complexity: "O(1)",
     summary: "Writes the append-only file anew, in the background.",
+    routing: Routing::all(Merge::First, About::Server),
     run: bgrewriteaof,
     ..Command::ROW
 };

@@ -3,7 +3,9 @@
 //! `command_docs`.
 
 use super::{command_docs, command_info};
+use datatypes::Provided;
 use engine::acl::category::Category;
+use engine::routing::{Local, Routing, Way};
 use engine::table::Resolved;
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Engine, Error, Flags, Group, KeyFlags, Outcome, RequestKeys,
@@ -177,6 +179,7 @@ pub static COMMAND: Command = Command {
         "GETKEYSANDFLAGS <full-command>",
         "    Return the keys and the access flags from a full command.",
     ],
+    routing: Routing::by(Way::Local(Local::Command)),
     run: command,
     ..Command::ROW
 };
@@ -229,8 +232,8 @@ enum Filter<'a> {
     None,
     Category(Option<Category>),
     Pattern(&'a [u8]),
-    /// There are no modules, so none of its commands either.
-    Module,
+    /// The commands of a module, if its commands are built in.
+    Module(Option<&'static Provided>),
 }
 
 impl<'a> Filter<'a> {
@@ -238,7 +241,10 @@ impl<'a> Filter<'a> {
     fn parse(args: Args<'a>) -> Result<Filter<'a>, Error> {
         match args.len() {
             2 => Ok(Filter::None),
-            5 if args.is(2, "filterby") && args.is(3, "module") => Ok(Filter::Module),
+            5 if args.is(2, "filterby") && args.is(3, "module") => {
+                let mut modules = datatypes::MODULES.iter();
+                Ok(Filter::Module(modules.find(|module| module.name.as_bytes() == args[4])))
+            }
             5 if args.is(2, "filterby") && args.is(3, "aclcat") => {
                 Ok(Filter::Category(Category::named(args[4])))
             }
@@ -254,7 +260,10 @@ impl<'a> Filter<'a> {
             Filter::Pattern(pattern) => {
                 glob::matches(pattern, row.full_name.as_bytes(), Case::Insensitive)
             }
-            Filter::Module => false,
+            Filter::Module(module) => {
+                let of_row = row.command.categories;
+                module.is_some_and(|it| it.categories.iter().any(|name| of_row.contains(name)))
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::table::wrong_subcommand;
 use engine::commandlog::Log;
+use engine::routing::{Routing, Way};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 
 /// `SLOWLOG GET`.
@@ -82,6 +83,7 @@ pub static SLOWLOG: Command = Command {
         "RESET",
         "    Reset the slowlog.",
     ],
+    routing: Routing::by(Way::OneServer),
     ..Command::ROW
 };
 
@@ -192,6 +194,7 @@ pub static COMMANDLOG: Command = Command {
         "RESET <type>",
         "    Reset the specified type of commandlog.",
     ],
+    routing: Routing::by(Way::OneServer),
     ..Command::ROW
 };
 

@@ -3,6 +3,7 @@
 use crate::cluster::{SHARED, define};
 use config::{SetContext, SetError};
 use engine::membership::{Definition, Request};
+use engine::routing::{About, Merge, Routing};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome, dispatch};
 
 /// `CONFIG GET`.
@@ -20,6 +21,7 @@ pub static CONFIG_GET: Command = Command {
              call",
     )],
     args: &[Arg::new("parameter", ArgKind::String).multiple()],
+    routing: Routing::all(Merge::First, About::Server),
     run: config_get,
     ..Command::ROW
 };

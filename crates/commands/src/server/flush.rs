@@ -8,6 +8,7 @@
 //! not bring it back, and its client waits for that too.
 
 use engine::engine::OnConflict;
+use engine::routing::{Applied, Routing};
 use engine::{Arg, Args, Command, Cx, Databases, DbIndex, Error, Flags, Group, Outcome};
 use keyspace::keyspace::Taken;
 
@@ -32,6 +33,7 @@ pub static FLUSHALL: Command = Command {
     )
     .optional()],
     databases: Databases::All,
+    routing: Routing::USUAL.applied(Applied::FlushAll),
     run: flushall,
     ..Command::ROW
 };
@@ -56,6 +58,7 @@ pub static FLUSHDB: Command = Command {
         &[Arg::token("async", "ASYNC").since("4.0.0"), Arg::token("sync", "SYNC").since("6.2.0")],
     )
     .optional()],
+    routing: Routing::USUAL.applied(Applied::FlushDatabase),
     run: flushdb,
     ..Command::ROW
 };

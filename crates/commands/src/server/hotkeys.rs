@@ -4,6 +4,7 @@
 
 use cluster::slots::{COUNT, Slots};
 use engine::hotkeys::{CpuMs, Taken, Wanted};
+use engine::routing::{Routing, Way};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT);
@@ -114,6 +115,7 @@ pub static HOTKEYS: Command = Command {
         "STOP",
         "    End counting; GET shows what was counted.",
     ],
+    routing: Routing::by(Way::OneServer),
     ..Command::ROW
 };
 

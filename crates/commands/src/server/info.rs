@@ -8,8 +8,9 @@ use engine::append_log::LogState;
 use engine::clients::flag;
 use engine::pause::{Actions, Purpose};
 use engine::pubsub::Space;
+use engine::routing::{About, Merge, Routing};
 use engine::stats::{Counter, Durations};
-use engine::{Arg, ArgKind, Args, Command, Cx, DbIndex, Engine, Flags, Group, Outcome};
+use engine::{Arg, ArgKind, Args, Command, Cx, DbIndex, Engine, Flags, Group, Outcome, View};
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
 use structs::sync::lock;
@@ -27,6 +28,7 @@ pub static INFO: Command = Command {
     history: &[("7.0.0", "Added support for taking multiple section arguments.")],
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
     args: &[Arg::new("section", ArgKind::String).optional().multiple()],
+    routing: Routing::all(Merge::Info, About::Server),
     run: info,
     ..Command::ROW
 };
@@ -43,10 +45,10 @@ const SECTIONS: [Section; 15] = [
     ("Stats", stats),
     ("Replication", replication),
     ("CPU", cpu),
-    ("Modules", |_, _| {}),
+    ("Modules", super::module::section),
     ("Errorstats", errorstats),
     ("Cluster", |cx, out| {
-        line(out, "cluster_enabled", u8::from(cx.sees_cluster()));
+        line(out, "cluster_enabled", u8::from(cx.view() == View::Node));
     }),
     ("Keyspace", keyspace),
     ("Commandstats", commandstats),
@@ -103,6 +105,27 @@ fn info(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
+/// Writes what INFO says, section by section, for a report about a crash. Sections that look at
+/// stripes are last: they wait if the crashed thread has stopped the world.
+pub fn report_info(engine: &'static Engine, write: &mut dyn FnMut(&str)) {
+    const LOOK_AT_STRIPES: [&str; 4] = ["Clients", "Memory", "Persistence", "Keyspace"];
+    Cx::of_process(engine, |cx| {
+        let mut show = |looks: bool| {
+            for (name, section) in &SECTIONS {
+                if LOOK_AT_STRIPES.contains(name) == looks {
+                    let mut out = format!("# {name}\r\n");
+                    section(cx, &mut out);
+                    write(&out.replace("\r\n", "\n"));
+                }
+            }
+        };
+        show(false);
+        cx.thread.reader.enter();
+        show(true);
+        cx.thread.reader.leave();
+    });
+}
+
 fn facts(cx: &Cx<'_>, section: &str) -> Vec<(String, String)> {
     cx.engine.host().map_or_else(Vec::new, |host| host.facts(section))
 }
@@ -113,7 +136,6 @@ fn server(cx: &Cx<'_>, out: &mut String) {
     line(out, "server_name", "dunlin");
     line(out, "valkey_version", engine::VALKEY_VERSION);
     line(out, "dunlin_version", env!("CARGO_PKG_VERSION"));
-    line(out, "redis_git_sha1", "00000000");
     line(out, "redis_git_dirty", 0);
     line(out, "redis_build_id", "0");
     line(out, "redis_mode", mode(cx));
@@ -393,6 +415,7 @@ fn command_ns(engine: &Engine) -> u64 {
     commands.map(|command| command.nanoseconds.get()).sum()
 }
 
+#[expect(clippy::too_many_lines, reason = "a line for each field of the section")]
 fn stats(cx: &Cx<'_>, out: &mut String) {
     let engine = cx.engine;
     let stats = engine.stats();
@@ -484,7 +507,7 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
 
 fn replication(cx: &Cx<'_>, out: &mut String) {
     let is_replica = cx.engine.upstream().is_replica();
-    if cx.is_told_of_one_server() {
+    if cx.described_view() == View::OneServer {
         line(out, "role", "master");
         line(out, "cluster_copy_role", if is_replica { "replica" } else { "primary" });
         line(out, "connected_slaves", 0);
@@ -695,5 +718,5 @@ fn timing(out: &mut String, name: &str, us: u64, counts: &[u64]) {
 
 /// What the server is to clients.
 pub(crate) fn mode(cx: &Cx<'_>) -> &'static str {
-    if cx.sees_cluster() { "cluster" } else { "standalone" }
+    if cx.view() == View::Node { "cluster" } else { "standalone" }
 }

@@ -1,8 +1,11 @@
-//! `MODULE HELP|LIST|LOAD|LOADEX|UNLOAD`: Dunlin has no modules and loads none
+//! `MODULE HELP|LIST|LOAD|LOADEX|UNLOAD`: Dunlin loads no modules
 //!
-//! Unlike Valkey, which names the interpreter of scripts in it, the list is empty.
+//! The list names the modules of Redis whose commands are built in, as clients look for them there.
+//! Unlike Valkey's it does not name the interpreter of scripts.
 
 use config::ProtectedAction;
+use datatypes::Provided;
+use engine::routing::{Routing, Way};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 
 /// `MODULE`.
@@ -12,9 +15,10 @@ pub static MODULE: Command = Command {
     group: Group::Server,
     since: "4.0.0",
     complexity: "Depends on subcommand.",
-    summary: "The commands about modules, of which there are none.",
+    summary: "The commands about modules.",
     subcommands: &[&MODULE_HELP, &MODULE_LIST, &MODULE_LOAD, &MODULE_LOADEX, &MODULE_UNLOAD],
     help: HELP,
+    routing: Routing::by(Way::OneServer),
     ..Command::ROW
 };
 
@@ -38,7 +42,7 @@ pub static MODULE_LIST: Command = Command {
     group: Group::Server,
     since: "4.0.0",
     complexity: "O(N) where N is the number of loaded modules.",
-    summary: "The modules that are loaded.",
+    summary: "The modules whose commands are built in.",
     tips: &["nondeterministic_output_order"],
     run: list,
     ..Command::ROW
@@ -109,12 +113,49 @@ const HELP: &[&str] = &[
 ];
 
 fn list(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    cx.reply.array(0);
+    write_list(cx);
     Ok(())
 }
 
-fn load(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+/// Writes the modules whose commands are built in, as MODULE LIST and HELLO do.
+pub(crate) fn write_list(cx: &mut Cx<'_>) {
+    cx.reply.array(datatypes::MODULES.len());
+    for module in datatypes::MODULES {
+        cx.reply.map(4);
+        cx.reply.bulk(b"name");
+        cx.reply.bulk(module.name.as_bytes());
+        cx.reply.bulk(b"ver");
+        cx.reply.integer(module.version.into());
+        cx.reply.bulk(b"path");
+        cx.reply.bulk(b"");
+        cx.reply.bulk(b"args");
+        cx.reply.array(0);
+    }
+}
+
+/// Writes the section of INFO.
+pub(super) fn section(_cx: &Cx<'_>, out: &mut String) {
+    for Provided { name, version, .. } in datatypes::MODULES {
+        let facts =
+            format!("name={name},ver={version},api=1,filters=0,usedby=[],using=[],options=[]");
+        super::info::line(out, "module", facts);
+    }
+}
+
+/// Returns the module that a file is known to contain.
+fn provided(path: &[u8]) -> Option<&'static Provided> {
+    let name = path.rsplit(|&byte| byte == b'/').next()?;
+    let is_it = |file: &&str| name.eq_ignore_ascii_case(file.as_bytes());
+    datatypes::MODULES.iter().find(|module| module.files.iter().any(is_it))
+}
+
+fn load(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     ensure_allowed(cx)?;
+    if let Some(Provided { name, .. }) = provided(args[2]) {
+        return Err(Error::format(format!(
+            "ERR Error loading the extension: the commands of {name} are built in."
+        )));
+    }
     Err(Error::text("ERR Error loading the extension: this server has no loadable modules."))
 }
 

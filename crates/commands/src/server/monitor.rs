@@ -1,5 +1,6 @@
 //! `MONITOR`: from now on the client is told of every command.
 
+use engine::routing::{Refusal, Routing, Way};
 use engine::{Args, Command, Cx, Error, Flags, Group, Outcome};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,6 +13,7 @@ pub static MONITOR: Command = Command {
     since: "1.0.0",
     complexity: "",
     summary: "Shows every request as it comes.",
+    routing: Routing::by(Way::Refused(Refusal::WholeConnection)),
     run: monitor,
     ..Command::ROW
 };

@@ -9,6 +9,7 @@
 //! replica that takes it: that one is promoted, and the old primary follows it.
 
 use engine::replicas::Begun;
+use engine::routing::{Refusal, Routing, Way};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 use replication::wire::Wanted;
 
@@ -27,6 +28,7 @@ pub static PSYNC: Command = Command {
     args: &[Arg::new("replicationid", ArgKind::String), Arg::new("offset", ArgKind::Integer)],
     // A promotion stops the world.
     needs_world: Some(|words| words.len() > 3),
+    routing: Routing::by(Way::Refused(Refusal::Replica)),
     run: psync,
     ..Command::ROW
 };
@@ -40,6 +42,7 @@ pub static SYNC: Command = Command {
     since: "1.0.0",
     complexity: "",
     summary: "How an old replica asks for everything.",
+    routing: Routing::by(Way::Refused(Refusal::Replica)),
     run: sync,
     ..Command::ROW
 };

@@ -4,6 +4,7 @@
 
 use engine::clients::Client;
 use engine::journal::JournalPos;
+use engine::routing::{Applied, Refusal, Routing, Way};
 use engine::{Args, Command, Cx, Error, Flags, Group, Outcome};
 use replication::primary::{Configured, FilterError};
 use replication::promise::Promise;
@@ -22,6 +23,7 @@ pub static REPLCONF: Command = Command {
     group: Group::Server,
     since: "3.0.0",
     summary: "What primary and replica tell each other.",
+    routing: Routing::by(Way::Refused(Refusal::WholeConnection)).applied(Applied::Skip),
     run: replconf,
     ..Command::ROW
 };

@@ -1,6 +1,7 @@
 //! `ROLE`: the role of this server in replication, and its replicas
 
-use engine::{Args, Command, Cx, Flags, Group, Outcome};
+use engine::routing::{Routing, Way};
+use engine::{Args, Command, Cx, Flags, Group, Outcome, View};
 use replication::primary::Stage;
 use replication::replica::Stage::Following;
 
@@ -13,13 +14,14 @@ pub static ROLE: Command = Command {
     categories: &["admin", "dangerous"],
     since: "2.8.12",
     summary: "Whether this is a primary or a replica, and of which servers.",
+    routing: Routing::by(Way::OneServer),
     run: role,
     ..Command::ROW
 };
 
 fn role(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     // One server is a primary, and its copies are its own affair.
-    let is_one = cx.is_told_of_one_server();
+    let is_one = cx.described_view() == View::OneServer;
     let link = cx.engine.upstream().link().clone();
     if let Some((host, port)) = link.primary.filter(|_| !is_one) {
         let position = cx.engine.journal().position().0 as i64;

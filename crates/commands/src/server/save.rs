@@ -5,6 +5,7 @@
 
 use engine::engine::OnConflict;
 use engine::persistence::Outcome;
+use engine::routing::{About, Merge, Routing};
 use engine::snapshot::AlreadyRunning;
 use engine::{Arg, Args, Command, Cx, Error, Flags, Group};
 use std::sync::atomic::Ordering::Relaxed;
@@ -40,6 +41,7 @@ pub static BGSAVE: Command = Command {
         ],
     )
     .optional()],
+    routing: Routing::all(Merge::First, About::Server),
     run: bgsave,
     ..Command::ROW
 };
@@ -55,6 +57,7 @@ pub static LASTSAVE: Command = Command {
     complexity: "O(1)",
     summary: "When the databases were last written to disk.",
     tips: &["nondeterministic_output"],
+    routing: Routing::all(Merge::Min, About::Server),
     run: lastsave,
     ..Command::ROW
 };

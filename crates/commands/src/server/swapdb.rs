@@ -1,6 +1,7 @@
 //! `SWAPDB index1 index2`: every client of one database sees the other's keys.
 
 use crate::connection::parse_db;
+use engine::routing::{About, Applied, Merge, Routing};
 use engine::{Arg, ArgKind, Args, Command, Cx, Databases, Error, Flags, Group, Outcome};
 
 /// `SWAPDB`.
@@ -16,6 +17,7 @@ pub static SWAPDB: Command = Command {
     summary: "Lets two databases change places.",
     args: &[Arg::new("index1", ArgKind::Integer), Arg::new("index2", ArgKind::Integer)],
     databases: Databases::Named(|_, found| (1..3).for_each(found)),
+    routing: Routing::all(Merge::First, About::AllKeys).applied(Applied::SwapDatabases),
     run: swapdb,
     ..Command::ROW
 };

@@ -41,6 +41,13 @@ impl Options<'_> {
     }
 }
 
+/// Returns whether a request has the word BLOCK among its options.
+pub(super) fn names_block(words: &[&[u8]]) -> bool {
+    let mut options =
+        words.iter().skip(1).take_while(|word| !word.eq_ignore_ascii_case(b"STREAMS"));
+    options.any(|word| word.eq_ignore_ascii_case(b"BLOCK"))
+}
+
 /// Reads the options.
 pub(super) fn parse<'a>(cx: &Cx<'_>, args: Args<'a>, is_group: bool) -> Result<Options<'a>, Error> {
     let mut options = Options::default();

@@ -4,10 +4,11 @@
 //! MAXSIZE counts the bytes of fields and values. The first entry is sent whatever its size, or a
 //! reader could never go on.
 
-use super::read_options::{self, Options};
+use super::read_options::{self, Options, names_block};
 use super::xreadgroup::XREADGROUP;
 use super::{entries, ids};
 use engine::blocking::TimeoutReply;
+use engine::routing::Routing;
 use engine::{
     Arg, ArgKind, Args, Begin, Command, Cx, Db, Effort, Error, Find, Flags, Group, KeyFlags,
     KeySpec, Outcome,
@@ -41,6 +42,7 @@ pub static XREAD: Command = Command {
         )
         .after("STREAMS"),
     ],
+    routing: Routing::USUAL.waits_if(names_block),
     run: xread,
     ..Command::ROW
 };

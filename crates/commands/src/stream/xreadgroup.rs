@@ -6,11 +6,12 @@
 //! long, the longest first; the reply then says of each entry how long that was and how often it
 //! had been delivered.
 
-use super::read_options::{self, Options};
+use super::read_options::{self, Options, names_block};
 use super::xread::{begin_key, effort, finish};
 use super::{aside, entries, ids, last_id_effect};
 use engine::blocking::TimeoutReply;
 use engine::journal::Effect;
+use engine::routing::Routing;
 use engine::{
     Arg, ArgKind, Args, Begin, Class, Command, Cx, Effort, Error, Find, Flags, Group, Key,
     KeyFlags, KeySpec, Outcome, event,
@@ -50,6 +51,7 @@ pub static XREADGROUP: Command = Command {
         )
         .after("STREAMS"),
     ],
+    routing: Routing::USUAL.waits_if(names_block),
     run: xreadgroup,
     ..Command::ROW
 };

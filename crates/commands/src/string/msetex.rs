@@ -1,10 +1,12 @@
 //! `MSETEX numkeys key value [key value …] [NX|XX] [EX|PX|EXAT|PXAT time|KEEPTTL]`
 
 use super::expiry::{EXPIRE_OR_KEEP, Expiry, ExpiryOptions};
+use engine::routing::Routing;
 use engine::{
     Arg, ArgKind, Args, Begin, Command, Cx, Effort, Error, Find, Flags, Group, Key, KeyFlags,
     KeySpec, Outcome, events,
 };
+use structs::numbers;
 
 /// `MSETEX`.
 pub static MSETEX: Command = Command {
@@ -28,6 +30,7 @@ pub static MSETEX: Command = Command {
         Arg::one_of("condition", &[Arg::token("nx", "NX"), Arg::token("xx", "XX")]).optional(),
         EXPIRE_OR_KEEP,
     ],
+    routing: Routing::USUAL.whole_if(has_condition),
     run: msetex,
     ..Command::ROW
 };
@@ -69,6 +72,17 @@ fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<Options, Error> {
     let expiry = expiry.resolve(args, cx.now(), "msetex", Expiry::Keep)?;
     let expiry = expiry.unwrap_or(Expiry::Clear);
     Ok(Options { end, condition, expiry })
+}
+
+/// Returns whether a request depends on which of its keys exist, so that it is about all of them at
+/// once.
+fn has_condition(words: &[&[u8]]) -> bool {
+    let count = words.get(1).and_then(|word| numbers::parse_i64(word));
+    let count = count.and_then(|count| usize::try_from(count).ok());
+    let options = count.and_then(|count| words.get(count.checked_mul(2)?.checked_add(2)?..));
+    let is_condition =
+        |word: &&[u8]| word.eq_ignore_ascii_case(b"NX") || word.eq_ignore_ascii_case(b"XX");
+    options.is_some_and(|options| options.iter().any(is_condition))
 }
 
 fn msetex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {

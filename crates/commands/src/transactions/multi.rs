@@ -6,6 +6,7 @@
 
 use crate::cluster::operate_together;
 use engine::dispatch;
+use engine::routing::{self, Applied, Routing, Way};
 use engine::transaction::Multi;
 use engine::watching::{is_watch_dirty, unwatch};
 use engine::{Args, Command, Cx, Error, Flags, Group, Outcome};
@@ -25,6 +26,7 @@ pub static MULTI: Command = Command {
     since: "1.2.0",
     complexity: "O(1)",
     summary: "Begins a transaction: what follows is queued.",
+    routing: Routing::by(Way::Session(routing::Session::Multi)).applied(Applied::Begin),
     run: multi,
     ..Command::ROW
 };
@@ -43,6 +45,7 @@ pub static EXEC: Command = Command {
     since: "1.2.0",
     complexity: "Depends on commands in the transaction",
     summary: "Runs what was queued, with nothing in between.",
+    routing: Routing::by(Way::Session(routing::Session::Exec)).applied(Applied::End),
     run: exec,
     ..Command::ROW
 };
@@ -61,6 +64,7 @@ pub static DISCARD: Command = Command {
     since: "2.0.0",
     complexity: "O(N), when N is the number of queued commands",
     summary: "Drops what was queued.",
+    routing: Routing::by(Way::Session(routing::Session::Discard)),
     run: discard,
     ..Command::ROW
 };

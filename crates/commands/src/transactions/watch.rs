@@ -1,5 +1,6 @@
 //! `WATCH key [key …]`, `UNWATCH`
 
+use engine::routing::{self, Routing, Way};
 use engine::watching;
 use engine::{Arg, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
 
@@ -23,6 +24,7 @@ pub static WATCH: Command = Command {
     effort: Effort::Words(8),
     summary: "Makes EXEC fail if one of these keys changes before it.",
     args: &[Arg::key("key", 0).multiple()],
+    routing: Routing::by(Way::Session(routing::Session::Watch)),
     run: watch,
     ..Command::ROW
 };
@@ -40,6 +42,7 @@ pub static UNWATCH: Command = Command {
     since: "2.2.0",
     complexity: "O(1)",
     summary: "Ends WATCH.",
+    routing: Routing::by(Way::Session(routing::Session::Unwatch)),
     run: unwatch,
     ..Command::ROW
 };

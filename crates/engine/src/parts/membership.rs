@@ -8,7 +8,7 @@ pub mod moves;
 
 use crate::clock::monotonic;
 use crate::journal::JournalPos;
-use crate::table::CommandTable;
+use crate::table::Resolved;
 use cluster::change::Setting;
 use cluster::describe::{Asker, Node};
 use cluster::hashing::Hashing;
@@ -161,15 +161,13 @@ pub struct Next {
     owners: Option<Box<[u16]>>,
 }
 
-/// Which nodes a command concerns.
+/// Which nodes a request concerns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// The one of its keys; without a key, this one.
     Keys,
     /// Those of its keys, which may be on several shards.
     Splits,
-    /// The one of its keys; it may wait there.
-    Blocks,
     /// All.
     AllNodes,
     /// All: it changes what all nodes have alike, by way of the coordinator.
@@ -181,24 +179,22 @@ pub enum Scope {
 }
 
 impl Scope {
-    fn of(name: &str) -> Scope {
-        use route::handling::{Handling, Session, WAITS};
-        use route::handling::{concerns_all_nodes, defines, handling, is_about_connection};
-        if is_about_connection(name) {
-            return Scope::Own;
-        }
-        if defines(name) {
-            return Scope::Defines;
-        }
-        if concerns_all_nodes(name) {
-            return Scope::AllNodes;
-        }
-        match handling(name) {
-            Handling::Split { .. } => Scope::Splits,
-            Handling::Blocking => Scope::Blocks,
-            Handling::Refuse(why) if why == WAITS => Scope::Written,
-            Handling::Session(Session::Subscribe | Session::Unsubscribe) => Scope::Own,
-            _ => Scope::Keys,
+    /// Returns which nodes a request concerns.
+    pub fn of(row: &Resolved, words: &[&[u8]]) -> Scope {
+        use spec::{About, Session, Way};
+        match row.way_of(words) {
+            Way::Local(local) if local.is_about_connection() => Scope::Own,
+            // Clients listen at any node.
+            Way::Session(Session::Subscribe | Session::Unsubscribe) => Scope::Own,
+            Way::All { about: About::Libraries, .. } => Scope::Defines,
+            Way::All { about: About::Server, .. } => Scope::Keys,
+            Way::All { .. } | Way::Scan | Way::Message => Scope::AllNodes,
+            Way::Split { .. } => Scope::Splits,
+            Way::Written(_) => Scope::Written,
+            // What is refused by a proxy a node can do.
+            Way::Keys | Way::Local(_) | Way::Session(_) | Way::OneServer | Way::Refused(_) => {
+                Scope::Keys
+            }
         }
     }
 }
@@ -600,8 +596,6 @@ impl Deref for Current {
 #[derive(Default)]
 pub struct Membership {
     me: OnceLock<Id>,
-    /// By the commands' indexes.
-    scopes: OnceLock<Box<[Scope]>>,
     /// Counts the publications.
     version: AtomicU64,
     newest: Mutex<Option<Arc<Published>>>,
@@ -630,9 +624,7 @@ pub struct Membership {
 
 impl Membership {
     /// This server is a node of a cluster, with this name. Called once, before a client is served.
-    pub fn join(&self, me: Id, table: &CommandTable) {
-        let scopes = table.all().iter().map(|row| Scope::of(&row.full_name.to_uppercase()));
-        assert!(self.scopes.set(scopes.collect()).is_ok(), "a server joins once");
+    pub fn join(&self, me: Id) {
         assert!(self.me.set(me).is_ok(), "a server has one name");
         self.joined.get_or_init(monotonic);
     }
@@ -668,12 +660,6 @@ impl Membership {
     /// Counts one.
     pub(crate) fn send_on(&self) {
         self.sent_on.fetch_add(1, Relaxed);
-    }
-
-    /// Which nodes the command with this index concerns.
-    #[inline]
-    pub fn scope(&self, command: usize) -> Scope {
-        self.scopes.get().map_or(Scope::Keys, |scopes| scopes[command])
     }
 
     /// Whether the database has hashing rules of its own, or changes its rule.

@@ -54,6 +54,7 @@ pub(crate) use replica_link::process_of_replica;
 pub(crate) use serving::serve_ready;
 
 pub use gates::may_script_run;
+pub use one_address::View;
 pub use permission::{check_queued, is_permitted, may_read_any_key};
 pub use pushes::deliver_last_pushes;
 

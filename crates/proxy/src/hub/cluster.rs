@@ -9,10 +9,10 @@ use super::{Conn, Hub};
 use crate::config::Address;
 use crate::pool::MAX_SERVERS;
 use crate::vocabulary::Meaning;
-use route::handling::Handling;
-use route::plan::{Piece, Plan, Request};
+use route::plan::{Course, Piece, Plan, Request};
 use route::slots::{self, Redirection, redirection};
 use route::{Joining, raw};
+use spec::{ScriptName, Way};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ pub(super) struct Again {
 }
 
 /// Where a request goes that is sent again.
-enum Way {
+enum Resend {
     /// To this server.
     Whole(usize),
     /// Its keys are on several.
@@ -142,13 +142,12 @@ impl Hub {
     fn with_text(&self, pool: usize, request: &[u8]) -> Option<Vec<u8>> {
         let script = self.pools[pool].shared.script.get()?;
         let mut words = raw::words(request)?;
-        let name: &[u8] = match words.first()? {
-            name if name.eq_ignore_ascii_case(b"EVALSHA") => b"EVAL",
-            name if name.eq_ignore_ascii_case(b"EVALSHA_RO") => b"EVAL_RO",
-            _ => return None,
-        };
+        let table = &self.commands.table;
+        let row = table.find(words.first()?);
+        let row = row.filter(|row| row.command.script == Some(ScriptName::Digest))?;
+        let by_text = table.named_by(row, ScriptName::Source)?;
         let text = (script.0)(words.get(1)?)?;
-        words[0] = name;
+        words[0] = by_text.command.name.as_bytes();
         words[1] = &text;
         Some(raw::request(&words))
     }
@@ -261,12 +260,12 @@ impl Hub {
             let tag = Tag { purpose: Purpose::Client, ..tag };
             let asked = kept.server.map(usize::from);
             let way = match asked {
-                Some(server) => Some(Way::Whole(server)),
+                Some(server) => Some(Resend::Whole(server)),
                 None => self.way_of_kept(pool, &kept, now),
             };
             match way {
-                Some(Way::Whole(server)) => self.send_kept(wire, pool, server, tag, kept),
-                Some(Way::Pieces(pieces, joining)) => match self.divide(&tag, joining) {
+                Some(Resend::Whole(server)) => self.send_kept(wire, pool, server, tag, kept),
+                Some(Resend::Pieces(pieces, joining)) => match self.divide(&tag, joining) {
                     Some(first) => {
                         self.send_pieces(wire, pool, pieces, &Tag { part: first, ..tag }, &kept);
                     }
@@ -281,28 +280,29 @@ impl Hub {
     /// Returns whether a request is one that is split by its keys.
     fn is_split(&self, request: &[u8]) -> bool {
         let words = raw::words(request).unwrap_or_default();
-        words.first().is_some_and(|name| self.splitting(name).is_some())
+        self.splitting(&words).is_some()
     }
 
-    /// Returns how a command is split by its keys, if it is.
-    fn splitting(&self, name: &[u8]) -> Option<Handling> {
-        let handling = self.commands.handlings[self.commands.table.find(name)?.index];
-        matches!(handling, Handling::Split { .. }).then_some(handling)
+    /// Returns how a request is split by its keys, if it is.
+    fn splitting(&self, words: &[&[u8]]) -> Option<Way> {
+        let way = self.commands.table.find(words.first()?)?.way_of(words);
+        matches!(way, Way::Split { .. }).then_some(way)
     }
 
     /// Returns where a request goes by now: it may have to be split, although it was not when it
     /// was sent.
-    fn way_of_kept(&self, pool: usize, kept: &Kept, now: Instant) -> Option<Way> {
+    fn way_of_kept(&self, pool: usize, kept: &Kept, now: Instant) -> Option<Resend> {
         let words = raw::words(&kept.request)?;
         let local = &self.pools[pool];
         if let Aim::Slot(slot) = kept.aim {
-            return local.server_of_group(Some(slot.into())).map(Way::Whole);
+            return local.server_of_group(Some(slot.into())).map(Resend::Whole);
         }
-        if let Some(handling) = self.splitting(words.first()?) {
+        if let Some(way) = self.splitting(&words) {
             let allows_split_writes = !local.shared.config.is_strict;
-            let request = Request { words: &words, keys: &[], handling, allows_split_writes };
+            let course = Course::by(way);
+            let request = Request { words: &words, keys: &[], course, allows_split_writes };
             if let Plan::Pieces(pieces, joining) = route::plan(&request, local) {
-                return Some(Way::Pieces(pieces, joining));
+                return Some(Resend::Pieces(pieces, joining));
             }
         }
         let key = self.first_key(pool, &words, now)?;
@@ -310,7 +310,7 @@ impl Hub {
             Some(key) => route::Placement::place(local, words[key]).map(|place| place.server),
             None => route::Placement::any(local),
         };
-        server.map(Way::Whole)
+        server.map(Resend::Whole)
     }
 
     /// Returns which word of a request is its first key, if it has one; `None` if that is not

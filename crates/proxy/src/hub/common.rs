@@ -4,7 +4,6 @@ use super::Layout;
 use super::administering::Mailbox;
 use crate::pool::Shared;
 use resp::http::HttpLog;
-use route::handling::{Handling, handling, handling_of_node};
 use spec::{CommandTable, Flags, NotRun, Resolved, Row};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -12,11 +11,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 use structs::sync::lock;
 
-/// The commands of the table, and how they travel.
+/// The commands of the table.
 pub struct Commands {
     pub(super) table: CommandTable<NotRun>,
-    /// By the rows' indexes.
-    pub(super) handlings: Vec<Handling>,
     /// By the rows' indexes: whether they only read.
     pub(super) reads: Vec<bool>,
     /// By the rows' indexes: whether a pause of writes holds them.
@@ -28,33 +25,18 @@ pub struct Commands {
 impl Commands {
     /// Of these rows, which are those of a version of Redis.
     pub fn new(rows: &[&'static Row<NotRun>], redis_version: &'static str) -> Arc<Commands> {
-        Commands::with(rows, redis_version, handling)
-    }
-
-    /// The same for a node of a cluster that forwards.
-    pub fn of_node(rows: &[&'static Row<NotRun>], redis_version: &'static str) -> Arc<Commands> {
-        Commands::with(rows, redis_version, handling_of_node)
-    }
-
-    /// Returns whether there is a command of this name, or a subcommand, `config|set`.
-    pub fn has(&self, full_name: &str) -> bool {
-        self.table.by_full_name(full_name.as_bytes()).is_some()
-    }
-
-    fn with(
-        rows: &[&'static Row<NotRun>],
-        redis_version: &'static str,
-        handling: fn(&str) -> Handling,
-    ) -> Arc<Commands> {
         let table = CommandTable::build(rows, &[]);
-        let handlings = table.all().iter().map(|row| handling(&row.full_name.to_uppercase()));
-        let handlings = handlings.collect();
         let is_read = |row: &&Resolved<NotRun>| row.command.flags.has(Flags::READONLY);
         let reads = table.all().iter().map(|row| is_read(&row)).collect();
         // EXEC may run anything.
         let changing = Flags::WRITE.with(Flags::MAY_REPLICATE).with(Flags::RUNS_QUEUE);
         let writes = table.all().iter().map(|row| row.command.flags.any(changing)).collect();
-        Arc::new(Commands { table, handlings, reads, writes, redis_version })
+        Arc::new(Commands { table, reads, writes, redis_version })
+    }
+
+    /// Returns whether there is a command of this name, or a subcommand, `config|set`.
+    pub fn has(&self, full_name: &str) -> bool {
+        self.table.by_full_name(full_name.as_bytes()).is_some()
     }
 
     /// Returns why a server refuses a request, whatever its keys are.

@@ -98,12 +98,12 @@ impl Hub {
         let (name, limits) = (local.name(server), &local.shared.config.limits);
         if queued > limits.server_queue {
             return format!(
-                "ERR proxy: server {name}: {queued} bytes of requests wait for its replies; the limit \
+                "NOREPLY server {name}: {queued} bytes of requests wait for its replies; the limit \
                  is server_queue_bytes"
             );
         }
         format!(
-            "ERR proxy: server {name}: {} bytes of requests wait for servers of pool '{}'; the limit is \
+            "NOREPLY server {name}: {} bytes of requests wait for servers of pool '{}'; the limit is \
              queue_bytes",
             local.queued_of_all(),
             local.shared.config.name

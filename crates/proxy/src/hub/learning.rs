@@ -7,10 +7,9 @@ use super::upstream::{Purpose, Tag};
 use super::wire::Wire;
 use crate::pool::Session;
 use crate::vocabulary::Meaning;
-use route::handling::Handling;
 use route::plan::{NO_SERVER, Placement};
 use route::raw;
-use spec::Unresolved;
+use spec::{Unresolved, Way};
 use std::time::Instant;
 use structs::sync::lock;
 
@@ -27,14 +26,14 @@ impl Hub {
             return self.reject_http(wire, client);
         }
         // Servers are not asked for what the client may not send.
-        if let Some(why) = self.refusal(client, words, Handling::Keyed) {
+        if let Some(why) = self.refusal(client, words, Way::Keys) {
             self.refuse(wire, client, &why);
             return Flow::Done;
         }
         match self.meaning(client.pool, words[0], wire.now()) {
             Some(Meaning::Known(learned)) => {
-                let (keys, handling) = (learned.keys(words), learned.handling(words));
-                self.planned(wire, client, words, request, &keys, (handling, false))
+                let (keys, course) = (learned.keys(words), learned.course(words));
+                self.planned(wire, client, words, request, &keys, (course, false))
             }
             Some(Meaning::Unknown) => {
                 // It is not sent: a server that has just learnt it would run it for a key that is

@@ -8,12 +8,13 @@ use super::wire::Wire;
 use crate::config::Login;
 use crate::pool::Session;
 use resp::bulk::{push_bulk, push_header};
-use route::handling::Local;
 use route::join;
 use route::raw::{self, Protocol};
+use spec::Local;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 use structs::numbers;
+use subtle::ConstantTimeEq as _;
 
 impl Hub {
     /// A command that needs no server.
@@ -302,10 +303,7 @@ fn ping(client: &Client, argument: Option<&[u8]>, out: &mut Vec<u8>) {
 fn is_login(login: &Login, user: Option<&[u8]>, password: &[u8]) -> bool {
     let expected = login.user.as_deref().unwrap_or("default").as_bytes();
     let is_user = user.unwrap_or(b"default") == expected;
-    // The time that it takes says nothing about where the passwords differ.
-    let known = login.password.as_bytes();
-    let differs = known.iter().zip(password).fold(0, |all, (a, b)| all | (a ^ b));
-    is_user && known.len() == password.len() && differs == 0
+    is_user && bool::from(login.password.as_bytes().ct_eq(password))
 }
 
 /// A client as CLIENT INFO has it, with every field that libraries read. What servers hold for it

@@ -9,7 +9,7 @@ use super::wire::{Id, Wire};
 use super::{Conn, Done, Hub};
 use crate::pool::Session;
 use route::plan::NO_SERVER;
-use route::raw;
+use route::{code, raw};
 
 impl Hub {
     /// A client is about to send requests, or a new one. The cluster knows it by the number
@@ -67,10 +67,12 @@ impl Hub {
         let Some(Conn::Client(mut client)) = self.take_conn(id) else { return true };
         let is_taken = !client.is_stalled() && client.is_idle();
         match answers.own {
-            Some(own) if is_taken && servers.is_empty() => client.answer(wire, own),
+            Some(own) if is_taken && servers.is_empty() => {
+                client.answer(wire, &code::for_client(own.to_vec()));
+            }
             _ if is_taken => {
                 let servers = servers.iter().map(|&server| usize::from(server)).collect();
-                client.awaited = Acks::of(request);
+                client.awaited = Acks::of(&self.commands, request);
                 self.send_apart(wire, &mut client, servers, request, answers);
             }
             _ => {}

@@ -7,11 +7,9 @@ use super::wire::Wire;
 use super::{Conn, Hub};
 use crate::config::Reads;
 use resp::{Limits, Parsed, Parser};
-use route::handling::{Handling, Local};
-use route::join::Merge;
-use route::plan::{Page, Piece, Placement, Plan, Request};
+use route::plan::{Course, Page, Piece, Placement, Plan, Request};
 use route::raw;
-use spec::{Flags, NotRun, Resolved};
+use spec::{About, Flags, Local, Merge, NotRun, Refusal, Resolved, Way};
 use structs::sync::lock;
 
 /// What became of a request.
@@ -22,19 +20,6 @@ pub(super) enum Flow {
     /// It is to be presented again.
     Later,
 }
-
-/// What a client of RESP2 may send that has subscribed.
-static WHILE_SUBSCRIBED: &[&str] = &[
-    "PING",
-    "PSUBSCRIBE",
-    "PUNSUBSCRIBE",
-    "QUIT",
-    "RESET",
-    "SSUBSCRIBE",
-    "SUBSCRIBE",
-    "SUNSUBSCRIBE",
-    "UNSUBSCRIBE",
-];
 
 /// How an inline or long request is parsed.
 const MAX_WORDS: i64 = 1 << 20;
@@ -206,9 +191,8 @@ impl Hub {
         let Some(row) = row else {
             return self.unknown(wire, client, words, request);
         };
-        let handling = commands.handlings[row.index];
         let at = row.single_key;
-        if handling == Handling::Keyed && at > 0 && words.len() > at && client.is_plain() {
+        if row.goes_to_one_key() && words.len() > at && client.is_plain() {
             self.until_sample -= 1;
             if self.until_sample == 0 {
                 self.until_sample = super::SAMPLE;
@@ -227,36 +211,29 @@ impl Hub {
                 return Flow::Done;
             }
         }
-        let (row, handling) = match handling {
-            // XGROUP, XINFO and OBJECT have no keys, what is below them has.
-            Handling::Container | Handling::Keyed => {
-                match words.get(1).and_then(|w| commands.table.subcommand(row, w)) {
-                    Some(sub) => (sub, commands.handlings[sub.index]),
-                    None => (row, Handling::Keyed),
-                }
-            }
-            handling => (row, handling),
-        };
-        if self.is_refused(wire, client, words, row, handling) {
+        let sub = words.get(1).and_then(|word| commands.table.subcommand(row, word));
+        let row = sub.unwrap_or(row);
+        let mut course = Course { way: row.way_of(words), may_wait: row.may_wait(words) };
+        if self.is_refused(wire, client, words, row, course.way) {
             return Flow::Done;
         }
-        let (mut keys, mut handling) = (Vec::new(), handling);
-        if handling != Handling::Scan {
+        let mut keys = Vec::new();
+        if course.way != Way::Scan {
             keys_of(row, words, &mut keys);
         }
         if let Some(&first) = keys.first() {
             let local = &self.pools[client.pool];
             spec::keys::for_each_prefix(row.command, words, |prefix| {
                 if !local.shares_server(words[first], prefix) {
-                    handling = route::handling::UNNAMED_ELSEWHERE;
+                    course = Course::by(Way::Refused(Refusal::UnnamedKeys));
                 }
             });
         }
         let is_read = commands.reads[row.index] && !keys.is_empty();
         let had_caching = client.caching.is_some();
-        let flow = self.planned(wire, client, words, request, &keys, (handling, is_read));
+        let flow = self.planned(wire, client, words, request, &keys, (course, is_read));
         // It is for one request, or for one transaction.
-        let is_about_client = words[0].eq_ignore_ascii_case(b"CLIENT");
+        let is_about_client = course.way == Way::Local(Local::Client);
         if had_caching && !is_about_client && flow == Flow::Done && client.multi.is_none() {
             client.caching = None;
         }
@@ -284,11 +261,11 @@ impl Hub {
         client: &mut Client,
         words: &[&[u8]],
         row: &Resolved<NotRun>,
-        handling: Handling,
+        way: Way,
     ) -> bool {
-        let is_checked_here = match handling {
-            Handling::Local(local) => local != Local::Command,
-            Handling::Session(_) => true,
+        let is_checked_here = match way {
+            Way::Local(local) => local != Local::Command,
+            Way::Session(_) => true,
             _ => false,
         };
         let is_in_multi = client.multi.is_some();
@@ -310,18 +287,19 @@ impl Hub {
         words: &[&[u8]],
         request: &[u8],
         keys: &[usize],
-        (handling, is_read): (Handling, bool),
+        (course, is_read): (Course, bool),
     ) -> Flow {
-        if let Some(why) = self.refusal(client, words, handling) {
+        let way = course.way;
+        if let Some(why) = self.refusal(client, words, way) {
             self.refuse(wire, client, &why);
             return Flow::Done;
         }
         if client.multi.is_some() {
-            return self.in_multi(wire, client, words, request, keys, handling);
+            return self.in_multi(wire, client, words, request, keys, way);
         }
         let local = &self.pools[client.pool];
         let allows_split_writes = !local.shared.config.is_strict;
-        let mut plan = route::plan(&Request { words, keys, handling, allows_split_writes }, local);
+        let mut plan = route::plan(&Request { words, keys, course, allows_split_writes }, local);
         if is_read && local.shared.config.reads != Reads::Primary && client.is_plain() {
             let reader = |server: &mut usize| {
                 *server = local.reader(*server, client.number, wire.now());
@@ -332,19 +310,17 @@ impl Hub {
                 _ => {}
             }
         }
-        let everyone = match route::handling::asks_about_clients(words) {
-            true => local.every_with_clients(),
-            false => Vec::new(),
+        let everyone = match way {
+            Way::Message => Some(Merge::Sum),
+            Way::All { merge, about: About::Clients } => Some(merge),
+            _ => None,
         };
-        if !everyone.is_empty() {
-            let merge = match handling {
-                Handling::All(merge) => merge,
-                _ => Merge::Sum,
-            };
+        let everyone = everyone.map(|merge| (merge, local.every_with_clients()));
+        if let Some((merge, everyone)) = everyone.filter(|(_, everyone)| !everyone.is_empty()) {
             return self.send_to(wire, client, everyone, request, Answers::of_all(merge));
         }
         // What ends a script does not wait behind it on the connection that clients share.
-        let ends_script = matches!(handling, Handling::All(Merge::AnyGood));
+        let ends_script = matches!(way, Way::All { merge: Merge::AnyGood, .. });
         match plan {
             Plan::Local(local) => self.local(wire, client, local, words, request),
             Plan::One(_) | Plan::All(_) if ends_script => self.end_script(wire, client, request),
@@ -469,23 +445,17 @@ impl Hub {
     }
 
     /// Why a client may not send this.
-    pub(super) fn refusal(
-        &self,
-        client: &Client,
-        words: &[&[u8]],
-        handling: Handling,
-    ) -> Option<String> {
-        let is_open = matches!(
-            handling,
-            Handling::Local(Local::Auth | Local::Hello | Local::Quit | Local::Reset)
-        );
+    pub(super) fn refusal(&self, client: &Client, words: &[&[u8]], way: Way) -> Option<String> {
+        let is_open =
+            matches!(way, Way::Local(Local::Auth | Local::Hello | Local::Quit | Local::Reset));
         if !client.is_authenticated && !is_open {
             return Some("NOAUTH Authentication required.".into());
         }
         let name = String::from_utf8_lossy(words[0]).to_uppercase();
         let is_subscribed = client.session.protocol == raw::Protocol::Resp2
             && client.subscriptions.as_ref().is_some_and(|subscriptions| !subscriptions.is_empty());
-        if is_subscribed && !WHILE_SUBSCRIBED.contains(&&name[..]) {
+        let may_come = |row: &Resolved<NotRun>| row.command.flags.has(Flags::WHILE_SUBSCRIBED);
+        if is_subscribed && !self.commands.table.find(words[0]).is_some_and(may_come) {
             return Some(format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
                  are allowed in this context",

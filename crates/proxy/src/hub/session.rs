@@ -12,10 +12,9 @@ use super::upstream::{Purpose, Tag, Upstream};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
 use crate::pool::{LinkKey, Session as Setting};
-use route::handling::Session;
-use route::join::Merge;
 use route::plan::NO_SERVER;
 use route::raw;
+use spec::{Merge, Session};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -62,7 +61,7 @@ impl Hub {
         if local.shared.exclusive.fetch_add(1, SeqCst) >= most {
             local.shared.exclusive.fetch_sub(1, SeqCst);
             return Err(format!(
-                "ERR proxy: all {most} connections for blocking commands, transactions and \
+                "NOREPLY all {most} connections for blocking commands, transactions and \
                  subscriptions are in use; raise max_exclusive of pool '{}'",
                 local.shared.config.name
             ));

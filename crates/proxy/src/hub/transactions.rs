@@ -13,10 +13,10 @@ use super::stepping::{OK, database};
 use super::upstream::{Aim, Kept, Purpose, Tag, WasSent};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
-use route::handling::{Handling, Local, Session};
-use route::plan::{Placement, Plan, Request};
+use route::plan::{self, Course, Placement, Plan, Request};
 use route::raw::{self, DISCARD, MULTI, Protocol, UNWATCH};
 use route::slots::redirection;
+use spec::{Flags, Local, Session, Way};
 
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 /// What the next request, or transaction, is sent behind to a server that does not have the slot
@@ -194,22 +194,22 @@ impl Hub {
         words: &[&[u8]],
         request: &[u8],
         keys: &[usize],
-        handling: Handling,
+        way: Way,
     ) -> Flow {
-        match handling {
-            Handling::Session(Session::Exec) => return self.exec(wire, client, request),
-            Handling::Session(Session::Discard) => return self.discard(wire, client, request),
-            Handling::Local(local @ (Local::Quit | Local::Reset)) => {
+        match way {
+            Way::Session(Session::Exec) => return self.exec(wire, client, request),
+            Way::Session(Session::Discard) => return self.discard(wire, client, request),
+            Way::Local(local @ (Local::Quit | Local::Reset)) => {
                 return self.local(wire, client, local, words, request);
             }
             _ => {}
         }
-        if let Some(why) = self.refusal_in_multi(client, words, handling) {
+        if let Some(why) = self.refusal_in_multi(client, words, way) {
             self.refuse(wire, client, &why);
             return Flow::Done;
         }
         let is_cluster = self.pools[client.pool].is_cluster();
-        let place = match self.place_in_multi(client, words, keys) {
+        let place = match self.place_in_multi(client, words, keys, way) {
             Ok(place) => place,
             Err(why) => {
                 self.refuse(wire, client, &why);
@@ -241,7 +241,7 @@ impl Hub {
             }
         }
         if let Some(multi) = client.multi.as_mut() {
-            let is_select = handling == Handling::Local(Local::Select);
+            let is_select = way == Way::Local(Local::Select);
             let db = if is_select { words.get(1).and_then(|word| database(word)) } else { None };
             multi.selects.extend(db.map(|db| (multi.queued, db)));
             multi.queued += 1;
@@ -259,26 +259,21 @@ impl Hub {
     }
 
     /// Why a command cannot be in a transaction.
-    fn refusal_in_multi(
-        &self,
-        client: &Client,
-        words: &[&[u8]],
-        handling: Handling,
-    ) -> Option<String> {
+    fn refusal_in_multi(&self, client: &Client, words: &[&[u8]], way: Way) -> Option<String> {
         let name = || String::from_utf8_lossy(words[0]).to_lowercase();
         // The node has looked at the whole transaction before: it is for one server.
         if self.pools[client.pool].shared.config.is_node {
             return None;
         }
-        match handling {
-            Handling::Session(Session::Subscribe | Session::Unsubscribe)
-            | Handling::Local(Local::Hello | Local::Auth | Local::Client) => {
+        if let Some(why) = plan::refusal(way) {
+            return Some(format!("ERR '{}' does not work through the proxy: {why}", name()));
+        }
+        match way {
+            Way::Session(Session::Subscribe | Session::Unsubscribe)
+            | Way::Local(Local::Hello | Local::Auth | Local::Client) => {
                 Some(format!("ERR proxy: '{}' does not work inside a transaction", name()))
             }
-            Handling::Refuse(why) => {
-                Some(format!("ERR '{}' does not work through the proxy: {why}", name()))
-            }
-            Handling::All(_) | Handling::Scan | Handling::OneServer
+            Way::All { .. } | Way::Scan | Way::OneServer
                 if self.pools[client.pool].servers() > 1 =>
             {
                 let name = name();
@@ -294,15 +289,17 @@ impl Hub {
         client: &Client,
         words: &[&[u8]],
         keys: &[usize],
+        way: Way,
     ) -> Result<Option<(usize, Option<usize>)>, String> {
         let Some(multi) = &client.multi else { return Ok(None) };
         let local = &self.pools[client.pool];
-        let is_message = local.shared.config.is_node && route::handling::is_for_clients(words);
+        let is_message = local.shared.config.is_node && way == Way::Message;
         let Some(first) = keys.first().filter(|_| !is_message) else {
             return Ok(multi.server.map(|server| (server, multi.group)));
         };
         let group = local.group_of(words[*first]);
-        let keyed = Request { words, keys, handling: Handling::Keyed, allows_split_writes: false };
+        let course = Course::by(Way::Keys);
+        let keyed = Request { words, keys, course, allows_split_writes: false };
         match route::plan(&keyed, local) {
             Plan::One(server) | Plan::Exclusive(server) => Ok(Some((server, group))),
             Plan::Refuse(why) => Err(why),
@@ -645,8 +642,9 @@ impl Hub {
 
     /// Returns whether a request of a node's client is a message for the clients of all nodes.
     fn is_message_of_node(&mut self, id: Id, request: &[u8]) -> bool {
-        self.is_of_node(id)
-            && route::handling::is_for_clients(&raw::words(request).unwrap_or_default())
+        let words = raw::words(request).unwrap_or_default();
+        let row = self.commands.table.lookup(&words);
+        row.is_some_and(|row| row.way == Way::Message) && self.is_of_node(id)
     }
 
     /// Returns whether a request that was lost may be sent again.
@@ -663,6 +661,12 @@ impl Hub {
         has_key && (was_sent == WasSent::No || self.commands.reads[row.index])
     }
 
+    fn is_watch(&self, request: &[u8]) -> bool {
+        let name = raw::elements(request).and_then(|words| words.first().copied());
+        let row = name.and_then(raw::text).and_then(|name| self.commands.table.find(name));
+        row.is_some_and(|row| row.command.flags.has(Flags::WATCHES))
+    }
+
     /// What a request is that is not in a transaction.
     #[inline]
     pub(super) fn purpose(
@@ -677,7 +681,7 @@ impl Hub {
         if !local.is_cluster() && !is_read {
             return Purpose::Client;
         }
-        let is_watch = client.watch.is_some() && is_watch(request);
+        let is_watch = client.watch.is_some() && self.is_watch(request);
         let request = request.to_vec();
         let (tries, returns, is_asking, server) = (0, 0, false, None);
         let kept = Kept { request, tries, is_asking, server, is_watch, is_read, aim, returns };
@@ -685,12 +689,7 @@ impl Hub {
     }
 }
 
-fn is_watch(request: &[u8]) -> bool {
-    let name = raw::elements(request).and_then(|words| words.first().copied());
-    name.and_then(raw::text).is_some_and(|name| name.eq_ignore_ascii_case(b"WATCH"))
-}
-
 const ONE_SERVER: &str = "CROSSSLOT a transaction needs all its keys, the watched ones too, on one server; \
     give them a common hash tag";
 const HELD: &str =
-    "ERR proxy: too many bytes of requests in a transaction; the limit is server_queue_bytes";
+    "NOREPLY too many bytes of requests in a transaction; the limit is server_queue_bytes";

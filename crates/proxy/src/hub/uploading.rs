@@ -18,10 +18,10 @@ use super::{Conn, Hub};
 use crate::config::Reads;
 use crate::pool::Shared;
 use resp::Passage;
-use route::handling::Handling;
 use route::plan::Placement;
 use route::raw;
 use route::slots::redirection;
+use spec::Way;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -100,10 +100,10 @@ impl Hub {
         let commands = self.commands.clone();
         let row = commands.table.find(words.first()?)?;
         let at = row.single_key;
-        if commands.handlings[row.index] != Handling::Keyed || at == 0 || words.len() <= at {
+        if !row.goes_to_one_key() || words.len() <= at {
             return None;
         }
-        if self.refusal(client, &words, Handling::Keyed).is_some() {
+        if self.refusal(client, &words, Way::Keys).is_some() {
             return None;
         }
         let local = &self.pools[client.pool];
@@ -317,7 +317,7 @@ impl Hub {
         {
             let name = &local.shared.config.name;
             let why = format!(
-                "ERR proxy: {} bytes of requests wait in pool '{name}'; the limit is queue_bytes",
+                "NOREPLY {} bytes of requests wait in pool '{name}'; the limit is queue_bytes",
                 local.queued_of_all()
             );
             local.stats.forward_error.add(1);

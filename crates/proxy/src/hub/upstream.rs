@@ -311,11 +311,11 @@ impl Hub {
         let config = &local.shared.config;
         let target = &local.targets[server];
         if target.retry_at.is_some_and(|at| now < at) {
-            return Err(format!("ERR proxy: server {} cannot be reached", local.name(server)));
+            return Err(format!("NOREPLY server {} cannot be reached", local.name(server)));
         }
         let timeout = config.connect_timeout;
         let tls = local.shared.tls_client(&target.address);
-        let tls = tls.map_err(|why| format!("ERR proxy: server {}: {why}", local.name(server)))?;
+        let tls = tls.map_err(|why| format!("NOREPLY server {}: {why}", local.name(server)))?;
         let id = wire.connect(&target.address, tls, timeout);
         let steps = steps(local, &self.users, key, &self.common.link_name, tracking.as_ref());
         let upstream = Upstream {
@@ -426,7 +426,7 @@ impl Hub {
         local.server_stats(server).refused.add(1);
         let name = local.name(server);
         format!(
-            "ERR proxy: server {name}: {most} databases are in use at once, for each of which a thread \
+            "NOREPLY server {name}: {most} databases are in use at once, for each of which a thread \
              has a connection; send this again, or use fewer"
         )
     }
@@ -662,7 +662,7 @@ impl Hub {
         if was_connecting {
             target.retry_at = Some(wire.now() + RETRY_AFTER);
         }
-        let error = format!("ERR proxy: server {}: {why}", local.name(up.server));
+        let error = format!("NOREPLY server {}: {why}", local.name(up.server));
         if was_current && !up.goes_down && !up.is_given_up && (had_requests || was_connecting) {
             self.note_failure(wire.now(), up.pool, up.server, why);
             self.failing_over(wire, up.pool, up.server);

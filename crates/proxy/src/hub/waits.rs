@@ -6,52 +6,44 @@
 //! are asked how far their replicas are, without waiting.
 
 use super::client::Client;
+use super::common::Commands;
 use super::upstream::{Purpose, Tag};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
 use crate::pool::Session;
 use route::raw;
+use spec::Way;
 
-/// What a client waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Acks {
-    /// WAIT: for so many replicas.
-    Replicas(i64),
-    /// WAITAOF: for the primary's own log, and those of so many replicas.
-    Logs([i64; 2]),
+/// What a client waits for: WAIT for so many replicas, WAITAOF for the primary's own log and those of
+/// so many replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Acks {
+    wanted: Vec<i64>,
+    /// The request that is answered at once by how far they are.
+    question: Vec<u8>,
 }
 
 impl Acks {
-    /// What a request waits for. `None`: it is no WAIT or WAITAOF, or is refused.
-    pub(super) fn of(request: &[u8]) -> Option<Acks> {
+    /// What a request waits for. `None`: it is none that waits so, or is refused.
+    pub(super) fn of(commands: &Commands, request: &[u8]) -> Option<Acks> {
         let words = raw::words(request)?;
-        let number = |at: usize| std::str::from_utf8(words.get(at)?).ok()?.parse().ok();
-        match words.first()? {
-            name if name.eq_ignore_ascii_case(b"WAIT") => Some(Acks::Replicas(number(1)?)),
-            name if name.eq_ignore_ascii_case(b"WAITAOF") => {
-                Some(Acks::Logs([number(1)?, number(2)?]))
-            }
-            _ => None,
-        }
+        let row = commands.table.resolve(&words).ok()?;
+        let Way::Written(_) = row.way else { return None };
+        // The last word is how long it waits.
+        let [name, wanted @ .., _] = &words[..] else { return None };
+        let number = |word: &&[u8]| std::str::from_utf8(word).ok()?.parse().ok();
+        let at_once: Vec<&[u8]> = words[1..].iter().map(|_| &b"0"[..]).collect();
+        Some(Acks {
+            wanted: wanted.iter().map(number).collect::<Option<_>>()?,
+            question: raw::request(&[&[*name], &at_once[..]].concat()),
+        })
     }
 
     /// Whether a reply says that there is what was waited for.
-    fn is_satisfied_by(self, reply: &[u8]) -> bool {
-        match self {
-            Acks::Replicas(wanted) => raw::integer(reply).is_some_and(|there| there >= wanted),
-            Acks::Logs(wanted) => raw::elements(reply).is_some_and(|there| {
-                let there = there.iter().map(|it| raw::integer(it).unwrap_or(-1));
-                there.zip(wanted).all(|(there, wanted)| there >= wanted)
-            }),
-        }
-    }
-
-    /// The request that is answered at once by how far replicas are.
-    fn question(self) -> Vec<u8> {
-        match self {
-            Acks::Replicas(_) => raw::request(&[b"WAIT", b"0", b"0"]),
-            Acks::Logs(_) => raw::request(&[b"WAITAOF", b"0", b"0", b"0"]),
-        }
+    fn is_satisfied_by(&self, reply: &[u8]) -> bool {
+        let there = raw::elements(reply).unwrap_or_else(|| vec![reply]);
+        let there = there.iter().map(|it| raw::integer(it).unwrap_or(-1));
+        there.zip(&self.wanted).all(|(there, wanted)| there >= *wanted)
     }
 }
 
@@ -60,18 +52,19 @@ impl Hub {
     #[cold]
     pub(super) fn wait_answered<W: Wire>(&mut self, wire: &mut W, id: Id, reply: &[u8]) {
         let Some(Conn::Client(mut client)) = self.take_conn(id) else { return };
-        let over = client.awaited.filter(|acks| !acks.is_satisfied_by(reply));
-        if client.is_idle() || over.is_some() {
-            client.awaited = None;
-        }
-        if let Some(acks) = over {
-            self.end_waits(wire, &mut client, acks);
+        let awaited = client.awaited.take();
+        match awaited {
+            Some(acks) if !acks.is_satisfied_by(reply) => {
+                self.end_waits(wire, &mut client, &acks);
+            }
+            awaited if !client.is_idle() => client.awaited = awaited,
+            _ => {}
         }
         self.put(id, Conn::Client(client));
     }
 
     /// Ends a client's wait at the servers that have not answered.
-    fn end_waits<W: Wire>(&mut self, wire: &mut W, client: &mut Client, acks: Acks) {
+    fn end_waits<W: Wire>(&mut self, wire: &mut W, client: &mut Client, acks: &Acks) {
         for (server, own) in std::mem::take(&mut client.own) {
             if self.upstream(own).is_none_or(|up| up.link.pending() == 0) {
                 client.own.push((server, own));
@@ -88,7 +81,7 @@ impl Hub {
                 let session = Session { db: 0, ..client.session };
                 let key = self.pools[up.pool].link_key(session, client.turn, server);
                 match self.shared(wire, up.pool, server, key) {
-                    Ok(link) => self.send_on(wire, link, &acks.question(), tag),
+                    Ok(link) => self.send_on(wire, link, &acks.question, tag),
                     Err(why) => client.take(wire, tag.seq, tag.part, &raw::error(&why)),
                 }
             }
@@ -102,15 +95,17 @@ mod tests {
 
     #[test]
     fn what_is_awaited_is_read_from_the_request_and_found_in_the_reply() {
-        let wait = Acks::of(&raw::request(&[b"wait", b"2", b"0"])).expect("it is a WAIT");
-        assert_eq!(wait, Acks::Replicas(2));
+        let commands = super::super::tests::every_command();
+        let of = |words: &[&[u8]]| Acks::of(&commands, &raw::request(words));
+        let wait = of(&[b"wait", b"2", b"0"]).expect("it is a WAIT");
+        assert_eq!(wait.question, raw::request(&[b"wait", b"0", b"0"]));
         assert!(wait.is_satisfied_by(b":2\r\n") && !wait.is_satisfied_by(b":1\r\n"));
         assert!(!wait.is_satisfied_by(b"-UNBLOCKED it was unblocked\r\n"));
-        let logs = Acks::of(&raw::request(&[b"WAITAOF", b"1", b"2", b"0"])).expect("it is one");
-        assert_eq!(logs, Acks::Logs([1, 2]));
+        let logs = of(&[b"WAITAOF", b"1", b"2", b"0"]).expect("it is one");
+        assert_eq!(logs.wanted, [1, 2]);
         assert!(logs.is_satisfied_by(b"*2\r\n:1\r\n:2\r\n"));
         assert!(!logs.is_satisfied_by(b"*2\r\n:0\r\n:2\r\n"));
-        assert_eq!(Acks::of(&raw::request(&[b"WAIT", b"x", b"0"])), None);
-        assert_eq!(Acks::of(&raw::request(&[b"CLIENT", b"LIST"])), None);
+        assert_eq!(of(&[b"WAIT", b"x", b"0"]), None);
+        assert_eq!(of(&[b"CLIENT", b"LIST"]), None);
     }
 }

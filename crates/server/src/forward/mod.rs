@@ -13,7 +13,8 @@ use listening::Listens;
 pub use shared::Shared;
 
 use engine::Session;
-use engine::clients::forwarding::{Reach as Nodes, Travel};
+use engine::clients::forwarding::{Own, Reach as Nodes, Travel};
+use engine::routing::Merge;
 use net::{ConnId, TlsClient};
 use proxy::config::Address;
 use proxy::driver::{Net, Reach, conn_id, hub_id};
@@ -21,7 +22,7 @@ use proxy::hub::listening::LISTENER;
 use proxy::hub::wire::{Id, Wire};
 use proxy::hub::{Answers, Hub};
 use resp::Protocol;
-use route::join::Merge;
+use route::code::NO_CLIENT;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,9 +33,6 @@ pub const LINK: net::Tag = proxy::driver::SERVER;
 
 /// Set in the generation of a name by which the hub knows a client.
 const CLIENT: u32 = 1 << 31;
-
-/// The hub speaks of itself as the proxy's.
-const SPEAKER: (&[u8], &[u8]) = (route::raw::NO_REPLY, b"-ERR cluster: ");
 
 /// What a hub wants of a client's connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,13 +87,7 @@ impl<R: Reach> Wire for Wires<'_, R> {
             let end = self.inbox.bytes.len();
             return self.inbox.events.push((id, Event::Heard(start..end)));
         }
-        match bytes.strip_prefix(SPEAKER.0) {
-            None => self.inbox.bytes.extend_from_slice(bytes),
-            Some(rest) => {
-                self.inbox.bytes.extend_from_slice(SPEAKER.1);
-                self.inbox.bytes.extend_from_slice(rest);
-            }
-        }
+        self.inbox.bytes.extend_from_slice(bytes);
         self.inbox.events.push((id, Event::Reply(start..self.inbox.bytes.len())));
     }
 
@@ -154,27 +146,14 @@ impl<R: Reach> Wire for Wires<'_, R> {
     }
 }
 
-/// How replies become one, and the reply that is joined with them: what the request has done here.
-fn merge_of(request: &[u8], own: u32) -> (Merge, Option<Vec<u8>>) {
-    let words = route::raw::elements(request).unwrap_or_default();
-    let word =
-        |at: usize| words.get(at).and_then(|word| route::raw::text(word)).unwrap_or_default();
-    let is = |at: usize, name: &str| word(at).eq_ignore_ascii_case(name.as_bytes());
-    let number = Some(format!(":{own}\r\n").into_bytes());
-    match () {
-        // What holds at each shard.
-        () if is(0, "WAITAOF") => (Merge::MinEach, None),
-        () if is(0, "WAIT") => (Merge::Min, None),
-        () if is(1, "LIST") => (Merge::Text, None),
-        () if is(1, "UNBLOCK") => (Merge::Max, number),
-        () if words.len() == KILL_BY_ADDRESS => (Merge::AnyGood, Some(NO_SUCH_CLIENT.to_vec())),
-        () => (Merge::Sum, number),
+/// The reply of this node itself, which is joined with those of others.
+fn own_reply(own: Own) -> Option<Vec<u8>> {
+    match own {
+        Own::Nothing => None,
+        Own::Count(count) => Some(format!(":{count}\r\n").into_bytes()),
+        Own::NoSuchClient => Some(route::raw::error(&format!("{NO_CLIENT} No such client"))),
     }
 }
-
-/// The words of CLIENT KILL with an address, whose reply is no number.
-const KILL_BY_ADDRESS: usize = 3;
-const NO_SUCH_CLIENT: &[u8] = b"-ERR No such client\r\n";
 
 /// What the hub has not taken of a client's requests.
 struct Left {
@@ -183,11 +162,11 @@ struct Left {
     asks: Option<Asks>,
 }
 
-/// Where a request goes that several servers answer side by side, and how often it has been carried
-/// out here.
+/// Where a request goes that several servers answer side by side, and how their replies become one.
 struct Asks {
     servers: Vec<u16>,
-    own: u32,
+    merge: Merge,
+    own: Own,
     /// Those that do not answer are left out.
     is_lenient: bool,
 }
@@ -284,10 +263,12 @@ impl Forwarder {
                 let written = session.written_shards.as_deref();
                 let shards = written.map_or(&[][..], |written| written.awaited());
                 let servers = self.shared.leaders_of(shards);
-                Some(Asks { servers, own: 0, is_lenient: false })
+                // What holds at each shard.
+                Some(Asks { servers, merge: Merge::Min, own: Own::Nothing, is_lenient: false })
             }
-            Travel::Nodes { reach, own } => {
-                Some(Asks { servers: self.shared.nodes(reach), own, is_lenient: true })
+            Travel::Nodes { reach, merge, own } => {
+                let servers = self.shared.nodes(reach);
+                Some(Asks { servers, merge, own, is_lenient: true })
             }
             _ => None,
         }
@@ -335,8 +316,8 @@ impl Forwarder {
         while let Some(left) = queue.front_mut() {
             let taken = self.with(reach, |hub, wires| match &left.asks {
                 None => hub.data(wires, id, &left.bytes).bytes,
-                &Some(Asks { ref servers, own, is_lenient }) => {
-                    let (merge, own) = merge_of(&left.bytes, own);
+                &Some(Asks { ref servers, merge, own, is_lenient }) => {
+                    let own = own_reply(own);
                     let own = own.as_deref();
                     let answers = Answers { merge, own, is_lenient, is_apart: true };
                     match hub.ask_apart(wires, id, servers, &left.bytes, answers) {

@@ -37,7 +37,7 @@ impl Shared {
     /// For a server that is a node of a cluster.
     pub fn new(engine: &'static Engine) -> Arc<Shared> {
         let rows: Vec<_> = commands::rows().iter().map(|row| row.described()).collect();
-        let commands = Commands::of_node(&rows, commands::REDIS_VERSION);
+        let commands = Commands::new(&rows, commands::REDIS_VERSION);
         let mut config = Pool::new("cluster", Kind::Cluster { seeds: Vec::new() });
         config.is_node = true;
         config.keepalive = true;

@@ -173,7 +173,7 @@ impl Traits {
             b"laddr" => self.laddr = text(),
             b"user" => {
                 if cx.engine.acl().user(value).is_none() {
-                    return Err(quoting("ERR No such user '", value, "'"));
+                    return Err(cx.no_such_user(value));
                 }
                 self.user = text();
             }

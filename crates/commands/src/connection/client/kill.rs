@@ -5,9 +5,10 @@
 
 use super::filters::{self, Filters};
 use engine::clients::Client;
-use engine::clients::forwarding::Reach;
+use engine::clients::forwarding::{Own, Reach};
+use engine::routing::Merge;
 use engine::session::Fate;
-use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
+use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, Outcome};
 
 /// `CLIENT KILL`.
 pub static CLIENT_KILL: Command = Command {
@@ -123,7 +124,8 @@ fn client_kill(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let (me, now) = (cx.asking_client(), cx.now().0);
     let (mut killed, mut waiting) = (0, Vec::new());
     for client in cx.engine.clients().all() {
-        if client.is_link() && cx.is_one_address() || !filters.allow(&client, me, now, true) {
+        if client.is_link() && cx.engine.is_one_address() || !filters.allow(&client, me, now, true)
+        {
             continue;
         }
         killed += 1;
@@ -139,13 +141,17 @@ fn client_kill(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         false => args.is(2, "id") && killed as usize == args.len() - 3,
     };
     if !is_complete && cx.asks_about_all_clients() {
-        cx.ask_nodes(Reach::Others, killed, args);
+        let join = match is_old_form {
+            true => (Merge::AnyGood, Own::NoSuchClient),
+            false => (Merge::Sum, Own::Count(killed)),
+        };
+        cx.ask_nodes(Reach::Others, join, args);
     } else if !is_old_form {
         cx.reply.integer(killed.into());
     } else if killed > 0 {
         cx.reply.ok();
     } else {
-        return Err(Error::text("ERR No such client"));
+        return Err(cx.no_such_client());
     }
     Ok(())
 }

@@ -5,7 +5,8 @@
 
 use super::super::list_line::line;
 use super::filters::{self, Filters};
-use engine::clients::forwarding::Reach;
+use engine::clients::forwarding::{Own, Reach};
+use engine::routing::Merge;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -119,7 +120,7 @@ fn client_list(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let filters = Filters::parse(cx, args)?;
     publish_own(cx, args);
     if cx.asks_about_all_clients() {
-        cx.ask_nodes(Reach::All, 0, args);
+        cx.ask_nodes(Reach::All, (Merge::Text, Own::Nothing), args);
         return Ok(());
     }
     let (me, now) = (cx.asking_client(), cx.now().0);

@@ -12,6 +12,7 @@ mod pause;
 mod tracking;
 mod unblock;
 
+use engine::routing::{Local, Routing, Way};
 use engine::{Command, Flags, Group};
 pub(crate) use kill::close;
 
@@ -174,5 +175,6 @@ pub static CLIENT: Command = Command {
         "COMMIT-MODE (MEMORY|FSYNC|QUORUM|DEFAULT)",
         "    Set which copies of a write must exist before its reply leaves.",
     ],
+    routing: Routing::by(Way::Local(Local::Client)),
     ..Command::ROW
 };

@@ -4,7 +4,7 @@ use super::modes::parse_switch;
 use engine::dispatch;
 use engine::session::Tracking;
 use engine::tracking::{Cacher, PrefixList};
-use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
+use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome, View};
 use resp::Protocol;
 use std::sync::Arc;
 
@@ -241,7 +241,7 @@ fn client_tracking(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let wanted = parse_tracking(cx, args)?;
     let id = cx.session.id();
     match wanted.on {
-        true if cx.sees_one_server() => track_elsewhere(cx, args, &wanted)?,
+        true if cx.view() == View::OneServer => track_elsewhere(cx, args, &wanted)?,
         true => {}
         false => cx.track_no_more_elsewhere(),
     }

@@ -1,8 +1,9 @@
 //! `CLIENT UNBLOCK client-id [TIMEOUT|ERROR]`: ends another connection's wait
 
 use engine::clients::Client;
-use engine::clients::forwarding::Reach;
+use engine::clients::forwarding::{Own, Reach};
 use engine::mailbox::Message;
+use engine::routing::Merge;
 use engine::session::Fate;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 use std::borrow::Cow;
@@ -51,7 +52,7 @@ fn client_unblock(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
             Some(client) => client.waits_elsewhere().then_some(Reach::Leaders),
         };
         match elsewhere.filter(|_| cx.asks_about_all_clients()) {
-            Some(reach) => cx.ask_nodes(reach, 0, args),
+            Some(reach) => cx.ask_nodes(reach, (Merge::Max, Own::Count(0)), args),
             None => cx.reply.integer(0),
         }
         return Ok(());

@@ -7,6 +7,7 @@ mod doctor;
 mod graph;
 
 use engine::latency::Series;
+use engine::routing::{Routing, Way};
 use engine::stats::Durations;
 use engine::table::Resolved;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
@@ -147,6 +148,7 @@ pub static LATENCY: Command = Command {
         "    Return a cumulative distribution of latencies in the format of a histogram for the specified command names.",
         "    If no commands are specified then all histograms are replied.",
     ],
+    routing: Routing::by(Way::OneServer),
     ..Command::ROW
 };
 

@@ -5,6 +5,7 @@
 
 use cluster::id::Id;
 use resp::bulk::{push_bulk, push_header};
+use spec::Merge;
 
 /// How a request travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +28,10 @@ pub enum Travel {
     Nodes {
         /// Which nodes.
         reach: Reach,
-        /// What it has done here. Added to what they answer.
-        own: u32,
+        /// How their replies are joined.
+        merge: Merge,
+        /// What is joined with them.
+        own: Own,
     },
 }
 
@@ -41,6 +44,17 @@ pub enum Reach {
     Others,
     /// All.
     All,
+}
+
+/// What this node itself answers to a request that other nodes answer, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Own {
+    /// Nothing: its answer comes as that of another node does, or the request is not for it.
+    Nothing,
+    /// A number.
+    Count(u32),
+    /// That it has no such client.
+    NoSuchClient,
 }
 
 /// The shards that a client has written to, for WAIT.

@@ -7,7 +7,7 @@ use super::refuse_request;
 use super::slots::note_primary;
 use crate::args::Args;
 use crate::clients::WaitElsewhere;
-use crate::clients::forwarding::{Forward, Forwarding, Reach, Travel, push_words};
+use crate::clients::forwarding::{Forward, Forwarding, Own, Reach, Travel, push_words};
 use crate::command::{Channels, Flags, Group, ScriptName};
 use crate::cx::Cx;
 use crate::engine::Engine;
@@ -21,17 +21,39 @@ use crate::session::ReplyMode;
 use crate::table::Resolved;
 use crate::transaction::Multi;
 use journal::safe::Gate;
-use route::handling::AboutScripts;
+use route::code;
+use spec::{About, Merge, Texts, Way};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Greatest number of forwarded requests of one client that are unanswered.
 const MAX_AWAITED: usize = 1 << 14;
 
-/// Returns whether the client sees one server instead of a cluster node. A database with its own
-/// hashing rules always appears as one server, because clients compute slots by the standard rule.
-#[inline]
-pub(super) fn sees_one_server(cx: &Cx<'_>) -> bool {
-    cx.engine.has_single_endpoint() && !cx.session.speaks_cluster
+/// To the nodes that lead a shard. The client is told how many of them have done something, if it
+/// is told at all.
+const TELL_LEADERS: Travel =
+    Travel::Nodes { reach: Reach::Leaders, merge: Merge::Sum, own: Own::Count(0) };
+
+/// What a connection sees of the database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum View {
+    /// A server that is in no cluster.
+    Server,
+    /// A node of a cluster.
+    Node,
+    /// One server in place of a cluster.
+    OneServer,
+}
+
+impl View {
+    /// What a connection of a cluster's node sees. A database with its own hashing rules always
+    /// appears as one server, because clients compute slots by the standard rule.
+    #[inline]
+    pub(super) fn at_node(cx: &Cx<'_>) -> View {
+        match cx.engine.has_single_endpoint() && !cx.session.speaks_cluster {
+            true => View::OneServer,
+            false => View::Node,
+        }
+    }
 }
 
 impl Engine {
@@ -42,49 +64,45 @@ impl Engine {
 }
 
 impl Cx<'_> {
-    /// Returns whether the client sees one server instead of a cluster node.
-    pub fn sees_one_server(&self) -> bool {
-        self.engine.membership.is_on() && sees_one_server(self)
+    /// Returns what this connection sees of the database.
+    pub fn view(&self) -> View {
+        if self.engine.membership.is_on() { View::at_node(self) } else { View::Server }
     }
 
-    /// Returns whether INFO and ROLE speak for the one server that the client sees, a primary. They
-    /// speak for this copy to nodes, to the admin port, and to clients that see cluster nodes.
-    pub fn is_told_of_one_server(&self) -> bool {
+    /// Returns what INFO and ROLE describe. To nodes and to the admin port that is this copy, also
+    /// where they see one server.
+    pub fn described_view(&self) -> View {
         let session = &*self.session;
-        let user = session.user.name().as_bytes();
-        let is_node = session.is_link || *user == *self.engine.config.primaryuser();
-        self.sees_one_server() && !session.is_insider && !is_node
-    }
-
-    /// Returns whether the database's clients see one server, whatever this connection sees.
-    pub fn is_one_address(&self) -> bool {
-        self.engine.is_one_address()
-    }
-
-    /// Has the events of other nodes' keys come that a channel or pattern of the client is about.
-    /// Returns whether they do already, as far as the other nodes answer.
-    pub fn hear_elsewhere(&self, space: Space, name: &[u8]) -> bool {
-        if self.session.is_link || !self.is_one_address() {
-            return true;
+        let is_of_node = || *session.user.name().as_bytes() == *self.engine.config.primaryuser();
+        match self.view() {
+            View::OneServer if session.is_insider || session.is_link || is_of_node() => View::Node,
+            view => view,
         }
-        let answer = self.engine.pubsub.elsewhere.ask(space, name, self.now());
-        if answer.is_new {
+    }
+
+    /// Has the events of other nodes' keys come that a channel or pattern of the client is about, and
+    /// does not wait for them.
+    pub fn hear_elsewhere(&self, space: Space, name: &[u8]) {
+        if self.session.is_link || !self.engine.is_one_address() {
+            return;
+        }
+        let elsewhere = &self.engine.pubsub.elsewhere;
+        if elsewhere.ask(elsewhere.begin(self.now()), space, name, self.now()).is_new {
             // One thread listens for all.
             self.engine.mailboxes[0].post(Message::Listen);
         }
-        answer.is_heard
     }
 
     /// Returns whether a function library that this client loads or deletes is shared by all nodes.
     pub fn shares_functions(&self) -> bool {
         // A replication stream or a file repeats changes that were shared before.
-        self.is_one_address() && !self.session.is_link && !self.db.repeats_history()
+        self.engine.is_one_address() && !self.session.is_link && !self.db.repeats_history()
     }
 
     /// Returns whether options that all nodes share are set at all nodes when this client sets them.
     pub fn shares_options(&self) -> bool {
         let is_client = self.session.client.fd >= 0 && !self.session.is_link;
-        is_client && self.is_one_address() && self.membership().is_some()
+        is_client && self.engine.is_one_address() && self.membership().is_some()
     }
 
     /// Returns whether the user of this name is shared by all nodes. The user by which nodes log in
@@ -95,7 +113,7 @@ impl Cx<'_> {
 
     /// Ends the tracking of what the client reads at other nodes, if they track it.
     pub fn track_no_more_elsewhere(&mut self) {
-        if self.session.tracking.is_some() && self.sees_one_server() {
+        if self.session.tracking.is_some() && self.view() == View::OneServer {
             self.add_beside(|out| out.extend_from_slice(route::raw::UNTRACK));
         }
     }
@@ -108,7 +126,7 @@ impl Cx<'_> {
     /// Returns whether a command about clients concerns those of other nodes, too: the client sees
     /// one server, and another node has not passed its command on.
     pub fn asks_about_all_clients(&self) -> bool {
-        self.sees_one_server()
+        self.view() == View::OneServer
             && !self.session.is_insider
             && !self.in_transaction
             && self.membership().is_some()
@@ -123,11 +141,29 @@ impl Cx<'_> {
         }
     }
 
-    /// Sends a request about clients to other nodes. Their answers, and what it has done here, are
-    /// the reply.
-    pub fn ask_nodes(&mut self, reach: Reach, own: u32, args: Args<'_>) {
+    /// Sends a request about clients to other nodes. Their answers, joined with what this node
+    /// answers itself, are the reply.
+    pub fn ask_nodes(&mut self, reach: Reach, (merge, own): (Merge, Own), args: Args<'_>) {
         let is_muted = self.session.reply_mode != ReplyMode::On;
-        self.add_to_nodes((reach, own), is_muted, |out| push_words(out, args.words()));
+        let travel = Travel::Nodes { reach, merge, own };
+        self.add_to_nodes(travel, is_muted, |out| push_words(out, args.words()));
+    }
+
+    /// Returns the error that there is no such client, with the code word that nodes understand if
+    /// one of them asks.
+    pub fn no_such_client(&self) -> Error {
+        Error::format(format!("{} No such client", self.word_for_nodes(code::NO_CLIENT)))
+    }
+
+    /// Returns the error that there is no such user, with the code word that nodes understand if
+    /// one of them asks.
+    pub fn no_such_user(&self, name: &[u8]) -> Error {
+        let word = self.word_for_nodes(code::NO_USER);
+        Error::Bytes([word.as_bytes(), b" No such user '", name, b"'"].concat())
+    }
+
+    fn word_for_nodes(&self, word: &'static str) -> &'static str {
+        if self.session.is_link { word } else { "ERR" }
     }
 
     /// Ends what these clients of this node have waiting at other nodes, where nothing is done for
@@ -135,7 +171,7 @@ impl Cx<'_> {
     pub fn end_waits_elsewhere(&mut self, clients: &[u64]) {
         if !clients.is_empty() {
             let request = route::raw::abandon(clients);
-            self.add_to_nodes((Reach::Leaders, 0), true, |out| out.extend_from_slice(&request));
+            self.add_to_nodes(TELL_LEADERS, true, |out| out.extend_from_slice(&request));
         }
     }
 
@@ -144,17 +180,11 @@ impl Cx<'_> {
     pub fn end_forbidden_waits(&mut self) {
         for client in self.engine.forbidden_waits() {
             let request = route::raw::unblock(client);
-            self.add_to_nodes((Reach::Leaders, 0), true, |out| out.extend_from_slice(&request));
+            self.add_to_nodes(TELL_LEADERS, true, |out| out.extend_from_slice(&request));
         }
     }
 
-    fn add_to_nodes(
-        &mut self,
-        (reach, own): (Reach, u32),
-        is_muted: bool,
-        add: impl FnOnce(&mut Vec<u8>),
-    ) {
-        let travel = Travel::Nodes { reach, own };
+    fn add_to_nodes(&mut self, travel: Travel, is_muted: bool, add: impl FnOnce(&mut Vec<u8>)) {
         let one = Forward { place: self.reply.place(), end: 0, skipped: 0, is_muted, travel };
         self.session.forwarding.get_or_insert_default().add(one, add);
     }
@@ -164,17 +194,12 @@ impl Cx<'_> {
         let one = Forward { place: usize::MAX, end: 0, skipped: 0, is_muted: true, travel };
         self.session.forwarding.get_or_insert_default().add(one, add);
     }
-
-    /// Returns whether the client sees a cluster node.
-    pub fn sees_cluster(&self) -> bool {
-        self.engine.membership.is_on() && !sees_one_server(self)
-    }
 }
 
 /// Returns whether a request changes only definitions that all nodes share, and nothing on this
 /// node.
 pub(super) fn is_definition(cx: &Cx<'_>, row: &Resolved) -> bool {
-    cx.shares_functions() && cx.engine.membership.scope(row.index) == Scope::Defines
+    cx.shares_functions() && matches!(row.way, Way::All { about: About::Libraries, .. })
 }
 
 /// Lets a request run here, or returns a refusal that says which node answers it.
@@ -202,16 +227,33 @@ pub(super) fn gate(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
 }
 
 /// Returns whether the events of all nodes come that the channels or patterns of a request are
-/// about. A client that listens knows by the reply that it misses nothing from then on.
-fn hears_all(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
+/// about, as far as the other nodes answer. A client that listens knows by the reply that it misses
+/// nothing from then on, and that no event from before follows.
+fn hears_all(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     let space = match row.command.channels {
         Channels::Patterns => Space::Patterns,
         Channels::All if row.command.keys.is_empty() => Space::Channels,
         _ => return true,
     };
-    let mut is_heard = true;
+    if cx.session.is_link || !cx.engine.is_one_address() {
+        cx.session.listening = None;
+        return true;
+    }
+    let (engine, now) = (cx.engine, cx.now());
+    let elsewhere = &engine.pubsub.elsewhere;
+    let request = *cx.session.listening.get_or_insert_with(|| elsewhere.begin(now));
+    let (mut is_new, mut is_heard) = (false, true);
     for name in args.from(1) {
-        is_heard &= cx.hear_elsewhere(space, name);
+        let answer = elsewhere.ask(request, space, name, now);
+        is_new |= answer.is_new;
+        is_heard &= answer.is_heard;
+    }
+    if is_new {
+        // One thread listens for all.
+        engine.mailboxes[0].post(Message::Listen);
+    }
+    if is_heard {
+        cx.session.listening = None;
     }
     is_heard
 }
@@ -256,12 +298,7 @@ fn only_touches_keys(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
         && !flags.any(more)
         && row.command.script.is_none()
         && !row.command.keys.is_empty()
-        && !may_block(cx, row, args)
-}
-
-pub(super) fn may_block(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
-    cx.engine.membership.scope(row.index) == Scope::Blocks
-        || route::handling::may_block(args.words())
+        && !row.may_wait(args.words())
 }
 
 /// Where the keys of a request are.
@@ -278,10 +315,10 @@ enum Found<'k> {
 
 /// Returns how a request travels to other nodes, or `None` if it runs here.
 fn travel(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<Option<Travel>, Refusal> {
-    let scope = cx.engine.membership.scope(row.index);
+    let scope = Scope::of(row, args.words());
     match scope {
         Scope::AllNodes if is_queued(cx, row) => {
-            return queue_for_all(cx, row, args).map(|()| None);
+            return queue_for_all(cx, row).map(|()| None);
         }
         Scope::AllNodes => return Ok(Some(everywhere(cx, row))),
         Scope::Defines if is_queued(cx, row) => {
@@ -348,7 +385,7 @@ fn travel(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<Option<Trav
         }
         Found::Here => Ok(None),
         Found::Elsewhere(_) if flags.has(Flags::WATCHES) => Ok(Some(Travel::Alone)),
-        Found::Elsewhere(_) if may_block(cx, row, args) => Ok(Some(Travel::Waits)),
+        Found::Elsewhere(_) if row.may_wait(words) => Ok(Some(Travel::Waits)),
         Found::Elsewhere(slot) => Ok(Some(Travel::Slot(slot))),
     }
 }
@@ -408,8 +445,8 @@ fn note_written(cx: &mut Cx<'_>, slots: &[(u16, &[u8])]) {
 ///
 /// # Errors
 /// It may not.
-fn queue_for_all(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
-    if route::handling::is_for_clients(args.words()) {
+fn queue_for_all(cx: &Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+    if row.way == Way::Message {
         return Ok(());
     }
     let published = cx.membership();
@@ -422,9 +459,7 @@ fn queue_for_all(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refu
 
 /// Refuses what a script asks for if it concerns all shards: it would be done at one.
 pub(super) fn gate_of_script(cx: &Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
-    let is_about_all = cx.engine.is_one_address()
-        && cx.engine.membership.scope(row.index) == Scope::AllNodes
-        && is_about_all_keys(row);
+    let is_about_all = cx.engine.is_one_address() && is_about_all_keys(row);
     let published = if is_about_all { cx.membership() } else { None };
     match published.as_deref().is_some_and(|published| only_slot(published).is_none()) {
         true => Err(concerns_all(row, "a script").into()),
@@ -438,7 +473,7 @@ fn concerns_all(row: &Resolved, what: &str) -> Error {
 }
 
 pub(super) fn is_about_all_keys(row: &Resolved) -> bool {
-    route::handling::is_about_all_keys(&row.full_name.to_uppercase())
+    matches!(row.way, Way::All { about: About::AllKeys, .. })
 }
 
 /// A slot of the shard that has all keys, if one shard has them.
@@ -480,7 +515,7 @@ fn travel_of(cx: &mut Cx<'_>, multi: &Multi) -> Result<Option<Travel>, Refusal> 
     let queue: Vec<Vec<&[u8]>> = multi.queue().iter().map(|queued| queued.words()).collect();
     let (mut slots, mut own) = (Vec::new(), None);
     for (queued, words) in multi.queue().iter().zip(&queue) {
-        match cx.engine.membership.scope(queued.row.index) {
+        match Scope::of(queued.row, words) {
             Scope::Own => {
                 own = Some(&queued.row.full_name);
                 continue;
@@ -597,10 +632,10 @@ fn note_scripts(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) {
         note_script(cx, words[1]);
         return;
     }
-    match route::handling::about_scripts(words) {
-        Some(AboutScripts::Load(text)) => note_script(cx, text),
-        Some(AboutScripts::Forget) => cx.engine.scripts.cache.flush(),
-        None => {}
+    match row.way {
+        Way::All { about: About::Scripts(Texts::Load), .. } => note_script(cx, words[2]),
+        Way::All { about: About::Scripts(Texts::Flush), .. } => cx.engine.scripts.cache.flush(),
+        _ => {}
     }
 }
 
@@ -611,21 +646,8 @@ fn text_of(engine: &Engine, row: &Resolved, words: &[&[u8]]) -> Option<(Vec<u8>,
         return None;
     }
     let text = engine.script_text(words.get(1)?)?;
-    let name = &named_by(engine, row, ScriptName::Source)?.full_name;
+    let name = &engine.table.named_by(row, ScriptName::Source)?.full_name;
     Some((name.as_bytes().to_vec(), text))
-}
-
-/// Returns the command that does the same as this one with a script that is named in another way.
-pub(super) fn named_by(
-    engine: &Engine,
-    row: &Resolved,
-    name: ScriptName,
-) -> Option<&'static Resolved> {
-    let is_read_only = |row: &Resolved| row.command.flags.has(Flags::READONLY);
-    let is_same = |other: &&Resolved| {
-        other.command.script == Some(name) && is_read_only(other) == is_read_only(row)
-    };
-    engine.table.all().iter().find(is_same)
 }
 
 /// Forwards a request to the node that answers it, or queues it in a transaction.

@@ -153,7 +153,7 @@ fn may_have_been_digest(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool
     if cx.session.acts_for.is_none() || row.command.script != Some(ScriptName::Source) {
         return false;
     }
-    let by_digest = super::one_address::named_by(cx.engine, row, ScriptName::Digest);
+    let by_digest = cx.engine.table.named_by(row, ScriptName::Digest);
     by_digest.is_some_and(|by_digest| is_permitted(cx, by_digest, args))
 }
 

@@ -2,7 +2,8 @@
 //! answers for it. [`open_slots`] has what differs for slots that move key by key.
 
 use super::gates::{Refusal, writes_keys};
-use super::{NotNow, one_address, open_slots};
+use super::one_address::{self, View};
+use super::{NotNow, open_slots};
 use crate::args::Args;
 use crate::clients::{Client, flag};
 use crate::command::{Flags, Group};
@@ -19,6 +20,7 @@ use crate::table::Resolved;
 use cluster::change::moves;
 use cluster::describe::{Asker, Node};
 use cluster::id::Id;
+use cluster::slots::Slots;
 use config::{ClusterEndpointType, Config};
 use keyspace::{Key, Slot};
 use route::raw::PAUSED;
@@ -81,11 +83,11 @@ fn waits_for_coordinator(cx: &Cx<'_>, row: &Resolved) -> bool {
 
 /// Returns whether a request waits because the coordinator has not said yet where it is answered.
 /// What concerns all nodes would be answered for this one alone.
-fn waits_for_place(cx: &Cx<'_>, row: &Resolved) -> bool {
+fn waits_for_place(cx: &Cx<'_>, row: &Resolved, words: &[&[u8]]) -> bool {
     let membership = &cx.engine.membership;
     let is_single = cx.engine.is_one_address();
     let has_place = !row.command.keys.is_empty() || row.command.flags.has(Flags::RUNS_QUEUE);
-    let is_elsewhere = || matches!(membership.scope(row.index), Scope::AllNodes | Scope::Defines);
+    let is_elsewhere = || matches!(Scope::of(row, words), Scope::AllNodes | Scope::Defines);
     let within_ms = if is_single { FIRST_ANSWER_MS } else { FIRST_KEYS_MS };
     (has_place || (is_single && is_elsewhere()))
         && membership.is_new(cx.now(), within_ms)
@@ -109,13 +111,13 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
         wait_for_move(cx, row, args)?;
     }
     // What is sent to a slot that is arriving is for this node.
-    if one_address::sees_one_server(cx) && !row.command.flags.has(Flags::ASKING) {
+    if View::at_node(cx) == View::OneServer && !row.command.flags.has(Flags::ASKING) {
         return one_address::gate(cx, row, args);
     }
-    if cx.session.is_link && cx.engine.membership.scope(row.index) == Scope::AllNodes {
+    if cx.session.is_link && Scope::of(row, args.words()) == Scope::AllNodes {
         return Ok(());
     }
-    if waits_for_coordinator(cx, row) || waits_for_place(cx, row) {
+    if waits_for_coordinator(cx, row) || waits_for_place(cx, row, args.words()) {
         return Err(NotNow::Held.into());
     }
     let runs_queue = row.command.flags.has(Flags::RUNS_QUEUE);
@@ -240,8 +242,7 @@ fn wait_for_move(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), 
     let slots = || cx.keys.iter().filter_map(|key| key.slot(keyspace));
     let waits = slots().any(|slot| moves.is_paused(slot));
     // These have their connection for themselves.
-    let is_alone =
-        flags.any(Flags::RUNS_QUEUE.with(Flags::WATCHES)) || one_address::may_block(cx, row, args);
+    let is_alone = flags.any(Flags::RUNS_QUEUE.with(Flags::WATCHES)) || row.may_wait(args.words());
     match &mut cx.session.returned {
         Some(returned) if !is_alone && (waits || slots().any(|slot| returned.has(slot))) => {
             slots().for_each(|slot| returned.add(slot));
@@ -506,8 +507,12 @@ impl Engine {
         let led = self.membership.newest().is_some_and(|before| before.leads);
         if let Some(own) = own.filter(|_| published.leads && !led) {
             // A file that was loaded, or the primary before, may be older than a move.
-            self.membership.moves.expect_stale(&moves::stale(topology, own));
-            self.membership.moves.set_expects_foreign(!published.hashing().is_standard());
+            // Keys of other shards' slots may be all that there is of them if etcd was rolled back.
+            let is_sure = published.view.rolled_back.is_none();
+            let stale = if is_sure { moves::stale(topology, own) } else { Slots::default() };
+            self.membership.moves.expect_stale(&stale);
+            let has_rules = !published.hashing().is_standard();
+            self.membership.moves.set_expects_foreign(has_rules && is_sure);
         }
         self.membership.moves.end_imports(|job| !published.expects_copy(job));
     }
@@ -549,7 +554,7 @@ impl Engine {
         };
         if let Some(token) = client.call_off_wait(&self.stats) {
             // Clients of one server know of no other node; a link tries again by itself.
-            let line = if self.has_single_endpoint() { ROLE_CHANGED.to_owned() } else { line };
+            let line = if self.is_one_address() { ROLE_CHANGED.to_owned() } else { line };
             let error = Some(Cow::Owned(line));
             let message = Message::Unblock { client: client.id, token, error, fate: Fate::Open };
             self.mailboxes[client.thread].post(message);
@@ -577,7 +582,7 @@ const NOT_ONE_SLOT: &str = "ERR Script attempted to access keys that do not hash
 fn check_call(cx: &Cx<'_>, keys: &RequestKeys, args: Args<'_>) -> Result<(), Refusal> {
     let mut slots = keys.iter().map(|key| cx.slot_of(key.key(args.words())));
     let first = slots.next().flatten();
-    match cx.engine.has_single_endpoint() || slots.all(|slot| slot == first) {
+    match cx.engine.is_one_address() || slots.all(|slot| slot == first) {
         true => Ok(()),
         false => Err(Error::text(NOT_ONE_SLOT).into()),
     }
