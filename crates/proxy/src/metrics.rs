@@ -36,7 +36,7 @@ impl PoolView {
     }
 
     fn of(&self, server: usize, pick: impl Fn(&ServerStats) -> u64) -> u64 {
-        let one = |stats: &Arc<PoolStats>| pick(&stats.servers[server % stats.servers.len()]);
+        let one = |stats: &Arc<PoolStats>| pick(stats.of(server));
         self.threads.iter().map(one).fold(0, u64::wrapping_add)
     }
 

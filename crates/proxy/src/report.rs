@@ -55,24 +55,23 @@ pub fn json(service: &Service) -> String {
                 crate::config::Kind::Servers(servers) => servers[server].member.name.clone(),
                 _ => address.to_string(),
             };
-            let of = server % threads[0].servers.len();
-            let requests = sum(&|stats| &stats.servers[of].requests);
-            let responses = sum(&|stats| &stats.servers[of].responses);
+            let requests = sum(&|stats| &stats.of(server).requests);
+            let responses = sum(&|stats| &stats.of(server).responses);
             let _ = write!(
                 pools,
                 ", {name:?}: {{\"server_eof\":{}, \"server_err\":{}, \"server_timedout\":{}, \
                  \"server_connections\":{}, \"server_ejected_at\":0, \"requests\":{requests}, \
                  \"request_bytes\":{}, \"responses\":{responses}, \"response_bytes\":{}, \
                  \"in_queue\":0, \"in_queue_bytes\":0, \"out_queue\":{}, \"out_queue_bytes\":0}}",
-                sum(&|stats| &stats.servers[of].server_eof),
-                sum(&|stats| &stats.servers[of].server_err),
-                sum(&|stats| &stats.servers[of].server_timedout),
-                sum(&|stats| &stats.servers[of].server_connections),
-                sum(&|stats| &stats.servers[of].request_bytes),
-                sum(&|stats| &stats.servers[of].response_bytes),
+                sum(&|stats| &stats.of(server).server_eof),
+                sum(&|stats| &stats.of(server).server_err),
+                sum(&|stats| &stats.of(server).server_timedout),
+                sum(&|stats| &stats.of(server).server_connections),
+                sum(&|stats| &stats.of(server).request_bytes),
+                sum(&|stats| &stats.of(server).response_bytes),
                 requests
                     .saturating_sub(responses)
-                    .saturating_sub(sum(&|stats| &stats.servers[of].lost)),
+                    .saturating_sub(sum(&|stats| &stats.of(server).lost)),
             );
         }
         pools.push('}');

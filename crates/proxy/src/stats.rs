@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 /// A figure that one thread changes and any thread reads.
@@ -93,8 +93,8 @@ impl HotKeys {
 #[derive(Clone, Debug, Default)]
 pub struct PoolStats {
     own: Arc<PoolCounts>,
-    /// Those of its servers, by their numbers.
-    pub servers: Vec<Arc<ServerStats>>,
+    /// Those of its servers, by their numbers. One that has no figures yet takes no memory for them.
+    servers: Vec<OnceLock<Arc<ServerStats>>>,
 }
 
 impl Deref for PoolStats {
@@ -106,17 +106,30 @@ impl Deref for PoolStats {
 }
 
 impl PoolStats {
-    /// Of so many servers.
+    /// Of so many servers at most.
     pub fn new(servers: usize) -> PoolStats {
-        let servers = (0..servers).map(|_| Arc::default()).collect();
+        let servers = (0..servers).map(|_| OnceLock::new()).collect();
         PoolStats { own: Arc::default(), servers }
+    }
+
+    /// Those of one server.
+    ///
+    /// # Panics
+    /// When the pool cannot have so many servers: figures would be those of another one.
+    #[inline]
+    pub fn of(&self, server: usize) -> &ServerStats {
+        self.servers[server].get_or_init(Arc::default)
     }
 
     /// The same figures for a pool in which servers have other numbers: `before` says which each
     /// had.
     pub fn renumbered(&self, before: &[Option<usize>]) -> PoolStats {
-        let known = |at: &Option<usize>| at.and_then(|at| self.servers.get(at).cloned());
-        let servers = before.iter().map(|at| known(at).unwrap_or_default()).collect();
+        let known = |at: Option<usize>| {
+            let stats = self.servers.get(at?)?;
+            // Threads that have not heard of the change go on to count there.
+            Some(OnceLock::from(stats.get_or_init(Arc::default).clone()))
+        };
+        let servers = before.iter().map(|&at| known(at).unwrap_or_default()).collect();
         PoolStats { own: self.own.clone(), servers }
     }
 }
