@@ -58,6 +58,34 @@ fn several_servers_are_one() {
 }
 
 /// The names of the fields of CLIENT INFO.
+/// MSETEX goes to several servers, as its tips say, unless it depends on which keys exist.
+#[test]
+fn several_keys_are_set_with_one_expiry_at_their_servers() {
+    let Some((servers, proxy)) = in_front_of_three("") else { return };
+    let mut client = proxy.client(Protocol::Resp3);
+    let keys: Vec<String> = (0..30).map(|n| format!("key{n}")).collect();
+    let mut words = vec!["MSETEX", "30"];
+    keys.iter().for_each(|key| words.extend([&key[..], "v"]));
+    words.extend(["EX", "1000"]);
+    assert_eq!(ask(&mut client, &words[..]), Reply::Integer(1));
+    let mut direct = servers.iter().map(|server| ask(&mut server.client(), &["DBSIZE"]));
+    assert!(direct.all(|count| count != Reply::Integer(0)), "every server has a share");
+    for key in &keys {
+        let ttl = ask(&mut client, &["TTL", key]);
+        assert!(matches!(ttl, Reply::Integer(900..=1000)), "{key}: {ttl:?}");
+    }
+    for condition in ["NX", "XX"] {
+        words.splice(62.., [condition]);
+        let Reply::Error(why) = ask(&mut client, &words[..]) else { panic!("it is not refused") };
+        assert!(why.starts_with(b"CROSSSLOT 'msetex' needs all its keys on one server"));
+    }
+    let once = ["MSETEX", "2", "{t}a", "1", "{t}b", "2", "NX"];
+    assert_eq!(ask(&mut client, &once), Reply::Integer(1));
+    assert_eq!(ask(&mut client, &once), Reply::Integer(0));
+    let wrong = ["MSETEX", "3", "a", "1", "b", "2"];
+    assert!(matches!(ask(&mut client, &wrong), Reply::Error(why) if why.starts_with(b"ERR ")));
+}
+
 fn client_fields(client: &mut Client) -> Vec<String> {
     let info = ask(client, &["CLIENT", "INFO"]);
     let info = String::from_utf8_lossy(info.text().expect("it is text")).into_owned();
@@ -322,7 +350,9 @@ fn commands_that_only_servers_know_go_where_their_keys_are() {
     let Some(program) = dunlin() else { return };
     let renamed = ["--rename-command", "SET", "PUT", "--rename-command", "BLPOP", "AWAIT"];
     let counted = ["--rename-command", "ZUNION", "UNITE"];
-    let options = [&renamed[..], &counted].concat();
+    let split = ["--rename-command", "MSETEX", "PUTALL", "--rename-command", "MGET", "GETALL"];
+    let all = ["--rename-command", "DBSIZE", "HOWMANY"];
+    let options = [&renamed[..], &counted, &split, &all].concat();
     let servers: Vec<Server> = (0..3).map(|_| server(&program, &options)).collect();
     let proxy = Proxy::start(&program, &servers, "");
     let mut client = proxy.client(Protocol::Resp2);
@@ -331,7 +361,15 @@ fn commands_that_only_servers_know_go_where_their_keys_are() {
         assert_eq!(ask(&mut client, &["PUT", &key, &key]), okay());
         assert_eq!(text(&ask(&mut client, &["GET", &key])), key);
     }
-    assert!((0..3).all(|at| direct(at, &["DBSIZE"]) != Reply::Integer(0)));
+    assert!((0..3).all(|at| direct(at, &["HOWMANY"]) != Reply::Integer(0)));
+    // Their tips say that they concern several servers.
+    assert_eq!(ask(&mut client, &["HOWMANY"]), Reply::Integer(30));
+    let put = ["PUTALL", "3", "key1", "a", "key2", "b", "key3", "c", "EX", "1000"];
+    assert_eq!(ask(&mut client, &put), Reply::Integer(1));
+    let found = ask(&mut client, &["GETALL", "key3", "none", "key2", "key1"]);
+    let found = found.elements().expect("an array");
+    assert_eq!([&found[0], &found[2], &found[3]].map(text), ["c", "b", "a"]);
+    assert!(found[1].is_nil(), "{found:?}");
     // The words before the keys state their number.
     for key in (0..9).map(|number| format!("set{number}")) {
         assert_eq!(ask(&mut client, &["ZADD", &key, "1", "one"]), Reply::Integer(1));
