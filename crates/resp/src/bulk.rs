@@ -53,6 +53,14 @@ pub fn push_bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
+/// Appends a request.
+pub fn push_request<W: AsRef<[u8]>>(out: &mut Vec<u8>, words: &[W]) {
+    push_header(out, b'*', words.len());
+    for word in words {
+        push_bulk(out, word.as_ref());
+    }
+}
+
 /// Writes a header and returns its length; what is written behind it is of no account.
 ///
 /// # Safety

@@ -3,8 +3,8 @@
 //! A client of another server keeps what it has received in a buffer and a [`Scanner`] beside it.
 //! The scanner finds the end of the first reply and remembers how far it came, so that a reply of a
 //! million elements that arrives in a thousand pieces is not read a thousand times. [`decode`] then
-//! makes [`Value`]s of it, which borrow the buffer. A reader that makes values of its own takes the
-//! [tokens](crate::token) instead.
+//! makes [`Value`]s of it; [`Incoming`](crate::Incoming) is all three. A reader that makes values of
+//! its own takes the [tokens](crate::token) instead.
 //!
 //! Limits of length and depth hold while the scanner reads, before anything is allocated: a peer
 //! that announces two billion elements gets no memory for them until they have come.
@@ -12,52 +12,7 @@
 use crate::token::{
     Aggregate, InvalidReply, NoToken, ReplyLimits, Token, next_token, string_header,
 };
-
-/// A value of a reply. Attributes, which no client asks for, are left out.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value<'a> {
-    /// `+OK`.
-    Simple(&'a [u8]),
-    /// An error: its text, which starts with its code.
-    Error(&'a [u8]),
-    /// An integer.
-    Integer(i64),
-    /// A string of any bytes.
-    Bulk(&'a [u8]),
-    /// A string with its format of three letters.
-    Verbatim {
-        /// `txt` or `mkd`.
-        format: &'a [u8],
-        /// The string itself.
-        text: &'a [u8],
-    },
-    /// Null of any type.
-    Null,
-    /// A double.
-    Double(f64),
-    /// A boolean.
-    Boolean(bool),
-    /// An integer of any length, as digits with or without a sign.
-    BigNumber(&'a [u8]),
-    /// Values in order.
-    Array(Vec<Value<'a>>),
-    /// Keys with their values.
-    Map(Vec<(Value<'a>, Value<'a>)>),
-    /// Values without an order.
-    Set(Vec<Value<'a>>),
-    /// A message that answers no request.
-    Push(Vec<Value<'a>>),
-}
-
-impl<'a> Value<'a> {
-    /// The bytes of a string of any type.
-    pub fn text(&self) -> Option<&'a [u8]> {
-        match self {
-            Value::Simple(text) | Value::Bulk(text) | Value::Verbatim { text, .. } => Some(text),
-            _ => None,
-        }
-    }
-}
+use crate::value::Value;
 
 /// What [`Scanner::scan`] found at the start of its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,7 +161,7 @@ impl Scanner {
 ///
 /// # Errors
 /// The input is not exactly one reply within the limits.
-pub fn decode(input: &[u8], limits: ReplyLimits) -> Result<Value<'_>, InvalidReply> {
+pub fn decode(input: &[u8], limits: ReplyLimits) -> Result<Value, InvalidReply> {
     let mut rest = input;
     let value = take_value(&mut rest, limits, limits.depth)?;
     if rest.is_empty() { Ok(value) } else { Err(InvalidReply("bytes behind the reply")) }
@@ -224,22 +179,22 @@ fn take_token<'a>(rest: &mut &'a [u8], limits: ReplyLimits) -> Result<Token<'a>,
 }
 
 /// The first value of `rest`, with as many levels as there may be.
-fn take_value<'a>(
-    rest: &mut &'a [u8],
+fn take_value(
+    rest: &mut &[u8],
     limits: ReplyLimits,
     mut levels: usize,
-) -> Result<Value<'a>, InvalidReply> {
+) -> Result<Value, InvalidReply> {
     loop {
         let (kind, count) = match take_token(rest, limits)? {
-            Token::Simple(text) => return Ok(Value::Simple(text)),
-            Token::Error(text) => return Ok(Value::Error(text)),
+            Token::Simple(text) => return Ok(Value::Simple(text.to_vec())),
+            Token::Error(text) => return Ok(Value::Error(text.to_vec())),
             Token::Integer(number) => return Ok(Value::Integer(number)),
-            Token::Bulk(text) => return Ok(Value::Bulk(text)),
-            Token::Verbatim(format, text) => return Ok(Value::Verbatim { format, text }),
+            Token::Bulk(text) => return Ok(Value::Bulk(text.to_vec())),
+            Token::Verbatim(_, text) => return Ok(Value::Verbatim(text.to_vec())),
             Token::Null => return Ok(Value::Null),
-            Token::Double(number) => return Ok(Value::Double(number)),
+            Token::Double(_, text) => return Ok(Value::Double(text.to_vec())),
             Token::Boolean(value) => return Ok(Value::Boolean(value)),
-            Token::BigNumber(digits) => return Ok(Value::BigNumber(digits)),
+            Token::BigNumber(digits) => return Ok(Value::BigNumber(digits.to_vec())),
             Token::Start(kind, count) => (kind, count),
         };
         let is_attribute = kind == Aggregate::Attribute;
@@ -258,12 +213,12 @@ fn take_value<'a>(
     }
 }
 
-fn take_values<'a>(
-    rest: &mut &'a [u8],
+fn take_values(
+    rest: &mut &[u8],
     limits: ReplyLimits,
     levels: usize,
     count: usize,
-) -> Result<Vec<Value<'a>>, InvalidReply> {
+) -> Result<Vec<Value>, InvalidReply> {
     // A value takes three bytes at least, so what has come bounds what is allocated.
     let mut values = Vec::with_capacity(count.min(rest.len() / 3));
     for _ in 0..count {
@@ -272,7 +227,7 @@ fn take_values<'a>(
     Ok(values)
 }
 
-fn pairs<'a>(values: Vec<Value<'a>>) -> Vec<(Value<'a>, Value<'a>)> {
+fn pairs(values: Vec<Value>) -> Vec<(Value, Value)> {
     let mut values = values.into_iter();
     std::iter::from_fn(|| Some((values.next()?, values.next()?))).collect()
 }
@@ -348,15 +303,18 @@ mod tests {
     }
 
     /// What a RESP3 client reads of it.
-    fn read(value: &Made) -> Value<'_> {
+    fn read(value: &Made) -> Value {
         match value {
-            Made::Bulk(bytes) => Value::Bulk(bytes),
-            Made::Error(text) => Value::Error(text.as_bytes()),
+            Made::Bulk(bytes) => Value::Bulk(bytes.clone()),
+            Made::Error(text) => Value::Error(text.clone().into_bytes()),
             Made::Integer(number) => Value::Integer(*number),
-            Made::Double(number) => Value::Double(*number),
+            Made::Double(_) => {
+                let line = written(std::slice::from_ref(value), Protocol::Resp3);
+                Value::Double(line[1..line.len() - 2].to_vec())
+            }
             Made::Boolean(value) => Value::Boolean(*value),
             Made::Null => Value::Null,
-            Made::Verbatim(text) => Value::Verbatim { format: b"txt", text },
+            Made::Verbatim(text) => Value::Verbatim(text.clone()),
             Made::Array(values) => Value::Array(values.iter().map(read).collect()),
             Made::Set(values) => Value::Set(values.iter().map(read).collect()),
             Made::Map(pairs) => Value::Map(pairs.iter().map(|(k, v)| (read(k), read(v))).collect()),
@@ -484,8 +442,7 @@ mod tests {
     fn one_reply_is_all_of_the_input() {
         assert_eq!(decode(b"+OK\r\n+OK\r\n", LIMITS), Err(InvalidReply("bytes behind the reply")));
         assert_eq!(scan(b"+OK\r\n+OK\r\n"), Ok(Scanned::Reply { len: 5 }));
-        assert_eq!(decode(b"+OK\r\n", LIMITS).map(|value| value.text()), Ok(Some(&b"OK"[..])));
-        assert_eq!(Value::Integer(1).text(), None);
+        assert_eq!(decode(b"+OK\r\n", LIMITS), Ok(Value::Simple(b"OK".to_vec())));
     }
 
     #[test]

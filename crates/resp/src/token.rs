@@ -94,8 +94,8 @@ pub enum Token<'a> {
     Verbatim(&'a [u8], &'a [u8]),
     /// `$-1`, `*-1` or `_`.
     Null,
-    /// `,1.5`.
-    Double(f64),
+    /// `,1.5`: the number, and its text.
+    Double(f64, &'a [u8]),
     /// `#t`.
     Boolean(bool),
     /// An integer of any length, as digits with or without a sign.
@@ -115,7 +115,7 @@ pub fn next_token(input: &[u8], limits: ReplyLimits) -> Result<(Token<'_>, usize
         b'+' => Token::Simple(text),
         b'-' => Token::Error(text),
         b':' => Token::Integer(integer(text)?),
-        b',' => Token::Double(double(text)?),
+        b',' => Token::Double(double(text)?, text),
         b'#' => Token::Boolean(boolean(text)?),
         b'(' => Token::BigNumber(big_number(text)?),
         b'_' if text.is_empty() => Token::Null,
@@ -262,8 +262,8 @@ mod tests {
         check(b"$-1\r\n", Token::Null);
         check(b"*-1\r\n", Token::Null);
         check(b"_\r\n", Token::Null);
-        check(b",1.5\r\n", Token::Double(1.5));
-        check(b",-inf\r\n", Token::Double(f64::NEG_INFINITY));
+        check(b",1.5\r\n", Token::Double(1.5, b"1.5"));
+        check(b",-inf\r\n", Token::Double(f64::NEG_INFINITY, b"-inf"));
         check(b"#t\r\n", Token::Boolean(true));
         check(b"#f\r\n", Token::Boolean(false));
         check(b"(-12345678901234567890\r\n", Token::BigNumber(b"-12345678901234567890"));
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn a_double_may_be_no_number() {
         let found = next_token(b",nan\r\n", LIMITS).expect("a token");
-        assert!(matches!(found, (Token::Double(number), 6) if number.is_nan()));
+        assert!(matches!(found, (Token::Double(number, _), 6) if number.is_nan()));
     }
 
     #[test]

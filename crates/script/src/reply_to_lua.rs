@@ -32,7 +32,7 @@ pub(crate) fn push(lua: Lua, reply: &[u8], is_resp3: bool) -> &[u8] {
         Token::Null if is_resp3 => lua.push_nil(),
         Token::Null => lua.push_boolean(false),
         Token::Boolean(value) => lua.push_boolean(value),
-        Token::Double(number) => push_wrapped(lua, "double", |lua| lua.push_number(number)),
+        Token::Double(number, _) => push_wrapped(lua, "double", |lua| lua.push_number(number)),
         Token::BigNumber(digits) => push_wrapped(lua, "big_number", |lua| lua.push_bytes(digits)),
         Token::Verbatim(format, text) => push_wrapped(lua, "verbatim_string", |lua| {
             lua.new_table(0, 2);
