@@ -3,11 +3,12 @@
 
 use crate::settings::Wrong;
 use crate::site::{Database, Placed};
-use crate::talk::{self, Answer};
+use crate::talk;
 use cluster::hashing::Hashing;
 use cluster::slots::COUNT;
 use cluster::topology::Topology;
 use cluster::view::View;
+use resp::Value;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -42,7 +43,7 @@ pub struct Trial {
 /// What became of a key.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TriedKey {
-    /// The key.
+    /// The key; bytes that are no text are shown as such.
     pub key: String,
     /// The rule that matches, counted from 1; 0 is the standard rule. None: the key is refused.
     pub rule: Option<usize>,
@@ -86,7 +87,7 @@ pub struct Tried {
 /// The rules, or the numbers of keys or shards, are not possible.
 pub fn attempt(
     trial: &Trial,
-    sample: &[String],
+    sample: &[Vec<u8>],
     topology: Option<&Topology>,
 ) -> Result<Tried, Wrong> {
     let hashing = Hashing::new(&trial.rules).map_err(|flaw| Wrong(flaw.to_string()))?;
@@ -113,12 +114,13 @@ pub fn attempt(
     let keys: Vec<TriedKey> = trial
         .keys
         .iter()
-        .chain(sample)
+        .map(String::as_bytes)
+        .chain(sample.iter().map(Vec::as_slice))
         .map(|key| {
-            let found = hashing.explain(key.as_bytes());
-            let slot = found.and_then(|_| hashing.slot(key.as_bytes()));
+            let found = hashing.explain(key);
+            let slot = found.and_then(|_| hashing.slot(key));
             TriedKey {
-                key: key.clone(),
+                key: String::from_utf8_lossy(key).into_owned(),
                 rule: found.map(|(rule, _)| rule),
                 tag: found.map(|(_, tag)| String::from_utf8_lossy(tag).into_owned()),
                 slot,
@@ -148,39 +150,35 @@ pub fn attempt(
     })
 }
 
-/// Takes some keys of a database, at random. Bytes that are no text are shown as such.
+/// Takes some keys of a database, at random.
 ///
 /// # Errors
 /// A primary of it does not answer.
-pub fn sample(database: &Database, view: Option<&View>) -> Result<Vec<String>, Wrong> {
+pub fn sample(database: &Database, view: Option<&View>) -> Result<Vec<Vec<u8>>, Wrong> {
     let unnamed = |why: &str| Wrong(format!("the database names no keys: {why}"));
     let primaries: Vec<&Placed> =
         view.into_iter().flat_map(|view| database.primaries(&view.topology.value)).collect();
     // What each has for itself: of all of them together, the largest would have no greater part.
-    let ask = |placed: &Placed, command: &[&str], times: usize| -> Result<Vec<String>, Wrong> {
+    let ask = |placed: &Placed, command: &[&str], times: usize| -> Result<Vec<Value>, Wrong> {
         let itself: &[&str] = &["CLIENT", "CAPA", "cluster", "node"];
         let questions: Vec<&[&str]> =
             [itself].into_iter().chain(std::iter::repeat_n(command, times)).collect();
         let place = (&*placed.host, placed.port);
-        let answers = talk::ask(place, database.login(), &questions, LIMIT);
-        let answers = answers.map_err(|error| unnamed(&error.to_string()))?;
-        let text = |answer| match answer {
-            Answer::Text(text) => Some(text),
-            Answer::Error(_) => None,
-        };
-        Ok(answers.into_iter().skip(1).filter_map(text).collect())
+        let mut answers = talk::ask_whole(place, database.login(), &questions, LIMIT)
+            .map_err(|error| unnamed(&error.to_string()))?;
+        Ok(answers.split_off(1))
     };
     let mut counts = Vec::new();
     for placed in &primaries {
-        let count = ask(placed, &["DBSIZE"], 1)?.pop().and_then(|text| text.parse().ok());
-        counts.push(count.unwrap_or(0_usize));
+        let count = ask(placed, &["DBSIZE"], 1)?.pop().and_then(|count| count.integer());
+        counts.push(count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0));
     }
     let all = counts.iter().fold(0_usize, |sum, count| sum.saturating_add(*count)).max(1);
     let mut keys = Vec::new();
     for (placed, count) in primaries.into_iter().zip(counts) {
-        keys.extend(ask(placed, &["RANDOMKEY"], SAMPLE.saturating_mul(count).div_ceil(all))?);
+        let named = ask(placed, &["RANDOMKEY"], SAMPLE.saturating_mul(count).div_ceil(all))?;
+        keys.extend(named.iter().filter_map(Value::bytes).map(<[u8]>::to_vec));
     }
-    keys.retain(|key| !key.is_empty());
     keys.sort_unstable();
     keys.dedup();
     Ok(keys)
@@ -210,6 +208,14 @@ mod tests {
             (standard.unmatched, standard.keys[3].rule, standard.parts.len()),
             (0, Some(0), 3)
         );
+    }
+
+    #[test]
+    fn keys_that_are_no_text_are_tried_as_they_are() {
+        let key = b"\xff\xfe".to_vec();
+        let slot = structs::crc16::key_slot(&key);
+        let tried = attempt(&Trial::default(), &[key], None).expect("it can be tried");
+        assert_eq!((&*tried.keys[0].key, tried.keys[0].slot), ("\u{fffd}\u{fffd}", Some(slot)));
     }
 
     #[test]

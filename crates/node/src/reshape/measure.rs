@@ -3,10 +3,11 @@
 use crate::settings::Measure;
 use crate::site::{Database, Placed};
 use crate::store::Problem;
-use crate::talk::{self, Answer, Reply};
+use crate::talk::{self, Answer};
 use cluster::hashing::Hashing;
 use cluster::slots::{COUNT, Slots};
 use cluster::view::View;
+use resp::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -107,8 +108,8 @@ pub fn slots(database: &Database, view: &View, by: Measure) -> Result<Slotted, P
 /// A key that takes much of its primary.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HotKey {
-    /// The key; bytes that are no text are shown as such.
-    pub key: String,
+    /// The key.
+    pub key: Vec<u8>,
     /// Its slot, if a rule gives it one.
     pub slot: Option<u16>,
     /// Its shard, counted from 1.
@@ -144,7 +145,7 @@ pub fn hot_keys(database: &Database, view: &View) -> Result<Option<Vec<HotKey>>,
             return Ok(None);
         };
         all.extend(keys.into_iter().map(|(key, used)| {
-            let slot = hashing.as_ref().and_then(|hashing| hashing.slot(key.as_bytes()));
+            let slot = hashing.as_ref().and_then(|hashing| hashing.slot(&key));
             HotKey { key, slot, shard: placed.shard + 1, used }
         }));
     }
@@ -152,11 +153,11 @@ pub fn hot_keys(database: &Database, view: &View) -> Result<Option<Vec<HotKey>>,
     Ok(Some(all))
 }
 
+/// Keys, and what each of them uses.
+type UsedKeys = Vec<(Vec<u8>, Used)>;
+
 /// What the keys of a primary use, of those that use most.
-fn hot_keys_of(
-    database: &Database,
-    placed: &Placed,
-) -> std::io::Result<Option<Vec<(String, Used)>>> {
+fn hot_keys_of(database: &Database, placed: &Placed) -> std::io::Result<Option<UsedKeys>> {
     let address = (&*placed.host, placed.port);
     let begin: [&[&str]; 1] = [&[
         "HOTKEYS",
@@ -171,7 +172,7 @@ fn hot_keys_of(
         HOT_SESSION,
     ]];
     let begun = talk::ask_whole(address, database.login(), &begin, LIMIT)?;
-    if matches!(begun[..], [Reply::Error(_)]) {
+    if begun.iter().any(Value::is_error) {
         return Ok(None);
     }
     std::thread::sleep(SPAN_OF_SLOTS);
@@ -181,18 +182,16 @@ fn hot_keys_of(
 }
 
 /// Reads the answer to HOTKEYS GET.
-fn read_hot_keys(reply: &Reply) -> Vec<(String, Used)> {
-    let fields = reply.parts().first().map_or(&[][..], Reply::parts);
+fn read_hot_keys(reply: &Value) -> Vec<(Vec<u8>, Used)> {
     let of = |name: &str| {
-        let mut pairs = fields.chunks_exact(2);
-        let found = pairs.find(|pair| pair[0].text() == Some(name));
-        let listed = found.map_or(&[][..], |pair| pair[1].parts());
-        let sum = |pair: &[Reply]| {
-            Some((pair[0].text()?.to_owned(), pair[1].text()?.parse::<u64>().ok()?))
+        let listed = reply.items().first().and_then(|fields| fields.get(name));
+        let listed = listed.map_or(&[][..], Value::items);
+        let sum = |pair: &[Value]| {
+            Some((pair[0].bytes()?.to_vec(), u64::try_from(pair[1].integer()?).ok()?))
         };
         listed.chunks_exact(2).filter_map(sum).collect::<Vec<_>>()
     };
-    let mut keys: BTreeMap<String, Used> = BTreeMap::new();
+    let mut keys: BTreeMap<Vec<u8>, Used> = BTreeMap::new();
     for (key, sum) in of("by-cpu-time-us") {
         keys.entry(key).or_default().cpu_us = sum;
     }
@@ -419,8 +418,8 @@ mod tests {
 
     #[test]
     fn hot_keys_are_read() {
-        let text = |text: &str| Reply::Text(text.into());
-        let list = |words: &[&str]| Reply::List(words.iter().map(|word| text(word)).collect());
+        let text = |text: &str| Value::Bulk(text.into());
+        let list = |words: &[&str]| Value::Array(words.iter().map(|word| text(word)).collect());
         let fields = vec![
             text("sample-ratio"),
             text("1"),
@@ -429,10 +428,12 @@ mod tests {
             text("by-net-bytes"),
             list(&["a\nb", "200", "", "40"]),
         ];
-        let read = read_hot_keys(&Reply::List(vec![Reply::List(fields)]));
+        let read = read_hot_keys(&Value::Array(vec![Value::Array(fields)]));
         let read: Vec<_> =
             read.iter().map(|(key, it)| (&**key, it.cpu_us, it.network_bytes)).collect();
-        assert_eq!(read, [("", 0, 40), ("a\nb", 6, 200), ("by-net-bytes", 8, 0)]);
+        let expected: [(&[u8], u64, u64); 3] =
+            [(b"", 0, 40), (b"a\nb", 6, 200), (b"by-net-bytes", 8, 0)];
+        assert_eq!(read, expected);
         assert!(read_hot_keys(&text("")).is_empty(), "nothing was counted");
     }
 

@@ -4,7 +4,7 @@
 use super::Call;
 use super::routes::{change_once, give_away, work};
 use super::wire::{
-    Begun, Drain, HotKeyShown, MachineChange, MoveSlots, Rebalance, SlotMap, SlotsAsked, Update,
+    Begun, Drain, HotKeyShown, MachineChange, MoveSlots, Named, Rebalance, SlotMap, Update,
     UserChange, UserRemoval, Zone,
 };
 use crate::change::{self, Owner};
@@ -43,6 +43,11 @@ pub fn routes() -> Vec<Route<Call>> {
             move_slots,
         ),
         Route::get("/cluster/databases/slots", "What the slots of a database have", slots),
+        Route::post(
+            "/cluster/databases/slots/count",
+            "The same, and what requests for them use: it is counted for two seconds",
+            count_slots,
+        ),
         Route::post("/cluster/databases/users", "Create or change a user of a database", set_user),
         Route::post("/cluster/databases/users", "Delete a user of a database", remove_user)
             .by(Method::DELETE),
@@ -241,13 +246,29 @@ fn read_slots(text: &str) -> Result<Slots, Problem> {
     if slots.is_empty() { Err(wrong(text)) } else { Ok(slots) }
 }
 
-async fn slots(call: Call, asked: SlotsAsked) -> Result<SlotMap, ApiError> {
+async fn slots(call: Call, asked: Named) -> Result<SlotMap, ApiError> {
+    map_of(call, asked, Counts::No).await
+}
+
+async fn count_slots(call: Call, asked: Named) -> Result<SlotMap, ApiError> {
+    map_of(call, asked, Counts::Requests).await
+}
+
+/// Whether the primaries are made to count for a while.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counts {
+    No,
+    Requests,
+}
+
+async fn map_of(call: Call, asked: Named, counts: Counts) -> Result<SlotMap, ApiError> {
+    let counts = counts == Counts::Requests;
     work(call, move |_, store| {
         read(store, &asked.name, |of, _| {
-            let by = if asked.count { Measure::Cpu } else { Measure::Keys };
+            let by = if counts { Measure::Cpu } else { Measure::Keys };
             let (figures, hot_keys) = std::thread::scope(|scope| {
                 let hot_keys =
-                    asked.count.then(|| scope.spawn(|| measure::hot_keys(&of.at.value, of.view)));
+                    counts.then(|| scope.spawn(|| measure::hot_keys(&of.at.value, of.view)));
                 (measure::slots(&of.at.value, of.view, by), hot_keys.map(|thread| thread.join()))
             });
             let (figures, hot_keys) = (figures?, hot_keys.transpose());
@@ -279,6 +300,7 @@ fn shown(it: measure::HotKey) -> HotKeyShown {
     let measure::HotKey { key, slot, shard, used } = it;
     let measure::Used { cpu_us, network_bytes, .. } = used;
     let (cpu_us, network_bytes) = (measure::a_second(cpu_us), measure::a_second(network_bytes));
+    let key = String::from_utf8_lossy(&key).into_owned();
     HotKeyShown { key, slot, shard, cpu_us, network_bytes }
 }
 
