@@ -4,103 +4,61 @@
 //! message makes the thread ask at once, because the answer of the majority decides, not one
 //! message.
 
-use crate::config::{Address, Kind, Login, Reads, ServerTls};
+use crate::config::{Address, Kind, Login, Reads};
 use crate::hub::server_at;
 use crate::pool::Shared;
-use resp::{ReplyLimits, Scanned, Scanner};
-use route::{raw, slots};
+use client::{Client, Connector, Patience, parse_slots};
+use resp::Value;
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
+use structs::crc16::SLOTS;
 
 /// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(1);
+/// The longest answer: a cluster of a thousand nodes says its slots in much less.
+const MAX_REPLY: usize = 64 << 20;
 /// Between two rounds of questions.
 const ROUND: Duration = Duration::from_secs(2);
 /// Between two looks at whether there is a reason to ask now.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A stream of bytes, plain or not.
-trait Stream: Read + Write + Send {}
-impl<T: Read + Write + Send> Stream for T {}
-
-/// A connection that waits for its replies.
-struct Asking {
-    stream: Box<dyn Stream>,
-    input: Vec<u8>,
-    scanner: Scanner,
+/// Connects to a server of the pool.
+fn server(shared: &Shared, address: &Address) -> io::Result<Client> {
+    connect(shared, address, shared.config.login.as_ref(), true)
 }
 
-impl Asking {
-    /// To a server of the pool.
-    fn server(shared: &Shared, address: &Address) -> io::Result<Asking> {
-        let tls = shared.config.server_tls.as_ref();
-        Asking::connect(shared, address, shared.config.login.as_ref(), tls)
-    }
+/// Connects to a sentinel of the pool.
+fn sentinel(shared: &Shared, address: &Address) -> io::Result<Client> {
+    connect(shared, address, shared.config.sentinel_login.as_ref(), shared.config.sentinel_tls)
+}
 
-    /// To a sentinel of the pool.
-    fn sentinel(shared: &Shared, address: &Address) -> io::Result<Asking> {
-        let tls = shared.config.server_tls.as_ref().filter(|_| shared.config.sentinel_tls);
-        Asking::connect(shared, address, shared.config.sentinel_login.as_ref(), tls)
-    }
-
-    fn connect(
-        shared: &Shared,
-        address: &Address,
-        login: Option<&Login>,
-        tls: Option<&ServerTls>,
-    ) -> io::Result<Asking> {
-        let Address::Tcp(host, port) = address else {
-            return Err(io::ErrorKind::Unsupported.into());
-        };
-        let target = (&host[..], *port).to_socket_addrs()?.next();
-        let target = target.ok_or(io::ErrorKind::AddrNotAvailable)?;
-        let stream = TcpStream::connect_timeout(&target, TIMEOUT)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
-        let stream: Box<dyn Stream> = match tls.zip(shared.server_rules()) {
-            Some((tls, rules)) => {
-                Box::new(net::shake_hands(rules, &tls.name_of(address), stream, || false)?)
-            }
-            None => Box::new(stream),
-        };
-        let scanner = Scanner::new(ReplyLimits::PEER);
-        let mut asking = Asking { stream, input: Vec::new(), scanner };
-        if let Some(login) = login {
-            let password = login.password.as_bytes();
-            let reply = match &login.user {
-                Some(user) => asking.ask(&[b"AUTH", user.as_bytes(), password])?,
-                None => asking.ask(&[b"AUTH", password])?,
-            };
-            if raw::is_error(&reply) {
-                return Err(io::Error::other(String::from_utf8_lossy(&reply).trim().to_owned()));
-            }
-        }
-        Ok(asking)
-    }
-
-    fn ask(&mut self, words: &[&[u8]]) -> io::Result<Vec<u8>> {
-        self.stream.write_all(&raw::request(words))?;
-        self.next()
-    }
-
-    fn next(&mut self) -> io::Result<Vec<u8>> {
-        let mut buffer = [0; 4096];
-        loop {
-            match self.scanner.scan(&self.input) {
-                Ok(Scanned::Reply { len }) => return Ok(self.input.drain(..len).collect()),
-                Ok(Scanned::Incomplete { .. }) => {}
-                Err(why) => return Err(io::Error::other(why)),
-            }
-            match self.stream.read(&mut buffer)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                len => self.input.extend_from_slice(&buffer[..len]),
-            }
-        }
-    }
+fn connect(
+    shared: &Shared,
+    address: &Address,
+    login: Option<&Login>,
+    may_encrypt: bool,
+) -> io::Result<Client> {
+    let Address::Tcp(host, port) = address else {
+        return Err(io::ErrorKind::Unsupported.into());
+    };
+    let tls = match may_encrypt {
+        true => shared.tls_client(address).map_err(|why| io::Error::other(why.0))?,
+        false => None,
+    };
+    let (user, password) = match login {
+        Some(login) => (login.user.as_deref().unwrap_or_default(), &*login.password),
+        None => ("", ""),
+    };
+    let connector = Connector {
+        tls: tls.as_ref(),
+        login: client::Login { user, password },
+        max_reply: MAX_REPLY,
+        ..Connector::plain(Patience::Each(TIMEOUT))
+    };
+    connector.open(&client::Address::tcp(host, *port))
 }
 
 /// Asks once, before clients are let in.
@@ -142,14 +100,14 @@ fn round(shared: &Shared, log: impl Fn(&str)) {
 /// Makes the thread of the pool ask when a sentinel says that the master has changed.
 fn listen(shared: &Shared, sentinel: &Address) {
     while !shared.is_retired.load(SeqCst) {
-        if let Ok(mut asking) = Asking::sentinel(shared, sentinel) {
-            let subscribed = asking.ask(&[b"SUBSCRIBE", b"+switch-master"]);
+        if let Ok(mut asking) = self::sentinel(shared, sentinel) {
+            let subscribed = asking.ask(&["SUBSCRIBE", "+switch-master"]);
             // What was said meanwhile is asked for.
             shared.is_stale.store(true, SeqCst);
             while subscribed.is_ok() && !shared.is_retired.load(SeqCst) {
-                match asking.next() {
+                match asking.value() {
                     Ok(_) => shared.is_stale.store(true, SeqCst),
-                    Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(why) if why.kind() == io::ErrorKind::TimedOut => {}
                     Err(_) => break,
                 }
             }
@@ -161,16 +119,12 @@ fn listen(shared: &Shared, sentinel: &Address) {
 fn find_master(shared: &Shared, sentinels: &[Address], master: &str, log: impl Fn(&str)) {
     let mut votes: HashMap<Address, usize> = HashMap::new();
     for sentinel in sentinels {
-        let words: [&[u8]; 3] = [b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", master.as_bytes()];
-        let reply = Asking::sentinel(shared, sentinel).and_then(|mut asking| asking.ask(&words));
+        let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master];
+        let reply = self::sentinel(shared, sentinel).and_then(|mut asking| asking.ask(&words));
         let Ok(reply) = reply else { continue };
-        let parts = raw::elements(&reply).unwrap_or_default();
-        let text = |at: usize| {
-            let part = parts.get(at).and_then(|part| raw::text(part));
-            part.map(|part| String::from_utf8_lossy(part).into_owned())
-        };
-        if let (Some(host), Some(Ok(port))) = (text(0), text(1).map(|port| port.parse())) {
-            *votes.entry(Address::Tcp(host, port)).or_default() += 1;
+        let [host, port] = reply.items() else { continue };
+        if let Some(address) = address_of(host, port) {
+            *votes.entry(address).or_default() += 1;
         }
     }
     let answers: usize = votes.values().sum();
@@ -208,24 +162,18 @@ fn find_master(shared: &Shared, sentinels: &[Address], master: &str, log: impl F
 
 /// The replicas that a sentinel knows.
 fn find_replicas(shared: &Shared, sentinels: &[Address], master: &str) -> Vec<Address> {
-    let words: [&[u8]; 3] = [b"SENTINEL", b"REPLICAS", master.as_bytes()];
+    let words = ["SENTINEL", "REPLICAS", master];
     let ask = |sentinel| {
-        let reply = Asking::sentinel(shared, sentinel).ok()?.ask(&words).ok()?;
-        let replicas = raw::elements(&reply)?;
-        Some(replicas.iter().filter_map(|replica| address_of(replica)).collect())
+        let reply = self::sentinel(shared, sentinel).ok()?.ask(&words).ok()?;
+        let Value::Array(replicas) = &reply else { return None };
+        let address = |replica: &Value| address_of(replica.get("ip")?, replica.get("port")?);
+        Some(replicas.iter().filter_map(address).collect())
     };
     sentinels.iter().find_map(ask).unwrap_or_default()
 }
 
-/// The address in what a sentinel says about a server: names and values in turn.
-fn address_of(fields: &[u8]) -> Option<Address> {
-    let fields = raw::elements(fields)?;
-    let value = |name: &[u8]| {
-        let mut pairs = fields.chunks_exact(2);
-        let pair = pairs.find(|pair| raw::text(pair[0]) == Some(name))?;
-        Some(String::from_utf8_lossy(raw::text(pair[1])?).into_owned())
-    };
-    Some(Address::Tcp(value(b"ip")?, value(b"port")?.parse().ok()?))
+fn address_of(host: &Value, port: &Value) -> Option<Address> {
+    Some(Address::Tcp(host.text(), u16::try_from(port.integer()?).ok()?))
 }
 
 /// Finds out which of these replicas, by the numbers of their primaries, may be read: those that
@@ -262,41 +210,39 @@ enum Standing {
 }
 
 fn standing(shared: &Shared, address: &Address) -> Option<Standing> {
-    let reply = Asking::server(shared, address).ok()?.ask(&[b"ROLE"]).ok()?;
-    let parts = raw::elements(&reply)?;
-    let offset = |at: usize| u64::try_from(raw::integer(parts.get(at)?)?).ok();
-    match raw::text(parts.first()?)? {
+    let reply = server(shared, address).ok()?.ask(&["ROLE"]).ok()?;
+    let parts = reply.items();
+    let offset = |at: usize| u64::try_from(parts.get(at)?.integer()?).ok();
+    match parts.first()?.bytes()? {
         b"master" => Some(Standing::Primary(offset(1)?)),
-        _ if raw::text(parts.get(3)?)? == b"connected" => Some(Standing::Replica(offset(4)?)),
+        _ if parts.get(3)?.bytes()? == b"connected" => Some(Standing::Replica(offset(4)?)),
         _ => None,
     }
 }
 
 /// What a server says that it is; nothing if it does not answer, or may not say.
 fn role(shared: &Shared, address: &Address) -> Option<String> {
-    let reply = Asking::server(shared, address).ok()?.ask(&[b"ROLE"]).ok()?;
-    let parts = raw::elements(&reply)?;
-    Some(String::from_utf8_lossy(raw::text(parts.first()?)?).into_owned())
+    let reply = server(shared, address).ok()?.ask(&["ROLE"]).ok()?;
+    reply.items().first().map(Value::text)
 }
 
 fn find_slots(shared: &Shared, seeds: &[Address]) {
     let mut asked = shared.topology().servers;
     asked.extend_from_slice(seeds);
     for node in asked {
-        let reply = Asking::server(shared, &node)
-            .and_then(|mut asking| asking.ask(&[b"CLUSTER", b"SLOTS"]));
-        let Some(ranges) = reply.ok().and_then(|reply| slots::parse(&reply)) else { continue };
+        let reply = server(shared, &node).and_then(|mut asking| asking.ask(&["CLUSTER", "SLOTS"]));
+        let Some(ranges) = reply.ok().and_then(|reply| parse_slots(&reply)) else { continue };
         if ranges.is_empty() {
             continue;
         }
-        let address = |(host, port): &slots::Address| {
+        let address = |(host, port): &(String, u16)| {
             let host = match (&host[..], &node) {
                 ("", Address::Tcp(host, _)) => host.clone(),
                 _ => host.clone(),
             };
             Address::Tcp(host, *port)
         };
-        let mut table = vec![None; slots::SLOTS];
+        let mut table = vec![None; usize::from(SLOTS)];
         let mut copies: HashMap<u16, Vec<Address>> = HashMap::new();
         for range in ranges {
             let Some((primary, replicas)) = range.nodes.split_first() else { continue };

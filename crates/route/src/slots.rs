@@ -1,10 +1,9 @@
-//! The slots of a Redis Cluster, as its CLUSTER SLOTS says them, and redirections.
+//! The slots of a Redis Cluster, and redirections.
 
-use crate::raw;
 use structs::crc16;
 
 /// How many slots there are.
-pub const SLOTS: usize = 16384;
+pub const SLOTS: usize = crc16::SLOTS as usize;
 
 /// The slot of a key.
 pub fn of(key: &[u8]) -> u16 {
@@ -13,40 +12,6 @@ pub fn of(key: &[u8]) -> u16 {
 
 /// A server's address as the cluster says it. An empty host is that of the server which says it.
 pub type Address = (String, u16);
-
-/// One range of slots.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// The first slot.
-    pub first: u16,
-    /// The last slot.
-    pub last: u16,
-    /// The primary, then the replicas.
-    pub nodes: Vec<Address>,
-}
-
-/// Reads a reply to CLUSTER SLOTS.
-pub fn parse(reply: &[u8]) -> Option<Vec<Range>> {
-    let mut ranges = Vec::new();
-    for range in raw::elements(reply)? {
-        let parts = raw::elements(range)?;
-        let first = u16::try_from(raw::integer(parts.first()?)?).ok()?;
-        let last = u16::try_from(raw::integer(parts.get(1)?)?).ok()?;
-        if first > last || usize::from(last) >= SLOTS {
-            return None;
-        }
-        let mut nodes = Vec::new();
-        for node in &parts[2..] {
-            let node = raw::elements(node)?;
-            let host = raw::text(node.first()?).unwrap_or_default();
-            let port = u16::try_from(raw::integer(node.get(1)?)?).ok()?;
-            let host = if host == b"?" { &b""[..] } else { host };
-            nodes.push((String::from_utf8_lossy(host).into_owned(), port));
-        }
-        ranges.push(Range { first, last, nodes });
-    }
-    Some(ranges)
-}
 
 /// What an error of a cluster asks the client to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,16 +57,6 @@ pub fn redirection(reply: &[u8]) -> Option<Redirection> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ranges_are_read() {
-        let reply =
-            b"*1\r\n*4\r\n:0\r\n:16383\r\n*4\r\n$9\r\n127.0.0.1\r\n:7000\r\n$2\r\nid\r\n*0\r\n\
-            *3\r\n$-1\r\n:7001\r\n$2\r\nie\r\n";
-        let nodes = vec![("127.0.0.1".to_owned(), 7000), (String::new(), 7001)];
-        assert_eq!(parse(reply), Some(vec![Range { first: 0, last: 16383, nodes }]));
-        assert_eq!(parse(b"*1\r\n*2\r\n:5\r\n:4\r\n"), None);
-    }
 
     #[test]
     fn redirections_are_read() {

@@ -105,7 +105,7 @@ impl ServerTls {
     }
 
     /// The name to ask a server at this address for.
-    pub fn name_of(&self, address: &Address) -> String {
+    fn name_of(&self, address: &Address) -> String {
         match (&self.name, address) {
             (Some(name), _) => name.clone(),
             (None, Address::Tcp(host, _)) => host.clone(),
