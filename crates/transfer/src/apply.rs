@@ -1,19 +1,20 @@
 //! Requests of a stream at a target that has several shards.
 //!
-//! A request goes out as it came if its keys are on one shard. DEL, UNLINK and MSET are cut.
+//! A request goes out as it came if its keys are on one shard. What can be split by its keys is cut.
 //! Anything else whose keys are on several shards is carried out with copies of its keys on one of
 //! them, whose results are brought back: the target has no other writer that could come
 //! between. A transaction whose keys are on one shard stays one; another is cut into its requests.
 //!
-//! Only writes are applied, as the rows of the commands call them. A source is a server of somebody
-//! else, and the target takes the requests as those of a user that may do everything.
+//! Only writes are applied. What is done with each, its command's row says (`spec::Applied`). A
+//! source is a server of somebody else, and the target takes the requests as those of a user that
+//! may do everything.
 
-use crate::link::Reply;
 use crate::source::Problem;
-use crate::target::{SLOTS, Target};
-use route::slots;
+use crate::target::Target;
+use resp::Value;
+use route::slots::{self, SLOTS};
 use spec::keys::for_each_key;
-use spec::{CommandTable, Databases, KeyFlags, NotRun, Resolved, Streamed};
+use spec::{Applied, CommandTable, Databases, KeyFlags, NotRun, Resolved, Streamed, Way};
 use std::collections::BTreeSet;
 
 /// Keys that SCAN is asked for at a time.
@@ -73,31 +74,38 @@ impl<'a> Applier<'a> {
     /// The target refuses something, or the request cannot be carried out there.
     pub fn apply(&mut self, words: &[&[u8]]) -> Result<(), Problem> {
         let Some(name) = words.first() else { return Ok(()) };
-        match &*name.to_ascii_uppercase() {
-            b"SELECT" => {
+        let row = match self.row(words) {
+            Ok(row) => row,
+            // What is passed over may have subcommands that are not known here.
+            Err(_) if self.table.find(name).is_some_and(|it| it.applied == Applied::Skip) => {
+                return Ok(());
+            }
+            Err(problem) => return Err(problem),
+        };
+        match row.applied {
+            Applied::Select => {
                 let db = words.get(1).and_then(|word| parsed(word));
                 self.db = db.ok_or_else(|| Problem::Again("SELECT without a number".into()))?;
                 Ok(())
             }
-            // Of the link and of the source's cluster. Servers before version 7 send SCRIPT LOAD and
-            // SCRIPT FLUSH: clients load their scripts again.
-            b"PING" | b"REPLCONF" | b"SCRIPT" => Ok(()),
-            b"CLUSTER" if !words.get(1).is_some_and(|it| it.eq_ignore_ascii_case(b"FLUSHSLOT")) => {
-                Ok(())
-            }
-            b"MULTI" => {
+            Applied::Skip => Ok(()),
+            Applied::Refuse => Err(refusal(row)),
+            Applied::Begin => {
                 self.transaction = Some(Vec::new());
                 Ok(())
             }
-            b"EXEC" => match self.transaction.take() {
+            Applied::End => match self.transaction.take() {
                 Some(requests) => self.execute(&requests),
                 None => Ok(()),
             },
-            _ => {
-                let row = self.row(words)?;
-                if !is_write(row)? {
-                    return Ok(());
-                }
+            Applied::AtKeys
+            | Applied::AtEach
+            | Applied::FlushAll
+            | Applied::FlushDatabase
+            | Applied::FlushSlot
+            | Applied::SwapDatabases
+            | Applied::LoadLibrary
+            | Applied::DeleteLibrary => {
                 self.check_databases(row.command.databases, words)?;
                 self.count += 1;
                 match &mut self.transaction {
@@ -113,7 +121,8 @@ impl<'a> Applier<'a> {
 
     /// Carries out a request outside of transactions.
     fn single(&mut self, db: u32, words: &[&[u8]]) -> Result<(), Problem> {
-        if let Some(done) = self.for_all(db, words) {
+        let row = self.row(words)?;
+        if let Some(done) = self.for_all(row, db, words) {
             return done;
         }
         let keys = self.keys(words)?;
@@ -131,43 +140,52 @@ impl<'a> Applier<'a> {
             let pipe = self.target.pipe_of(first);
             return self.target.send(pipe, db, words);
         }
-        match &*words[0].to_ascii_uppercase() {
-            b"DEL" | b"UNLINK" => texts.iter().try_for_each(|key| {
-                let pipe = self.target.pipe_of(key);
-                self.target.send(pipe, db, &[words[0], key])
-            }),
-            b"MSET" => words[1..].chunks_exact(2).try_for_each(|pair| {
-                let pipe = self.target.pipe_of(pair[0]);
-                self.target.send(pipe, db, &[b"SET", pair[0], pair[1]])
-            }),
-            _ => self.across(db, words, &keys),
+        if let Way::Split { groups, .. } = row.way_of(words)
+            && let Some(range) = groups.words(words)
+        {
+            return words[range].chunks_exact(groups.step()).try_for_each(|group| {
+                let pipe = self.target.pipe_of(group[0]);
+                let sent = groups.piece(words, group, |piece| self.target.send(pipe, db, piece));
+                sent.unwrap_or(Ok(()))
+            });
         }
+        self.across(db, words, &keys)
     }
 
     /// Carries out what concerns all shards. Returns `None` if it is something else.
-    fn for_all(&mut self, db: u32, words: &[&[u8]]) -> Option<Result<(), Problem>> {
-        let second = words.get(1).map(|word| word.to_ascii_uppercase()).unwrap_or_default();
-        Some(match (&*words[0].to_ascii_uppercase(), &*second) {
-            (b"FLUSHALL", _) => self.flush(None),
-            (b"FLUSHDB", _) => self.flush(Some(db)),
-            (b"CLUSTER", _) => self.flush_slot(words),
-            (b"FUNCTION", b"LOAD") => {
+    fn for_all(
+        &mut self,
+        row: &Resolved<NotRun>,
+        db: u32,
+        words: &[&[u8]],
+    ) -> Option<Result<(), Problem>> {
+        Some(match row.applied {
+            Applied::FlushAll => self.flush(None),
+            Applied::FlushDatabase => self.flush(Some(db)),
+            Applied::FlushSlot => self.flush_slot(words),
+            Applied::LoadLibrary => {
                 let source = words.last().copied().unwrap_or_default();
-                self.target.send_all(db, &[b"FUNCTION", b"LOAD", b"REPLACE", source])
+                self.target.send_all(db, &[words[0], b"LOAD", b"REPLACE", source])
             }
-            // Each source of a cluster says so, and the second time there is nothing left.
-            (b"FUNCTION", b"DELETE") if self.slots.is_some() => self.settle_and(|target| {
+            // The second time there is nothing left.
+            Applied::DeleteLibrary if self.slots.is_some() => self.settle_and(|target| {
                 for pipe in 0..target.pipes() {
                     target.ask_all(pipe, db, &[words.to_vec()])?;
                 }
                 Ok(())
             }),
-            (b"FUNCTION", _) => self.target.send_all(db, words),
-            (b"SWAPDB", _) if self.slots.is_some() || self.target.pipes() > 1 => Err(
+            Applied::SwapDatabases if self.slots.is_some() || self.target.pipes() > 1 => Err(
                 Problem::Final("the source has swapped databases, which a cluster cannot".into()),
             ),
-            (b"SWAPDB", _) => self.target.send_all(db, words),
-            _ => return None,
+            Applied::AtEach | Applied::DeleteLibrary | Applied::SwapDatabases => {
+                self.target.send_all(db, words)
+            }
+            Applied::AtKeys
+            | Applied::Select
+            | Applied::Begin
+            | Applied::End
+            | Applied::Skip
+            | Applied::Refuse => return None,
         })
     }
 
@@ -216,10 +234,8 @@ impl<'a> Applier<'a> {
         loop {
             let reply = self.target.ask(pipe, db, &[b"SCAN", &cursor, b"COUNT", SCAN_COUNT])?;
             let nonsense = || Problem::Again("the target's answer to SCAN makes no sense".into());
-            let Reply::List(parts) = reply else { return Err(nonsense()) };
-            let [Reply::Text(next), Reply::List(keys)] = &parts[..] else { return Err(nonsense()) };
-            for key in keys {
-                let Reply::Text(key) = key else { continue };
+            let [Value::Bulk(next), keys] = reply.items() else { return Err(nonsense()) };
+            for key in keys.items().iter().filter_map(Value::bytes) {
                 let slot = slots::of(key);
                 if slots.iter().any(|(first, last)| (*first..=*last).contains(&slot)) {
                     self.target.send(pipe, db, &[b"UNLINK", key])?;
@@ -268,8 +284,7 @@ impl<'a> Applier<'a> {
         let mut is_plain = true;
         for (_, words) in requests {
             let words = refs(words);
-            let for_all: [&[u8]; 5] = [b"FLUSHALL", b"FLUSHDB", b"FUNCTION", b"SWAPDB", b"CLUSTER"];
-            is_plain &= !for_all.iter().any(|name| words[0].eq_ignore_ascii_case(name));
+            is_plain &= self.row(&words)?.applied == Applied::AtKeys;
             keys.extend(self.keys(&words)?.into_iter().map(|(at, _)| words[at].to_vec()));
         }
         let dbs_differ = requests.iter().any(|(db, _)| *db != requests[0].0);
@@ -298,7 +313,7 @@ impl<'a> Applier<'a> {
         all.push(vec![b"EXEC"]);
         self.target.settle()?;
         let replies = self.target.ask_all(pipe, *db, &all)?;
-        match replies.iter().find_map(Reply::error) {
+        match replies.iter().find_map(Value::refusal) {
             None => Ok(()),
             Some(text) if text.starts_with("CROSSSLOT") => one_by_one(self),
             Some(text) => Err(Problem::Final(format!("the target refuses a transaction: {text}"))),
@@ -310,7 +325,7 @@ impl<'a> Applier<'a> {
         self.target.settle()?;
         if self.target.may_be_together() {
             let reply = self.target.ask_all(0, db, &[words.to_vec()])?;
-            match reply.iter().find_map(Reply::error) {
+            match reply.iter().find_map(Value::refusal) {
                 None => return Ok(()),
                 Some(text) if text.starts_with("CROSSSLOT") => {}
                 Some(text) => {
@@ -348,8 +363,8 @@ impl<'a> Applier<'a> {
         let asked: [Vec<&[u8]>; 2] = [vec![b"DUMP", from], vec![b"PEXPIRETIME", from]];
         let replies = self.target.ask_all(source, db, &asked)?;
         match &replies[..] {
-            [Reply::Null, _] => self.target.ask(home, db, &[b"UNLINK", to])?,
-            [Reply::Text(payload), Reply::Integer(expiry)] => {
+            [Value::Null, _] => self.target.ask(home, db, &[b"UNLINK", to])?,
+            [Value::Bulk(payload), Value::Integer(expiry)] => {
                 let expiry = (*expiry).max(0).to_string();
                 let mut words: Vec<&[u8]> = vec![b"RESTORE", to, expiry.as_bytes(), payload];
                 words.push(b"REPLACE");
@@ -359,7 +374,8 @@ impl<'a> Applier<'a> {
                 self.target.ask(home, db, &words)?
             }
             replies => {
-                let why = replies.iter().find_map(Reply::error).unwrap_or("no reason is given");
+                let why =
+                    replies.iter().find_map(Value::refusal).unwrap_or("no reason is given".into());
                 return Err(Problem::Final(format!("the target refuses DUMP: {why}")));
             }
         };
@@ -367,21 +383,16 @@ impl<'a> Applier<'a> {
     }
 }
 
-/// Returns whether a request is a write. Messages to subscribers are no data.
-fn is_write(row: &Resolved<NotRun>) -> Result<bool, Problem> {
-    let name = || row.full_name.replace('|', " ").to_uppercase();
-    match row.command.streamed() {
-        Streamed::Write => Ok(true),
-        Streamed::Message => Ok(false),
-        Streamed::Script => Err(Problem::Final(format!(
-            "the source sends {}, and scripts of a source are not run: let it send what they write. Redis 3.2 and 4 do \
-             so after redis.replicate_commands() in the script, later versions by default",
-            name()
-        ))),
-        Streamed::Other => {
-            Err(Problem::Final(format!("the source sends {}, which is no write of data", name())))
-        }
-    }
+/// Returns why a request of a stream is not carried out.
+fn refusal(row: &Resolved<NotRun>) -> Problem {
+    let name = row.full_name.replace('|', " ").to_uppercase();
+    Problem::Final(match row.command.streamed() {
+        Streamed::Script => format!(
+            "the source sends {name}, and scripts of a source are not run: let it send what they write. Redis 3.2 and 4 \
+             do so after redis.replicate_commands() in the script, later versions by default"
+        ),
+        _ => format!("the source sends {name}, which is no write of data"),
+    })
 }
 
 fn parsed<T: std::str::FromStr>(word: &[u8]) -> Option<T> {

@@ -6,12 +6,13 @@
 //! requests the target has carried out, and most cannot be carried out twice.
 
 use crate::apply::Applier;
-use crate::link::{Link, Reply};
 use crate::load::Loader;
 use crate::locate::{Locate, Part, open};
 use crate::place::Address;
 use crate::source::{Begun, Handshake, Position, Problem, Source};
 use crate::target::Target;
+use client::Client;
+use resp::Value;
 use spec::{CommandTable, NotRun};
 use std::ops::Range;
 use std::sync::Mutex;
@@ -189,7 +190,7 @@ impl Attempt<'_> {
             // Primaries that cannot be found are looked for by those that need them.
             let moved = match self.transfer.sources.parts() {
                 Ok(parts) => self.slots_differ(&parts),
-                Err(problem) => problem.text().contains("slots"),
+                Err(problem) => matches!(problem, Problem::Moving(_)),
             };
             if moved {
                 self.is_over.store(true, SeqCst);
@@ -239,7 +240,7 @@ impl Attempt<'_> {
         // Without it there is no estimate of the time left.
         let size = open(self.transfer.sources, &part.address, LIMIT)
             .and_then(|mut link| Ok(link.ask(&["DBSIZE"])?));
-        if let Ok(Reply::Integer(keys)) = size {
+        if let Ok(Value::Integer(keys)) = size {
             self.transfer.control.update(number, |state| {
                 state.total_keys = u64::try_from(keys).unwrap_or(0);
             });
@@ -253,7 +254,7 @@ impl Attempt<'_> {
     ) -> Result<Option<(Source, Begun)>, Problem> {
         let at = |problem: Problem| match problem {
             Problem::Again(text) => Problem::Again(format!("{}:{}: {text}", address.0, address.1)),
-            problem @ Problem::Final(_) => problem,
+            problem @ (Problem::Moving(_) | Problem::Final(_)) => problem,
         };
         let sources = self.transfer.sources;
         let (login, rules) = (sources.login(), sources.rules()?);
@@ -319,7 +320,7 @@ impl Attempt<'_> {
         (goal, reached): (&mut Option<u64>, &mut bool),
     ) -> Result<(), Broken> {
         let control = self.transfer.control;
-        let mut watcher: Option<Link> = None;
+        let mut watcher: Option<Client> = None;
         let mut looked: Option<Instant> = None;
         let mut words: Vec<Range<usize>> = Vec::new();
         while self.goes_on() {
@@ -362,7 +363,7 @@ impl Attempt<'_> {
     }
 
     /// Asks how far the stream of a source goes.
-    fn end_of(&self, address: &Address, watcher: &mut Option<Link>) -> Option<u64> {
+    fn end_of(&self, address: &Address, watcher: &mut Option<Client>) -> Option<u64> {
         if watcher.is_none() {
             *watcher = open(self.transfer.sources, address, LIMIT).ok();
         }
@@ -371,7 +372,7 @@ impl Attempt<'_> {
             *watcher = None;
             return None;
         };
-        let info = info.text()?;
+        let info = info.text();
         let field = |line: &str| line.strip_prefix("master_repl_offset:")?.trim_end().parse().ok();
         info.lines().find_map(field)
     }
@@ -405,7 +406,7 @@ impl Attempt<'_> {
                     return Err(Problem::Again(text));
                 }
                 Err(Problem::Final(text)) => return Err(Problem::Again(text)),
-                Err(Problem::Again(text)) => last = text,
+                Err(Problem::Again(text) | Problem::Moving(text)) => last = text,
             }
             if began.elapsed() > RECONNECT {
                 return Err(Problem::Again(format!("the source is not there: {last}")));

@@ -7,7 +7,6 @@
 //!   load      records of a snapshot as requests
 //!   apply     requests of a stream at a target that has several shards
 //!   target    connections to the shards of a target: pipelines, and what is confirmed
-//!   link      a connection that waits; requests and replies
 //!   place     redis://user:password@host:port
 //! ```
 //!
@@ -16,7 +15,6 @@
 
 pub mod apply;
 pub mod follow;
-pub mod link;
 pub mod load;
 pub mod locate;
 pub mod place;

@@ -1,10 +1,11 @@
 //! Where the primaries of a source or target are: a server, a Sentinel group, or a Redis Cluster.
 
 use crate::apply::{Ranges, slot_map};
-use crate::link::{Link, Reply};
-use crate::place::{Address, Login, Place};
+use crate::place::{Address, Login, Place, connect};
 use crate::source::Problem;
 use crate::target::{Route, Target};
+use client::{Client, Range, parse_slots};
+use resp::Value;
 use rustls::ClientConfig;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,9 +48,9 @@ pub trait Locate: Sync {
 ///
 /// # Errors
 /// It cannot be reached, or refuses the login.
-pub fn open(locate: &dyn Locate, address: &Address, limit: Duration) -> Result<Link, Problem> {
+pub fn open(locate: &dyn Locate, address: &Address, limit: Duration) -> Result<Client, Problem> {
     let rules = locate.rules()?;
-    let link = Link::open(address, &locate.login(), rules.as_ref(), limit);
+    let link = connect(address, &locate.login(), rules.as_ref(), limit);
     let mut link = link.map_err(|error| {
         let (host, port) = address;
         Problem::Again(format!("{host}:{port}: {error}"))
@@ -89,7 +90,7 @@ pub fn keyspace(locate: &dyn Locate, parts: &[Part], limit: Duration) -> Result<
             let (host, port) = &part.address;
             Problem::Again(format!("{host}:{port}: {error}"))
         })?;
-        add_keyspace(&mut sum, &info.text().unwrap_or_default());
+        add_keyspace(&mut sum, &info.text());
     }
     Ok(sum)
 }
@@ -132,18 +133,15 @@ impl Servers {
             let at = |error: std::io::Error| {
                 Problem::Again(format!("sentinel {}:{}: {error}", address.0, address.1))
             };
-            let mut link = Link::open(address, &login, self.rules.as_ref(), LIMIT).map_err(at)?;
+            let mut link = connect(address, &login, self.rules.as_ref(), LIMIT).map_err(at)?;
             let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name];
-            let Reply::List(parts) = link.order(&words).map_err(at)? else {
+            let Value::Array(parts) = link.order(&words).map_err(at)? else {
                 return Err(Problem::Again(format!("the sentinels know no primary '{name}'")));
             };
-            let [host, port] = &parts[..] else {
-                return Err(Problem::Again("the sentinel's answer makes no sense".into()));
-            };
-            let port = port.text().and_then(|text| text.parse().ok());
-            host.text()
-                .zip(port)
-                .ok_or_else(|| Problem::Again("the sentinel's answer makes no sense".into()))
+            let nonsense = || Problem::Again("the sentinel's answer makes no sense".into());
+            let [host, port] = &parts[..] else { return Err(nonsense()) };
+            let port = port.integer().and_then(|port| u16::try_from(port).ok());
+            Ok((host.text(), port.ok_or_else(nonsense)?))
         })
     }
 
@@ -173,23 +171,23 @@ impl Locate for Servers {
 }
 
 /// Asks a server whether it is part of a cluster, and of which primaries.
-fn parts(link: &mut Link, address: &Address) -> Result<Vec<Part>, Problem> {
-    let info = link.order(&["INFO", "cluster"])?.text().unwrap_or_default();
+fn parts(link: &mut Client, address: &Address) -> Result<Vec<Part>, Problem> {
+    let info = link.order(&["INFO", "cluster"])?.text();
     if !info.lines().any(|line| line.trim_end() == "cluster_enabled:1") {
         return Ok(vec![Part { address: address.clone(), slots: None }]);
     }
-    let nodes = link.order(&["CLUSTER", "NODES"])?.text().unwrap_or_default();
+    let nodes = link.order(&["CLUSTER", "NODES"])?.text();
     // Slots that move are listed as [93->-… or [93-<-….
     if nodes.contains(" [") {
-        return Err(Problem::Again(
+        return Err(Problem::Moving(
             "slots are being moved between the nodes of the cluster".into(),
         ));
     }
     let nonsense = || Problem::Again("the answer to CLUSTER SLOTS makes no sense".into());
-    let Reply::List(ranges) = link.order(&["CLUSTER", "SLOTS"])? else { return Err(nonsense()) };
+    let ranges = parse_slots(&link.order(&["CLUSTER", "SLOTS"])?).ok_or_else(nonsense)?;
     let mut parts: Vec<(Address, Ranges)> = Vec::new();
-    for range in &ranges {
-        let (first, last, mut at) = range_of(range).ok_or_else(nonsense)?;
+    for Range { first, last, nodes } in ranges {
+        let mut at = nodes.into_iter().next().ok_or_else(nonsense)?;
         if at.0.is_empty() {
             at.0.clone_from(&address.0);
         }
@@ -199,7 +197,7 @@ fn parts(link: &mut Link, address: &Address) -> Result<Vec<Part>, Problem> {
         }
     }
     if parts.is_empty() {
-        return Err(Problem::Again("the cluster has no slots".into()));
+        return Err(Problem::Moving("the cluster has no slots".into()));
     }
     for (_, ranges) in &mut parts {
         ranges.sort_unstable();
@@ -207,18 +205,6 @@ fn parts(link: &mut Link, address: &Address) -> Result<Vec<Part>, Problem> {
     // By slots, which stay when another node leads.
     parts.sort_by(|(_, one), (_, other)| one.cmp(other));
     Ok(parts.into_iter().map(|(address, slots)| Part { address, slots: Some(slots) }).collect())
-}
-
-fn range_of(range: &Reply) -> Option<(u16, u16, Address)> {
-    let Reply::List(words) = range else { return None };
-    let [Reply::Integer(first), Reply::Integer(last), Reply::List(primary), ..] = &words[..] else {
-        return None;
-    };
-    let [host, Reply::Integer(port), ..] = &primary[..] else { return None };
-    let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
-    let host = host.text().filter(|host| host != "?").unwrap_or_default();
-    let is_range = first <= last && last < 16384;
-    is_range.then_some((first, last, (host, u16::try_from(*port).ok()?)))
 }
 
 /// Connects to all primaries of a target that speaks the cluster's protocol, or to the one server.
@@ -244,9 +230,9 @@ pub fn target(locate: &dyn Locate, name: &str) -> Result<Target, Problem> {
 ///
 /// # Errors
 /// It cannot be reached.
-pub fn named(locate: &dyn Locate, address: &Address, name: &str) -> Result<Link, Problem> {
+pub fn named(locate: &dyn Locate, address: &Address, name: &str) -> Result<Client, Problem> {
     let rules = locate.rules()?;
-    let link = Link::open(address, &locate.login(), rules.as_ref(), TARGET_LIMIT);
+    let link = connect(address, &locate.login(), rules.as_ref(), TARGET_LIMIT);
     let mut link = link.map_err(|error| {
         let (host, port) = address;
         Problem::Again(format!("{host}:{port}: {error}"))

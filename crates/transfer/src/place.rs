@@ -5,10 +5,14 @@
 //! `sentinel-password=` behind a question mark. `cacert=FILE` names the authorities of TLS,
 //! `insecure=1` accepts a certificate of any name.
 
-use net::{NameCheck, TlsSettings, client_rules};
+use client::{Client, Connector, Credentials, Patience, Scheme, Url, UrlError, decoded};
+use net::{NameCheck, TlsClient, TlsSettings, client_rules};
 use rustls::ClientConfig;
 use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The authorities that are asked for if none are named.
 const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
@@ -69,35 +73,36 @@ impl Place {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Place, String> {
-        let (scheme, rest) = text.split_once("://").ok_or_else(|| {
-            format!("'{}' is no address: write redis://host:port", without_password(text))
+        let (text, query) = text.split_once('?').unwrap_or((text, ""));
+        let url = Url::parse(text).map_err(|why| match why {
+            UrlError::NoScheme => {
+                format!("'{}' is no address: write redis://host:port", without_password(text))
+            }
+            UrlError::Scheme(_) => {
+                format!("{why}: write redis://, rediss:// or redis-sentinel://")
+            }
+            why => why.to_string(),
         })?;
-        let (is_sentinel, is_tls) = match scheme {
-            "redis" | "valkey" => (false, false),
-            "rediss" | "valkeys" => (false, true),
-            "redis-sentinel" => (true, false),
-            "redis-sentinels" => (true, true),
-            _ => {
-                return Err(format!(
-                    "'{scheme}://' is not known: write redis://, rediss:// or redis-sentinel://"
-                ));
+        let (is_sentinel, usual) = match url.scheme {
+            Scheme::Redis => (false, PORT),
+            Scheme::Sentinel => (true, SENTINEL_PORT),
+            Scheme::Unix => {
+                return Err("'unix://' is not known here: write redis:// or rediss://".into());
             }
         };
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (login, rest) = rest.rsplit_once('@').unwrap_or(("", rest));
-        let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let (user, password) = match login.split_once(':') {
-            Some((user, password)) => (decode(user)?, decode(password)?),
-            None => (String::new(), decode(login)?),
+        let (user, password) =
+            url.credentials.map(Credentials::user_and_password).unwrap_or_default();
+        let host = |(host, port): (String, Option<u16>)| match host.is_empty() {
+            true => Err("a host is missing: write redis://host:port".to_owned()),
+            false => Ok((host, port.unwrap_or(usual))),
         };
-        let usual = if is_sentinel { SENTINEL_PORT } else { PORT };
-        let hosts: Result<Vec<Address>, String> =
-            hosts.split(',').map(|host| address(host, usual)).collect();
+        let hosts: Result<Vec<Address>, String> = url.hosts.into_iter().map(host).collect();
+        let (path, is_tls) = (url.path, url.is_tls);
         let mut place = Place {
             hosts: hosts?,
-            login: Login { user, password },
+            login: Login { user: user.unwrap_or_default(), password },
             sentinel_password: String::new(),
-            primary: is_sentinel.then(|| path.to_owned()),
+            primary: is_sentinel.then(|| path.clone()),
             is_tls,
             authorities: SYSTEM_AUTHORITIES.into(),
             accepts_any_name: false,
@@ -107,7 +112,7 @@ impl Place {
                 "the name of the primary is missing: redis-sentinel://host:port/NAME".into()
             );
         }
-        if !is_sentinel && !matches!(path, "" | "0") {
+        if !is_sentinel && !matches!(&*path, "" | "0") {
             return Err(format!("'/{path}': all databases of the server are taken, leave it out"));
         }
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -159,38 +164,64 @@ fn without_password(text: &str) -> &str {
     text.rsplit_once('@').map_or(text, |(_, rest)| rest)
 }
 
-fn address(text: &str, usual: u16) -> Result<Address, String> {
-    let wrong = || format!("'{text}' is no host and port");
-    // An address of version 6 is in brackets.
-    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((host, rest)) => (host, rest.strip_prefix(':')),
-        None => text.rsplit_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
-    };
-    let port = port.map_or(Ok(usual), |port| port.parse().map_err(|_| wrong()))?;
-    if host.is_empty() { Err(wrong()) } else { Ok((host.to_owned(), port)) }
+fn decode(text: &str) -> Result<String, String> {
+    decoded(text).map_err(|why| why.to_string())
 }
 
-/// Replaces `%40` and its like.
-fn decode(text: &str) -> Result<String, String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, behind @ ..] = rest {
-        rest = behind;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digits = behind.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(byte.ok_or("a '%' is followed by two hexadecimal digits")?);
-        rest = &behind[2..];
+/// What AWS answers at beside 169.254.169.254.
+const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+
+/// Returns whether an address is one of the link. No server or storage of users is there: clouds
+/// give keys to their machines at such addresses.
+pub fn is_of_link(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local() || address == METADATA,
     }
-    String::from_utf8(bytes).map_err(|_| "user and password are UTF-8".into())
+}
+
+/// Connects and logs in. `limit`: how long that, and later each reply, may take. The name is looked
+/// up once: what is checked is what is connected to.
+///
+/// # Errors
+/// The server cannot be reached, or refuses the login, or its address is one of the link.
+pub fn connect(
+    (host, port): &Address,
+    login: &Login,
+    rules: Option<&Arc<ClientConfig>>,
+    limit: Duration,
+) -> io::Result<Client> {
+    let tls = rules.map(|rules| TlsClient::new(Arc::clone(rules), host)).transpose()?;
+    let connector = Connector {
+        tls: tls.as_ref(),
+        login: client::Login { user: &login.user, password: &login.password },
+        check: Some(|address| match is_of_link(address) {
+            true => Err(io::Error::other(format!(
+                "{address} is an address of the link, and no server's"
+            ))),
+            false => Ok(()),
+        }),
+        ..Connector::plain(Patience::Each(limit))
+    };
+    connector.open(&client::Address::tcp(host, *port))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_of_the_link_are_not_connected_to() {
+        let limit = Duration::from_secs(5);
+        for host in ["169.254.169.254", "fe80::1", "::ffff:169.254.1.1", "fd00:ec2::254"] {
+            let refused = connect(&(host.into(), 1), &Login::default(), None, limit);
+            let why = refused.err().expect("it is refused").to_string();
+            assert!(why.contains("an address of the link"), "{host}: {why}");
+        }
+        // Others are tried.
+        let refused = connect(&("127.0.0.1".into(), 1), &Login::default(), None, limit);
+        assert!(!refused.err().expect("nothing listens").to_string().contains("link"));
+    }
 
     #[test]
     fn addresses_are_read() {

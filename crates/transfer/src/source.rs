@@ -1,7 +1,7 @@
 //! Replication from one primary: the handshake, a snapshot, and the stream of requests behind it.
 
-use crate::link::{Link, Reply};
-use crate::place::{Address, Login};
+use crate::place::{Address, Login, connect};
+use client::Client;
 use rustls::ClientConfig;
 use std::io;
 use std::ops::Range;
@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 /// How long a primary may take to answer, and how long its stream may be silent: it sends a PING
 /// each ten seconds.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// How long a read waits before something else is looked at.
+const ROUND: Duration = Duration::from_millis(100);
 
 /// How often the primary is told how far the stream has been applied.
 const ACKNOWLEDGEMENT: Duration = Duration::from_secs(1);
@@ -26,6 +29,8 @@ const MAX_WORDS: usize = 1 << 20;
 pub enum Problem {
     /// It may go better when it is tried again.
     Again(String),
+    /// The same: slots of a cluster have no settled place.
+    Moving(String),
     /// It needs a change of somebody.
     Final(String),
 }
@@ -33,7 +38,7 @@ pub enum Problem {
 impl Problem {
     /// What to tell the user.
     pub fn text(&self) -> &str {
-        let (Problem::Again(text) | Problem::Final(text)) = self;
+        let (Problem::Again(text) | Problem::Moving(text) | Problem::Final(text)) = self;
         text
     }
 }
@@ -85,7 +90,7 @@ pub struct Handshake<'a> {
 
 /// See the head of this file.
 pub struct Source {
-    link: Link,
+    link: Client,
     /// What was handed out of the stream goes so far.
     position: Position,
     /// What was told to the primary last, and when.
@@ -103,7 +108,7 @@ impl Source {
         rules: Option<&Arc<ClientConfig>>,
         handshake: Handshake<'_>,
     ) -> io::Result<Source> {
-        let mut link = Link::open(address, login, rules, LIMIT)?;
+        let mut link = connect(address, login, rules, LIMIT)?;
         let mut say = |words: &[&str]| link.ask(&[&["REPLCONF"], words].concat());
         // A server that does not know one of these goes on without.
         say(&["capa", "eof", "capa", "psync2"])?;
@@ -111,9 +116,9 @@ impl Source {
             say(&["version", handshake.version])?;
         }
         if handshake.snapshot_only
-            && let Reply::Error(text) = say(&["rdb-only", "1"])?
+            && let Some(text) = say(&["rdb-only", "1"])?.error()
         {
-            return Err(io::Error::other(text));
+            return Err(io::Error::other(text.into_owned()));
         }
         let position = Position { history: String::new(), offset: 0 };
         let now = Instant::now();
@@ -192,7 +197,7 @@ impl Source {
     }
 
     fn line(&mut self) -> Result<Option<String>, Problem> {
-        if let Some(line) = self.link.line() {
+        if let Some(line) = self.link.line()? {
             self.heard = Instant::now();
             return Ok(Some(line));
         }
@@ -215,7 +220,7 @@ impl Source {
     /// # Errors
     /// The connection is lost, or was silent for too long.
     pub fn receive(&mut self) -> Result<bool, Problem> {
-        let came = self.link.receive()?;
+        let came = self.link.receive(Some(ROUND))?;
         if came {
             self.heard = Instant::now();
         } else if self.heard.elapsed() > LIMIT {

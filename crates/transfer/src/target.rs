@@ -1,9 +1,10 @@
 //! Connections to the shards of a target: requests go out in order, many at a time, and each must
 //! be answered well.
 
-use crate::link::{Link, Reply};
 use crate::place::Address;
 use crate::source::Problem;
+use client::Client;
+use resp::Value;
 use route::slots;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -15,9 +16,6 @@ const MAX_PENDING: usize = 4096;
 
 /// Their bytes.
 const MAX_PENDING_BYTES: usize = 8 << 20;
-
-/// Slots of a cluster.
-pub const SLOTS: usize = 16384;
 
 /// How keys find their shard.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,14 +32,24 @@ pub enum Route {
 }
 
 /// Errors of a target that end by themselves.
-const PASSING: [&str; 8] =
-    ["LOADING", "MASTERDOWN", "CLUSTERDOWN", "READONLY", "TRYAGAIN", "MOVED", "ASK", "NOREPLICAS"];
+const PASSING: [&str; 9] = [
+    "LOADING",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "READONLY",
+    "TRYAGAIN",
+    "MOVED",
+    "ASK",
+    "NOREPLICAS",
+    // A proxy, or a node that forwards, has got no answer.
+    route::code::NO_REPLY,
+];
 
 /// The front of a command's name, for messages.
 type Name = [u8; 16];
 
 struct Pipe {
-    link: Link,
+    link: Client,
     address: Address,
     /// The database that is selected.
     db: u32,
@@ -89,7 +97,7 @@ impl Pipe {
                 self.db = db;
                 Ok(())
             }
-            Some(text) => Err(without_database(&self.address, db, text)),
+            Some(text) => Err(without_database(&self.address, db, &text)),
         }
     }
 
@@ -127,18 +135,18 @@ impl Pipe {
     }
 
     /// Waits for the oldest reply.
-    fn take_any(&mut self) -> Result<(Name, Reply), Problem> {
+    fn take_any(&mut self) -> Result<(Name, Value), Problem> {
         let reply = self.link.reply().map_err(|error| self.lost(&error))?;
         let (name, bytes) = self.pending.pop_front().expect("only what was sent is waited for");
         self.pending_bytes -= bytes;
         Ok((name, reply))
     }
 
-    fn take(&mut self) -> Result<Reply, Problem> {
+    fn take(&mut self) -> Result<Value, Problem> {
         let (name, reply) = self.take_any()?;
-        match reply.error() {
+        match reply.refusal() {
             None => Ok(reply),
-            Some(text) => Err(refused(&self.address, &name, text)),
+            Some(text) => Err(refused(&self.address, &name, &text)),
         }
     }
 
@@ -155,8 +163,7 @@ fn refused((host, port): &Address, name: &Name, text: &str) -> Problem {
     let name = String::from_utf8_lossy(name);
     let name = name.trim_end_matches('\0').to_uppercase();
     let word = text.split(' ').next().unwrap_or_default();
-    // The latter says which server a node did not get an answer from.
-    let is_passing = PASSING.contains(&word) || text.starts_with("ERR proxy: server ");
+    let is_passing = PASSING.contains(&word);
     let text = format!("the target {host}:{port} refuses {name}: {text}");
     if is_passing { Problem::Again(text) } else { Problem::Final(text) }
 }
@@ -168,13 +175,13 @@ fn without_database(address: &Address, db: u32, text: &str) -> Problem {
              --databases; the option `databases` of a server), or remove these keys at the source",
             u64::from(db) + 1
         )),
-        passing @ Problem::Again(_) => passing,
+        passing @ (Problem::Again(_) | Problem::Moving(_)) => passing,
     }
 }
 
 impl Target {
     /// Of open connections, one for each number that the route names.
-    pub fn new(links: Vec<(Address, Link)>, route: Route) -> Target {
+    pub fn new(links: Vec<(Address, Client)>, route: Route) -> Target {
         let pipe = |(address, link)| Pipe {
             link,
             address,
@@ -272,7 +279,7 @@ impl Target {
         pipe: usize,
         db: u32,
         requests: &[Vec<&[u8]>],
-    ) -> Result<Vec<Reply>, Problem> {
+    ) -> Result<Vec<Value>, Problem> {
         let pipe = &mut self.pipes[pipe];
         pipe.select(db)?;
         pipe.settle()?;
@@ -287,11 +294,11 @@ impl Target {
     ///
     /// # Errors
     /// It is refused, or the connection is lost.
-    pub fn ask(&mut self, pipe: usize, db: u32, words: &[&[u8]]) -> Result<Reply, Problem> {
-        let reply = self.ask_all(pipe, db, &[words.to_vec()])?.pop().unwrap_or(Reply::Null);
-        match reply.error() {
+    pub fn ask(&mut self, pipe: usize, db: u32, words: &[&[u8]]) -> Result<Value, Problem> {
+        let reply = self.ask_all(pipe, db, &[words.to_vec()])?.pop().unwrap_or(Value::Null);
+        match reply.refusal() {
             None => Ok(reply),
-            Some(text) => Err(refused(&self.pipes[pipe].address, &name_of(words), text)),
+            Some(text) => Err(refused(&self.pipes[pipe].address, &name_of(words), &text)),
         }
     }
 }
@@ -321,7 +328,7 @@ mod tests {
         assert!(one(true, true).are_together(&keys));
         assert!(!one(false, true).are_together(&keys) && one(false, true).are_together(&tagged));
         assert!(!one(false, false).are_together(&tagged));
-        let slots = target(Route::Slots(vec![0; SLOTS]));
+        let slots = target(Route::Slots(vec![0; slots::SLOTS]));
         assert!(slots.are_together(&tagged) && !slots.are_together(&keys));
     }
 }

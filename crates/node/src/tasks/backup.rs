@@ -9,13 +9,13 @@ use super::places::{Primaries, primaries};
 use super::storage::{Storage, Writer, shown};
 use super::{End, Work, estimate, ready};
 use crate::site::{Database, now_ms};
+use client::Client;
 use cluster::view::View;
 use process::memory::Bytes;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use transfer::link::Link;
 use transfer::load::Loader;
 use transfer::locate::{Locate as _, open};
 use transfer::source::{Begun, Handshake, Problem, Source};
@@ -120,7 +120,7 @@ impl Backup {
             match self.attempt(work, storage, &primaries) {
                 Ok(()) => return Ok(()),
                 Err(Problem::Final(why)) => return Err(End::Failed(why)),
-                Err(Problem::Again(why)) => {
+                Err(Problem::Again(why) | Problem::Moving(why)) => {
                     process::log!(Warning, "Job {} tries again: {why}", work.id);
                     last = format!(" ({why})");
                 }
@@ -234,18 +234,18 @@ fn begin(at: &Primaries, database: &Database, view: &View) -> Result<Cut, Proble
     Ok(Cut { shards, at_ms: now_ms(), pause })
 }
 
-fn pause(links: &mut [Link], pauses: bool) -> Result<(), Problem> {
+fn pause(links: &mut [Client], pauses: bool) -> Result<(), Problem> {
     for link in links.iter_mut().filter(|_| pauses) {
         link.queue(&["CLIENT", "PAUSE", PAUSE_ENDS, "WRITE"]);
         link.flush()?;
     }
     links.iter_mut().filter(|_| pauses).try_for_each(|link| {
         let reply = link.reply()?;
-        reply.error().map_or(Ok(()), |text| Err(Problem::Final(text.to_owned())))
+        reply.error().map_or(Ok(()), |text| Err(Problem::Final(text.into_owned())))
     })
 }
 
-fn unpause(links: &mut [Link]) -> Result<(), Problem> {
+fn unpause(links: &mut [Client]) -> Result<(), Problem> {
     // All are told, whatever one answers.
     let outcomes: Vec<_> =
         links.iter_mut().map(|link| link.order(&["CLIENT", "UNPAUSE"])).collect();

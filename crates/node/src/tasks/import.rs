@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use transfer::follow::{State, Transfer};
-use transfer::link::Link;
 use transfer::locate::{self, Locate, Part, Servers, open, target};
 use transfer::place::Place;
 use transfer::source::Problem;
@@ -103,7 +102,7 @@ fn servers(text: &str) -> Result<Servers, End> {
 fn fence(servers: &Servers, name: &str) {
     let close = |part: &Part| -> Result<(), Problem> {
         let mut link = open(servers, &part.address, LIMIT)?;
-        let clients = link.ask(&["CLIENT", "LIST"])?.text().unwrap_or_default();
+        let clients = link.ask(&["CLIENT", "LIST"])?.text();
         let name = format!(" name={name} ");
         for line in clients.lines().filter(|line| line.contains(&name)) {
             let id = line.split(' ').find_map(|field| field.strip_prefix("id="));
@@ -120,8 +119,8 @@ fn fence(servers: &Servers, name: &str) {
 fn version_of(servers: &Servers) -> String {
     let ask = || -> Result<String, Problem> {
         let parts = servers.parts()?;
-        let mut link: Link = open(servers, &parts[0].address, LIMIT)?;
-        Ok(link.ask(&["INFO", "server"])?.text().unwrap_or_default())
+        let mut link = open(servers, &parts[0].address, LIMIT)?;
+        Ok(link.ask(&["INFO", "server"])?.text())
     };
     let info = ask().unwrap_or_default();
     let field = |name: &str| crate::talk::field(&info, name).map(str::to_owned);
@@ -163,7 +162,7 @@ fn follow(
             Ok(true) => return Ok(()),
             Ok(false) => return Err(End::Stopped),
             Err(Problem::Final(text)) => return Err(End::Failed(text)),
-            Err(Problem::Again(text)) => {
+            Err(Problem::Again(text) | Problem::Moving(text)) => {
                 process::log!(Warning, "Job {} begins again: {text}", work.id);
                 work.desk.say(0, format!("it begins again: {text}"));
                 control.note(&text);
