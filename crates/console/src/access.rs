@@ -2,8 +2,8 @@
 
 use crate::host::{Host, Purpose};
 use crate::link::{Failure, Link, Words};
-use crate::reply::Reply;
 use crate::words;
+use resp::Value;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use structs::sync::lock;
@@ -59,7 +59,7 @@ impl Access {
     ///
     /// # Errors
     /// There is no reply.
-    pub async fn run(&self, words: Words) -> Result<Reply, Failure> {
+    pub async fn run(&self, words: Words) -> Result<Value, Failure> {
         self.run_in(0, words).await
     }
 
@@ -67,7 +67,7 @@ impl Access {
     ///
     /// # Errors
     /// As [`Access::run`].
-    pub async fn run_in(&self, db: u32, words: Words) -> Result<Reply, Failure> {
+    pub async fn run_in(&self, db: u32, words: Words) -> Result<Value, Failure> {
         let mut replies = self.run_all_in(db, &[words], PATIENCE).await?;
         replies.pop().ok_or(Failure::Unreadable("there is none"))
     }
@@ -81,14 +81,14 @@ impl Access {
         db: u32,
         requests: &[Words],
         patience: Duration,
-    ) -> Result<Vec<Reply>, Failure> {
+    ) -> Result<Vec<Value>, Failure> {
         let _place = self.places.acquire().await.map_err(|_| Failure::Late)?;
         let mut link = self.link().await?;
         if link.db != db {
             let select = words!["SELECT", db.to_string()];
             let reply = link.ask(&[select], PATIENCE).await?;
-            if let Some(Reply::Error(why)) = reply.into_iter().next() {
-                let refusals = requests.iter().map(|_| Reply::Error(why.clone())).collect();
+            if let Some(Value::Error(why)) = reply.into_iter().next() {
+                let refusals = requests.iter().map(|_| Value::Error(why.clone())).collect();
                 self.keep(link);
                 return Ok(refusals);
             }
@@ -103,7 +103,7 @@ impl Access {
     ///
     /// # Errors
     /// As [`Access::run`].
-    pub async fn run_all(&self, requests: &[Words]) -> Result<Vec<Reply>, Failure> {
+    pub async fn run_all(&self, requests: &[Words]) -> Result<Vec<Value>, Failure> {
         self.run_all_in(0, requests, PATIENCE).await
     }
 
@@ -180,7 +180,9 @@ impl Access {
             words!["AUTH", user.as_str(), password.as_str()]
         };
         match link.ask(&[request], PATIENCE).await?.into_iter().next() {
-            Some(Reply::Error(why)) => Err(Failure::Refused(why)),
+            Some(Value::Error(why)) => {
+                Err(Failure::Refused(String::from_utf8_lossy(&why).into_owned()))
+            }
             _ => Ok(()),
         }
     }

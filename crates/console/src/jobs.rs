@@ -5,8 +5,8 @@ use crate::api::prefix_pattern;
 use crate::auth::Session;
 use crate::blob::Blob;
 use crate::link::{Failure, Words};
-use crate::reply::Reply;
 use crate::words;
+use resp::Value;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -172,7 +172,7 @@ fn text(failure: Failure) -> String {
 }
 
 impl Run<'_> {
-    async fn ask(&self, db: u32, requests: &[Words]) -> Result<Vec<Reply>, String> {
+    async fn ask(&self, db: u32, requests: &[Words]) -> Result<Vec<Value>, String> {
         self.session.access.run_all_in(db, requests, PATIENCE).await.map_err(text)
     }
 
@@ -185,7 +185,7 @@ impl Run<'_> {
         };
         let total = self.ask(db, &[words!["DBSIZE"]]).await?;
         lock(&self.job.progress).total =
-            total.first().map_or(0, |total| total.integer().max(0) as u64);
+            total.first().map_or(0, |total| total.integer().unwrap_or(0).max(0) as u64);
         let mut cursor = b"0".to_vec();
         while !self.job.is_cancelled.load(SeqCst) {
             let mut request = words!["SCAN", cursor, "COUNT", STEP.to_string()];
@@ -193,12 +193,12 @@ impl Run<'_> {
                 request.extend(words!["MATCH", pattern.as_slice()]);
             }
             let replies = self.ask(db, &[request]).await?;
-            let reply = replies.into_iter().next().unwrap_or(Reply::Null);
+            let reply = replies.into_iter().next().unwrap_or(Value::Null);
             if let Some(error) = reply.error() {
-                return Err(error.to_owned());
+                return Err(error.into_owned());
             }
             let [next, keys] = reply.items() else { return Err("SCAN has no cursor".to_owned()) };
-            let keys: Vec<&[u8]> = keys.items().iter().filter_map(Reply::bytes).collect();
+            let keys: Vec<&[u8]> = keys.items().iter().filter_map(Value::bytes).collect();
             self.step(&task, db, &keys).await?;
             let mut progress = lock(&self.job.progress);
             progress.looked_at = (progress.looked_at + STEP as u64).min(progress.total);
@@ -221,11 +221,11 @@ impl Run<'_> {
                 let mut request = words!["UNLINK"];
                 request.extend(keys.iter().map(|key| key.to_vec()));
                 let replies = self.ask(db, &[request]).await?;
-                let reply = replies.first().unwrap_or(&Reply::Null);
+                let reply = replies.first().unwrap_or(&Value::Null);
                 if let Some(error) = reply.error() {
-                    return Err(error.to_owned());
+                    return Err(error.into_owned());
                 }
-                reply.integer().max(0) as u64
+                reply.integer().unwrap_or(0).max(0) as u64
             }
             Task::BigKeys { .. } => self.measure(db, keys, "bytes").await?,
             Task::HotKeys { .. } => self.measure(db, keys, "frequency").await?,
@@ -259,9 +259,9 @@ impl Run<'_> {
         progress.unit = unit;
         for (key, pair) in keys.iter().zip(replies.chunks_exact(2)) {
             if let Some(error) = pair[1].error().filter(|error| error.starts_with("NOPERM")) {
-                return Err(error.to_owned());
+                return Err(error.into_owned());
             }
-            let amount = pair[1].integer();
+            let amount = pair[1].integer().unwrap_or(0);
             progress.found.push(Found { key: Blob::from(*key), kind: pair[0].text(), amount });
         }
         // The shorter a key was idle, the hotter it is.

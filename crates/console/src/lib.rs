@@ -31,10 +31,9 @@ mod metrics;
 mod problems;
 mod progress;
 mod remote;
-mod reply;
 mod sampler;
 
-pub use remote::run;
+pub use remote::{command, run};
 
 /// What another admin port builds its interface from: tables of routes, their OpenAPI document,
 /// errors, and what tells a foreign page.

@@ -1,9 +1,9 @@
 //! One connection to the server: requests and their replies, in order.
 
 use crate::host::Stream;
-use crate::reply::Reply;
 use futures_util::FutureExt as _;
-use resp::{ReplyLimits, Scanned, Scanner, decode};
+use resp::bulk::push_request;
+use resp::{Incoming, ReplyLimits, Value};
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -53,22 +53,12 @@ macro_rules! words {
     ($($word:expr),+ $(,)?) => { vec![$(Vec::from($word)),+] };
 }
 
-fn encode(out: &mut Vec<u8>, words: &[Vec<u8>]) {
-    out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
-    for word in words {
-        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        out.extend_from_slice(word);
-        out.extend_from_slice(b"\r\n");
-    }
-}
-
 /// A connection. After a failure it is of no use any more.
 pub struct Link {
     stream: Box<dyn Stream>,
-    input: Vec<u8>,
-    scanner: Scanner,
+    incoming: Incoming,
     /// Messages that came between replies.
-    pub pushes: Vec<Reply>,
+    pub pushes: Vec<Value>,
     /// The database that is selected.
     pub db: u32,
 }
@@ -76,12 +66,13 @@ pub struct Link {
 impl Link {
     /// On a connection that has just been opened.
     pub fn new(stream: Box<dyn Stream>) -> Link {
-        Link { stream, input: Vec::new(), scanner: Scanner::new(LIMITS), pushes: Vec::new(), db: 0 }
+        let incoming = Incoming::new(LIMITS, MAX_REPLY);
+        Link { stream, incoming, pushes: Vec::new(), db: 0 }
     }
 
     /// Whether it can be used: nothing has come unasked, and the server has not closed it.
     pub fn is_idle(&mut self) -> bool {
-        self.input.is_empty() && self.stream.read_u8().now_or_never().is_none()
+        self.incoming.bytes().is_empty() && self.stream.read_u8().now_or_never().is_none()
     }
 
     /// Sends requests and reads their replies.
@@ -92,13 +83,13 @@ impl Link {
         &mut self,
         requests: &[Words],
         patience: Duration,
-    ) -> Result<Vec<Reply>, Failure> {
+    ) -> Result<Vec<Value>, Failure> {
         let work = async {
             self.send(requests).await?;
             let mut replies = Vec::with_capacity(requests.len());
             while replies.len() < requests.len() {
                 match self.next().await? {
-                    Reply::Push(message) => self.pushes.push(Reply::Push(message)),
+                    Value::Push(message) => self.pushes.push(Value::Push(message)),
                     reply => replies.push(reply),
                 }
             }
@@ -113,7 +104,7 @@ impl Link {
     /// The connection broke.
     pub async fn send(&mut self, requests: &[Words]) -> Result<(), Failure> {
         let mut bytes = Vec::new();
-        requests.iter().for_each(|words| encode(&mut bytes, words));
+        requests.iter().for_each(|words| push_request(&mut bytes, words));
         self.stream.write_all(&bytes).await?;
         self.stream.flush().await?;
         Ok(())
@@ -123,19 +114,15 @@ impl Link {
     ///
     /// # Errors
     /// The connection broke, or what came is none.
-    pub async fn next(&mut self) -> Result<Reply, Failure> {
+    pub async fn next(&mut self) -> Result<Value, Failure> {
         loop {
-            let unreadable = |why: resp::InvalidReply| Failure::Unreadable(why.0);
-            if let Scanned::Reply { len } = self.scanner.scan(&self.input).map_err(unreadable)? {
-                let reply = decode(&self.input[..len], LIMITS).map_err(unreadable)?.into();
-                self.input.drain(..len);
+            let reply = self.incoming.take().map_err(|why| Failure::Unreadable(why.0))?;
+            if let Some(reply) = reply {
                 return Ok(reply);
             }
-            if self.input.len() > MAX_REPLY {
-                return Err(Failure::Unreadable("it is longer than 64 MiB"));
-            }
-            self.input.reserve(16 << 10);
-            if self.stream.read_buf(&mut self.input).await? == 0 {
+            let buffer = self.incoming.buffer();
+            buffer.reserve(16 << 10);
+            if self.stream.read_buf(buffer).await? == 0 {
                 return Err(Failure::Lost(io::ErrorKind::UnexpectedEof.into()));
             }
         }

@@ -6,7 +6,6 @@ use crate::api::{self, ApiError};
 use crate::app::App;
 use crate::host::ThreadTime;
 use crate::link::Words;
-use crate::reply::Reply;
 use crate::words;
 use axum::extract::{Request, State};
 use axum::http::header;
@@ -14,6 +13,7 @@ use axum::response::{IntoResponse as _, Response};
 use metrics::exporter::{self, Answers, Durations, Spike};
 use metrics::own;
 use metrics::text::{CONTENT_TYPE, Exposition};
+use resp::Value;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -66,21 +66,21 @@ fn requests() -> Vec<Words> {
     first.into_iter().chain(lengths).collect()
 }
 
-fn read(replies: Vec<Reply>) -> Result<Answers, ApiError> {
+fn read(replies: Vec<Value>) -> Result<Answers, ApiError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let mut replies = replies.into_iter();
-    let info = replies.next().unwrap_or(Reply::Null);
+    let info = replies.next().unwrap_or(Value::Null);
     let mut answers = Answers { info: api::check(info)?.text(), now, ..Answers::default() };
-    let mut next = || replies.next().unwrap_or(Reply::Null);
+    let mut next = || replies.next().unwrap_or(Value::Null);
     answers.config =
         next().pairs().into_iter().map(|(name, value)| (name.text(), value.text())).collect();
     answers.spikes = next().items().iter().filter_map(spike).collect();
     answers.durations = next().pairs().into_iter().map(durations).collect();
     answers.slow_length = integer(&next());
     let latest = next();
-    if matches!(latest, Reply::Array(_)) {
-        let entry = latest.items().first().map_or(&[][..], Reply::items);
-        let part = |place: usize| entry.get(place).map_or(0, Reply::integer);
+    if matches!(latest, Value::Array(_)) {
+        let entry = latest.items().first().map_or(&[][..], Value::items);
+        let part = |place: usize| entry.get(place).and_then(Value::integer).unwrap_or(0);
         answers.slow_last = Some((part(0), part(2)));
     }
     answers.logs = LOGS.iter().filter_map(|(_, name)| Some((*name, integer(&next())?))).collect();
@@ -88,19 +88,19 @@ fn read(replies: Vec<Reply>) -> Result<Answers, ApiError> {
 }
 
 /// An integer, if it is one.
-fn integer(reply: &Reply) -> Option<i64> {
-    matches!(reply, Reply::Integer(_)).then(|| reply.integer())
+fn integer(reply: &Value) -> Option<i64> {
+    matches!(reply, Value::Integer(_)).then(|| reply.integer()).flatten()
 }
 
-fn spike(reply: &Reply) -> Option<Spike> {
+fn spike(reply: &Value) -> Option<Spike> {
     let [event, at, milliseconds, ..] = reply.items() else { return None };
-    let (at, milliseconds) = (at.integer(), milliseconds.integer());
+    let (at, milliseconds) = (at.integer().unwrap_or(0), milliseconds.integer().unwrap_or(0));
     Some(Spike { event: event.text(), at, milliseconds })
 }
 
-fn durations((command, figures): (&Reply, &Reply)) -> Durations {
-    let count = |reply: &Reply| u64::try_from(reply.integer()).unwrap_or(0);
-    let buckets = figures.get("histogram_usec").map(Reply::pairs).unwrap_or_default();
+fn durations((command, figures): (&Value, &Value)) -> Durations {
+    let count = |reply: &Value| u64::try_from(reply.integer().unwrap_or(0)).unwrap_or(0);
+    let buckets = figures.get("histogram_usec").map(Value::pairs).unwrap_or_default();
     Durations {
         command: command.text(),
         calls: figures.get("calls").map_or(0, count),
@@ -112,13 +112,13 @@ fn durations((command, figures): (&Reply, &Reply)) -> Durations {
 mod tests {
     use super::*;
 
-    fn bulk(text: &str) -> Reply {
-        Reply::Bulk(text.into())
+    fn bulk(text: &str) -> Value {
+        Value::Bulk(text.into())
     }
 
     #[test]
     fn what_a_user_may_not_ask_is_left_out() {
-        let refusal = || Reply::Error("NOPERM no".to_owned());
+        let refusal = || Value::Error(b"NOPERM no".to_vec());
         let mut replies = vec![bulk("# Memory\r\nused_memory:5\r\n")];
         replies.extend((1..requests().len()).map(|_| refusal()));
         let mut out = Exposition::default();
@@ -131,27 +131,27 @@ mod tests {
 
     #[test]
     fn replies_of_both_protocols_are_read() {
-        let histogram = Reply::Map(vec![(
+        let histogram = Value::Map(vec![(
             bulk("get"),
-            Reply::Map(vec![
-                (bulk("calls"), Reply::Integer(3)),
-                (bulk("histogram_usec"), Reply::Array([1, 1, 2, 3].map(Reply::Integer).to_vec())),
+            Value::Map(vec![
+                (bulk("calls"), Value::Integer(3)),
+                (bulk("histogram_usec"), Value::Array([1, 1, 2, 3].map(Value::Integer).to_vec())),
             ]),
         )]);
-        let entry = Reply::Array([7, 0, 2500].map(Reply::Integer).to_vec());
+        let entry = Value::Array([7, 0, 2500].map(Value::Integer).to_vec());
         let replies = vec![
             bulk("# Server\r\n"),
-            Reply::Array(vec![bulk("maxmemory"), bulk("9")]),
-            Reply::Array(vec![Reply::Array(vec![
+            Value::Array(vec![bulk("maxmemory"), bulk("9")]),
+            Value::Array(vec![Value::Array(vec![
                 bulk("command"),
-                Reply::Integer(5),
-                Reply::Integer(20),
-                Reply::Integer(30),
+                Value::Integer(5),
+                Value::Integer(20),
+                Value::Integer(30),
             ])]),
             histogram,
-            Reply::Integer(1),
-            Reply::Array(vec![entry]),
-            Reply::Integer(4),
+            Value::Integer(1),
+            Value::Array(vec![entry]),
+            Value::Integer(4),
         ];
         let answers = read(replies).unwrap();
         assert_eq!(answers.config, [("maxmemory".to_owned(), "9".to_owned())]);

@@ -6,8 +6,8 @@ use crate::host::ThreadTime;
 use crate::info::Info;
 use crate::link::Failure;
 use crate::progress::{Paces, Progress};
-use crate::reply::Reply;
 use crate::words;
+use resp::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::MissedTickBehavior;
@@ -85,7 +85,7 @@ impl Looker {
         let replies = app.watch.run_all(&requests).await.map_err(|failure| failure.to_string())?;
         let [info, histogram] = &replies[..] else { return Err("replies are missing".to_owned()) };
         if let Some(error) = info.error() {
-            return Err(error.to_owned());
+            return Err(error.into_owned());
         }
         self.looks = self.looks.wrapping_add(1);
         let at = Instant::now();
@@ -121,7 +121,7 @@ impl Looker {
             if commands.error().is_none() {
                 self.groups = groups(commands);
             }
-            self.save_points = save.get("save").map(Reply::text).unwrap_or_default();
+            self.save_points = save.get("save").map(Value::text).unwrap_or_default();
         }
         Ok(())
     }

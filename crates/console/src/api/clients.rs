@@ -34,7 +34,7 @@ struct Client {
 
 async fn kill(call: Call, client: Client) -> Result<Done, ApiError> {
     let request = words!["CLIENT", "KILL", "ID", client.id.to_string()];
-    if check(call.session.access.run(request).await?)?.integer() == 0 {
+    if check(call.session.access.run(request).await?)?.integer() == Some(0) {
         return Err(ApiError::missing("client"));
     }
     Ok(Done::new())

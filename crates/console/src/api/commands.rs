@@ -3,8 +3,8 @@
 use super::error::check;
 use super::route::{Nothing, Route};
 use super::{ApiError, Call};
-use crate::reply::Reply;
 use crate::words;
+use resp::Value;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -30,7 +30,7 @@ async fn list(call: Call, _: Nothing) -> Result<Vec<Command>, ApiError> {
     let mut commands = Vec::new();
     for (name, row) in reply.pairs() {
         commands.push(command(&name.text(), row));
-        for (name, row) in row.get("subcommands").map(Reply::pairs).unwrap_or_default() {
+        for (name, row) in row.get("subcommands").map(Value::pairs).unwrap_or_default() {
             commands.push(command(&name.text().replace('|', " "), row));
         }
     }
@@ -38,9 +38,9 @@ async fn list(call: Call, _: Nothing) -> Result<Vec<Command>, ApiError> {
     Ok(commands)
 }
 
-fn command(name: &str, row: &Reply) -> Command {
-    let text = |name: &str| row.get(name).map(Reply::text).unwrap_or_default();
-    let arguments = row.get("arguments").map(Reply::items).unwrap_or_default();
+fn command(name: &str, row: &Value) -> Command {
+    let text = |name: &str| row.get(name).map(Value::text).unwrap_or_default();
+    let arguments = row.get("arguments").map(Value::items).unwrap_or_default();
     Command {
         name: name.to_ascii_lowercase(),
         summary: text("summary"),
@@ -49,16 +49,16 @@ fn command(name: &str, row: &Reply) -> Command {
     }
 }
 
-fn join(arguments: &[Reply], separator: &str) -> String {
+fn join(arguments: &[Value], separator: &str) -> String {
     arguments.iter().map(argument).collect::<Vec<_>>().join(separator)
 }
 
 /// An argument as it is written: `[EX seconds]`, `key [key ...]`.
-fn argument(row: &Reply) -> String {
-    let text = |name: &str| row.get(name).map(Reply::text).unwrap_or_default();
-    let flags = row.get("flags").map(Reply::items).unwrap_or_default();
+fn argument(row: &Value) -> String {
+    let text = |name: &str| row.get(name).map(Value::text).unwrap_or_default();
+    let flags = row.get("flags").map(Value::items).unwrap_or_default();
     let has = |flag: &str| flags.iter().any(|other| other.text() == flag);
-    let inner = row.get("arguments").map(Reply::items).unwrap_or_default();
+    let inner = row.get("arguments").map(Value::items).unwrap_or_default();
     let token = text("token");
     let value = match text("type").as_str() {
         "pure-token" => String::new(),
@@ -79,19 +79,19 @@ fn argument(row: &Reply) -> String {
 mod tests {
     use super::*;
 
-    fn map(pairs: &[(&str, Reply)]) -> Reply {
-        let pair = |(name, value): &(&str, Reply)| (text(name), value.clone());
-        Reply::Map(pairs.iter().map(pair).collect())
+    fn map(pairs: &[(&str, Value)]) -> Value {
+        let pair = |(name, value): &(&str, Value)| (text(name), value.clone());
+        Value::Map(pairs.iter().map(pair).collect())
     }
 
-    fn text(text: &str) -> Reply {
-        Reply::Bulk(text.into())
+    fn text(text: &str) -> Value {
+        Value::Bulk(text.into())
     }
 
     #[test]
     fn arguments_are_written_as_the_documentation_does() {
-        let optional = Reply::Set(vec![text("optional")]);
-        let multiple = Reply::Set(vec![text("multiple")]);
+        let optional = Value::Set(vec![text("optional")]);
+        let multiple = Value::Set(vec![text("multiple")]);
         let key = map(&[("name", text("key")), ("type", text("key")), ("flags", multiple)]);
         let seconds =
             map(&[("name", text("seconds")), ("token", text("EX")), ("type", text("integer"))]);
@@ -104,7 +104,7 @@ mod tests {
             ("name", text("expiry")),
             ("type", text("oneof")),
             ("flags", optional),
-            ("arguments", Reply::Array(vec![seconds, keep])),
+            ("arguments", Value::Array(vec![seconds, keep])),
         ]);
         assert_eq!(join(&[key, one], " "), "key [key ...] [EX seconds|KEEPTTL]");
     }

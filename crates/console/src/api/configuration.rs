@@ -3,8 +3,8 @@
 use super::error::check;
 use super::route::{Done, Nothing, Route};
 use super::{ApiError, Call};
-use crate::reply::Reply;
 use crate::words;
+use resp::Value;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ struct Option_ {
 async fn list(call: Call, _: Nothing) -> Result<Vec<Option_>, ApiError> {
     let requests = [words!["CONFIG", "GET", "*"], words!["INFO", "server"]];
     let replies = call.session.access.run_all(&requests).await?;
-    let [values, info] = <[Reply; 2]>::try_from(replies).map_err(|_| ApiError::path())?;
+    let [values, info] = <[Value; 2]>::try_from(replies).map_err(|_| ApiError::path())?;
     let values = check(values)?;
     // Another server has defaults of its own.
     let is_ours = info.text().contains("server_name:dunlin");

@@ -1,9 +1,9 @@
 //! What a request is answered that cannot be served.
 
 use crate::link::Failure;
-use crate::reply::Reply;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use resp::Value;
 use serde_json::json;
 
 /// Why a request is not served.
@@ -131,9 +131,9 @@ impl IntoResponse for ApiError {
 ///
 /// # Errors
 /// It is one.
-pub fn check(reply: Reply) -> Result<Reply, ApiError> {
+pub fn check(reply: Value) -> Result<Value, ApiError> {
     match reply.error() {
-        Some(text) => Err(ApiError::of_reply(text)),
+        Some(text) => Err(ApiError::of_reply(&text)),
         None => Ok(reply),
     }
 }

@@ -220,7 +220,7 @@ async fn leave(_: Call, _: Nothing) -> Result<Done, ApiError> {
 async fn show(call: Call, _: Nothing) -> Result<Shown, ApiError> {
     check(call.session.access.run(words!["PING"]).await?).or_else(|error| {
         // A user that may not even do that is logged in nevertheless.
-        if error.code() == "NOPERM" { Ok(crate::reply::Reply::Null) } else { Err(error) }
+        if error.code() == "NOPERM" { Ok(resp::Value::Null) } else { Err(error) }
     })?;
     Ok(shown(&call.app, &call.session).await)
 }

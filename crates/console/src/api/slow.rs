@@ -5,8 +5,8 @@ use super::route::{Done, Nothing, Route};
 use super::{ApiError, Call};
 use crate::blob::Blob;
 use crate::info::Info;
-use crate::reply::Reply;
 use crate::words;
+use resp::Value;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -54,13 +54,13 @@ async fn list(call: Call, kind: Kind) -> Result<Vec<Entry>, ApiError> {
     Ok(reply.items().iter().filter_map(entry).collect())
 }
 
-fn entry(reply: &Reply) -> Option<Entry> {
+fn entry(reply: &Value) -> Option<Entry> {
     let [id, at, amount, words, rest @ ..] = reply.items() else { return None };
-    let text = |at: usize| rest.get(at).map(Reply::text).unwrap_or_default();
+    let text = |at: usize| rest.get(at).map(Value::text).unwrap_or_default();
     Some(Entry {
-        id: id.integer(),
-        at: at.integer(),
-        amount: amount.integer(),
+        id: id.integer().unwrap_or(0),
+        at: at.integer().unwrap_or(0),
+        amount: amount.integer().unwrap_or(0),
         words: words.items().iter().filter_map(|word| word.bytes().map(Blob::from)).collect(),
         address: text(0),
         name: text(1),
@@ -91,13 +91,13 @@ struct LatencyEvent {
 
 async fn latency(call: Call, _: Nothing) -> Result<Vec<LatencyEvent>, ApiError> {
     let reply = check(call.session.access.run(words!["LATENCY", "LATEST"]).await?)?;
-    let event = |row: &Reply| {
+    let event = |row: &Value| {
         let [name, at, last, max, ..] = row.items() else { return None };
         Some(LatencyEvent {
             name: name.text(),
-            at: at.integer(),
-            last_ms: last.integer(),
-            max_ms: max.integer(),
+            at: at.integer().unwrap_or(0),
+            last_ms: last.integer().unwrap_or(0),
+            max_ms: max.integer().unwrap_or(0),
         })
     };
     Ok(reply.items().iter().filter_map(event).collect())

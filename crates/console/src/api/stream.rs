@@ -2,10 +2,9 @@
 
 use super::now::{Now, may_watch};
 use super::route::{Nothing, Route};
-use super::{ApiError, Call};
+use super::{ApiError, Call, check};
 use crate::app::App;
 use crate::link::Link;
-use crate::reply::Reply;
 use crate::words;
 use axum::body::{Body, Bytes};
 use axum::http::header;
@@ -91,9 +90,7 @@ async fn begin(call: Call, request: Vec<Vec<u8>>) -> Result<Response, ApiError> 
     let mut link = call.session.access.open().await?;
     link.send(&[request]).await?;
     let first = tokio::time::timeout(HEARTBEAT, link.next());
-    if let Reply::Error(text) = first.await.map_err(|_| crate::link::Failure::Late)?? {
-        return Err(ApiError::of_reply(&text));
-    }
+    check(first.await.map_err(|_| crate::link::Failure::Late)??)?;
     Ok(respond(stream::unfold((link, call, place), |(mut link, call, place)| async move {
         let bytes = next_message(&mut link).await?;
         Some((Ok(bytes), (link, call, place)))

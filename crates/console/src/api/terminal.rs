@@ -4,7 +4,7 @@ use super::route::Route;
 use super::{ApiError, Call};
 use crate::blob::{Blob, MAX_SHOWN};
 use crate::link::{Failure, Link};
-use crate::reply::Reply;
+use resp::Value;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
@@ -75,8 +75,8 @@ pub enum Shown {
 }
 
 /// A reply, for a page.
-pub fn shown(reply: &Reply) -> Shown {
-    let all = |values: &[Reply]| {
+pub fn shown(reply: &Value) -> Shown {
+    let all = |values: &[Value]| {
         let mut list: Vec<Shown> = values.iter().take(MAX_VALUES).map(shown).collect();
         if values.len() > MAX_VALUES {
             list.push(Shown::More(values.len() - MAX_VALUES));
@@ -85,19 +85,19 @@ pub fn shown(reply: &Reply) -> Shown {
     };
     let blob = |bytes: &[u8]| Blob::cut(bytes, MAX_SHOWN);
     match reply {
-        Reply::Simple(text) => Shown::Simple(blob(text)),
-        Reply::Error(text) => Shown::Error(text.clone()),
-        Reply::Integer(number) => Shown::Integer(number.to_string()),
-        Reply::Bulk(text) => Shown::Bulk(blob(text)),
-        Reply::Verbatim(_, text) => Shown::Verbatim(blob(text)),
-        Reply::Null => Shown::Null,
-        Reply::Double(number) => Shown::Double(number.to_string()),
-        Reply::Boolean(is_true) => Shown::Boolean(*is_true),
-        Reply::BigNumber(digits) => Shown::Number(digits.clone()),
-        Reply::Array(values) => Shown::Array(all(values)),
-        Reply::Set(values) => Shown::Set(all(values)),
-        Reply::Push(values) => Shown::Push(all(values)),
-        Reply::Map(pairs) => Shown::Map(
+        Value::Simple(text) => Shown::Simple(blob(text)),
+        Value::Error(text) => Shown::Error(String::from_utf8_lossy(text).into_owned()),
+        Value::Integer(number) => Shown::Integer(number.to_string()),
+        Value::Bulk(text) => Shown::Bulk(blob(text)),
+        Value::Verbatim(text) => Shown::Verbatim(blob(text)),
+        Value::Null => Shown::Null,
+        Value::Double(_) => Shown::Double(reply.text()),
+        Value::Boolean(is_true) => Shown::Boolean(*is_true),
+        Value::BigNumber(_) => Shown::Number(reply.text()),
+        Value::Array(values) => Shown::Array(all(values)),
+        Value::Set(values) => Shown::Set(all(values)),
+        Value::Push(values) => Shown::Push(all(values)),
+        Value::Map(pairs) => Shown::Map(
             pairs.iter().take(MAX_VALUES).map(|(key, value)| (shown(key), shown(value))).collect(),
         ),
     }
@@ -138,7 +138,7 @@ async fn run(call: Call, line: Line) -> Result<Outcome, ApiError> {
     Ok(outcome)
 }
 
-fn outcome(link: &mut Link, reply: &Reply, usec: u64) -> Outcome {
+fn outcome(link: &mut Link, reply: &Value, usec: u64) -> Outcome {
     let messages = std::mem::take(&mut link.pushes);
     Outcome {
         reply: shown(reply),
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn replies_keep_their_types() {
-        let reply = Reply::Map(vec![(Reply::Bulk(b"a".to_vec()), Reply::Set(vec![Reply::Null]))]);
+        let reply = Value::Map(vec![(Value::Bulk(b"a".to_vec()), Value::Set(vec![Value::Null]))]);
         let text = serde_json::to_string(&shown(&reply)).unwrap();
         let key = r#"{"type":"bulk","value":"a"}"#;
         let value = r#"{"type":"set","value":[{"type":"null"}]}"#;
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn long_replies_are_cut() {
-        let Shown::Array(values) = shown(&Reply::Array(vec![Reply::Null; MAX_VALUES + 7])) else {
+        let Shown::Array(values) = shown(&Value::Array(vec![Value::Null; MAX_VALUES + 7])) else {
             panic!("an array")
         };
         assert!(matches!(values.last(), Some(Shown::More(7))));

@@ -3,9 +3,9 @@
 use super::error::check;
 use super::route::{Done, Nothing, Route};
 use super::{ApiError, Call};
-use crate::reply::Reply;
 use crate::words;
 use axum::http::Method;
+use resp::Value;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -90,7 +90,7 @@ struct Name {
 
 async fn delete(call: Call, user: Name) -> Result<Done, ApiError> {
     let reply = check(call.session.access.run(words!["ACL", "DELUSER", user.name]).await?)?;
-    if reply.integer() == 0 {
+    if reply.integer().unwrap_or(0) == 0 {
         return Err(ApiError::missing("user"));
     }
     Ok(Done::new())
@@ -120,14 +120,14 @@ struct Refused {
 
 async fn log(call: Call, _: Nothing) -> Result<Vec<Refused>, ApiError> {
     let reply = check(call.session.access.run(words!["ACL", "LOG"]).await?)?;
-    let entry = |row: &Reply| {
-        let text = |name: &str| row.get(name).map(Reply::text).unwrap_or_default();
+    let entry = |row: &Value| {
+        let text = |name: &str| row.get(name).map(Value::text).unwrap_or_default();
         Refused {
-            count: row.get("count").map_or(0, Reply::integer),
+            count: row.get("count").and_then(Value::integer).unwrap_or(0),
             reason: text("reason"),
             object: text("object"),
             user: text("username"),
-            age_s: row.get("age-seconds").and_then(Reply::number).unwrap_or(0.0),
+            age_s: row.get("age-seconds").and_then(Value::number).unwrap_or(0.0),
             client: text("client-info"),
         }
     };

@@ -3,7 +3,7 @@
 //! LATENCY HISTOGRAM counts since the start. What happened between two samples is the difference,
 //! of which percentiles are worked out; within a bucket values are taken to be spread evenly.
 
-use crate::reply::Reply;
+use resp::Value;
 use std::collections::{BTreeMap, HashMap};
 
 /// A group of commands.
@@ -21,8 +21,8 @@ pub enum Group {
 pub type Groups = HashMap<String, Group>;
 
 /// Reads a reply to COMMAND.
-pub fn groups(reply: &Reply) -> Groups {
-    let group = |row: &Reply| {
+pub fn groups(reply: &Value) -> Groups {
+    let group = |row: &Value| {
         let [name, _, flags, ..] = row.items() else { return None };
         let has = |flag: &str| flags.items().iter().any(|other| other.text() == flag);
         let group = match () {
@@ -55,7 +55,7 @@ pub struct Percentiles {
 
 impl Histograms {
     /// Reads a reply to LATENCY HISTOGRAM.
-    pub fn parse(reply: &Reply, groups: &Groups) -> Histograms {
+    pub fn parse(reply: &Value, groups: &Groups) -> Histograms {
         let mut all = Histograms::default();
         for (name, histogram) in reply.pairs() {
             let name = name.text().to_ascii_lowercase();
@@ -65,10 +65,11 @@ impl Histograms {
             let mut before = 0.0;
             // The counts of the reply include those of lower buckets.
             for (end, count) in
-                histogram.get("histogram_usec").map(Reply::pairs).unwrap_or_default()
+                histogram.get("histogram_usec").map(Value::pairs).unwrap_or_default()
             {
                 let count = count.number().unwrap_or(0.0);
-                *buckets.entry(end.integer().max(0) as u64).or_default() += count - before;
+                *buckets.entry(end.integer().unwrap_or(0).max(0) as u64).or_default() +=
+                    count - before;
                 before = count;
             }
         }
@@ -119,12 +120,12 @@ impl Histograms {
 mod tests {
     use super::*;
 
-    fn reply(counts: &[(i64, i64)]) -> Reply {
-        let pair = |&(end, count): &(i64, i64)| (Reply::Integer(end), Reply::Integer(count));
-        let histogram = Reply::Map(counts.iter().map(pair).collect());
-        let text = |text: &str| Reply::Bulk(text.into());
-        let command = Reply::Map(vec![(text("histogram_usec"), histogram)]);
-        Reply::Map(vec![(text("get"), command)])
+    fn reply(counts: &[(i64, i64)]) -> Value {
+        let pair = |&(end, count): &(i64, i64)| (Value::Integer(end), Value::Integer(count));
+        let histogram = Value::Map(counts.iter().map(pair).collect());
+        let text = |text: &str| Value::Bulk(text.into());
+        let command = Value::Map(vec![(text("histogram_usec"), histogram)]);
+        Value::Map(vec![(text("get"), command)])
     }
 
     #[test]

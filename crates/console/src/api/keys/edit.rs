@@ -5,8 +5,8 @@ use super::super::error::check;
 use super::super::route::Done;
 use super::super::{ApiError, Call};
 use crate::blob::Blob;
-use crate::reply::Reply;
 use crate::words;
+use resp::Value;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -85,7 +85,7 @@ pub async fn edit(call: Call, edit: Edit) -> Result<Done, ApiError> {
     };
     let is_rename = request[0] == b"RENAMENX";
     let reply = check(call.session.access.run_in(db, request).await?)?;
-    if is_rename && reply.integer() == 0 {
+    if is_rename && reply.integer().unwrap_or(0) == 0 {
         return Err(ApiError::bad("There is a key of that name already"));
     }
     Ok(Done::new())
@@ -100,14 +100,14 @@ async fn set_field(call: &Call, db: u32, words: [Vec<u8>; 3]) -> Result<(), ApiE
     let reply = access.run_in(db, keeping).await?;
     let set = words!["HSET", key, field, value];
     match reply.error() {
-        Some(why) if is_unknown(why) || why.starts_with("NOPERM") => {}
+        Some(why) if is_unknown(&why) || why.starts_with("NOPERM") => {}
         _ => return check(reply).map(drop),
     }
     let expiry = access.run_in(db, words!["HPEXPIRETIME", key, "FIELDS", "1", field]).await?;
-    let expires_at_ms = match (expiry.error(), expiry.items().first().map(Reply::integer)) {
+    let expires_at_ms = match (expiry.error(), expiry.items().first().and_then(Value::integer)) {
         // Fields of that server have no expiries.
-        (Some(why), _) if is_unknown(why) => 0,
-        (Some(why), _) => return Err(ApiError::of_reply(why)),
+        (Some(why), _) if is_unknown(&why) => 0,
+        (Some(why), _) => return Err(ApiError::of_reply(&why)),
         (None, found) => found.unwrap_or(0),
     };
     if expires_at_ms <= 0 {
@@ -122,8 +122,8 @@ async fn set_field(call: &Call, db: u32, words: [Vec<u8>; 3]) -> Result<(), ApiE
     }
     for requests in [begin, vec![set, expire, words!["EXEC"]]] {
         for reply in link.ask(&requests, PATIENCE).await? {
-            if let Some(why) = reply.items().iter().find_map(Reply::error) {
-                return Err(ApiError::of_reply(why));
+            if let Some(why) = reply.items().iter().find_map(Value::error) {
+                return Err(ApiError::of_reply(&why));
             }
             check(reply)?;
         }
@@ -160,5 +160,5 @@ pub async fn delete(call: Call, keys: Keys) -> Result<Deleted, ApiError> {
     let mut request = words!["UNLINK"];
     request.extend(keys.keys.into_iter().map(|key| key.bytes));
     let reply = check(call.session.access.run_in(keys.db, request).await?)?;
-    Ok(Deleted { deleted: reply.integer() })
+    Ok(Deleted { deleted: reply.integer().unwrap_or(0) })
 }

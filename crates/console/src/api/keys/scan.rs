@@ -6,8 +6,8 @@ use super::super::{ApiError, Call};
 use super::{name, prefix_pattern};
 use crate::blob::Blob;
 use crate::info::Info;
-use crate::reply::Reply;
 use crate::words;
+use resp::Value;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -141,11 +141,16 @@ async fn describe(call: &Call, db: u32, names: Vec<Vec<u8>>) -> Result<Vec<Liste
     let listed = names.iter().zip(replies.chunks_exact(3)).filter_map(|(key, replies)| {
         let kind = replies[0].text();
         let bytes = match &replies[2] {
-            Reply::Integer(bytes) => Some(*bytes),
+            Value::Integer(bytes) => Some(*bytes),
             _ => None,
         };
         let key = Blob::from(key.as_slice());
-        (kind != "none").then(|| Listed { key, kind, ttl_ms: replies[1].integer(), bytes })
+        (kind != "none").then(|| Listed {
+            key,
+            kind,
+            ttl_ms: replies[1].integer().unwrap_or(0),
+            bytes,
+        })
     });
     Ok(listed.collect())
 }

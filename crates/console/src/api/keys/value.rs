@@ -5,8 +5,8 @@ use super::super::{ApiError, Call};
 use super::name;
 use crate::blob::{Blob, MAX_LISTED, MAX_SHOWN};
 use crate::link::Words;
-use crate::reply::Reply;
 use crate::words;
+use resp::Value;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
@@ -110,9 +110,9 @@ pub async fn key(call: Call, which: Which) -> Result<Key, ApiError> {
     Ok(Key {
         key: Blob::from(look.key()),
         kind,
-        ttl_ms: ttl.integer(),
+        ttl_ms: ttl.integer().unwrap_or(0),
         encoding: encoding.text(),
-        bytes: if let Reply::Integer(bytes) = bytes { Some(*bytes) } else { None },
+        bytes: if let Value::Integer(bytes) = bytes { Some(*bytes) } else { None },
         length,
         elements,
         next,
@@ -129,11 +129,11 @@ impl Look<'_> {
         &self.key
     }
 
-    async fn ask(&self, requests: &[Words]) -> Result<Vec<Reply>, ApiError> {
+    async fn ask(&self, requests: &[Words]) -> Result<Vec<Value>, ApiError> {
         Ok(self.call.session.access.run_all_in(self.db, requests, PATIENCE).await?)
     }
 
-    async fn ask_one(&self, request: Words) -> Result<Reply, ApiError> {
+    async fn ask_one(&self, request: Words) -> Result<Value, ApiError> {
         check(self.call.session.access.run_in(self.db, request).await?)
     }
 
@@ -147,7 +147,7 @@ impl Look<'_> {
             "stream" => "XLEN",
             _ => return Ok(0),
         };
-        Ok(self.ask_one(words![command, self.key()]).await?.integer())
+        Ok(self.ask_one(words![command, self.key()]).await?.integer().unwrap_or(0))
     }
 
     async fn elements(&self, kind: &str, length: i64) -> Result<Elements, ApiError> {
@@ -208,7 +208,7 @@ impl Look<'_> {
         &self,
         command: &str,
         suffix: Option<&str>,
-    ) -> Result<(Reply, Option<String>), ApiError> {
+    ) -> Result<(Value, Option<String>), ApiError> {
         let mut cursor = self.from.clone().unwrap_or_else(|| "0".to_owned());
         let count = if self.pattern.is_some() { MATCHING_STEP } else { self.count };
         let started = Instant::now();
@@ -256,9 +256,9 @@ impl Look<'_> {
         let replies = self.ask(&requests).await?;
         let Some((expiries, lengths)) = replies.split_first() else { return Err(ApiError::path()) };
         // Not all servers know expiries of fields, and not all users may ask for them.
-        let expiries: Vec<i64> = expiries.items().iter().map(Reply::integer).collect();
+        let expiries: Vec<i64> = expiries.items().iter().filter_map(Value::integer).collect();
         let ttl_ms = |at: usize| expiries.get(at).copied().filter(|&ttl_ms| ttl_ms >= 0);
-        let lengths: Vec<i64> = lengths.iter().map(Reply::integer).collect();
+        let lengths: Vec<i64> = lengths.iter().map(|it| it.integer().unwrap_or(0)).collect();
         let small = |at: &usize| lengths[*at] <= MAX_SHOWN as i64;
         let shown: Vec<usize> = (0..fields.len()).filter(small).collect();
         let requests: Vec<Words> =
@@ -270,7 +270,7 @@ impl Look<'_> {
                 let name = Blob::from(field.as_slice());
                 return Element { name, value, score: None, ttl_ms: ttl_ms(at) };
             }
-            let value = values.next().unwrap_or(Reply::Null);
+            let value = values.next().unwrap_or(Value::Null);
             Element { ttl_ms: ttl_ms(at), ..element(field, &[value.bytes().unwrap_or_default()]) }
         });
         Ok((elements.collect(), next))
@@ -278,7 +278,7 @@ impl Look<'_> {
 
     async fn set(&self) -> Result<Elements, ApiError> {
         let (members, next) = self.scan("SSCAN", None).await?;
-        let members = members.items().iter().filter_map(Reply::bytes);
+        let members = members.items().iter().filter_map(Value::bytes);
         Ok((members.map(|member| element(member, &[])).collect(), next))
     }
 
@@ -305,7 +305,7 @@ impl Look<'_> {
         });
         let elements: Vec<Element> = entries
             .map(|(id, fields)| {
-                let fields: Vec<&[u8]> = fields.items().iter().filter_map(Reply::bytes).collect();
+                let fields: Vec<&[u8]> = fields.items().iter().filter_map(Value::bytes).collect();
                 element(id.bytes().unwrap_or_default(), &fields)
             })
             .collect();
@@ -317,7 +317,7 @@ impl Look<'_> {
 }
 
 /// Members with their scores.
-fn scored(reply: &Reply) -> Vec<Element> {
+fn scored(reply: &Value) -> Vec<Element> {
     let pairs = reply.pairs().into_iter();
     pairs
         .map(|(member, score)| Element {
