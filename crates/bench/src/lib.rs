@@ -3,7 +3,6 @@
 //! To this crate Dunlin is one more server behind a port: it uses no code of the server's. The
 //! design is in `docs/internals/bench.md`, the user's guide in `docs/bench.md`.
 
-mod client;
 mod experiment;
 mod generator;
 mod ledger;
@@ -12,18 +11,21 @@ mod modes;
 mod options;
 mod report;
 mod sentinel;
-mod transport;
 mod verify;
 mod workload;
-
-pub use generator::tls::TlsSettings;
-pub use options::args::TlsArgs;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 use options::args::BenchArgs;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use structs::misspelling;
+
+/// Returns the command line of `dunlin bench`, for completions.
+pub fn command() -> clap::Command {
+    BenchArgs::command()
+        .subcommand(options::args::AuditArgs::command().name("audit"))
+        .subcommand(options::args::ExperimentArgs::command().name("experiment"))
+}
 
 /// Runs `dunlin bench` with the arguments after these two words.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {

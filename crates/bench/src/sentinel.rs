@@ -1,7 +1,7 @@
 //! Finding the primary through sentinels (`--sentinel`), at the beginning and after each fail-over.
 
-use crate::client::{Client, Reply};
-use crate::options::target::{Address, Target};
+use crate::options::{Address, Target};
+use resp::Value;
 use std::io;
 
 /// Where sentinels are, and the name of the primary that they watch.
@@ -38,22 +38,17 @@ impl Sentinels {
     }
 
     fn ask(&self, address: &Address) -> io::Result<Address> {
-        let mut client = Client::connect(&Target::plain(address.clone()))?;
-        match client.ask(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &self.name])? {
-            Reply::List(words) => match &words[..] {
-                [Reply::Text(host), Reply::Text(port)] => {
-                    let port = String::from_utf8_lossy(port);
-                    Ok(Address::Tcp {
-                        host: String::from_utf8_lossy(host).into_owned(),
-                        port: port.parse().map_err(io::Error::other)?,
-                    })
-                }
-                _ => Err(io::Error::other("an address has an unexpected form")),
-            },
-            Reply::Nil => Err(io::Error::other(format!("no primary has the name {}", self.name))),
-            Reply::Error(text) => Err(io::Error::other(text)),
-            _ => Err(io::Error::other("an address has an unexpected form")),
+        let mut client = Target::plain(address.clone()).connect()?;
+        let found = client.order(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &self.name])?;
+        if found == Value::Null {
+            return Err(io::Error::other(format!("no primary has the name {}", self.name)));
         }
+        let port = |port: &Value| u16::try_from(port.integer()?).ok();
+        match found.items() {
+            [host, at] => port(at).map(|port| Address::tcp(host.text(), port)),
+            _ => None,
+        }
+        .ok_or_else(|| io::Error::other("an address has an unexpected form"))
     }
 }
 
@@ -63,7 +58,7 @@ fn address(text: &str) -> Result<Address, String> {
     if host.is_empty() {
         return Err(format!("--sentinel {text}: before the : comes a host"));
     }
-    Ok(Address::Tcp { host: host.to_owned(), port })
+    Ok(Address::tcp(host, port))
 }
 
 #[cfg(test)]

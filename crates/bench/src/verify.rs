@@ -6,14 +6,15 @@
 //!
 //! [`Content::OfKey`]: crate::workload::values::Content::OfKey
 
-use crate::client::{Client, Reply, encode};
 use crate::generator::cluster::Topology;
 use crate::generator::connection::Connection;
 use crate::generator::reply::Kind;
 use crate::measure::Counts;
-use crate::options::Target;
+use crate::options::{Target, unexpected};
 use crate::workload::template::Placeholders;
 use crate::workload::{Effect, Workload};
+use client::Client;
+use resp::Value;
 use std::io;
 use std::sync::Arc;
 use structs::crc16::key_slot;
@@ -127,7 +128,7 @@ impl Checker {
             if target.cluster { Topology::ask(target)? } else { Topology::single(target) };
         let mut clients = Vec::new();
         for address in &topology.nodes {
-            clients.push(Client::connect(&target.at(address.clone()))?);
+            clients.push(target.at(address.clone()).connect()?);
         }
         let mut waiting: Vec<Vec<u64>> = vec![Vec::new(); clients.len()];
         for word in 0..self.written.len() {
@@ -159,23 +160,21 @@ impl Checker {
         may_be_gone: bool,
         counts: &mut Counts,
     ) -> io::Result<()> {
-        let mut requests = Vec::new();
         for &key in keys {
             let mut name = Vec::new();
             self.places.append_key(&mut name, key);
-            encode(&mut requests, &[b"GET", &name[..]]);
+            client.queue(&[b"GET", &name[..]]);
         }
-        client.send(&requests)?;
+        client.flush()?;
         for &key in keys {
-            match client.receive()? {
-                Reply::Text(value) => self.compare(key, &value, counts),
-                Reply::Nil if may_be_gone => {}
-                Reply::Nil => {
+            match client.reply()? {
+                Value::Bulk(value) => self.compare(key, &value, counts),
+                Value::Null if may_be_gone => {}
+                Value::Null => {
                     counts.checked += 1;
                     self.wrong(key, counts, "is not there, though its write was acknowledged");
                 }
-                Reply::Error(text) => return Err(io::Error::other(text)),
-                other => return Err(io::Error::other(format!("GET was answered by {other:?}"))),
+                other => return Err(unexpected("GET", &other)),
             }
         }
         Ok(())

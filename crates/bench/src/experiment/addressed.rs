@@ -5,13 +5,12 @@ use super::machines::{self, Machines};
 use super::runs::mean;
 use super::servers::{Lab, Server, target};
 use super::{Bench, PATIENCE};
-use crate::client::{Client, Reply};
 use crate::generator::os;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
-const SLOTS: usize = 16384;
+const SLOTS: usize = structs::crc16::SLOTS as usize;
 
 /// A load that is put on one server, and on clusters.
 pub struct Contest<'a> {
@@ -133,17 +132,18 @@ fn reference_cluster(lab: &mut Lab, arguments: &[&str]) -> Result<Vec<Server>, S
 
 fn accepted(port: u16, words: &[&str]) -> Result<(), String> {
     let refuse = |error: std::io::Error| format!("port {port}: {error}");
-    match Client::connect(&target(port)).and_then(|mut client| client.ask(words)).map_err(refuse)? {
-        Reply::Error(text) => Err(format!("port {port}: {}: {text}", words.join(" "))),
-        _ => Ok(()),
+    let reply = target(port).connect().and_then(|mut client| client.ask(words)).map_err(refuse)?;
+    match reply.error() {
+        Some(text) => Err(format!("port {port}: {}: {text}", words.join(" "))),
+        None => Ok(()),
     }
 }
 
 /// Whether a node of a cluster of so many knows of all slots and serves.
 fn is_whole(port: u16, nodes: usize) -> Result<bool, String> {
     let refuse = |error: std::io::Error| format!("port {port}: {error}");
-    let mut client = Client::connect(&target(port)).map_err(refuse)?;
-    let info = client.text(&["CLUSTER", "INFO"]).map_err(refuse)?;
+    let mut client = target(port).connect().map_err(refuse)?;
+    let info = client.order(&["CLUSTER", "INFO"]).map_err(refuse)?.text();
     let size = format!("cluster_size:{nodes}\r\n");
     Ok(info.contains("cluster_state:ok\r\n") && info.contains(&size))
 }

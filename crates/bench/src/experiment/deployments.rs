@@ -8,8 +8,8 @@
 use super::Bench;
 use super::runs::scaled;
 use super::servers::target;
-use crate::client::{Client, Reply};
 use crate::generator::os;
+use resp::Value;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -186,9 +186,9 @@ fn start(bench: &mut Bench<'_>, kind: Kind, core: Option<usize>) -> Result<Runni
     let mut server = Running { child, port, container };
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let answer = Client::connect(&target(port)).and_then(|mut client| client.ask(&["PING"]));
+        let answer = target(port).connect().and_then(|mut client| client.ask(&["PING"]));
         match answer {
-            Ok(Reply::Text(_)) => return Ok(server),
+            Ok(Value::Simple(_)) => return Ok(server),
             _ if os::interrupted() => return Err("interrupted".into()),
             _ if Instant::now() > deadline => return Err("it did not answer in time".into()),
             _ if matches!(server.child.try_wait(), Ok(Some(_))) => {

@@ -4,7 +4,6 @@
 use super::machines::{Machines, Used};
 use super::servers::{Lab, Server, target};
 use super::{Bench, PATIENCE};
-use crate::client::{Client, Reply};
 use crate::generator::os;
 use crate::measure::Measured;
 use crate::report::document::{Latency, MemoryLine};
@@ -121,9 +120,9 @@ fn reference(lab: &mut Lab, _: u64, limit: u64) -> Result<Option<Contender>, Str
 /// Limits a server's memory if it has a tier below it; says whether it has.
 fn limit_memory(port: u16, bytes: u64) -> Result<bool, String> {
     let refuse = |error: std::io::Error| format!("port {port}: {error}");
-    let mut client = Client::connect(&target(port)).map_err(refuse)?;
+    let mut client = target(port).connect().map_err(refuse)?;
     let found = client.ask(&["CONFIG", "GET", "*flash*", "*tier*"]).map_err(refuse)?;
-    let has_tier = matches!(found, Reply::List(options) if !options.is_empty());
+    let has_tier = !found.pairs().is_empty();
     if has_tier {
         client.ask(&["CONFIG", "SET", "maxmemory", &bytes.to_string()]).map_err(refuse)?;
     }
@@ -132,9 +131,10 @@ fn limit_memory(port: u16, bytes: u64) -> Result<bool, String> {
 
 fn await_link(port: u16) -> Result<(), String> {
     let refuse = |error: std::io::Error| format!("port {port}: {error}");
-    let mut client = Client::connect(&target(port)).map_err(refuse)?;
+    let mut client = target(port).connect().map_err(refuse)?;
     let deadline = Instant::now() + PATIENCE;
-    while !client.text(&["INFO", "replication"]).map_err(refuse)?.contains("link_status:up") {
+    while !client.order(&["INFO", "replication"]).map_err(refuse)?.text().contains("link_status:up")
+    {
         if os::interrupted() {
             return Err("interrupted".into());
         }
@@ -283,10 +283,10 @@ struct Spent {
 impl Spent {
     fn of(port: u16) -> Result<Spent, String> {
         let refuse = |error: std::io::Error| format!("port {port}: {error}");
-        let mut client = Client::connect(&target(port)).map_err(refuse)?;
+        let mut client = target(port).connect().map_err(refuse)?;
         // A copy tells of the database otherwise; a server that does not know this is no copy.
         client.ask(&["CLIENT", "CAPA", "cluster", "node"]).map_err(refuse)?;
-        let text = client.text(&["INFO", "everything"]).map_err(refuse)?;
+        let text = client.order(&["INFO", "everything"]).map_err(refuse)?.text();
         Ok(Spent::parse(&text))
     }
 

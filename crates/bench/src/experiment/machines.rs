@@ -2,7 +2,6 @@
 //! the interface by which a database is made there.
 
 use super::servers::Lab;
-use crate::client::Client;
 use crate::generator::os;
 use crate::measure::cost::{Sample, process};
 use serde_json::Value;
@@ -175,9 +174,9 @@ impl Machine {
         }
         for (_, port) in copies.iter().filter(|(machine, _)| machine == self.name) {
             let refuse = |error: std::io::Error| format!("port {port}: {error}");
-            let mut client = Client::connect(&super::servers::target(*port)).map_err(refuse)?;
+            let mut client = super::servers::target(*port).connect().map_err(refuse)?;
             client.ask(&["CLIENT", "CAPA", "cluster", "node"]).map_err(refuse)?;
-            let info = client.text(&["INFO", "stats"]).map_err(refuse)?;
+            let info = client.order(&["INFO", "stats"]).map_err(refuse)?.text();
             let field = |name: &str| -> f64 {
                 let found = info.lines().find_map(|it| it.strip_prefix(name)?.strip_prefix(':'));
                 found.and_then(|text| text.trim().parse().ok()).unwrap_or(0.0)

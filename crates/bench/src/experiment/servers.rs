@@ -1,9 +1,9 @@
 //! The servers an experiment starts, and how they end: with it, whatever happens.
 
-use crate::client::{Client, Reply};
 use crate::generator::os;
 use crate::measure::owners::owners;
 use crate::options::{Address, Target};
+use resp::Value;
 use std::fs::{self, File};
 use std::io;
 use std::net::TcpListener;
@@ -268,12 +268,14 @@ impl Lab {
         let mut server = Server { child, port };
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let answers = Client::connect(&target(port)).and_then(|mut client| {
+            let answers = target(port).connect().and_then(|mut client| {
                 // Twemproxy answers PING only in later versions; a GET passes through to a shard.
                 client.ask(if pings { &["PING"][..] } else { &["GET", "ready"] })
             });
             match answers {
-                Ok(Reply::Text(_) | Reply::Nil) if owns(server.child.id(), port) => {
+                Ok(Value::Simple(_) | Value::Bulk(_) | Value::Null)
+                    if owns(server.child.id(), port) =>
+                {
                     return Ok(server);
                 }
                 _ if os::interrupted() => return Err("interrupted".into()),
@@ -338,7 +340,7 @@ fn remove_left_behind(parent: &Path) {
 
 /// A local server.
 pub fn target(port: u16) -> Target {
-    Target::plain(Address::Tcp { host: "127.0.0.1".into(), port })
+    Target::plain(Address::tcp("127.0.0.1", port))
 }
 
 /// A program on the path.

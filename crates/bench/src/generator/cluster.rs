@@ -1,7 +1,7 @@
 //! Which node of a cluster serves which slot.
 
-use crate::client::{Client, Reply};
 use crate::options::{Address, Target};
+use client::{Range, parse_slots};
 use std::io;
 use std::sync::OnceLock;
 use structs::crc16::{SLOTS, key_slot};
@@ -29,36 +29,24 @@ impl Topology {
         if let Some(sentinels) = &target.sentinels {
             return Ok(Topology::single(&target.at(sentinels.primary()?)));
         }
-        let mut client = Client::connect(target)?;
-        match client.ask(&["CLUSTER", "SLOTS"])? {
-            Reply::List(ranges) => Topology::read(&ranges, &target.address).ok_or_else(|| {
-                io::Error::other("CLUSTER SLOTS has an unexpected form or no slots")
-            }),
-            Reply::Error(text) => Err(io::Error::other(text)),
-            _ => Err(io::Error::other("CLUSTER SLOTS has an unexpected form")),
-        }
+        let reply = target.connect()?.order(&["CLUSTER", "SLOTS"])?;
+        parse_slots(&reply)
+            .and_then(|ranges| Topology::read(ranges, &target.address))
+            .ok_or_else(|| io::Error::other("CLUSTER SLOTS has an unexpected form or no slots"))
     }
 
-    fn read(ranges: &[Reply], asked: &Address) -> Option<Topology> {
+    fn read(ranges: Vec<Range>, asked: &Address) -> Option<Topology> {
         let mut topology =
             Topology { nodes: Vec::new(), slots: vec![NO_PRIMARY; usize::from(SLOTS)] };
         for range in ranges {
-            let Reply::List(range) = range else { return None };
-            let [Reply::Integer(first), Reply::Integer(last), Reply::List(primary), ..] =
-                &range[..]
-            else {
-                return None;
-            };
-            let [host, Reply::Integer(port), ..] = &primary[..] else { return None };
-            let host = match (host, asked) {
-                (Reply::Text(host), _) if !host.is_empty() && host != b"?" => {
-                    String::from_utf8_lossy(host).into_owned()
-                }
+            let (host, port) = range.nodes.into_iter().next()?;
+            let host = match (&*host, asked) {
                 // A node that does not know its own address: the one it was asked at.
-                (_, Address::Tcp { host, .. }) => host.clone(),
-                _ => return None,
+                ("", Address::Tcp { host, .. }) => host.clone(),
+                ("", Address::Unix(_)) => return None,
+                _ => host,
             };
-            let address = Address::Tcp { host, port: u16::try_from(*port).ok()? };
+            let address = Address::tcp(host, port);
             let index = match topology.nodes.iter().position(|node| *node == address) {
                 Some(index) => index,
                 None => {
@@ -66,9 +54,8 @@ impl Topology {
                     topology.nodes.len() - 1
                 }
             };
-            for slot in usize::try_from(*first).ok()?..=usize::try_from(*last).ok()? {
-                *topology.slots.get_mut(slot)? = u16::try_from(index).ok()?;
-            }
+            let index = u16::try_from(index).ok()?;
+            topology.slots[usize::from(range.first)..=usize::from(range.last)].fill(index);
         }
         (!topology.nodes.is_empty()).then_some(topology)
     }
@@ -154,13 +141,11 @@ mod tests {
 
     #[test]
     fn slots_are_read_and_connections_follow_them() {
-        let range = |first, last, host: &str, port| {
-            let primary = Reply::List(vec![Reply::Text(host.into()), Reply::Integer(port)]);
-            Reply::List(vec![Reply::Integer(first), Reply::Integer(last), primary])
-        };
-        let asked = Address::Tcp { host: "h".into(), port: 1 };
-        let ranges = [range(0, 4095, "", 1), range(4096, 16383, "b", 2)];
-        let topology = Topology::read(&ranges, &asked).unwrap();
+        let range =
+            |first, last, host: &str, port| Range { first, last, nodes: vec![(host.into(), port)] };
+        let asked = Address::tcp("h", 1);
+        let ranges = vec![range(0, 4095, "", 1), range(4096, 16383, "b", 2)];
+        let topology = Topology::read(ranges, &asked).unwrap();
         assert_eq!(topology.nodes[0], asked);
         let nodes = topology.nodes_for(100);
         assert_eq!(nodes, [[0; 25].as_slice(), &[1; 75]].concat());
@@ -168,6 +153,6 @@ mod tests {
             assert!(topology.serves(0, &topology.tag(0, random)));
             assert!(topology.serves(1, &topology.tag(1, random)));
         }
-        assert!(Topology::read(&[], &asked).is_none());
+        assert!(Topology::read(Vec::new(), &asked).is_none());
     }
 }

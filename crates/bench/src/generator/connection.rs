@@ -1,13 +1,15 @@
 //! One connection of the generator: bytes to send, requests under way, and where it is in its work.
 
+use super::os;
 use super::reply::Scanner;
 use crate::ledger::Versions;
-use crate::options::{Load, Target};
-use crate::transport::Transport;
+use crate::options::{Address, Load, Target, resolve};
 use crate::workload::keys::{Cursor, Pattern};
 use crate::workload::{Turn, Workload};
+use client::Stream;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
+use std::os::unix::net::UnixStream;
 use structs::random::Rng;
 
 /// Requests under way that have everything in common.
@@ -96,7 +98,7 @@ pub struct Connection {
     /// Its number among all connections of the run.
     pub number: u64,
     /// The socket, unless down.
-    pub transport: Option<Transport>,
+    pub transport: Option<Stream>,
     /// Its life.
     pub state: State,
     /// The node it leads to, in a cluster.
@@ -178,7 +180,7 @@ impl Connection {
     /// Starts to connect.
     pub fn open(&mut self, target: &Target, now_ns: u64) -> io::Result<()> {
         self.forget();
-        self.transport = Some(Transport::start(target)?);
+        self.transport = Some(start(target)?);
         self.state = State::Connecting { since_ns: now_ns };
         Ok(())
     }
@@ -226,7 +228,7 @@ impl Connection {
     /// Whether anything waits for room to be sent.
     #[inline]
     pub fn waits_to_send(&self) -> bool {
-        self.unsent() > 0 || self.transport.as_ref().is_some_and(Transport::holds_output)
+        self.unsent() > 0 || self.transport.as_ref().is_some_and(Stream::holds_output)
     }
 
     /// Sends what there is, as far as there is room; an event will tell when there is more.
@@ -251,6 +253,24 @@ impl Connection {
         self.out_done = 0;
         transport.push()
     }
+}
+
+/// Starts to connect. Nothing waits from here on: [`ErrorKind::WouldBlock`] says that it would.
+fn start(target: &Target) -> io::Result<Stream> {
+    let mut stream: Stream = match &target.address {
+        // A full backlog is reported at once; there is no way to wait for room.
+        Address::Unix(path) => UnixStream::connect(path)?.into(),
+        Address::Tcp { host, port } => {
+            let socket = os::start_connecting(resolve(host, *port)?)?;
+            socket.set_nodelay(true)?;
+            socket.into()
+        }
+    };
+    stream.set_waiting(false)?;
+    if let Some(tls) = &target.tls {
+        stream.encrypt(tls)?;
+    }
+    Ok(stream)
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ pub mod connection;
 pub mod os;
 pub mod reply;
 mod schedule;
-pub mod tls;
 mod worker;
 
 use crate::ledger::Ledger;

@@ -4,9 +4,9 @@
 //! the socket that listens on the port), else from INFO over a connection of its own.
 
 use super::owners::owners;
-use crate::client::Client;
 use crate::generator::os;
 use crate::options::Target;
+use client::Client;
 use std::fs;
 use std::io;
 
@@ -65,7 +65,7 @@ impl Source {
         if !owners.is_empty() {
             return Some(Source::Processes(owners));
         }
-        let mut client = Client::connect(target).ok()?;
+        let mut client = target.connect().ok()?;
         info(&mut client).ok().map(|_| Source::Info(client))
     }
 
@@ -117,7 +117,7 @@ pub fn process(pid: u32) -> io::Result<Sample> {
 }
 
 fn info(client: &mut Client) -> io::Result<Sample> {
-    let text = client.text(&["INFO"])?;
+    let text = client.order(&["INFO"])?.text();
     let field = |name: &str| -> Option<f64> {
         text.lines()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok())

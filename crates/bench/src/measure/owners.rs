@@ -5,7 +5,7 @@
 //! milliseconds here. Whose a socket is then stands among the descriptors of every process.
 
 use crate::generator::os;
-use crate::options::Address;
+use crate::options::{Address, resolve};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +16,7 @@ pub fn owners(address: &Address) -> Vec<u32> {
     let inodes = match address {
         Address::Unix(path) => unix_inodes(path),
         Address::Tcp { host, port } => {
-            let local = address.resolve().is_ok_and(|ip| is_local(&ip));
+            let local = resolve(host, *port).is_ok_and(|ip| is_local(&ip));
             if local || host == "localhost" { listening_inodes(*port) } else { Vec::new() }
         }
     };
@@ -155,7 +155,7 @@ mod tests {
     fn the_owner_of_a_port_is_found() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let address = Address::Tcp { host: "127.0.0.1".into(), port };
+        let address = Address::tcp("127.0.0.1", port);
         assert_eq!(owners(&address), [std::process::id()]);
         let directory = std::env::temp_dir().join(format!("bench-cost-{}", std::process::id()));
         let unix = std::os::unix::net::UnixListener::bind(&directory).unwrap();

@@ -6,11 +6,11 @@
 //! survived is a hole: the server kept later writes and not earlier ones.
 
 use crate::End;
-use crate::client::{Client, Reply, encode};
 use crate::ledger::{Entry, HEADER};
-use crate::options::Target;
 use crate::options::args::AuditArgs;
+use crate::options::{Target, unexpected};
 use crate::workload::digits::append_number;
+use resp::Value;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fs::File;
@@ -123,7 +123,7 @@ fn read(path: &std::path::Path) -> io::Result<Noted> {
 }
 
 fn audit(target: &Target, noted: &Noted) -> io::Result<Audit> {
-    let mut client = Client::connect(target)?;
+    let mut client = target.connect()?;
     let mut keys: Vec<u64> = noted.last.keys().copied().collect();
     keys.sort_unstable();
     let name = |key: u64| {
@@ -153,17 +153,15 @@ fn audit(target: &Target, noted: &Noted) -> io::Result<Audit> {
     // By client, the latest of its writes that is still there.
     let mut survivors: HashMap<u64, u64> = HashMap::new();
     for batch in keys.chunks(BATCH) {
-        let mut requests = Vec::new();
         for &key in batch {
-            encode(&mut requests, &[b"GET", &name(key)[..]]);
+            client.queue(&[b"GET", &name(key)[..]]);
         }
-        client.send(&requests)?;
+        client.flush()?;
         for &key in batch {
-            let found = match client.receive()? {
-                Reply::Text(value) => Entry::of_value(key, &value, noted.run),
-                Reply::Nil => None,
-                Reply::Error(text) => return Err(io::Error::other(text)),
-                other => return Err(io::Error::other(format!("GET was answered by {other:?}"))),
+            let found = match client.reply()? {
+                Value::Bulk(value) => Entry::of_value(key, &value, noted.run),
+                Value::Null => None,
+                other => return Err(unexpected("GET", &other)),
             };
             let (last, at_us) = noted.last[&key];
             if let Some(found) = found {

@@ -1,6 +1,7 @@
 //! The arguments as they are written. What they mean together is decided in [`super::resolve`].
 
 use clap::{ArgAction, Args, Parser};
+use client::tls::TlsOptions;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -133,6 +134,22 @@ pub struct TlsArgs {
     /// Cipher suites of TLS 1.3, divided by ':'
     #[arg(long, value_name = "LIST", requires = "tls")]
     pub tls_ciphersuites: Option<String>,
+}
+
+impl TlsArgs {
+    /// Returns what the rules of TLS are made of.
+    pub fn options(&self) -> TlsOptions {
+        TlsOptions {
+            sni: self.sni.clone(),
+            cacert: self.cacert.clone(),
+            cacertdir: self.cacertdir.clone(),
+            insecure: self.insecure,
+            cert: self.cert.clone(),
+            key: self.key.clone(),
+            ciphers: self.tls_ciphers.clone(),
+            ciphersuites: self.tls_ciphersuites.clone(),
+        }
+    }
 }
 
 /// How much, how fast, how long.

@@ -6,7 +6,8 @@ pub mod resolve;
 pub mod target;
 mod work;
 
-pub use target::{Address, Target};
+pub use client::Address;
+pub use target::{Target, resolve, unexpected};
 
 use crate::workload::Workload;
 use std::path::PathBuf;

@@ -1,48 +1,30 @@
 //! Where a server is, and how to enter.
 
 use super::args::{ConnectionArgs, TlsArgs};
-use crate::generator::tls::TlsSettings;
 use crate::sentinel::Sentinels;
-use std::fmt;
+use client::{Address, Client, Connector, Credentials, Patience, Scheme, Url};
+use net::TlsClient;
+use resp::Value;
+use resp::bulk::push_request;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// Where a server listens.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Address {
-    /// A host and a port.
-    Tcp {
-        /// Name or address.
-        host: String,
-        /// The port.
-        port: u16,
-    },
-    /// A Unix socket.
-    Unix(PathBuf),
+/// How long to wait for a server that does not answer what is asked beside the load.
+const PATIENCE: Patience = Patience::Each(Duration::from_secs(10));
+
+/// Looks up the address of a host.
+pub fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
+    let found = (host, port).to_socket_addrs()?.next();
+    found.ok_or_else(|| io::Error::other(format!("{host} has no address")))
 }
 
-impl Address {
-    /// The socket address, looked up.
-    pub fn resolve(&self) -> io::Result<SocketAddr> {
-        match self {
-            Address::Tcp { host, port } => {
-                let mut found = (host.as_str(), *port).to_socket_addrs()?;
-                found.next().ok_or_else(|| io::Error::other(format!("{host} has no address")))
-            }
-            Address::Unix(_) => Err(io::Error::other("a Unix socket has no such address")),
-        }
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Address::Tcp { host, port } if host.contains(':') => write!(out, "[{host}]:{port}"),
-            Address::Tcp { host, port } => write!(out, "{host}:{port}"),
-            Address::Unix(path) => write!(out, "{}", path.display()),
-        }
+/// Says that a reply is not what was asked for.
+pub fn unexpected(name: &str, reply: &Value) -> io::Error {
+    match reply.error() {
+        Some(text) => io::Error::other(text.into_owned()),
+        None => io::Error::other(format!("{name} was answered by {reply:?}")),
     }
 }
 
@@ -60,7 +42,7 @@ pub struct Target {
     /// HELLO 3 first.
     pub resp3: bool,
     /// Encryption.
-    pub tls: Option<Arc<TlsSettings>>,
+    pub tls: Option<TlsClient>,
     /// Ask it for the other nodes.
     pub cluster: bool,
     /// Ask these where it is.
@@ -93,7 +75,7 @@ impl Target {
         let mut target = Target {
             address: match &connection.socket {
                 Some(path) => Address::Unix(path.clone()),
-                None => Address::Tcp { host: connection.host.clone(), port: connection.port },
+                None => Address::tcp(&connection.host, connection.port),
             },
             user: connection.user.clone(),
             password: connection.password.clone(),
@@ -149,58 +131,54 @@ impl Target {
                 Address::Tcp { host, .. } => host.as_str(),
                 Address::Unix(_) => return Err("--tls does not go with a Unix socket".into()),
             };
-            self.tls = Some(Arc::new(TlsSettings::new(tls, host)?));
+            self.tls = Some(tls.options().client(host)?);
         }
         Ok(())
     }
 
     fn enter(&mut self, url: &str, tls: &mut TlsArgs) -> Result<(), String> {
         let refuse = |why: &str| format!("{url}: {why}");
-        let Some((scheme, rest)) = url.split_once("://") else {
+        if !url.contains("://") {
             // A bare host:port is what people type.
             return self.enter(&format!("redis://{url}"), tls);
-        };
-        match scheme {
-            "redis" | "valkey" => {}
-            "rediss" | "valkeys" => tls.tls = true,
-            "unix" => {
-                self.address = Address::Unix(PathBuf::from(rest));
-                return Ok(());
-            }
-            _ => return Err(refuse("the schemes are redis, rediss, valkey, valkeys and unix")),
         }
-        let (login, place) = match rest.rsplit_once('@') {
-            Some((login, place)) => (Some(login), place),
-            None => (None, rest),
-        };
-        if let Some(login) = login {
-            // Without a colon redis-benchmark takes it for the password.
-            let (user, password) = login.split_once(':').unwrap_or(("", login));
-            let decode = |text: &str| {
-                percent_decoded(text).ok_or_else(|| refuse("a % is not followed by two hex digits"))
-            };
-            self.user = Some(decode(user)?).filter(|user| !user.is_empty());
-            self.password = Some(decode(password)?);
+        let parsed = Url::parse(url).map_err(|why| refuse(&why.to_string()))?;
+        if parsed.scheme == Scheme::Sentinel || parsed.hosts.len() > 1 {
+            return Err(refuse("one server is meant; sentinels have --sentinel"));
         }
-        let (place, database) = place.split_once('/').unwrap_or((place, ""));
-        if !database.is_empty() {
-            self.database = database
+        self.address = parsed.address("127.0.0.1", 6379);
+        tls.tls |= parsed.is_tls;
+        if parsed.scheme == Scheme::Unix {
+            return Ok(());
+        }
+        if !parsed.path.is_empty() {
+            self.database = parsed
+                .path
                 .parse()
                 .map_err(|_| refuse("after the / comes the number of a database"))?;
         }
-        // An IPv6 address stands in brackets.
-        let (host, port) = match place.strip_prefix('[').and_then(|place| place.split_once(']')) {
-            Some((host, rest)) => (host, rest.strip_prefix(':').unwrap_or("")),
-            None => place.split_once(':').unwrap_or((place, "")),
-        };
-        self.address = Address::Tcp {
-            host: if host.is_empty() { "127.0.0.1" } else { host }.into(),
-            port: match port {
-                "" => 6379,
-                port => port.parse().map_err(|_| refuse("after the : comes a port"))?,
-            },
-        };
+        // Without a colon redis-benchmark takes it for the password.
+        if let Some((user, password)) = parsed.credentials.map(Credentials::user_and_password) {
+            self.user = user;
+            self.password = Some(password);
+        }
         Ok(())
+    }
+
+    /// Connects, logs in and selects the database: for what has to be asked beside the load (INFO,
+    /// CLUSTER SLOTS, reading back).
+    pub fn connect(&self) -> io::Result<Client> {
+        let connector = Connector { tls: self.tls.as_ref(), ..Connector::plain(PATIENCE) };
+        let mut client = connector.open(&self.address)?;
+        let (greeting, replies) = self.greeting();
+        client.queue_raw(&greeting);
+        client.flush()?;
+        for _ in 0..replies {
+            if let Some(text) = client.reply()?.error() {
+                return Err(io::Error::other(text.into_owned()));
+            }
+        }
+        Ok(client)
     }
 
     /// The requests that open a connection, and how many replies they get.
@@ -208,7 +186,7 @@ impl Target {
         let mut out = Vec::new();
         let mut replies = 0;
         let mut push = |words: &[&str]| {
-            crate::client::encode(&mut out, words);
+            push_request(&mut out, words);
             replies += 1;
         };
         let login = self.password.as_deref().map(|password| (self.user.as_deref(), password));
@@ -226,22 +204,6 @@ impl Target {
         }
         (out, replies)
     }
-}
-
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        if first == b'%' {
-            let hex = std::str::from_utf8(tail.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(hex, 16).ok()?);
-            rest = &tail[2..];
-        } else {
-            bytes.push(first);
-            rest = tail;
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
