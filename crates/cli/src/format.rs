@@ -1,7 +1,7 @@
 //! The ways to write a reply: for people, raw, CSV and JSON.
 
-use crate::reply::Reply;
 use crate::words::quote;
+use resp::Value;
 
 /// How replies are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct Style {
 
 impl Style {
     /// Writes a reply and what comes after it.
-    pub fn write(&self, reply: &Reply) -> Vec<u8> {
+    pub fn write(&self, reply: &Value) -> Vec<u8> {
         let mut out = Vec::new();
         match self.format {
             Format::People => people(&mut out, reply, b""),
@@ -52,22 +52,22 @@ impl Style {
     }
 
     /// Writes a reply whose text has lines of its own (INFO), whatever the format is.
-    pub fn write_text(&self, reply: &Reply) -> Vec<u8> {
+    pub fn write_text(&self, reply: &Value) -> Vec<u8> {
         let mut out = Vec::new();
         self.raw(&mut out, reply);
         out
     }
 
-    fn raw(&self, out: &mut Vec<u8>, reply: &Reply) {
+    fn raw(&self, out: &mut Vec<u8>, reply: &Value) {
         match reply {
-            Reply::Nil => {}
-            Reply::Error(text) => {
+            Value::Null => {}
+            Value::Error(text) => {
                 out.extend(text);
                 out.push(b'\n');
             }
-            Reply::Integer(number) => out.extend(number.to_string().into_bytes()),
-            Reply::Bool(value) => out.extend(if *value { &b"(true)"[..] } else { b"(false)" }),
-            Reply::Array(list) | Reply::Set(list) | Reply::Push(list) => {
+            Value::Integer(number) => out.extend(number.to_string().into_bytes()),
+            Value::Boolean(value) => out.extend(if *value { &b"(true)"[..] } else { b"(false)" }),
+            Value::Array(list) | Value::Set(list) | Value::Push(list) => {
                 for (index, element) in list.iter().enumerate() {
                     if index > 0 {
                         out.extend(&self.between_elements);
@@ -75,40 +75,58 @@ impl Style {
                     self.raw(out, element);
                 }
             }
-            Reply::Map(list) => {
-                for (index, pair) in list.chunks_exact(2).enumerate() {
+            Value::Map(pairs) => {
+                for (index, (key, value)) in pairs.iter().enumerate() {
                     if index > 0 {
                         out.extend(&self.between_elements);
                     }
-                    self.raw(out, &pair[0]);
+                    self.raw(out, key);
                     out.push(b' ');
-                    self.raw(out, &pair[1]);
+                    self.raw(out, value);
                 }
             }
-            other => out.extend(other.text().unwrap_or_default()),
+            Value::Simple(text)
+            | Value::Bulk(text)
+            | Value::Verbatim(text)
+            | Value::Double(text)
+            | Value::BigNumber(text) => out.extend(text),
         }
     }
 }
 
 /// Writes for people. `prefix` is the indentation of the lines after the first.
-fn people(out: &mut Vec<u8>, reply: &Reply, prefix: &[u8]) {
+fn people(out: &mut Vec<u8>, reply: &Value, prefix: &[u8]) {
     match reply {
-        Reply::Error(text) => line(out, b"(error) ", text),
-        Reply::Status(text) | Reply::Verbatim(text) | Reply::Big(text) => line(out, b"", text),
-        Reply::Integer(number) => line(out, b"(integer) ", number.to_string().as_bytes()),
-        Reply::Double(text) => line(out, b"(double) ", text),
-        Reply::Text(text) => {
+        Value::Error(text) => line(out, b"(error) ", text),
+        Value::Simple(text) | Value::Verbatim(text) | Value::BigNumber(text) => {
+            line(out, b"", text)
+        }
+        Value::Integer(number) => line(out, b"(integer) ", number.to_string().as_bytes()),
+        Value::Double(text) => line(out, b"(double) ", text),
+        Value::Bulk(text) => {
             quote(out, text);
             out.push(b'\n');
         }
-        Reply::Nil => line(out, b"(nil)", b""),
-        Reply::Bool(true) => line(out, b"(true)", b""),
-        Reply::Bool(false) => line(out, b"(false)", b""),
-        Reply::Array(list) => numbered(out, reply, list, prefix, ("(empty array)\n", ')', 1)),
-        Reply::Push(list) => numbered(out, reply, list, prefix, ("(empty push)\n", ')', 1)),
-        Reply::Set(list) => numbered(out, reply, list, prefix, ("(empty set)\n", '~', 1)),
-        Reply::Map(list) => numbered(out, reply, list, prefix, ("(empty hash)\n", '#', 2)),
+        Value::Null => line(out, b"(nil)", b""),
+        Value::Boolean(true) => line(out, b"(true)", b""),
+        Value::Boolean(false) => line(out, b"(false)", b""),
+        Value::Array(list) => numbered(out, list, prefix, ("(empty array)\n", ')'), people),
+        Value::Push(list) => numbered(out, list, prefix, ("(empty push)\n", ')'), people),
+        Value::Set(list) => numbered(out, list, prefix, ("(empty set)\n", '~'), people),
+        Value::Map(pairs) => numbered(out, pairs, prefix, ("(empty hash)\n", '#'), pair),
     }
+}
+
+/// Writes a key and its value.
+fn pair(out: &mut Vec<u8>, (key, value): &(Value, Value), prefix: &[u8]) {
+    people(out, key, prefix);
+    out.pop();
+    out.extend(b" => ");
+    if !value.items().is_empty() || !value.pairs().is_empty() {
+        out.push(b'\n');
+        out.extend(prefix);
+    }
+    people(out, value, prefix);
 }
 
 fn line(out: &mut Vec<u8>, label: &[u8], text: &[u8]) {
@@ -117,77 +135,70 @@ fn line(out: &mut Vec<u8>, label: &[u8], text: &[u8]) {
     out.push(b'\n');
 }
 
-/// Writes an aggregate: the text if it is empty, the mark after numbers, how many elements a number
-/// stands for.
-fn numbered(
+/// Writes an aggregate, whose parts `write` writes: the text if it is empty, the mark after numbers.
+fn numbered<T>(
     out: &mut Vec<u8>,
-    reply: &Reply,
-    list: &[Reply],
+    list: &[T],
     prefix: &[u8],
-    (empty, mark, step): (&str, char, usize),
+    (empty, mark): (&str, char),
+    write: fn(&mut Vec<u8>, &T, &[u8]),
 ) {
     if list.is_empty() {
         out.extend(empty.as_bytes());
         return;
     }
-    let width = (list.len() / step).to_string().len();
+    let width = list.len().to_string().len();
     let mut inner = prefix.to_vec();
     inner.extend(std::iter::repeat_n(b' ', width + 2));
-    for (index, item) in list.chunks(step).enumerate() {
+    for (index, item) in list.iter().enumerate() {
         // The first line is indented already, by what comes before the aggregate.
         if index > 0 {
             out.extend(prefix);
         }
         out.extend(format!("{:>width$}{mark} ", index + 1).into_bytes());
-        people(out, &item[0], &inner);
-        if let (Reply::Map(_), Some(value)) = (reply, item.get(1)) {
-            out.pop();
-            out.extend(b" => ");
-            if value.elements().is_some_and(|elements| !elements.is_empty()) {
-                out.push(b'\n');
-                out.extend(&inner);
-            }
-            people(out, value, &inner);
-        }
+        write(out, item, &inner);
     }
 }
 
-fn csv(out: &mut Vec<u8>, reply: &Reply) {
+fn csv(out: &mut Vec<u8>, reply: &Value) {
     match reply {
-        Reply::Error(text) => {
+        Value::Error(text) => {
             out.extend(b"ERROR,");
             quote(out, text);
         }
-        Reply::Integer(number) => out.extend(number.to_string().into_bytes()),
-        Reply::Double(text) | Reply::Big(text) => out.extend(text),
-        Reply::Nil => out.extend(b"NULL"),
-        Reply::Bool(value) => out.extend(value.to_string().into_bytes()),
-        Reply::Status(text) | Reply::Text(text) | Reply::Verbatim(text) => quote(out, text),
-        Reply::Array(list) | Reply::Set(list) | Reply::Push(list) | Reply::Map(list) => {
-            for (index, element) in list.iter().enumerate() {
-                if index > 0 {
-                    out.push(b',');
-                }
-                csv(out, element);
-            }
-        }
+        Value::Integer(number) => out.extend(number.to_string().into_bytes()),
+        Value::Double(text) | Value::BigNumber(text) => out.extend(text),
+        Value::Null => out.extend(b"NULL"),
+        Value::Boolean(value) => out.extend(value.to_string().into_bytes()),
+        Value::Simple(text) | Value::Bulk(text) | Value::Verbatim(text) => quote(out, text),
+        Value::Array(list) | Value::Set(list) | Value::Push(list) => separated(out, list.iter()),
+        Value::Map(pairs) => separated(out, pairs.iter().flat_map(|(key, value)| [key, value])),
     }
 }
 
-fn json(out: &mut Vec<u8>, reply: &Reply, quoted: bool) {
+fn separated<'v>(out: &mut Vec<u8>, values: impl Iterator<Item = &'v Value>) {
+    for (index, value) in values.enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        csv(out, value);
+    }
+}
+
+fn json(out: &mut Vec<u8>, reply: &Value, quoted: bool) {
     match reply {
-        Reply::Error(text) => {
+        Value::Error(text) => {
             out.extend(b"error:");
             json_string(out, text, quoted);
         }
-        Reply::Integer(number) => out.extend(number.to_string().into_bytes()),
-        Reply::Double(text) | Reply::Big(text) => out.extend(text),
-        Reply::Nil => out.extend(b"null"),
-        Reply::Bool(value) => out.extend(value.to_string().into_bytes()),
-        Reply::Status(text) | Reply::Text(text) | Reply::Verbatim(text) => {
+        Value::Integer(number) => out.extend(number.to_string().into_bytes()),
+        Value::Double(text) | Value::BigNumber(text) => out.extend(text),
+        Value::Null => out.extend(b"null"),
+        Value::Boolean(value) => out.extend(value.to_string().into_bytes()),
+        Value::Simple(text) | Value::Bulk(text) | Value::Verbatim(text) => {
             json_string(out, text, quoted);
         }
-        Reply::Array(list) | Reply::Set(list) | Reply::Push(list) => {
+        Value::Array(list) | Value::Set(list) | Value::Push(list) => {
             out.push(b'[');
             for (index, element) in list.iter().enumerate() {
                 if index > 0 {
@@ -197,15 +208,15 @@ fn json(out: &mut Vec<u8>, reply: &Reply, quoted: bool) {
             }
             out.push(b']');
         }
-        Reply::Map(list) => {
+        Value::Map(pairs) => {
             out.push(b'{');
-            for (index, pair) in list.chunks_exact(2).enumerate() {
+            for (index, (name, value)) in pairs.iter().enumerate() {
                 if index > 0 {
                     out.push(b',');
                 }
                 let mut key = Vec::new();
-                json(&mut key, &pair[0], quoted);
-                if key.first() == Some(&b'"') || pair[0].is_error() {
+                json(&mut key, name, quoted);
+                if key.first() == Some(&b'"') || name.is_error() {
                     out.extend(key);
                 } else {
                     out.push(b'"');
@@ -213,7 +224,7 @@ fn json(out: &mut Vec<u8>, reply: &Reply, quoted: bool) {
                     out.push(b'"');
                 }
                 out.push(b':');
-                json(out, &pair[1], quoted);
+                json(out, value, quoted);
             }
             out.push(b'}');
         }

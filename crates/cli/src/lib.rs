@@ -7,11 +7,9 @@
 mod flavor;
 mod format;
 mod interrupt;
-mod link;
 mod modes;
 mod options;
 mod repl;
-mod reply;
 mod session;
 mod usage;
 mod words;
@@ -22,6 +20,11 @@ use session::Session;
 use std::ffi::OsString;
 use std::io::Read;
 use std::process::ExitCode;
+
+/// Returns what `dunlin cli --help` prints.
+pub fn help() -> String {
+    usage::text(Flavor::Dunlin)
+}
 
 /// Runs the program that was called by this name, with the arguments after it.
 pub fn run(program: &str, args: Vec<OsString>) -> ExitCode {
@@ -117,7 +120,7 @@ fn evaluate(mut session: Session, path: &std::path::Path) -> ExitCode {
     let script = match std::fs::read(path) {
         Ok(script) => script,
         Err(error) => {
-            let why = link::describe(&error);
+            let why = session::describe(&error);
             return refuse(&format!("Can't open file '{}': {why}", path.display()));
         }
     };

@@ -2,9 +2,9 @@
 
 use crate::flavor::Flavor;
 use crate::format::{Format, Style};
-use crate::link::{Family, Place};
 use crate::words::unquote;
-use bench::TlsArgs;
+use client::tls::TlsOptions;
+use client::{Address, Family};
 use std::io::IsTerminal;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -73,7 +73,7 @@ pub struct Options {
     /// The name that the program was called by.
     pub flavor: Flavor,
     /// Where the server is.
-    pub place: Place,
+    pub place: Address,
     /// For connecting; no limit if nothing is said.
     pub timeout: Option<Duration>,
     /// For AUTH.
@@ -106,8 +106,10 @@ pub struct Options {
     pub cluster: bool,
     /// Which addresses come first.
     pub family: Family,
-    /// TLS.
-    pub tls: TlsArgs,
+    /// Connections use TLS.
+    pub is_tls: bool,
+    /// How.
+    pub tls: TlsOptions,
     /// How to write replies.
     pub style: Style,
     /// Whether pushes are written.
@@ -141,7 +143,7 @@ impl Options {
         let terminal = std::io::stdout().is_terminal() || std::env::var_os("FAKETTY").is_some();
         Options {
             flavor,
-            place: Place::Tcp("127.0.0.1".into(), 6379),
+            place: Address::tcp("127.0.0.1", 6379),
             timeout: None,
             user: None,
             password: None,
@@ -158,7 +160,8 @@ impl Options {
             exit_status: false,
             cluster: false,
             family: Family::Any,
-            tls: TlsArgs::default(),
+            is_tls: false,
+            tls: TlsOptions::default(),
             style: Style {
                 format: if terminal { Format::People } else { Format::Raw },
                 between_elements: b"\n".to_vec(),
@@ -248,7 +251,7 @@ impl Options {
             "-6" => self.family = Family::V6,
             "-2" => self.protocol = Protocol::Two,
             "-3" => self.protocol = Protocol::Three,
-            "--tls" => self.tls.tls = true,
+            "--tls" => self.is_tls = true,
             "--insecure" => self.tls.insecure = true,
             // Multipath TCP is a hint; without it the connection is an ordinary one.
             "--mptcp" => {}
@@ -265,14 +268,14 @@ impl Options {
         let text = String::from_utf8_lossy(value).into_owned();
         let path = || PathBuf::from(std::ffi::OsStr::from_bytes(value));
         match name {
-            "-h" => self.place = Place::Tcp(text, self.port()),
+            "-h" => self.place = Address::tcp(text, self.port()),
             "-p" => {
                 let port = text.parse().map_err(|_| "Invalid server port.".to_owned())?;
-                if let Place::Tcp(_, place) = &mut self.place {
+                if let Address::Tcp { port: place, .. } = &mut self.place {
                     *place = port;
                 }
             }
-            "-s" => self.place = Place::Unix(path()),
+            "-s" => self.place = Address::Unix(path()),
             "-t" => {
                 let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds >= 0.0);
                 let limit = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -319,8 +322,8 @@ impl Options {
             "--cacertdir" => self.tls.cacertdir = Some(path()),
             "--cert" => self.tls.cert = Some(path()),
             "--key" => self.tls.key = Some(path()),
-            "--tls-ciphers" => self.tls.tls_ciphers = Some(text),
-            "--tls-ciphersuites" => self.tls.tls_ciphersuites = Some(text),
+            "--tls-ciphers" => self.tls.ciphers = Some(text),
+            "--tls-ciphersuites" => self.tls.ciphersuites = Some(text),
             _ => return Ok(false),
         }
         Ok(true)
@@ -328,8 +331,8 @@ impl Options {
 
     fn port(&self) -> u16 {
         match self.place {
-            Place::Tcp(_, port) => port,
-            Place::Unix(_) => 6379,
+            Address::Tcp { port, .. } => port,
+            Address::Unix(_) => 6379,
         }
     }
 

@@ -2,17 +2,26 @@
 
 use crate::format::Format;
 use crate::interrupt;
-use crate::link::{Dial, Link, Place, describe};
 use crate::options::{Options, Protocol};
-use crate::reply::Reply;
-use bench::TlsSettings;
+use client::{Address, Client, Connector, Patience};
+use resp::Value;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsRawFd;
 use std::process::exit;
-use std::sync::Arc;
+use std::time::Instant;
 
 /// How often a command follows MOVED and ASK.
 const MAX_REDIRECTIONS: usize = 16;
+
+/// Describes an error as the C library does, without the number that Rust appends.
+pub fn describe(error: &io::Error) -> String {
+    if error.kind() == ErrorKind::UnexpectedEof {
+        return "Server closed the connection".into();
+    }
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    text.strip_prefix("failed to lookup address information: ").unwrap_or(text).to_owned()
+}
 
 /// Why a command did not get its reply.
 #[derive(Debug)]
@@ -28,9 +37,9 @@ pub struct Session {
     /// What the arguments say.
     pub options: Options,
     /// Where the server is; redirections and CONNECT change it.
-    pub place: Place,
+    pub place: Address,
     /// The connection.
-    pub link: Option<Link>,
+    pub link: Option<Client>,
     /// Whether a person or a pipe gives commands line by line.
     pub interactive: bool,
     /// The database that was selected.
@@ -76,7 +85,7 @@ impl Session {
         self.database = 0;
         self.in_multi = false;
         self.subscribed = false;
-        match self.dial().and_then(|dial| Link::connect(&self.place, &dial)) {
+        match self.open() {
             Ok(link) => self.link = Some(link),
             Err(error) => {
                 let server = self.options.flavor.server();
@@ -95,18 +104,25 @@ impl Session {
         }
     }
 
-    fn dial(&self) -> io::Result<Dial> {
-        let tls = if self.options.tls.tls {
+    fn open(&self) -> io::Result<Client> {
+        let tls = if self.options.is_tls {
             let host = match &self.place {
-                Place::Tcp(host, _) => host.as_str(),
-                Place::Unix(_) => "localhost",
+                Address::Tcp { host, .. } => host.as_str(),
+                Address::Unix(_) => "localhost",
             };
-            let settings = TlsSettings::new(&self.options.tls, host).map_err(io::Error::other)?;
-            Some(Arc::new(settings))
+            Some(self.options.tls.client(host).map_err(io::Error::other)?)
         } else {
             None
         };
-        Ok(Dial { timeout: self.options.timeout, family: self.options.family, tls })
+        let connector = Connector {
+            connect_until: self.options.timeout.map(|limit| Instant::now() + limit),
+            family: self.options.family,
+            tls: tls.as_ref(),
+            // A person ends what never ends.
+            max_reply: usize::MAX,
+            ..Connector::plain(Patience::Forever)
+        };
+        connector.open(&self.place)
     }
 
     fn greet(&mut self) -> io::Result<()> {
@@ -117,7 +133,7 @@ impl Session {
                 None => link.ask(&["AUTH", password])?,
             };
             if reply.is_error() {
-                eprintln!("AUTH failed: {}", reply.string());
+                eprintln!("AUTH failed: {}", reply.text_or_error());
             }
         }
         self.select()?;
@@ -125,7 +141,7 @@ impl Session {
         if self.options.protocol != Protocol::Two {
             let reply = link.ask(&["HELLO", "3"])?;
             if reply.is_error() && self.options.protocol == Protocol::Three {
-                eprintln!("HELLO 3 failed: {}", reply.string());
+                eprintln!("HELLO 3 failed: {}", reply.text_or_error());
             }
         }
         Ok(())
@@ -139,7 +155,7 @@ impl Session {
         let number = self.wanted_database.to_string();
         let reply = link.ask(&["SELECT", &number])?;
         if reply.is_error() {
-            eprintln!("SELECT {number} failed: {}", reply.string());
+            eprintln!("SELECT {number} failed: {}", reply.text_or_error());
         } else {
             self.database = self.wanted_database;
         }
@@ -147,7 +163,7 @@ impl Session {
     }
 
     /// The connection, for modes that use it by themselves. Ends the program if there is none.
-    pub fn connected(&mut self) -> &mut Link {
+    pub fn connected(&mut self) -> &mut Client {
         if self.link.is_none() && !self.connect() {
             exit(1);
         }
@@ -158,7 +174,7 @@ impl Session {
     }
 
     /// Asks the server and ends the program if the connection breaks. For modes.
-    pub fn ask(&mut self, words: &[impl AsRef<[u8]>]) -> Reply {
+    pub fn ask(&mut self, words: &[impl AsRef<[u8]>]) -> Value {
         self.connected().ask(words).unwrap_or_else(|error| {
             eprintln!("\nError: {}", describe(&error));
             exit(1);
@@ -223,7 +239,7 @@ impl Session {
         while repeat != 0 {
             repeat = if repeat > 0 { repeat - 1 } else { repeat };
             let link = self.link.as_mut().ok_or(Failure::NotConnected)?;
-            link.request(words).map_err(Failure::Broken)?;
+            link.send(words).map_err(Failure::Broken)?;
             if monitor {
                 return self.monitor();
             }
@@ -250,7 +266,7 @@ impl Session {
                     } else {
                         continue;
                     }
-                } else if matches!(reply, Reply::Push(_)) {
+                } else if matches!(reply, Value::Push(_)) {
                     continue;
                 }
                 self.note(words, &name, &reply);
@@ -264,12 +280,12 @@ impl Session {
     }
 
     /// Reads one reply and prints it. Returns nothing when the server ended because it was told to.
-    fn read(&mut self, as_text: bool, subscribes: bool) -> Result<Option<Reply>, Failure> {
+    fn read(&mut self, as_text: bool, subscribes: bool) -> Result<Option<Value>, Failure> {
         let link = self.link.as_mut().ok_or(Failure::NotConnected)?;
         let reply = loop {
-            match link.receive() {
+            match link.value() {
                 // Of pushes beside the subscriptions, those that are to be shown.
-                Ok(push @ Reply::Push(_)) if !subscribes && !self.subscribed => {
+                Ok(push @ Value::Push(_)) if !subscribes && !self.subscribed => {
                     if self.options.show_pushes {
                         emit(&push_text(&self.options, &push));
                     }
@@ -287,12 +303,12 @@ impl Session {
                 }
             }
         };
-        if let Reply::Error(text) = &reply {
+        if let Value::Error(text) = &reply {
             if self.options.cluster && self.redirect(&String::from_utf8_lossy(text)) {
                 return Ok(Some(reply));
             }
             if self.options.exit_status && !self.interactive {
-                eprintln!("{}", reply.string());
+                eprintln!("{}", reply.text_or_error());
                 exit(1);
             }
         }
@@ -315,11 +331,11 @@ impl Session {
         };
         let host = match (&self.place, host) {
             // The server does not know its own address: it is the one that was asked.
-            (Place::Tcp(here, _), "") => here.clone(),
+            (Address::Tcp { host: here, .. }, "") => here.clone(),
             _ => host.to_owned(),
         };
         let Ok(port) = port.parse() else { return false };
-        self.place = Place::Tcp(host.clone(), port);
+        self.place = Address::tcp(&host, port);
         if self.interactive {
             println!("-> Redirected to slot [{slot}] located at {host}:{port}");
         }
@@ -329,7 +345,7 @@ impl Session {
     }
 
     /// Keeps the session's state in step with what the server did.
-    fn note(&mut self, words: &[Vec<u8>], name: &str, reply: &Reply) {
+    fn note(&mut self, words: &[Vec<u8>], name: &str, reply: &Value) {
         let failed = reply.is_error();
         match (name, words.len()) {
             ("select", 2) if !failed => {
@@ -347,7 +363,7 @@ impl Session {
             }
             ("exec", 1) if self.in_multi => {
                 self.in_multi = false;
-                if failed || *reply == Reply::Nil {
+                if failed || *reply == Value::Null {
                     self.return_to_database();
                 }
             }
@@ -371,15 +387,15 @@ impl Session {
 
     /// Counts subscriptions by a confirmation; returns what kind of message it is, if it is one of
     /// Pub/Sub.
-    fn note_channels(&mut self, reply: &Reply) -> Option<String> {
-        let (Reply::Push(list) | Reply::Array(list)) = reply else { return None };
-        let kind = list.first()?.string();
+    fn note_channels(&mut self, reply: &Value) -> Option<String> {
+        let (Value::Push(list) | Value::Array(list)) = reply else { return None };
+        let kind = list.first()?.text_or_error();
         match kind.as_str() {
             "subscribe" | "psubscribe" | "unsubscribe" | "punsubscribe" if list.len() == 3 => {
-                self.channels = list[2].number()?;
+                self.channels = list[2].integer()?;
             }
             "ssubscribe" | "sunsubscribe" if list.len() == 3 => {
-                self.shard_channels = list[2].number()?;
+                self.shard_channels = list[2].integer()?;
             }
             "message" | "pmessage" | "smessage" if list.len() >= 3 => {}
             _ => return None,
@@ -468,8 +484,7 @@ impl Session {
             return "not connected> ".into();
         }
         let mut prompt = match &self.place {
-            Place::Tcp(host, port) if host.contains(':') => format!("[{host}]:{port}"),
-            Place::Unix(path) => format!("{} {}", self.options.flavor.prompt(), path.display()),
+            Address::Unix(path) => format!("{} {}", self.options.flavor.prompt(), path.display()),
             place => place.to_string(),
         };
         if self.database != 0 {
@@ -486,22 +501,22 @@ impl Session {
 }
 
 /// A push as it is printed; that keys became invalid is said in words.
-fn push_text(options: &Options, push: &Reply) -> Vec<u8> {
-    let list = push.elements().unwrap_or_default();
+fn push_text(options: &Options, push: &Value) -> Vec<u8> {
+    let list = push.items();
     if options.style.format != Format::People
         || list.len() != 2
-        || list[0].text() != Some(b"invalidate")
+        || list[0].bytes() != Some(b"invalidate")
     {
         return options.style.write(push);
     }
     let mut out = b"-> invalidate: ".to_vec();
     match &list[1] {
-        Reply::Array(keys) => {
+        Value::Array(keys) => {
             for (index, key) in keys.iter().enumerate() {
                 if index > 0 {
                     out.extend(b", ");
                 }
-                crate::words::quote(&mut out, key.text().unwrap_or_default());
+                crate::words::quote(&mut out, key.bytes().unwrap_or_default());
             }
             out.push(b'\n');
         }

@@ -10,9 +10,10 @@ pub fn version(flavor: Flavor) -> String {
 /// What `--help` prints.
 pub fn text(flavor: Flavor) -> String {
     let (program, variable) = (flavor.program(), flavor.password_variables()[0]);
-    let version = version(flavor);
     format!(
-        "{version}
+        "\
+Sends commands to a server that speaks RESP
+
 Usage: {program} [OPTION ...] [COMMAND [ARGUMENT ...]]
 
 Without a command it asks for commands; 'help' there explains them.

@@ -12,7 +12,7 @@ pub fn run(session: &mut Session, count: usize) -> ExitCode {
           # average sizes per key type.  You can use -i 0.1 to sleep 0.1 sec\n\
           # per 100 SCAN commands (not usually needed).\n\n",
     );
-    let all = session.ask(&["DBSIZE"]).number().unwrap_or_default() as u64;
+    let all = session.ask(&["DBSIZE"]).integer().unwrap_or_default() as u64;
     // From the coldest to the hottest.
     let mut hottest: Vec<(u64, Vec<u8>)> = Vec::new();
     let mut sampled = 0;
@@ -25,14 +25,14 @@ pub fn run(session: &mut Session, count: usize) -> ExitCode {
             .collect();
         for (key, reply) in keys.iter().zip(ask_all(session, &requests)) {
             if reply.is_error() {
-                fail(&format!("Error: {}", reply.string()));
+                fail(&format!("Error: {}", reply.text_or_error()));
             }
             sampled += 1;
             if sampled % 1_000_000 == 0 {
                 println!("[{done:05.2}%] Sampled {sampled} keys so far");
             }
             // A key that is gone has no counter.
-            let counter = reply.number().unwrap_or_default() as u64;
+            let counter = reply.integer().unwrap_or_default() as u64;
             let place = hottest.partition_point(|(other, _)| *other < counter);
             if counter == 0 || (place == 0 && hottest.len() == count) {
                 continue;

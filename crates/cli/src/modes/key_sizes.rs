@@ -65,11 +65,11 @@ pub fn types(session: &mut Session, keys: &[Vec<u8>], kinds: &mut Vec<Kind>) -> 
     ask_all(session, &requests)
         .iter()
         .map(|reply| {
-            let name = reply.string();
+            let name = reply.text();
             if reply.is_error() || name == "none" {
                 return None;
             }
-            if reply.text().is_none() {
+            if reply.bytes().is_none() {
                 fail("ERROR: TYPE did not return a name");
             }
             Some(kinds.iter().position(|kind| kind.name == name).unwrap_or_else(|| {
@@ -117,7 +117,7 @@ pub fn run(session: &mut Session, measure: Measure) -> ExitCode {
           # average sizes per key type.  You can use -i 0.1 to sleep 0.1 sec\n\
           # per 100 SCAN commands (not usually needed).\n\n",
     );
-    let all = session.ask(&["DBSIZE"]).number().unwrap_or_default() as u64;
+    let all = session.ask(&["DBSIZE"]).integer().unwrap_or_default() as u64;
     let mut kinds = kinds();
     let (mut sampled, mut name_bytes) = (0, 0);
     let mut walk = Walk::new(session);
@@ -174,7 +174,7 @@ fn sizes(
     let mut sizes = vec![0; keys.len()];
     for (index, reply) in asked.into_iter().zip(ask_all(session, &requests)) {
         // A key that has become another type, or is gone, has no size.
-        sizes[index] = reply.number().unwrap_or_default() as u64;
+        sizes[index] = reply.integer().unwrap_or_default() as u64;
     }
     sizes
 }

@@ -24,9 +24,9 @@ pub fn run(session: &mut Session, keys: u64) -> ExitCode {
             let gets: Vec<_> =
                 (0..PIPELINE).map(|_| vec![b"GET".to_vec(), key(&mut random, keys)]).collect();
             for reply in ask_all(session, &gets) {
-                match reply.text() {
-                    Some(_) if !reply.is_error() => hits += 1,
-                    _ => misses += 1,
+                match reply.bytes() {
+                    Some(_) => hits += 1,
+                    None => misses += 1,
                 }
             }
         }

@@ -1,9 +1,10 @@
 //! `--pipe`: sends standard input as it is, and counts the replies.
 
 use super::scan::fail;
-use crate::link::{Link, describe};
-use crate::reply::Reply;
+use crate::session::describe;
 use crate::session::{Session, emit};
+use client::Client;
+use resp::Value;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::process::ExitCode;
@@ -13,7 +14,6 @@ use std::time::{Duration, Instant};
 const HELD: usize = 64 * 1024;
 
 struct Pipe {
-    pending: Vec<u8>,
     errors: u64,
     replies: u64,
     /// What the last request asks for; there once the input has ended.
@@ -26,8 +26,7 @@ struct Pipe {
 pub fn run(session: &mut Session) -> ExitCode {
     let limit = session.options.pipe_timeout;
     let link = session.connected();
-    let mut pipe =
-        Pipe { pending: Vec::new(), errors: 0, replies: 0, mark: None, active: Instant::now() };
+    let mut pipe = Pipe { errors: 0, replies: 0, mark: None, active: Instant::now() };
     let result = link.set_waiting(false).and_then(|()| pipe.transfer(link, limit));
     if let Err(error) = result {
         fail(&format!("Error reading from the server: {}", describe(&error)));
@@ -37,26 +36,24 @@ pub fn run(session: &mut Session) -> ExitCode {
 }
 
 impl Pipe {
-    fn transfer(&mut self, link: &mut Link, limit: u64) -> io::Result<()> {
+    fn transfer(&mut self, link: &mut Client, limit: u64) -> io::Result<()> {
         let mut input = io::stdin().lock();
         let mut buffer = vec![0; HELD];
         loop {
-            if self.pending.is_empty() && self.mark.is_none() {
+            if link.queued() == 0 && self.mark.is_none() {
                 let count = input.read(&mut buffer)?;
-                self.pending.extend(&buffer[..count]);
+                link.queue_raw(&buffer[..count]);
                 if count == 0 {
-                    self.finish();
+                    self.finish(link);
                 }
             }
-            if !self.pending.is_empty() || link.holds_output() {
-                let before = self.pending.len();
-                link.try_send(&mut self.pending)?;
-                if self.pending.len() < before {
-                    self.active = Instant::now();
-                }
+            let before = link.queued();
+            let is_sent = link.try_flush()?;
+            if link.queued() < before {
+                self.active = Instant::now();
             }
             let before = self.replies;
-            while let Some(reply) = link.try_receive()? {
+            while let Some(reply) = link.try_value()? {
                 if self.note(&reply) {
                     return Ok(());
                 }
@@ -64,41 +61,40 @@ impl Pipe {
             if self.replies > before {
                 self.active = Instant::now();
             }
-            let sent = self.pending.is_empty() && !link.holds_output();
-            if sent && self.mark.is_some() {
+            if is_sent && self.mark.is_some() {
                 if limit > 0 && self.active.elapsed() > Duration::from_secs(limit) {
                     eprintln!("No replies for {limit} seconds: exiting.");
                     self.errors += 1;
                     return Ok(());
                 }
                 crate::interrupt::wait_readable([link.as_raw_fd(), -1], 100);
-            } else if !sent {
+            } else if !is_sent {
                 crate::interrupt::wait_writable(link.as_raw_fd());
             }
         }
     }
 
     /// After the input: a request whose reply is known from all others.
-    fn finish(&mut self) {
+    fn finish(&mut self, link: &mut Client) {
         let nanos = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
         let mark = format!("{:020x}{:08x}", nanos, std::process::id()).into_bytes();
         // An empty line first: the input may have ended within one.
-        self.pending.extend(b"\r\n");
-        crate::link::encode(&mut self.pending, &[b"ECHO".to_vec(), mark.clone()]);
+        link.queue_raw(b"\r\n");
+        link.queue(&[b"ECHO", &*mark]);
         self.mark = Some(mark);
         self.active = Instant::now();
         emit(b"All data transferred. Waiting for the last reply...\n");
     }
 
     /// Counts a reply; returns whether it is the last.
-    fn note(&mut self, reply: &Reply) -> bool {
+    fn note(&mut self, reply: &Value) -> bool {
         match reply {
-            Reply::Push(_) => return false,
-            Reply::Error(_) => {
-                eprintln!("{}", reply.string());
+            Value::Push(_) => return false,
+            Value::Error(_) => {
+                eprintln!("{}", reply.text_or_error());
                 self.errors += 1;
             }
-            Reply::Text(text) if self.mark.as_ref() == Some(text) => {
+            Value::Bulk(text) if self.mark.as_ref() == Some(text) => {
                 emit(b"Last reply received from server.\n");
                 return true;
             }

@@ -3,8 +3,9 @@
 use super::scan::fail;
 use crate::flavor::Flavor;
 use crate::format::Format;
-use crate::link::{Link, describe};
+use crate::session::describe;
 use crate::session::{Session, emit};
+use client::Client;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -87,7 +88,7 @@ pub fn run(session: &mut Session) -> ExitCode {
     configure(session, &["REPLCONF", "capa", "eof"]);
     // Of no part of the data: the snapshot is thrown away.
     configure(session, &["REPLCONF", "rdb-filter-only", ""]);
-    if let Err(error) = session.connected().request(&["SYNC"]).and_then(|()| follow(session)) {
+    if let Err(error) = session.connected().send(&["SYNC"]).and_then(|()| follow(session)) {
         fail(&format!("Error: {}", describe(&error)));
     }
     ExitCode::SUCCESS
@@ -113,7 +114,7 @@ pub fn follow(session: &mut Session) -> io::Result<()> {
     receive(link, &length, io::sink())?;
     emit(format!("SYNC done. Logging commands from {primary}.\n").as_bytes());
     loop {
-        let command = link.receive()?;
+        let command = link.value()?;
         emit(&style.write(&command));
     }
 }
@@ -127,7 +128,7 @@ fn configure(session: &mut Session, words: &[&str]) -> bool {
     eprintln!("sending {}", words.join(" "));
     let reply = session.ask(words);
     if reply.is_error() {
-        eprintln!("{} error: {}", words[..2].join(" "), reply.string());
+        eprintln!("{} error: {}", words[..2].join(" "), reply.text_or_error());
     }
     !reply.is_error()
 }
@@ -139,14 +140,20 @@ enum Length {
     Mark(Vec<u8>),
 }
 
-fn begin(link: &mut Link) -> io::Result<Length> {
-    link.request(&["SYNC"])?;
+fn begin(link: &mut Client) -> io::Result<Length> {
+    link.send(&["SYNC"])?;
     read_length(link)
 }
 
-fn read_length(link: &mut Link) -> io::Result<Length> {
-    let line = link.next_line()?;
-    let text = String::from_utf8_lossy(&line).into_owned();
+fn read_length(link: &mut Client) -> io::Result<Length> {
+    let text = loop {
+        match link.line()? {
+            // A primary sends empty lines while it prepares a snapshot.
+            Some(line) if line.is_empty() => {}
+            Some(line) => break line,
+            None => drop(link.receive(None)?),
+        }
+    };
     if let Some(mark) = text.strip_prefix("$EOF:").filter(|mark| mark.len() == MARK) {
         return Ok(Length::Mark(mark.as_bytes().to_vec()));
     }
@@ -156,14 +163,25 @@ fn read_length(link: &mut Link) -> io::Result<Length> {
     }
 }
 
+/// Takes some of the bytes that have come, at most so many; waits if there are none.
+fn some(link: &mut Client, most: usize) -> io::Result<Vec<u8>> {
+    while link.bytes().is_empty() {
+        link.receive(None)?;
+    }
+    let count = most.min(link.bytes().len());
+    let bytes = link.bytes()[..count].to_vec();
+    link.consume(count);
+    Ok(bytes)
+}
+
 /// Copies a snapshot; returns how many bytes it has, with the mark that ends it.
-fn receive(link: &mut Link, length: &Length, mut target: impl Write) -> io::Result<u64> {
+fn receive(link: &mut Client, length: &Length, mut target: impl Write) -> io::Result<u64> {
     let mut total = 0;
     match length {
         Length::Bytes(count) => {
             while total < *count {
                 let most = usize::try_from(count - total).unwrap_or(usize::MAX);
-                let bytes = link.some(most)?;
+                let bytes = some(link, most)?;
                 target.write_all(&bytes)?;
                 total += bytes.len() as u64;
             }
@@ -172,7 +190,7 @@ fn receive(link: &mut Link, length: &Length, mut target: impl Write) -> io::Resu
             // The last bytes are held back until it is known that they are not the mark.
             let mut held: Vec<u8> = Vec::new();
             loop {
-                held.extend(link.some(usize::MAX)?);
+                held.extend(some(link, usize::MAX)?);
                 if held.ends_with(mark) {
                     held.truncate(held.len() - MARK);
                     target.write_all(&held)?;

@@ -1,8 +1,8 @@
 //! `--scan`, and the walk through all keys that other modes are made of.
 
 use crate::format::Format;
-use crate::reply::Reply;
 use crate::session::{Session, emit};
+use resp::Value;
 use std::process::{ExitCode, exit};
 
 /// A walk through the keys.
@@ -36,12 +36,12 @@ impl Walk {
         }
         let reply = session.ask(&words);
         let parts = match &reply {
-            Reply::Error(_) => fail(&format!("ERROR: {}", reply.string())),
-            reply => reply.elements().unwrap_or_default(),
+            Value::Error(_) => fail(&format!("ERROR: {}", reply.text_or_error())),
+            reply => reply.items(),
         };
-        let page = |[cursor, keys]: &[Reply; 2]| {
-            let keys = keys.elements()?.iter().map(|key| key.text().map(<[u8]>::to_vec));
-            Some((cursor.text()?.to_vec(), keys.collect::<Option<Vec<_>>>()?))
+        let page = |[cursor, keys]: &[Value; 2]| {
+            let keys = keys.items().iter().map(|key| key.bytes().map(<[u8]>::to_vec));
+            Some((cursor.bytes()?.to_vec(), keys.collect::<Option<Vec<_>>>()?))
         };
         let Some((cursor, keys)) = parts.try_into().ok().and_then(page) else {
             fail("ERROR: SCAN did not return a cursor and keys")
@@ -69,20 +69,17 @@ pub fn fail(text: &str) -> ! {
 }
 
 /// Sends requests together and returns their replies.
-pub fn ask_all(session: &mut Session, requests: &[Vec<Vec<u8>>]) -> Vec<Reply> {
-    let mut bytes = Vec::new();
-    for words in requests {
-        crate::link::encode(&mut bytes, words);
-    }
+pub fn ask_all(session: &mut Session, requests: &[Vec<Vec<u8>>]) -> Vec<Value> {
     let link = session.connected();
-    let mut replies = link.send(&bytes).map(|()| Vec::with_capacity(requests.len()));
+    requests.iter().for_each(|words| link.queue(words));
+    let mut replies = link.flush().map(|()| Vec::with_capacity(requests.len()));
     for _ in requests {
         replies = replies.and_then(|mut list| {
-            list.push(link.receive()?);
+            list.push(link.value()?);
             Ok(list)
         });
     }
-    replies.unwrap_or_else(|error| fail(&format!("Error: {}", crate::link::describe(&error))))
+    replies.unwrap_or_else(|error| fail(&format!("Error: {}", crate::session::describe(&error))))
 }
 
 /// Prints the keys.

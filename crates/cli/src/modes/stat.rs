@@ -14,7 +14,7 @@ pub fn run(session: &mut Session) -> ExitCode {
     let interval = session.options.interval.unwrap_or(Duration::from_secs(1));
     let mut before = None;
     for line in 0_u64.. {
-        let text = session.ask(&["INFO"]).string();
+        let text = session.ask(&["INFO"]).text_or_error();
         let info: HashMap<&str, &str> =
             text.lines().filter_map(|line| line.split_once(':')).collect();
         let figure = |name: &str| -> u64 {

@@ -2,76 +2,42 @@
 
 use super::Options;
 use crate::flavor::Flavor;
-use crate::link::Place;
+use client::{Address, Credentials, Scheme, Url, UrlError};
 
 /// Takes what a URI says; what it leaves out stays as it is.
 pub fn apply(options: &mut Options, uri: &str) -> Result<(), String> {
-    let lower = uri.to_ascii_lowercase();
-    let schemes =
-        [("redis://", false), ("rediss://", true), ("valkey://", false), ("valkeys://", true)];
-    let known = schemes.iter().find(|(scheme, _)| lower.starts_with(scheme));
-    let &(scheme, encrypted) = known.ok_or("Invalid URI scheme")?;
-    options.tls.tls |= encrypted;
-    let rest = &uri[scheme.len()..];
-    // The password may have a slash in it.
-    let (login, place) = match rest.rsplit_once('@') {
-        Some((login, place)) => (Some(login), place),
-        None => (None, rest),
+    let url = Url::parse(uri).map_err(|why| match why {
+        UrlError::NoScheme | UrlError::Scheme(_) => "Invalid URI scheme",
+        UrlError::Port(_) => "Invalid server port.",
+        UrlError::Percent => "Incomplete URI encoding",
+        UrlError::Utf8 => "Invalid URI encoding",
+    })?;
+    if url.scheme != Scheme::Redis {
+        return Err("Invalid URI scheme".into());
+    }
+    options.is_tls |= url.is_tls;
+    let (host, port) = match &options.place {
+        Address::Tcp { host, port } => (host.clone(), *port),
+        Address::Unix(_) => ("127.0.0.1".into(), 6379),
     };
-    if let Some(login) = login {
-        match login.split_once(':') {
-            Some((user, password)) => {
-                options.user = Some(decoded(user)?).filter(|user| !user.is_empty());
-                options.set_password(decoded(password)?);
-            }
-            None if options.flavor == Flavor::Valkey => options.user = Some(decoded(login)?),
-            // A login without a colon is a password.
-            None => options.set_password(decoded(login)?),
+    options.place = url.address(&host, port);
+    match url.credentials {
+        None => {}
+        Some(Credentials::Pair(user, password)) => {
+            options.user = Some(user).filter(|user| !user.is_empty());
+            options.set_password(password);
         }
+        Some(Credentials::Word(user)) if options.flavor == Flavor::Valkey => {
+            options.user = Some(user);
+        }
+        // A login without a colon is a password.
+        Some(Credentials::Word(password)) => options.set_password(password),
     }
-    let (place, database) = place.split_once('/').unwrap_or((place, ""));
-    let (host, port) = match place.strip_prefix('[').and_then(|place| place.split_once(']')) {
-        Some((host, rest)) => (host, rest.strip_prefix(':')),
-        None => match place.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (place, None),
-        },
-    };
-    let (mut new_host, mut new_port) = match &options.place {
-        Place::Tcp(host, port) => (host.clone(), *port),
-        Place::Unix(_) => ("127.0.0.1".into(), 6379),
-    };
-    if !host.is_empty() {
-        new_host = decoded(host)?;
-    }
-    if let Some(port) = port {
-        new_port = port.parse().map_err(|_| "Invalid server port.".to_owned())?;
-    }
-    options.place = Place::Tcp(new_host, new_port);
-    let database = database.split('?').next().unwrap_or_default();
+    let database = url.path.split('?').next().unwrap_or_default();
     if !database.is_empty() {
         options.database = super::whole(database);
     }
     Ok(())
-}
-
-/// Undoes percent encoding.
-fn decoded(text: &str) -> Result<String, String> {
-    let mut out = Vec::new();
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            out.push(byte);
-            continue;
-        }
-        let digit = |byte: Option<u8>| (byte? as char).to_digit(16);
-        let (high, low) = (digit(bytes.next()), digit(bytes.next()));
-        let (Some(high), Some(low)) = (high, low) else {
-            return Err("Incomplete URI encoding".into());
-        };
-        out.push((high * 16 + low) as u8);
-    }
-    String::from_utf8(out).map_err(|_| "Invalid URI encoding".into())
 }
 
 #[cfg(test)]
@@ -87,13 +53,13 @@ mod tests {
     #[test]
     fn every_part_is_taken() {
         let full = parsed("rediss://me:p%40ss@db.example:7000/3").unwrap();
-        assert_eq!(full.place, Place::Tcp("db.example".into(), 7000));
+        assert_eq!(full.place, Address::tcp("db.example", 7000));
         assert_eq!((full.user.as_deref(), full.password.as_deref()), (Some("me"), Some("p@ss")));
-        assert_eq!((full.database, full.tls.tls), (3, true));
+        assert_eq!((full.database, full.is_tls), (3, true));
         let bare = parsed("valkey://").unwrap();
-        assert_eq!(bare.place, Place::Tcp("127.0.0.1".into(), 6379));
-        assert_eq!((bare.user, bare.password, bare.tls.tls), (None, None, false));
-        assert_eq!(parsed("redis://[::1]:7").unwrap().place, Place::Tcp("::1".into(), 7));
+        assert_eq!(bare.place, Address::tcp("127.0.0.1", 6379));
+        assert_eq!((bare.user, bare.password, bare.is_tls), (None, None, false));
+        assert_eq!(parsed("redis://[::1]:7").unwrap().place, Address::tcp("::1", 7));
         assert_eq!(parsed("redis://secret@h").unwrap().password.as_deref(), Some("secret"));
     }
 

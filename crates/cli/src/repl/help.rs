@@ -2,8 +2,8 @@
 //! hints.
 
 use crate::options::Options;
-use crate::reply::Reply;
 use crate::session::{Session, emit};
+use resp::Value;
 
 /// An argument as it is shown, and what it takes to recognise it.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,14 +54,13 @@ impl Catalogue {
             }
         };
         let mut entries = Vec::new();
-        for pair in docs.elements().unwrap_or_default().chunks_exact(2) {
-            let name = pair[0].string().to_uppercase();
-            entries.push(entry(name, &pair[1], ""));
-            let group = pair[1].get("group").map(Reply::string).unwrap_or_default();
-            let subcommands = pair[1].get("subcommands").and_then(Reply::elements);
-            for sub in subcommands.unwrap_or_default().chunks_exact(2) {
-                let name = sub[0].string().to_uppercase().replacen('|', " ", 1);
-                entries.push(entry(name, &sub[1], &group));
+        for (name, docs) in docs.pairs() {
+            entries.push(entry(name.text().to_uppercase(), docs, ""));
+            let group = docs.get("group").map(Value::text).unwrap_or_default();
+            let subcommands = docs.get("subcommands").map(Value::pairs).unwrap_or_default();
+            for (name, docs) in subcommands {
+                let name = name.text().to_uppercase().replacen('|', " ", 1);
+                entries.push(entry(name, docs, &group));
             }
         }
         entries.sort_by(|a, b| a.name.cmp(&b.name));
@@ -69,9 +68,9 @@ impl Catalogue {
     }
 
     /// Of a server that has no documents: the names.
-    fn names(reply: Option<Reply>) -> Catalogue {
-        let list = reply.as_ref().and_then(Reply::elements).unwrap_or_default().iter();
-        let names = list.filter_map(|row| Some(row.elements()?.first()?.string().to_uppercase()));
+    fn names(reply: Option<Value>) -> Catalogue {
+        let list = reply.as_ref().map(Value::items).unwrap_or_default().iter();
+        let names = list.filter_map(|row| Some(row.items().first()?.text().to_uppercase()));
         let mut entries: Vec<_> = names.map(|name| Entry { name, ..Entry::default() }).collect();
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         Catalogue { entries }
@@ -204,9 +203,9 @@ impl Entry {
     }
 }
 
-fn entry(name: String, docs: &Reply, group: &str) -> Entry {
-    let text = |key: &str| docs.get(key).map(Reply::string).unwrap_or_default();
-    let arguments = docs.get("arguments").and_then(Reply::elements).unwrap_or_default();
+fn entry(name: String, docs: &Value, group: &str) -> Entry {
+    let text = |key: &str| docs.get(key).map(Value::text).unwrap_or_default();
+    let arguments = docs.get("arguments").map(Value::items).unwrap_or_default();
     let own_group = text("group");
     Entry {
         name,
@@ -218,17 +217,12 @@ fn entry(name: String, docs: &Reply, group: &str) -> Entry {
 }
 
 /// One argument of COMMAND DOCS.
-fn argument(docs: &Reply) -> Argument {
-    let text = |key: &str| docs.get(key).map(Reply::string).unwrap_or_default();
-    let flags = docs.get("flags").and_then(Reply::elements).unwrap_or_default();
-    let is = |flag: &str| flags.iter().any(|known| known.text() == Some(flag.as_bytes()));
-    let parts: Vec<Argument> = docs
-        .get("arguments")
-        .and_then(Reply::elements)
-        .unwrap_or_default()
-        .iter()
-        .map(argument)
-        .collect();
+fn argument(docs: &Value) -> Argument {
+    let text = |key: &str| docs.get(key).map(Value::text).unwrap_or_default();
+    let flags = docs.get("flags").map(Value::items).unwrap_or_default();
+    let is = |flag: &str| flags.iter().any(|known| known.bytes() == Some(flag.as_bytes()));
+    let parts = docs.get("arguments").map(Value::items).unwrap_or_default();
+    let parts: Vec<Argument> = parts.iter().map(argument).collect();
     let shown: Vec<&str> = parts.iter().map(|part| part.shown.as_str()).collect();
     let (kind, token) = (text("type"), text("token"));
     let display = Some(text("display_text")).filter(|text| !text.is_empty());
@@ -304,15 +298,15 @@ fn missing(arguments: &[Argument], given: &[String]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn text(text: &str) -> Reply {
-        Reply::Text(text.into())
+    fn text(text: &str) -> Value {
+        Value::Bulk(text.into())
     }
 
-    fn docs(pairs: &[(&str, Reply)]) -> Reply {
-        Reply::Map(pairs.iter().flat_map(|(key, value)| [text(key), value.clone()]).collect())
+    fn docs(pairs: &[(&str, Value)]) -> Value {
+        Value::Map(pairs.iter().map(|(key, value)| (text(key), value.clone())).collect())
     }
 
-    fn value(name: &str) -> Reply {
+    fn value(name: &str) -> Value {
         docs(&[("name", text(name)), ("type", text("string")), ("display_text", text(name))])
     }
 
@@ -320,15 +314,15 @@ mod tests {
         let timed = |name: &str, token: &str| {
             docs(&[("name", text(name)), ("type", text("integer")), ("token", text(token))])
         };
-        let optional = Reply::Array(vec![Reply::Status(b"optional".to_vec())]);
+        let optional = Value::Array(vec![Value::Simple(b"optional".to_vec())]);
         let expiry = docs(&[
             ("type", text("oneof")),
             ("flags", optional.clone()),
-            ("arguments", Reply::Array(vec![timed("seconds", "EX"), timed("ms", "PX")])),
+            ("arguments", Value::Array(vec![timed("seconds", "EX"), timed("ms", "PX")])),
         ]);
         let get =
             docs(&[("type", text("pure-token")), ("token", text("GET")), ("flags", optional)]);
-        let arguments = Reply::Array(vec![value("key"), value("value"), get, expiry]);
+        let arguments = Value::Array(vec![value("key"), value("value"), get, expiry]);
         let set = entry("SET".into(), &docs(&[("arguments", arguments)]), "string");
         Catalogue { entries: vec![set] }
     }

@@ -109,7 +109,7 @@ fn line_of_input(session: &mut Session, line: &[u8], mut editor: Option<&mut Edi
         },
         ("connect", 3) => {
             let port = lower(words, 2).parse().unwrap_or_default();
-            session.place = crate::link::Place::Tcp(lower(words, 1), port);
+            session.place = client::Address::tcp(lower(words, 1), port);
             session.connect();
         }
         ("clear", 1) => emit(b"\x1b[H\x1b[2J"),

@@ -3,9 +3,9 @@
 use super::node::{Node, listed};
 use super::{address_of, check, good, step, warn};
 use crate::flavor::Flavor;
-use crate::link::describe;
 use crate::modes::replica::{Contents, save};
 use crate::options::{ClusterOptions, Options};
+use crate::session::describe;
 use std::path::Path;
 use std::process::ExitCode;
 

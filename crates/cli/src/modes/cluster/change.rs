@@ -5,8 +5,8 @@ use super::nodes::Cluster;
 use super::{address_of, bad, check, good, misused, say, step, warn};
 use crate::format::{Format, Style};
 use crate::options::{ClusterOptions, Options};
-use crate::reply::Reply;
 use crate::session::emit;
+use resp::Value;
 
 /// `add-node NEW EXISTING`
 pub fn add_node(
@@ -58,13 +58,13 @@ fn give_functions(from: &mut Node, to: &mut Node) -> Result<(), String> {
         step(&format!(
             ">>> Failed retrieving Functions from the cluster, skip this step as the server does \
              not support the function command (error = '{}')",
-            dump.string()
+            dump.text_or_error()
         ));
         return Ok(());
     }
     step(&format!(">>> Send FUNCTION LIST to {to} to verify there is no functions in it"));
     let list = to.ask(&["FUNCTION", "LIST"])?;
-    if list.elements().is_some_and(|list| !list.is_empty()) {
+    if !list.items().is_empty() {
         return Err(
             ">>> New node already contains functions and can not be added to the cluster. \
                     Use FUNCTION FLUSH and try again."
@@ -72,7 +72,7 @@ fn give_functions(from: &mut Node, to: &mut Node) -> Result<(), String> {
         );
     }
     step(&format!(">>> Send FUNCTION RESTORE to {to}"));
-    to.ask(&[&b"FUNCTION"[..], b"RESTORE", dump.text().unwrap_or_default()]).map(drop)
+    to.ask(&[&b"FUNCTION"[..], b"RESTORE", dump.bytes().unwrap_or_default()]).map(drop)
 }
 
 /// `del-node HOST:PORT ID`
@@ -126,7 +126,7 @@ fn forget(cluster: &mut Cluster, id: &str) -> Result<(), String> {
     for (forgot, node) in cluster.nodes.iter_mut().enumerate() {
         let reply = node.ask_any(&["CLUSTER", "FORGET", id])?;
         // Where nodes share what they know, the first has told the others.
-        let is_gone = forgot > 0 && reply.string().starts_with("ERR Unknown node");
+        let is_gone = forgot > 0 && reply.text_or_error().starts_with("ERR Unknown node");
         if reply.is_error() && !is_gone {
             return Err(node.refused(&reply));
         }
@@ -182,7 +182,7 @@ pub fn set_timeout(options: &Options, address: &str, timeout: &str) -> Result<()
             for words in
                 [&["CONFIG", "SET", "cluster-node-timeout", timeout][..], &["CONFIG", "REWRITE"]]
             {
-                if let Reply::Error(text) = node.ask_any(words)? {
+                if let Value::Error(text) = node.ask_any(words)? {
                     return Err(String::from_utf8_lossy(&text).into_owned());
                 }
             }

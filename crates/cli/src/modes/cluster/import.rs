@@ -2,10 +2,11 @@
 
 use super::nodes::Cluster;
 use super::{address_of, check, good, keys, misused, parse_address, step, warn};
-use crate::link::{Place, describe};
 use crate::options::{ClusterOptions, Options};
-use crate::reply::Reply;
+use crate::session::describe;
 use crate::session::{Session, emit};
+use client::Address;
+use resp::Value;
 
 /// Keys that a SCAN is asked for.
 const SCAN_COUNT: &str = "1000";
@@ -27,10 +28,10 @@ pub fn run(options: &Options, wanted: &ClusterOptions, address: &str) -> Result<
     let mut cluster = super::cluster(options, &[address.to_owned()])?;
     check::ensure_fine(&mut cluster, wanted, "")?;
     let mut source = Source::connect(options, wanted, from, place)?;
-    if source.ask(&["INFO"])?.string().contains("cluster_enabled:1") {
+    if source.ask(&["INFO"])?.text_or_error().contains("cluster_enabled:1") {
         return Err("[ERR] The source node should not be a cluster node.".into());
     }
-    let size = source.ask(&["DBSIZE"])?.number().unwrap_or_default();
+    let size = source.ask(&["DBSIZE"])?.integer().unwrap_or_default();
     warn(&format!("*** Importing {size} keys from DB 0"));
     let mut owners = vec![None; super::SLOTS];
     for at in cluster.primaries() {
@@ -39,13 +40,13 @@ pub fn run(options: &Options, wanted: &ClusterOptions, address: &str) -> Result<
     let mut cursor = "0".to_owned();
     loop {
         let reply = source.ask(&["SCAN", &cursor, "COUNT", SCAN_COUNT])?;
-        let Some([next, found]) = reply.elements() else {
+        let [next, found] = reply.items() else {
             return Err(format!("Source {from} replied with something else than keys."));
         };
-        for key in found.elements().unwrap_or_default().iter().filter_map(Reply::text) {
+        for key in found.items().iter().filter_map(Value::bytes) {
             import(&mut cluster, &mut source, wanted, &owners, key)?;
         }
-        cursor = next.string();
+        cursor = next.text_or_error();
         if cursor == "0" {
             return Ok(());
         }
@@ -59,7 +60,7 @@ fn import(
     owners: &[Option<usize>],
     key: &[u8],
 ) -> Result<(), String> {
-    let slot = cluster.nodes[0].ask(&[b"CLUSTER", &b"KEYSLOT"[..], key])?.number();
+    let slot = cluster.nodes[0].ask(&[b"CLUSTER", &b"KEYSLOT"[..], key])?.integer();
     let slot = slot.and_then(|slot| usize::try_from(slot).ok());
     let owner = slot.and_then(|slot| owners.get(slot).copied().flatten());
     let owner = owner.ok_or("[ERR] A slot has no owner.")?;
@@ -101,7 +102,7 @@ impl Source {
         let user = wanted.from_user.clone();
         let options = Options { user, password, database: 0, ..options.clone() };
         let mut session = Session::new(options);
-        session.place = Place::Tcp(host, port);
+        session.place = Address::tcp(host, port);
         if session.connect() {
             Ok(Source { session, address: address.to_owned() })
         } else {
@@ -109,12 +110,12 @@ impl Source {
         }
     }
 
-    fn ask(&mut self, words: &[impl AsRef<[u8]>]) -> Result<Reply, String> {
+    fn ask(&mut self, words: &[impl AsRef<[u8]>]) -> Result<Value, String> {
         let link = self.session.link.as_mut().ok_or_else(String::new)?;
         let reply = link.ask(words).map_err(|error| describe(&error));
         let reply = reply.map_err(|why| format!("Source {}: {why}", self.address))?;
         if reply.is_error() {
-            let why = reply.string();
+            let why = reply.text_or_error();
             return Err(format!("Source {} replied with error:\n{why}", self.address));
         }
         Ok(reply)

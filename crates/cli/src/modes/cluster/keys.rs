@@ -4,8 +4,9 @@ use super::node::Node;
 use super::nodes::Cluster;
 use super::{bad, moves, say, warn};
 use crate::options::ClusterOptions;
-use crate::reply::Reply;
 use crate::session::emit;
+use client::parse_slots;
+use resp::Value;
 
 /// Moves all keys of a slot, of all databases.
 pub fn migrate(
@@ -24,8 +25,7 @@ pub fn migrate(
             let node = &mut cluster.nodes[from];
             let (place, most) = (slot.to_string(), wanted.pipeline.to_string());
             let reply = node.ask(&["CLUSTER", "GETKEYSINSLOT", &place, &most])?;
-            let keys: Vec<&[u8]> =
-                reply.elements().unwrap_or_default().iter().filter_map(Reply::text).collect();
+            let keys: Vec<&[u8]> = reply.items().iter().filter_map(Value::bytes).collect();
             if keys.is_empty() {
                 break;
             }
@@ -45,7 +45,7 @@ pub fn migrate(
 /// How many databases a node of a cluster has.
 fn databases(node: &mut Node) -> Result<usize, String> {
     let reply = node.ask_any(&["CONFIG", "GET", "cluster-databases"])?;
-    let count = reply.get("cluster-databases").and_then(Reply::number);
+    let count = reply.get("cluster-databases").and_then(Value::integer);
     Ok(count.and_then(|count| usize::try_from(count).ok()).unwrap_or(1).max(1))
 }
 
@@ -65,7 +65,7 @@ impl Batch<'_> {
         if !reply.is_error() {
             return Ok(());
         }
-        let is_busy = reply.string().contains("BUSYKEY");
+        let is_busy = reply.text_or_error().contains("BUSYKEY");
         let is_unserved = !is_busy && !is_served(&mut cluster.nodes[self.from], self.slot)?;
         if is_unserved {
             let id = cluster.nodes[self.to].id.clone();
@@ -90,7 +90,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    fn send_once(&self, cluster: &mut Cluster, replaces: bool) -> Result<Reply, String> {
+    fn send_once(&self, cluster: &mut Cluster, replaces: bool) -> Result<Value, String> {
         let target = &cluster.nodes[self.to];
         let mut words: Vec<Vec<u8>> = [
             "MIGRATE",
@@ -122,7 +122,7 @@ impl Batch<'_> {
             if reply.is_error() {
                 bad(&cluster.nodes[at].refused(&reply));
                 bad("*** Value check failed!");
-                let why = match reply.string().starts_with("ERR DEBUG command not allowed") {
+                let why = match reply.text_or_error().starts_with("ERR DEBUG command not allowed") {
                     true => {
                         "DEBUG command is not allowed.\nYou can turn on the enable-debug-command \
                          option.\nOr you can relaunch the command with --cluster-replace option to \
@@ -135,7 +135,7 @@ impl Batch<'_> {
                 };
                 return Err(why.into());
             }
-            let digests_of = reply.elements().unwrap_or_default().iter().map(Reply::string);
+            let digests_of = reply.items().iter().map(Value::text_or_error);
             digests.push(digests_of.collect::<Vec<_>>());
         }
         let different = different(self.keys, &digests[0], &digests[1]);
@@ -180,12 +180,8 @@ pub fn credentials(node: &Node) -> Vec<Vec<u8>> {
 /// Whether a node knows an owner of a slot.
 pub fn is_served(node: &mut Node, slot: u16) -> Result<bool, String> {
     let reply = node.ask(&["CLUSTER", "SLOTS"])?;
-    let covers = |range: &Reply| {
-        let range = range.elements().unwrap_or_default();
-        let end = |at: usize| range.get(at).and_then(Reply::number);
-        end(0) <= Some(i64::from(slot)) && end(1) >= Some(i64::from(slot))
-    };
-    Ok(reply.elements().unwrap_or_default().iter().any(covers))
+    let ranges = parse_slots(&reply).unwrap_or_default();
+    Ok(ranges.iter().any(|range| (range.first..=range.last).contains(&slot)))
 }
 
 #[cfg(test)]

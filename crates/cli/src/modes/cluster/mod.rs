@@ -34,7 +34,7 @@ use std::io::{BufRead, IsTerminal};
 use std::process::ExitCode;
 
 /// How many slots a cluster has.
-const SLOTS: usize = 16_384;
+const SLOTS: usize = structs::crc16::SLOTS as usize;
 
 /// How many arguments a command has.
 enum Arity {

@@ -8,8 +8,8 @@ use super::nodes::Cluster;
 use super::plan::Move;
 use super::{keys, say};
 use crate::options::ClusterOptions;
-use crate::reply::Reply;
 use crate::session::emit;
+use resp::Value;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -117,9 +117,10 @@ fn state(source: &mut Node, slots: &[u16], shown: &str) -> Result<State, String>
     if !slots.iter().any(|slot| source.has(*slot)) {
         return Ok(State::Moved);
     }
-    let text = |job: &Reply, name: &str| job.get(name).map(Reply::string).unwrap_or_default();
-    let created = |job: &&Reply| job.get("create_time").and_then(Reply::number);
-    let ours = jobs.elements().unwrap_or_default().iter();
+    let text =
+        |job: &Value, name: &str| job.get(name).map(Value::text_or_error).unwrap_or_default();
+    let created = |job: &&Value| job.get("create_time").and_then(Value::integer);
+    let ours = jobs.items().iter();
     let job = ours.filter(|job| text(job, "slot_ranges") == shown).max_by_key(created);
     let Some(job) = job else { return Ok(State::Missing) };
     match text(job, "state").as_str() {
@@ -154,7 +155,7 @@ pub fn slot_by_keys(
         "UNBLOCKED",
         "NOREPLICAS",
     ];
-    if reply.is_error() && !HARMLESS.iter().any(|text| reply.string().starts_with(text)) {
+    if reply.is_error() && !HARMLESS.iter().any(|text| reply.text_or_error().starts_with(text)) {
         return Err(cluster.nodes[from].refused(&reply));
     }
     for at in cluster.primaries().into_iter().filter(|at| *at != from && *at != to) {

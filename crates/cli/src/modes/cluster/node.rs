@@ -2,10 +2,11 @@
 
 use super::SLOTS;
 use crate::flavor::Flavor;
-use crate::link::{Family, Place, describe};
 use crate::options::Options;
-use crate::reply::Reply;
 use crate::session::Session;
+use crate::session::describe;
+use client::{Address, Family};
+use resp::Value;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -134,7 +135,7 @@ impl Node {
     /// Connects to a node and asks it about itself.
     pub fn connect(options: &Options, host: &str, port: u16) -> Result<Node, String> {
         let mut session = Session::new(options.clone());
-        session.place = Place::Tcp(host.to_owned(), port);
+        session.place = Address::tcp(host, port);
         let mut node = Node {
             session,
             host: host.to_owned(),
@@ -161,18 +162,18 @@ impl Node {
     }
 
     /// Asks the node. An error of the server is one here.
-    pub fn ask(&mut self, words: &[impl AsRef<[u8]>]) -> Result<Reply, String> {
+    pub fn ask(&mut self, words: &[impl AsRef<[u8]>]) -> Result<Value, String> {
         let reply = self.ask_any(words)?;
         if reply.is_error() { Err(self.refused(&reply)) } else { Ok(reply) }
     }
 
     /// The text for an error of the server.
-    pub fn refused(&self, reply: &Reply) -> String {
-        format!("Node {self} replied with error:\n{}", reply.string())
+    pub fn refused(&self, reply: &Value) -> String {
+        format!("Node {self} replied with error:\n{}", reply.text_or_error())
     }
 
     /// Asks the node, and returns its errors, too.
-    pub fn ask_any(&mut self, words: &[impl AsRef<[u8]>]) -> Result<Reply, String> {
+    pub fn ask_any(&mut self, words: &[impl AsRef<[u8]>]) -> Result<Value, String> {
         if self.session.link.is_none() {
             // It says by itself why it cannot connect.
             if !self.session.connect() {
@@ -193,13 +194,13 @@ impl Node {
 
     /// The same for a text.
     pub fn text(&mut self, words: &[&str]) -> Result<String, String> {
-        Ok(self.ask(words)?.string())
+        Ok(self.ask(words)?.text_or_error())
     }
 
     /// The same for a number.
     pub fn number(&mut self, words: &[&str]) -> Result<usize, String> {
         let reply = self.ask(words)?;
-        let number = reply.number().and_then(|number| usize::try_from(number).ok());
+        let number = reply.integer().and_then(|number| usize::try_from(number).ok());
         number.ok_or_else(|| format!("Node {self} did not reply with a number."))
     }
 
@@ -293,7 +294,7 @@ impl Node {
                 self.primary = Some(primary.to_owned());
                 return Ok(());
             }
-            if !reply.string().starts_with("ERR Unknown node") || Instant::now() > deadline {
+            if !reply.text_or_error().starts_with("ERR Unknown node") || Instant::now() > deadline {
                 return Err(self.refused(&reply));
             }
             thread::sleep(Duration::from_millis(200));

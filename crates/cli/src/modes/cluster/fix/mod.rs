@@ -6,7 +6,7 @@ use super::node::Node;
 use super::nodes::Cluster;
 use super::{bad, check, confirm, moves, say, step};
 use crate::options::ClusterOptions;
-use crate::reply::Reply;
+use resp::Value;
 use std::hash::{BuildHasher, RandomState};
 
 /// Checks a cluster and mends what is wrong.
@@ -180,7 +180,7 @@ fn own(node: &mut Node, slot: u16, closes: bool) -> Result<(), String> {
     }
     node.ask(&["CLUSTER", "BUMPEPOCH"])?;
     let replies = node.ask(&["EXEC"])?;
-    match replies.elements().and_then(|replies| replies.get(1)) {
+    match replies.items().get(1) {
         Some(reply) if !reply.is_error() => {}
         Some(reply) => return Err(node.refused(reply)),
         None => return Err(format!("Node {node} did not run the transaction.")),
@@ -201,7 +201,7 @@ fn disown(node: &mut Node, slot: u16) -> Result<(), String> {
 
 /// Ends that a slot is open at a node.
 fn close(node: &mut Node, slot: u16) -> Result<(), String> {
-    let reply: Reply = node.ask(&["CLUSTER", "SETSLOT", &slot.to_string(), "STABLE"])?;
+    let reply: Value = node.ask(&["CLUSTER", "SETSLOT", &slot.to_string(), "STABLE"])?;
     drop(reply);
     Ok(())
 }
