@@ -2,12 +2,12 @@
 //! or in chunks, one connection.
 
 use crate::Endpoint;
+use client::{Dial, Stream, dial};
 use cluster::Moment;
-use net::OutgoingStream;
+use net::TlsClient;
 use rustls::ClientConfig;
 use serde_json::Value;
-use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -56,50 +56,6 @@ struct Head {
     closes: bool,
 }
 
-/// A socket, with or without TLS.
-enum Stream {
-    Plain(TcpStream),
-    Tls(Box<OutgoingStream>),
-}
-
-impl Stream {
-    /// Connects, and agrees on TLS if there are rules for it.
-    fn open(
-        endpoint: &Endpoint,
-        rules: Option<&Arc<ClientConfig>>,
-        socket: TcpStream,
-        deadline: Instant,
-    ) -> io::Result<Stream> {
-        let Some(rules) = rules else { return Ok(Stream::Plain(socket)) };
-        socket.set_read_timeout(Some(left(deadline)))?;
-        socket.set_write_timeout(Some(left(deadline)))?;
-        let in_time = || Instant::now() < deadline;
-        let stream = net::shake_hands(Arc::clone(rules), &endpoint.host, socket, in_time)?;
-        Ok(Stream::Tls(Box::new(stream)))
-    }
-
-    fn socket(&self) -> &TcpStream {
-        match self {
-            Stream::Plain(socket) => socket,
-            Stream::Tls(stream) => &stream.sock,
-        }
-    }
-
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Stream::Plain(socket) => socket.write_all(bytes),
-            Stream::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
-        }
-    }
-
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Plain(socket) => socket.read(buffer),
-            Stream::Tls(stream) => stream.read(buffer),
-        }
-    }
-}
-
 /// The time until then, as a limit that a socket takes.
 fn left(deadline: Instant) -> Moment {
     deadline.saturating_duration_since(Instant::now()).max(SHORTEST)
@@ -134,20 +90,15 @@ impl Connection {
         rules: Option<&Arc<ClientConfig>>,
         timeout: Moment,
     ) -> io::Result<Connection> {
-        let deadline = Instant::now() + timeout;
-        let mut error = broken("the host has no address");
-        for address in (endpoint.host.as_str(), endpoint.port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, left(deadline)) {
-                Ok(socket) => {
-                    socket.set_nodelay(true)?;
-                    let stream = Stream::open(endpoint, rules, socket, deadline)?;
-                    let host = endpoint.to_string();
-                    return Ok(Connection { stream, host, arrived: Vec::new() });
-                }
-                Err(failed) => error = failed,
-            }
+        let deadline = Some(Instant::now() + timeout);
+        let how = Dial { deadline, ..Dial::default() };
+        let mut stream = Stream::from(dial(&endpoint.host, endpoint.port, &how)?);
+        if let Some(rules) = rules {
+            stream.set_write_timeout(Some(timeout.max(SHORTEST)))?;
+            stream.encrypt(&TlsClient::new(Arc::clone(rules), &endpoint.host)?)?;
+            stream.shake_hands(deadline, || true)?;
         }
-        Err(error)
+        Ok(Connection { stream, host: endpoint.to_string(), arrived: Vec::new() })
     }
 
     /// Sends a request and reads the answer.
@@ -232,8 +183,8 @@ impl Connection {
     }
 
     fn write(&mut self, request: &str, timeout: Moment) -> io::Result<()> {
-        self.stream.socket().set_write_timeout(Some(timeout.max(SHORTEST)))?;
-        self.stream.write_all(request.as_bytes())
+        self.stream.set_write_timeout(Some(timeout.max(SHORTEST)))?;
+        self.stream.write_all(request.as_bytes()).and_then(|()| self.stream.flush())
     }
 
     fn head(&mut self, deadline: Instant) -> io::Result<Head> {
@@ -324,7 +275,7 @@ impl Connection {
         if Instant::now() >= deadline {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        self.stream.socket().set_read_timeout(Some(left(deadline)))?;
+        self.stream.set_read_timeout(Some(left(deadline)))?;
         let mut buffer = [0; 16 << 10];
         match self.stream.read(&mut buffer) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),

@@ -48,7 +48,6 @@ mod rest;
 mod settle;
 mod shared;
 mod sys;
-mod timers;
 mod tls;
 mod turn;
 mod uring;
@@ -65,8 +64,7 @@ pub use probe::{Backend, Choice};
 pub use reactor::Reactor;
 pub use shared::{MAX_THREADS, Net, NetOptions};
 pub use tls::{
-    ClientAuth, NameCheck, OutgoingStream, TlsClient, TlsContext, TlsError, TlsSettings,
-    client_rules, shake_hands,
+    ClientAuth, NameCheck, TlsClient, TlsContext, TlsError, TlsSettings, client_rules,
 };
 pub use waker::Waker;
 
@@ -237,11 +235,6 @@ pub trait Handler: Sized {
 
     /// A connection is gone. Called once for each that [`Handler::opened`] accepted.
     fn closed(&mut self, id: ConnId, conn: Self::Conn, why: Close, cx: &mut Cx<'_, Self::Conn>);
-
-    /// A [timer](Cx::set_timer) is due.
-    fn timer(&mut self, key: u64, cx: &mut Cx<'_, Self::Conn>) {
-        let _ = (key, cx);
-    }
 
     /// Another thread has called this reactor's [`Waker`].
     fn woken(&mut self, cx: &mut Cx<'_, Self::Conn>) {

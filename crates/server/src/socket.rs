@@ -1,9 +1,10 @@
 //! A connection that this server makes to another one: plain, or by TLS.
 
-use net::{OutgoingStream, connect_from, shake_hands};
+use client::{Dial, Stream, dial};
+use net::TlsClient;
 use rustls::ClientConfig;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ pub enum Socket {
     /// Bytes go as they are.
     Plain(TcpStream),
     /// Encrypted.
-    Tls(Arc<Mutex<OutgoingStream>>),
+    Tls(Arc<Mutex<Stream>>),
 }
 
 impl Socket {
@@ -36,11 +37,17 @@ impl Socket {
         rules: Option<Arc<ClientConfig>>,
         goes_on: impl Fn() -> bool,
     ) -> io::Result<Socket> {
-        let socket = connect(host, port, source, timeout)?;
-        let Some(rules) = rules else { return Ok(Socket::Plain(socket)) };
-        let began = Instant::now();
-        let goes_on = || goes_on() && began.elapsed() < timeout;
-        let stream = shake_hands(rules, host, socket, goes_on)?;
+        let deadline = Some(Instant::now() + timeout);
+        let socket = dial(host, port, &Dial { deadline, source, ..Dial::default() })?;
+        socket.set_write_timeout(Some(timeout))?;
+        let Some(rules) = rules else {
+            socket.set_read_timeout(Some(ROUND))?;
+            return Ok(Socket::Plain(socket));
+        };
+        let mut stream = Stream::from(socket);
+        stream.encrypt(&TlsClient::new(rules, host)?)?;
+        stream.shake_hands(deadline, goes_on)?;
+        stream.set_read_timeout(Some(ROUND))?;
         Ok(Socket::Tls(Arc::new(Mutex::new(stream))))
     }
 
@@ -48,7 +55,7 @@ impl Socket {
     pub fn with<R>(&self, run: impl FnOnce(&TcpStream) -> R) -> R {
         match self {
             Socket::Plain(socket) => run(socket),
-            Socket::Tls(stream) => run(&lock(stream).sock),
+            Socket::Tls(stream) => run(lock(stream).tcp().expect("it was connected by TCP")),
         }
     }
 
@@ -89,20 +96,7 @@ impl Read for Socket {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Socket::Plain(socket) => socket.read(into),
-            Socket::Tls(stream) => {
-                let mut stream = lock(stream);
-                let read = stream.read(into);
-                if read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
-                    // What came before the bad record is good. Redis 8 ends the second channel of a
-                    // synchronisation so: a child sent the snapshot, and the parent's goodbye is
-                    // numbered as if nothing had been sent.
-                    match stream.conn.reader().read(into) {
-                        Ok(count @ 1..) => return Ok(count),
-                        _ => return read,
-                    }
-                }
-                read
-            }
+            Socket::Tls(stream) => lock(stream).read(into),
         }
     }
 }
@@ -126,31 +120,4 @@ impl Write for Socket {
             Socket::Tls(stream) => lock(stream).flush(),
         }
     }
-}
-
-fn connect(
-    host: &str,
-    port: u16,
-    source: Option<IpAddr>,
-    timeout: Duration,
-) -> io::Result<TcpStream> {
-    let mut last = io::Error::other("the host has no address");
-    for address in (host, port).to_socket_addrs()? {
-        let attempt = match source {
-            None => TcpStream::connect_timeout(&address, timeout),
-            // One of the host's other addresses may be of the same family.
-            Some(source) if source.is_ipv6() != address.is_ipv6() => continue,
-            Some(source) => connect_from(source, &address, timeout),
-        };
-        match attempt {
-            Ok(socket) => {
-                socket.set_nodelay(true)?;
-                socket.set_read_timeout(Some(ROUND))?;
-                socket.set_write_timeout(Some(timeout))?;
-                return Ok(socket);
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
 }

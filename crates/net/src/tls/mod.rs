@@ -10,5 +10,5 @@ mod outgoing;
 mod session;
 
 pub use context::{ClientAuth, TlsContext, TlsError, TlsSettings};
-pub use outgoing::{NameCheck, OutgoingStream, TlsClient, client_rules, shake_hands};
+pub use outgoing::{NameCheck, TlsClient, client_rules};
 pub(super) use session::{FeedResult, Session};

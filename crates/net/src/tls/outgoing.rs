@@ -1,4 +1,4 @@
-//! TLS on connections that this process makes: the rules, and the handshake on a blocking socket.
+//! The rules of TLS on connections that this process makes.
 //!
 //! The other side's certificate has to come from a known authority. It need not be for the name by
 //! which it was reached where servers are known by addresses, which change ([`NameCheck::Any`]).
@@ -8,16 +8,11 @@ use super::context::{TlsError, authorities, identity, protocols, provider, setti
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::{
-    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error,
-    SignatureScheme, StreamOwned,
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme,
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use std::io;
-use std::net::TcpStream;
 use std::sync::Arc;
-
-/// A connection of ours.
-pub type OutgoingStream = StreamOwned<ClientConnection, TcpStream>;
 
 /// Which name the other side's certificate has to be for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +38,14 @@ impl TlsClient {
     pub fn new(rules: Arc<ClientConfig>, name: &str) -> io::Result<Self> {
         let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
         Ok(Self { rules, name })
+    }
+
+    /// Makes the session of one connection.
+    ///
+    /// # Errors
+    /// The rules make no session.
+    pub fn session(&self) -> io::Result<ClientConnection> {
+        ClientConnection::new(Arc::clone(&self.rules), self.name.clone()).map_err(io::Error::other)
     }
 }
 
@@ -95,39 +98,6 @@ fn of_client(settings: &TlsSettings) -> TlsSettings {
         key_file_pass: settings.client_key_file_pass.clone(),
         ..settings.clone()
     }
-}
-
-/// Makes TLS of a connection whose socket has a timeout for reading. `goes_on` is asked whenever
-/// nothing came for so long.
-///
-/// # Errors
-/// The other side does not agree, or `goes_on` says no.
-pub fn shake_hands(
-    config: Arc<ClientConfig>,
-    host: &str,
-    socket: TcpStream,
-    goes_on: impl Fn() -> bool,
-) -> io::Result<OutgoingStream> {
-    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-    let session = ClientConnection::new(config, name).map_err(io::Error::other)?;
-    let mut stream = StreamOwned::new(session, socket);
-    while stream.conn.is_handshaking() {
-        match stream.conn.complete_io(&mut stream.sock) {
-            Ok((0, 0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) => {}
-            Err(error) if is_timeout(&error) => {
-                if !goes_on() {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(stream)
-}
-
-fn is_timeout(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 /// Checks everything but the name.

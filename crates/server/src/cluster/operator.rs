@@ -7,6 +7,7 @@ use super::publish::{wait_until_leading, wait_until_shown};
 use super::shared::Changes;
 use super::{Asked, leave};
 use crate::log;
+use client::{Address, Connector, Patience};
 use cluster::change::{self, Refused};
 use cluster::coordinator::{Change, Coordinator, Failure, Item, Outcome, Revision, Transaction};
 use cluster::id::Id;
@@ -20,8 +21,8 @@ use etcd::Client;
 use process::thread;
 use resp::Reply;
 use std::collections::BTreeSet;
-use std::io::{self, Read as _, Write as _};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io;
+use std::net::ToSocketAddrs;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 use structs::hashing::os_random;
@@ -439,11 +440,7 @@ impl Operator {
 /// Asks the server at this address for its name. `None`: it wants TLS or a password, or does not
 /// answer.
 fn ask_name(host: &str, port: u16) -> Option<Id> {
-    let address = (host, port).to_socket_addrs().ok()?.next()?;
-    let mut stream = TcpStream::connect_timeout(&address, QUESTION).ok()?;
-    stream.set_read_timeout(Some(QUESTION)).ok()?;
-    stream.write_all(b"CLUSTER MYID\r\n").ok()?;
-    let mut reply = [0; "$40\r\n".len() + 40];
-    stream.read_exact(&mut reply).ok()?;
-    str::from_utf8(reply.strip_prefix(b"$40\r\n")?).ok()?.parse().ok()
+    let connector = Connector::plain(Patience::Until(Instant::now() + QUESTION));
+    let mut client = connector.open(&Address::tcp(host, port)).ok()?;
+    client.ask(&["CLUSTER", "MYID"]).ok()?.text().parse().ok()
 }

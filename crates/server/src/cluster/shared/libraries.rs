@@ -1,14 +1,17 @@
 //! The libraries of functions of this server, and how others are put in their place.
 
 use crate::inside::Inside;
+use client::{Client, Patience, Stream};
 use cluster::shared::{Functions, Library};
 use engine::Engine;
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::time::Duration;
 
 /// How long that may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The longest reply: EXEC's has the name of each library.
+const MAX_REPLY: usize = 16 << 20;
 
 /// The libraries that are here.
 pub(super) fn own(engine: &Engine) -> Result<Vec<Library>, String> {
@@ -34,41 +37,19 @@ pub(super) fn put_in_force(inside: &Inside, functions: &Functions) -> Result<(),
 }
 
 fn replace(inside: &Inside, functions: &Functions) -> io::Result<()> {
-    let mut stream = inside.watch()?;
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let stream = Stream::from(inside.watch()?);
+    stream.set_waiting(true)?;
+    let mut client = Client::over(stream, Patience::Each(PATIENCE), MAX_REPLY);
     let mut requests: Vec<Vec<&str>> =
         vec![vec!["CLIENT", "CAPA", "cluster", "node"], vec!["MULTI"], vec!["FUNCTION", "FLUSH"]];
     requests.extend(functions.libraries.iter().map(|it| vec!["FUNCTION", "LOAD", &*it.source]));
     requests.push(vec!["EXEC"]);
-    let mut bytes = Vec::new();
-    for words in &requests {
-        write!(bytes, "*{}\r\n", words.len())?;
-        for word in words {
-            write!(bytes, "${}\r\n{word}\r\n", word.len())?;
+    requests.iter().for_each(|words| client.queue(words));
+    client.flush()?;
+    for _ in &requests {
+        if let Some(why) = client.reply()?.refusal() {
+            return Err(io::Error::other(why.into_owned()));
         }
-    }
-    stream.write_all(&bytes)?;
-    let mut reader = BufReader::new(stream);
-    // The replies to all but EXEC, then the number of its elements, then these.
-    for _ in 0..requests.len() + 1 + functions.libraries.len() {
-        read_reply(&mut reader)?;
     }
     Ok(())
-}
-
-/// Reads a reply, of an array its head.
-fn read_reply(reader: &mut BufReader<UnixStream>) -> io::Result<()> {
-    let mut line = String::new();
-    reader.read_line(&mut line)?;
-    match line.as_bytes().first() {
-        Some(b'-') => Err(io::Error::other(line.trim_end()[1..].to_owned())),
-        Some(b'$') => {
-            let len: usize = line[1..].trim_end().parse().map_err(io::Error::other)?;
-            reader.read_exact(&mut vec![0; len + 2])
-        }
-        Some(_) => Ok(()),
-        None => Err(io::ErrorKind::UnexpectedEof.into()),
-    }
 }
