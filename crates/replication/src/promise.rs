@@ -10,6 +10,7 @@
 //! repeats it and does not interpret it.
 
 use crate::vote::Voter;
+use resp::bulk::push_request;
 use structs::numbers::parse_i64;
 
 /// A primary asks its copies for the promise not to take part in a promotion for a time.
@@ -64,12 +65,8 @@ impl Promise {
         let [epoch, sent, ms] = numbers.each_ref().map(String::as_bytes);
         let words: [&[u8]; 9] =
             [b"REPLCONF", b"PROMISE", &self.from, b"EPOCH", epoch, b"SENT", sent, b"MS", ms];
-        let mut command = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            command.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-            command.extend_from_slice(word);
-            command.extend_from_slice(b"\r\n");
-        }
+        let mut command = Vec::new();
+        push_request(&mut command, &words);
         command
     }
 

@@ -38,6 +38,7 @@ use crate::vote::Vote;
 use crate::wire::{Answer, DualChannel, DualChannels, SnapshotEnd};
 use journal::{HistoryId, JournalPos};
 use keyspace::Millis;
+use resp::bulk::push_request;
 
 /// The wait after a stream that ended at once: a primary that takes over ends the streams of its
 /// replicas, and this one may have come just before.
@@ -217,12 +218,8 @@ pub struct Replica {
 }
 
 fn array(words: &[&[u8]]) -> Vec<u8> {
-    let mut out = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        out.extend_from_slice(word);
-        out.extend_from_slice(b"\r\n");
-    }
+    let mut out = Vec::new();
+    push_request(&mut out, words);
     out
 }
 
