@@ -62,10 +62,17 @@ impl Surroundings {
             is_root: system::is_root(),
             extra_flags: std::env::var("VALKEY_EXTRA_FLAGS").unwrap_or_default(),
             stay_root: is_set("SKIP_DROP_PRIVS"),
-            leave_owner: is_set("SKIP_FIX_PERMS"),
+            leave_owner: is_set("SKIP_FIX_PERMS") || !is_start_of_container(),
             closed: is_set("DUNLIN_CLOSED"),
         }
     }
+}
+
+/// Returns whether this is the first process of a container, or runs in the image's folder of data. Elsewhere the working
+/// folder is not the server's: it may be anything of a user's.
+fn is_start_of_container() -> bool {
+    let is_data = |folder: std::path::PathBuf| folder.starts_with("/data");
+    std::process::id() == 1 || std::env::current_dir().is_ok_and(is_data)
 }
 
 /// What is to be done.
@@ -109,7 +116,7 @@ pub fn plan(args: Vec<OsString>, around: &Surroundings) -> Plan {
         let defaults = if around.closed { &DEFAULTS[2..] } else { &DEFAULTS[..] };
         words.splice(at..at, defaults.iter().map(OsString::from));
     }
-    let drops_root = around.is_root && !around.stay_root;
+    let drops_root = around.is_root && !around.stay_root && !only_asks;
     Plan { words, is_server: true, fixes_owner: drops_root && !around.leave_owner, drops_root }
 }
 

@@ -31,6 +31,7 @@ mod metrics;
 mod problems;
 mod progress;
 mod remote;
+mod reply;
 mod sampler;
 
 pub use remote::{command, run};

@@ -3,6 +3,7 @@
 mod admin;
 #[cfg(feature = "mimalloc")]
 mod allocator;
+mod completions;
 mod usage;
 
 #[cfg(feature = "mimalloc")]
@@ -122,6 +123,9 @@ fn parse(mut args: Vec<OsString>) -> Request {
     let Some(command) = args.get(1) else {
         return Request::Refuse(usage::program());
     };
+    if let Some(version) = version_of(&args[1..]) {
+        return Request::Print(version);
+    }
     match command.to_str() {
         Some("server") => {
             args.remove(1);
@@ -135,10 +139,12 @@ fn parse(mut args: Vec<OsString>) -> Request {
         Some("node") => Request::Node(args.split_off(2)),
         Some("cluster") => Request::Cluster(args.split_off(2)),
         Some("cli") => Request::Cli { program: "dunlin cli".into(), args: args.split_off(2) },
+        Some("completions") => parse_completions(&args[2..]),
         Some("help" | "--help" | "-h") => match args.get(2).map(|topic| topic.to_string_lossy()) {
             None => Request::Print(usage::program()),
             Some(topic) if topic == "server" => Request::Print(usage::server("dunlin server")),
             Some(topic) if topic == "check" => Request::Print(usage::check()),
+            Some(topic) if topic == "completions" => Request::Print(usage::completions()),
             Some(topic) if topic == "bench" => Request::Bench(vec!["--help".into()]),
             Some(topic) if topic == "proxy" => Request::Print(proxy::run::USAGE.into()),
             Some(topic) if topic == "console" => Request::Console(vec!["--help".into()]),
@@ -150,15 +156,43 @@ fn parse(mut args: Vec<OsString>) -> Request {
             Some(topic) => Request::Refuse(usage::unknown_command(&topic)),
         },
         Some("version" | "--version" | "-v" | "-V") => {
-            Request::Print(format!("dunlin {}\n", facts::VERSION))
+            Request::Print(format!("dunlin {}\n", facts::version_and_commit()))
         }
         _ => Request::Refuse(usage::unknown_command(&command.to_string_lossy())),
+    }
+}
+
+/// Returns what `--version` prints behind a command, or behind a subcommand of `cluster`. `server`, `container` and `cli`
+/// have forms of their own, which scripts know from redis-server and redis-cli.
+fn version_of(words: &[OsString]) -> Option<String> {
+    let command = words.first()?.to_str()?;
+    let depth = match command {
+        "bench" | "check" | "completions" | "console" | "node" | "proxy" => 1,
+        "cluster" => words.iter().take(3).position(|word| word == "--version")?,
+        _ => return None,
+    };
+    let asks = words.get(depth).is_some_and(|word| word == "--version");
+    asks.then(|| format!("dunlin {command} {}\n", facts::version_and_commit()))
+}
+
+/// `dunlin completions SHELL`.
+fn parse_completions(words: &[OsString]) -> Request {
+    match words.first().and_then(|word| word.to_str()) {
+        Some("-h" | "--help") => Request::Print(usage::completions()),
+        Some(shell) => match completions::script(shell) {
+            Some(script) => Request::Print(script),
+            None => Request::Refuse(usage::completions()),
+        },
+        None => Request::Refuse(usage::completions()),
     }
 }
 
 /// `dunlin check KIND FILE …`.
 fn parse_check(args: &mut Vec<OsString>) -> Request {
     match args.get(2).and_then(|kind| kind.to_str()) {
+        Some("rdb" | "aof") if args.get(3).is_some_and(|word| word == "--help" || word == "-h") => {
+            Request::Print(usage::check())
+        }
         Some("rdb") if args.len() > 3 => {
             Request::CheckRdb { program: "dunlin check rdb".into(), args: args.split_off(3) }
         }
@@ -176,13 +210,9 @@ fn parse_server(args: Vec<OsString>) -> Request {
     match args.get(1).and_then(|first| first.to_str()) {
         Some("-v" | "--version") => Request::Print(usage::server_version()),
         Some("-h" | "--help") => {
-            let program = args.first().map(|name| name.to_string_lossy()).unwrap_or_default();
-            let called = if is_server_name(OsStr::new(&*program)) {
-                program.into_owned()
-            } else {
-                format!("{program} server")
-            };
-            Request::Print(usage::server(&called))
+            let program = args.first().filter(|program| is_server_name(program));
+            let name = program.and_then(|program| Path::new(program).file_name()?.to_str());
+            Request::Print(usage::server(name.unwrap_or("dunlin server")))
         }
         _ if args.iter().any(|word| word == "--sentinel") => Request::Refuse(usage::sentinel()),
         _ => Request::Server(args),
@@ -307,16 +337,38 @@ mod tests {
     }
 
     #[test]
-    fn help_names_the_program_as_it_was_called() {
-        let Request::Print(text) = request("dunlin server --help") else { panic!() };
-        assert!(text.starts_with("Usage: dunlin server "), "{text}");
-        let Request::Print(text) = request("./redis-server -h") else { panic!() };
-        assert!(text.starts_with("Usage: ./redis-server "), "{text}");
+    fn help_names_the_program_as_it_was_called_without_its_path() {
+        for (line, called) in [
+            ("dunlin server --help", "dunlin server"),
+            ("/opt/dunlin server --help", "dunlin server"),
+            ("./redis-server -h", "redis-server"),
+        ] {
+            let Request::Print(text) = request(line) else { panic!() };
+            assert!(text.contains(&format!("\n\nUsage: {called} [CONFIG]")), "{text}");
+        }
         assert_eq!(request("dunlin help"), request("dunlin --help"));
         assert!(matches!(request("dunlin help server"), Request::Print(_)));
         assert!(
             matches!(request("dunlin --version"), Request::Print(text) if text.starts_with("dunlin "))
         );
+    }
+
+    #[test]
+    fn every_command_says_its_version() {
+        for line in ["bench", "check", "completions", "console", "node", "proxy", "cluster"] {
+            let Request::Print(text) = request(&format!("dunlin {line} --version")) else {
+                panic!("{line}")
+            };
+            assert_eq!(text, format!("dunlin {line} {}\n", facts::version_and_commit()));
+        }
+        assert!(matches!(request("dunlin cluster up --version"), Request::Print(_)));
+        // What comes later is an argument of the command.
+        for line in ["dunlin bench -n 1 --version", "dunlin proxy -o --version"] {
+            assert!(!matches!(request(line), Request::Print(_)), "{line}");
+        }
+        let check = request("dunlin check --help");
+        assert_eq!(request("dunlin check rdb --help"), check);
+        assert_eq!(request("dunlin check aof -h"), check);
     }
 
     #[test]

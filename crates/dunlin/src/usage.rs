@@ -4,7 +4,7 @@ use process::facts;
 use structs::misspelling;
 
 /// What can be asked for.
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 12] = [
     "server",
     "cli",
     "check",
@@ -14,6 +14,7 @@ const COMMANDS: [&str; 11] = [
     "container",
     "console",
     "bench",
+    "completions",
     "help",
     "version",
 ];
@@ -21,6 +22,8 @@ const COMMANDS: [&str; 11] = [
 /// What `dunlin help` prints.
 pub fn program() -> String {
     "\
+A Redis-compatible data store that uses every core, and the tools around it
+
 Usage: dunlin COMMAND [ARGUMENT ...]
 
 Commands:
@@ -34,11 +37,15 @@ Commands:
             the entry point of the container image
   console   a web console for any server that speaks RESP
   bench     put load on any server that speaks RESP, and measure
+  completions
+            print what a shell completes: dunlin completions bash, zsh or fish
   help      print this, or the help of a command: dunlin help server
-  version   print the version
+  version   print the version, and the commit of a release; so does COMMAND --version
 
 Called through a link named redis-server or valkey-server, dunlin is the server; through one named
 redis-cli, redis-benchmark, redis-check-rdb or redis-check-aof (or valkey-…), it is that tool.
+
+The guide: docs/quickstart.md
 "
     .to_owned()
 }
@@ -46,6 +53,8 @@ redis-cli, redis-benchmark, redis-check-rdb or redis-check-aof (or valkey-…), 
 /// What `dunlin help check` prints.
 pub fn check() -> String {
     "\
+Checks the files of a server
+
 Usage: dunlin check rdb FILE
        dunlin check aof [--fix | --truncate-to-timestamp SECONDS] FILE|MANIFEST
 
@@ -55,6 +64,22 @@ what is wrong with it. Nothing is changed. The status is 0 if the file is sound.
 Of an append-only file, or all files of a manifest, --fix cuts off an end that is not sound, after
 asking; --truncate-to-timestamp cuts off what was written later than that, if the file notes times
 (aof-timestamp-enabled).
+
+The guide: docs/operations.md
+"
+    .to_owned()
+}
+
+/// What `dunlin completions --help` prints.
+pub fn completions() -> String {
+    "\
+Prints a script that lets a shell complete commands and options
+
+Usage: dunlin completions bash | zsh | fish
+
+  bash   dunlin completions bash > ~/.local/share/bash-completion/completions/dunlin
+  zsh    dunlin completions zsh > _dunlin, in a folder of $fpath
+  fish   dunlin completions fish > ~/.config/fish/completions/dunlin.fish
 "
     .to_owned()
 }
@@ -83,6 +108,8 @@ pub fn sentinel() -> String {
 pub fn server(called: &str) -> String {
     format!(
         "\
+Runs the data store
+
 Usage: {called} [CONFIG] [--DIRECTIVE VALUE ...] [-]
        {called} -             read the configuration from standard input
        {called} -v | --version

@@ -58,5 +58,5 @@ mod tasks;
 mod unplaced;
 mod up;
 
-pub use commands::{run_cluster, run_node};
+pub use commands::{cluster_command, node_command, run_cluster, run_node};
 pub use servers::set_commands;

@@ -22,6 +22,14 @@ pub const GIT_SHA1: &str = match option_env!("DUNLIN_GIT_SHA1") {
     None => "00000000",
 };
 
+/// Returns the version and, of a build that was told, the commit: what `--version` prints of each command.
+pub fn version_and_commit() -> String {
+    match option_env!("DUNLIN_GIT_SHA1") {
+        Some(commit) => format!("{VERSION} ({commit})"),
+        None => VERSION.to_owned(),
+    }
+}
+
 /// In the place of `gcc_version`: the oldest Rust release that builds this source.
 pub const RUST_VERSION: &str = env!("CARGO_PKG_RUST_VERSION");
 

@@ -22,8 +22,11 @@ static DRAIN_UNTIL: OnceLock<Instant> = OnceLock::new();
 
 /// What `--help` prints.
 pub const USAGE: &str = "\
-Usage: dunlin proxy -c FILE [options]
+One address for several servers, or for a cluster; in the place of Twemproxy
 
+Usage: dunlin proxy -c FILE [OPTIONS]
+
+Options:
   -c, --conf-file FILE       nutcracker.yml as Twemproxy reads it, or, if its name ends in .toml, the
                              format of docs/proxy.md
   -t, --test-conf            say whether the file is valid, and exit
@@ -36,6 +39,9 @@ Usage: dunlin proxy -c FILE [options]
   -i, --stats-interval N     accepted for Twemproxy's sake; figures are always current
   -m, --mbuf-size N          accepted for Twemproxy's sake
       --threads N            threads that serve clients (one a processor)
+  -h, --help                 print this
+
+The guide: docs/proxy.md
 ";
 
 #[derive(Debug, Default)]

@@ -296,6 +296,7 @@ impl ProcessControl for ServerHost {
         let line = |name: &str, value: String| (name.to_owned(), value);
         match section {
             "server" => [
+                line("redis_git_sha1", facts::GIT_SHA1.to_owned()),
                 line("os", self.process.os.clone()),
                 line("process_id", self.process.process_id.to_string()),
                 line("process_supervised", self.process.supervisor.to_owned()),

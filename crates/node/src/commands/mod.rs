@@ -15,7 +15,7 @@ use crate::show::{DatabaseShown, EventShown, JobShown, MachineShown};
 use crate::tasks::verbs::{self, DataVerb};
 use crate::up::{ADMIN_PORT, DownOptions, UpOptions, down, up};
 use apply::ApplyOptions;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -31,9 +31,32 @@ const MISUSE: u8 = 2;
 /// How long a job is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+const GUIDE: &str = "The guide: docs/cluster.md, docs/kubernetes.md";
+
+/// Options that `dunlin cluster up` takes as `dunlin node` does, which are for containers and pods.
+const OF_CONTAINERS: [&str; 4] = ["contained", "drain_timeout", "drain_delay", "etcd_members"];
+
+/// Options that `dunlin node` refuses, or that do nothing there.
+const OF_OWN_ETCD: [&str; 1] = ["join"];
+
+/// Returns the command line of `dunlin cluster`, for its help and for completions.
+pub fn cluster_command() -> clap::Command {
+    Cluster::command().mut_subcommand("up", |up| hiding(up, &OF_CONTAINERS))
+}
+
+/// Returns the command line of `dunlin node`, likewise.
+pub fn node_command() -> clap::Command {
+    hiding(NodeOnly::command(), &OF_OWN_ETCD)
+}
+
+/// Leaves options out of a command's help.
+fn hiding(command: clap::Command, options: &[&'static str]) -> clap::Command {
+    options.iter().fold(command, |command, &name| command.mut_arg(name, |arg| arg.hide(true)))
+}
+
 /// Machines and databases of a cluster.
 #[derive(Parser)]
-#[command(name = "dunlin cluster")]
+#[command(name = "dunlin cluster", after_help = GUIDE)]
 struct Cluster {
     #[command(subcommand)]
     command: Verb,
@@ -41,7 +64,7 @@ struct Cluster {
 
 /// Runs the node of a machine, with an etcd that is there already.
 #[derive(Parser)]
-#[command(name = "dunlin node")]
+#[command(name = "dunlin node", after_help = GUIDE)]
 struct NodeOnly {
     #[command(flatten)]
     options: UpOptions,
@@ -434,7 +457,7 @@ pub(crate) fn bytes(option: &str, text: &str) -> Result<u64, Wrong> {
 
 /// Runs `dunlin node` with these arguments, the program's name left out.
 pub fn run_node(args: Vec<OsString>) -> ExitCode {
-    match parse::<NodeOnly>("dunlin node", args) {
+    match parse::<NodeOnly>(node_command(), args) {
         Ok(node) => end("dunlin node", up(&node.options, false)),
         Err(status) => status,
     }
@@ -442,14 +465,16 @@ pub fn run_node(args: Vec<OsString>) -> ExitCode {
 
 /// Runs `dunlin cluster` with these arguments, the program's name left out.
 pub fn run_cluster(args: Vec<OsString>) -> ExitCode {
-    match parse::<Cluster>("dunlin cluster", args) {
+    match parse::<Cluster>(cluster_command(), args) {
         Ok(cluster) => end("dunlin cluster", run(cluster.command)),
         Err(status) => status,
     }
 }
 
-fn parse<T: Parser>(name: &str, args: Vec<OsString>) -> Result<T, ExitCode> {
-    T::try_parse_from([OsString::from(name)].into_iter().chain(args)).map_err(|why| {
+fn parse<T: Parser>(command: clap::Command, args: Vec<OsString>) -> Result<T, ExitCode> {
+    let name = OsString::from(command.get_name());
+    let matches = command.try_get_matches_from([name].into_iter().chain(args));
+    matches.and_then(|matches| T::from_arg_matches(&matches)).map_err(|why| {
         // There is no place left to report to if standard error is closed.
         let _ = why.print();
         if why.use_stderr() { ExitCode::from(MISUSE) } else { ExitCode::SUCCESS }
@@ -766,12 +791,11 @@ pub(crate) fn follow(place: &Place, id: &str, limit: Duration) -> Result<(), Wro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     #[test]
     fn the_arguments_are_sound() {
-        Cluster::command().debug_assert();
-        NodeOnly::command().debug_assert();
+        cluster_command().debug_assert();
+        node_command().debug_assert();
     }
 
     #[test]
