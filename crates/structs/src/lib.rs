@@ -23,6 +23,7 @@ pub mod lzf;
 pub mod mapping;
 pub mod memory;
 pub mod misspelling;
+pub mod murmur;
 pub mod numbers;
 pub mod output;
 pub mod random;

@@ -23,6 +23,8 @@ mod wide;
 
 pub use estimate::estimate;
 
+use crate::murmur::murmur64a;
+
 /// Registers of a HyperLogLog.
 pub const REGISTERS: usize = 1 << INDEX_BITS;
 const INDEX_BITS: u32 = 14;
@@ -99,31 +101,10 @@ pub fn invalidate(bytes: &mut [u8]) {
 
 /// The register of an element, and the value that it asks for.
 pub fn place(element: &[u8]) -> (usize, u8) {
-    let hash = murmur_hash_64a(element, 0xadc8_3b19);
+    let hash = murmur64a(element, 0xadc8_3b19);
     let index = hash as usize & (REGISTERS - 1);
     let run = (hash >> INDEX_BITS | 1 << RUN_BITS).trailing_zeros();
     (index, run as u8 + 1)
-}
-
-/// The hash function of the format: MurmurHash64A by Austin Appleby, in the public domain.
-fn murmur_hash_64a(bytes: &[u8], seed: u64) -> u64 {
-    const M: u64 = 0xc6a4_a793_5bd1_e995;
-    const R: u32 = 47;
-    let mut hash = seed ^ (bytes.len() as u64).wrapping_mul(M);
-    let (words, rest) = bytes.as_chunks::<8>();
-    for word in words {
-        let mut word = u64::from_le_bytes(*word).wrapping_mul(M);
-        word ^= word >> R;
-        hash = (hash ^ word.wrapping_mul(M)).wrapping_mul(M);
-    }
-    if !rest.is_empty() {
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        hash = (hash ^ u64::from_le_bytes(last)).wrapping_mul(M);
-    }
-    hash ^= hash >> R;
-    hash = hash.wrapping_mul(M);
-    hash ^ hash >> R
 }
 
 /// Raises one register of a value, which is known to be a HyperLogLog; says whether it was lower. A
