@@ -170,6 +170,7 @@ numbers! {
     hll_sparse_max_bytes: usize = "hll-sparse-max-bytes" as count;
     stream_node_max_bytes: usize = "stream-node-max-bytes" as count;
     stream_node_max_entries: usize = "stream-node-max-entries" as count;
+    bf_max_memory: usize = "bf-max-memory" as count;
 
     rdbcompression: bool = "rdbcompression" as yes;
     rdb_save_incremental_fsync: bool = "rdb-save-incremental-fsync" as yes;
