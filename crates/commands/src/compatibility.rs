@@ -44,7 +44,7 @@ fn waits_for(known: &Known<'_>) -> &'static str {
         (_, "save" | "bgsave" | "bgrewriteaof" | "lastsave") => "persistence",
         (_, "wait" | "waitaof" | "psync" | "sync" | "replconf" | "replicaof" | "slaveof")
         | (_, "role" | "failover") => "replication",
-        ("module", _) => "vector sets: not planned",
+        ("module", _) => "vector sets: later",
         _ => "the next version",
     }
 }
@@ -77,7 +77,7 @@ static TITLES: [(&str, &str); 17] = [
     ("scripting", "Scripting and functions"),
     ("server", "Server"),
     ("cluster", "Cluster"),
-    ("module", "Vector sets"),
+    ("module", "JSON, filters and sketches, vector sets"),
 ];
 
 fn document(tcl_results: Option<&str>, failing: &[(String, String)]) -> String {

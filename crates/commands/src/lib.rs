@@ -4,16 +4,20 @@
 //! changes with `cx.db.changed`. It must not hold state of its own between calls.
 
 pub mod bitmap;
+pub mod bloom;
 pub mod cluster;
+pub mod cms;
 #[cfg(test)]
 mod compatibility;
 pub mod connection;
+pub mod cuckoo;
 mod draw;
 mod effort;
 pub mod generic;
 pub mod geo;
 pub mod hash;
 pub mod hyperloglog;
+pub mod json;
 pub mod list;
 pub mod pubsub;
 pub mod scripting;
@@ -22,14 +26,17 @@ pub mod set;
 pub mod stream;
 pub mod string;
 pub mod table;
+pub mod tdigest;
+pub mod topk;
 pub mod transactions;
+mod typed;
 pub mod zset;
 
 pub use connection::client_line;
 use engine::Command;
 use engine::table::CommandTable;
 pub use engine::{limits, value};
-pub use server::REDIS_VERSION;
+pub use server::{REDIS_VERSION, report_info};
 use std::sync::OnceLock;
 
 /// Checks the rules of a user as ACL SETUSER does, without a server.
@@ -55,6 +62,12 @@ pub fn rows() -> Vec<&'static Command> {
         geo::COMMANDS,
         hyperloglog::COMMANDS,
         stream::COMMANDS,
+        json::COMMANDS,
+        bloom::COMMANDS,
+        cuckoo::COMMANDS,
+        cms::COMMANDS,
+        topk::COMMANDS,
+        tdigest::COMMANDS,
         connection::COMMANDS,
         transactions::COMMANDS,
         pubsub::COMMANDS,

@@ -17,7 +17,7 @@ mod latency;
 mod lolwut;
 mod memory;
 mod memory_report;
-mod module;
+pub(crate) mod module;
 mod monitor;
 mod psync;
 mod replconf;
@@ -30,6 +30,7 @@ mod tier_report;
 mod time;
 
 pub(crate) use info::mode;
+pub use info::report_info;
 
 use engine::Command;
 
