@@ -216,13 +216,14 @@ mod tests {
     fn the_child_crashes() {
         let Some(how) = testing::child_argument(CASE) else { return };
         install("9.8.7", how != "disabled").unwrap();
-        crash_report::add_section("INFO OUTPUT", || "# Server\r\nmoon:full\r\n".to_owned());
+        let render = |write: &mut dyn FnMut(&str)| write("# Server\nmoon:full\n");
+        crash_report::add_section("INFO OUTPUT", Box::new(render));
         thread::spawn("reactor-7", move || match how.as_str() {
             "segfault" | "disabled" => segfault(),
             "abort" => std::process::abort(),
             "overflow" => println!("{}", overflow(&[1; 64])),
             "section" => {
-                crash_report::add_section("BAD", || segfault());
+                crash_report::add_section("BAD", Box::new(|_| segfault()));
                 segfault()
             }
             "several" => {

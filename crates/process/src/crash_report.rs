@@ -213,21 +213,23 @@ pub(super) fn write_symbols(log: &LogDescriptor) {
     }
 }
 
-type Section = (&'static str, fn() -> String);
-static SECTIONS: Mutex<Vec<Section>> = Mutex::new(Vec::new());
+/// Writes a section: calls its argument with one piece of text after the other.
+pub type Render = Box<dyn Fn(&mut dyn FnMut(&str)) + Send>;
+
+static SECTIONS: Mutex<Vec<(&str, Render)>> = Mutex::new(Vec::new());
 
 /// Adds a part to every report, such as INFO's output. `render` runs on the reporter thread while
-/// the crashed thread may hold any lock; if it hangs, the report ends without it.
-pub fn add_section(title: &'static str, render: fn() -> String) {
+/// the crashed thread may hold any lock; if it hangs, the report ends behind what it has written.
+pub fn add_section(title: &'static str, render: Render) {
     lock(&SECTIONS).push((title, render));
 }
 
 /// Writes what [`add_section`] added.
 pub(super) fn write_sections(log: &LogDescriptor) {
-    let sections = SECTIONS.try_lock().map(|sections| sections.clone()).unwrap_or_default();
-    for (title, render) in sections {
+    let Ok(sections) = SECTIONS.try_lock() else { return };
+    for (title, render) in sections.iter() {
         log.write(format!("\n------ {title} ------\n").as_bytes());
-        log.write(render().as_bytes());
+        render(&mut |text| log.write(text.as_bytes()));
     }
 }
 

@@ -18,8 +18,8 @@ pub fn path(configured: Option<&Path>, in_background: bool) -> Option<PathBuf> {
     }
 }
 
-/// A process-number file that was written. It stays until [`PidFile::remove`]: a crash or kill
-/// leaves it behind, as in Redis.
+/// A process-number file that was written. It stays until [`PidFile::remove`]: a kill leaves it
+/// behind, as in Redis, and so does a crash in the foreground ([`crate::crash::remove_at_crash`]).
 #[derive(Debug)]
 pub struct PidFile {
     path: PathBuf,

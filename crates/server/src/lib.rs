@@ -13,6 +13,7 @@ mod peers;
 pub mod persistence;
 mod reclaim;
 pub mod replication;
+mod reports;
 mod socket;
 pub mod start;
 mod title;

@@ -39,6 +39,39 @@ fn a_daemon_leaves_its_terminal_and_cleans_up() {
     eventually("cleaned up", || !folder.path("pid").exists() && !socket.exists());
 }
 
+#[test]
+fn a_crash_of_a_daemon_leaves_a_whole_report_and_no_pid_file() {
+    let folder = Folder::new();
+    let (port, text) = port();
+    let pid = folder.path("pid").display().to_string();
+    let dir = folder.path("").display().to_string();
+    let words = ["--port", &text, "--daemonize", "yes", "--dir", &dir, "--pidfile", &pid];
+    let words = [&words[..], &["--logfile", "log", "--save", ""]].concat();
+    let output = command(&folder, &words).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    eventually("ready", || folder.read("log").contains("Ready to accept connections"));
+    let process_id: u32 = folder.read("pid").trim().parse().unwrap();
+    let mut client = client(port);
+    assert_eq!(ask(&mut client, &["SET", "key", "value"]), ["OK"]);
+    assert_eq!(ask(&mut client, &["CLIENT", "SETNAME", "witness"]), ["OK"]);
+    signal(process_id, "SEGV").unwrap();
+    eventually("the end of the report", || folder.read("log").contains("BUG REPORT END"));
+    let log = folder.read("log");
+    let (_, report) = log.split_once("BUG REPORT START").unwrap();
+    for part in [
+        "------ CLIENT LIST ------",
+        " name=*redacted* ",
+        " cmd=client|setname ",
+        "------ INFO ------",
+        "\nredis_version:",
+        "\ncmdstat_set:calls=1,",
+        "\ndb0:keys=1,",
+    ] {
+        assert!(report.contains(part), "{part:?} is not in the report:{report}");
+    }
+    eventually("the pid file goes", || !folder.path("pid").exists());
+}
+
 fn receive(socket: &UnixDatagram) -> io::Result<String> {
     let mut buf = [0; 1024];
     let len = socket.recv(&mut buf)?;

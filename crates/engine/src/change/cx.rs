@@ -98,6 +98,15 @@ impl<'a> Cx<'a> {
 }
 
 impl Cx<'_> {
+    /// Calls `look` with a context of the process itself, on a thread that serves no clients: for
+    /// reports about the server. The thread is outside the world.
+    pub fn of_process(engine: &'static Engine, look: impl FnOnce(&Cx<'_>)) {
+        // Nothing is counted, so the counters of another thread do.
+        let thread = engine.context(engine.thread_stats.len() - 1);
+        let (mut session, mut out) = (engine.own_session(&thread), Output::default());
+        look(&Cx::new(engine, &thread, &mut session, engine.clock.wall(), &mut out));
+    }
+
     /// Times the next command from here on: what went before, as waiting for keys and locks, is not
     /// its own.
     #[inline]
