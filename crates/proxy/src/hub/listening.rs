@@ -32,12 +32,12 @@ pub struct Listening {
 }
 
 impl Hub {
-    /// Listens to more channels (kind 0) or patterns (kind 1).
+    /// Listens to channels (kind 0) or patterns (kind 1). Servers are asked for known names, too:
+    /// their confirmation comes after the events from before.
     pub fn listen_to<W: Wire>(&mut self, wire: &mut W, names: Vec<Subscription>) {
         for name in names {
-            if self.listening.names.insert(name.clone()) {
-                self.say_to_ears(wire, SUBSCRIBE[name.0], &name);
-            }
+            self.say_to_ears(wire, SUBSCRIBE[name.0], &name);
+            self.listening.names.insert(name);
         }
     }
 

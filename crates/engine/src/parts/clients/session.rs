@@ -11,12 +11,22 @@ use crate::journal::JournalPos;
 use crate::thread::ThreadContext;
 use crate::transaction::Multi;
 use config::CommitMode;
-use keyspace::{DbIndex, HeapString};
+use keyspace::{DbIndex, HeapString, Millis};
 use resp::{Parser, Protocol};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
+
+/// A request to listen to keyspace events of other nodes, which is held until they have answered
+/// (`crate::pubsub::elsewhere`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ListenRequest {
+    /// Later requests have higher numbers.
+    pub number: u64,
+    /// When it came.
+    pub since: Millis,
+}
 
 /// What happens to the connection after the commands that ran.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -160,6 +170,8 @@ pub struct Session {
     pub returned: Option<Box<Returned>>,
     /// Its requests that other nodes of the cluster answer.
     pub forwarding: Option<Box<Forwarding>>,
+    /// Its request to listen that other nodes have not answered.
+    pub listening: Option<ListenRequest>,
     /// The shards that it has written to, where it sees one server.
     pub written_shards: Option<Box<WrittenShards>>,
     /// It was answered as by the primary of a cluster's shard: before replies leave, this server
@@ -243,6 +255,7 @@ impl Session {
             is_link: false,
             returned: None,
             forwarding: None,
+            listening: None,
             written_shards: None,
             reads_replica: false,
             suspension: None,

@@ -167,3 +167,25 @@ fn nodes_listen_to_each_other_only_while_a_client_does() {
     let told: BTreeSet<String> = told.into_iter().collect();
     assert_eq!(told, ["b", "c", "a"].map(str::to_owned).into());
 }
+
+/// Another client's link brings the events already: those from before a client's SUBSCRIBE do not
+/// follow its reply.
+#[test]
+fn events_from_before_a_subscription_do_not_follow_it() {
+    let _alone = alone();
+    let etcd = Etcd::start("events-before");
+    let nodes = one_address(&etcd, &[]);
+    let node = &nodes[6];
+    let mut writer = node.client();
+    ok(&mut writer, "CONFIG SET notify-keyspace-events KEA");
+    let _first = listener(node, "PSUBSCRIBE", "__keyevent@*");
+    let many: Vec<String> = (0..200).map(|number| format!("SET b {number}\r\n")).collect();
+    for round in 0..30 {
+        writer.send_raw(many.concat().as_bytes()).expect("it is sent");
+        many.iter().for_each(|_| assert!(!writer.reply().expect("it is answered").is_error()));
+        let mut late = listener(node, "PSUBSCRIBE", "__keyevent@*");
+        let key = format!("{{b}}{round}");
+        ok(&mut writer, &format!("SET {key} x"));
+        assert_eq!(payloads(&mut late, 1), [key].into());
+    }
+}
