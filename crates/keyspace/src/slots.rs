@@ -1,36 +1,13 @@
-//! Operations of a cluster on one slot: counting, walking, flushing and moving its keys.
+//! Operations of a cluster on one slot: counting, walking and flushing its keys.
 //!
 //! All of them work on the slot's tables. These are in one stripe, one for each database.
 
 use crate::entry::Entry;
 use crate::keyspace::Taken;
-use crate::stripe::{DbTables, StripeData};
+use crate::stripe::StripeData;
 use crate::tables::TableId;
 use crate::types::{DbIndex, Slot};
 use structs::table::ScanPosition;
-
-/// A slot's tables outside the keyspace, while they move from or to another node.
-pub struct SlotTables {
-    slot: Slot,
-    tables: Vec<(DbIndex, DbTables)>,
-}
-
-impl SlotTables {
-    /// Returns the slot.
-    pub fn slot(&self) -> Slot {
-        self.slot
-    }
-
-    /// Returns the number of keys.
-    pub fn keys(&self) -> usize {
-        self.tables.iter().map(|(_, tables)| tables.entries().len()).sum()
-    }
-}
-
-/// A snapshot has not taken all keys of the slot yet. The slot can be detached when the snapshot
-/// has ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NeededBySnapshot;
 
 impl StripeData {
     fn ids_of_slot(&self, slot: Slot) -> Vec<TableId> {
@@ -90,40 +67,6 @@ impl StripeData {
     pub fn flush_slot(&mut self, slot: Slot) -> Taken {
         let ids = self.ids_of_slot(slot);
         Taken(ids.into_iter().filter_map(|id| self.take_tables(id)).collect())
-    }
-
-    /// Takes a slot's tables out of the keyspace, to attach them to this or another one. The world
-    /// must be stopped.
-    ///
-    /// # Errors
-    /// A snapshot needs some of the keys.
-    pub fn detach_slot(&mut self, slot: Slot) -> Result<SlotTables, NeededBySnapshot> {
-        assert!(self.holds().is_empty(), "a slot was detached that a long command reads");
-        let ids = self.ids_of_slot(slot);
-        for &id in &ids {
-            if self.with_snapshot(|hook, data| hook.needs(data, id)) == Some(true) {
-                return Err(NeededBySnapshot);
-            }
-        }
-        let moved = ids.into_iter().map(|id| (id.db, self.move_tables(id)));
-        let tables = moved.filter_map(|(db, tables)| Some((db, tables?))).collect();
-        Ok(SlotTables { slot, tables })
-    }
-
-    /// Adds a slot's tables to the keyspace. The world must be stopped, and the keyspace must have
-    /// the databases. A running snapshot takes none of the keys, because they were not here at its
-    /// moment.
-    ///
-    /// # Panics
-    /// If the slot belongs to another stripe or has keys.
-    pub fn attach_slot(&mut self, moved: SlotTables) {
-        assert!(self.has_slots(), "slots are attached in cluster mode only");
-        let slot = moved.slot;
-        assert!(self.ids_of_slot(slot).is_empty(), "a slot was attached that holds keys");
-        self.with_snapshot(|hook, data| hook.note_tables(data));
-        for (db, tables) in moved.tables {
-            self.give_tables(TableId { db, slot: Some(slot) }, tables);
-        }
     }
 }
 
@@ -213,45 +156,10 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_moves_from_one_keyspace_to_another() {
-        let (from, to) =
-            (Keyspace::new(2, Assignment::BySlot), Keyspace::new(2, Assignment::BySlot));
-        let slot = Slot::of(b"tag");
-        (0..50).for_each(|number| {
-            put(&from, DB, format!("{{tag}}{number}").as_bytes(), Some(Millis(9)))
-        });
-        put(&from, DbIndex(1), b"{tag}other", None);
-        let moved = from.stripe(slot.stripe()).lock().detach_slot(slot).expect("no snapshot runs");
-        assert_eq!((moved.slot(), moved.keys(), count(&from, slot)), (slot, 51, 0));
-        to.stripe(slot.stripe()).lock().attach_slot(moved);
-        assert_eq!((count(&to, slot), to.used_databases().count()), (50, 2));
-        with(&to, b"{tag}7", |data, key| {
-            assert_eq!(data.find(DB, key).and_then(Entry::expiry), Some(Millis(9)));
-            assert!(data.set_expiry(DB, key, None) && data.remove(DB, key).is_some());
-            assert_eq!((data.key_count(DB), data.expiring_count(DB)), (49, 49));
-        });
-    }
-
-    #[test]
-    #[should_panic(expected = "that holds keys")]
-    fn a_slot_that_holds_keys_takes_no_tables() {
+    fn a_snapshot_keeps_a_slot_that_is_flushed() {
         let keyspace = Keyspace::new(1, Assignment::BySlot);
         let slot = Slot::of(b"a");
-        put(&keyspace, DB, b"a", None);
-        let mut data = keyspace.stripe(slot.stripe()).lock();
-        let moved = data.detach_slot(slot).expect("no snapshot runs");
-        drop(data);
-        put(&keyspace, DB, b"{a}2", None);
-        keyspace.stripe(slot.stripe()).lock().attach_slot(moved);
-    }
-
-    #[test]
-    fn a_snapshot_keeps_a_slot_that_it_needs_and_takes_none_that_comes_later() {
-        let (keyspace, other) =
-            (Keyspace::new(1, Assignment::BySlot), Keyspace::new(1, Assignment::BySlot));
-        let (slot, late) = (Slot::of(b"a"), Slot::of(b"b"));
         (0..50).for_each(|number| put(&keyspace, DB, format!("{{a}}{number}").as_bytes(), None));
-        (0..50).for_each(|number| put(&other, DB, format!("{{b}}{number}").as_bytes(), None));
         let shared = Arc::new(Shared::new(1 << 20, Box::new(|| {})));
         let mut locks = Locks::new(&keyspace);
         // SAFETY: the test has one thread.
@@ -261,12 +169,6 @@ mod tests {
         }
         keyspace.begin_snapshot(&mut locks, &shared);
         drop(locks);
-        let detached = keyspace.stripe(slot.stripe()).lock().detach_slot(slot);
-        assert_eq!(detached.err(), Some(NeededBySnapshot));
-        let moved =
-            other.stripe(late.stripe()).lock().detach_slot(late).expect("it has no snapshot");
-        keyspace.stripe(late.stripe()).lock().attach_slot(moved);
-        // A slot that is flushed stays in the snapshot.
         assert_eq!(keyspace.stripe(slot.stripe()).lock().flush_slot(slot).keys(), 0);
         let mut keys = 0;
         for stripe in keyspace.stripes() {
@@ -274,9 +176,7 @@ mod tests {
                 keys += chunk.keys;
             }
         }
-        assert_eq!((keys, count(&keyspace, slot), count(&keyspace, late)), (50, 0, 50));
-        let moved = keyspace.stripe(late.stripe()).lock().detach_slot(late);
-        assert_eq!(moved.map(|moved| moved.keys()), Ok(50));
+        assert_eq!((keys, count(&keyspace, slot)), (50, 0));
         keyspace.end_snapshot();
     }
 
@@ -325,10 +225,8 @@ mod tests {
                         prop_assert_eq!(gone, model.remove(&slot).unwrap_or_default().len());
                     }
                     _ => {
-                        let mut data = keyspace.stripe(slot.stripe()).lock();
-                        let moved = data.detach_slot(slot).expect("no snapshot runs");
-                        prop_assert_eq!(data.slot_key_count(DB, slot), 0);
-                        data.attach_slot(moved);
+                        let count = keyspace.stripe(slot.stripe()).lock().slot_key_count(DB, slot);
+                        prop_assert_eq!(count, model.get(&slot).map_or(0, BTreeSet::len));
                     }
                 }
             }

@@ -12,7 +12,6 @@ use super::fair::SendBudget;
 use super::gated::{Gate, Passed};
 use super::outgoing::{ConnectError, Connecting};
 use super::peer::{Kind, Tag};
-use super::timers::Timers;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -61,7 +60,6 @@ pub(super) struct Core {
     pub not_opened: Vec<(ConnId, Tag, ConnectError)>,
     /// Sockets that will become connections of this thread.
     pub adopted: Vec<(Token, Kind)>,
-    pub timers: Timers,
     pub stop: bool,
     /// Latest time of the handler's next tick.
     pub tick_wanted: Option<Instant>,
@@ -93,7 +91,6 @@ impl Core {
             connecting: Vec::new(),
             not_opened: Vec::new(),
             adopted: Vec::new(),
-            timers: Timers::default(),
             stop: false,
             tick_wanted: None,
         }

@@ -256,11 +256,6 @@ impl ConnIo<'_> {
         self.core.adopt(fd, kind, tag)
     }
 
-    /// See [`Cx::set_timer`].
-    pub fn set_timer(&mut self, at: Instant, key: u64) {
-        self.core.timers.set(at, key);
-    }
-
     /// Another connection of the same thread, for instance to write a message to a subscriber. None
     /// if it is gone.
     pub fn other(&mut self, id: ConnId) -> Option<ConnIo<'_>> {
@@ -311,11 +306,6 @@ impl<C> Cx<'_, C> {
     /// is valid at once. It does not count where accepted connections are spread.
     pub fn adopt(&mut self, fd: OwnedFd, kind: Kind, tag: Tag) -> ConnId {
         self.core.adopt(fd, kind, tag)
-    }
-
-    /// Has [`Handler::timer`](super::Handler::timer) called with `key` at this time or soon after.
-    pub fn set_timer(&mut self, at: Instant, key: u64) {
-        self.core.timers.set(at, key);
     }
 
     /// Whether output has begun to wait at the gate `Judged` since the last call.

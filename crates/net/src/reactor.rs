@@ -159,9 +159,6 @@ impl<H: Handler> Reactor<H> {
             self.core.tick_wanted = None;
             self.tick();
         }
-        if self.core.timers.next().is_some_and(|at| self.core.now >= at) {
-            self.run_timers();
-        }
         self.retry();
         self.reap();
         self.advance();
@@ -285,9 +282,6 @@ impl<H: Handler> Reactor<H> {
         }
         if let Some((_, at)) = self.handshakes.front() {
             deadline = deadline.min(*at);
-        }
-        if let Some(at) = self.core.timers.next() {
-            deadline = deadline.min(at);
         }
         if let Some(at) = self.core.connecting_deadline() {
             deadline = deadline.min(at);
@@ -506,13 +500,6 @@ impl<H: Handler> Reactor<H> {
         let mut cx = Cx { core: &mut self.core, users: &mut self.users };
         let pause = self.handler.tick(&mut cx);
         self.next_tick = self.core.now + pause;
-    }
-
-    fn run_timers(&mut self) {
-        for key in self.core.timers.take_due(self.core.now) {
-            let mut cx = Cx { core: &mut self.core, users: &mut self.users };
-            self.handler.timer(key, &mut cx);
-        }
     }
 
     /// Takes up what waited for this turn.

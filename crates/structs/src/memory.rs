@@ -74,11 +74,6 @@ pub fn peak_bytes() -> usize {
     PEAK.load(Relaxed).max(used_bytes())
 }
 
-/// Forgets the peak (CONFIG RESETSTAT, MEMORY PURGE do not, but tests want to).
-pub fn reset_peak() {
-    PEAK.store(0, Relaxed);
-}
-
 /// A run of blocks of one size that the allocator carves up and gives back as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {

@@ -1,5 +1,5 @@
-//! Sends keys to other servers: all keys of a slot, or the keys that a new hashing rule assigns to
-//! other shards. It uses a command that does so for clients, on behalf of this server itself.
+//! Sends keys to other servers: those that a new hashing rule assigns to other shards. It uses a
+//! command that does so for clients, on behalf of this server itself.
 
 use crate::args::Args;
 use crate::cx::Cx;
@@ -8,7 +8,7 @@ use crate::long;
 use crate::membership::{Open, Published};
 use crate::thread::ThreadContext;
 use keyspace::tables::Place;
-use keyspace::{DbIndex, Key, Slot};
+use keyspace::{DbIndex, Key};
 use resp::Output;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,63 +21,13 @@ const KEYS: usize = 64;
 /// Returns the request that sends these keys of a database.
 pub type MakeRequest = dyn Fn(DbIndex, &[Box<[u8]>]) -> Vec<Vec<u8>> + Send + Sync;
 
-/// How the keys of a slot are sent.
+/// How keys are sent.
 #[derive(Clone)]
 pub struct Carrier {
     /// Number of the other server's replicas that must have a key before it is deleted here.
     pub copies: usize,
     /// Builds the request that sends them.
     pub request: Arc<MakeRequest>,
-}
-
-impl Engine {
-    /// Sends all keys of a slot. No keys may be added to it meanwhile. The caller is not a thread
-    /// of the engine.
-    ///
-    /// # Errors
-    /// Some keys are still here.
-    pub fn carry_slot(&'static self, slot: Slot, to: &Carrier) -> Result<(), String> {
-        for db in self.keyspace.used_databases() {
-            loop {
-                let (done, outcome) = channel();
-                let to = to.clone();
-                let job = move |thread: &ThreadContext| {
-                    // The caller waits for the result.
-                    let _ = done.send(carry(self, thread, db, slot, &to));
-                };
-                self.background.run_waiting(Box::new(job));
-                let outcome = outcome.recv().map_err(|_| "the server ends".to_owned())?;
-                if outcome? == 0 {
-                    break;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Sends some keys of a slot. Returns their number.
-fn carry(
-    engine: &'static Engine,
-    thread: &ThreadContext,
-    db: DbIndex,
-    slot: Slot,
-    to: &Carrier,
-) -> Result<usize, String> {
-    let mut session = engine.own_session(thread);
-    session.db = db;
-    let mut out = Output::default();
-    let cx = Cx::new(engine, thread, &mut session, engine.clock.wall(), &mut out);
-    thread.reader.enter();
-    let keys = cx.db.visit(slot.stripe(), |stripe| stripe.slot_keys(db, slot, KEYS));
-    thread.reader.leave();
-    let keys = keys.ok_or("a script has the slot")?;
-    if keys.is_empty() {
-        return Ok(0);
-    }
-    drop(cx);
-    send(engine, thread, db, &keys, to)?;
-    Ok(keys.len())
 }
 
 /// Sends those of these keys that exist, and deletes them here.

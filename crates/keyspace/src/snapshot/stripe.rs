@@ -149,12 +149,6 @@ impl StripeSnapshot {
         views.iter().position(|view| matches!(view.place, Place::In(place) if place == id))
     }
 
-    /// Records the present tables, unless that was done before, because others are about to be
-    /// added.
-    pub fn note_tables(&mut self, data: &StripeData) {
-        self.begin(data);
-    }
-
     /// Takes the cell of a position, unless it was taken before.
     fn take_cell(&mut self, data: &StripeData, index: usize, at: ScanPosition) {
         let (stripe, shared) = (self.stripe, Arc::clone(&self.shared));

@@ -270,17 +270,10 @@ fn change_dbs(keyspace: &Keyspace, rng: &mut Rng, dbs: u32) {
     }
 }
 
-/// Changes whole slots. The test has one thread, so the world is stopped.
+/// Flushes a slot. The test has one thread, so the world is stopped.
 fn change_slots(keyspace: &Keyspace, rng: &mut Rng, keys: usize) {
     let slot = Slot::of(&random_name(rng, keys));
-    let is_flush = rng.index(2) == 0;
-    with(keyspace, slot.stripe(), |data| {
-        if is_flush {
-            drop(data.flush_slot(slot));
-        } else if let Ok(moved) = data.detach_slot(slot) {
-            data.attach_slot(moved);
-        }
-    });
+    with(keyspace, slot.stripe(), |data| drop(data.flush_slot(slot)));
 }
 
 fn run(seed: u64, assignment: Assignment) {

@@ -1,6 +1,6 @@
 //! Writing a file, in parts that any number of threads can encode: everything here appends to the
 //! encoder's buffer, and the owner of the file puts the parts together and keeps the checksum
-//! (`structs::crc64`, which can be combined from the checksums of the parts).
+//! (`structs::crc64`).
 
 use super::opcode;
 use crate::{Encoder, Kind, ObjectRef, VALKEY_VERSION, VERSION};
