@@ -1,6 +1,7 @@
 //! Where the configuration comes from, and what a wrong one does.
 
 use crate::support::{Folder, Running, ask, client, command, port, refused};
+use harness::environment::skipped;
 use harness::tls::Authority;
 use harness::wait::eventually;
 use std::collections::BTreeSet;
@@ -237,7 +238,10 @@ fn shipped() -> Vec<PathBuf> {
     .filter(|file| {
         let is_here = file.exists();
         if !is_here {
-            println!("{} is not here; tests/peers and tests/tcl/run fetch it", file.display());
+            skipped(format_args!(
+                "{} is not here; tests/peers fetches it, or tests/tcl/run",
+                file.display()
+            ));
         }
         is_here
     })

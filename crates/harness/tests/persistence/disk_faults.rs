@@ -23,6 +23,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+/// Checks that clients are told nothing while the server serves others, on each of its threads and
+/// for many turns. In each of them it could have told them.
+#[track_caller]
+fn hear_nothing(server: &Server, waiting: &mut [Client], why: &str) {
+    let mut others: Vec<Client> = (0..8).map(|_| server.client()).collect();
+    for _ in 0..30 {
+        for other in &mut others {
+            assert_eq!(ask(other, "PING").shown(), "PONG");
+        }
+        let told = waiting.iter_mut().position(|client| client.has_data().unwrap());
+        assert_eq!(told, None, "{why}");
+    }
+}
+
 /// Waits for another line of the log than those there were `before`.
 #[track_caller]
 fn hears(server: &Server, before: &str, line: &str) {

@@ -2,7 +2,7 @@
 //! meanwhile.
 
 use crate::disk_faults::faults::Faults;
-use crate::disk_faults::{crash, written};
+use crate::disk_faults::{crash, hear_nothing, written};
 use harness::client::{Client, Request, ask, ok};
 use harness::info::field;
 use harness::reply::{Protocol, Reply};
@@ -35,11 +35,8 @@ fn with_always_only_what_is_not_on_the_disk_waits_for_a_stuck_disk() {
     eventually("the others are told", || {
         readers.iter_mut().map(|reader| u32::from(reader.has_data().unwrap())).sum::<u32>() > 2
     });
-    for _ in 0..20 {
-        std::thread::sleep(Duration::from_millis(2));
-        assert!(writers.iter_mut().all(|writer| !writer.has_data().unwrap()), "told too early");
-        assert!(!reader.has_data().unwrap(), "seen too early");
-    }
+    hear_nothing(&server, &mut writers, "told too early");
+    hear_nothing(&server, std::slice::from_mut(&mut reader), "seen too early");
     // The disk comes back: now they are told, and what they were told lasts.
     faults.set(&[]);
     writers.iter_mut().for_each(|writer| assert_eq!(writer.reply().unwrap().shown(), "OK"));
@@ -92,10 +89,7 @@ fn what_was_written_before_always_is_not_seen_before_it_is_on_the_disk() {
     ok(&mut client, "CONFIG SET appendfsync always");
     let mut readers: Vec<Client> = (0..6).map(|_| server.client()).collect();
     readers.iter_mut().for_each(|reader| reader.send(&["GET", "k"]).unwrap());
-    for _ in 0..20 {
-        std::thread::sleep(Duration::from_millis(2));
-        assert!(readers.iter_mut().all(|reader| !reader.has_data().unwrap()), "seen too early");
-    }
+    hear_nothing(&server, &mut readers, "seen too early");
     faults.set(&[]);
     readers.iter_mut().for_each(|reader| assert_eq!(reader.reply().unwrap().shown(), "w"));
 }
@@ -142,11 +136,7 @@ fn with_always_nobody_is_told_of_what_is_not_on_the_disk() {
             writer.send(&request.words()).unwrap();
         }
         eventually("done", || writes(&mut observer) == before + changes);
-        for _ in 0..20 {
-            std::thread::sleep(Duration::from_millis(2));
-            let hears = told.iter_mut().position(|client| client.has_data().unwrap());
-            assert_eq!(hears, None, "told too early of {requests:?}");
-        }
+        hear_nothing(&server, &mut told, &format!("told too early of {requests:?}"));
         assert!(monitor.has_data().unwrap(), "MONITOR waits for nothing");
         faults.set(&[]);
         for (number, client) in told.iter_mut().enumerate() {
@@ -170,10 +160,7 @@ fn with_always_nobody_sees_an_eviction_that_is_not_on_the_disk() {
     ok(&mut client, "CONFIG SET maxmemory 1");
     eventually("evicted", || field(&mut client, "evicted_keys") == "1");
     reader.send(&["GET", "key"]).unwrap();
-    for _ in 0..20 {
-        std::thread::sleep(Duration::from_millis(2));
-        assert!(!reader.has_data().unwrap(), "seen too early");
-    }
+    hear_nothing(&server, std::slice::from_mut(&mut reader), "seen too early");
     faults.set(&[]);
     assert_eq!(reader.reply().unwrap(), Reply::Nil);
 }
