@@ -142,6 +142,7 @@ impl Applier {
         Ok(())
     }
 
+    #[expect(clippy::too_many_lines, reason = "an arm for each option")]
     fn apply_one(
         &self,
         effect: Effect,

@@ -225,6 +225,7 @@ impl Worker {
     }
 
     #[allow(clippy::too_many_arguments)]
+    #[expect(clippy::too_many_lines, reason = "one loop over requests")]
     fn feed_batches<'i>(
         &mut self,
         session: &mut Session,

@@ -288,6 +288,7 @@ impl Generator {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "an arm for each kind of argument")]
     fn kind(&mut self, kind: &str, words: &mut Vec<Vec<u8>>) {
         let rng = &mut self.rng;
         let word: Vec<u8> = match kind {

@@ -71,6 +71,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+#[expect(clippy::too_many_lines, reason = "an arm for each operation of the model")]
 fn apply(listpack: &mut Listpack, model: &mut VecDeque<Vec<u8>>, op: Op) {
     let len = model.len();
     match op {

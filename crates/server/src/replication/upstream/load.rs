@@ -127,6 +127,7 @@ impl Read for Alive<'_, '_> {
 ///
 /// # Errors
 /// The data set is unchanged or empty. The link's `is_incomplete` tells which.
+#[expect(clippy::too_many_lines, reason = "to be split by phases of a synchronisation")]
 pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Failure> {
     let engine = uplink.engine;
     let timeout = Duration::from_secs(engine.config().repl_timeout().into());
