@@ -2,9 +2,9 @@
 //!
 //! Integers take the smallest of four widths that all of them fit in. Doubles take four bytes if
 //! that loses no bit of any of them, as single precision or as integers of a decimal unit (prices,
-//! coordinates), else eight. A number that does not fit changes the type of the whole; anything that
-//! is no such number turns the array into nodes. Both cost the length once, a few times in the life
-//! of an array at most: types only become wider.
+//! coordinates), else eight. A number that does not fit changes the type of the whole; anything
+//! that is no such number turns the array into nodes. Both cost the length once, a few times in the
+//! life of an array at most: types only become wider.
 #![allow(unsafe_code)]
 
 use crate::node::{Node, borrow};

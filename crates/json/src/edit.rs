@@ -157,7 +157,7 @@ impl Document {
     /// # Errors
     /// [`EditError::NotFound`], [`EditError::WrongType`], [`EditError::NotFinite`].
     pub fn add(&mut self, at: &Location, by: Number) -> Result<Number, EditError> {
-        self.compute(at, |number| Ok(number.add(by)?))
+        self.compute(at, |number| Ok(number.plus(by)?))
     }
 
     /// Multiplies the number at a location. Returns the product.
@@ -165,7 +165,7 @@ impl Document {
     /// # Errors
     /// [`EditError::NotFound`], [`EditError::WrongType`], [`EditError::NotFinite`].
     pub fn multiply(&mut self, at: &Location, by: Number) -> Result<Number, EditError> {
-        self.compute(at, |number| Ok(number.multiply(by)?))
+        self.compute(at, |number| Ok(number.times(by)?))
     }
 
     fn compute(

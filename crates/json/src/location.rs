@@ -17,8 +17,8 @@ impl Location {
         Location(Vec::new())
     }
 
-    pub(crate) fn new(steps: &[u32]) -> Location {
-        Location(steps.to_vec())
+    pub(crate) fn new(steps: Vec<u32>) -> Location {
+        Location(steps)
     }
 
     /// Returns whether it is the root.
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn orders() {
-        let location = |steps: &[u32]| Location::new(steps);
+        let location = |steps: &[u32]| Location::new(steps.to_vec());
         let mut all = vec![
             location(&[1]),
             location(&[0, 2, 1]),

@@ -37,7 +37,7 @@ impl Number {
     ///
     /// # Errors
     /// The sum is infinite.
-    pub fn add(self, other: Number) -> Result<Number, NotFinite> {
+    pub fn plus(self, other: Number) -> Result<Number, NotFinite> {
         self.combine(other, i64::checked_add, |a, b| a + b)
     }
 
@@ -45,7 +45,7 @@ impl Number {
     ///
     /// # Errors
     /// The difference is infinite.
-    pub fn subtract(self, other: Number) -> Result<Number, NotFinite> {
+    pub fn minus(self, other: Number) -> Result<Number, NotFinite> {
         self.combine(other, i64::checked_sub, |a, b| a - b)
     }
 
@@ -53,7 +53,7 @@ impl Number {
     ///
     /// # Errors
     /// The product is infinite.
-    pub fn multiply(self, other: Number) -> Result<Number, NotFinite> {
+    pub fn times(self, other: Number) -> Result<Number, NotFinite> {
         self.combine(other, i64::checked_mul, |a, b| a * b)
     }
 
@@ -204,12 +204,12 @@ mod tests {
     fn sums_and_products() {
         let number = |text: &str| Number::parse(text.as_bytes()).unwrap();
         let shown = |result: Result<Number, NotFinite>| result.map_or("error".to_owned(), text);
-        assert_eq!(shown(number("1").add(number("2"))), "3");
-        assert_eq!(shown(number("1").add(number("0.5"))), "1.5");
-        assert_eq!(shown(number("2.0").multiply(number("2"))), "4.0");
-        assert_eq!(shown(number("9223372036854775807").add(number("1"))), "9.223372036854776e18");
-        assert_eq!(shown(number("1e308").multiply(number("10"))), "error");
-        assert_eq!(shown(number("5").subtract(number("7"))), "-2");
+        assert_eq!(shown(number("1").plus(number("2"))), "3");
+        assert_eq!(shown(number("1").plus(number("0.5"))), "1.5");
+        assert_eq!(shown(number("2.0").times(number("2"))), "4.0");
+        assert_eq!(shown(number("9223372036854775807").plus(number("1"))), "9.223372036854776e18");
+        assert_eq!(shown(number("1e308").times(number("10"))), "error");
+        assert_eq!(shown(number("5").minus(number("7"))), "-2");
     }
 
     #[test]

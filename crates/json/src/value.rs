@@ -5,7 +5,6 @@ use crate::names::Names;
 use crate::node::{Node, Shape};
 use crate::number::Number;
 use crate::object::{Member, Members};
-use std::collections::HashMap;
 use std::fmt;
 
 /// A value of a document. It is copied freely and costs nothing to make.
@@ -193,15 +192,16 @@ impl<'a> Array<'a> {
         (0..self.len()).map(move |at| self.get(at).expect("the position is in the array"))
     }
 
-    /// Returns the position of the first element that equals a value, of those from `start` until
-    /// before `stop`. Negative positions count from the end; a `stop` of 0 is the end.
+    /// Returns the position of the first element that is a value, of those from `start` until
+    /// before `stop`. Negative positions count from the end; a `stop` of 0 is the end. 3 is not
+    /// 3.0.
     pub fn position(self, needle: Value<'_>, start: i64, stop: i64) -> Option<usize> {
         let len = self.len() as i64;
         let absolute = |at: i64| if at < 0 { at.saturating_add(len).max(0) } else { at.min(len) };
         let (start, stop) = (absolute(start), if stop == 0 { len } else { absolute(stop) });
         (start..stop)
             .map(|at| at as usize)
-            .find(|&at| self.get(at).is_some_and(|element| element == needle))
+            .find(|&at| self.get(at).is_some_and(|it| equal(it, needle, &ByType)))
     }
 }
 
@@ -254,30 +254,63 @@ impl<'a> Object<'a> {
 /// Numbers are equal by value, objects whatever the order of their members.
 impl PartialEq<Value<'_>> for Value<'_> {
     fn eq(&self, other: &Value<'_>) -> bool {
-        match (self.kind(), other.kind()) {
-            (Kind::Null, Kind::Null) => true,
-            (Kind::Bool(a), Kind::Bool(b)) => a == b,
-            (Kind::Str(a), Kind::Str(b)) => a == b,
-            (Kind::Array(a), Kind::Array(b)) => a.len() == b.len() && a.iter().eq(b.iter()),
-            (Kind::Object(a), Kind::Object(b)) => equal_objects(a, b),
-            _ => match (self.as_number(), other.as_number()) {
-                (Some(a), Some(b)) => a == b,
-                _ => false,
-            },
+        equal(*self, *other, &ByValue)
+    }
+}
+
+/// How values are compared.
+pub(crate) trait Equality {
+    /// Returns whether two numbers are equal.
+    fn numbers(&self, a: Number, b: Number) -> bool {
+        a == b
+    }
+
+    /// Returns whether containers with so many children are to be compared.
+    fn enter(&self, _children: usize) -> bool {
+        true
+    }
+}
+
+struct ByValue;
+
+impl Equality for ByValue {}
+
+/// An integer is no float.
+struct ByType;
+
+impl Equality for ByType {
+    fn numbers(&self, a: Number, b: Number) -> bool {
+        matches!(a, Number::Int(_)) == matches!(b, Number::Int(_)) && a == b
+    }
+}
+
+/// Compares two values with all that is in them.
+pub(crate) fn equal(a: Value<'_>, b: Value<'_>, by: &impl Equality) -> bool {
+    match (a.kind(), b.kind()) {
+        (Kind::Null, Kind::Null) => true,
+        (Kind::Bool(a), Kind::Bool(b)) => a == b,
+        (Kind::Str(a), Kind::Str(b)) => a == b,
+        (Kind::Array(a), Kind::Array(b)) => {
+            a.len() == b.len()
+                && by.enter(a.len())
+                && a.iter().zip(b.iter()).all(|(a, b)| equal(a, b, by))
         }
+        (Kind::Object(a), Kind::Object(b)) => {
+            a.len() == b.len() && by.enter(a.len()) && equal_members(a, b, by)
+        }
+        _ => match (a.as_number(), b.as_number()) {
+            (Some(a), Some(b)) => by.numbers(a, b),
+            _ => false,
+        },
     }
 }
 
 /// Compares members by name. Most equal objects have one order, in which no name is searched.
-fn equal_objects(a: Object<'_>, b: Object<'_>) -> bool {
-    if a.len() != b.len() {
-        return false;
-    }
+fn equal_members(a: Object<'_>, b: Object<'_>, by: &impl Equality) -> bool {
     if a.names().eq(b.names()) {
-        return a.iter().zip(b.iter()).all(|((_, a), (_, b))| a == b);
+        return a.iter().zip(b.iter()).all(|((_, a), (_, b))| equal(a, b, by));
     }
-    let members: HashMap<&str, Value<'_>> = b.iter().collect();
-    a.iter().all(|(name, value)| members.get(name).is_some_and(|other| value == *other))
+    a.iter().all(|(name, value)| b.get(name).is_some_and(|other| equal(value, other, by)))
 }
 
 /// The text of the value.
@@ -304,5 +337,42 @@ impl fmt::Debug for Array<'_> {
 impl fmt::Debug for Object<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Document, Limits};
+
+    fn document(text: &str) -> Document {
+        Document::parse(text.as_bytes(), &Limits::default()).unwrap()
+    }
+
+    #[test]
+    fn values_are_equal_by_what_they_are() {
+        let equal = |a: &str, b: &str| document(a) == document(b);
+        assert!(equal("[1,2.0]", "[1.0,2]") && !equal("[1]", "[1,1]"));
+        assert!(equal(r#"{"a":1,"b":[null]}"#, r#"{"b":[null],"a":1.0}"#));
+        assert!(!equal(r#"{"a":1,"b":2}"#, r#"{"a":1,"c":2}"#));
+        assert!(!equal("0", "false") && !equal("\"1\"", "1") && !equal("[]", "{}"));
+    }
+
+    #[test]
+    fn positions_of_elements() {
+        let document = |text: &str| document(text);
+        let array = document(r#"[0,1,3.0,3,"x",[1],3,{"a":1,"b":2}]"#);
+        let array = array.root().as_array().unwrap();
+        let find = |needle: &str, start, stop| array.position(document(needle).root(), start, stop);
+        assert_eq!(find("3", 0, 0), Some(3));
+        assert_eq!(find("3.0", 0, 0), Some(2));
+        assert_eq!(find("3", 4, 0), Some(6));
+        assert_eq!(find("3", -2, 0), Some(6));
+        assert_eq!(find("3", 0, 3), None);
+        assert_eq!(find("3", 0, -4), Some(3));
+        assert_eq!(find("3", 0, -5), None);
+        assert_eq!(find("3", -100, 100), Some(3));
+        assert_eq!(find("3", 100, 0), None);
+        assert_eq!(find("[1]", 0, 0), Some(5));
+        assert_eq!(find(r#"{"b":2,"a":1}"#, 0, 0), Some(7));
     }
 }

@@ -4,7 +4,7 @@ use json::{Document, Limits};
 use std::fmt::Write;
 
 fn ratio(name: &str, text: &str) -> f64 {
-    let document = Document::parse(text.as_bytes(), &Limits::default()).unwrap();
+    let document = Document::parse(text.as_bytes(), &Limits::default()).expect("it is JSON");
     let memory = document.memory_used();
     let ratio = memory as f64 / text.len() as f64;
     println!("{name:24} {:>9} bytes of text {memory:>9} of memory {ratio:6.2}", text.len());

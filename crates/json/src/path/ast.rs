@@ -48,14 +48,16 @@ pub(crate) struct Query {
     /// Begins at `$`, not at `@`.
     pub(crate) absolute: bool,
     pub(crate) steps: Box<[Step]>,
+    /// Has names and single indexes only, so that it finds one value at most.
+    pub(crate) is_static: bool,
 }
 
 impl Query {
-    /// Returns whether it finds one value at most.
-    pub(crate) fn is_static(&self) -> bool {
-        self.steps.iter().all(|step| {
+    pub(crate) fn new(absolute: bool, steps: Vec<Step>) -> Query {
+        let is_static = steps.iter().all(|step| {
             !step.recursive && matches!(step.selector, Selector::Name(_) | Selector::Index(_))
-        })
+        });
+        Query { absolute, steps: steps.into(), is_static }
     }
 }
 
@@ -106,6 +108,14 @@ pub(crate) enum Comparison {
     NoneOf,
     SizeOf,
     Empty,
+}
+
+impl Comparison {
+    /// Returns whether it compares two values, not a value or list with a list.
+    pub(crate) fn is_of_values(self) -> bool {
+        use Comparison::{AnyOf, In, NoneOf, NotIn, SubsetOf};
+        !matches!(self, In | NotIn | SubsetOf | AnyOf | NoneOf)
+    }
 }
 
 macro_rules! functions {

@@ -461,7 +461,7 @@ impl<'t> Parser<'t> {
                 break;
             }
         }
-        Ok(Expression::Query(Query { absolute, steps: steps.into() }))
+        Ok(Expression::Query(Query::new(absolute, steps)))
     }
 
     fn dot_step(&mut self, recursive: bool) -> Result<Step> {

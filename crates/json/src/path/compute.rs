@@ -11,9 +11,11 @@ use super::result::Found;
 use super::select::Walk;
 use crate::document::Document;
 use crate::number::Number;
-use crate::value::{Kind, Value};
+use crate::value::{Equality, Kind, Value, equal};
 use std::cmp::Ordering;
 
+/// Bytes of text that a function or a pattern looks at, for one visit.
+const TEXT_A_VISIT: usize = 16;
 /// The cost of compiling a pattern that is not written in the path, in visits.
 const PATTERN_COST: u64 = 10_000;
 
@@ -97,6 +99,13 @@ impl<'a> Operand<'a> {
     }
 }
 
+/// Values are compared by value, and what is compared is counted.
+impl Equality for Walk<'_, '_> {
+    fn enter(&self, children: usize) -> bool {
+        self.visit(children as u64)
+    }
+}
+
 impl<'a> Walk<'a, '_> {
     /// Returns whether a condition holds for the current value.
     pub(crate) fn holds(&self, condition: &Expression, current: Value<'a>) -> bool {
@@ -110,19 +119,17 @@ impl<'a> Walk<'a, '_> {
             }
             Expression::Matches(text, pattern) => {
                 let Some(pattern) = pattern else { return false };
-                let matches =
-                    |value: Value<'_>| value.as_str().is_some_and(|text| pattern.is_match(text));
+                let matches = |value: Value<'_>| {
+                    value.as_str().is_some_and(|text| {
+                        self.visit((text.len() / TEXT_A_VISIT) as u64) && pattern.is_match(text)
+                    })
+                };
                 match self.compute(text, current) {
                     Operand::One(value) => matches(value),
                     other => other.values().into_iter().any(matches),
                 }
             }
-            Expression::Query(query) if query.is_static() => {
-                self.one(self.origin(query, current), query).is_some()
-            }
-            Expression::Query(query) => {
-                self.first(self.origin(query, current), &query.steps).is_some()
-            }
+            Expression::Query(query) => self.first(self.origin(query, current), query).is_some(),
             Expression::Literal(literal) => !matches!(literal.root().kind(), Kind::Bool(false)),
             other => match self.compute(other, current) {
                 Operand::Nothing | Operand::Absent => false,
@@ -149,7 +156,7 @@ impl<'a> Walk<'a, '_> {
             Expression::Keys(object) => self.keys(self.compute(object, current)),
             Expression::Negative(operand) => {
                 let number = self.compute(operand, current).number();
-                computed(number.and_then(|number| Number::Int(0).subtract(number).ok()))
+                computed(number.and_then(|number| Number::Int(0).minus(number).ok()))
             }
             Expression::Positive(operand) => computed(self.compute(operand, current).number()),
             Expression::Arithmetic(operator, operands) => {
@@ -165,8 +172,8 @@ impl<'a> Walk<'a, '_> {
 
     fn query(&self, query: &Query, current: Value<'a>) -> Operand<'a> {
         let from = self.origin(query, current);
-        if query.is_static() {
-            return self.one(from, query).map_or(Operand::Absent, Operand::One);
+        if query.is_static {
+            return self.one(from, &query.steps).map_or(Operand::Absent, Operand::One);
         }
         let mut values = Vec::new();
         self.select(from, &query.steps, &mut |value, _| {
@@ -187,6 +194,16 @@ impl<'a> Walk<'a, '_> {
         right: &Expression,
         current: Value<'a>,
     ) -> bool {
+        // The most frequent condition by far needs no operands: `@.a > 1`.
+        if let (Expression::Query(query), Expression::Literal(literal)) = (left, right)
+            && query.is_static
+            && operator.is_of_values()
+        {
+            return match self.one(self.origin(query, current), &query.steps) {
+                Some(value) => self.compare_values(operator, value, literal.root()),
+                None => operator == Comparison::NotEqual,
+            };
+        }
         let left = self.compute(left, current);
         // A literal need not be copied.
         if let Expression::Literal(literal) = right {
@@ -216,8 +233,8 @@ impl<'a> Walk<'a, '_> {
             };
         }
         match operator {
-            Comparison::In => is_in(left, right),
-            Comparison::NotIn => !is_in(left, right),
+            Comparison::In => self.is_in(left, right),
+            Comparison::NotIn => !self.is_in(left, right),
             Comparison::SubsetOf | Comparison::AnyOf | Comparison::NoneOf => {
                 self.relation(operator, left, right).unwrap_or(false)
             }
@@ -236,8 +253,8 @@ impl<'a> Walk<'a, '_> {
     fn compare_values(&self, operator: Comparison, left: Value<'_>, right: Value<'_>) -> bool {
         let ordered = |test: fn(Ordering) -> bool| order(left, right).is_some_and(test);
         match operator {
-            Comparison::Equal => left == right,
-            Comparison::NotEqual => left != right,
+            Comparison::Equal => equal(left, right, self),
+            Comparison::NotEqual => !equal(left, right, self),
             Comparison::Less => ordered(Ordering::is_lt),
             Comparison::LessOrEqual => ordered(Ordering::is_le),
             Comparison::Greater => ordered(Ordering::is_gt),
@@ -262,6 +279,37 @@ impl<'a> Walk<'a, '_> {
             && Pattern::new(pattern, whole).is_some_and(|pattern| pattern.is_match(text))
     }
 
+    /// Returns whether one of the left values is an element on the right.
+    fn is_in(&self, left: &Operand<'_>, right: &Operand<'_>) -> bool {
+        let left = left.values();
+        let is_left = |one: Value<'_>| left.iter().any(|left| equal(*left, one, self));
+        // The elements of one array need not be collected.
+        match right.single().and_then(Value::as_array) {
+            Some(array) => {
+                self.visit((left.len() * array.len()) as u64) && array.iter().any(is_left)
+            }
+            None => right.elements().is_some_and(|elements| {
+                self.visit((left.len() * elements.len()) as u64)
+                    && elements.into_iter().any(is_left)
+            }),
+        }
+    }
+
+    /// Counts what a function looks at. Returns whether there may be more.
+    pub(crate) fn charge(&self, operand: &Operand<'_>) -> bool {
+        let cost = match operand {
+            Operand::Nodes(values) => values.len(),
+            Operand::List(found) => found.len(),
+            other => match other.single().map(Value::kind) {
+                Some(Kind::Str(text)) => text.len() / TEXT_A_VISIT,
+                Some(Kind::Array(array)) => array.len(),
+                Some(Kind::Object(object)) => object.len(),
+                _ => 0,
+            },
+        };
+        self.visit(cost as u64)
+    }
+
     /// Returns how two arrays are related. Nothing if one of them is none.
     pub(crate) fn relation(
         &self,
@@ -273,7 +321,7 @@ impl<'a> Walk<'a, '_> {
         if !self.visit(left.len() as u64 * right.len() as u64) {
             return None;
         }
-        let is_member = |value: &Value<'_>| right.contains(value);
+        let is_member = |value: &Value<'_>| right.iter().any(|one| equal(*one, *value, self));
         Some(match operator {
             Comparison::SubsetOf => left.iter().all(is_member),
             Comparison::AnyOf => left.iter().any(is_member),
@@ -288,9 +336,9 @@ fn computed<'a>(number: Option<Number>) -> Operand<'a> {
 
 fn calculate(operator: Arithmetic, left: Number, right: Number) -> Option<Number> {
     match operator {
-        Arithmetic::Add => left.add(right).ok(),
-        Arithmetic::Subtract => left.subtract(right).ok(),
-        Arithmetic::Multiply => left.multiply(right).ok(),
+        Arithmetic::Add => left.plus(right).ok(),
+        Arithmetic::Subtract => left.minus(right).ok(),
+        Arithmetic::Multiply => left.times(right).ok(),
         Arithmetic::Divide => finite(left.as_f64() / right.as_f64()),
         Arithmetic::Remainder => match (left, right) {
             (Number::Int(_), Number::Int(0)) => None,
@@ -303,21 +351,6 @@ fn calculate(operator: Arithmetic, left: Number, right: Number) -> Option<Number
 /// Returns a result that is a number of JSON.
 pub(crate) fn finite(double: f64) -> Option<Number> {
     double.is_finite().then_some(Number::Double(double))
-}
-
-fn is_in(left: &Operand<'_>, right: &Operand<'_>) -> bool {
-    match right {
-        // The elements of one array need not be collected.
-        Operand::One(value) => {
-            let array = value.as_array();
-            let contains = |left| array.is_some_and(|array| array.iter().any(|one| one == left));
-            left.values().into_iter().any(contains)
-        }
-        _ => {
-            let elements = right.elements().unwrap_or_default();
-            left.values().iter().any(|left| elements.contains(left))
-        }
-    }
 }
 
 /// Returns the order of two numbers or two strings.

@@ -19,7 +19,10 @@ impl<'a> Walk<'a, '_> {
         if !function.takes(arguments.len()) {
             return Operand::Nothing;
         }
-        let mut operands = arguments.iter().map(|argument| self.compute(argument, current));
+        let mut operands = arguments.iter().map(|argument| {
+            let operand = self.compute(argument, current);
+            if self.charge(&operand) { operand } else { Operand::Nothing }
+        });
         let first = operands.next().unwrap_or(Operand::Nothing);
         if matches!(first, Operand::Nothing) {
             return Operand::Nothing;
@@ -151,7 +154,7 @@ fn aggregate(function: Function, numbers: &[Number]) -> Option<Number> {
     match function {
         Function::Min => Some(choose(Ordering::Less)),
         Function::Max => Some(choose(Ordering::Greater)),
-        Function::Sum => rest.iter().try_fold(*first, |sum, &one| sum.add(one).ok()),
+        Function::Sum => rest.iter().try_fold(*first, |sum, &one| sum.plus(one).ok()),
         Function::Avg => finite(mean()),
         _ => {
             let mean = mean();

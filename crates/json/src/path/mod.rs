@@ -94,17 +94,12 @@ impl Path {
 
     /// Returns whether it has names and single indexes only, so that it finds one value at most.
     pub fn is_static(&self) -> bool {
-        self.query().is_some_and(Query::is_static)
+        self.query().is_some_and(|query| query.is_static)
     }
 
     /// Returns whether it computes values instead of selecting them.
     pub fn is_projection(&self) -> bool {
         self.query().is_none()
-    }
-
-    /// Returns about how many bytes it takes.
-    pub fn memory(&self) -> usize {
-        self.text().len() * 8 + size_of::<Inner>()
     }
 
     fn query(&self) -> Option<&Query> {
@@ -122,6 +117,9 @@ impl Path {
         let walk = Walk::new(document, &self.0.names);
         let mut found = Vec::new();
         match self.query() {
+            Some(query) if query.is_static => {
+                found.extend(walk.one(document.root(), &query.steps).map(Found::Node));
+            }
             Some(query) => {
                 walk.select(document.root(), &query.steps, &mut |value, _| {
                     found.push(Found::Node(value));
@@ -142,7 +140,7 @@ impl Path {
             return self.read(document).map(|found| found.into_iter().next());
         };
         let walk = Walk::new(document, &self.0.names);
-        let first = walk.first(document.root(), &query.steps);
+        let first = walk.first(document.root(), query);
         walk.finish(first.map(Found::Node))
     }
 
@@ -152,18 +150,25 @@ impl Path {
     /// [`EvalError::TooManyVisits`]; [`EvalError::Projection`] if it computes.
     pub fn locations(&self, document: &Document) -> Result<Vec<Location>, EvalError> {
         let query = self.query().ok_or(EvalError::Projection)?;
-        self.locations_of(document, &query.steps)
+        self.locations_of(document, &query.steps, query.is_static)
     }
 
     fn locations_of(
         &self,
         document: &Document,
         steps: &[ast::Step],
+        is_static: bool,
     ) -> Result<Vec<Location>, EvalError> {
         let walk = Walk::new(document, &self.0.names);
         let mut locations = Vec::new();
+        if is_static {
+            let mut trail = Vec::with_capacity(steps.len());
+            let found = walk.one_by(document.root(), steps, |at| trail.push(at as u32));
+            locations.extend(found.map(|_| Location::new(trail)));
+            return Ok(locations);
+        }
         walk.select(document.root(), steps, &mut |_, trail| {
-            locations.push(Location::new(trail));
+            locations.push(Location::new(trail.to_vec()));
             true
         });
         walk.finish(locations)
@@ -175,15 +180,15 @@ impl Path {
     /// [`EvalError::TooManyVisits`]; [`EvalError::Projection`] if it computes.
     pub fn targets(&self, document: &Document) -> Result<Targets<'_>, EvalError> {
         let query = self.query().ok_or(EvalError::Projection)?;
-        let existing = self.locations_of(document, &query.steps)?;
+        let existing = self.locations_of(document, &query.steps, query.is_static)?;
         if !existing.is_empty() {
             return Ok(Targets::Existing(existing));
         }
-        if !query.is_static() {
+        if !query.is_static {
             return Ok(Targets::NotStatic);
         }
         let Some((last, parents)) = query.steps.split_last() else { return Ok(Targets::Missing) };
-        let parents = self.locations_of(document, parents)?;
+        let parents = self.locations_of(document, parents, true)?;
         let is = |test: fn(Value<'_>) -> bool| {
             parents.iter().any(|parent| document.at(parent).is_some_and(test))
         };

@@ -71,25 +71,45 @@ impl<'a, 'p> Walk<'a, 'p> {
         self.step(from, steps, &mut Vec::new(), take);
     }
 
-    /// Returns the first value that steps find.
-    pub(crate) fn first(&self, from: Value<'a>, steps: &[Step]) -> Option<Value<'a>> {
+    /// Returns the first value that a path finds.
+    pub(crate) fn first(&self, from: Value<'a>, query: &Query) -> Option<Value<'a>> {
+        if query.is_static {
+            return self.one(from, &query.steps);
+        }
         let mut first = None;
-        self.select(from, steps, &mut |value, _| {
+        self.select(from, &query.steps, &mut |value, _| {
             first = Some(value);
             false
         });
         first
     }
 
-    /// Returns the value of a path that finds one at most. Cheaper than a walk.
-    pub(crate) fn one(&self, from: Value<'a>, query: &Query) -> Option<Value<'a>> {
-        query.steps.iter().try_fold(from, |value, step| {
-            let at = match (&step.selector, value.kind()) {
-                (Selector::Name(name), Kind::Object(object)) => self.position(object, *name)?,
-                (Selector::Index(index), Kind::Array(array)) => absolute(*index, array.len())?,
+    /// Returns the value that static steps find. Cheaper than a walk.
+    pub(crate) fn one(&self, from: Value<'a>, steps: &[Step]) -> Option<Value<'a>> {
+        self.one_by(from, steps, |_| {})
+    }
+
+    /// Returns the value that static steps find, and hands out the positions on the way.
+    pub(crate) fn one_by(
+        &self,
+        from: Value<'a>,
+        steps: &[Step],
+        mut pass: impl FnMut(usize),
+    ) -> Option<Value<'a>> {
+        steps.iter().try_fold(from, |value, step| {
+            let (at, child) = match (&step.selector, value.kind()) {
+                (Selector::Name(name), Kind::Object(object)) => {
+                    let at = self.position(object, *name)?;
+                    (at, object.at(at)?)
+                }
+                (Selector::Index(index), Kind::Array(array)) => {
+                    let at = absolute(*index, array.len())?;
+                    (at, array.get(at)?)
+                }
                 _ => return None,
             };
-            value.child(at)
+            pass(at);
+            Some(child)
         })
     }
 

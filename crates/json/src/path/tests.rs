@@ -196,9 +196,9 @@ fn filters_match_patterns() {
     );
 }
 
-/// The examples of Redis's documentation of its extensions.
+// The examples of Redis's documentation of its extensions.
 #[test]
-fn extensions_of_the_documentation() {
+fn operators_of_the_documentation() {
     check(
         r#"[{"a":1,"b":1},{"b":2},{"a":1},{"c":3}]"#,
         &[
@@ -273,6 +273,10 @@ fn extensions_of_the_documentation() {
     for path in ["$.obj~.x", "$.obj~~", "$.obj.keys()~", "$.a~b"] {
         assert!(get("{}", path).starts_with("error: "), "{path}");
     }
+}
+
+#[test]
+fn functions_of_the_documentation() {
     check(
         r#"{"a":[[1,2,3],[1],"abcd","é"]}"#,
         &[("$.a[?length(@) > 2]", r#"[[1,2,3],"abcd"]"#), ("$.a[?length(@) == 1]", r#"[[1],"é"]"#)],
@@ -421,8 +425,10 @@ fn limits() {
     // Every element is compared with every element, again and again.
     let numbers: Vec<String> = (0..3000).map(|at| at.to_string()).collect();
     let document = document(&format!("[{}]", numbers.join(",")));
-    let path = Path::parse(b"$[?($[?($[?(@ == -1)])])]").unwrap();
-    assert_eq!(path.read(&document).unwrap_err(), EvalError::TooManyVisits);
+    for path in ["$[?($[?($[?(@ == -1)])])]", "$[?$[?$ == $ && @ == -1]]", "$[?$[?sum($) == -1]]"] {
+        let path = Path::parse(path.as_bytes()).unwrap();
+        assert_eq!(path.read(&document).unwrap_err(), EvalError::TooManyVisits, "{path:?}");
+    }
 }
 
 #[test]
