@@ -159,7 +159,7 @@ fn arrindex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if args.len() > 6 {
         return Err(Error::Arity("json.arrindex".into()));
     }
-    let path = paths::path(args[2])?;
+    let path = paths::selection(args[2])?;
     let needle = parse(args[3])?;
     let start = args.get(4).map_or(Ok(0), |_| args.integer(4))?;
     // 0 is the end of the array.

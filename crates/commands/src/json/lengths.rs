@@ -125,7 +125,7 @@ fn of_values(
     if_no_match: IfNoMatch,
     show: impl Fn(&mut Reply<'_>, Value<'_>) -> bool,
 ) -> Outcome {
-    let path = paths::path_at(args, 2)?;
+    let path = paths::selection_at(args, 2)?;
     let Some(document) = document(&cx.db, args.key(1))? else {
         if path.is_legacy() {
             cx.reply.null();

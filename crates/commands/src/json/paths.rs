@@ -1,7 +1,7 @@
 //! Paths of requests: parsed once, and kept by each thread for the next request.
 
 use engine::Error;
-use json::{Document, Found, Location, Path};
+use json::{Document, EvalError, Found, Location, Path};
 use std::cell::RefCell;
 
 /// Paths that a thread keeps.
@@ -46,6 +46,21 @@ pub(super) fn path(text: &[u8]) -> Result<Path, Error> {
 /// Returns the path at a word of a request, or that of the root if the request ends before.
 pub(super) fn path_at(args: engine::Args<'_>, at: usize) -> Result<Path, Error> {
     path(args.get(at).unwrap_or(super::ROOT))
+}
+
+/// Parses a path of a command that needs values of the document.
+///
+/// # Errors
+/// It is none, or computes values.
+pub(super) fn selection(text: &[u8]) -> Result<Path, Error> {
+    let path = path(text)?;
+    if path.is_projection() { Err(failed(EvalError::Projection)) } else { Ok(path) }
+}
+
+/// Returns the path at a word of a request as [`selection`] does, or that of the root if the request
+/// ends before.
+pub(super) fn selection_at(args: engine::Args<'_>, at: usize) -> Result<Path, Error> {
+    selection(args.get(at).unwrap_or(super::ROOT))
 }
 
 fn failed(error: impl std::fmt::Display) -> Error {

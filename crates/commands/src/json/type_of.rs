@@ -22,7 +22,7 @@ pub static TYPE: Command = Command {
 };
 
 fn type_of(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let path = paths::path_at(args, 2)?;
+    let path = paths::selection_at(args, 2)?;
     let found = document(&cx.db, args.key(1))?;
     if cx.reply.is_resp3() {
         cx.reply.array(1);
