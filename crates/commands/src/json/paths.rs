@@ -57,8 +57,8 @@ pub(super) fn selection(text: &[u8]) -> Result<Path, Error> {
     if path.is_projection() { Err(failed(EvalError::Projection)) } else { Ok(path) }
 }
 
-/// Returns the path at a word of a request as [`selection`] does, or that of the root if the request
-/// ends before.
+/// Returns the path at a word of a request as [`selection`] does, or that of the root if the
+/// request ends before.
 pub(super) fn selection_at(args: engine::Args<'_>, at: usize) -> Result<Path, Error> {
     selection(args.get(at).unwrap_or(super::ROOT))
 }
