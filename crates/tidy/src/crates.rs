@@ -68,8 +68,10 @@ fn crates_depend_only_on_what_is_further_down() {
 
 #[test]
 fn test_dependencies_are_free() {
-    let manifest = "[package]\nname = \"x\"\n[dependencies]\na.workspace = true\nb = { path = \"b\" }\n\
-                    [dev-dependencies]\nc.workspace = true\n[target.'cfg(unix)'.dependencies]\nd = \"1\"\n";
+    let manifest = "[package]\nname = \"x\"\n\
+                    [dependencies]\na.workspace = true\nb = { path = \"b\" }\n\
+                    [dev-dependencies]\nc.workspace = true\n\
+                    [target.'cfg(unix)'.dependencies]\nd = \"1\"\n";
     let packages = ["a", "b", "c", "d"].map(str::to_owned);
     assert_eq!(dependencies(manifest, &packages), ["a", "b", "d"]);
 }

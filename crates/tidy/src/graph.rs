@@ -197,10 +197,12 @@ fn tree(
     }
 }
 
-/// Returns the modules that reach themselves, in groups that reach each other.
+/// Returns the modules that reach themselves, in groups that reach each other. That a module uses
+/// those inside it is what it is for, and counts for nothing: commands are listed by the module of
+/// their group, which has what they share.
 pub fn circles(arrows: &[Arrow]) -> Vec<Vec<String>> {
     let mut next: BTreeMap<&Path, BTreeSet<&Path>> = BTreeMap::new();
-    for arrow in arrows {
+    for arrow in arrows.iter().filter(|arrow| !arrow.to.starts_with(&arrow.from)) {
         next.entry(&arrow.from).or_default().insert(&arrow.to);
     }
     let reach = |from: &Path| {
