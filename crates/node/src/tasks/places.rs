@@ -72,7 +72,7 @@ pub fn primaries(database: &Database, view: &View) -> Result<Vec<Part>, Problem>
         || topology.rehash.is_some()
         || topology.shards.iter().any(|it| !it.migrating.is_empty() || !it.importing.is_empty());
     if is_moving {
-        return Err(Problem::Again("slots are being moved between the shards".into()));
+        return Err(Problem::Moving("slots are being moved between the shards".into()));
     }
     let mut parts = Vec::new();
     for shard in topology.shards.iter().filter(|shard| !shard.slots.is_empty()) {

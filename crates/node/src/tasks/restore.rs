@@ -72,7 +72,7 @@ impl Restore {
             match loading.run() {
                 Ok(()) => return Ok(()),
                 Err(Problem::Final(why)) => return Err(End::Failed(why)),
-                Err(Problem::Again(why)) => {
+                Err(Problem::Again(why) | Problem::Moving(why)) => {
                     process::log!(Warning, "Job {} begins again: {why}", work.id);
                     work.desk.say(CHECKED, format!("it begins again: {why}"));
                     work.desk.pause(BACK_OFF)?;
