@@ -7,4 +7,6 @@ mod at_run_time;
 mod configuration;
 mod loading;
 mod process;
+mod quickstart;
+mod release;
 mod support;
