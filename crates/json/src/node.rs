@@ -204,6 +204,7 @@ impl Node {
     }
 
     /// Returns what it is.
+    #[inline]
     pub(crate) fn shape(&self) -> Shape<'_> {
         match self.tag() {
             Tag::Null => Shape::Null,

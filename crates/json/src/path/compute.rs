@@ -251,6 +251,19 @@ impl<'a> Walk<'a, '_> {
     }
 
     fn compare_values(&self, operator: Comparison, left: Value<'_>, right: Value<'_>) -> bool {
+        // Numbers are compared most.
+        if let (Some(left), Some(right)) = (left.as_number(), right.as_number()) {
+            let order = left.compare(right);
+            match operator {
+                Comparison::Equal => return order.is_eq(),
+                Comparison::NotEqual => return order.is_ne(),
+                Comparison::Less => return order.is_lt(),
+                Comparison::LessOrEqual => return order.is_le(),
+                Comparison::Greater => return order.is_gt(),
+                Comparison::GreaterOrEqual => return order.is_ge(),
+                _ => {}
+            }
+        }
         let ordered = |test: fn(Ordering) -> bool| order(left, right).is_some_and(test);
         match operator {
             Comparison::Equal => equal(left, right, self),
@@ -353,12 +366,9 @@ pub(crate) fn finite(double: f64) -> Option<Number> {
     double.is_finite().then_some(Number::Double(double))
 }
 
-/// Returns the order of two numbers or two strings.
+/// Returns the order of two strings.
 fn order(left: Value<'_>, right: Value<'_>) -> Option<Ordering> {
-    match (left.kind(), right.kind()) {
-        (Kind::Str(left), Kind::Str(right)) => Some(left.cmp(right)),
-        _ => Some(left.as_number()?.compare(right.as_number()?)),
-    }
+    Some(left.as_str()?.cmp(right.as_str()?))
 }
 
 /// Returns the characters of a string, elements of an array or members of an object.

@@ -156,8 +156,8 @@ impl<'a, 'p> Walk<'a, 'p> {
         trail: &mut Vec<u32>,
         take: Take<'_, 'a>,
     ) -> bool {
-        let mut go = |at: usize| {
-            let Some(child) = value.child(at) else { return true };
+        let mut go = |at: usize, child: Option<Value<'a>>| {
+            let Some(child) = child else { return true };
             if !self.visit(1) {
                 return false;
             }
@@ -168,25 +168,34 @@ impl<'a, 'p> Walk<'a, 'p> {
         };
         match (selector, value.kind()) {
             (Selector::Name(name), Kind::Object(object)) => {
-                self.position(object, *name).is_none_or(go)
+                self.position(object, *name).is_none_or(|at| go(at, object.at(at)))
             }
             (Selector::Index(index), Kind::Array(array)) => {
-                absolute(*index, array.len()).is_none_or(go)
+                absolute(*index, array.len()).is_none_or(|at| go(at, array.get(at)))
             }
-            (Selector::Wildcard, Kind::Array(array)) => (0..array.len()).all(go),
-            (Selector::Wildcard, Kind::Object(object)) => (0..object.len()).all(go),
+            (Selector::Wildcard, Kind::Array(array)) => {
+                (0..array.len()).all(|at| go(at, array.get(at)))
+            }
+            (Selector::Wildcard, Kind::Object(object)) => {
+                (0..object.len()).all(|at| go(at, object.at(at)))
+            }
             (Selector::Slice { start, end, step }, Kind::Array(array)) => {
-                slice(array, *start, *end, *step).all(go)
+                slice(array, *start, *end, *step).all(|at| go(at, array.get(at)))
             }
-            (Selector::Filter(expression), Kind::Array(_) | Kind::Object(_)) => {
+            (Selector::Filter(expression), kind @ (Kind::Array(_) | Kind::Object(_))) => {
                 let mut at = 0;
-                while let Some(child) = value.child(at) {
-                    if !self.visit(1) || (self.holds(expression, child) && !go(at)) {
+                loop {
+                    let child = match kind {
+                        Kind::Array(array) => array.get(at),
+                        Kind::Object(object) => object.at(at),
+                        _ => None,
+                    };
+                    let Some(child) = child else { return true };
+                    if !self.visit(1) || (self.holds(expression, child) && !go(at, Some(child))) {
                         return false;
                     }
                     at += 1;
                 }
-                true
             }
             (Selector::Union(selectors), _) => {
                 selectors.iter().all(|selector| self.children(value, selector, rest, trail, take))
