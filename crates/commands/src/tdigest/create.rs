@@ -102,6 +102,7 @@ fn add(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     for &value in &values {
         digest.add(value).map_err(refused)?;
     }
+    digest.settle();
     cx.db.changed_in(key, ADDED, values.len() as u64);
     cx.reply.ok();
     Ok(())

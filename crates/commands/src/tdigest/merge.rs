@@ -61,6 +61,7 @@ fn merge(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let limit = typed::limit(&cx.db, cx.engine.config());
     let mut merged = TDigest::new(compression, limit).map_err(refused)?;
     digests.into_iter().try_for_each(|digest| merged.merge(digest)).map_err(refused)?;
+    merged.settle();
     match typed::write::<TDigest>(&mut cx.db, key)? {
         Some(target) => *target = merged,
         None => typed::create(&mut cx.db, key, merged),
