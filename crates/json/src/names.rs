@@ -20,6 +20,9 @@ pub(crate) type NameId = u32;
 
 /// Names up to this many are searched one after the other.
 const MAX_UNINDEXED: usize = 16;
+/// Names and bytes of text that the first blocks have place for.
+const FIRST_NAMES: usize = 12;
+const FIRST_TEXT: usize = 88;
 /// A count that is never lowered again.
 const MANY: u32 = 255;
 /// The longest name, in bytes.
@@ -132,6 +135,11 @@ impl Names {
         }
         assert!(name.len() <= MAX_NAME_LEN, "long names are refused before");
         let start = self.text.len();
+        if start == 0 {
+            // Most documents have several names; what is too much is given back at the end.
+            self.entries.reserve(FIRST_NAMES);
+            self.text.reserve(FIRST_TEXT);
+        }
         assert!(start + name.len() <= MAX_TEXT, "a document is shorter than 4 GiB");
         self.text.extend(name.as_bytes());
         let entry = Entry { start: start as u32, uses_and_len: 1 << 24 | name.len() as u32 };
@@ -236,14 +244,8 @@ impl Names {
 
     /// Gives back what was allocated ahead. Called when a document is complete.
     pub(crate) fn shrink(&mut self) {
-        if self.entries.capacity() > self.entries.len() {
-            let entries = std::mem::take(&mut self.entries);
-            self.entries = Thin::exact(entries.into_vec().into_iter());
-        }
-        if self.text.capacity() > self.text.len() {
-            let text = std::mem::take(&mut self.text);
-            self.text = Thin::exact(text.into_vec().into_iter());
-        }
+        self.entries.shrink_to_fit();
+        self.text.shrink_to_fit();
     }
 
     /// Returns the bytes of its blocks.

@@ -112,6 +112,16 @@ impl<T> Thin<T> {
         }
     }
 
+    /// Gives all spare capacity back.
+    pub(crate) fn shrink_to_fit(&mut self) {
+        let len = self.len();
+        if len == 0 {
+            *self = Thin::new();
+        } else if self.capacity() > len {
+            self.resize_block(len);
+        }
+    }
+
     /// Returns how many items there are.
     pub(crate) fn len(&self) -> usize {
         // SAFETY: the block is ours and begins with a header.
@@ -224,20 +234,6 @@ impl<T> Thin<T> {
         self.shrink();
     }
 
-    /// Moves the items out.
-    pub(crate) fn into_vec(mut self) -> Vec<T> {
-        let len = self.len();
-        let mut items = Vec::with_capacity(len);
-        self.set_len(0);
-        // SAFETY: the items are initialised, are moved to a place that has room, and the old length
-        // is 0, so they are not dropped here.
-        unsafe {
-            self.first().copy_to_nonoverlapping(items.as_mut_ptr(), len);
-            items.set_len(len);
-        }
-        items
-    }
-
     /// Returns the bytes of its block.
     pub(crate) fn memory(&self) -> usize {
         self.block.map_or(0, |_| block_size(HEADER + self.capacity() * size_of::<T>()))
@@ -345,12 +341,20 @@ mod tests {
             let address = thin.into_address();
             // SAFETY: the address is of a vector of this type, and is used once.
             let thin: Thin<Box<u8>> = unsafe { Thin::from_address(address) };
-            prop_assert_eq!(thin.into_vec(), model);
+            prop_assert_eq!(thin.as_slice(), &model[..]);
         }
     }
 
     #[test]
     fn a_collected_vector_has_no_spare_capacity() {
+        let mut thin: Thin<u16> = Thin::new();
+        thin.reserve(200);
+        (0..100).for_each(|item| thin.push(item));
+        thin.shrink_to_fit();
+        assert_eq!((thin.capacity(), thin.as_slice().len()), (100, 100));
+        thin.keep(0, 0);
+        thin.shrink_to_fit();
+        assert_eq!(thin.memory(), 0);
         let thin = Thin::exact(0u16..100);
         assert_eq!((thin.len(), thin.capacity()), (100, 100));
         assert_eq!(thin.memory(), block_size(208));
