@@ -95,9 +95,8 @@ impl Coalescer {
             self.judge();
         }
         self.arrivals = 0;
-        let elapsed = now.saturating_duration_since(self.began);
-        if elapsed >= WINDOW {
-            self.next_window(elapsed, now, cpu_time);
+        if now >= self.began + WINDOW {
+            self.next_window(now.duration_since(self.began), now, cpu_time);
         }
         self.waited = self.wanted > 0 && self.rest.is_over() && !most.is_zero();
         self.waited.then_some(WaitLimit { events: self.wanted, time: most })

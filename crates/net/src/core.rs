@@ -137,9 +137,18 @@ impl Core {
     }
 
     /// Releases held output up to these positions.
+    #[inline]
     pub fn release(&mut self, passed: Passed) {
-        let before = self.passed.epoch;
-        self.passed = passed;
+        let before = std::mem::replace(&mut self.passed, passed).epoch;
+        if passed.epoch != before || self.holds() {
+            self.release_since(before);
+        }
+    }
+
+    /// Releases held output up to the positions that have passed, in the epoch that was before or a
+    /// later one.
+    fn release_since(&mut self, before: u64) {
+        let passed = self.passed;
         if passed.epoch != before {
             // What was confirmed before the last epoch is not known any more.
             let is_next = passed.epoch == before + 1;
@@ -170,6 +179,7 @@ impl Core {
     }
 
     /// Returns whether some output is held.
+    #[inline]
     pub fn holds(&self) -> bool {
         self.holding.iter().any(|queue| !queue.is_empty())
     }

@@ -91,8 +91,13 @@ impl HandedReplies {
         }
     }
 
-    /// What has been sent, or could not be, since the last call.
+    /// Returns whether there is something for the reactor to take.
     #[inline]
+    pub fn has_news(&self) -> bool {
+        self.has_returned.load(SeqCst) || self.is_crowded.load(SeqCst)
+    }
+
+    /// What has been sent, or could not be, since the last call.
     pub fn take_returned(&self) -> Vec<Flight> {
         if !self.has_returned.load(SeqCst) {
             return Vec::new();
@@ -117,7 +122,6 @@ impl HandedReplies {
     }
 
     /// What the reactor is to send itself, because it was too much for the thread that released it.
-    #[inline]
     pub fn take_crowd(&self, released: u64) -> Vec<HandedReply> {
         if !self.is_crowded.load(SeqCst) {
             return Vec::new();

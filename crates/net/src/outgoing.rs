@@ -266,6 +266,12 @@ impl<H: Handler> Reactor<H> {
         if !self.core.connecting.is_empty() || !self.core.not_opened.is_empty() {
             self.advance_connecting();
         }
+        if !self.core.adopted.is_empty() {
+            self.adopt();
+        }
+    }
+
+    fn adopt(&mut self) {
         for (token, kind) in std::mem::take(&mut self.core.adopted) {
             if let Some(slot) = self.core.find(token) {
                 self.seat_users();

@@ -540,8 +540,15 @@ impl<H: Handler> Reactor<H> {
     }
 
     /// Takes leave of the connections that ended.
+    #[inline]
     pub(super) fn reap(&mut self) {
         self.seat_users();
+        if !(self.core.dead.is_empty() && self.core.not_opened.is_empty()) {
+            self.remove_ended();
+        }
+    }
+
+    fn remove_ended(&mut self) {
         while let Some((slot, why)) = self.core.dead.pop() {
             let token = self.core.token(slot);
             let link = &mut self.core.links[slot as usize];

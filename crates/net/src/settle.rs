@@ -122,6 +122,12 @@ impl<H: Handler> Reactor<H> {
     /// Handles replies that other threads return.
     #[inline]
     pub(super) fn settle_handed(&mut self) {
+        if self.net.handed(self.core.thread as usize).0.has_news() {
+            self.take_handed();
+        }
+    }
+
+    fn take_handed(&mut self) {
         let (handed, _) = self.net.handed(self.core.thread as usize);
         let (returned, crowd) = (handed.take_returned(), handed.take_crowd(self.net.released()));
         for flight in returned {

@@ -46,7 +46,11 @@ impl Flight {
     /// Sends what the socket takes at once of at most `limit` bytes, with a system call of its own.
     pub fn send_now(&mut self, fd: RawFd, limit: usize) {
         self.result = loop {
-            match sys::send_slices(fd, self.buf.slices(0), limit) {
+            let sent = match self.buf.is_plain() {
+                true => sys::send(fd, &self.buf.plain()[..self.buf.len().min(limit)]),
+                false => sys::send_slices(fd, self.buf.slices(0), limit),
+            };
+            match sent {
                 Ok(n) => break n as i32,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => break -e.raw_os_error().unwrap_or(libc::EIO),

@@ -63,10 +63,10 @@ impl Yielding {
         senders: u32,
         waits: impl FnOnce() -> Option<Waits>,
     ) -> Option<bool> {
-        let elapsed = now.saturating_duration_since(self.began);
-        if elapsed < WINDOW {
+        if now < self.began + WINDOW {
             return None;
         }
+        let elapsed = now.duration_since(self.began);
         self.began = now;
         self.rest.pass(windows(elapsed, WINDOW));
         let is_wanted = holds && senders >= FEWEST_CONNECTIONS;

@@ -11,6 +11,7 @@ mod effort;
 mod key_spec;
 pub mod keys;
 mod name;
+mod recent;
 pub mod routing;
 mod row;
 pub mod table;
@@ -18,6 +19,7 @@ pub mod table;
 pub use arg::{Arg, ArgKind};
 pub use effort::Effort;
 pub use key_spec::{Begin, Find, FindKeys, FindPrefixes, InvalidKeys, KeyFlags, KeySpec};
+pub use recent::Recent;
 pub use routing::{
     About, Applied, Groups, Local, Merge, Refusal, Routing, Session, Texts, Waits, Way,
 };

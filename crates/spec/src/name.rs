@@ -8,6 +8,35 @@ use std::num::NonZeroU8;
 /// Bytes of a name that fit: all of Redis's and Valkey's commands but a few are no longer.
 const MAX_LEN: usize = 16;
 
+/// A name of at most 16 bytes as it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WrittenName {
+    low: u64,
+    high: u64,
+    len: NonZeroU8,
+}
+
+impl WrittenName {
+    /// Packs a name; `None` if it is too long.
+    #[inline(always)]
+    pub fn new(name: &[u8]) -> Option<WrittenName> {
+        let len = name.len();
+        // The ends overlap where they must: with the length they still spell one name only.
+        let (low, high) = match len {
+            1..4 => {
+                let (first, middle, last) = (name[0], name[len / 2], name[len - 1]);
+                (u64::from(first) | u64::from(middle) << 8 | u64::from(last) << 16, 0)
+            }
+            4..8 => (four(name, 0) | four(name, len - 4) << 32, 0),
+            8 => (eight(name, 0), 0),
+            9..=MAX_LEN => (eight(name, 0), eight(name, len - 8)),
+            _ => return None,
+        };
+        let len = NonZeroU8::new(len as u8)?;
+        Some(WrittenName { low, high, len })
+    }
+}
+
 /// A name of at most 16 bytes in lower case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PackedName {
@@ -20,19 +49,8 @@ impl PackedName {
     /// Packs a name, written in any case; `None` if it is too long.
     #[inline(always)]
     pub fn new(name: &[u8]) -> Option<PackedName> {
-        let len = name.len();
-        // The ends overlap where they must: with the length they still spell one name only.
-        let (low, high) = match len {
-            1..4 => {
-                let (first, middle, last) = (name[0], name[len / 2], name[len - 1]);
-                (u64::from(first) | u64::from(middle) << 8 | u64::from(last) << 16, 0)
-            }
-            4..8 => (four(name, 0) | four(name, len - 4) << 32, 0),
-            8 => (eight(name, 0), 0),
-            9..=MAX_LEN => (eight(name, 0), lower(eight(name, len - 8))),
-            _ => return None,
-        };
-        let len = NonZeroU8::new(len as u8)?;
+        let WrittenName { low, high, len } = WrittenName::new(name)?;
+        let high = if high == 0 { 0 } else { lower(high) };
         Some(PackedName { low: lower(low), high, len })
     }
 

@@ -407,6 +407,36 @@ mod tests {
     }
 
     #[test]
+    fn the_request_before_changes_nothing() {
+        let table: &'static CommandTable = Box::leak(Box::new(CommandTable::build(ROWS, &[])));
+        let found = |row: Result<&Resolved<NotRun>, Unresolved>| {
+            row.map(|row| row.index).map_err(|error| error.line())
+        };
+        let requests = [
+            "get a",
+            "GET a",
+            "get",
+            "get a b",
+            "ping",
+            "client list",
+            "client kill a",
+            "client",
+            "x",
+            "",
+        ];
+        let words =
+            |request: &'static str| request.split(' ').map(str::as_bytes).collect::<Vec<_>>();
+        for before in requests {
+            for request in requests.map(words) {
+                let mut recent = crate::Recent::default();
+                let _ = table.resolve_after(&words(before), &mut recent);
+                let after = found(table.resolve_after(&request, &mut recent));
+                assert_eq!(after, found(table.resolve(&request)), "after {before:?}");
+            }
+        }
+    }
+
+    #[test]
     fn every_row_has_an_index_and_a_full_name() {
         let table = CommandTable::build(ROWS, &[]);
         for (index, row) in table.all().iter().enumerate() {

@@ -8,6 +8,9 @@ use spec::{InvalidKeys, Unresolved};
 /// A row with what can be worked out from it beforehand.
 pub type Resolved = spec::Resolved<InPlace>;
 
+/// The command of the request before.
+pub type Recent = spec::Recent<InPlace>;
+
 /// All commands.
 pub type CommandTable = spec::CommandTable<InPlace>;
 

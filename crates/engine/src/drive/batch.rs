@@ -7,7 +7,7 @@
 use crate::args::Args;
 use crate::engine::Engine;
 use crate::request_keys::prefetch_keys;
-use crate::table::Resolved;
+use crate::table::{Recent, Resolved};
 use keyspace::{DbIndex, Key};
 use std::ops::Range;
 
@@ -56,6 +56,8 @@ impl Request {
 #[derive(Default)]
 pub(crate) struct Batch {
     requests: Vec<Request>,
+    /// The command that was asked for last.
+    recent: Recent,
 }
 
 impl Batch {
@@ -79,7 +81,7 @@ impl Batch {
         is_plain: bool,
     ) {
         let words = &argv[start..];
-        let resolved = engine.table.resolve(words).ok();
+        let resolved = engine.table.resolve_after(words, &mut self.recent).ok();
         let key = resolved.and_then(|row| Some((row, fetch_stripe(engine, row, words)?)));
         let (hashed, (stripe, hash)) =
             key.map_or((0, (0, 0)), |(row, key)| (row.single_key as u32, key));

@@ -24,6 +24,11 @@ const SAMPLE: usize = 20;
 /// What is done at a stretch; other connections of the thread wait for it.
 const SLICE: Duration = Duration::from_micros(300);
 
+/// Stripes that are swept inside the world at a stretch, if there is little to do: entering costs
+/// more than looking at a stripe without volatile keys, but a thread that stops the world waits for
+/// the whole stretch.
+const STRETCH: usize = 64;
+
 /// One thread's walk over its stripes: a round every tenth of a second, in slices.
 ///
 /// A round ends when every stripe has had its turn or when its budget is spent; the next one goes
@@ -86,11 +91,24 @@ impl Cycle {
     }
 
     fn sweep_for(&mut self, worker: &mut Worker, started: Ticks) {
-        let (thread, threads) = (worker.context().index, worker.engine().threads());
-        let clock = worker.engine().clock;
-        while self.left > 0 {
+        let (engine, thread) = (worker.engine(), worker.context().index);
+        while self.left > 0 && engine.clock.elapsed(started) <= SLICE {
+            // Timed inside, so that waiting for a world that is stopped does not count.
+            let sweep = |db: &mut Db<'_>| {
+                engine.timed(Slow::ExpireCycle, || self.sweep_stretch(db, thread, started));
+            };
+            if worker.with_db(sweep).is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Sweeps the stripes whose turn is next, until the slice is spent.
+    fn sweep_stretch(&mut self, db: &mut Db<'_>, thread: usize, started: Ticks) {
+        let (clock, threads) = (db.engine.clock, db.engine.threads());
+        for _ in 0..STRETCH.min(self.left) {
             let stripe = thread + self.turn * threads;
-            while stripe < STRIPES && sweep(worker, stripe) {
+            while stripe < STRIPES && sweep_stripe(db, stripe) {
                 if clock.elapsed(started) > SLICE {
                     return;
                 }
@@ -149,15 +167,8 @@ fn settle_own_key(db: &mut Db<'_>, key: Key<'_>) {
     }
 }
 
-/// Looks at some volatile entries of a stripe and deletes the expired; `true` if it is worth
+/// Looks at some volatile entries of a stripe and deletes the expired. Returns whether it is worth
 /// going on.
-fn sweep(worker: &mut Worker, stripe: usize) -> bool {
-    // Timed inside, so that waiting for a world that is stopped does not count.
-    let engine = worker.engine();
-    let swept = worker.with_db(|db| engine.timed(Slow::ExpireCycle, || sweep_stripe(db, stripe)));
-    swept.unwrap_or(false)
-}
-
 fn sweep_stripe(db: &mut Db<'_>, stripe: usize) -> bool {
     let engine = db.engine;
     // A round takes many slices, and the world is stopped to end this meanwhile.
