@@ -17,7 +17,8 @@ pub static ARRAPPEND: Command = Command {
     group: Group::Module,
     categories: &["json"],
     since: "1.0.0",
-    complexity: "O(1) for each value and a path with one match, O(N) otherwise, where N is the size of the document.",
+    complexity: "O(1) for each value and a path with one match, O(N) otherwise, where N is the \
+                 size of the document.",
     summary: "Appends values to the arrays at a path.",
     args: &[
         Arg::key("key", 0),
@@ -37,7 +38,8 @@ pub static ARRINDEX: Command = Command {
     group: Group::Module,
     categories: &["json"],
     since: "1.0.0",
-    complexity: "O(N) where N is the size of the array, or of the document if the path has several matches.",
+    complexity: "O(N) where N is the size of the array, or of the document if the path has \
+                 several matches.",
     summary: "The place of a value in the arrays at a path.",
     args: &[
         Arg::key("key", 0),
@@ -62,7 +64,8 @@ pub static ARRINSERT: Command = Command {
     group: Group::Module,
     categories: &["json"],
     since: "1.0.0",
-    complexity: "O(N) where N is the size of the array, or of the document if the path has several matches.",
+    complexity: "O(N) where N is the size of the array, or of the document if the path has \
+                 several matches.",
     summary: "Inserts values before an element of the arrays at a path.",
     args: &[
         Arg::key("key", 0),
@@ -83,7 +86,8 @@ pub static ARRTRIM: Command = Command {
     group: Group::Module,
     categories: &["json"],
     since: "1.0.0",
-    complexity: "O(N) where N is the size of the array, or of the document if the path has several matches.",
+    complexity: "O(N) where N is the size of the array, or of the document if the path has \
+                 several matches.",
     summary: "Keeps a range of the arrays at a path.",
     args: &[
         Arg::key("key", 0),

@@ -14,7 +14,8 @@ pub static ARRPOP: Command = Command {
     group: Group::Module,
     categories: &["json"],
     since: "1.0.0",
-    complexity: "O(N) where N is the number of elements behind the removed one, or the size of the document if the path has several matches.",
+    complexity: "O(N) where N is the number of elements behind the removed one, or the size of \
+                 the document if the path has several matches.",
     summary: "Removes an element from the arrays at a path and returns it.",
     args: &[
         Arg::key("key", 0),

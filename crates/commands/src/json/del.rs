@@ -15,7 +15,8 @@ pub static DEL: Command = Command {
     group: Group::Module,
     categories: &["json"],
     since: "1.0.0",
-    complexity: "O(N) where N is the size of the removed values, or of the document if the path has several matches.",
+    complexity: "O(N) where N is the size of the removed values, or of the document if the path \
+                 has several matches.",
     summary: "Removes values from a document, or a document.",
     args: &[Arg::key("key", 0), Arg::new("path", ArgKind::String).optional()],
     run: del,
@@ -31,7 +32,8 @@ pub static FORGET: Command = Command {
     group: Group::Module,
     categories: &["json"],
     since: "1.0.0",
-    complexity: "O(N) where N is the size of the removed values, or of the document if the path has several matches.",
+    complexity: "O(N) where N is the size of the removed values, or of the document if the path \
+                 has several matches.",
     summary: "Removes values from a document, or a document.",
     args: &[Arg::key("key", 0), Arg::new("path", ArgKind::String).optional()],
     run: del,
@@ -47,7 +49,8 @@ pub static CLEAR: Command = Command {
     group: Group::Module,
     categories: &["json"],
     since: "2.0.0",
-    complexity: "O(N) where N is the size of the values, or of the document if the path has several matches.",
+    complexity: "O(N) where N is the size of the values, or of the document if the path has \
+                 several matches.",
     summary: "Empties containers and sets numbers to 0.",
     args: &[Arg::key("key", 0), Arg::new("path", ArgKind::String).optional()],
     run: clear,

@@ -20,7 +20,8 @@ pub static GET: Command = Command {
     group: Group::Module,
     categories: &["json"],
     since: "1.0.0",
-    complexity: "O(N) where N is the size of the values, or of the document if a path has several matches.",
+    complexity: "O(N) where N is the size of the values, or of the document if a path has \
+                 several matches.",
     effort: Effort::Part(1, read_elements),
     summary: "Values of a document as JSON.",
     args: &[

@@ -17,7 +17,8 @@ pub static ARRLEN: Command = Command {
     group: Group::Module,
     categories: &["json"],
     since: "1.0.0",
-    complexity: "O(1) for a path with one match, O(N) otherwise, where N is the size of the document.",
+    complexity: "O(1) for a path with one match, O(N) otherwise, where N is the size of the \
+                 document.",
     summary: "The length of an array in a document.",
     args: &[Arg::key("key", 0), Arg::new("path", ArgKind::String).optional()],
     run: arrlen,
@@ -49,7 +50,8 @@ pub static OBJLEN: Command = Command {
     group: Group::Module,
     categories: &["json"],
     since: "1.0.0",
-    complexity: "O(1) for a path with one match, O(N) otherwise, where N is the size of the document.",
+    complexity: "O(1) for a path with one match, O(N) otherwise, where N is the size of the \
+                 document.",
     summary: "The number of an object's members.",
     args: &[Arg::key("key", 0), Arg::new("path", ArgKind::String).optional()],
     run: objlen,
@@ -65,7 +67,8 @@ pub static STRLEN: Command = Command {
     group: Group::Module,
     categories: &["json"],
     since: "1.0.0",
-    complexity: "O(1) for a path with one match, O(N) otherwise, where N is the size of the document.",
+    complexity: "O(1) for a path with one match, O(N) otherwise, where N is the size of the \
+                 document.",
     summary: "The length of a string in a document, in bytes.",
     args: &[Arg::key("key", 0), Arg::new("path", ArgKind::String).optional()],
     run: strlen,

@@ -190,8 +190,8 @@ fn change_each<R>(
     Ok(results.into_iter().flatten().collect())
 }
 
-/// Makes a change at each location of the document of a key, which [`document_for_write`] has found,
-/// and reports it if one of the results is a change. Returns the results in the order of the
+/// Makes a change at each location of the document of a key, which [`document_for_write`] has
+/// found, and reports it if one of the results is a change. Returns the results in the order of the
 /// locations.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! `JSON.MSET key path value [key path value …]`
 //!
-//! All values are set or none. Those that come later find what those before have set, so the changes
-//! are made on copies, which take the place of the documents in the end. A path without a place in
+//! All values are set or none. Those that come later find what those before have set, so the
+//! changes are made on copies, which take the place of the documents in the end. A path without a place in
 //! its document is passed over.
 
 use super::set::{Change, put};
@@ -20,7 +20,8 @@ pub static MSET: Command = Command {
     group: Group::Module,
     categories: &["json"],
     since: "2.6.0",
-    complexity: "O(K*(M+N)) where K is the number of keys, M the size of an old value and N that of a new one.",
+    complexity: "O(K*(M+N)) where K is the number of keys, M the size of an old value and N that \
+                 of a new one.",
     effort: Effort::Estimate(super::parsing),
     summary: "Sets values in several documents at once.",
     tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],

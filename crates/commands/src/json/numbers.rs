@@ -15,7 +15,8 @@ pub static NUMINCRBY: Command = Command {
     group: Group::Module,
     categories: &["json"],
     since: "1.0.0",
-    complexity: "O(1) for a path with one match, O(N) otherwise, where N is the size of the document.",
+    complexity: "O(1) for a path with one match, O(N) otherwise, where N is the size of the \
+                 document.",
     summary: "Adds to the numbers at a path.",
     args: &[
         Arg::key("key", 0),
@@ -35,7 +36,8 @@ pub static NUMMULTBY: Command = Command {
     group: Group::Module,
     categories: &["json"],
     since: "1.0.0",
-    complexity: "O(1) for a path with one match, O(N) otherwise, where N is the size of the document.",
+    complexity: "O(1) for a path with one match, O(N) otherwise, where N is the size of the \
+                 document.",
     summary: "Multiplies the numbers at a path.",
     args: &[
         Arg::key("key", 0),

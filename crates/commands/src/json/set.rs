@@ -1,7 +1,7 @@
 //! `JSON.SET key path value [NX | XX] [FPHA BF16 | FP16 | FP32 | FP64]`
 //!
-//! The root may be set without a key; a path that names a new member of an object that is there adds
-//! it. The key keeps its expiry.
+//! The root may be set without a key; a path that names a new member of an object that is there
+//! adds it. The key keeps its expiry.
 
 use super::{
     NOT_ROOT, change_at, change_each, check_depth, document_for_write, json_event, parse, paths,

@@ -12,7 +12,8 @@ pub static STRAPPEND: Command = Command {
     group: Group::Module,
     categories: &["json"],
     since: "1.0.0",
-    complexity: "O(1) for a path with one match, O(N) otherwise, where N is the size of the document.",
+    complexity: "O(1) for a path with one match, O(N) otherwise, where N is the size of the \
+                 document.",
     summary: "Appends to the strings at a path.",
     args: &[
         Arg::key("key", 0),

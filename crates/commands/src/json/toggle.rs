@@ -13,7 +13,8 @@ pub static TOGGLE: Command = Command {
     group: Group::Module,
     categories: &["json"],
     since: "2.0.0",
-    complexity: "O(1) for a path with one match, O(N) otherwise, where N is the size of the document.",
+    complexity: "O(1) for a path with one match, O(N) otherwise, where N is the size of the \
+                 document.",
     summary: "Turns the booleans at a path around.",
     args: &[Arg::key("key", 0), Arg::new("path", ArgKind::String)],
     run: toggle,

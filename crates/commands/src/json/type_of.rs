@@ -14,7 +14,8 @@ pub static TYPE: Command = Command {
     group: Group::Module,
     categories: &["json"],
     since: "1.0.0",
-    complexity: "O(1) for a path with one match, O(N) otherwise, where N is the size of the document.",
+    complexity: "O(1) for a path with one match, O(N) otherwise, where N is the size of the \
+                 document.",
     summary: "The types of values in a document.",
     args: &[Arg::key("key", 0), Arg::new("path", ArgKind::String).optional()],
     run: type_of,

@@ -50,12 +50,6 @@ impl<'a> Writer<'a> {
         self.0.length(value);
     }
 
-    /// Writes a number of 4 bytes.
-    pub fn float(&mut self, value: f32) {
-        self.mark(Mark::Float);
-        self.0.raw(&value.to_le_bytes());
-    }
-
     /// Writes a number of 8 bytes.
     pub fn double(&mut self, value: f64) {
         self.mark(Mark::Double);
@@ -122,15 +116,6 @@ impl<'a, 'd> Reader<'a, 'd> {
         self.0.count(least.max(1))
     }
 
-    /// Reads a number of 4 bytes. It may be no number at all (NaN).
-    ///
-    /// # Errors
-    /// Something else is there.
-    pub fn float(&mut self) -> Result<f32, Error> {
-        self.mark(Mark::Float)?;
-        self.0.array().map(f32::from_le_bytes)
-    }
-
     /// Reads a number of 8 bytes. It may be no number at all (NaN).
     ///
     /// # Errors
@@ -176,7 +161,6 @@ mod tests {
         let mut to = Writer::new(&mut encoder);
         to.signed(-2);
         to.unsigned(u64::MAX);
-        to.float(0.5);
         to.double(-0.25);
         to.string(&[b'x'; 100]);
         to.end();
@@ -188,7 +172,6 @@ mod tests {
         let mut from = Reader::new(&mut decoder);
         assert_eq!(from.signed()?, -2);
         assert_eq!(from.unsigned()?, u64::MAX);
-        assert_eq!(from.float()?, 0.5);
         assert_eq!(from.double()?, -0.25);
         assert_eq!(*from.string()?, [b'x'; 100]);
         from.end()
