@@ -106,7 +106,7 @@ fn info(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 /// Writes what INFO says, section by section, for a report about a crash. Sections that look at
-/// stripes are last: they wait if the crashed thread has stopped the world.
+/// stripes are last, and left out if the crashed thread has stopped the world.
 pub fn report_info(engine: &'static Engine, write: &mut dyn FnMut(&str)) {
     const LOOK_AT_STRIPES: [&str; 4] = ["Clients", "Memory", "Persistence", "Keyspace"];
     Cx::of_process(engine, |cx| {
@@ -120,9 +120,14 @@ pub fn report_info(engine: &'static Engine, write: &mut dyn FnMut(&str)) {
             }
         };
         show(false);
-        cx.thread.reader.enter();
-        show(true);
-        cx.thread.reader.leave();
+        let began = engine.clock().wall();
+        let is_late = || engine.clock().wall().0 - began.0 > 1000;
+        if cx.thread.reader.enter_unless(is_late) {
+            show(true);
+            cx.thread.reader.leave();
+        } else {
+            write("Other sections cannot be had: a thread has stopped the world.\n");
+        }
     });
 }
 
