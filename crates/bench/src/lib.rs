@@ -3,7 +3,6 @@
 //! To this crate Dunlin is one more server behind a port: it uses no code of the server's. The
 //! design is in `docs/internals/bench.md`, the user's guide in `docs/bench.md`.
 
-mod client;
 mod experiment;
 mod generator;
 mod ledger;
@@ -12,12 +11,8 @@ mod modes;
 mod options;
 mod report;
 mod sentinel;
-mod transport;
 mod verify;
 mod workload;
-
-pub use generator::tls::TlsSettings;
-pub use options::args::TlsArgs;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 use options::args::BenchArgs;

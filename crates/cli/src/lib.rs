@@ -7,11 +7,9 @@
 mod flavor;
 mod format;
 mod interrupt;
-mod link;
 mod modes;
 mod options;
 mod repl;
-mod reply;
 mod session;
 mod usage;
 mod words;
@@ -122,7 +120,7 @@ fn evaluate(mut session: Session, path: &std::path::Path) -> ExitCode {
     let script = match std::fs::read(path) {
         Ok(script) => script,
         Err(error) => {
-            let why = link::describe(&error);
+            let why = session::describe(&error);
             return refuse(&format!("Can't open file '{}': {why}", path.display()));
         }
     };

@@ -31,7 +31,6 @@ mod metrics;
 mod problems;
 mod progress;
 mod remote;
-mod reply;
 mod sampler;
 
 pub use remote::{command, run};

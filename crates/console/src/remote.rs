@@ -1,10 +1,13 @@
 //! `dunlin console --url …`: the console of a server elsewhere, whichever it is.
 
 use crate::host::{Boxed, Host, Peer, Purpose, Stream, ThreadTime};
-use clap::Parser;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use clap::{CommandFactory as _, Parser};
+use client::tls::TlsOptions;
+use client::{Address, Credentials, Login, Scheme, Url};
+use resp::bulk::push_request;
+use resp::{Incoming, ReplyLimits, Value};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ServerConfig};
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -37,119 +40,75 @@ struct Options {
     cacert: Option<PathBuf>,
 }
 
-/// Where a server is.
-#[derive(Clone, Debug, PartialEq)]
-struct Url {
-    is_tls: bool,
-    /// A path of a Unix socket, or a host.
-    host: String,
-    /// None for a Unix socket.
-    port: Option<u16>,
+/// Where a server is, and who watches it.
+#[derive(Clone)]
+struct Place {
+    address: Address,
     user: String,
     password: Option<String>,
+    is_tls: bool,
 }
 
 /// Reads a URL.
-fn parse(url: &str) -> Result<Url, String> {
-    let (scheme, rest) = url.split_once("://").ok_or("a URL begins with redis://")?;
-    if scheme == "unix" {
-        let host = rest.to_owned();
-        return Ok(Url { is_tls: false, host, port: None, user: String::new(), password: None });
+fn parse(text: &str) -> Result<Place, String> {
+    let url = Url::parse(text).map_err(|why| why.to_string())?;
+    if url.scheme == Scheme::Sentinel || url.hosts.len() > 1 {
+        return Err("the console is of one server: take redis, rediss or unix".into());
     }
-    let is_tls = match scheme {
-        "redis" | "valkey" => false,
-        "rediss" | "valkeys" => true,
-        _ => return Err(format!("{scheme} is no scheme: take redis, rediss or unix")),
+    let address = url.address("127.0.0.1", 6379);
+    let (user, password) = match url.credentials {
+        None => (String::new(), None),
+        Some(Credentials::Word(user)) => (user, None),
+        Some(Credentials::Pair(user, password)) => (user, Some(password)),
     };
-    let rest = rest.split('/').next().unwrap_or_default();
-    let (credentials, place) = rest.rsplit_once('@').unwrap_or(("", rest));
-    let (user, password) = match credentials.split_once(':') {
-        Some((user, password)) => (user, Some(password)),
-        None => (credentials, None),
-    };
-    let (host, port) = match place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((host, port)) => (host, port.strip_prefix(':')),
-        None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),
-    };
-    let port = port.map_or(Ok(6379), str::parse).map_err(|_| "the port is no number")?;
-    let host = if host.is_empty() { "127.0.0.1" } else { host };
-    Ok(Url {
-        is_tls,
-        host: host.to_owned(),
-        port: Some(port),
-        user: decoded(user),
-        password: password.map(decoded),
-    })
-}
-
-/// Resolves `%xx`.
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let code = tail.get(..2).and_then(|two| std::str::from_utf8(two).ok());
-        match code.and_then(|two| u8::from_str_radix(two, 16).ok()) {
-            Some(byte) if *first == b'%' => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    Ok(Place { address, user, password, is_tls: url.is_tls })
 }
 
 /// A server elsewhere.
 struct Remote {
-    url: Url,
+    place: Place,
     /// What `--hosts` says, with blanks between.
     trusted_names: String,
     tls: Option<Arc<ClientConfig>>,
 }
 
-async fn open(url: Url, tls: Option<Arc<ClientConfig>>) -> io::Result<Box<dyn Stream>> {
-    let Some(port) = url.port else {
-        return Ok(Box::new(tokio::net::UnixStream::connect(&url.host).await?));
+async fn open(address: &Address, tls: Option<Arc<ClientConfig>>) -> io::Result<Box<dyn Stream>> {
+    let (host, port) = match address {
+        Address::Unix(path) => return Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
+        Address::Tcp { host, port } => (host, *port),
     };
-    let socket = tokio::net::TcpStream::connect((url.host.as_str(), port)).await?;
+    let socket = tokio::net::TcpStream::connect((host.as_str(), port)).await?;
     socket.set_nodelay(true)?;
     let Some(rules) = tls else { return Ok(Box::new(socket)) };
-    let name = ServerName::try_from(url.host).map_err(io::Error::other)?;
+    let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
     Ok(Box::new(TlsConnector::from(rules).connect(name, socket).await?))
 }
 
 /// Authenticates with the URL's credentials, for watching.
-async fn authenticate(stream: &mut Box<dyn Stream>, url: &Url) -> io::Result<()> {
-    let Some(password) = &url.password else { return Ok(()) };
-    let mut request = String::new();
-    let user = if url.user.is_empty() { "default" } else { &url.user };
-    let words: Vec<&str> =
-        if user == "default" { vec!["AUTH", password] } else { vec!["AUTH", user, password] };
-    request += &format!("*{}\r\n", words.len());
-    for word in words {
-        request += &format!("${}\r\n{word}\r\n", word.len());
+async fn authenticate(stream: &mut Box<dyn Stream>, place: &Place) -> io::Result<()> {
+    let Some(password) = &place.password else { return Ok(()) };
+    let user = if place.user == "default" { "" } else { &*place.user };
+    let mut request = Vec::new();
+    push_request(&mut request, &Login { user, password }.words());
+    stream.write_all(&request).await?;
+    let mut incoming = Incoming::new(ReplyLimits::PEER, 1024);
+    loop {
+        let reply = incoming.take().map_err(io::Error::other)?;
+        match reply.as_ref().map(Value::error) {
+            Some(None) => return Ok(()),
+            Some(Some(why)) => return Err(io::Error::other(why.into_owned())),
+            None => incoming.buffer().push(stream.read_u8().await?),
+        }
     }
-    stream.write_all(request.as_bytes()).await?;
-    let mut reply = Vec::new();
-    while !reply.ends_with(b"\r\n") && reply.len() < 1024 {
-        reply.push(stream.read_u8().await?);
-    }
-    if reply.starts_with(b"+") {
-        return Ok(());
-    }
-    Err(io::Error::other(String::from_utf8_lossy(&reply).trim_end().to_owned()))
 }
 
 impl Host for Remote {
     fn open(&self, purpose: Purpose) -> Boxed<io::Result<Box<dyn Stream>>> {
-        let (url, tls) = (self.url.clone(), self.tls.clone());
+        let (place, tls) = (self.place.clone(), self.tls.clone());
         Box::pin(async move {
-            let mut stream = open(url.clone(), tls).await?;
+            let mut stream = open(&place.address, tls).await?;
             if purpose == Purpose::Watching {
-                authenticate(&mut stream, &url).await?;
+                authenticate(&mut stream, &place).await?;
             }
             Ok(stream)
         })
@@ -177,8 +136,7 @@ impl Host for Remote {
     }
 
     fn name(&self) -> String {
-        let Url { host, port, .. } = &self.url;
-        port.map_or(host.clone(), |port| format!("{host}:{port}"))
+        self.place.address.to_string()
     }
 
     fn log(&self, line: &str) {
@@ -186,30 +144,9 @@ impl Host for Remote {
     }
 }
 
-fn client_config(cacert: Option<&PathBuf>) -> Result<Arc<ClientConfig>, String> {
-    let mut roots = RootCertStore::empty();
-    match cacert {
-        None => {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-        Some(path) => {
-            let file = CertificateDer::pem_file_iter(path).map_err(|why| why.to_string())?;
-            for certificate in file {
-                let certificate = certificate.map_err(|why| why.to_string())?;
-                roots.add(certificate).map_err(|why| why.to_string())?;
-            }
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let versions = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|why| why.to_string())?;
-    Ok(Arc::new(versions.with_root_certificates(roots).with_no_client_auth()))
-}
-
 /// Returns the command line of `dunlin console`, for completions.
 pub fn command() -> clap::Command {
-    <Options as clap::CommandFactory>::command()
+    Options::command()
 }
 
 /// Runs `dunlin console` with these arguments, the program's name left out.
@@ -236,10 +173,11 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
 }
 
 fn start(options: &Options) -> Result<(), String> {
-    let url = parse(&options.url)?;
-    let tls = url.is_tls.then(|| client_config(options.cacert.as_ref())).transpose()?;
+    let place = parse(&options.url)?;
+    let files = TlsOptions { cacert: options.cacert.clone(), ..TlsOptions::default() };
+    let tls = place.is_tls.then(|| client::tls::rules(&files)).transpose()?;
     let trusted_names = options.hosts.join(" ");
-    crate::start(Arc::new(Remote { url, trusted_names, tls }), &options.bind, options.port)
+    crate::start(Arc::new(Remote { place, trusted_names, tls }), &options.bind, options.port)
 }
 
 #[cfg(test)]
@@ -248,13 +186,14 @@ mod tests {
 
     #[test]
     fn urls_are_read() {
-        let url = parse("redis://bob:a%3ab@10.0.0.1:7000/3").unwrap();
-        assert_eq!((url.host.as_str(), url.port, url.is_tls), ("10.0.0.1", Some(7000), false));
-        assert_eq!((url.user.as_str(), url.password.as_deref()), ("bob", Some("a:b")));
-        let url = parse("rediss://[::1]").unwrap();
-        assert_eq!((url.host.as_str(), url.port, url.is_tls), ("::1", Some(6379), true));
+        let place = parse("redis://bob:a%3ab@10.0.0.1:7000/3").unwrap();
+        assert_eq!((place.address, place.is_tls), (Address::tcp("10.0.0.1", 7000), false));
+        assert_eq!((place.user.as_str(), place.password.as_deref()), ("bob", Some("a:b")));
+        let place = parse("rediss://[::1]").unwrap();
+        assert_eq!((place.address, place.is_tls), (Address::tcp("::1", 6379), true));
         assert_eq!(parse("redis://:pw@h").unwrap().password.as_deref(), Some("pw"));
-        assert_eq!(parse("unix:///run/a.sock").unwrap().host, "/run/a.sock");
+        let socket = parse("unix:///run/a.sock").unwrap().address;
+        assert_eq!(socket, Address::Unix("/run/a.sock".into()));
         for bad in ["localhost", "http://a", "redis://a:b"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
@@ -262,7 +201,6 @@ mod tests {
 
     #[test]
     fn the_arguments_are_sound() {
-        use clap::CommandFactory as _;
         Options::command().debug_assert();
     }
 }
