@@ -1,8 +1,8 @@
 //! `JSON.MSET key path value [key path value …]`
 //!
 //! All values are set or none. Those that come later find what those before have set, so the
-//! changes are made on copies, which take the place of the documents in the end. A path without a place in
-//! its document is passed over.
+//! changes are made on copies, which take the place of the documents in the end. A path without a
+//! place in its document is passed over.
 
 use super::set::{Change, put};
 use super::{NOT_ROOT, document_for_write, json_event, parse, paths, refused};
