@@ -150,7 +150,7 @@ impl Scanner {
 
     fn enter(&mut self, lacking: usize) -> Result<(), InvalidReply> {
         if self.open.len() == self.limits.depth {
-            return Err(InvalidReply("too deep"));
+            return Err(InvalidReply("too many levels"));
         }
         self.open.push(lacking);
         Ok(())
@@ -199,7 +199,7 @@ fn take_value(
         };
         let is_attribute = kind == Aggregate::Attribute;
         if count > 0 || is_attribute {
-            levels = levels.checked_sub(1).ok_or(InvalidReply("too deep"))?;
+            levels = levels.checked_sub(1).ok_or(InvalidReply("too many levels"))?;
         }
         let values = take_values(rest, limits, levels, count)?;
         match kind {
@@ -431,11 +431,11 @@ mod tests {
         let (fits, too_deep) = (nested(LIMITS.depth), nested(LIMITS.depth + 1));
         assert!(decode(&fits, LIMITS).is_ok());
         assert_eq!(scan(&fits), Ok(Scanned::Reply { len: fits.len() }));
-        assert_eq!(decode(&too_deep, LIMITS), Err(InvalidReply("too deep")));
-        assert_eq!(scan(&too_deep), Err(InvalidReply("too deep")));
+        assert_eq!(decode(&too_deep, LIMITS), Err(InvalidReply("too many levels")));
+        assert_eq!(scan(&too_deep), Err(InvalidReply("too many levels")));
         let attributes = b"|0\r\n".repeat(LIMITS.depth + 1);
-        assert_eq!(scan(&attributes), Err(InvalidReply("too deep")));
-        assert_eq!(decode(&attributes, LIMITS), Err(InvalidReply("too deep")));
+        assert_eq!(scan(&attributes), Err(InvalidReply("too many levels")));
+        assert_eq!(decode(&attributes, LIMITS), Err(InvalidReply("too many levels")));
     }
 
     #[test]

@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(incoming(1000, &endless).take(), long);
         assert_eq!(
             incoming(usize::MAX, &b"*1\r\n".repeat(1_000_000)).take(),
-            Err(InvalidReply("too deep"))
+            Err(InvalidReply("too many levels"))
         );
         assert_eq!(incoming(1000, b"HTTP/1.1\r\n").take(), Err(InvalidReply("unknown type")));
     }
