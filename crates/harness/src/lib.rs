@@ -1,6 +1,7 @@
 //! Black-box tests of a running server: everything here talks to it as any client would.
 //!
-//! - [`server`] starts and stops the server under test and the reference it is compared with;
+//! - [`server`] starts and stops the server under test and the reference it is compared with, at
+//!   ports that no other test takes;
 //! - [`contents`] is all that a server holds, to be compared;
 //! - [`client`] and [`reply`] are a small, strict client of both protocols;
 //! - [`crowd`] is many of them that keep a server busy;
@@ -40,6 +41,7 @@ pub mod info;
 pub mod ledger;
 pub mod network;
 pub mod notation;
+mod ports;
 pub mod power_loss;
 pub mod preload;
 pub mod proxy;

@@ -7,10 +7,11 @@
 
 use crate::client::{self, Client, patience};
 use crate::environment::skipped;
+pub use crate::ports::{free_port, free_ports};
 use crate::reply::Protocol;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -565,26 +566,6 @@ pub(crate) fn collect(stream: Box<dyn Read + Send>, log: &Mutex<String>) {
         log.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
         line.clear();
     }
-}
-
-/// A port without a listener. It is below those that the system gives to connections, or one of
-/// these might have it in the moment in which a server starts, or starts again.
-pub fn free_port() -> io::Result<u16> {
-    const FIRST: u32 = 10_000;
-    const COUNT: u32 = 22_000;
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let mut last = io::ErrorKind::AddrInUse.into();
-    for _ in 0..COUNT {
-        // Each process begins somewhere else.
-        let number =
-            std::process::id().wrapping_mul(251).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-        let port = (FIRST + number % COUNT) as u16;
-        match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
-            Ok(_) => return Ok(port),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
 }
 
 pub(crate) fn new_directory(program: &Program) -> io::Result<PathBuf> {

@@ -1,7 +1,7 @@
 //! The experiments: they run to their end, say what is missing, and leave nothing behind.
 
 use crate::support::{bench, file, start};
-use harness::server::{Program, free_port, signal};
+use harness::server::{Program, free_ports, signal};
 use serde_json::Value;
 use std::path::Path;
 use std::thread;
@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 /// Arguments that keep an experiment's servers in a directory of the test's own.
 fn arguments(name: &str, directory: &Path) -> String {
     std::fs::create_dir_all(directory).unwrap();
-    let port = free_port().unwrap();
+    // The experiment counts on from the first one.
+    let port = free_ports(100).unwrap();
     format!("experiment {name} --port {port} --dir {}", directory.display())
 }
 
