@@ -11,7 +11,7 @@ use crate::store::{Problem, Store};
 use crate::talk::{self, Answer};
 use crate::tasks::{Task, Tasks, schedule};
 use crate::unplaced;
-use cluster::coordinator::{Change, Transaction};
+use cluster::coordinator::{Change, Outcome, Transaction};
 use cluster::view::{At, View};
 use process::log;
 use std::collections::BTreeMap;
@@ -141,7 +141,10 @@ impl Jobs {
             Step::Fails(why) => ended(job, JobState::Failed, why),
         };
         replace_job(&self.store.keys, id, at, &changed, &mut transaction);
-        self.store.commit(&transaction)?;
+        if self.store.commit(&transaction)? == Outcome::Conflict {
+            // What was read of the job is old: the next look has what it is now.
+            return Ok(());
+        }
         let is_forgotten = matches!(changed.kind, JobKind::Replace | JobKind::Remove);
         if changed.state == JobState::Done && is_forgotten {
             self.store.remove_member(&changed.machine);

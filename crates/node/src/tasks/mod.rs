@@ -72,7 +72,7 @@ fn table() -> Result<&'static CommandTable<NotRun>, End> {
 }
 
 /// Why a thread ends before its work is done.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum End {
     /// It cannot be done.
     Failed(String),
@@ -179,8 +179,38 @@ impl Work {
 struct Running {
     lease: LeaseId,
     desk: Arc<Desk>,
-    thread: JoinHandle<Result<(), End>>,
+    thread: Option<JoinHandle<Result<(), End>>>,
+    /// How it has ended. It stays until etcd has it: it may take several attempts to write it.
+    outcome: Option<Result<(), End>>,
     said: Instant,
+}
+
+impl Running {
+    /// How far it is, or how it has ended.
+    fn look(&mut self, job: &Job) -> Step {
+        if !self.desk.has_ended.load(SeqCst) {
+            if self.said.elapsed() < REPORT {
+                return Step::Waits(job.percent, job.text.clone());
+            }
+            self.said = Instant::now();
+            let (percent, text) = lock(&self.desk.progress).clone();
+            return Step::Waits(percent, if job.is_cancelled { "it ends".into() } else { text });
+        }
+        if let Some(thread) = self.thread.take() {
+            self.outcome = Some(thread.join().expect("a panic ends the process"));
+        }
+        match self.outcome.clone().unwrap_or(Err(End::Stopped)) {
+            Ok(()) => Step::Done(Transaction::default()),
+            Err(_) if job.is_cancelled => Step::Done(Transaction::default()),
+            Err(End::Stopped) => Step::Waits(0, "it begins again".into()),
+            Err(End::Failed(why)) => Step::Fails(why),
+        }
+    }
+
+    /// Returns whether it was told to end although the job goes on.
+    fn begins_again(&self, job: &Job) -> bool {
+        matches!(self.outcome, Some(Err(End::Stopped))) && !job.is_cancelled
+    }
 }
 
 /// The threads of this node.
@@ -221,23 +251,11 @@ impl Tasks {
         if job.is_cancelled {
             control.is_stopped.store(true, SeqCst);
         }
-        if !running.desk.has_ended.load(SeqCst) {
-            if running.said.elapsed() < REPORT {
-                return Step::Waits(job.percent, job.text.clone());
-            }
-            running.said = Instant::now();
-            let (percent, text) = lock(&running.desk.progress).clone();
-            return Step::Waits(percent, if job.is_cancelled { "it ends".into() } else { text });
+        let step = running.look(job);
+        if running.begins_again(job) {
+            self.running.remove(id);
         }
-        let running = self.running.remove(id).expect("it was just found");
-        match running.thread.join().expect("a panic ends the process") {
-            Ok(()) => Step::Done(Transaction::default()),
-            Err(End::Stopped) if job.is_cancelled => Step::Done(Transaction::default()),
-            // It begins again with the next look.
-            Err(End::Stopped) => Step::Waits(0, "it begins again".into()),
-            Err(End::Failed(_)) if job.is_cancelled => Step::Done(Transaction::default()),
-            Err(End::Failed(why)) => Step::Fails(why),
-        }
+        step
     }
 
     fn start(&mut self, shared: &Arc<Shared>, id: &str, job: &Job, task: &Task) -> Step {
@@ -259,7 +277,8 @@ impl Tasks {
         };
         match std::thread::Builder::new().name("job".into()).spawn(run) {
             Ok(thread) => {
-                let running = Running { lease: job.lease, desk, thread, said: Instant::now() };
+                let (thread, said) = (Some(thread), Instant::now());
+                let running = Running { lease: job.lease, desk, thread, outcome: None, said };
                 self.running.insert(id.to_owned(), running);
                 Step::Waits(0, "it begins".into())
             }
@@ -333,5 +352,42 @@ pub(crate) fn ready(store: &mut Store, name: &str) -> Result<crate::site::Databa
         _ => Err(Problem::Wrong(format!(
             "the database '{name}' is not ready: see dunlin cluster jobs"
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::site::{Aim, JobKind, JobState};
+
+    #[test]
+    fn what_a_thread_has_ended_with_stays_until_it_is_written() {
+        let job = Job {
+            kind: JobKind::Import,
+            database: "d".into(),
+            machine: String::new(),
+            state: JobState::Running,
+            owner: "a".into(),
+            lease: 1,
+            percent: 0,
+            text: String::new(),
+            is_cancelled: false,
+            task: None,
+            aim: Aim::default(),
+            request_id: String::new(),
+            began_ms: 0,
+            ended_ms: 0,
+        };
+        let desk = Arc::new(Desk::default());
+        desk.has_ended.store(true, SeqCst);
+        let thread = std::thread::spawn(|| Err(End::Failed("no".into())));
+        let (thread, said) = (Some(thread), Instant::now());
+        let mut running = Running { lease: 1, desk, thread, outcome: None, said };
+        for attempt in 0..3 {
+            let is_failure = matches!(running.look(&job), Step::Fails(why) if why == "no");
+            assert!(is_failure && !running.begins_again(&job), "attempt {attempt}");
+        }
+        let cancelled = Job { is_cancelled: true, ..job };
+        assert!(matches!(running.look(&cancelled), Step::Done(_)));
     }
 }
