@@ -7,11 +7,12 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _, PutPayload, WriteMultipart};
-use std::net::{IpAddr, Ipv6Addr, ToSocketAddrs as _};
+use std::net::ToSocketAddrs as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
+use transfer::place::is_of_link;
 
 /// Bytes that are sent or asked for at a time. S3 takes at most ten thousand parts of an object.
 const PART: usize = 16 << 20;
@@ -289,16 +290,6 @@ fn check_endpoint(endpoint: &str) -> Result<(), Wrong> {
     match addresses.find(|it| is_of_link(it.ip())) {
         Some(it) => Err(wrong(&format!("{} is an address of the link, and no storage's", it.ip()))),
         None => Ok(()),
-    }
-}
-
-/// What AWS answers at beside 169.254.169.254.
-const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
-
-fn is_of_link(address: IpAddr) -> bool {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.is_link_local(),
-        IpAddr::V6(address) => address.is_unicast_link_local() || address == METADATA,
     }
 }
 
