@@ -77,7 +77,7 @@ export async function slots(name) {
     const counts = counted.includes(what.value);
     if (isAnew || (counts && !map.cpu_us)) {
       fill(line, counts ? "Counting for two seconds." : "Reading.");
-      map = await send("GET", `/databases/slots?${counts ? "count=true&" : ""}${of}`);
+      map = counts ? await send("POST", "/databases/slots/count", { name }) : await send("GET", "/databases/slots?" + of);
     }
     const isMissing = counts && !measures[what.value][1](map);
     fill(line, isMissing ? "The copies do not count it by slot." : "Point at a cell.");

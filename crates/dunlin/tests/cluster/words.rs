@@ -94,6 +94,8 @@ fn the_admin_port_of_a_node_is_for_probes_scrapes_and_programs() {
         assert_eq!(read.status, 403, "a page elsewhere: {path}");
     }
     assert_eq!(get("/api/v1/cluster/backups?at=/tmp").status, 405, "storages are asked by POST");
+    let count = "/api/v1/cluster/databases/slots/count?name=d";
+    assert_eq!(get(count).status, 405, "primaries are made to count by POST");
     assert_eq!(send(&["Host: a.example"], "{}"), 401, "a name that leads here");
     assert_eq!(send(&[], "{"), 400);
     assert_eq!(send(&["Idempotency-Key: "], "{}"), 400, "a request with an empty name");

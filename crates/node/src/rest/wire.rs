@@ -171,16 +171,6 @@ pub struct HotKeyShown {
     pub network_bytes: f64,
 }
 
-/// Whose slots, and what of them.
-#[derive(Serialize, Deserialize, JsonSchema)]
-pub struct SlotsAsked {
-    /// The database's name
-    pub name: String,
-    /// Count requests, CPU, network and hot keys for two seconds
-    #[serde(default)]
-    pub count: bool,
-}
-
 /// A database that is asked for.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
