@@ -364,9 +364,9 @@ fn commands_that_only_servers_know_go_where_their_keys_are() {
     assert!((0..3).all(|at| direct(at, &["HOWMANY"]) != Reply::Integer(0)));
     // Their tips say that they concern several servers.
     assert_eq!(ask(&mut client, &["HOWMANY"]), Reply::Integer(30));
-    let put = ["PUTALL", "3", "key1", "a", "key2", "b", "key3", "c", "EX", "1000"];
+    let put = ["PUTALL", "3", "apple", "a", "zebra", "b", "quince", "c", "EX", "1000"];
     assert_eq!(ask(&mut client, &put), Reply::Integer(1));
-    let found = ask(&mut client, &["GETALL", "key3", "none", "key2", "key1"]);
+    let found = ask(&mut client, &["GETALL", "quince", "none", "zebra", "apple"]);
     let found = found.elements().expect("an array");
     assert_eq!([&found[0], &found[2], &found[3]].map(text), ["c", "b", "a"]);
     assert!(found[1].is_nil(), "{found:?}");
