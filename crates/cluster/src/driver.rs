@@ -7,11 +7,11 @@
 
 use crate::Moment;
 use crate::change;
-use crate::coordinator::{Coordinator, Failure, Outcome, Transaction};
+use crate::coordinator::{Coordinator, Failure, Outcome, Revision, Transaction};
 use crate::copy::{Action, Call, Copy, Facts};
 use crate::id::{Id, Incarnation};
 use crate::topology::Replica;
-use crate::view::{Alive, Keys, View};
+use crate::view::{self, Alive, Keys, View};
 use std::sync::{Arc, Mutex, MutexGuard};
 use structs::sync::lock;
 
@@ -26,6 +26,9 @@ pub struct Driver<C> {
     incarnation: Incarnation,
     /// The copy is in no database yet, and this call came to know it.
     is_homeless: bool,
+    /// The copy's database has no topology, and this is the revision of the order to write it
+    /// again.
+    order: Option<Revision>,
 }
 
 impl<C: Coordinator> Driver<C> {
@@ -44,6 +47,7 @@ impl<C: Coordinator> Driver<C> {
             myself,
             incarnation,
             is_homeless: false,
+            order: None,
         }
     }
 
@@ -96,6 +100,7 @@ impl<C: Coordinator> Driver<C> {
             }
         }
         self.found(clock);
+        self.write_again(clock);
         left
     }
 
@@ -174,7 +179,23 @@ impl<C: Coordinator> Driver<C> {
     fn read_database(&mut self, database: Id) -> Result<Option<View>, Failure> {
         let unreadable = |error: String| Failure::Away(error);
         let range = self.coordinator.range(&self.keys.database(database), None)?;
-        View::decode(&self.keys, database, &range).map_err(|error| unreadable(error.0))
+        let view = View::decode(&self.keys, database, &range);
+        let view = view.map_err(|error| unreadable(error.0))?;
+        if view.is_none() {
+            let key = self.keys.write_again(database);
+            let order = range.items.iter().find(|item| item.key == key);
+            self.order = order.map(|item| item.revision);
+        }
+        Ok(view)
+    }
+
+    /// Writes the topology again that the coordinator has lost, if that is ordered.
+    fn write_again(&mut self, clock: &impl Fn() -> Moment) {
+        let Some(order) = self.order.take() else { return };
+        let transaction = self.copy().view().map(|known| view::write_again(known, order));
+        let Some(transaction) = transaction else { return };
+        let outcome = self.coordinator.commit(&transaction);
+        self.take(clock, Call::Commit, outcome, |copy, now, _| copy.changed(now));
     }
 
     /// Begins a database of the copy's own, if it is in none.
@@ -185,6 +206,8 @@ impl<C: Coordinator> Driver<C> {
         let database = self.myself.id;
         let transaction = change::found(&self.keys, database, self.myself.clone(), alive);
         let outcome = self.coordinator.commit(&transaction);
+        // What the copy knew was another cluster's, or of one that is no more.
+        self.copy().remember(None);
         self.is_homeless = false;
         self.take(clock, Call::Commit, outcome, |copy, now, _| copy.changed(now));
     }

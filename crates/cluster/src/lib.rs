@@ -8,6 +8,7 @@
 //!   describe       what clients are told: CLUSTER SLOTS, NODES, INFO, MOVED
 //!   change         what operators ask for (MEET, ADDSLOTS, REPLICATE, FORGET …), as transactions
 //!   view           all keys of one database, read at one revision
+//!   known          what a copy knew last, for the day on which the coordinator knows less
 //!   notices        what changes for clients between two views
 //!   shared         what all copies of a database have alike: users, libraries of functions
 //!   topology       shards, slots, copies, epochs, and their JSON
@@ -26,6 +27,7 @@ pub mod describe;
 pub mod driver;
 pub mod hashing;
 pub mod id;
+pub mod known;
 pub mod nodes_conf;
 pub mod notices;
 pub mod promotion;

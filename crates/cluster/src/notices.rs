@@ -150,6 +150,7 @@ mod tests {
             alive,
             fences: Default::default(),
             switches: Default::default(),
+            rolled_back: None,
         }
     }
 

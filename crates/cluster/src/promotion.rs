@@ -20,9 +20,10 @@
 //! primary lowers it ([`settle`]), when it knows who has what.
 
 use crate::coordinator::{Change, Compare, Transaction};
-use crate::id::{Id, Position};
-use crate::topology::{Holder, Replica, Shard};
-use crate::view::{Alive, Fence, View, encode};
+use crate::id::{Epoch, Id, Position};
+use crate::known::Known;
+use crate::topology::{Holder, ROLLED_BACK, Replica, Shard};
+use crate::view::{Alive, Fence, RolledBack, View, encode};
 use std::cmp::Reverse;
 
 /// What the fences of a shard say.
@@ -173,7 +174,13 @@ pub fn fence(view: &View, shard: &Shard, copy: Id, fence: Fence) -> Transaction 
 /// The transaction that makes `winner` the primary. Everything that [`elect`] looked at has to be
 /// unchanged.
 pub fn promote(view: &View, shard: &Shard, winner: Holder) -> Transaction {
-    let mut transaction = lead(view, shard, winner, |_| {});
+    let is_rolled_back = shard.is_rolled_back();
+    let mut transaction = lead(view, shard, winner, |shard| {
+        if is_rolled_back {
+            // The winner has everything. Of the others it is not known.
+            shard.fence = shard.members().count();
+        }
+    });
     transaction.compares.push(view.alive_unchanged(shard.holder.id));
     for copy in shard.members().filter(|copy| copy.id != shard.holder.id) {
         transaction.compares.push(view.alive_unchanged(copy.id));
@@ -215,6 +222,13 @@ pub fn cancel_switch(view: &View, shard: &Shard) -> Transaction {
     transaction
 }
 
+/// Returns whether another copy of a shard refuses the epoch of its primary.
+pub fn is_refused(view: &View, shard: &Shard) -> bool {
+    let others = shard.copies.iter().filter(|copy| copy.id != shard.holder.id);
+    let fences = others.filter_map(|copy| view.fences.get(&(shard.id, copy.id)));
+    fences.into_iter().any(|at| at.value.epoch >= shard.epoch)
+}
+
 /// The transaction by which an operator makes a copy the primary of a shard that cannot elect one.
 /// What only others had is given up: they are members again when they have synchronised. `None`:
 /// the copy is not alive, or the primary is.
@@ -232,6 +246,46 @@ pub fn recover(view: &View, shard: &Shard, copy: Id) -> Option<Transaction> {
     transaction.compares.push(view.alive_unchanged(copy));
     transaction.compares.push(view.alive_unchanged(shard.holder.id));
     Some(transaction)
+}
+
+/// The transaction by which a copy says that the coordinator was rolled back, and writes again what
+/// it knew of its shard: the epochs that are used up, the quorum, and its own membership. The shard
+/// has no primary then, and all its copies elect one by what they have: the one that the
+/// coordinator names may be one of long ago. The copy that was the primary may not have heard of it
+/// yet, nor the one that is named; so who is elected waits for their leases.
+///
+/// Moves of slots from and to the shard are over, and nothing is dropped for them: they may have
+/// ended in another way than the coordinator knows.
+pub fn tell_rollback(
+    view: &View,
+    shard: &Shard,
+    copy: Id,
+    (known, alive): (&Known, Alive),
+) -> Transaction {
+    let mut topology = view.topology.value.clone();
+    topology.epoch = newest_epoch(view, shard).max(known.newest);
+    topology.quorum = topology.quorum.max(known.quorum);
+    topology.moves.retain(|job| job.from != shard.id && job.to != shard.id);
+    let is_told = shard.is_rolled_back() && shard.epoch > known.newest;
+    let epoch = if is_told { shard.epoch } else { topology.take_epoch() };
+    let changed = topology.shard_of_mut(copy).expect("the shard is one of the view");
+    changed.epoch = epoch;
+    changed.holder.incarnation = ROLLED_BACK;
+    for own in changed.copies.iter_mut().filter(|own| own.id == copy) {
+        if known.member == Some(alive.incarnation) {
+            own.member = known.member;
+        }
+    }
+    let members = changed.members().count().max(1);
+    changed.fence = changed.fence.max(known.fence).min(members);
+    let mut transaction = view.replace(&topology);
+    transaction.compares.push(view.alive_unchanged(copy));
+    transaction.changes.push(view.put_alive(copy, alive));
+    let at = RolledBack { known: known.topology, found: view.topology.revision };
+    let at = view.rolled_back.as_ref().map_or(at, |before| before.value.with(at));
+    let key = view.keys.rolled_back(view.database);
+    transaction.changes.push(Change::Put { key, value: encode(&at), lease: None });
+    transaction
 }
 
 /// The transaction by which a copy that is in step with the present primary becomes a member, with
@@ -294,9 +348,18 @@ pub fn settled_fence(view: &View, shard: &Shard, holding: usize) -> Option<usize
     (fence < shard.fence).then_some(fence)
 }
 
+/// Returns the greatest epoch that any copy of a shard, or the topology, has seen. Only a
+/// coordinator that was rolled back knows of a lesser one than its copies do.
+fn newest_epoch(view: &View, shard: &Shard) -> Epoch {
+    let fences = view.fences.iter().filter(|((of, _), _)| *of == shard.id);
+    let seen = fences.map(|(_, at)| at.value.epoch.max(at.value.position.epoch));
+    seen.max().unwrap_or_default().max(view.topology.value.epoch)
+}
+
 /// Begins a leadership: a new epoch, this holder, and what else changes in the shard.
 fn lead(view: &View, shard: &Shard, to: Holder, change: impl Fn(&mut Shard)) -> Transaction {
     let mut topology = view.topology.value.clone();
+    topology.epoch = newest_epoch(view, shard);
     let epoch = topology.take_epoch();
     let changed = topology.shard_of_mut(shard.holder.id).expect("the shard is one of the view");
     (changed.epoch, changed.holder) = (epoch, to);

@@ -101,6 +101,10 @@ pub struct Holder {
 /// The data of a leader that has not been there yet: see [`Shard::planned`].
 pub const UNBORN: Incarnation = Incarnation(0);
 
+/// The data of the leader of a shard whose copies have found out that etcd was rolled back. No copy
+/// ever has it: see [`crate::promotion::tell_rollback`].
+pub const ROLLED_BACK: Incarnation = Incarnation(u64::MAX);
+
 /// A part of the slots, and its copies.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -342,6 +346,11 @@ impl Shard {
     /// Returns whether its leader has never been there.
     pub fn is_unborn(&self) -> bool {
         self.epoch == Epoch(0) && self.holder.incarnation == UNBORN
+    }
+
+    /// Returns whether etcd was rolled back, and no primary has been elected since.
+    pub fn is_rolled_back(&self) -> bool {
+        self.holder.incarnation == ROLLED_BACK
     }
 
     /// Returns the copy with this name.

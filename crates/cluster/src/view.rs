@@ -8,10 +8,12 @@
 //! | `db/<database>/alive/<copy>` | [`Alive`] | with the copy's lease |
 //! | `db/<database>/fence/<shard>/<copy>` | [`Fence`] | is overwritten |
 //! | `db/<database>/switch/<shard>` | [`Switch`] | is overwritten |
+//! | `db/<database>/rolled-back` | [`RolledBack`] | by an operator |
+//! | `db/<database>/write-again` | nothing: an order, if the topology is gone | with the topology |
 
 use crate::coordinator::{Change, Compare, Item, LeaseId, Range, Revision, Transaction};
 use crate::id::{Epoch, Id, Incarnation, Position};
-use crate::topology::{Holder, Invalid, Topology};
+use crate::topology::{Holder, Invalid, ROLLED_BACK, Topology};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -73,6 +75,16 @@ impl Keys {
         format!("{}switch/{shard}", self.database(database))
     }
 
+    /// The key that says that the coordinator was rolled back.
+    pub fn rolled_back(&self, database: Id) -> String {
+        format!("{}rolled-back", self.database(database))
+    }
+
+    /// The key by which an operator asks the copies to write the topology again.
+    pub fn write_again(&self, database: Id) -> String {
+        format!("{}write-again", self.database(database))
+    }
+
     /// The beginning of the keys of what all copies of a database have alike: see
     /// [`crate::shared`].
     pub fn shared(&self, database: Id) -> String {
@@ -126,6 +138,24 @@ pub struct Switch {
     pub is_for_any: bool,
 }
 
+/// Copies of the database have found out that the coordinator was started again with older files.
+/// Slots may be with other shards than it says. Until an operator has looked, no key is dropped
+/// because another shard has its slot, and no move of slots begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RolledBack {
+    /// The revision of the newest topology that a copy knew.
+    pub known: Revision,
+    /// The revision of the one that was found instead.
+    pub found: Revision,
+}
+
+impl RolledBack {
+    /// Takes what another copy knew.
+    pub(crate) fn with(self, other: RolledBack) -> RolledBack {
+        RolledBack { known: self.known.max(other.known), found: self.found.min(other.found) }
+    }
+}
+
 /// A value with the revision of its last change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct At<T> {
@@ -152,6 +182,8 @@ pub struct View {
     pub fences: BTreeMap<(Id, Id), At<Fence>>,
     /// The switches that operators have asked for, by shard.
     pub switches: BTreeMap<Id, At<Switch>>,
+    /// The coordinator was rolled back, and no operator has said yet that all is right.
+    pub rolled_back: Option<At<RolledBack>>,
 }
 
 /// A database has one content at a revision.
@@ -168,6 +200,7 @@ impl View {
         let mut topology = None;
         let (mut alive, mut fences) = (BTreeMap::new(), BTreeMap::new());
         let mut switches = BTreeMap::new();
+        let mut rolled_back = None;
         for item in &range.items {
             let Some(name) = item.key.strip_prefix(&prefix) else {
                 return Err(Invalid(format!("{} is no key of the database", item.key)));
@@ -189,6 +222,7 @@ impl View {
                 ["switch", shard] if is_id(shard) => {
                     switches.insert(id(shard)?, read(item)?);
                 }
+                ["rolled-back"] => rolled_back = Some(read(item)?),
                 // A later version may have more.
                 _ => {}
             }
@@ -202,6 +236,7 @@ impl View {
             alive,
             fences,
             switches,
+            rolled_back,
         }))
     }
 
@@ -257,6 +292,36 @@ pub fn plan(keys: &Keys, database: Id, topology: &Topology) -> Transaction {
     compares.push(absent(keys.topology(database)));
     let mut changes: Vec<Change> = homes().map(|key| put(key, encode(&database))).collect();
     changes.push(put(keys.topology(database), topology.encode()));
+    Transaction { compares, changes }
+}
+
+/// The transaction by which a copy writes the topology of its database again, as it knew it last:
+/// the coordinator has lost it, and an operator has given the order of this revision. The shards
+/// elect their primaries by what their copies have.
+pub fn write_again(known: &View, order: Revision) -> Transaction {
+    let (keys, database) = (&known.keys, known.database);
+    let mut topology = known.topology.value.clone();
+    topology.moves.clear();
+    for at in 0..topology.shards.len() {
+        // One that was never led is begun by the copy that is to lead it.
+        if topology.shards[at].is_unborn() {
+            continue;
+        }
+        let epoch = topology.take_epoch();
+        let shard = &mut topology.shards[at];
+        (shard.epoch, shard.holder.incarnation) = (epoch, ROLLED_BACK);
+    }
+    let put = |key, value| Change::Put { key, value, lease: None };
+    let homes = topology.copies().map(|copy| put(keys.home(copy.id), encode(&database)));
+    let mut changes: Vec<Change> = homes.collect();
+    let at = RolledBack { known: known.topology.revision, found: 0 };
+    changes.push(put(keys.topology(database), topology.encode()));
+    changes.push(put(keys.rolled_back(database), encode(&at)));
+    changes.push(Change::Delete { key: keys.write_again(database) });
+    let compares = vec![
+        Compare { key: keys.topology(database), revision: 0 },
+        Compare { key: keys.write_again(database), revision: order },
+    ];
     Transaction { compares, changes }
 }
 

@@ -1,13 +1,14 @@
 //! Servers that form a cluster at a real etcd, made with the stock redis-cli.
 
 use crate::client::{ask, ok};
+use crate::http;
 use crate::network::Network;
 use crate::reply::{Protocol, Reply};
 use crate::server::{Options, Program, Server, free_port, repository, signal};
 use crate::wait::eventually;
 use std::net::Ipv4Addr;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// An etcd of a test's own, removed in the end.
@@ -33,6 +34,7 @@ impl Drop for Etcd {
         let _ = self.process.kill();
         let _ = self.process.wait();
         let _ = std::fs::remove_dir_all(&self.place.folder);
+        let _ = std::fs::remove_dir_all(self.place.backup());
     }
 }
 
@@ -134,6 +136,28 @@ impl Etcd {
         self.process.wait().expect("it ends");
     }
 
+    /// Copies its data, as a backup of the machine does. The process is away for a moment.
+    pub fn back_up(&mut self) {
+        self.kill();
+        copy_folder(&self.place.folder, &self.place.backup());
+        self.start_again();
+    }
+
+    /// Starts the process again with the data that were copied.
+    pub fn roll_back(&mut self) {
+        self.kill();
+        copy_folder(&self.place.backup(), &self.place.folder);
+        self.start_again();
+    }
+
+    /// Removes a key.
+    pub fn remove(&self, key: &str) {
+        let body = format!(r#"{{"key":"{}"}}"#, http::base64(key.as_bytes()));
+        let answer = http::ask(self.place.port, "POST", "/v3/kv/deleterange", &[], &body);
+        let text = answer.expect("etcd answers").text();
+        assert!(text.contains(r#""deleted":"1""#), "{key}: {text}");
+    }
+
     /// Starts the process again, with the same data and ports.
     pub fn start_again(&mut self) {
         self.process = self.place.spawn();
@@ -187,7 +211,20 @@ pub fn node_of(program: &Program, coordinator: &str, more: &[&str]) -> Server {
     node
 }
 
+fn copy_folder(from: &Path, to: &Path) {
+    let _ = std::fs::remove_dir_all(to);
+    let copied = Command::new("cp").arg("-a").args([from, to]).status();
+    assert!(copied.expect("cp starts").success(), "{} is copied", from.display());
+}
+
 impl Place {
+    /// Where a copy of its data is.
+    fn backup(&self) -> PathBuf {
+        let mut name = self.folder.clone().into_os_string();
+        name.push("-backup");
+        name.into()
+    }
+
     /// Starts an etcd.
     fn spawn(&self) -> Child {
         let host = self.host;

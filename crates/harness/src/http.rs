@@ -90,6 +90,21 @@ pub fn request(method: &str, path: &str, headers: &[&str], body: &str) -> Vec<u8
     (text + "\r\n" + body).into_bytes()
 }
 
+/// Bytes as etcd's gateway wants them: in base64.
+pub fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for part in bytes.chunks(3) {
+        let at = |place: usize| u32::from(part.get(place).copied().unwrap_or(0));
+        let number = at(0) << 16 | at(1) << 8 | at(2);
+        for place in 0..4 {
+            let digit = DIGITS[(number >> (18 - 6 * place) & 63) as usize];
+            text.push(if place <= part.len() { char::from(digit) } else { '=' });
+        }
+    }
+    text
+}
+
 /// Sends a request to a port of the loopback and reads the answer.
 ///
 /// # Errors

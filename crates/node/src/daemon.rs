@@ -241,6 +241,24 @@ impl Daemon {
         Ok(())
     }
 
+    /// Writes a database again that is to be taken up, if one of its copies is here. Returns
+    /// whether something has changed.
+    fn write_again(&mut self, site: &Site) -> Result<bool, Failure> {
+        if site.taken_up.is_empty() {
+            return Ok(false);
+        }
+        let views = self.store.views().map_err(|why| Failure::Away(why.to_string()))?;
+        let keys = (&self.store.keys, &self.store.copies);
+        let known = |name: &str| self.copies.known(name);
+        let has_topology = |database: Id| views.contains_key(&database);
+        let due = unplaced::write_again(site, keys, known, has_topology);
+        let Some((name, transaction)) = due else { return Ok(false) };
+        if let Outcome::Done(_) = self.store.commit(&transaction)? {
+            log!(Notice, "Database '{name}' is at etcd again");
+        }
+        Ok(true)
+    }
+
     /// Reads the site.
     fn look(&mut self) -> Result<(), Failure> {
         let mut site = self.store.read()?;
@@ -257,12 +275,7 @@ impl Daemon {
             }
             site = self.store.read()?;
         }
-        if let Some((name, transaction)) =
-            unplaced::write_again(&site, &self.store.keys, |name| self.copies.known(name))
-        {
-            if let Outcome::Done(_) = self.store.commit(&transaction)? {
-                log!(Notice, "Database '{name}' is at etcd again");
-            }
+        if self.write_again(&site)? {
             site = self.store.read()?;
         }
         sealed::set_active(site.can_seal());

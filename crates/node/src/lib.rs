@@ -15,6 +15,7 @@
 //!   switch    drain             a shard is handed over; a machine gives its copies away
 //!   reshape   members           a database becomes what its options say; copies that come and go
 //!   unplaced                    copies that run although no database has them
+//!   rollback                    databases that etcd knows as they were once
 //!   change    plan              what users ask for, as transactions; where copies go
 //!   hashing   rehash            rules from keys to slots: tried on keys; changed
 //!   shared    store             what threads share; the site at etcd
@@ -44,6 +45,7 @@ mod rehash;
 mod relay;
 mod reshape;
 pub mod rest;
+mod rollback;
 mod sealed;
 mod servers;
 pub mod settings;

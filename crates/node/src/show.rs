@@ -2,6 +2,7 @@
 //! none of it.
 
 use crate::plan::Planned;
+use crate::rollback;
 use crate::settings::{Settings, Wrong};
 use crate::site::{
     Database, Event, Job, JobKind, JobState, Known, Login, Placed, ProcessState, Site, Stage,
@@ -172,7 +173,7 @@ pub fn database(
     DatabaseShown {
         name: name.to_owned(),
         stage: word(&database.stage),
-        health: health(database, &shards),
+        health: health_with_rollback(name, health(database, &shards), view),
         is_available,
         settings: Settings {
             password,
@@ -255,6 +256,15 @@ fn shard(
             standing::waiting(name, database, view, shard)
         }),
         copies: copies.iter().filter(|copy| copy.shard == number + 1).cloned().collect(),
+    }
+}
+
+/// Adds to what `health` says what copies have found out about etcd.
+fn health_with_rollback(name: &str, health: String, view: Option<&View>) -> String {
+    match view.and_then(|view| rollback::warning(name, view)) {
+        Some(warning) if health == "ok" => warning,
+        Some(warning) => format!("{health}; {warning}"),
+        None => health,
     }
 }
 

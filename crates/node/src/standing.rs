@@ -99,7 +99,13 @@ fn text(name: &str, view: &View, shard: &Shard, votes: &[Vote]) -> String {
         }
         None => "no copy has said what it has yet".into(),
     };
-    match promotion::elect(view, shard) {
+    let why = match shard.is_rolled_back() {
+        true => {
+            "etcd was started again with older files, so its copies elect one by what they have: "
+        }
+        false => "",
+    };
+    let state = match promotion::elect(view, shard) {
         Election::Won(_) => "a copy is about to lead".into(),
         Election::Restored(id) => {
             let (id, silent) = (id.id, silent.join(", "));
@@ -113,5 +119,6 @@ fn text(name: &str, view: &View, shard: &Shard, votes: &[Vote]) -> String {
             "{fenced} of {needed} copies that it takes have said what they have: start {}, {way}",
             silent.join(" or ")
         ),
-    }
+    };
+    format!("{why}{state}")
 }

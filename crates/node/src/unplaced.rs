@@ -12,6 +12,7 @@ use crate::site::{CopyReport, Database, Placed, ProcessState, Site, Stage, encod
 use crate::store::{Problem, put};
 use cluster::coordinator::{Change, Transaction};
 use cluster::id::Id;
+use cluster::view::Keys;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -118,10 +119,12 @@ pub fn take_up(site: &Site, keys: &SiteKeys, name: &str) -> Result<Transaction, 
 }
 
 /// Makes the transaction by which a node that knows a database writes it again, as it was ordered.
+/// If the topology is gone as well, the copies are asked to write that: they know it.
 pub fn write_again(
     site: &Site,
-    keys: &SiteKeys,
+    (keys, copies): (&SiteKeys, &Keys),
     known: impl Fn(&str) -> Option<Database>,
+    has_topology: impl Fn(Id) -> bool,
 ) -> Option<(String, Transaction)> {
     site.taken_up.iter().find_map(|(name, revision)| {
         let mut transaction = Transaction::default();
@@ -132,6 +135,9 @@ pub fn write_again(
             // The job that made it is gone.
             let database = Database { stage: Stage::Ready, ..database };
             transaction.compares.push(unchanged(keys.database(name), 0));
+            if !has_topology(database.id) {
+                transaction.changes.push(put(copies.write_again(database.id), Vec::new()));
+            }
             transaction.changes.push(put(keys.database(name), encode(&database)));
             transaction.changes.push(put(keys.placement(), name.clone().into_bytes()));
         }

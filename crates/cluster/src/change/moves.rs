@@ -28,6 +28,7 @@ pub fn begin(
         .map_err(|_| Refused("Slot migration can only be used on primary nodes.".into()))?
         .clone();
     super::rehash::allows_moves(&topology)?;
+    ensure_not_rolled_back(view)?;
     for (slots, node) in jobs {
         let Some(target) = topology.shard_of(*node).filter(|shard| shard.holder.id == *node) else {
             return refused(format!("Unknown node name: {node}"));
@@ -66,6 +67,7 @@ pub fn import(
     let mut topology = view.topology.value.clone();
     let to = led_by(&mut topology, me)?.clone();
     super::rehash::allows_moves(&topology)?;
+    ensure_not_rolled_back(view)?;
     if let Some(slot) = slots.first_common(&to.slots) {
         return refused(format!("this node is already the owner of slot {slot}"));
     }
@@ -88,6 +90,20 @@ pub fn import(
     let sides = (from.id, to.id);
     topology.moves.push(Move::new(id, slots, sides, since_s));
     Ok(view.replace(&topology))
+}
+
+/// Whether moves may begin, whose targets drop what they have of the slots before.
+///
+/// # Errors
+/// The coordinator was rolled back: what they have may be all that there is.
+pub(super) fn ensure_not_rolled_back(view: &View) -> Result<(), Refused> {
+    match view.rolled_back {
+        Some(_) => refused(
+            "etcd was rolled back, so keys may be at other shards than their slots: see \"How \
+             failures look\" in the guide of the cluster",
+        ),
+        None => Ok(()),
+    }
 }
 
 /// Whether a slot moves key by key, as this shard knows.

@@ -32,6 +32,7 @@ pub fn begin(
 ) -> Result<Transaction, Refused> {
     let mut topology = view.topology.value.clone();
     Hashing::new(rules).map_err(|flaw| Refused(flaw.to_string()))?;
+    super::moves::ensure_not_rolled_back(view)?;
     if topology.rehash.is_some() {
         return refused("a change of the hashing rules is under way already");
     }

@@ -16,7 +16,8 @@ impl Copy {
         let (holder, epoch) = (shard.holder, shard.epoch);
         // The first role is taken from a view that shows the registration: what this copy said
         // before it was restarted is in that view, too, and can no longer arrive later.
-        if self.role == Role::Nothing && !self.is_registered(view) {
+        let is_new = self.role == Role::Nothing && !self.is_registered(view);
+        if is_new || self.is_store_behind {
             return;
         }
         let role = match holder == self.myself() {
@@ -46,6 +47,16 @@ impl Copy {
         actions: &mut Vec<Action>,
     ) -> Option<Transaction> {
         let (view, shard) = self.shard()?;
+        if self.told.is_some() {
+            return None;
+        }
+        if self.is_store_behind {
+            let alive = Alive { incarnation: self.incarnation, lease: self.lease.id()? };
+            let told =
+                promotion::tell_rollback(view, shard, self.me, (self.known.as_ref()?, alive));
+            self.is_telling = true;
+            return Some(told);
+        }
         if !self.is_registered(view) {
             let alive = Alive { incarnation: self.incarnation, lease: self.lease.id()? };
             let is_first = shard.is_unborn() && shard.holder.id == self.me;
@@ -59,6 +70,9 @@ impl Copy {
             return self.due_of_primary(facts);
         }
         if view.is_alive(shard.holder) {
+            if self.refused >= Some(shard.epoch) {
+                return self.due_with_lost_fence(facts);
+            }
             let is_new = shard.copy(self.me)?.member != Some(self.incarnation);
             let is_level = facts.is_whole && facts.position.epoch == shard.epoch;
             let is_due = is_new && is_level && facts.is_listed && self.accepts(shard.epoch);
@@ -101,6 +115,9 @@ impl Copy {
     fn due_of_primary(&mut self, facts: &Facts) -> Option<Transaction> {
         let (view, shard) = self.shard()?;
         match self.switch {
+            None if promotion::is_refused(view, shard) => {
+                Some(promotion::cancel_switch(view, shard))
+            }
             None => {
                 let Some(fence) = promotion::settled_fence(view, shard, facts.holding) else {
                     return promotion::dismiss(view, shard, &facts.silent);
@@ -135,6 +152,20 @@ impl Copy {
                 Some(transaction)
             }
         }
+    }
+
+    /// This copy has refused the epoch of a primary that is there. Only a coordinator that has been
+    /// rolled back, so that it has forgotten the fence, names such a one. It begins a new epoch when
+    /// it sees the fence.
+    fn due_with_lost_fence(&self, facts: &Facts) -> Option<Transaction> {
+        let (view, shard) = self.shard()?;
+        let is_frozen = facts.frozen >= Some(shard.epoch) && facts.is_whole;
+        let is_there = view.fences.get(&(shard.id, self.me));
+        let is_due = is_frozen && is_there.is_none_or(|at| at.value.epoch < shard.epoch);
+        let (epoch, incarnation) = (shard.epoch, self.incarnation);
+        let &Facts { position, has_keys, .. } = facts;
+        let fence = Fence { epoch, incarnation, position, has_keys, restored: None };
+        is_due.then(|| promotion::fence(view, shard, self.me, fence))
     }
 
     /// The primary's lease is gone: this copy refuses its epoch, says so, and takes over if it is
@@ -173,6 +204,15 @@ impl Copy {
             view.alive.contains_key(&copy.id) && fence.is_none_or(|at| at.value.epoch < epoch)
         });
         let (winner, patience) = match promotion::elect(view, shard) {
+            // A copy that etcd has forgotten may lead until its lease ends, and the one that is
+            // named until it has read that it leads no more.
+            Election::Won(winner) if shard.is_rolled_back() => {
+                let fence = |copy: &Replica| view.fences.get(&(shard.id, copy.id));
+                let has_said =
+                    |copy: &Replica| fence(copy).is_some_and(|at| at.value.epoch >= epoch);
+                let have_all_said = shard.copies.iter().all(has_said);
+                (winner, if have_all_said { self.settings.ttl } else { self.settings.comeback })
+            }
             Election::Won(winner) if has_others_to_wait_for => (winner, self.settings.grace),
             Election::Won(winner) => (winner, Moment::ZERO),
             Election::Restored(winner) => (winner, self.settings.comeback),

@@ -19,6 +19,7 @@ mod lease;
 use crate::Moment;
 use crate::coordinator::{LeaseCall, LeaseId, LeaseReply, Outcome, Revision, Transaction};
 use crate::id::{Epoch, Id, Incarnation, Position};
+use crate::known::Known;
 use crate::topology::{Holder, Replica, Shard};
 use crate::view::{Alive, View};
 use lease::Lease;
@@ -136,6 +137,18 @@ pub struct Copy {
     settings: Settings,
     lease: Lease,
     view: Option<View>,
+    /// What the newest view said, or one before that said more.
+    known: Option<Known>,
+    /// The epoch of the last entry when this process began, or came into this database, and when
+    /// the newest read was sent. An entry of a later epoch came from a primary that the coordinator
+    /// knew.
+    entries: (Option<Epoch>, Epoch),
+    /// The coordinator has been rolled back behind what is known.
+    is_store_behind: bool,
+    /// The transaction that is under way tells the coordinator so.
+    is_telling: bool,
+    /// It has been told, with this revision. No view that counts has been read since.
+    told: Option<Revision>,
     role: Role,
     /// The greatest epoch that is refused.
     refused: Option<Epoch>,
@@ -191,6 +204,11 @@ impl Copy {
             settings,
             lease: Lease::new(settings.ttl, settings.retry),
             view: None,
+            known: None,
+            entries: (None, Epoch(0)),
+            is_store_behind: false,
+            is_telling: false,
+            told: None,
             role: Role::Nothing,
             refused: None,
             promise: Moment::ZERO,
@@ -208,6 +226,21 @@ impl Copy {
             switch_until: Moment::ZERO,
             asked: (0, Moment::ZERO, true),
         }
+    }
+
+    /// Takes what an earlier process of this copy knew last.
+    pub fn remember(&mut self, known: Option<Known>) {
+        self.known = known;
+    }
+
+    /// What a later process of this copy has to know.
+    pub fn known(&self) -> Option<&Known> {
+        self.known.as_ref()
+    }
+
+    /// Returns whether the coordinator has been rolled back, and has not been told so yet.
+    pub fn is_store_behind(&self) -> bool {
+        self.is_store_behind
     }
 
     /// What it does.
@@ -351,9 +384,27 @@ impl Copy {
             // The watch says what changes. This is for what it may have lost.
             self.next_read = now + 2 * self.lease.interval();
         }
-        let is_older =
-            |new: &View| self.view.as_ref().is_some_and(|old| new.revision < old.revision);
-        let Some(view) = view.filter(|new| !is_older(new)) else { return };
+        let Some(view) = view else { return };
+        let (began, newest) = self.entries;
+        match &mut self.known {
+            Some(known) if known.database == view.database && began.is_some() => {
+                if Some(newest) > began {
+                    known.newest = known.newest.max(newest);
+                }
+            }
+            _ => self.entries.0 = Some(newest),
+        }
+        let is_lost = self.known.as_ref().is_some_and(|known| known.is_lost_in(&view));
+        // What the coordinator says from the moment on at which it was told counts.
+        let is_told = self.told.is_some_and(|told| view.topology.revision >= told);
+        match !is_told && (is_lost || self.is_store_behind) {
+            true => self.leave_role(),
+            false if is_told => {
+                (self.told, self.is_store_behind) = (None, false);
+                self.known = Known::of(&view, self.me);
+            }
+            false => self.known = Known::of(&view, self.me).or(self.known.take()),
+        }
         if let Some(shard) = view.topology.value.shard_of(self.me)
             && let Some(fence) = view.fences.get(&(shard.id, self.me))
         {
@@ -366,6 +417,11 @@ impl Copy {
     /// The reply to [`Action::Commit`]. What the transaction did is seen in the next view.
     pub fn committed(&mut self, now: Moment, outcome: Outcome) {
         self.is_committing = false;
+        if std::mem::take(&mut self.is_telling)
+            && let Outcome::Done(revision) = outcome
+        {
+            self.told = Some(revision);
+        }
         if outcome == Outcome::Conflict
             && let Some((_, switching @ Switching::Sent)) = &mut self.switch
         {
@@ -383,6 +439,7 @@ impl Copy {
             Call::Read => self.is_reading = false,
             Call::Commit => {
                 self.is_committing = false;
+                self.is_telling = false;
                 if let Some((_, switching @ Switching::Sent)) = &mut self.switch {
                     *switching = Switching::Unknown;
                 }
@@ -392,12 +449,23 @@ impl Copy {
         self.next_read = now + self.settings.retry;
     }
 
+    /// The coordinator has forgotten who leads. Nothing that this copy was told by it holds any
+    /// more. What the copy itself has promised does.
+    fn leave_role(&mut self) {
+        (self.is_store_behind, self.told) = (true, None);
+        self.role = Role::Nothing;
+        self.promises.clear();
+        (self.lowering, self.fenced, self.switch) = (None, None, None);
+        self.asked = (0, Moment::ZERO, true);
+    }
+
     /// Returns what is due.
     pub fn step(&mut self, now: Moment, facts: &Facts) -> Vec<Action> {
         let mut actions: Vec<Action> =
             self.lease.poll(now).map(Action::Lease).into_iter().collect();
         if !self.is_reading && now >= self.next_read {
             self.is_reading = true;
+            self.entries.1 = facts.position.epoch;
             actions.push(Action::Read);
         }
         self.hold_back(now);

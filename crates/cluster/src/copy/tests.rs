@@ -50,6 +50,7 @@ fn view(holder: Id) -> View {
         alive: [alive(OTHER, Incarnation(1), 6), alive(ME, MINE, LEASE)].into(),
         fences: BTreeMap::new(),
         switches: BTreeMap::new(),
+        rolled_back: None,
     }
 }
 
@@ -436,4 +437,104 @@ fn the_first_copy_of_a_planned_shard_takes_it_with_the_data_that_it_has() {
         transaction(&actions).is_some() && topology(&actions).is_none(),
         "the second one waits"
     );
+}
+
+/// A view of before the copy's leadership, as a coordinator with older files has it.
+fn rolled_back() -> View {
+    let mut older = view(OTHER);
+    older.topology.revision = 5;
+    older.topology.value.epoch = Epoch(3);
+    let shard = &mut older.topology.value.shards[0];
+    (shard.epoch, shard.copies[1].member) = (Epoch(3), None);
+    older
+}
+
+/// The topology that a transaction writes.
+fn written(transaction: &Transaction) -> Topology {
+    let is_topology = |key: &str| key.ends_with("/topology");
+    let value = transaction.changes.iter().find_map(|change| match change {
+        Change::Put { key, value, .. } if is_topology(key) => Some(value),
+        _ => None,
+    });
+    Topology::decode(value.expect("it writes the topology")).expect("it is valid")
+}
+
+#[test]
+fn a_primary_that_the_coordinator_has_forgotten_leads_no_more_and_says_so() {
+    let mut copy = started(view(ME));
+    assert_eq!(copy.step(ms(2), &facts()), [Action::Lead(EPOCH)]);
+    assert!(copy.is_alone(ms(3)));
+    copy.changed(ms(3));
+    copy.step(ms(4), &facts());
+    copy.read(ms(6), ms(5), Some(rolled_back()));
+    assert!(copy.is_store_behind() && copy.role() == Role::Nothing && !copy.is_alone(ms(7)));
+    assert!(!copy.accepts(EPOCH) && !copy.accepts(EPOCH.next()));
+    let told = transaction(&copy.step(ms(7), &facts())).cloned().expect("it says so");
+    let topology = written(&told);
+    let shard = &topology.shards[0];
+    assert!(shard.is_rolled_back() && shard.epoch > EPOCH && topology.epoch == shard.epoch);
+    assert_eq!(shard.copies[1].member, Some(MINE), "it was a member");
+    assert!(told.changes.iter().any(|change| matches!(
+        change,
+        Change::Put { key, .. } if key.ends_with("/rolled-back")
+    )));
+    // A read that was sent before shows the same again.
+    copy.committed(ms(8), Outcome::Done(6));
+    copy.step(ms(8), &facts());
+    assert_eq!(copy.role(), Role::Nothing, "the newest view is of before");
+    copy.read(ms(9), ms(7), Some(rolled_back()));
+    assert!(copy.is_store_behind() && copy.role() == Role::Nothing);
+    let mut after = rolled_back();
+    (after.topology.revision, after.topology.value) = (6, topology.clone());
+    read(&mut copy, ms(10), after.clone());
+    let again = transaction(&copy.step(ms(13), &facts())).map(written);
+    assert_eq!(again.expect("it says so again").epoch, topology.epoch, "nothing is undone by it");
+    copy.committed(ms(14), Outcome::Done(7));
+    assert!(copy.is_store_behind());
+    after.topology.revision = 7;
+    read(&mut copy, ms(15), after);
+    assert!(!copy.is_store_behind());
+    assert!(matches!(copy.step(ms(18), &facts())[..], [Action::Follow(..), ..]));
+}
+
+/// What it knew is kept over a start.
+#[test]
+fn a_process_that_is_started_later_finds_out_as_well() {
+    let known = started(view(ME)).known().cloned();
+    let mut copy = Copy::new(ME, Incarnation(77), settings());
+    copy.remember(Known::parse(&known.expect("it has read a view").line()));
+    copy.step(ms(0), &facts());
+    copy.lease_replied(ms(1), ms(0), LeaseReply::Held { id: LEASE, ttl: ms(4000) });
+    copy.read(ms(1), ms(0), Some(rolled_back()));
+    assert!(copy.is_store_behind());
+    let told = transaction(&copy.step(ms(2), &facts())).cloned().expect("it says so");
+    // Its data have another name since.
+    assert_eq!(written(&told).shards[0].copies[1].member, None);
+}
+
+#[test]
+fn who_is_elected_after_a_rollback_waits_for_the_leases_of_before() {
+    for (have_all_said, patience) in [(true, settings().ttl), (false, settings().comeback)] {
+        let mut waiting = view(OTHER);
+        waiting.topology.value.shards[0].holder.incarnation = crate::topology::ROLLED_BACK;
+        waiting.fences.insert((OTHER, ME), At { value: kept(MINE, 10), revision: 9 });
+        if have_all_said {
+            let other = kept(Incarnation(1), 9);
+            waiting.fences.insert((OTHER, OTHER), At { value: other, revision: 9 });
+        }
+        let mut copy = started(waiting.clone());
+        let facts = Facts { frozen: Some(EPOCH), has_keys: true, ..facts() };
+        let mut seen = None;
+        for at in (2500..15_000).step_by(500) {
+            copy.lease_replied(ms(at), ms(at), LeaseReply::Held { id: LEASE, ttl: ms(4000) });
+            read(&mut copy, ms(at), waiting.clone());
+            if let Some(promotion) = transaction(&copy.step(ms(at + 3), &facts)) {
+                seen = Some((at, written(promotion).shards[0].clone()));
+                break;
+            }
+        }
+        let (at, shard) = seen.expect("it is elected");
+        assert!(ms(at) >= patience, "{at} ms");
+        assert_eq!((shard.holder.id, shard.fence), (ME, 2), "of the other it is not known");
+    }
 }

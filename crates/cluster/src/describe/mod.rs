@@ -230,6 +230,14 @@ impl View {
         for (name, value) in lines {
             let _ = write!(text, "{name}:{value}\r\n");
         }
+        if let Some(at) = &self.rolled_back {
+            let crate::view::RolledBack { known, found } = at.value;
+            let key = self.keys.rolled_back(self.database);
+            let _ = write!(
+                text,
+                "cluster_coordinator_rolled_back:from={known},to={found},key={key}\r\n"
+            );
+        }
         text
     }
 

@@ -48,6 +48,7 @@ fn view() -> View {
         alive: [1, 2, 3, 4, 5].map(alive).into(),
         fences: Default::default(),
         switches: Default::default(),
+        rolled_back: None,
     }
 }
 

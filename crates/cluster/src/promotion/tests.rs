@@ -63,6 +63,7 @@ fn view(quorum: usize, fence: usize, said: &[Said]) -> View {
         alive,
         fences,
         switches: BTreeMap::new(),
+        rolled_back: None,
     }
 }
 

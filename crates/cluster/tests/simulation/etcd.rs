@@ -32,6 +32,8 @@ pub(crate) struct Etcd {
     next_lease: LeaseId,
     history: Vec<(Revision, String)>,
     compacted: Revision,
+    /// A copy of its files.
+    backup: Option<Box<Etcd>>,
 }
 
 impl Etcd {
@@ -45,7 +47,25 @@ impl Etcd {
             next_lease: 1,
             history: Vec::new(),
             compacted: 0,
+            backup: None,
         }
+    }
+
+    /// Copies its files, in place of the copy before.
+    pub(crate) fn back_up(&mut self) {
+        self.backup = None;
+        self.backup = Some(Box::new(self.clone()));
+    }
+
+    /// Starts again with the copy of its files. Leases have all their time again. Returns whether
+    /// there is a copy.
+    pub(crate) fn roll_back(&mut self) -> bool {
+        let Some(backup) = self.backup.clone() else { return false };
+        // A lease's name is made of the time.
+        let (now, next_lease) = (self.now, self.next_lease);
+        *self = Etcd { now, next_lease, is_down: false, backup: Some(backup.clone()), ..*backup };
+        self.change_leader();
+        true
     }
 
     /// Time passes: leases end, unless there is no leader who could end them.

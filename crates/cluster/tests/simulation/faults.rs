@@ -16,6 +16,8 @@ pub(crate) struct Faults {
     loss: u64,
     /// The coordinator comes and goes each second.
     is_flapping: bool,
+    /// The coordinator's files are copied, and it is started again with such a copy.
+    pub(crate) has_rollbacks: bool,
     /// To whom the planned switch goes that was asked last.
     pub(crate) successor: Option<Id>,
     nodes: usize,
@@ -29,6 +31,7 @@ impl Faults {
             blocked: BTreeSet::new(),
             loss: 0,
             is_flapping: false,
+            has_rollbacks: false,
             successor: None,
             nodes: copies + 1,
         }
@@ -76,7 +79,8 @@ impl World {
         let any = self.rng.index(self.servers.len());
         let at = leader.filter(|_| self.rng.below(3) == 0).unwrap_or(any);
         let other = self.rng.index(self.faults.nodes);
-        match self.rng.below(16) {
+        let kinds = if self.faults.has_rollbacks { 19 } else { 16 };
+        match self.rng.below(kinds) {
             0 => self.crash(at),
             1 | 2 => self.start(at),
             3 => self.servers[at].is_paused = self.servers[at].is_up,
@@ -95,6 +99,8 @@ impl World {
             13 => self.etcd.change_leader(),
             14 => self.begin_switch(),
             15 if self.faults.has_clock_faults => self.break_clock(at),
+            16 | 17 => self.etcd.back_up(),
+            18 => self.roll_back(),
             _ => {}
         }
     }

@@ -21,6 +21,7 @@ mod etcd;
 mod faults;
 mod moving;
 mod restarts;
+mod rollbacks;
 mod server;
 mod world;
 

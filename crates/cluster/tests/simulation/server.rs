@@ -254,6 +254,7 @@ impl Server {
         let me = (self.id, self.shard);
         let mut again = Server::new(me, self.incarnation, self.ahead_ms, self.is_synced);
         again.run = self.run + 1;
+        again.machine.remember(self.machine.known().cloned());
         again.former = former;
         again.log = Arc::new(self.log[..self.on_disk].to_vec());
         again.on_disk = self.on_disk;

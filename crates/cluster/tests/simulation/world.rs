@@ -31,6 +31,10 @@ pub(crate) struct Counts {
     pub(crate) restored: usize,
     /// A primary was alone by the promises of others, without a lease.
     pub(crate) alone: usize,
+    /// The coordinator was started again with older files.
+    pub(crate) rollbacks: usize,
+    /// A shard has elected a primary since.
+    pub(crate) reelections: usize,
 }
 
 impl Counts {
@@ -44,6 +48,8 @@ impl Counts {
         self.dismissals += other.dismissals;
         self.restored += other.restored;
         self.alone += other.alone;
+        self.rollbacks += other.rollbacks;
+        self.reelections += other.reelections;
     }
 }
 
@@ -102,6 +108,11 @@ pub(crate) struct World {
     seen: (u64, Vec<Option<(Epoch, Holder)>>),
     /// The members that each shard had, with their data.
     members: Vec<BTreeSet<Holder>>,
+    /// The shards whose primaries the coordinator has forgotten, perhaps, and that have not elected
+    /// one since.
+    is_rolled_back: Vec<bool>,
+    /// When it was rolled back last.
+    rolled_back_at: Option<Moment>,
     /// The shard that an operator recovers at this moment.
     recovering: Option<usize>,
     trace: Vec<String>,
@@ -196,6 +207,26 @@ impl World {
         let fresh = self.draw();
         self.waiting[at].clear();
         self.servers[at].restart(fresh, is_in_order);
+    }
+
+    /// The coordinator starts again with older files, if there are some. What was under way to it
+    /// is lost with its connections.
+    pub(crate) fn roll_back(&mut self) {
+        let before = self.view_if_up();
+        if !self.etcd.roll_back() {
+            return;
+        }
+        self.counts.rollbacks += 1;
+        self.trace.push(format!("{:?} etcd is rolled back", self.now));
+        self.queue.retain(|_, event| !matches!(event, Event::Request { .. }));
+        let view = self.view_of(self.database);
+        if before.is_none_or(|before| before.topology != view.topology) {
+            self.is_rolled_back.fill(true);
+        }
+        self.rolled_back_at = Some(self.now);
+        // Epochs may fall.
+        self.seen = (0, vec![None; self.confirmed.len()]);
+        self.check_topology();
     }
 
     fn step(&mut self, at: usize) {

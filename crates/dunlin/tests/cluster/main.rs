@@ -9,6 +9,7 @@ mod hashing;
 mod lives;
 mod locked;
 mod reshape;
+mod rollback;
 mod sources;
 mod support;
 mod unplaced;

@@ -1,14 +1,15 @@
 //! Machines of a cluster: nodes in directories of their own, all on the loopback.
 
 use harness::cluster::Etcd;
-use harness::server::{Program, free_port};
+pub use harness::http::base64;
+use harness::server::{Program, free_port, free_ports};
 use harness::wait::eventually;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 
 /// The stock etcd.
 pub fn etcd() -> &'static str {
@@ -16,22 +17,15 @@ pub fn etcd() -> &'static str {
     PROGRAM.get_or_init(Etcd::program)
 }
 
-/// A port that is free at the moment.
+/// A port that is free.
 pub fn port() -> u16 {
     free_port().expect("a port is free")
 }
 
-/// The first of twelve ports in a row that are free at the moment: for the six copies of a database
+/// The first of twelve ports in a row that are free: for the six copies of a database
 /// on one host and those that take their places elsewhere, or for an etcd.
 pub fn row_of_ports() -> u16 {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _guard = ONE_AT_A_TIME.lock();
-    loop {
-        let first = port();
-        if (1..12).all(|next| port() == first + next) {
-            return first;
-        }
-    }
+    free_ports(12).expect("ports are free")
 }
 
 /// `dunlin cluster` with arguments.
@@ -61,21 +55,6 @@ pub fn ask_etcd(port: u16, path: &str, body: &str) -> Option<String> {
     let mut reply = String::new();
     stream.read_to_string(&mut reply).ok()?;
     reply.starts_with("HTTP/1.1 200").then_some(reply)
-}
-
-/// Bytes as etcd's gateway wants them: in base64.
-pub fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for part in bytes.chunks(3) {
-        let at = |place: usize| u32::from(part.get(place).copied().unwrap_or(0));
-        let number = at(0) << 16 | at(1) << 8 | at(2);
-        for place in 0..4 {
-            let digit = DIGITS[(number >> (18 - 6 * place) & 63) as usize];
-            text.push(if place <= part.len() { char::from(digit) } else { '=' });
-        }
-    }
-    text
 }
 
 /// A machine, whose copies and etcd end with it.

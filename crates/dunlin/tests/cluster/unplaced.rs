@@ -57,6 +57,28 @@ fn copies_of_a_database_that_etcd_has_lost_are_left_alone_until_an_order() {
     let (is_done, text) = machine.ask(&["unplaced", "end", "d", "--confirm", "d"]);
     assert!(!is_done && text.contains("are placed by it"), "{text}");
 
+    // The topology is lost as well, with all that etcd had of the copies.
+    let topologies = base64(b"/dunlin/t/db/");
+    let behind = base64(b"/dunlin/t/db0");
+    let all = format!(r#"{{"key":"{topologies}","range_end":"{behind}"}}"#);
+    machine.ask_etcd("kv/deleterange", &all);
+    let homes = base64(b"/dunlin/t/node/");
+    let behind = base64(b"/dunlin/t/node0");
+    machine.ask_etcd("kv/deleterange", &format!(r#"{{"key":"{homes}","range_end":"{behind}"}}"#));
+    lose(&machine);
+    let (is_done, text) = machine.ask(&["unplaced", "take-up", "d"]);
+    assert!(is_done, "{text}");
+    eventually("the database is there", || machine.ask(&["databases", "d"]).0);
+    eventually("all shards have a primary", || {
+        machine.json(&["databases", "d"])["is_available"] == true
+    });
+    assert_eq!(processes(&machine), before);
+    eventually("the data are there", || at_home(port, "GET k") == Reply::Bulk(b"w".to_vec()));
+    assert!(says(&machine, "accept-rollback d"));
+    let (is_done, text) = machine.ask(&["accept-rollback", "d"]);
+    assert!(is_done, "{text}");
+    until_ok(&machine, "d");
+
     lose(&machine);
     let (is_done, text) = machine.ask(&["unplaced", "end", "d"]);
     assert!(!is_done && text.contains("--confirm d"), "{text}");

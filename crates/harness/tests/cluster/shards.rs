@@ -9,6 +9,7 @@ mod histories;
 mod leave;
 mod operators;
 mod restarts;
+mod rollback;
 mod slots;
 
 use harness::client::{Client, ask, ok};

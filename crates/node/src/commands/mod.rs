@@ -185,6 +185,13 @@ enum Verb {
         #[command(flatten)]
         place: Place,
     },
+    /// Says that what etcd has of a database is right although it was started with older files
+    AcceptRollback {
+        /// The database, as status names it
+        name: String,
+        #[command(flatten)]
+        place: Place,
+    },
     /// Copies that run although no database at etcd has them: an older etcd was restored, or a key
     /// is lost
     Unplaced {
@@ -538,6 +545,12 @@ impl Place {
     }
 }
 
+fn accept_rollback(name: String, place: &Place) -> Result<(), Wrong> {
+    let said =
+        "Slots may move again, and keys of slots of others are dropped when a copy begins to lead.";
+    place.order("/rollback/accept", &Named { name }, said)
+}
+
 fn run(verb: Verb) -> Result<(), Wrong> {
     match verb {
         Verb::Up(options) => up(&options, true),
@@ -580,6 +593,7 @@ fn run(verb: Verb) -> Result<(), Wrong> {
             let body = Recovery { name, copy, force };
             place.order("/recover", &body, "The copy leads the shard.")
         }
+        Verb::AcceptRollback { name, place } => accept_rollback(name, &place),
         Verb::Unplaced { verb } => unplaced::run(&verb),
         Verb::Rebalance { name, by, change } => {
             let dry_run = change.dry_run;

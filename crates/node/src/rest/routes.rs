@@ -9,6 +9,7 @@ use crate::drain;
 use crate::hashing::{self, Trial, Tried};
 use crate::keys::SiteKeys;
 use crate::reshape::forecast;
+use crate::rollback;
 use crate::shared::Shared;
 use crate::show::{self, DatabaseShown, EventShown, JobShown, MachineShown, PlanShown};
 use crate::site::{Database, JobKind, Placed, Site};
@@ -55,6 +56,11 @@ pub fn routes() -> &'static [Route<Call>] {
                 "/cluster/unplaced/end",
                 "End the copies of a database that etcd does not have, with their data",
                 end_unplaced,
+            ),
+            Route::post(
+                "/cluster/rollback/accept",
+                "Say that what etcd has of a database is right although its files were older",
+                accept_rollback,
             ),
             Route::post(
                 "/cluster/recover",
@@ -347,6 +353,21 @@ async fn end_unplaced(call: Call, asked: Named) -> Result<Done, ApiError> {
         let name = &asked.name;
         if change_once(&call, store, |site, keys, _| unplaced::end(site, keys, name))? {
             store.note(&format!("copies of '{name}' that no database has end by order"));
+        }
+        Ok(Done::new())
+    })
+    .await
+}
+
+async fn accept_rollback(call: Call, asked: Named) -> Result<Done, ApiError> {
+    work(call.clone(), move |_, store| {
+        let name = &asked.name;
+        let site = store.read()?;
+        let at = change::database(&site, name)?;
+        let view = store.view(at.value.id)?;
+        let view = view.ok_or_else(|| Problem::Wrong("its topology is gone".into()))?;
+        if change_once(&call, store, |_, _, _| rollback::accept(name, &view))? {
+            store.note(&format!("what etcd has of database '{name}' is right, by order"));
         }
         Ok(Done::new())
     })

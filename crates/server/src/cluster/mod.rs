@@ -5,6 +5,7 @@
 //!   identity   the node's name and address, and the file that keeps the name
 //!   adopt      a start from the files of a Redis Cluster
 //!   data       the data: their name, how far they go, which acknowledgements count
+//!   known      what this server knew last, for the day on which etcd knows less
 //!   promises   between copies, while the coordinator is away
 //!   publish    what reactors are shown
 //!   rescue     what only this copy has, before it is discarded
@@ -24,6 +25,7 @@
 mod adopt;
 pub mod data;
 pub mod identity;
+mod known;
 pub mod leave;
 mod moves;
 mod operator;
@@ -45,7 +47,7 @@ use cluster::coordinator::Revision;
 use cluster::copy::{Action, Copy, Facts, Role, Settings};
 use cluster::driver::Driver;
 use cluster::id::{Epoch, Id};
-use cluster::topology::{Holder, Replica};
+use cluster::topology::{Holder, ROLLED_BACK, Replica};
 use cluster::view::Keys;
 use config::Config;
 use data::{Data, voter_of};
@@ -55,6 +57,7 @@ use engine::long::LateReply;
 use engine::membership::Request;
 use etcd::{Client, Credentials, Endpoint, Way};
 use identity::{Announcer, Identity};
+use known::Notebook;
 use process::thread;
 use promises::Promises;
 use publish::Publisher;
@@ -172,7 +175,8 @@ impl Node {
         moves::start(engine, connect, keys.clone(), identity.id)?;
         engine.membership().begin(engine.clock().wall());
         let data = Data::find(engine, identity.id)?;
-        let host = Host::new(engine, identity, data, client, keys, settings);
+        let notebook = Notebook::open(engine.config())?;
+        let host = Host::new(engine, identity, (data, notebook), client, keys, settings);
         data.promise_by(host.promises.clone());
         host.promises.start()?;
         thread::spawn("cluster", move || {
@@ -202,6 +206,7 @@ struct Host {
     driver: Driver<Client>,
     identity: Identity,
     data: &'static Data,
+    notebook: Notebook,
     promises: Promises,
     switch: Switch,
     silence: Silence,
@@ -220,7 +225,7 @@ impl Host {
     fn new(
         engine: &'static Engine,
         identity: Identity,
-        data: &'static Data,
+        (data, notebook): (&'static Data, Notebook),
         client: Client,
         keys: Keys,
         settings: Settings,
@@ -228,7 +233,8 @@ impl Host {
         let incarnation = data.incarnation();
         let (id, address) = (identity.id, identity.address.clone());
         let myself = Replica { id, address, member: None, is_never_promoted: false };
-        let copy = Copy::new(id, incarnation, settings);
+        let mut copy = Copy::new(id, incarnation, settings);
+        copy.remember(notebook.noted());
         let began = Instant::now();
         let driver = Driver::new(copy, client, keys, myself, incarnation);
         Host {
@@ -237,6 +243,7 @@ impl Host {
             driver,
             identity,
             data,
+            notebook,
             switch: Switch::default(),
             silence: Silence::default(),
             publisher: Publisher::new(engine, id, began),
@@ -256,6 +263,7 @@ impl Host {
             let (publisher, switch) = (&mut self.publisher, &self.switch);
             let actions =
                 self.driver.turn(&clock, &facts, |copy| publisher.before_commit(copy, switch));
+            self.notebook.follow(&self.driver.copy());
             // What ends this server's leadership is seen by clients before, what begins it after
             // the fact.
             self.publisher.publish(&self.driver.copy(), &self.switch);
@@ -308,7 +316,18 @@ impl Host {
                 drop(stopped);
             }
             Action::Follow(holder, epoch) => {
-                log!(Notice, "Cluster: node {} leads the shard in epoch {}", holder.id, epoch.0);
+                match holder.incarnation {
+                    ROLLED_BACK => log!(
+                        Notice,
+                        "Cluster: the shard elects a primary by the data of its copies"
+                    ),
+                    _ => log!(
+                        Notice,
+                        "Cluster: node {} leads the shard in epoch {}",
+                        holder.id,
+                        epoch.0
+                    ),
+                }
                 let (host, port) = self.address_of(holder).unwrap_or(owned(NOWHERE));
                 self.data.thaw();
                 self.follow(host, port);
@@ -350,12 +369,12 @@ impl Host {
     }
 
     /// Returns where to follow a primary. `None`: it is this server itself, with data that are gone,
-    /// or its address is not known.
+    /// or its address is not known, or the copies are about to elect one by what they have.
     fn address_of(&self, holder: Holder) -> Option<(String, u16)> {
         let decisions = self.driver.copy();
         let view = decisions.view()?;
         let copy = view.topology.value.copies().find(|copy| copy.id == holder.id)?;
-        if copy.id == self.identity.id {
+        if copy.id == self.identity.id || holder.incarnation == ROLLED_BACK {
             return None;
         }
         let address = &copy.address;

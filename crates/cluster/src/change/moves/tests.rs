@@ -27,6 +27,7 @@ fn view() -> View {
         alive: BTreeMap::new(),
         fences: BTreeMap::new(),
         switches: BTreeMap::new(),
+        rolled_back: None,
     }
 }
 

@@ -2,12 +2,17 @@
 
 use super::World;
 use crate::server::Server;
+use cluster::Moment;
 use cluster::change;
 use cluster::id::Id;
 use cluster::promotion::{self, Election};
-use cluster::topology::{Holder, Replica, Shard};
+use cluster::topology::{Holder, ROLLED_BACK, Replica, Shard};
 use cluster::view::View;
 use std::collections::BTreeSet;
+
+/// How long after a rollback leases of before may last, and copies of before act on what they
+/// read.
+const UNSURE: Moment = Moment::from_secs(12);
 
 impl World {
     /// Faults stop; the copies come together.
@@ -25,6 +30,8 @@ impl World {
         for shard in shards {
             let (seed, is_in_step) = (self.seed, self.is_in_step(shard));
             assert!(is_in_step, "seed {seed} does not converge:\n{}", self.describe(shard));
+            self.is_rolled_back[shard] = false;
+            self.check_confirmed(shard, "all is well again");
         }
     }
 
@@ -96,12 +103,19 @@ impl World {
     /// Each confirmed write is in the data of the primary that the coordinator names.
     pub(super) fn check_confirmed(&self, shard: usize, when: &str) {
         let Some((epoch, holder)) = self.seen.1[shard] else { return };
+        if self.is_rolled_back[shard] {
+            return;
+        }
         let named = self.servers.iter().find(|it| it.id == holder.id);
         let Some(server) = named.filter(|it| it.incarnation == holder.incarnation) else { return };
         let has: BTreeSet<u64> = server.log.iter().map(|&(_, number)| number).collect();
         let lost: Vec<&u64> = self.confirmed[shard].difference(&has).collect();
         let seed = self.seed;
-        assert!(lost.is_empty(), "seed {seed}: {when}, and {holder:?} of {epoch:?} lacks {lost:?}");
+        let trace = &self.trace[self.trace.len().saturating_sub(12)..];
+        assert!(
+            lost.is_empty(),
+            "seed {seed}: {when}, and {holder:?} of {epoch:?} lacks {lost:?}: {trace:#?}"
+        );
     }
 
     /// Epochs only grow; whoever is promoted has all that was confirmed.
@@ -133,6 +147,14 @@ impl World {
         let (now, seed) = (self.now, self.seed);
         self.trace.push(format!("{now:?} shard {number} {new:?} fence {}", shard.fence));
         assert!(new.0 > epoch, "seed {seed}: the epoch fell from {epoch:?} to {:?}", new.0);
+        if shard.is_rolled_back() {
+            return;
+        }
+        // Elected by what copies have, whatever the coordinator had forgotten.
+        if holder.incarnation == ROLLED_BACK {
+            self.is_rolled_back[number] = false;
+            self.counts.reelections += 1;
+        }
         let named = self.servers.iter().find(|it| it.id == new.1.id).expect("it is one of ours");
         let is_restored = !before.contains(&new.1);
         self.counts.restored += usize::from(is_restored && self.recovering.is_none());
@@ -162,15 +184,20 @@ impl World {
     /// Without clock faults at most one copy of a shard is provably alone.
     pub(super) fn check_alone(&mut self) {
         for shard in 0..self.confirmed.len() {
-            let alone: Vec<&Server> = self
-                .copies(shard)
-                .filter(|it| it.runs() && it.machine.is_alone(it.clock(self.now)))
-                .collect();
+            let is_alone = |it: &&Server| it.runs() && it.machine.is_alone(it.clock(self.now));
+            let alone: Vec<&Server> = self.copies(shard).filter(is_alone).collect();
             let is_cut_off = |server: &&Server| !server.machine.is_coordinator_present();
             let without_lease = alone.len() == 1 && alone.iter().all(is_cut_off);
-            if !self.faults.has_clock_faults {
+            // A lease of the coordinator before does not keep a copy from being elected that knew
+            // nothing newer than the one after.
+            let has_forgotten = self.rolled_back_at.is_some_and(|at| self.now < at + UNSURE);
+            if !self.faults.has_clock_faults && !has_forgotten {
                 let ids: Vec<Id> = alone.iter().map(|it| it.id).collect();
-                assert!(ids.len() <= 1, "seed {}, {:?}: {ids:?} are alone", self.seed, self.now);
+                let known =
+                    |it: &&Server| format!("{:?} {:?}", it.machine.role(), it.machine.known());
+                let roles: Vec<String> = alone.iter().map(known).collect();
+                let (seed, now) = (self.seed, self.now);
+                assert!(ids.len() <= 1, "seed {seed}, {now:?}: {ids:?} are alone: {roles:#?}");
             }
             self.counts.alone += usize::from(without_lease);
         }

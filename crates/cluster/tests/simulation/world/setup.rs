@@ -59,6 +59,8 @@ impl World {
             confirmed: vec![BTreeSet::new(); shards],
             seen: (0, vec![None; shards]),
             members: vec![BTreeSet::new(); shards],
+            is_rolled_back: vec![false; shards],
+            rolled_back_at: None,
             recovering: None,
             trace: Vec::new(),
             seed,
@@ -114,6 +116,11 @@ impl World {
     pub(super) fn commit(&mut self, transaction: Transaction) {
         let outcome = self.etcd.commit(&transaction);
         assert!(matches!(outcome, Ok(Outcome::Done(_))), "seed {}: {outcome:?}", self.seed);
+    }
+
+    /// The view, unless the coordinator is down.
+    pub(super) fn view_if_up(&mut self) -> Option<View> {
+        (!self.etcd.is_down).then(|| self.view_of(self.database))
     }
 
     pub(super) fn view_of(&mut self, database: Id) -> View {

@@ -344,12 +344,15 @@ impl Job {
     /// Waits until this server's clients see what was there at this revision, for as long as it
     /// takes: requests for the slots must not go on before.
     fn await_view(&self, revision: Revision) {
-        let is_shown = || {
-            let newest = self.engine.membership().newest();
-            newest.is_some_and(|published| published.view.revision >= revision)
-        };
-        while !is_shown() {
+        let shown = || self.engine.membership().newest().map(|published| published.view.revision);
+        let mut before = shown();
+        while shown().is_none_or(|shown| shown < revision) {
             std::thread::sleep(REST);
+            // etcd was started with older files, and this server leads no more.
+            if shown() < before {
+                return;
+            }
+            before = shown();
         }
     }
 

@@ -31,7 +31,7 @@ pub(super) fn drop_all(engine: &'static Engine, slots: &Slots) {
                 // The thread is started again when this server leads.
                 return;
             }
-            dropped += keys;
+            dropped += if is_dropped { keys } else { 0 };
         }
         engine.membership().moves.end_stale(slot);
     }
@@ -64,5 +64,8 @@ fn is_unowned(engine: &Engine, slot: u16) -> bool {
 fn is_due(engine: &Engine, slot: u16) -> Option<bool> {
     let published = engine.membership().newest().filter(|published| published.leads)?;
     let own = published.own_shard()?;
+    if published.view.rolled_back.is_some() {
+        return Some(false);
+    }
     Some(stale(&published.view.topology.value, own.id).contains(slot))
 }

@@ -1,0 +1,60 @@
+//! The coordinator is started again with older files: it has forgotten who led, and who was a
+//! member. A copy that knew nothing newer either may believe it, until the others say so.
+
+use crate::number;
+use crate::world::{Counts, World};
+
+/// A world whose coordinator is rolled back now and then.
+fn with_rollbacks(seed: u64) -> World {
+    let mut world = World::new(seed);
+    world.faults.has_rollbacks = true;
+    world
+}
+
+#[test]
+fn nothing_confirmed_is_lost_with_older_files() {
+    let seeds = match number("DUNLIN_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 1..1 + number("DUNLIN_SEEDS").unwrap_or(200),
+    };
+    let mut total = Counts::default();
+    for seed in seeds.clone() {
+        let mut world = with_rollbacks(seed);
+        world.run(60);
+        world.settle();
+        total.add(&world.counts);
+    }
+    println!("{total:?}");
+    if seeds.count() >= 200 {
+        assert!(total.rollbacks > 100 && total.reelections > 100 && total.confirmed > 5000);
+    }
+}
+
+/// Nothing else goes wrong: etcd forgets the last fail-over, or two.
+#[test]
+fn a_shard_that_etcd_has_forgotten_elects_a_primary() {
+    for quorum in [0, 2] {
+        for seed in 1..=20 {
+            let mut world = World::with(seed, 1, 3, quorum);
+            world.faults.end();
+            world.run(20);
+            world.etcd.back_up();
+            for _ in 0..1 + seed % 2 {
+                let at = world.servers.iter().position(|server| server.leads().is_some());
+                let at = at.expect("a copy leads");
+                world.crash(at);
+                world.run(12);
+                world.restart_after(at, false);
+                world.run(8);
+            }
+            world.roll_back();
+            world.run(20);
+            let leaders = world.servers.iter().filter(|server| server.leads().is_some()).count();
+            assert_eq!(leaders, 1, "seed {seed}, quorum {quorum}");
+            assert_eq!(world.counts.reelections, 1, "seed {seed}, quorum {quorum}");
+            let recoveries = world.counts.recoveries;
+            world.settle();
+            assert_eq!(world.counts.recoveries, recoveries, "seed {seed}, quorum {quorum}");
+        }
+    }
+}
