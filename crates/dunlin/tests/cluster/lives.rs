@@ -131,6 +131,82 @@ fn a_shard_whose_copies_were_all_killed_leads_by_itself_or_says_what_it_waits_fo
     assert!(machine.ask(&["events"]).1.contains("leads a shard of database 'sessions' by order"));
 }
 
+/// Whether a process stands still.
+fn is_stopped(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+}
+
+/// A copy that lacks confirmed writes leads only by force, and then what is given up is kept.
+#[test]
+fn a_copy_that_lacks_writes_leads_by_force_alone() {
+    let mut machine = Machine::first("recover", "a");
+    let port = row_of_ports();
+    let number = port.to_string();
+    let words = ["create-db", "d", "--memory", "96mb", "--replicas", "2", "--commit", "quorum"];
+    let (is_done, text) = machine.ask(&[&words[..], &["--port", &number]].concat());
+    assert!(is_done, "{text}");
+    until_ok(&machine, "d");
+    assert_eq!(at_home(port, "SET before 1"), Reply::Simple(b"OK".to_vec()));
+    let copies = machine.copies("d");
+    let of_role =
+        |role: &str| copies.iter().filter(|copy| copy["role"] == role).collect::<Vec<_>>();
+    let (primary, replicas) = (of_role("primary")[0], of_role("replica"));
+    let [good, bad] = replicas[..] else { panic!("{copies:?}") };
+    let stopped = machine.process_of(bad).expect("it runs");
+    signal(stopped, "STOP").expect("it runs");
+    eventually("it stands still", || is_stopped(stopped));
+    // Two of three confirm, and a kilobyte is given up later.
+    let value = "x".repeat(1000);
+    let written = at_home(port, &format!("SET after {value}"));
+    assert_eq!(written, Reply::Simple(b"OK".to_vec()));
+
+    // The primary does not come back, the copy that stood still does, with what it had. The end of
+    // its node would let it go on, and read what it lacks.
+    signal(machine.process_id(), "STOP").expect("it runs");
+    for copy in [primary, bad] {
+        let process = machine.process_of(copy).expect("it is there");
+        signal(process, "KILL").expect("it is there");
+        eventually("it has ended", || machine.process_of(copy).is_none());
+    }
+    machine.kill_node();
+    std::fs::write(manifest_of(&machine, primary), "damaged").expect("it can be written");
+    assert!(machine.start(), "the node starts again");
+    let way = format!("dunlin cluster recover d --copy {}", id(good));
+    eventually("both have said what they have", || {
+        let text = machine.ask(&["databases", "d", "--json"]).1;
+        let shown: Value = serde_json::from_str(&text).unwrap_or_default();
+        let standing = shown["shards"][0]["waiting"]["copies"].as_array().cloned();
+        let has_said = |copy: &Value| copy["copy"] != primary["id"] && copy["data"] != "none";
+        standing.unwrap_or_default().iter().filter(|copy| has_said(copy)).count() == 2
+            && machine.ask(&["status"]).1.contains(&way)
+    });
+    let (is_done, text) = machine.ask(&["recover", "d", "--copy", id(bad)]);
+    let given_up = format!("bytes of the stream that copy {} on machine 'a' has (epoch", id(good));
+    assert!(!is_done && text.contains("it would give up ") && text.contains(&given_up), "{text}");
+    assert!(text.contains("add --force"), "{text}");
+    assert_eq!(machine.json(&["databases", "d"])["is_available"], false, "nothing has changed");
+
+    let (is_done, text) = machine.ask(&["recover", "d", "--copy", id(bad), "--force"]);
+    assert!(is_done, "{text}");
+    let at = |copy: &Value| copy["port"].as_u64().and_then(|port| u16::try_from(port).ok());
+    let bad_port = at(bad).expect("a copy has a port");
+    eventually("it leads", || {
+        try_at_home(bad_port, "GET before").is_ok_and(|it| it == Reply::Bulk(b"1".to_vec()))
+    });
+    assert_eq!(at_home(bad_port, "GET after"), Reply::Nil);
+    let events = machine.ask(&["events"]).1;
+    assert!(events.contains("leads a shard of database 'd' by order; it gives up "), "{events}");
+    assert!(events.contains(&given_up) && events.contains("rescue-"), "{events}");
+    // What is given up is kept beside the copy that had it.
+    eventually("it is kept", || {
+        files_with(&machine.directory.join("copies"), value.as_bytes()).iter().any(|path| {
+            let path = path.to_string_lossy();
+            path.contains("rescue-") && path.contains(&id(good)[..8])
+        })
+    });
+}
+
 /// The file that lists the parts of a copy's log.
 fn manifest_of(machine: &Machine, copy: &Value) -> PathBuf {
     let manifests = files_with(&machine.directory.join("copies"), b"type b");
