@@ -88,7 +88,8 @@ pub fn is_plural(name: &str) -> bool {
         let is_numbered = rest.parse::<u32>().is_ok();
         (prefix.ends_with('_') || is_numbered).then_some(())
     };
-    PLURAL.iter().any(|(prefix, _)| of_kind(prefix).is_some())
+    // The lines of the section Modules have one name.
+    name == "module" || PLURAL.iter().any(|(prefix, _)| of_kind(prefix).is_some())
 }
 
 #[cfg(test)]
@@ -112,6 +113,7 @@ mod tests {
     fn fields_in_the_plural_are_known() {
         for name in [
             "slave0",
+            "module",
             "db15",
             "cmdstat_config|get",
             "errorstat_ERR",
