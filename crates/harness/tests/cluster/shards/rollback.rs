@@ -71,6 +71,8 @@ fn a_former_primary_does_not_lead_because_etcd_has_forgotten_its_successor() {
     writers.go_on();
     etcd.roll_back();
     nodes[0].start_again().expect("it starts");
+    eventually("all nodes know", || nodes.iter().all(knows));
+    eventually("all nodes serve", || nodes.iter().all(serves));
     primary(&nodes, |_| true);
     writers.go_on();
     writers.check(&nodes);
