@@ -15,6 +15,7 @@ const OTHER_DEFAULT: &[(&str, &str)] = &[
 
 /// Options that Valkey does not report for `*`.
 const NOT_IN_VALKEY: &[(&str, &str)] = &[
+    ("bf-max-memory", "Dunlin's own, for what is a module elsewhere"),
     ("io-backend", "Dunlin's own"),
     ("admin-port", "Dunlin's own"),
     ("admin-bind", "Dunlin's own"),

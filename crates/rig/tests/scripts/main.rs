@@ -18,9 +18,14 @@ use std::time::Duration;
 
 /// Scripts that need more than an engine, by a part of their path, with the reason.
 const NEED_A_PROCESS: &[(&str, &str)] = &[
+    ("cf/keys.test", RELOADS),
+    ("cms/cms.test", RELOADS),
+    ("json/everywhere.test", RELOADS),
     ("list/list-quicklist.test", RELOADS),
     ("scripting/script_kill.test", "runs scripts without end beside other clients"),
     ("stream/persistence.test", RELOADS),
+    ("tdigest/merge.test", RELOADS),
+    ("topk/topk.test", RELOADS),
     ("server/debug-packed-threshold.test", RELOADS),
     ("server/debug-reload.test", RELOADS),
     ("server/debug-transactions.test", RELOADS),
