@@ -1,5 +1,5 @@
-//! An engine whose keys are assigned by slot is the same to its clients as a standalone one. These tests have a
-//! program of their own: the first keyspace of a process decides how keys are hashed.
+//! An engine whose keys are assigned by slot is the same to its clients as a standalone one. These
+//! tests have a program of their own: the first keyspace of a process decides how keys are hashed.
 
 #[path = "../scripts/running.rs"]
 mod running;

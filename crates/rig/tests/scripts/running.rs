@@ -1,6 +1,6 @@
-//! Runs the command scripts of `tests/commands` against an engine in this process, in seconds: the same
-//! files and the same notation as against a server (`./test commands`), on a clock that only `wait`
-//! advances.
+//! Runs the command scripts of `tests/commands` against an engine in this process, in seconds: the
+//! same files and the same notation as against a server (`./test commands`), on a clock that only
+//! `wait` advances.
 
 use harness::client::{Client, LocalStream};
 use harness::reply::Protocol;
