@@ -3,76 +3,42 @@
 //!
 //! A key that is not there is null for a path of the older language, and an error for the others.
 
-use super::{NO_KEY, document, no_match, paths, wrong_type};
-use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
+use super::{NO_KEY, OF_VALUES, document, no_match, paths, wrong_type};
+use engine::{Args, Command, Cx, Outcome};
 use json::{Kind, Value};
 use resp::Reply;
 
 /// `JSON.ARRLEN`.
 pub static ARRLEN: Command = Command {
     name: "json.arrlen",
-    arity: -2,
-    flags: Flags::READONLY,
-    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
-    group: Group::Module,
-    categories: &["json"],
-    since: "1.0.0",
-    complexity: "O(1) for a path with one match, O(N) otherwise, where N is the size of the \
-                 document.",
     summary: "The length of an array in a document.",
-    args: &[Arg::key("key", 0), Arg::new("path", ArgKind::String).optional()],
     run: arrlen,
-    ..Command::ROW
+    ..OF_VALUES
 };
 
 /// `JSON.OBJKEYS`.
 pub static OBJKEYS: Command = Command {
     name: "json.objkeys",
-    arity: -2,
-    flags: Flags::READONLY,
-    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
-    group: Group::Module,
-    categories: &["json"],
-    since: "1.0.0",
     complexity: "O(N) where N is the number of members, or the size of the document.",
     summary: "The names of an object's members.",
-    args: &[Arg::key("key", 0), Arg::new("path", ArgKind::String).optional()],
     run: objkeys,
-    ..Command::ROW
+    ..OF_VALUES
 };
 
 /// `JSON.OBJLEN`.
 pub static OBJLEN: Command = Command {
     name: "json.objlen",
-    arity: -2,
-    flags: Flags::READONLY,
-    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
-    group: Group::Module,
-    categories: &["json"],
-    since: "1.0.0",
-    complexity: "O(1) for a path with one match, O(N) otherwise, where N is the size of the \
-                 document.",
     summary: "The number of an object's members.",
-    args: &[Arg::key("key", 0), Arg::new("path", ArgKind::String).optional()],
     run: objlen,
-    ..Command::ROW
+    ..OF_VALUES
 };
 
 /// `JSON.STRLEN`.
 pub static STRLEN: Command = Command {
     name: "json.strlen",
-    arity: -2,
-    flags: Flags::READONLY,
-    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
-    group: Group::Module,
-    categories: &["json"],
-    since: "1.0.0",
-    complexity: "O(1) for a path with one match, O(N) otherwise, where N is the size of the \
-                 document.",
     summary: "The length of a string in a document, in bytes.",
-    args: &[Arg::key("key", 0), Arg::new("path", ArgKind::String).optional()],
     run: strlen,
-    ..Command::ROW
+    ..OF_VALUES
 };
 
 fn arrlen(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {

@@ -25,7 +25,10 @@ mod type_of;
 
 use crate::typed;
 use datatypes::Json;
-use engine::{Args, Class, Command, Cx, Db, Error, Event, event};
+use engine::{
+    Arg, ArgKind, Args, Class, Command, Cx, Db, Error, Event, Flags, Group, KeyFlags, KeySpec,
+    event,
+};
 use json::{Document, EditError, Limits, Location, Path, Value, location};
 use keyspace::Key;
 
@@ -56,6 +59,20 @@ pub static COMMANDS: &[&Command] = &[
     &toggle::TOGGLE,
     &type_of::TYPE,
 ];
+
+/// What the rows of commands have in common that say something of the values at a path.
+const OF_VALUES: Command = Command {
+    arity: -2,
+    flags: Flags::READONLY,
+    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::Module,
+    categories: &["json"],
+    since: "1.0.0",
+    complexity: "O(1) for a path with one match, O(N) otherwise, where N is the size of the \
+                 document.",
+    args: &[Arg::key("key", 0), Arg::new("path", ArgKind::String).optional()],
+    ..Command::ROW
+};
 
 /// The path of requests that name none.
 const ROOT: &[u8] = b".";

@@ -2,24 +2,15 @@
 //!
 //! Under RESP3 the reply of any path is an array with one more array around it.
 
-use super::{document, paths};
-use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
+use super::{OF_VALUES, document, paths};
+use engine::{Args, Command, Cx, Outcome};
 
 /// `JSON.TYPE`.
 pub static TYPE: Command = Command {
     name: "json.type",
-    arity: -2,
-    flags: Flags::READONLY,
-    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
-    group: Group::Module,
-    categories: &["json"],
-    since: "1.0.0",
-    complexity: "O(1) for a path with one match, O(N) otherwise, where N is the size of the \
-                 document.",
     summary: "The types of values in a document.",
-    args: &[Arg::key("key", 0), Arg::new("path", ArgKind::String).optional()],
     run: type_of,
-    ..Command::ROW
+    ..OF_VALUES
 };
 
 fn type_of(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
