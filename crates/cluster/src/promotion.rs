@@ -252,7 +252,7 @@ pub fn recover(view: &View, shard: &Shard, copy: Id) -> Option<Transaction> {
 /// it knew of its shard: the epochs that are used up, the quorum, and its own membership. The shard
 /// has no primary then, and all its copies elect one by what they have: the one that the
 /// coordinator names may be one of long ago. The copy that was the primary may not have heard of it
-/// yet, nor the one that is named; so who is elected waits for their leases.
+/// yet, nor the one that is named; so the elected copy waits for their leases.
 ///
 /// Moves of slots from and to the shard are over, and nothing is dropped for them: they may have
 /// ended in another way than the coordinator knows.

@@ -40,7 +40,7 @@ struct Options {
     cacert: Option<PathBuf>,
 }
 
-/// Where a server is, and who watches it.
+/// Where a server is, and its watcher.
 #[derive(Clone)]
 struct Place {
     address: Address,

@@ -449,7 +449,7 @@ impl Copy {
         self.next_read = now + self.settings.retry;
     }
 
-    /// The coordinator has forgotten who leads. Nothing that this copy was told by it holds any
+    /// The coordinator has forgotten the primary. Nothing that this copy was told by it holds any
     /// more. What the copy itself has promised does.
     fn leave_role(&mut self) {
         (self.is_store_behind, self.told) = (true, None);

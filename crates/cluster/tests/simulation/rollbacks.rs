@@ -1,5 +1,5 @@
-//! The coordinator is started again with older files: it has forgotten who led, and who was a
-//! member. A copy that knew nothing newer either may believe it, until the others say so.
+//! The coordinator is started again with older files: it has forgotten the last primary and
+//! the last members. A copy that knew nothing newer either may believe it, until the others say so.
 
 use crate::number;
 use crate::world::{Counts, World};

@@ -1,5 +1,5 @@
-//! etcd is started again with the files of a backup: it has forgotten who led, and who had which
-//! slots.
+//! etcd is started again with the files of a backup: it has forgotten the last primary, and
+//! which shard had which slots.
 
 use crate::shards::faults::{QUORUM, Writers, primary, shard_of};
 use harness::client::{ask, ok};
