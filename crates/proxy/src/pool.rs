@@ -303,6 +303,8 @@ pub struct Session {
     /// Of a cluster's node: the user whose permissions a script has there, by its number in the
     /// hub's list. 0: one that may do everything.
     pub user: u32,
+    /// The proxies that the client's requests have come through.
+    pub hops: u8,
 }
 
 /// Tells shared connections to one server apart.

@@ -26,7 +26,7 @@ pub struct Step {
     /// What is sent.
     pub request: Vec<u8>,
     /// Whether an error reply is no reason to give the connection up, unless it is about the log-in or
-    /// [`raw::LOOP`].
+    /// begins with [`raw::LOOP_CODE`].
     pub may_fail: bool,
 }
 
@@ -243,7 +243,7 @@ impl<T> Link<T> {
         let step = self.steps.pop_front().ok_or(Broken::Unasked)?;
         if raw::is_error(reply) {
             let text = String::from_utf8_lossy(&reply[1..]).trim_end().to_owned();
-            if !step.may_fail || text.starts_with(raw::LOOP) || raw::is_about_login(&text) {
+            if !step.may_fail || is_loop(&text) || raw::is_about_login(&text) {
                 return Err(Broken::Refused(text));
             }
         }
@@ -259,6 +259,11 @@ impl<T> Link<T> {
         let tags = std::mem::take(&mut self.tags);
         (tags.into(), unsent.into(), std::mem::take(&mut self.unsent))
     }
+}
+
+/// Returns whether a proxy says by an error that proxies lead to themselves.
+fn is_loop(error: &str) -> bool {
+    error.split(' ').next() == Some(raw::LOOP_CODE)
 }
 
 #[cfg(test)]
@@ -329,7 +334,8 @@ mod tests {
             link.receive(reply, &mut |_| {}).map(|_| ())
         };
         assert_eq!(received(b"-NOPERM no\r\n"), Ok(()));
-        for text in ["NOAUTH Authentication required.", "WRONGPASS no", raw::LOOP] {
+        assert_eq!(received(b"-LOOPS no\r\n"), Ok(()));
+        for text in ["NOAUTH Authentication required.", "WRONGPASS no", raw::LOOP, "LOOP too many"] {
             let reply = format!("-{text}\r\n");
             assert_eq!(received(reply.as_bytes()), Err(Broken::Refused(text.into())));
         }

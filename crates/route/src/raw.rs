@@ -45,6 +45,10 @@ pub const GOES_DOWN: &[u8] = b">1\r\n$16\r\ndunlin-goes-down\r\n";
 /// move: the text of an error. It gives the request back instead of letting it wait.
 pub const PAUSED: &str = "TRYAGAIN PAUSED The slot is about to move, or stays";
 
+/// The first word of the error by which a proxy refuses a connection of proxies that lead to
+/// themselves.
+pub const LOOP_CODE: &str = "LOOP";
+
 /// What a proxy answers to a connection that it has made itself: the text of an error.
 pub const LOOP: &str =
     "LOOP this address leads back to the same proxy; name other servers in its pool";

@@ -120,6 +120,71 @@ fn a_proxy_that_leads_to_itself_says_so() {
     }
 }
 
+/// Starts a chain of proxies, each of which leads to the next; the last one leads to `last`, or to the
+/// first one again.
+fn chain(program: &Program, server: &Server, len: usize, last: Option<u16>, more: &str) -> Vec<Proxy> {
+    let ports: Vec<u16> = (0..len).map(|_| free_port().expect("a port")).collect();
+    let next = |at: usize| ports.get(at + 1).copied().or(last).unwrap_or(ports[0]);
+    let run = |at: usize| {
+        let config = format!(
+            "[pool.main]\nkind = \"single\"\nlisten = [\"127.0.0.1:{}\"]\nserver = \"127.0.0.1:{}\"\n{more}\n",
+            ports[at],
+            next(at)
+        );
+        let file = server.directory().join(format!("chain{}.toml", ports[at]));
+        Proxy::run(program, &file, ports[at], &config)
+    };
+    (0..len).map(run).collect()
+}
+
+#[test]
+fn proxies_that_lead_to_each_other_say_so() {
+    let Some(program) = dunlin() else { return };
+    let server = server(&program, &[]);
+    for (len, more) in [(2, ""), (3, ""), (2, "deny = [\"client\"]")] {
+        let proxies = chain(&program, &server, len, None, more);
+        for proxy in &proxies {
+            let mut client = proxy.client(Protocol::Resp2);
+            for request in [&["SET", "a", "1"][..], &["BLPOP", "a", "0"], &["EVAL", "return 1", "1", "a"]] {
+                let told = why(&ask(&mut client, request));
+                assert!(told.contains("LOOP this request has come through 8 proxies"), "{told}");
+            }
+        }
+        // The loop is over: no request goes round any more.
+        let requests = || -> u64 {
+            let count = |proxy: &Proxy| {
+                let info = text(&ask(&mut proxy.client(Protocol::Resp2), &["CLIENT", "LIST"]));
+                info.lines().count() as u64
+            };
+            proxies.iter().map(count).sum()
+        };
+        until("connections rest", || {
+            let before = requests();
+            std::thread::sleep(Duration::from_millis(200));
+            before == requests()
+        });
+    }
+}
+
+#[test]
+fn proxies_one_behind_the_other_serve() {
+    let Some(program) = dunlin() else { return };
+    let server = server(&program, &[]);
+    let proxies = chain(&program, &server, 8, Some(server.port()), "");
+    let mut client = proxies[0].client(Protocol::Resp3);
+    assert_eq!(ask(&mut client, &["SET", "a", "1"]), okay());
+    assert_eq!(text(&ask(&mut client, &["GET", "a"])), "1");
+    assert_eq!(ask(&mut client, &["MULTI"]), okay());
+    assert_eq!(text(&ask(&mut client, &["INCR", "a"])), "QUEUED");
+    assert_eq!(ask(&mut client, &["EXEC"]), Reply::Array(vec![Reply::Integer(2)]));
+    // Clients of the last one, and of those before it, do not share a connection to the server.
+    let mut near = proxies[7].client(Protocol::Resp3);
+    assert_eq!(text(&ask(&mut near, &["GET", "a"])), "2");
+    let clients = text(&ask(&mut server.client(), &["CLIENT", "LIST"]));
+    let named = |end: &str| clients.lines().filter(|line| line.contains(end)).count();
+    assert!(clients.contains("-7 ") && named(" name=dunlin-proxy-") >= 2, "{clients}");
+}
+
 #[test]
 fn connections_to_a_server_are_bounded_whatever_databases_are_used() {
     let Some(program) = dunlin() else { return };

@@ -2,6 +2,7 @@
 
 use super::Layout;
 use super::administering::Mailbox;
+use super::hops::link_name;
 use crate::pool::Shared;
 use resp::http::HttpLog;
 use spec::{CommandTable, Flags, NotRun, Resolved, Row};
@@ -86,7 +87,7 @@ impl Common {
             http_log: HttpLog::default(),
             mailboxes: Mutex::default(),
             wake: OnceLock::new(),
-            link_name: format!("dunlin-proxy-{:016x}", RandomState::new().build_hasher().finish()),
+            link_name: link_name(RandomState::new().build_hasher().finish()),
             started: Instant::now(),
         })
     }
@@ -114,12 +115,6 @@ impl Common {
     /// The mailboxes of all threads.
     pub(super) fn mailboxes(&self) -> Vec<Arc<Mailbox>> {
         lock(&self.mailboxes).clone()
-    }
-
-    /// Returns whether a request of a client is how this process begins its connections to servers.
-    pub(super) fn is_own_link(&self, words: &[&[u8]]) -> bool {
-        let [_, sub, name] = words else { return false };
-        sub.eq_ignore_ascii_case(b"SETNAME") && *name == self.link_name.as_bytes()
     }
 
     /// The pools, and how often they have changed.

@@ -63,7 +63,6 @@ impl Hub {
                 }
             }
             Local::Select => return self.select(wire, client, words[1], request),
-            Local::Client if self.common.is_own_link(words) => raw::push_error(&mut out, raw::LOOP),
             Local::Client => return self.about_client(wire, client, words, request),
             Local::Asking => raw_line(&mut out, "+OK"),
             Local::Command => match route::plan::Placement::any(&self.pools[client.pool]) {
@@ -208,10 +207,14 @@ impl Hub {
         let argument = words.get(2).copied().unwrap_or_default();
         match (&sub[..], words.len()) {
             ("SETNAME", 3) => match name_error("Client names", argument) {
-                None => {
-                    client.name = argument.to_vec();
-                    raw_line(&mut out, "+OK");
-                }
+                None => match self.introduced(client, argument) {
+                    Ok(Flow::Done) => {
+                        client.name = argument.to_vec();
+                        raw_line(&mut out, "+OK");
+                    }
+                    Ok(Flow::Later) => return Flow::Later,
+                    Err(why) => raw::push_error(&mut out, &why),
+                },
                 Some(why) => raw::push_error(&mut out, &why),
             },
             ("GETNAME", 2) if client.name.is_empty() => {

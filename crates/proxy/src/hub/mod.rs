@@ -14,6 +14,7 @@ mod common;
 mod filters;
 mod flow;
 pub use cluster::server_at;
+mod hops;
 mod layout;
 mod learning;
 pub mod listening;

@@ -1,6 +1,7 @@
 //! A client's bytes become requests, and requests go where they belong.
 
 use super::client::{Client, Replies, Slot};
+use super::hops::is_introduction;
 use super::session::Answers;
 use super::upstream::{Aim, Tag};
 use super::wire::Wire;
@@ -473,7 +474,9 @@ impl Hub {
             })
         };
         let is_allowed = config.allow.is_empty() || has(&config.allow) || is_open;
-        (!is_allowed || has(&config.deny)).then(|| {
+        // Loops of proxies are found whatever clients may do.
+        let is_denied = (!is_allowed || has(&config.deny)) && !is_introduction(words);
+        is_denied.then(|| {
             let shown = full_name.as_ref().unwrap_or(&name).to_lowercase();
             format!("NOPERM '{shown}' is not allowed in pool '{}'", config.name)
         })

@@ -10,6 +10,7 @@
 
 use super::Hub;
 use super::client::{Client, Slot};
+use super::hops::introduction;
 use super::request::Flow;
 use super::tracking::Tracking;
 use super::upstream::{Purpose, Tag, Upstream};
@@ -38,17 +39,28 @@ impl Setting<'_> {
     }
 }
 
-/// The requests that take a connection from one setting to another. `users` are those of a node's
-/// clients.
+/// What the numbers in a session stand for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Names<'a> {
+    /// The users of a node's clients.
+    pub users: &'a [Box<[u8]>],
+    /// The name of this process's connections.
+    pub link: &'a str,
+}
+
+/// The requests that take a connection from one setting to another.
 pub(super) fn changes(
     pool: &Local,
-    users: &[Box<[u8]>],
+    names: Names<'_>,
     from: Setting<'_>,
     to: Setting<'_>,
 ) -> Vec<Step> {
     let mut steps = Vec::new();
-    let mut step = |request: Vec<u8>| steps.push(Step { request, may_fail: false });
     let (before, after) = (from.session, to.session);
+    if before.hops != after.hops {
+        steps.push(Step { request: introduction(names.link, after.hops), may_fail: true });
+    }
+    let mut step = |request: Vec<u8>| steps.push(Step { request, may_fail: false });
     if before.protocol != after.protocol {
         let version = match after.protocol {
             Protocol::Resp2 => b"2",
@@ -59,7 +71,7 @@ pub(super) fn changes(
     if before.user != after.user {
         let login = pool.shared.login().and_then(|login| login.user);
         let own = login.as_deref().unwrap_or("default").as_bytes();
-        let name = (after.user as usize).checked_sub(1).map_or(own, |at| &*users[at]);
+        let name = (after.user as usize).checked_sub(1).map_or(own, |at| &*names.users[at]);
         step(raw::request(&[b"CLIENT", b"CAPA", &acts_for(name)]));
     }
     if before.db != after.db {
@@ -101,7 +113,8 @@ impl Hub {
         let Some(up) = self.upstream(own).filter(|up| !up.setting().is(&wanted)) else { return };
         let (pool, session, tracking) = (up.pool, up.key.session, up.tracking.take());
         let from = Setting { session, tracking: tracking.as_ref() };
-        let steps = changes(&self.pools[pool], &self.users, from, wanted);
+        let names = Names { users: &self.users, link: &self.common.link_name };
+        let steps = changes(&self.pools[pool], names, from, wanted);
         let Some(up) = self.upstream(own) else { return };
         up.key.session = wanted.session;
         up.tracking = wanted.tracking.cloned();

@@ -1,8 +1,9 @@
 //! Connections to servers: shared ones, and those that a client has for itself.
 
 use super::flow::cost;
+use super::hops::introduction;
 use super::passing::{PROGRESS_WITHIN, Passing};
-use super::stepping::{Setting, acts_for, changes};
+use super::stepping::{Names, Setting, acts_for, changes};
 use super::tracking::Tracking;
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
@@ -242,12 +243,11 @@ impl Upstream {
     }
 }
 
-/// The requests that open a connection. `users` are those of a node's clients.
+/// The requests that open a connection.
 fn steps(
     pool: &Local,
-    users: &[Box<[u8]>],
+    names: Names<'_>,
     key: LinkKey,
-    link_name: &str,
     tracking: Option<&Arc<Tracking>>,
 ) -> Vec<Step> {
     let mut steps = Vec::new();
@@ -270,17 +270,17 @@ fn steps(
         (Protocol::Resp2, None) => {}
     }
     if config.is_node {
-        let acts_for = (number as usize).checked_sub(1).map(|at| acts_for(&users[at]));
+        let acts_for = (number as usize).checked_sub(1).map(|at| acts_for(&names.users[at]));
         let words: [&[u8]; 5] = [b"CLIENT", b"CAPA", b"cluster", b"node", b"again"];
         let words: Vec<&[u8]> = words.into_iter().chain(acts_for.as_deref()).collect();
         add(raw::request(&words), false);
     } else {
         // The listener of the same process knows the name. The pool's user may lack the permission.
-        add(raw::request(&[b"CLIENT", b"SETNAME", link_name.as_bytes()]), true);
+        add(introduction(names.link, key.session.hops), true);
     }
     let first = Setting { session: Session { db: 0, ..key.session }, tracking: None };
     let then = Setting { session: key.session, tracking };
-    for Step { request, may_fail } in changes(pool, users, first, then) {
+    for Step { request, may_fail } in changes(pool, names, first, then) {
         add(request, may_fail);
     }
     if key.is_reading {
@@ -317,7 +317,8 @@ impl Hub {
         let tls = local.shared.tls_client(&target.address);
         let tls = tls.map_err(|why| format!("NOREPLY server {}: {why}", local.name(server)))?;
         let id = wire.connect(&target.address, tls, timeout);
-        let steps = steps(local, &self.users, key, &self.common.link_name, tracking.as_ref());
+        let names = Names { users: &self.users, link: &self.common.link_name };
+        let steps = steps(local, names, key, tracking.as_ref());
         let upstream = Upstream {
             id,
             pool,
