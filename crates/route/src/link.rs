@@ -335,7 +335,8 @@ mod tests {
         };
         assert_eq!(received(b"-NOPERM no\r\n"), Ok(()));
         assert_eq!(received(b"-LOOPS no\r\n"), Ok(()));
-        for text in ["NOAUTH Authentication required.", "WRONGPASS no", raw::LOOP, "LOOP too many"] {
+        for text in ["NOAUTH Authentication required.", "WRONGPASS no", raw::LOOP, "LOOP too many"]
+        {
             let reply = format!("-{text}\r\n");
             assert_eq!(received(reply.as_bytes()), Err(Broken::Refused(text.into())));
         }

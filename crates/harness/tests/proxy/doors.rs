@@ -122,7 +122,13 @@ fn a_proxy_that_leads_to_itself_says_so() {
 
 /// Starts a chain of proxies, each of which leads to the next; the last one leads to `last`, or to the
 /// first one again.
-fn chain(program: &Program, server: &Server, len: usize, last: Option<u16>, more: &str) -> Vec<Proxy> {
+fn chain(
+    program: &Program,
+    server: &Server,
+    len: usize,
+    last: Option<u16>,
+    more: &str,
+) -> Vec<Proxy> {
     let ports: Vec<u16> = (0..len).map(|_| free_port().expect("a port")).collect();
     let next = |at: usize| ports.get(at + 1).copied().or(last).unwrap_or(ports[0]);
     let run = |at: usize| {
@@ -145,7 +151,9 @@ fn proxies_that_lead_to_each_other_say_so() {
         let proxies = chain(&program, &server, len, None, more);
         for proxy in &proxies {
             let mut client = proxy.client(Protocol::Resp2);
-            for request in [&["SET", "a", "1"][..], &["BLPOP", "a", "0"], &["EVAL", "return 1", "1", "a"]] {
+            for request in
+                [&["SET", "a", "1"][..], &["BLPOP", "a", "0"], &["EVAL", "return 1", "1", "a"]]
+            {
                 let told = why(&ask(&mut client, request));
                 assert!(told.contains("LOOP this request has come through 8 proxies"), "{told}");
             }

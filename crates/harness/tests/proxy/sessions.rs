@@ -27,6 +27,66 @@ fn random_sessions_are_those_of_one_server() {
 }
 
 #[test]
+fn what_is_about_the_client_is_queued_and_done_by_exec() {
+    let Some((reference, _behind, proxy)) = beside_a_server() else { return };
+    let mut clients = [reference.client(), proxy.client(Protocol::Resp2)];
+    let sessions: [&[&str]; 7] = [
+        &[
+            "MULTI",
+            "CLIENT SETNAME ann",
+            "SET a 1",
+            "CLIENT GETNAME",
+            "INCR a",
+            "EXEC",
+            "CLIENT GETNAME",
+        ],
+        &["MULTI", "CLIENT SETNAME bob", "CLIENT GETREDIR", "DISCARD", "CLIENT GETNAME"],
+        &[
+            "MULTI",
+            "CLIENT SETNAME eve",
+            "SELECT 1",
+            "EXEC",
+            "CLIENT GETNAME",
+            "SET a 5",
+            "SELECT 0",
+            "GET a",
+        ],
+        &["MULTI", "CLIENT SETNAME kim", "SET a", "EXEC", "CLIENT GETNAME"],
+        &["WATCH a", "SET a 7", "MULTI", "CLIENT SETNAME tim", "EXEC", "CLIENT GETNAME"],
+        &["MULTI", "AUTH default wrong words", "CLIENT NOSUCH", "EXEC"],
+        &[
+            "MULTI",
+            "AUTH x",
+            "AUTH nobody x",
+            "HELLO 9",
+            "GET a",
+            "CLIENT NO-TOUCH OFF",
+            "EXEC",
+            "PING",
+        ],
+    ];
+    for session in sessions {
+        for request in session {
+            let words: Vec<&str> = request.split(' ').collect();
+            let [expected, got] = clients.each_mut().map(|client| ask(client, &words));
+            assert_eq!(got, expected, "{request} of {session:?}");
+        }
+    }
+    // The next replies are in the other protocol; those of the same EXEC are the server's.
+    let client = &mut clients[1];
+    for request in [&["MULTI"][..], &["HELLO", "3"], &["CLIENT", "ID"]] {
+        assert!(!ask(client, request).is_error());
+    }
+    let Reply::Array(done) = ask(client, &["EXEC"]) else { panic!("it has not run") };
+    assert!(matches!(done[..], [Reply::Map(_), Reply::Integer(_)]), "{done:?}");
+    assert_eq!(ask(client, &["HGETALL", "none"]), Reply::Map(Vec::new()));
+    assert_eq!(ask(client, &["MULTI"]), okay());
+    let refused = text(&ask(client, &["CLIENT", "KILL", "ID", "1"]));
+    assert!(refused.contains("send it before MULTI or behind EXEC"), "{refused}");
+    assert!(text(&ask(client, &["EXEC"])).starts_with("EXECABORT"));
+}
+
+#[test]
 fn random_sessions_before_several_servers_are_those_of_one() {
     let Some((servers, proxy)) = in_front_of_three("") else { return };
     let program = servers[0].program().clone();

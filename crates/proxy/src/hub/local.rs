@@ -48,20 +48,7 @@ impl Hub {
                 }
                 self.hello(client, words, &mut out);
             }
-            Local::Auth => {
-                let login = match words {
-                    [_, password] => Some((None, *password)),
-                    [_, user, password] => Some((Some(*user), *password)),
-                    _ => None,
-                };
-                match login {
-                    Some((user, password)) => {
-                        let error = self.authenticate(client, user, password);
-                        raw_line(&mut out, error.unwrap_or("+OK"));
-                    }
-                    None => raw::push_error(&mut out, "ERR syntax error"),
-                }
-            }
+            Local::Auth => self.auth(client, words, &mut out),
             Local::Select => return self.select(wire, client, words[1], request),
             Local::Client => return self.about_client(wire, client, words, request),
             Local::Asking => raw_line(&mut out, "+OK"),
@@ -123,8 +110,24 @@ impl Hub {
         Some("-WRONGPASS invalid username-password pair or user is disabled.")
     }
 
+    /// `AUTH [user] password`
+    pub(super) fn auth(&self, client: &mut Client, words: &[&[u8]], out: &mut Vec<u8>) {
+        let login = match words {
+            [_, password] => Some((None, *password)),
+            [_, user, password] => Some((Some(*user), *password)),
+            _ => None,
+        };
+        match login {
+            Some((user, password)) => {
+                let error = self.authenticate(client, user, password);
+                raw_line(out, error.unwrap_or("+OK"));
+            }
+            None => raw::push_error(out, "ERR syntax error"),
+        }
+    }
+
     /// `HELLO [version [AUTH user password] [SETNAME name]]`
-    fn hello(&mut self, client: &mut Client, words: &[&[u8]], out: &mut Vec<u8>) {
+    pub(super) fn hello(&mut self, client: &mut Client, words: &[&[u8]], out: &mut Vec<u8>) {
         let mut protocol = client.session.protocol;
         if let Some(version) = words.get(1) {
             protocol = match *version {
@@ -201,41 +204,19 @@ impl Hub {
         request: &[u8],
     ) -> Flow {
         let mut out = Vec::new();
-        let sub = words
-            .get(1)
-            .map_or_else(String::new, |word| String::from_utf8_lossy(word).to_uppercase());
+        let sub = subcommand(words);
         let argument = words.get(2).copied().unwrap_or_default();
         match (&sub[..], words.len()) {
-            ("SETNAME", 3) => match name_error("Client names", argument) {
-                None => match self.introduced(client, argument) {
-                    Ok(Flow::Done) => {
-                        client.name = argument.to_vec();
-                        raw_line(&mut out, "+OK");
-                    }
+            ("SETNAME", 3) if name_error("Client names", argument).is_none() => {
+                match self.introduced(client, argument) {
+                    Ok(Flow::Done) => self.about_itself(wire.now(), client, words, &mut out),
                     Ok(Flow::Later) => return Flow::Later,
                     Err(why) => raw::push_error(&mut out, &why),
-                },
-                Some(why) => raw::push_error(&mut out, &why),
-            },
-            ("GETNAME", 2) if client.name.is_empty() => {
-                raw::push_null(&mut out, client.session.protocol);
+                }
             }
-            ("GETNAME", 2) => push_bulk(&mut out, &client.name),
-            ("ID", 2) => raw::push_integer(&mut out, client.number as i64),
             ("LIST" | "KILL" | "UNBLOCK" | "PAUSE" | "UNPAUSE", _) => {
                 return self.administer(wire, client, &sub, words);
             }
-            ("INFO", _) => {
-                let line = line(client, wire.now());
-                join::push_text(&mut out, line.as_bytes(), client.session.protocol);
-            }
-            ("CAPA", 3..) => {
-                let is_redirect = |word: &&[u8]| word.eq_ignore_ascii_case(b"redirect");
-                client.can_redirect |= words[2..].iter().any(is_redirect);
-                raw_line(&mut out, "+OK");
-            }
-            ("SETINFO", 4) => set_info(client, argument, words[3], &mut out),
-            ("NO-EVICT" | "NO-TOUCH", _) => raw_line(&mut out, "+OK"),
             ("REPLY", 3) => {
                 match &argument.to_ascii_uppercase()[..] {
                     b"ON" => {
@@ -251,21 +232,61 @@ impl Hub {
                     return Flow::Done;
                 }
             }
+            ("TRACKING", 3..) => return self.track(wire, client, words),
+            ("CACHING", 3) => choose_caching(client, argument, request, &mut out),
+            _ => self.about_itself(wire.now(), client, words, &mut out),
+        }
+        client.answer(wire, &out);
+        Flow::Done
+    }
+
+    /// What CLIENT says and sets of the client's own connection alone.
+    pub(super) fn about_itself(
+        &self,
+        now: Instant,
+        client: &mut Client,
+        words: &[&[u8]],
+        out: &mut Vec<u8>,
+    ) {
+        let sub = subcommand(words);
+        let argument = words.get(2).copied().unwrap_or_default();
+        match (&sub[..], words.len()) {
+            ("SETNAME", 3) => match name_error("Client names", argument) {
+                None => {
+                    client.name = argument.to_vec();
+                    raw_line(out, "+OK");
+                }
+                Some(why) => raw::push_error(out, &why),
+            },
+            ("GETNAME", 2) if client.name.is_empty() => {
+                raw::push_null(out, client.session.protocol);
+            }
+            ("GETNAME", 2) => push_bulk(out, &client.name),
+            ("ID", 2) => raw::push_integer(out, client.number as i64),
+            ("INFO", _) => {
+                let line = line(client, now);
+                join::push_text(out, line.as_bytes(), client.session.protocol);
+            }
+            ("CAPA", 3..) => {
+                let is_redirect = |word: &&[u8]| word.eq_ignore_ascii_case(b"redirect");
+                client.can_redirect |= words[2..].iter().any(is_redirect);
+                raw_line(out, "+OK");
+            }
+            ("SETINFO", 4) => set_info(client, argument, words[3], out),
+            ("NO-EVICT" | "NO-TOUCH", _) => raw_line(out, "+OK"),
             ("MAINT_NOTIFICATIONS", 3..) => {
                 client.wants_notices = argument.eq_ignore_ascii_case(b"ON");
                 if client.wants_notices && client.session.protocol == Protocol::Resp2 {
                     client.wants_notices = false;
-                    raw::push_error(&mut out, "ERR maintenance notices need RESP3");
+                    raw::push_error(out, "ERR maintenance notices need RESP3");
                 } else {
-                    raw_line(&mut out, "+OK");
+                    raw_line(out, "+OK");
                 }
             }
-            ("TRACKING", 3..) => return self.track(wire, client, words),
-            ("CACHING", 3) => choose_caching(client, argument, request, &mut out),
-            ("TRACKINGINFO", 2) => tracking::info(client, &mut out),
-            ("GETREDIR", 2) => raw::push_integer(&mut out, tracking::redirection(client)),
+            ("TRACKINGINFO", 2) => tracking::info(client, out),
+            ("GETREDIR", 2) => raw::push_integer(out, tracking::redirection(client)),
             _ => raw::push_error(
-                &mut out,
+                out,
                 &format!(
                     "ERR 'client {}' does not work through the proxy: its servers know the proxy's \
                      connections, not yours",
@@ -273,9 +294,12 @@ impl Hub {
                 ),
             ),
         }
-        client.answer(wire, &out);
-        Flow::Done
     }
+}
+
+/// The second word of a request, in capital letters.
+fn subcommand(words: &[&[u8]]) -> String {
+    words.get(1).map_or_else(String::new, |word| String::from_utf8_lossy(word).to_uppercase())
 }
 
 fn raw_line(out: &mut Vec<u8>, line: &str) {

@@ -33,6 +33,7 @@ mod restore;
 mod returning;
 mod servers;
 mod session;
+mod splicing;
 mod stepping;
 #[cfg(test)]
 mod tests;

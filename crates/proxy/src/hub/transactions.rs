@@ -9,6 +9,7 @@
 use super::client::{Client, Slot};
 use super::cluster::{Again, MAX_TRIES, Onward, PAUSE, given_up};
 use super::request::Flow;
+use super::splicing::{PLACEHOLDER, is_answered_here};
 use super::stepping::{OK, database};
 use super::upstream::{Aim, Kept, Purpose, Tag, WasSent};
 use super::wire::{Id, Wire};
@@ -51,6 +52,8 @@ pub struct Multi {
     queued: usize,
     /// Which of them select a database, and which one.
     selects: Vec<(usize, u32)>,
+    /// Which of them the proxy answers.
+    answered_here: Vec<(usize, Vec<u8>)>,
 }
 
 impl Multi {
@@ -62,6 +65,13 @@ impl Multi {
         let done = raw::elements(reply)?;
         let selected = |&&(at, _): &&(usize, u32)| done.get(at).is_some_and(|reply| *reply == OK);
         self.selects.iter().rev().find(selected).map(|&(_, db)| db)
+    }
+
+    /// Keeps a request that the proxy answers. Returns what the server is sent instead.
+    fn keep_to_answer(&mut self, request: &[u8]) -> &'static [u8] {
+        self.answered_here.push((self.queued, request.to_vec()));
+        self.bytes += request.len();
+        PLACEHOLDER
     }
 
     /// Bytes of requests that are kept here.
@@ -224,7 +234,11 @@ impl Hub {
         }
         let most = self.pools[client.pool].shared.config.limits.server_queue;
         let is_kept = place.is_none() || is_cluster;
-        if is_kept && client.multi.as_ref().is_some_and(|multi| multi.bytes > most) {
+        let is_node = self.pools[client.pool].shared.config.is_node;
+        let is_answered_here = !is_node && is_answered_here(words, way);
+        if (is_kept || is_answered_here)
+            && client.multi.as_ref().is_some_and(|multi| multi.bytes > most)
+        {
             self.refuse(wire, client, HELD);
             return Flow::Done;
         }
@@ -240,6 +254,10 @@ impl Hub {
                 return Flow::Done;
             }
         }
+        let request = match client.multi.as_mut() {
+            Some(multi) if is_answered_here => multi.keep_to_answer(request),
+            _ => request,
+        };
         if let Some(multi) = client.multi.as_mut() {
             let is_select = way == Way::Local(Local::Select);
             let db = if is_select { words.get(1).and_then(|word| database(word)) } else { None };
@@ -269,9 +287,16 @@ impl Hub {
             return Some(format!("ERR '{}' does not work through the proxy: {why}", name()));
         }
         match way {
-            Way::Session(Session::Subscribe | Session::Unsubscribe)
-            | Way::Local(Local::Hello | Local::Auth | Local::Client) => {
+            Way::Session(Session::Subscribe | Session::Unsubscribe) => {
                 Some(format!("ERR proxy: '{}' does not work inside a transaction", name()))
+            }
+            Way::Local(Local::Client) if !is_answered_here(words, way) => {
+                let sub = words.get(1).map(|sub| String::from_utf8_lossy(sub).to_lowercase());
+                let sub = sub.unwrap_or_default();
+                Some(format!(
+                    "ERR proxy: 'client {sub}' does not work inside a transaction; send it before MULTI \
+                     or behind EXEC"
+                ))
             }
             Way::All { .. } | Way::Scan | Way::OneServer
                 if self.pools[client.pool].servers() > 1 =>
@@ -419,7 +444,8 @@ impl Hub {
             self.abandon(wire, client);
             return Flow::Done;
         };
-        let is_followed = local.is_cluster() || !multi.selects.is_empty();
+        let is_followed =
+            local.is_cluster() || !multi.selects.is_empty() || !multi.answered_here.is_empty();
         match self.attach(wire, client, server, group) {
             Ok(true) if is_followed => {
                 self.send_own(wire, client, request, Purpose::Exec);
@@ -523,7 +549,10 @@ impl Hub {
                 multi.onward = Some(onward);
                 self.execute_later(wire, tag, multi, reply);
             }
-            None => self.deliver(wire, tag, reply),
+            None => match self.spliced(wire, tag.client, &multi.answered_here, reply) {
+                Some(whole) => self.deliver(wire, tag, &whole),
+                None => self.deliver(wire, tag, reply),
+            },
         }
     }
 
