@@ -15,6 +15,7 @@
 //! before. `docs/internals/transfer.md` has the rest.
 
 mod backup;
+mod connecting;
 mod import;
 pub(crate) mod manifest;
 mod places;

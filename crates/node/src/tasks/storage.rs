@@ -2,6 +2,7 @@
 //!
 //! The crate object_store is asynchronous; the threads of jobs wait, so each storage has a runtime.
 
+use super::connecting::{Connecting, check_address};
 use crate::settings::Wrong;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::local::LocalFileSystem;
@@ -12,7 +13,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
-use transfer::place::is_of_link;
 
 /// Bytes that are sent or asked for at a time. S3 takes at most ten thousand parts of an object.
 const PART: usize = 16 << 20;
@@ -239,7 +239,8 @@ fn bucket(rest: &str) -> Result<(Arc<dyn ObjectStore>, Path), Wrong> {
     if bucket.is_empty() {
         return Err(Wrong("name a bucket: s3://bucket/prefix".into()));
     }
-    let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
+    let mut builder =
+        AmazonS3Builder::from_env().with_bucket_name(bucket).with_http_connector(Connecting);
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         builder = match name {
@@ -284,13 +285,11 @@ fn check_endpoint(endpoint: &str) -> Result<(), Wrong> {
     if host.is_empty() || !host.chars().all(is_plain) {
         return Err(wrong(form));
     }
-    let port = port.map_or(Ok(usual), |port| port.parse().map_err(|_| wrong(form)))?;
-    // A name that has no address now is said when the storage is asked.
+    let port: u16 = port.map_or(Ok(usual), |port| port.parse().map_err(|_| wrong(form)))?;
+    // A name that has no address now is said when the storage is asked, which checks the address
+    // that is connected to. Numbers are not looked up then: this is their only check.
     let mut addresses = (host, port).to_socket_addrs().into_iter().flatten();
-    match addresses.find(|it| is_of_link(it.ip())) {
-        Some(it) => Err(wrong(&format!("{} is an address of the link, and no storage's", it.ip()))),
-        None => Ok(()),
-    }
+    addresses.try_for_each(|it| check_address(it.ip())).map_err(|why| wrong(&why.to_string()))
 }
 
 /// The same address without its keys, for messages.
