@@ -7,6 +7,7 @@ mod clusters;
 mod cut_off;
 mod doors;
 mod endings;
+mod half_moved;
 mod large;
 mod modules;
 mod queues;
