@@ -2,7 +2,7 @@
 //! of nodes whose lease is gone.
 
 use crate::change::{Owner, ended, is_running, replace_job, set_stage};
-use crate::copies::files::{Users, live_options, users};
+use crate::copies::files::{self, Users, live_options};
 use crate::drain;
 use crate::reshape;
 use crate::shared::Shared;
@@ -24,6 +24,9 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// How long it waits if there is nothing to do.
 const IDLE: Duration = Duration::from_secs(1);
+
+/// What a copy of an earlier version says to a rule with a category that it does not know.
+const UNKNOWN_CATEGORY: &str = "Unknown command or category name";
 
 /// How long a copy may take to answer.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -284,19 +287,18 @@ fn why(site: &Site, placed: &Placed) -> String {
 /// Sets options and users on all copies that run; the others get them when they start. All copies
 /// know the users by which they log in before one logs in so. `None`: it is done.
 pub(crate) fn apply(database: &Database, view: &View) -> Option<Step> {
-    let Users { logins, rules } = users(database);
-    let rules = |is_first: bool| {
-        let of_user = rules.iter().filter(move |(user, _)| (*user == INTERNAL) == is_first);
-        of_user.map(|(user, rules)| {
-            let words = ["ACL", "SETUSER", user].into_iter();
-            words.chain(rules.iter().map(String::as_str)).collect::<Vec<&str>>()
-        })
-    };
+    let users = files::users(database);
     let former = database.former_users.iter().filter(|name| !database.users.contains_key(*name));
     let former: Vec<&str> = former.map(String::as_str).collect();
-    let first: Vec<Vec<&str>> = rules(true).collect();
-    if let Some(step) = order(database, view, 30, |_| first.clone()) {
-        return Some(step);
+    let of_nodes = |users: &Users<'_>| order(database, view, 30, |_| orders(users, true));
+    let step = match of_nodes(&users) {
+        Some(Step::Fails(why)) if why.contains(UNKNOWN_CATEGORY) => {
+            of_nodes(&files::users_for_all_versions(database))
+        }
+        step => step,
+    };
+    if step.is_some() {
+        return step;
     }
     let shards = database.shards();
     let options: BTreeMap<usize, Vec<(&'static str, String)>> =
@@ -305,10 +307,22 @@ pub(crate) fn apply(database: &Database, view: &View) -> Option<Step> {
         let mut words = vec!["CONFIG", "SET"];
         let options = options.get(&placed.shard).into_iter().flatten();
         let options = options.map(|(name, value)| (*name, &**value));
-        words.extend(options.chain(logins.iter().copied()).flat_map(|(name, value)| [name, value]));
+        words.extend(
+            options.chain(users.logins.iter().copied()).flat_map(|(name, value)| [name, value]),
+        );
         let gone = (!former.is_empty()).then(|| [&["ACL", "DELUSER"], &former[..]].concat());
-        [words].into_iter().chain(rules(false)).chain(gone).collect()
+        [words].into_iter().chain(orders(&users, false)).chain(gone).collect()
     })
+}
+
+/// Returns the requests that make users: those of nodes, or the others.
+fn orders<'a>(users: &'a Users<'_>, are_of_nodes: bool) -> Vec<Vec<&'a str>> {
+    let chosen = users.rules.iter().filter(|(user, _)| (*user == INTERNAL) == are_of_nodes);
+    let order = |(user, rules): &'a (&str, Vec<String>)| {
+        let words = ["ACL", "SETUSER", *user].into_iter();
+        words.chain(rules.iter().map(String::as_str)).collect()
+    };
+    chosen.map(order).collect()
 }
 
 /// Sends commands to all copies that run. Returns why it is not done.

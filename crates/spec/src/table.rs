@@ -3,7 +3,7 @@
 use crate::key_spec::{Begin, Find, KeyFlags};
 use crate::keys;
 use crate::name::PackedName;
-use crate::routing::{Applied, Waits, Way};
+use crate::routing::{About, Applied, Waits, Way};
 use crate::row::{Channels, Flags, Row, Runner, ScriptName};
 
 /// A row with what can be worked out from it beforehand.
@@ -74,6 +74,28 @@ impl<R: Runner> Resolved<R> {
                 Way::Keys
             }
             way => way,
+        }
+    }
+
+    /// Returns whether a node of a cluster may have to send such requests for its clients: they are
+    /// about keys, or about what several nodes have, or a script that it sends may run them. What is
+    /// about one server it answers itself.
+    pub fn travels(&self) -> bool {
+        match self.way {
+            Way::OneServer | Way::Refused(_) | Way::All { about: About::Server, .. } => {
+                let command = self.command;
+                let has_keys = !command.keys.is_empty() || command.find_keys.is_some();
+                let is_for_scripts = !command.flags.has(Flags::NOSCRIPT);
+                (has_keys || is_for_scripts) && !command.flags.has(Flags::ADMIN)
+            }
+            Way::Keys
+            | Way::Split { .. }
+            | Way::All { .. }
+            | Way::Scan
+            | Way::Message
+            | Way::Written(_)
+            | Way::Local(_)
+            | Way::Session(_) => true,
         }
     }
 

@@ -67,6 +67,7 @@ pub static CLUSTER_MIGRATESLOTS: Command = Command {
 pub static CLUSTER_MIGRATION: Command = Command {
     name: "migration",
     arity: -4,
+    categories: &["nodes"],
     flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
     group: Group::Cluster,
     since: "8.4.0",
@@ -111,6 +112,7 @@ pub static CLUSTER_MIGRATION: Command = Command {
 pub static CLUSTER_SYNCSLOTS: Command = Command {
     name: "syncslots",
     arity: -3,
+    categories: &["nodes"],
     flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING).with(Flags::SYSCMD),
     group: Group::Cluster,
     since: "9.0.0",

@@ -38,6 +38,7 @@ pub static CLUSTER_COUNT_FAILURE_REPORTS: Command = Command {
 pub static CLUSTER_FAILOVER: Command = Command {
     name: "failover",
     arity: -2,
+    categories: &["nodes"],
     flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
     group: Group::Cluster,
     since: "3.0.0",
@@ -68,6 +69,7 @@ pub static CLUSTER_FORGET: Command = Command {
 pub static CLUSTER_INFO: Command = Command {
     name: "info",
     arity: 2,
+    categories: &["nodes"],
     flags: Flags::LOADING.with(Flags::STALE),
     group: Group::Cluster,
     since: "3.0.0",
@@ -113,6 +115,7 @@ pub static CLUSTER_MEET: Command = Command {
 pub static CLUSTER_MYID: Command = Command {
     name: "myid",
     arity: 2,
+    categories: &["nodes"],
     flags: Flags::LOADING.with(Flags::STALE),
     group: Group::Cluster,
     since: "3.0.0",
@@ -138,6 +141,7 @@ pub static CLUSTER_MYSHARDID: Command = Command {
 pub static CLUSTER_NODES: Command = Command {
     name: "nodes",
     arity: 2,
+    categories: &["nodes"],
     flags: Flags::LOADING.with(Flags::STALE),
     group: Group::Cluster,
     since: "3.0.0",

@@ -170,6 +170,7 @@ pub static CLUSTER_SETSLOT: Command = Command {
 pub static CLUSTER_SLOTS: Command = Command {
     name: "slots",
     arity: 2,
+    categories: &["nodes"],
     flags: Flags::LOADING.with(Flags::STALE),
     group: Group::Cluster,
     since: "3.0.0",
@@ -189,6 +190,7 @@ pub static CLUSTER_SLOTS: Command = Command {
 pub static CLUSTER_SLOT_STATS: Command = Command {
     name: "slot-stats",
     arity: -4,
+    categories: &["nodes"],
     flags: Flags::LOADING.with(Flags::STALE),
     group: Group::Cluster,
     since: "8.0.0",

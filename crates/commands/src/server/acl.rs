@@ -19,6 +19,7 @@ const MAX_BITS: i64 = 4096;
 pub static ACL_DELUSER: Command = Command {
     name: "deluser",
     arity: -3,
+    categories: &["nodes"],
     flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
     group: Group::Server,
     since: "6.0.0",
@@ -104,6 +105,7 @@ pub static ACL_LOAD: Command = Command {
 pub static ACL_SETUSER: Command = Command {
     name: "setuser",
     arity: -3,
+    categories: &["nodes"],
     flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
     group: Group::Server,
     since: "6.0.0",
@@ -437,13 +439,8 @@ fn acl_cat(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
             let category = Category::named(name).ok_or_else(|| {
                 quoting("ERR Unknown category ", &name[..name.len().min(128)], "")
             })?;
-            let rows: Vec<_> = cx
-                .engine
-                .table()
-                .all()
-                .iter()
-                .filter(|row| category.contains(row.command))
-                .collect();
+            let rows: Vec<_> =
+                cx.engine.table().all().iter().filter(|row| category.has(row)).collect();
             cx.reply.array(rows.len());
             rows.iter().for_each(|row| cx.reply.bulk(row.full_name.as_bytes()));
         }

@@ -256,7 +256,7 @@ impl<'a> Filter<'a> {
     fn passes(&self, row: &Resolved) -> bool {
         match self {
             Filter::None => true,
-            Filter::Category(category) => category.is_some_and(|c| c.contains(row.command)),
+            Filter::Category(category) => category.is_some_and(|c| c.has(row)),
             Filter::Pattern(pattern) => {
                 glob::matches(pattern, row.full_name.as_bytes(), Case::Insensitive)
             }

@@ -10,6 +10,7 @@ use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome, disp
 pub static CONFIG_GET: Command = Command {
     name: "get",
     arity: -3,
+    categories: &["nodes"],
     flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
     group: Group::Server,
     since: "2.0.0",
@@ -71,6 +72,7 @@ pub static CONFIG_REWRITE: Command = Command {
 pub static CONFIG_SET: Command = Command {
     name: "set",
     arity: -4,
+    categories: &["nodes"],
     flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
     group: Group::Server,
     since: "2.0.0",

@@ -13,6 +13,7 @@ const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT);
 pub static HOTKEYS_GET: Command = Command {
     name: "get",
     arity: 2,
+    categories: &["nodes"],
     flags: FLAGS,
     group: Group::Server,
     since: "8.6.0",
@@ -40,6 +41,7 @@ pub static HOTKEYS_HELP: Command = Command {
 pub static HOTKEYS_RESET: Command = Command {
     name: "reset",
     arity: 2,
+    categories: &["nodes"],
     flags: FLAGS,
     group: Group::Server,
     since: "8.6.0",
@@ -53,6 +55,7 @@ pub static HOTKEYS_RESET: Command = Command {
 pub static HOTKEYS_START: Command = Command {
     name: "start",
     arity: -2,
+    categories: &["nodes"],
     flags: FLAGS,
     group: Group::Server,
     since: "8.6.0",
@@ -86,6 +89,7 @@ pub static HOTKEYS_START: Command = Command {
 pub static HOTKEYS_STOP: Command = Command {
     name: "stop",
     arity: 2,
+    categories: &["nodes"],
     flags: FLAGS,
     group: Group::Server,
     since: "8.6.0",

@@ -21,7 +21,7 @@ pub static INFO: Command = Command {
     arity: -1,
     flags: Flags::WALKS.with(Flags::LOADING).with(Flags::STALE),
     group: Group::Server,
-    categories: &["dangerous"],
+    categories: &["dangerous", "nodes"],
     since: "1.0.0",
     complexity: "O(1)",
     summary: "What the server is and does, in figures.",

@@ -20,6 +20,7 @@ const FLAGS: Flags =
 pub static PSYNC: Command = Command {
     name: "psync",
     arity: -3,
+    categories: &["nodes"],
     flags: FLAGS,
     group: Group::Server,
     since: "2.8.0",
@@ -37,6 +38,7 @@ pub static PSYNC: Command = Command {
 pub static SYNC: Command = Command {
     name: "sync",
     arity: 1,
+    categories: &["nodes"],
     flags: FLAGS,
     group: Group::Server,
     since: "1.0.0",

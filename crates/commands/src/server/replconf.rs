@@ -14,6 +14,7 @@ use replication::vote::Vote;
 pub static REPLCONF: Command = Command {
     name: "replconf",
     arity: -1,
+    categories: &["nodes"],
     flags: Flags::ADMIN
         .with(Flags::NOSCRIPT)
         .with(Flags::LOADING)

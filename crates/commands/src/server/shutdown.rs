@@ -8,6 +8,7 @@ use engine::{Arg, Args, Command, Cx, Error, Flags, Group, Outcome};
 pub static SHUTDOWN: Command = Command {
     name: "shutdown",
     arity: -1,
+    categories: &["nodes"],
     flags: Flags::ADMIN
         .with(Flags::NOSCRIPT)
         .with(Flags::LOADING)

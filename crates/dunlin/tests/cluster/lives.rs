@@ -324,6 +324,7 @@ fn the_nodes_password_is_sealed_and_changes_while_a_database_serves() {
         let log_in = |word: &str| ask(&mut client(port), &format!("AUTH dunlin-internal {word}"));
         eventually("the old password is refused", || matches!(log_in(&old), Reply::Error(_)));
         assert_eq!(log_in(&new), Reply::Simple(b"OK".to_vec()));
+        check_nodes_user(port, &new);
         // Nor does a copy show it to users that may read options.
         let Reply::Array(shown) = ask(&mut client(port), "CONFIG GET masterauth") else {
             panic!("no list")
@@ -338,6 +339,37 @@ fn the_nodes_password_is_sealed_and_changes_while_a_database_serves() {
         machine.process_of(replica).is_some_and(|now| now != process)
     });
     until_ok(&machine, "d");
+}
+
+/// Checks that the nodes' user may do what nodes need, and nothing else.
+fn check_nodes_user(port: u16, password: &str) {
+    let mut nodes = client(port);
+    let log_in = format!("AUTH dunlin-internal {password}");
+    assert_eq!(ask(&mut nodes, &log_in), Reply::Simple(b"OK".to_vec()));
+    for refused in [
+        "MODULE LIST",
+        "MONITOR",
+        "CONFIG REWRITE",
+        "CONFIG RESETSTAT",
+        "ACL LIST",
+        "ACL GETUSER default",
+        "SAVE",
+        "BGSAVE",
+        "REPLICAOF NO ONE",
+        "FAILOVER ABORT",
+        "SLOWLOG GET",
+        "LATENCY RESET",
+        "CLUSTER RESET",
+        "CLUSTER FORGET x",
+        "SCRIPT DEBUG YES",
+    ] {
+        let reply = ask(&mut nodes, refused);
+        let Reply::Error(why) = &reply else { panic!("{refused}: {reply:?}") };
+        assert!(why.starts_with(b"NOPERM "), "{refused}: {}", String::from_utf8_lossy(why));
+    }
+    let Reply::Array(shown) = ask(&mut nodes, "CONFIG GET masterauth") else { panic!("no list") };
+    assert_eq!(shown[1].shown(), "(redacted)");
+    assert!(!ask(&mut nodes, "INFO replication").is_error());
 }
 
 #[test]

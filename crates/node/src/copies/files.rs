@@ -106,6 +106,17 @@ pub struct Users<'a> {
 
 /// Returns the users of a database.
 pub fn users(database: &Database) -> Users<'_> {
+    users_with(database, &FOR_NODES)
+}
+
+/// Returns the users of a database for copies of any version: earlier ones do not know what nodes
+/// need, so the nodes' user may do everything there.
+pub fn users_for_all_versions(database: &Database) -> Users<'_> {
+    users_with(database, &EVERYTHING)
+}
+
+fn users_with<'a>(database: &'a Database, rights: &[&str]) -> Users<'a> {
+    let rights = rights.iter().map(|&rule| rule.to_owned());
     let Database { settings, secret, old_secret, .. } = database;
     if secret.is_empty() {
         let password = &*settings.password;
@@ -121,7 +132,7 @@ pub fn users(database: &Database) -> Users<'_> {
     let hash = |secret: &str| format!("#{}", sha256(secret));
     let old = (!old_secret.is_empty()).then(|| hash(old_secret));
     let mut internal = rules(hash(secret));
-    internal.extend(old.into_iter().chain(everything()));
+    internal.extend(old.into_iter().chain(rights));
     let of_clients = match &*settings.password_sha256 {
         "" => "nopass".to_owned(),
         hash => format!("#{hash}"),
@@ -135,10 +146,11 @@ pub fn users(database: &Database) -> Users<'_> {
     }
 }
 
-/// What a user may do.
-fn everything() -> Vec<String> {
-    ["~*", "&*", "+@all"].map(str::to_owned).to_vec()
-}
+/// What the nodes' user may do. The category has what nodes and copies send each other.
+const FOR_NODES: [&str; 4] = ["~*", "&*", "-@all", "+@nodes"];
+
+/// What a user may do without a limit.
+const EVERYTHING: [&str; 3] = ["~*", "&*", "+@all"];
 
 /// Returns the text of a copy's configuration file.
 ///
@@ -230,7 +242,8 @@ fn ports(
 /// The lines of users. Their words are plain.
 fn user_lines(rules: Vec<(&str, Vec<String>)>, settings: &Settings) -> String {
     let own = rules.into_iter().map(|(name, rules)| {
-        let more = if name == "default" { everything() } else { Vec::new() };
+        let more =
+            if name == "default" { EVERYTHING.map(str::to_owned).to_vec() } else { Vec::new() };
         format!("user {name} {}\n", [rules, more].concat().join(" "))
     });
     // The first copy writes them at the coordinator. Later starts have those that are there.

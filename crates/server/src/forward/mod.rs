@@ -225,7 +225,7 @@ impl Forwarder {
             false => self.hub.number_of_user(session.user.name().as_bytes()),
         };
         let peer = (&*session.client.addr, session.id());
-        let setting = proxy::pool::Session { protocol, db: session.db.0, user };
+        let setting = proxy::pool::Session { protocol, db: session.db.0, user, hops: 0 };
         self.with(reach, |hub, wires| hub.present(wires, id, peer, setting));
         let mut start = 0;
         for request in forwarding.requests.drain(..) {

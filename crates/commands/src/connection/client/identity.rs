@@ -160,7 +160,8 @@ fn client_setinfo(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn client_capa(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let may_be_link = cx.session.user.current(cx.engine.acl()).may_do_everything();
+    let acl = cx.engine.acl();
+    let may_be_link = acl.may_be_node(cx.session.user.current(acl));
     // Capabilities that the server does not know are no error: clients announce what they can.
     for word in args.from(2) {
         cx.session.can_redirect |= word.eq_ignore_ascii_case(b"redirect");
@@ -172,7 +173,7 @@ fn client_capa(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
             cx.session.returned = Some(Box::default());
         }
         // A link says for which user's client its requests are, and for which client. It is heeded
-        // only if the link's own user may do everything, so that no client gets more rights by it.
+        // only if the link's own user may do what nodes do, so that no client gets more rights by it.
         let is_heeded = may_be_link && cx.session.is_link;
         if let Some(name) = word.strip_prefix(ACTS_FOR).filter(|_| is_heeded) {
             let user = cx.engine.acl().user_of_link(name);

@@ -1,6 +1,7 @@
 //! The ACL categories of a command: implied by its flags and group, corrected by its row.
 
 use crate::command::{Command, Flags, Group};
+use crate::table::Resolved;
 
 /// A category, as ACL rules name it with an `@` in front.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +32,10 @@ static CATEGORIES: [Category; 21] = [
     Category("scripting"),
 ];
 
+/// What nodes and copies of a cluster send each other: requests of clients that travel, and those
+/// whose rows have this category. It is Dunlin's own, and in no list, so that lists are Redis's.
+pub(super) const NODES: Category = Category("nodes");
+
 /// Returns all categories in the order in which they are shown: those of module types are last.
 pub fn categories() -> impl Iterator<Item = Category> {
     let of_modules = datatypes::MODULES.iter().flat_map(|module| module.categories);
@@ -40,7 +45,9 @@ pub fn categories() -> impl Iterator<Item = Category> {
 impl Category {
     /// The category of this name, in any case.
     pub fn named(name: &[u8]) -> Option<Category> {
-        categories().find(|category| name.eq_ignore_ascii_case(category.0.as_bytes()))
+        categories()
+            .chain([NODES])
+            .find(|category| name.eq_ignore_ascii_case(category.0.as_bytes()))
     }
 
     /// Its name, without the `@`.
@@ -48,7 +55,12 @@ impl Category {
         self.0
     }
 
-    /// Whether a command belongs to it.
+    /// Whether a row of the table belongs to it.
+    pub fn has(self, row: &Resolved) -> bool {
+        self.contains(row.command) || (self == NODES && row.travels())
+    }
+
+    /// Whether a command belongs to it. What travels is known by its row in the table only.
     pub fn contains(self, command: &Command) -> bool {
         let corrected = |sign: &str| {
             command.categories.iter().any(|name| name.strip_prefix(sign) == Some(self.0))

@@ -31,6 +31,14 @@ impl AllowedCommands {
         self.is_all
     }
 
+    /// Whether a category is allowed by its name, or as all commands are, and none of its commands
+    /// was taken away.
+    pub fn has_category(&self, table: &CommandTable, category: Category) -> bool {
+        let rule = format!("+@{}", category.name());
+        let mut rows = table.all().iter().filter(|row| category.has(row));
+        self.is_all || (self.rules.contains(&rule) && rows.all(|row| self.has_bit(row)))
+    }
+
     /// Whether every request of this row is allowed.
     #[inline]
     pub fn has_bit(&self, row: &Resolved) -> bool {
@@ -77,7 +85,7 @@ impl AllowedCommands {
             Some(category) => {
                 let category =
                     Category::named(category.as_bytes()).ok_or(Refusal::UnknownCommand)?;
-                let rows = table.all().iter().filter(|row| category.contains(row.command));
+                let rows = table.all().iter().filter(|row| category.has(row));
                 rows.for_each(|row| self.set(row, allowed));
             }
             None => self.apply_command(table, &name, allowed)?,

@@ -111,6 +111,11 @@ impl User {
         self.root.is_everything()
     }
 
+    /// Whether it may do all that nodes of a cluster send each other.
+    pub(super) fn is_of_nodes(&self, table: &CommandTable) -> bool {
+        self.root.is_of_nodes(table)
+    }
+
     /// The selector of the user itself.
     pub fn root(&self) -> &Selector {
         &self.root

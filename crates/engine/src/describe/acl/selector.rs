@@ -2,6 +2,7 @@
 //! of its own and may have more; a request passes if any of them allows it as a whole.
 
 use super::Denial;
+use super::category::NODES;
 use super::commands::{AllowedCommands, allows_channel};
 use super::rules::Refusal;
 use crate::command::{Channels, Databases, Flags, KeyFlags};
@@ -113,6 +114,12 @@ impl Selector {
     /// Whether it allows every request.
     pub(super) fn is_everything(&self) -> bool {
         self.commands.is_all() && self.all_keys && self.all_channels && self.databases.is_none()
+    }
+
+    /// Whether it allows all that nodes of a cluster send each other.
+    pub(super) fn is_of_nodes(&self, table: &CommandTable) -> bool {
+        let has_all = self.all_keys && self.all_channels && self.databases.is_none();
+        has_all && self.commands.has_category(table, NODES)
     }
 
     /// Applies one rule.

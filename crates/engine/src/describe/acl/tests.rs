@@ -275,3 +275,23 @@ fn users_of_all_nodes_change_by_their_text() {
     assert_eq!(acl.load_shared(&text, b"node"), Ok(vec!["app".to_owned()]));
     assert!(acl.user(b"app").is_none() && acl.user(b"default").is_some());
 }
+
+#[test]
+fn a_link_is_for_users_that_are_said_to_be_nodes() {
+    let acl = acl(b"");
+    for (rules, may_be) in [
+        ("~* &* -@all +@nodes", true),
+        ("~* &* +@all", true),
+        ("~* &* +@all +@nodes -config|set", true),
+        ("~* &* +@all -get", false),
+        ("~* &* +@all -config|set", false),
+        ("~* &* +@nodes -get", false),
+        ("~* &* +@nodes db=0", false),
+        ("~a* &* +@nodes", false),
+        ("~* &a* +@nodes", false),
+    ] {
+        change(&acl, "node", &format!("reset on nopass {rules}"));
+        let user = acl.user(b"node").expect("it is there");
+        assert_eq!(acl.may_be_node(&user), may_be, "{rules}");
+    }
+}
