@@ -44,26 +44,32 @@ macro_rules! texts {
     };
 }
 
+#[inline]
 fn yes(number: u64) -> bool {
     number != 0
 }
 
+#[inline]
 fn unsigned(number: u64) -> u64 {
     number
 }
 
+#[inline]
 fn count(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
+#[inline]
 fn small(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
+#[inline]
 fn port(number: u64) -> u16 {
     u16::try_from(number).unwrap_or(0)
 }
 
+#[inline]
 fn signed(number: u64) -> i64 {
     number as i64
 }

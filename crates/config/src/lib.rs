@@ -53,7 +53,7 @@ pub use origin::{Origin, Place};
 pub use proc_title::expand_proc_title;
 pub use runtime::{ApplyError, Changed, SetContext, SetError, is_sensitive};
 pub use spec::{Check, Effect, Kind, Spec};
-pub use store::{Config, SECRET_MARK};
+pub use store::{Config, SECRET_MARK, Watcher};
 pub use structs::glob;
 pub use structs::words::{quote_word, split_words};
 pub use table::{DEPRECATED, OPTION_COUNT, OPTIONS, find};

@@ -39,7 +39,12 @@ pub struct Config {
     structured: Apart<RwLock<Vec<Value>>>,
     /// Held while options change, so that two clients' `CONFIG SET` do not mix.
     pub(crate) writer: Apart<Mutex<()>>,
+    /// What is told of each change ([`Config::watch`]).
+    watchers: Apart<RwLock<Vec<Watcher>>>,
 }
+
+/// What is called after an option has changed.
+pub type Watcher = Box<dyn Fn(&Config) + Send + Sync>;
 
 /// On cache lines of its own: taking a lock, even to read, writes to it, and must not take the
 /// numbers beside it away from the other cores.
@@ -62,6 +67,7 @@ impl Config {
             output_limits: Default::default(),
             structured: Apart(RwLock::new(vec![Value::Number(0); OPTION_COUNT])),
             writer: Apart(Mutex::new(())),
+            watchers: Apart(RwLock::default()),
         };
         for at in 0..OPTION_COUNT {
             config.store(at, default_of(at));
@@ -115,6 +121,16 @@ impl Config {
         if is_secret { SECRET_MARK.to_vec() } else { value }
     }
 
+    /// Calls `watcher` now, and from now on after each change of an option, whatever made it. It must
+    /// be short and change no option. It may be called while only some of the options of one
+    /// `CONFIG SET` have changed, and is called again after the others.
+    pub fn watch(&self, watcher: Watcher) {
+        let mut watchers = self.watchers.write();
+        watcher(self);
+        watchers.push(watcher);
+    }
+
+    #[inline]
     pub(crate) fn number(&self, at: usize) -> u64 {
         self.numbers[at].load(Relaxed)
     }
@@ -149,6 +165,9 @@ impl Config {
                 }
             }
             other => self.structured.write()[at] = other,
+        }
+        for watcher in self.watchers.read().iter() {
+            watcher(self);
         }
     }
 }

@@ -19,10 +19,10 @@ pub use coordinate::{cold_values, engine, snapshot};
 pub use describe::{acl, command, request_keys, table, transaction};
 use drive::batch;
 pub use drive::{defrag, expire, follow, replay, worker};
-use facts::words;
 pub use facts::{
     append_log, args, clock, debug, epochs, error, events, limits, peer, stats, value,
 };
+use facts::{special, words};
 pub use parts::{
     appliers, background, clients, cold_reads, commits, failover, flash, holds, hotkeys,
     membership, own_keys, persistence, pressure, pubsub, replicas, scripts, slot_usage, thread,

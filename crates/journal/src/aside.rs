@@ -110,7 +110,7 @@ impl Journal {
         let bytes = [&select(first), bytes].concat();
         let place = || (self.position(), DbIndex(self.copy_db.load(Acquire)));
         if self.asides.add(place, bytes) > MAX_PENDING_BYTES {
-            self.is_full.store(true, Release);
+            self.is_full.set(true);
         }
         self.position()
     }
@@ -141,6 +141,6 @@ impl Journal {
         let position = self.position().0;
         let waited_for = register.slowest_waited_for().unwrap_or(position);
         few && position.saturating_sub(waited_for) <= MAX_PENDING_BYTES / 2
-            && self.is_full.swap(false, AcqRel)
+            && self.is_full.set(false)
     }
 }

@@ -28,6 +28,7 @@ use crate::segments::{SEGMENT, Segments};
 use keyspace::DbIndex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use structs::flags::Flag;
 use structs::sync::lock;
 
 /// Bytes that may wait for a reader that must not be cut off before writes wait for it.
@@ -70,7 +71,7 @@ pub struct Journal {
     is_active: AtomicBool,
     state: AtomicU64,
     /// Too much waits for a reader: writes are to wait.
-    pub(crate) is_full: AtomicBool,
+    pub(crate) is_full: Flag,
     log: OnceLock<Box<Log>>,
     pub(crate) asides: Asides,
     register: Mutex<Register>,
@@ -157,6 +158,11 @@ impl Register {
 }
 
 impl Journal {
+    /// Returns an empty journal. `full` is set while writes have to wait for a reader.
+    pub fn new(full: Flag) -> Journal {
+        Journal { is_full: full, ..Journal::default() }
+    }
+
     /// Returns whether entries are to be appended.
     #[inline]
     pub fn is_recording(&self) -> bool {
@@ -206,7 +212,7 @@ impl Journal {
     /// Returns whether writes have to wait because a reader is too far behind.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.is_full.load(Relaxed)
+        self.is_full.is_set()
     }
 
     /// Returns the position behind the last entry; exact while the world is stopped.
@@ -339,7 +345,7 @@ impl Journal {
         }
         let slowest = register.slowest_waited_for();
         if slowest.is_some_and(|slowest| at > slowest + MAX_PENDING_BYTES) {
-            self.is_full.store(true, Release);
+            self.is_full.set(true);
         }
         if register.cut_off_slow_readers(self.published(log)) {
             self.readers_left(&register);
@@ -354,7 +360,7 @@ impl Journal {
         }
         self.note_readers(register);
         if register.slowest_waited_for().is_none() {
-            self.is_full.store(false, Release);
+            self.is_full.set(false);
         }
     }
 
@@ -504,7 +510,7 @@ impl Journal {
         let position = self.position().0;
         let waited_for = register.slowest_waited_for().unwrap_or(position);
         let has_room = position.saturating_sub(waited_for) <= MAX_PENDING_BYTES / 2;
-        has_room && self.is_full.swap(false, AcqRel)
+        has_room && self.is_full.set(false)
     }
 }
 

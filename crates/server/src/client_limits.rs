@@ -24,7 +24,7 @@ const SHOWN: usize = 64;
 
 fn output_limit(engine: &Engine, session: &Session) -> OutputLimit {
     // What a replica has yet to get is in the journal, which has limits of its own.
-    if session.is_replica {
+    if session.is_replica() {
         return OutputLimit::default();
     }
     let class = if session.is_subscribed() { ClientClass::PubSub } else { ClientClass::Normal };
@@ -101,7 +101,7 @@ pub fn is_over_query_limit(
 ) -> bool {
     let bytes = arrived + session.supplied_bytes() + session.queued_bytes();
     let is_over = bytes > engine.config().client_query_buffer_limit()
-        || (bytes > UNAUTHENTICATED && !session.authenticated);
+        || (bytes > UNAUTHENTICATED && !session.is_authenticated());
     if is_over {
         engine.stats().query_buffer_disconnections.add(1);
         log!(

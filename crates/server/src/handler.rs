@@ -330,7 +330,7 @@ impl Hub {
             // Clients that wait for CLIENT PAUSE, a long command or the disk are exempt from
             // `timeout`.
             let waits = session.is_blocked() || io.is_paused() || io.holds_output();
-            let may_idle = waits || session.is_subscribed() || session.is_monitor;
+            let may_idle = waits || session.is_subscribed() || session.is_monitor();
             if timeout_ms > 0 && idle > timeout_ms && !may_idle {
                 log!(Verbose, "Closing idle client");
                 io.close();
@@ -616,7 +616,7 @@ impl Handler for Hub {
             forwarded::end_link(&mut conn.session, io);
             return Consumed::read(input.len());
         }
-        if conn.session.is_replica && conn.replica.is_none() {
+        if conn.session.is_replica() && conn.replica.is_none() {
             conn.replica = Some(Replica::default());
             self.replicas.add(engine, self.worker.context().index, io.id());
         }

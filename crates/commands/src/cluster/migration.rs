@@ -137,7 +137,7 @@ fn sync(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     if args.is(2, "prepare") {
         let now = cx.engine.clock().now();
-        return match cx.session.import.is_some_and(|number| moves.prepare_import(number, now)) {
+        return match cx.session.import().is_some_and(|number| moves.prepare_import(number, now)) {
             true => {
                 cx.reply.ok();
                 Ok(())

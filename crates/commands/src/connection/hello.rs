@@ -101,7 +101,7 @@ fn hello(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if let Some((user, password)) = options.credentials {
         authenticate(cx, args, user, password)?;
     }
-    if !cx.session.authenticated && !cx.engine.acl().is_open() {
+    if !cx.session.is_authenticated() && !cx.engine.acl().is_open() {
         return Err(Error::text(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
              HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \

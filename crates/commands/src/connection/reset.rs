@@ -34,10 +34,10 @@ fn reset(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     let session = &mut *cx.session;
     session.db = DbIndex(0);
     session.protocol = Protocol::Resp2;
-    session.authenticated = cx.engine.acl().is_open();
+    session.set_authenticated(cx.engine.acl().is_open());
     session.user = cx.engine.acl().default_user();
     session.client.names().user = session.user.name().to_owned();
-    session.reply_mode = ReplyMode::On;
+    session.set_reply_mode(ReplyMode::On);
     session.no_touch = false;
     session.is_import_source = false;
     session.no_evict = false;

@@ -124,7 +124,7 @@ fn names(subscriptions: &mut Subscriptions, space: Space) -> &mut Names {
 
 /// The count that a message states: shard channels are counted apart.
 fn count(cx: &Cx<'_>, space: Space) -> i64 {
-    let subscriptions = &cx.session.subscriptions;
+    let subscriptions = cx.session.subscriptions();
     match space {
         Space::ShardChannels => subscriptions.shard_channels.len() as i64,
         _ => (subscriptions.channels.len() + subscriptions.patterns.len()) as i64,
@@ -134,7 +134,8 @@ fn count(cx: &Cx<'_>, space: Space) -> i64 {
 fn add(cx: &mut Cx<'_>, args: Args<'_>, space: Space, kind: &str) -> Outcome {
     cx.tell_listeners();
     for name in args.from(1) {
-        if names(&mut cx.session.subscriptions, space).insert(Box::from(*name)) {
+        let subscribe = |all: &mut Subscriptions| names(all, space).insert(Box::from(*name));
+        if cx.session.change_subscriptions(subscribe) {
             cx.session.count_subscription(name);
             let listener = Arc::clone(&cx.session.client);
             let of_client = if cx.session.is_link { space.of_node() } else { space };
@@ -154,14 +155,14 @@ fn remove(cx: &mut Cx<'_>, args: Args<'_>, space: Space, kind: &str) -> Outcome 
     let given: Vec<Box<[u8]>> = if args.len() > 1 {
         args.from(1).iter().map(|&name| Box::from(name)).collect()
     } else {
-        names(&mut cx.session.subscriptions, space).iter().cloned().collect()
+        cx.session.change_subscriptions(|all| names(all, space).iter().cloned().collect())
     };
     if given.is_empty() {
         answer(cx, space, kind, None);
     }
     let mut has_left = false;
     for name in &given {
-        if names(&mut cx.session.subscriptions, space).contains(name) {
+        if cx.session.change_subscriptions(|all| names(all, space).contains(name)) {
             cx.engine.pubsub().unsubscribe(space, name, cx.session.id());
             has_left = true;
         }
@@ -170,7 +171,7 @@ fn remove(cx: &mut Cx<'_>, args: Args<'_>, space: Space, kind: &str) -> Outcome 
         dispatch::deliver_last_pushes(cx);
     }
     for name in &given {
-        if names(&mut cx.session.subscriptions, space).remove(name) {
+        if cx.session.change_subscriptions(|all| names(all, space).remove(name)) {
             cx.session.discount_subscription(name);
         }
         answer(cx, space, kind, Some(name));

@@ -2,7 +2,6 @@
 
 use engine::routing::{Refusal, Routing, Way};
 use engine::{Args, Command, Cx, Error, Flags, Group, Outcome};
-use std::sync::atomic::Ordering::Relaxed;
 
 /// `MONITOR`.
 pub static MONITOR: Command = Command {
@@ -22,8 +21,8 @@ fn monitor(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     if cx.in_transaction {
         return Err(Error::text("ERR MONITOR isn't allowed for DENY BLOCKING client"));
     }
-    if !std::mem::replace(&mut cx.session.is_monitor, true) {
-        cx.engine.monitors().fetch_add(1, Relaxed);
+    if !cx.session.set_monitor(true) {
+        cx.engine.add_monitor();
         cx.session.publish(cx.now().0);
     }
     cx.reply.ok();

@@ -88,7 +88,7 @@ fn sync(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 
 fn begin(cx: &mut Cx<'_>, wanted: Wanted) -> Outcome {
     // A replica that asks again is ignored, as Redis does.
-    if cx.session.is_replica {
+    if cx.session.is_replica() {
         return Ok(());
     }
     // No replica begins while the role is handed over.
@@ -114,6 +114,6 @@ fn begin(cx: &mut Cx<'_>, wanted: Wanted) -> Outcome {
         }
         Begun::Snapshot => {}
     }
-    cx.session.is_replica = true;
+    cx.session.set_replica(true);
     Ok(())
 }

@@ -45,7 +45,7 @@ fn replconf(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         Some([option, value]) if option.eq_ignore_ascii_case(b"ack") => {
             return acknowledge(cx, value, &pairs[1..]);
         }
-        Some([option, _]) if option.eq_ignore_ascii_case(b"promise") && cx.session.is_replica => {
+        Some([option, _]) if option.eq_ignore_ascii_case(b"promise") && cx.session.is_replica() => {
             if let Some(promise) = Promise::parse(pairs) {
                 cx.engine.votes().promised(&promise);
             }
@@ -104,7 +104,7 @@ fn acknowledge(cx: &mut Cx<'_>, value: &[u8], more: &[[&[u8]; 2]]) -> Outcome {
         }
         _ => (None, more),
     };
-    if cx.session.is_replica
+    if cx.session.is_replica()
         && let Some(received) = position(value)
     {
         let client = cx.session.id();

@@ -68,7 +68,7 @@ fn replicaof(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if cx.engine.loading().is_on() || cx.engine.loading().is_beside() {
         return Err(Error::Loading);
     }
-    if cx.session.is_replica {
+    if cx.session.is_replica() {
         return Err(Error::text("ERR Command is not valid when client is a replica."));
     }
     let port = parse_i64(args[2])

@@ -70,16 +70,16 @@ pub static DISCARD: Command = Command {
 };
 
 fn multi(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    if cx.session.multi.is_some() {
+    if cx.session.multi().is_some() {
         return Err(Error::text("ERR MULTI calls can not be nested"));
     }
-    cx.session.multi = Some(Box::<Multi>::default());
+    cx.session.set_multi(Some(Box::<Multi>::default()));
     cx.reply.ok();
     Ok(())
 }
 
 fn discard(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    if cx.session.multi.take().is_none() {
+    if cx.session.take_multi().is_none() {
         return Err(Error::text("ERR DISCARD without MULTI"));
     }
     unwatch(&mut cx.db, cx.session);
@@ -88,7 +88,7 @@ fn discard(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 }
 
 fn exec(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    let Some(multi) = cx.session.multi.take() else {
+    let Some(multi) = cx.session.take_multi() else {
         return Err(Error::text("ERR EXEC without MULTI"));
     };
     let is_dirty = is_watch_dirty(&cx.db, cx.session);

@@ -48,7 +48,7 @@ pub static UNWATCH: Command = Command {
 };
 
 fn watch(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    if cx.session.multi.is_some() {
+    if cx.session.multi().is_some() {
         return Err(Error::text("ERR WATCH inside MULTI is not allowed"));
     }
     for index in 1..args.len() {

@@ -72,7 +72,7 @@ impl<'a> Cx<'a> {
         db.index = session.db;
         db.touches = !session.no_touch;
         db.set_import_source(session.is_import_source);
-        if session.import.is_some() {
+        if session.import().is_some() {
             db.set_import();
         }
         Cx {
@@ -117,7 +117,7 @@ impl Cx<'_> {
     /// Describes the keys of the request that is dispatched, unless that was done before; they are
     /// in `self.keys` then.
     pub(crate) fn find_keys(&mut self, row: &Resolved, args: Args<'_>) {
-        let queue = self.session.multi.as_ref().map(|multi| multi.keys());
+        let queue = self.session.multi().map(|multi| multi.keys());
         self.keys.find(&self.engine.keyspace, row, args, queue);
     }
 

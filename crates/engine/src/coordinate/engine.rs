@@ -44,6 +44,7 @@ use crate::request_keys::RequestKeys;
 use crate::scripts::Scripts;
 use crate::session::Session;
 use crate::slot_usage::SlotUsage;
+use crate::special::{Special, follow_options};
 use crate::stats::defrag::Defrag;
 use crate::stats::timings::Timings;
 use crate::stats::{Stats, ThreadStats};
@@ -57,8 +58,9 @@ use keyspace::access::Policy;
 use keyspace::keyspace::Assignment;
 use keyspace::{Keyspace, Millis};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
+use structs::flags::{CountedFlag, FlagWord};
 
 pub use host::{
     AppendLogFiles, ConfigFiles, ConnectedClients, Host, OnConflict, OtherServers, ProcessControl,
@@ -74,6 +76,8 @@ pub fn random_hex_40() -> String {
 pub struct Engine {
     /// The data.
     pub(crate) keyspace: Keyspace,
+    /// The special states, one bit each; the owners have the flags.
+    pub(crate) special: Arc<FlagWord>,
     /// The configuration.
     pub(crate) config: Arc<Config>,
     /// Users and their credentials.
@@ -164,7 +168,7 @@ pub struct Engine {
     /// The wait for replicas before a shutdown.
     pub(crate) last_wait: LastWait,
     /// Clients in MONITOR.
-    pub(crate) monitors: AtomicUsize,
+    pub(crate) monitors: CountedFlag,
     /// Whether expired keys are deleted actively (DEBUG SET-ACTIVE-EXPIRE).
     pub(crate) active_expire: AtomicBool,
     /// Other switches of DEBUG.
@@ -193,12 +197,15 @@ impl Engine {
         let databases = if is_in_cluster { config.cluster_databases() } else { config.databases() };
         let databases = u32::try_from(databases).unwrap_or(16);
         let assignment = if is_in_cluster { Assignment::BySlot } else { Assignment::ByHash };
-        let shared_by_mailboxes = Arc::default();
-        let journal = Journal::default();
+        let special = Arc::<FlagWord>::default();
+        follow_options(&special, &config);
+        let flag = |state: Special| state.flag(&special);
+        let shared_by_mailboxes = Arc::new(mailbox::Shared::new(flag(Special::OverdueMail)));
+        let journal = Journal::new(flag(Special::JournalFull));
         journal.set_backlog(config.repl_backlog_size());
         let engine = Box::leak(Box::new(Engine {
             keyspace: Keyspace::new(databases, assignment),
-            acl: Acl::new(table, &config),
+            acl: Acl::with_flag(table, &config, flag(Special::RestrictedUsers)),
             config,
             table,
             clients: if is_in_cluster { Clients::of_node() } else { Clients::default() },
@@ -213,22 +220,22 @@ impl Engine {
                 .collect(),
             stats: Stats::default(),
             errors: Mutex::default(),
-            loading: Loading::default(),
+            loading: Loading::new(flag(Special::Loading)),
             scripts: Scripts::default(),
             pubsub: PubSub::default(),
             tracking: TrackingTable::default(),
-            hotkeys: HotKeys::default(),
+            hotkeys: HotKeys::new(flag(Special::HotKeys)),
             slot_usage: SlotUsage::default(),
             rates: Rates::default(),
             stale_share: StaleShare::default(),
             journal,
             safe: SafePositions::default(),
             replicas: crate::replicas::Replicas::default(),
-            upstream: Upstream::default(),
+            upstream: Upstream::new(flag(Special::Replica)),
             own_keys: OwnKeys::default(),
             failover: Handover::default(),
-            membership: Membership::default(),
-            append_log: AppendLog::default(),
+            membership: Membership::new(flag(Special::Cluster)),
+            append_log: AppendLog::new(flag(Special::LogBroken)),
             acks: AckWaiters::default(),
             commits: Commits::default(),
             epochs: Epochs::default(),
@@ -237,24 +244,25 @@ impl Engine {
             latency: LatencyMonitor::default(),
             background: Background::new(job_threads(threads)),
             appliers: Appliers::new(threads_beside(threads)),
-            holds: Holds::default(),
+            holds: Holds::new(flag(Special::Holds)),
             cold_reads: ColdReads::default(),
             tier: FlashTier::default(),
-            snapshots: Snapshots::default(),
+            snapshots: Snapshots::new(flag(Special::Snapshot)),
             in_vain: InVain::default(),
             over_limit: OverLimit::default(),
             timings: Timings::default(),
             defrag: Defrag::default(),
-            persistence: Persistence::new(clock),
-            pause: Pause::default(),
+            persistence: Persistence::new(clock, flag(Special::SaveFailed)),
+            pause: Pause::new(flag(Special::Pause)),
             last_wait: LastWait::default(),
-            monitors: AtomicUsize::new(0),
+            monitors: CountedFlag::new(flag(Special::Monitors)),
             active_expire: AtomicBool::new(true),
             debug: DebugSettings::default(),
             started_ms: clock.wall().0,
             clock,
             startup_bytes: OnceLock::new(),
             host: OnceLock::new(),
+            special,
         }));
         let engine: &'static Engine = engine;
         engine.background.set_contexts(move |job_thread| engine.context(threads + job_thread));
@@ -379,18 +387,8 @@ impl Engine {
     /// Returns whether the gates beyond the first must be checked for every session. Restricted
     /// users are handled separately, because most of their requests only need to pass that first
     /// gate, and so are nodes of a cluster, because most requests there are for their own slots.
-    #[inline]
-    pub fn is_special(&self) -> bool {
-        self.config.maxmemory() > 0
-            || self.pause.is_on()
-            || self.loading.is_on()
-            || self.monitors.load(Relaxed) > 0
-            || self.shared_by_mailboxes.overdue.load(Relaxed) > 0
-            || self.persistence.last_failed()
-            || self.append_log.is_broken()
-            || self.journal.is_full()
-            || self.lacks_replicas()
-            || self.upstream.is_replica()
+    pub(crate) fn is_special(&self) -> bool {
+        self.special.any(Special::SERVER & !Special::MinReplicas.mask()) || self.lacks_replicas()
     }
 
     /// Returns whether expired keys are not deleted on this server's own initiative: writes are

@@ -258,7 +258,7 @@ impl Worker {
             argv.clear();
             batch.clear();
             let limits = limits(cx.session, engine);
-            let most = if cx.session.authenticated { batch::MAX_REQUESTS } else { 1 };
+            let most = if cx.session.is_authenticated() { batch::MAX_REQUESTS } else { 1 };
             let mut at = consumed;
             let mut stop = None;
             while batch.requests().len() < most {
@@ -506,12 +506,12 @@ fn halted(session: &Session) -> Option<Next> {
 /// Whether others should have a turn before more of this session's input is run, of which so many
 /// bytes were.
 fn has_had_its_turn(cx: &Cx<'_>, consumed: usize) -> bool {
-    let has_brought_enough = cx.session.import.is_some() && consumed >= IMPORT_SHARE;
+    let has_brought_enough = cx.session.import().is_some() && consumed >= IMPORT_SHARE;
     cx.db.demoted.get() >= DEMOTED_AT_A_TIME || has_brought_enough
 }
 
 fn limits(session: &Session, engine: &Engine) -> Limits {
-    if session.authenticated || engine.acl.is_open() {
+    if session.is_authenticated() || engine.acl.is_open() {
         let bulk_len = i64::try_from(engine.config.proto_max_bulk_len()).unwrap_or(i64::MAX);
         Limits { words: i64::from(i32::MAX), bulk_len }
     } else {
@@ -524,19 +524,31 @@ fn run(cx: &mut Cx<'_>, args: Args<'_>, resolved: Option<&'static Resolved>) -> 
     if args.is_empty() {
         return Ok(());
     }
-    if cx.session.is_replica {
-        return dispatch::process_of_replica(cx, resolved, args).map_err(Next::NotNow);
-    }
-    if cx.session.import.is_some() {
-        return crate::importing::process_of_import(cx, resolved, args).map_err(Next::NotNow);
+    if cx.session.is_of_server() {
+        return run_of_server(cx, args, resolved);
     }
     dispatch::process(cx, resolved, args).map_err(Next::NotNow)
+}
+
+/// Runs a request of a replica, or of a server that brings a copy of slots.
+#[cold]
+fn run_of_server(
+    cx: &mut Cx<'_>,
+    args: Args<'_>,
+    resolved: Option<&'static Resolved>,
+) -> Result<(), Next> {
+    let outcome = if cx.session.is_replica() {
+        dispatch::process_of_replica(cx, resolved, args)
+    } else {
+        crate::importing::process_of_import(cx, resolved, args)
+    };
+    outcome.map_err(Next::NotNow)
 }
 
 #[cold]
 fn protocol_error(cx: &mut Cx<'_>, text: &str) {
     // A replica would take the error for a part of the stream.
-    if cx.session.reply_mode == ReplyMode::On && !cx.session.is_replica {
+    if cx.session.reply_mode() == ReplyMode::On && !cx.session.is_replica() {
         cx.reply.error(&format!("ERR Protocol error: {text}"));
     }
     cx.session.fate = Fate::CloseAfterReplies;

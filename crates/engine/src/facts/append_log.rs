@@ -5,6 +5,7 @@
 use crate::journal::{Journal, JournalPos};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::*, fence};
 use std::sync::{Mutex, OnceLock};
+use structs::flags::Flag;
 use structs::sync::lock;
 
 /// Whether there is an append-only file.
@@ -27,7 +28,7 @@ type Nudge = Box<dyn Fn() + Send + Sync>;
 pub struct AppendLog {
     state: AtomicU8,
     /// Writes are refused: the last write or fsync failed.
-    is_broken: AtomicBool,
+    is_broken: Flag,
     error: Mutex<String>,
     /// Everything before this position was written to the file, but perhaps not to the disk.
     pub written: AtomicU64,
@@ -81,6 +82,12 @@ impl Figures {
 }
 
 impl AppendLog {
+    /// Returns the state without a log. `flag` is the bit of a broken one among the special states
+    /// of the server.
+    pub(crate) fn new(flag: Flag) -> AppendLog {
+        AppendLog { is_broken: flag, ..AppendLog::default() }
+    }
+
     /// Returns whether there is a log.
     pub fn state(&self) -> LogState {
         match self.state.load(Acquire) {
@@ -98,18 +105,18 @@ impl AppendLog {
     /// Returns whether writes are refused.
     #[inline]
     pub fn is_broken(&self) -> bool {
-        self.is_broken.load(Relaxed)
+        self.is_broken.is_set()
     }
 
     /// Refuses writes from now on, for this reason.
     pub fn set_broken(&self, error: &str) {
         *lock(&self.error) = error.to_owned();
-        self.is_broken.store(true, SeqCst);
+        self.is_broken.set(true);
     }
 
     /// Accepts writes again; `true` if they were refused.
     pub fn set_sound(&self) -> bool {
-        self.is_broken.swap(false, SeqCst)
+        self.is_broken.set(false)
     }
 
     /// Returns why writes are refused.

@@ -9,6 +9,7 @@ pub mod error;
 pub mod events;
 pub mod limits;
 pub mod peer;
+pub mod special;
 pub mod stats;
 pub mod value;
 pub mod words;

@@ -10,12 +10,13 @@ use crate::clock::Clock;
 use crate::mailbox::{Mailbox, recheck_all};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use structs::flags::{CountedFlag, Flag};
 use structs::sync::lock;
 
 /// The long commands that hold keys at present.
 #[derive(Default)]
 pub struct Holds {
-    count: AtomicUsize,
+    count: CountedFlag,
     /// Number of long commands that hold keys at this moment.
     pub(crate) holding: AtomicUsize,
     last_holder: AtomicU64,
@@ -36,10 +37,16 @@ pub struct Holds {
 const MAX_FREE_ROUNDS: u32 = 50;
 
 impl Holds {
+    /// Returns the state without long commands. `flag` is their bit among the special states of the
+    /// server.
+    pub(crate) fn new(flag: Flag) -> Holds {
+        Holds { count: CountedFlag::new(flag), ..Holds::default() }
+    }
+
     /// Returns whether any long command holds keys.
     #[inline]
     pub fn any(&self) -> bool {
-        self.count.load(SeqCst) > 0
+        self.count.any()
     }
 
     /// Returns the number of commands that hold keys at this moment.
@@ -129,11 +136,11 @@ impl Holds {
     pub(crate) fn begin(&self, clock: &Clock, is_turn_taken: impl Fn() -> bool) -> u64 {
         loop {
             self.wait_for_world(clock);
-            self.count.fetch_add(1, SeqCst);
+            self.count.add();
             if !is_turn_taken() {
                 break;
             }
-            self.count.fetch_sub(1, SeqCst);
+            self.count.remove();
             clock.rest(GAP);
         }
         self.last_holder.fetch_add(1, SeqCst) + 1
@@ -141,7 +148,7 @@ impl Holds {
 
     /// Ends a long command. Threads try again what they could not do meanwhile.
     pub(crate) fn end(&self, mailboxes: &[Mailbox], clock: &Clock) {
-        self.count.fetch_sub(1, SeqCst);
+        self.count.remove();
         if self.is_waited_for.swap(false, SeqCst) {
             recheck_all(mailboxes);
             // Without the pause, the next long command might begin before those that waited.

@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use structs::flags::Flag;
 use structs::sync::lock;
 
 /// What a session counts.
@@ -141,6 +142,8 @@ pub struct Report {
 pub struct HotKeys {
     /// One command in so many is counted; 0 while no session runs.
     sample: AtomicU64,
+    /// Whether a session runs.
+    is_active: Flag,
     /// Whether the session is about some slots.
     has_slots: AtomicBool,
     commands: AtomicU64,
@@ -150,10 +153,15 @@ pub struct HotKeys {
 }
 
 impl HotKeys {
+    /// Returns the state without a session. `flag` is its bit among the special states of the server.
+    pub(crate) fn new(flag: Flag) -> HotKeys {
+        HotKeys { is_active: flag, ..HotKeys::default() }
+    }
+
     /// Whether commands are counted.
     #[inline]
     pub fn is_active(&self) -> bool {
-        self.sample.load(Relaxed) > 0
+        self.is_active.is_set()
     }
 
     /// Starts a session; returns whether none ran.
@@ -179,6 +187,7 @@ impl HotKeys {
         self.total_bytes.store(0, Relaxed);
         self.has_slots.store(has_slots, Relaxed);
         self.sample.store(sample, Relaxed);
+        self.is_active.set(true);
         true
     }
 
@@ -186,6 +195,7 @@ impl HotKeys {
         session.ended_ms = Some(at_ms);
         session.cpu_after = Some(cpu);
         self.sample.store(0, Relaxed);
+        self.is_active.set(false);
     }
 
     fn end_in_time(&self, session: Option<&mut Session>, now_ms: i64, cpu: CpuMs) {

@@ -26,6 +26,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
+use structs::flags::Flag;
 use structs::sync::lock;
 
 /// The owner of a slot that no shard has.
@@ -596,6 +597,8 @@ impl Deref for Current {
 #[derive(Default)]
 pub struct Membership {
     me: OnceLock<Id>,
+    /// Whether it has a name, among the special states of the server.
+    is_on: Flag,
     /// Counts the publications.
     version: AtomicU64,
     newest: Mutex<Option<Arc<Published>>>,
@@ -623,9 +626,16 @@ pub struct Membership {
 }
 
 impl Membership {
+    /// Returns the state of a server in no cluster. `flag` is the bit of one among the special states
+    /// of the server.
+    pub(crate) fn new(flag: Flag) -> Membership {
+        Membership { is_on: flag, ..Membership::default() }
+    }
+
     /// This server is a node of a cluster, with this name. Called once, before a client is served.
     pub fn join(&self, me: Id) {
         assert!(self.me.set(me).is_ok(), "a server has one name");
+        self.is_on.set(true);
         self.joined.get_or_init(monotonic);
     }
 
@@ -638,7 +648,7 @@ impl Membership {
     /// Whether this server is a node of a cluster.
     #[inline]
     pub fn is_on(&self) -> bool {
-        self.me.get().is_some()
+        self.is_on.is_set()
     }
 
     /// Whether this server goes down, and runs nothing more for other nodes.

@@ -12,12 +12,13 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
+use structs::flags::Flag;
 use structs::sync::{lock, wait_timeout};
 
 /// The primary; see the module's documentation.
 #[derive(Default)]
 pub struct Upstream {
-    is_replica: AtomicBool,
+    is_replica: Flag,
     is_link_up: AtomicBool,
     term: AtomicU64,
     link: Mutex<Link>,
@@ -68,10 +69,16 @@ pub struct Transfer {
 }
 
 impl Upstream {
+    /// Returns the state of a primary. `flag` is the bit of a replica among the special states of
+    /// the server.
+    pub(crate) fn new(flag: Flag) -> Upstream {
+        Upstream { is_replica: flag, ..Upstream::default() }
+    }
+
     /// Whether this server is a replica.
     #[inline]
     pub fn is_replica(&self) -> bool {
-        self.is_replica.load(Relaxed)
+        self.is_replica.is_set()
     }
 
     /// Whether the stream of the primary comes.
@@ -166,7 +173,7 @@ impl Upstream {
             is_incomplete: link.is_incomplete,
             ..Link::default()
         };
-        self.is_replica.store(is_replica, SeqCst);
+        self.is_replica.set(is_replica);
         self.is_link_up.store(false, SeqCst);
         self.term.fetch_add(1, SeqCst);
         self.changed.notify_all();

@@ -35,6 +35,7 @@ use crate::long;
 use crate::pubsub::Space;
 use crate::scripting;
 use crate::session::{ReplyMode, Session, WriteReply};
+use crate::special::Special;
 use crate::table::{Resolved, WorldUse};
 use gates::{Refusal, may_write};
 pub(crate) use gates::{has_stale_data, refuses_writes_of_clients};
@@ -45,7 +46,6 @@ pub(crate) use locking::is_held_back;
 pub(crate) use logging::log_command;
 use pushes::deliver_own_pushes;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use structs::reactor;
 
 pub use call::run_nested;
@@ -75,19 +75,17 @@ pub(crate) fn process(
         run_outside(cx, row, args);
         return Ok(());
     }
-    let is_special = cx.session.is_special()
-        || engine.is_special()
-        || engine.membership.is_on() && !slots::is_plain(cx, row, args);
-    if is_special && !passes_gates(cx, row, args)? {
-        after_reply(cx, row, started);
-        return Ok(());
-    }
-    if !is_special
-        && engine.acl.is_restricting()
-        && !permission::is_plainly_allowed(cx, row, args)
-        && let Err(refusal) = gates::pass(cx, row, args, gates::RESTRICTED)
-    {
-        return refuse_request(cx, row, refusal);
+    let mut is_special = false;
+    if cx.session.is_special() || engine.special.any(Special::GATES) {
+        match look_at_state(cx, row, args)? {
+            Passed::Plainly => {}
+            Passed::AllGates => is_special = true,
+            Passed::Not => {
+                after_reply(cx, row, started);
+                return Ok(());
+            }
+            Passed::Refused => return Ok(()),
+        }
     }
     let mut is_shown_later = false;
     if row.command.script.is_some() {
@@ -110,7 +108,7 @@ pub(crate) fn process(
         run_with_stripes(cx, row, args)?;
     }
     if is_special {
-        if engine.monitors.load(Relaxed) > 0 && !is_shown_later {
+        if engine.monitors.any() && !is_shown_later {
             crate::monitor::feed(cx, row.command, args.words());
             crate::monitor::feed_failed_script(cx, row, args.words());
         }
@@ -125,6 +123,44 @@ pub(crate) fn process(
     // Serve the clients that could not be served while locks were held.
     serve_first(cx);
     Ok(())
+}
+
+/// What became of a request at the gates.
+enum Passed {
+    /// It may run, and no gate was asked but that of its user.
+    Plainly,
+    /// It may run, and has passed all gates.
+    AllGates,
+    /// It was answered, or queued.
+    Not,
+    /// Its user may not send it. It was answered.
+    Refused,
+}
+
+/// Looks at the special states of the session and the server before a request runs.
+///
+/// # Errors
+/// The request has to be tried again.
+fn look_at_state(
+    cx: &mut Cx<'_>,
+    row: &'static Resolved,
+    args: Args<'_>,
+) -> Result<Passed, NotNow> {
+    let engine = cx.engine;
+    let is_special = cx.session.is_special()
+        || engine.is_special()
+        || engine.membership.is_on() && !slots::is_plain(cx, row, args);
+    if is_special {
+        return Ok(if passes_gates(cx, row, args)? { Passed::AllGates } else { Passed::Not });
+    }
+    if engine.acl.is_restricting()
+        && !permission::is_plainly_allowed(cx, row, args)
+        && let Err(refusal) = gates::pass(cx, row, args, gates::RESTRICTED)
+    {
+        refuse_request(cx, row, refusal)?;
+        return Ok(Passed::Refused);
+    }
+    Ok(Passed::Plainly)
 }
 
 /// Records which part of the output is the reply to a write, for connections whose replies may have
@@ -177,7 +213,7 @@ pub(crate) fn wait_or_refuse(
 /// Returns whether a request is a WATCH outside a transaction. Such a request is answered even
 /// while a script has run for long.
 fn may_watch_unseen(cx: &Cx<'_>, row: &Resolved) -> bool {
-    row.command.flags.has(Flags::WATCHES) && cx.session.multi.is_none()
+    row.command.flags.has(Flags::WATCHES) && cx.session.multi().is_none()
 }
 
 /// Answers a request with BUSY.
@@ -234,10 +270,10 @@ fn passes_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Resu
             return Ok(false);
         }
     }
-    if cx.session.multi.is_none() || row.command.flags.has(Flags::NOT_QUEUED) {
+    if cx.session.multi().is_none() || row.command.flags.has(Flags::NOT_QUEUED) {
         return Ok(true);
     }
-    if let Some(multi) = &mut cx.session.multi {
+    if let Some(multi) = cx.session.multi_mut() {
         let flags = flags.unwrap_or(row.command.flags);
         multi.push(&cx.engine.keyspace, row, flags, args.words());
     }
@@ -275,7 +311,7 @@ fn resolve(cx: &mut Cx<'_>, args: Args<'_>) -> Option<&'static Resolved> {
                 true => error,
                 false => Error::NoAuth,
             };
-            if let Some(multi) = &mut cx.session.multi {
+            if let Some(multi) = cx.session.multi_mut() {
                 multi.is_broken = true;
             }
             let started = cx.reply.place();
@@ -287,7 +323,7 @@ fn resolve(cx: &mut Cx<'_>, args: Args<'_>) -> Option<&'static Resolved> {
             if let Some(row) = row {
                 cx.thread.stats().by_command[row.index].rejected.add_own(1);
             }
-            if cx.session.reply_mode != ReplyMode::On {
+            if cx.session.reply_mode() != ReplyMode::On {
                 silence(cx, started);
             }
             None
@@ -303,7 +339,7 @@ pub(crate) fn refuse(cx: &mut Cx<'_>, error: &Error) {
 }
 
 pub(crate) fn reject(cx: &mut Cx<'_>, row: &Resolved, error: &Error) {
-    if let Some(multi) = &mut cx.session.multi {
+    if let Some(multi) = cx.session.multi_mut() {
         multi.is_broken = true;
     }
     cx.thread.stats().by_command[row.index].rejected.add_own(1);
@@ -317,7 +353,7 @@ pub(crate) fn reject(cx: &mut Cx<'_>, row: &Resolved, error: &Error) {
 /// Refuses an EXEC and ends its transaction.
 #[cold]
 fn abort_exec(cx: &mut Cx<'_>, error: &Error) {
-    cx.session.multi = None;
+    cx.session.take_multi();
     crate::watching::unwatch(&mut cx.db, cx.session);
     if matches!(error, Error::Redirect(..) | Error::Elsewhere(_)) {
         // The client repeats the transaction at another server.
@@ -332,7 +368,7 @@ fn abort_exec(cx: &mut Cx<'_>, error: &Error) {
 /// Returns whether this request needs a stopped world. EXEC needs it if a queued command does.
 fn needs_world(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     if row.command.flags.has(Flags::RUNS_QUEUE) {
-        return cx.session.multi.as_ref().is_some_and(|multi| multi.needs_world());
+        return cx.session.multi().is_some_and(|multi| multi.needs_world());
     }
     row.needs_world(args.words())
 }
@@ -447,8 +483,8 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
     if cx.db.locks.acquire(need).is_err() {
         return wait_or_refuse(cx, row, NotNow::Busy);
     }
-    let may_have_to_wait = cx.engine.holds.any() || cx.engine.snapshots.is_running();
-    if may_have_to_wait
+    // With the locks held: what has begun under them is seen.
+    if cx.engine.special.any(Special::KEYS)
         && (may_write(cx, row) || cx.engine.holds.changer() != 0)
         && is_held_back(cx, row, args)
     {
@@ -561,7 +597,7 @@ fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
 /// Applies CLIENT REPLY and resets CLIENT CACHING after a reply in a special state.
 fn after_reply(cx: &mut Cx<'_>, row: &Resolved, started: usize) {
     let flags = row.command.flags;
-    if cx.session.reply_mode != ReplyMode::On && !flags.has(Flags::SETS_REPLY_MODE) {
+    if cx.session.reply_mode() != ReplyMode::On && !flags.has(Flags::SETS_REPLY_MODE) {
         let first = cx.reply.first_since(started);
         if flags.has(Flags::ANSWERS_BY_PUSH) && matches!(first, Some(b'>' | b'*')) {
             end_skipping(cx.session);
@@ -570,8 +606,8 @@ fn after_reply(cx: &mut Cx<'_>, row: &Resolved, started: usize) {
         }
     }
     if !flags.has(Flags::SETS_CACHING)
-        && cx.session.multi.is_none()
-        && let Some(tracking) = &mut cx.session.tracking
+        && cx.session.multi().is_none()
+        && let Some(tracking) = cx.session.tracking_mut()
     {
         tracking.caching = None;
     }
@@ -583,15 +619,15 @@ fn silence(cx: &mut Cx<'_>, started: usize) {
 }
 
 fn end_skipping(session: &mut Session) {
-    if session.reply_mode == ReplyMode::Skip {
-        session.reply_mode = ReplyMode::On;
+    if session.reply_mode() == ReplyMode::Skip {
+        session.set_reply_mode(ReplyMode::On);
     }
 }
 
 /// Ends the session's role as a replica. It locks no key, so it also works while a script keeps the
 /// world stopped.
 pub(crate) fn end_replica(engine: &Engine, session: &mut Session) {
-    if std::mem::take(&mut session.is_replica) | std::mem::take(&mut session.may_be_replica) {
+    if session.set_replica(false) | std::mem::take(&mut session.may_be_replica) {
         engine.end_replica(session.id());
     }
 }
@@ -600,7 +636,7 @@ pub(crate) fn end_replica(engine: &Engine, session: &mut Session) {
 pub fn release_everything(db: &mut Db<'_>, session: &mut Session) {
     let engine = db.engine;
     crate::watching::unwatch(db, session);
-    session.multi = None;
+    session.take_multi();
     if let Some(suspension) = session.suspension.take()
         && let Some(waiter) = suspension.waiter
         && waiter.abandon()
@@ -608,7 +644,7 @@ pub fn release_everything(db: &mut Db<'_>, session: &mut Session) {
         blocking::end(db, &waiter);
     }
     session.subscribed_bytes = 0;
-    let subscriptions = std::mem::take(&mut session.subscriptions);
+    let subscriptions = session.change_subscriptions(std::mem::take);
     for (space, names) in [
         (Space::Channels, subscriptions.channels),
         (Space::Patterns, subscriptions.patterns),
@@ -616,12 +652,15 @@ pub fn release_everything(db: &mut Db<'_>, session: &mut Session) {
     ] {
         names.iter().for_each(|name| engine.pubsub.unsubscribe(space, name, session.id()));
     }
-    if session.tracking.take().is_some() {
+    if session.set_tracking(None).is_some() {
         engine.tracking.remove(session.id());
     }
     end_replica(engine, session);
     engine.set_commit_mode(session, None);
-    if std::mem::take(&mut session.is_monitor) {
-        engine.monitors.fetch_sub(1, Relaxed);
+    if session.set_monitor(false) {
+        engine.monitors.remove();
     }
 }
+
+#[cfg(test)]
+mod tests;

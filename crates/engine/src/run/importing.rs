@@ -107,7 +107,7 @@ impl Cx<'_> {
     pub fn begin_import(&mut self, job: Id, slots: Slots) {
         let engine = self.engine;
         let number = engine.membership.moves.begin_import(job, slots.clone());
-        self.session.import = Some(number);
+        self.session.set_import(Some(number));
         // The view may have changed since the request was looked at.
         let newest = engine.membership.newest();
         if !newest.is_some_and(|published| published.expects_copy(job)) {

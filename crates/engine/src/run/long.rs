@@ -48,7 +48,7 @@ struct LongCommand {
 /// this thread holds.
 #[cold]
 pub(crate) fn run_in_background(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
-    let is_cached = cx.session.tracking.is_some() && row.command.flags.has(Flags::READONLY);
+    let is_cached = cx.session.tracking().is_some() && row.command.flags.has(Flags::READONLY);
     let suspension = Suspension { is_cached, ..Suspension::background(TimeoutReply::Null) };
     let token = cx.session.suspend(cx.thread, suspension);
     let mut session = cx.session.guest();
@@ -62,7 +62,7 @@ pub(crate) fn run_in_background(cx: &mut Cx<'_>, row: &'static Resolved, args: A
     cx.session.commands += 1;
     cx.session.last_command = row.index + 1;
     if row.command.flags.has(Flags::RUNS_QUEUE) {
-        session.multi = cx.session.multi.take();
+        session.set_multi(cx.session.take_multi());
     }
     // If the keys were not found yet, the background thread finds them.
     let keys = std::mem::take(&mut cx.keys);
@@ -114,7 +114,7 @@ impl LongCommand {
     fn run(mut self, engine: &'static Engine, thread: &ThreadContext) {
         let words = self.words.to_vec();
         let args = Args::new(&words);
-        let keys = match &self.session.multi {
+        let keys = match self.session.multi() {
             Some(multi) => queued_keys(engine, multi),
             None => {
                 if self.keys.is_empty() {

@@ -55,7 +55,7 @@ pub fn limit_keys(db: &Db<'_>) {
 /// Remembers the keys that a client with a cache has just read; their stripes are locked.
 #[cold]
 pub(crate) fn remember_reads(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) {
-    let Some(tracking) = &cx.session.tracking else { return };
+    let Some(tracking) = cx.session.tracking() else { return };
     let wanted = match tracking.caching {
         _ if tracking.broadcast.is_some() => false,
         Some(caching) => caching && (tracking.opt_in || tracking.opt_out),

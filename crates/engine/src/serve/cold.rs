@@ -47,7 +47,7 @@ fn is_admitted(db: &Db<'_>, command: &Command, entry: &Entry) -> bool {
 fn missing(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     if row.command.flags.has(Flags::RUNS_QUEUE) {
-        for queued in cx.session.multi.as_ref().map_or(&[][..], |multi| multi.queue()) {
+        for queued in cx.session.multi().map_or(&[][..], |multi| multi.queue()) {
             find_missing(&cx.db, queued.row.command, &queued.words(), &mut wanted);
         }
         // Inside a transaction nothing can be read, so all values are promoted.

@@ -35,11 +35,11 @@ pub(crate) fn is_long(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
 /// keys of the selected database.
 pub(crate) fn has_very_many_keys(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     if row.command.flags.has(Flags::RUNS_QUEUE) {
-        return cx.session.multi.as_ref().is_some_and(|multi| {
+        return cx.session.multi().is_some_and(|multi| {
             multi.may_be_put_off()
                 && multi.keys().len().saturating_mul(UNITS_PER_QUEUED_KEY) > IN_PLACE
                 && cx.session.watching.is_none()
-                && cx.session.tracking.is_none()
+                && cx.session.tracking().is_none()
                 && keyspace::cold::entries() == 0
         });
     }

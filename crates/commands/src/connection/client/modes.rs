@@ -128,18 +128,19 @@ fn client_no_touch(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn client_reply(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    cx.session.reply_mode = if args.is(2, "on") {
+    let mode = if args.is(2, "on") {
         cx.reply.ok();
         ReplyMode::On
     } else if args.is(2, "off") {
         ReplyMode::Off
     } else if args.is(2, "skip") {
-        match cx.session.reply_mode {
+        match cx.session.reply_mode() {
             ReplyMode::Off => ReplyMode::Off,
             _ => ReplyMode::Skip,
         }
     } else {
         return Err(Error::Syntax);
     };
+    cx.session.set_reply_mode(mode);
     Ok(())
 }

@@ -75,13 +75,13 @@ pub static CLIENT_GETREDIR: Command = Command {
 };
 
 fn client_getredir(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    let redirect = cx.session.tracking.as_ref().map_or(-1, |t| t.redirect as i64);
+    let redirect = cx.session.tracking().map_or(-1, |t| t.redirect as i64);
     cx.reply.integer(redirect);
     Ok(())
 }
 
 fn client_caching(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let Some(tracking) = &mut cx.session.tracking else {
+    let Some(tracking) = cx.session.tracking_mut() else {
         return Err(Error::text(
             "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or \
              OPTOUT mode enabled",
@@ -154,7 +154,7 @@ fn check_tracking(cx: &Cx<'_>, wanted: &Wanted<'_>) -> Result<(), Error> {
     if !wanted.broadcast && !wanted.prefixes.is_empty() {
         return Err(Error::text("ERR PREFIX option requires BCAST mode to be enabled"));
     }
-    let old = cx.session.tracking.as_ref();
+    let old = cx.session.tracking();
     if old.is_some_and(|old| old.broadcast.is_some() != wanted.broadcast) {
         return Err(Error::text(
             "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and \
@@ -246,7 +246,7 @@ fn client_tracking(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         false => cx.track_no_more_elsewhere(),
     }
     if !wanted.on {
-        cx.session.tracking = None;
+        cx.session.set_tracking(None);
         cx.session.tracking_broken = false;
         cx.engine.tracking().remove(id);
         dispatch::deliver_last_pushes(cx);
@@ -257,7 +257,7 @@ fn client_tracking(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let mut tracking = wanted.tracking;
     if wanted.broadcast {
         let names_prefixes = !wanted.prefixes.is_empty();
-        let old = cx.session.tracking.take().and_then(|old| old.broadcast);
+        let old = cx.session.set_tracking(None).and_then(|old| old.broadcast);
         let mut prefixes: Vec<&[u8]> = old.iter().flat_map(|old| old.iter()).collect();
         prefixes.extend(wanted.prefixes);
         if !names_prefixes && !prefixes.iter().any(|prefix| prefix.is_empty()) {
@@ -274,13 +274,13 @@ fn client_tracking(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         prefixes: tracking.broadcast.clone(),
     });
     cx.session.tracking_broken = false;
-    cx.session.tracking = Some(Box::new(tracking));
+    cx.session.set_tracking(Some(Box::new(tracking)));
     cx.reply.ok();
     Ok(())
 }
 
 fn client_trackinginfo(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    let tracking = cx.session.tracking.clone();
+    let tracking = cx.session.tracking().cloned();
     let mut flags = vec![if tracking.is_some() { "on" } else { "off" }];
     let mut prefixes = Arc::<PrefixList>::default();
     let mut redirect = -1;

@@ -41,7 +41,7 @@ use crate::votes::Votes;
 use config::Config;
 use keyspace::Keyspace;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 /// The data and its memory.
@@ -160,10 +160,9 @@ impl Engine {
         &self.tracking
     }
 
-    /// Clients in MONITOR.
-    #[inline]
-    pub fn monitors(&self) -> &AtomicUsize {
-        &self.monitors
+    /// Counts a client that is in MONITOR from now on.
+    pub fn add_monitor(&self) {
+        self.monitors.add();
     }
 
     /// Pauses of requests: CLIENT PAUSE, a last snapshot.

@@ -25,7 +25,7 @@ use keyspace::snapshot::Shared;
 use keyspace::snapshot::record::Tokens;
 use keyspace::{DbIndex, Millis};
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use structs::sync::lock;
@@ -167,7 +167,7 @@ impl Snapshot {
         };
         at_cut(&self.cut);
         engine.keyspace.begin_snapshot(locks, &self.shared);
-        engine.snapshots.is_running.store(true, Relaxed);
+        engine.snapshots.is_running.set(true);
         engine.persistence.note_cut(engine.clock.elapsed(began));
         self
     }
@@ -244,7 +244,7 @@ impl Drop for Snapshot {
         if let Some(tier) = self.engine.tier.get() {
             tier.forget_snapshot();
         }
-        self.engine.snapshots.is_running.store(false, Relaxed);
+        self.engine.snapshots.is_running.set(false);
         *lock(&self.engine.snapshots.current) = None;
     }
 }

@@ -27,6 +27,7 @@ pub use selector::Request;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
+use structs::flags::Flag;
 use structs::sync::lock;
 
 /// The name of the user of clients that have not authenticated.
@@ -80,7 +81,7 @@ pub struct Acl {
     /// Follows from the default user; asked for every command of a client that has not
     /// authenticated.
     is_open: AtomicBool,
-    is_restricting: AtomicBool,
+    is_restricting: Flag,
     config: Arc<Config>,
     /// What was refused.
     pub log: AclLog,
@@ -120,13 +121,18 @@ impl SessionUser {
 impl Acl {
     /// The default user, with the password of `requirepass` or with none if that is empty.
     pub fn new(table: &'static CommandTable, config: &Arc<Config>) -> Acl {
+        Acl::with_flag(table, config, Flag::default())
+    }
+
+    /// The same. `flag` is the bit of restricted users among the special states of the server.
+    pub(crate) fn with_flag(table: &'static CommandTable, config: &Arc<Config>, flag: Flag) -> Acl {
         let default = Arc::new(User::everything(table, DEFAULT_USER));
         let acl = Acl {
             table,
             users: Mutex::new(Users::from([(DEFAULT_USER.to_owned(), default)])),
             generation: AtomicU64::new(0),
             is_open: AtomicBool::new(true),
-            is_restricting: AtomicBool::new(false),
+            is_restricting: flag,
             config: Arc::clone(config),
             log: AclLog::default(),
         };
@@ -151,7 +157,9 @@ impl Acl {
         let is_restricting = users.values().any(|user| !user.may_do_everything());
         self.is_open.store(is_open, Relaxed);
         // Once there was a restricted user, one of its clients may still be connected.
-        self.is_restricting.fetch_or(is_restricting, Relaxed);
+        if is_restricting {
+            self.is_restricting.set(true);
+        }
         self.generation.fetch_add(1, AcqRel);
     }
 
@@ -201,7 +209,7 @@ impl Acl {
     /// The user for which a node sends requests. If there is none of that name it may do nothing.
     pub fn user_of_link(&self, name: &[u8]) -> SessionUser {
         // Such a user may not do everything, whether this node has heard of one or not.
-        self.is_restricting.store(true, Relaxed);
+        self.is_restricting.set(true);
         let generation = self.generation.load(Acquire);
         SessionUser { user: self.rights_of(name), generation }
     }
@@ -226,7 +234,7 @@ impl Acl {
     /// Whether there is, or was, a user that may not do everything.
     #[inline]
     pub fn is_restricting(&self) -> bool {
-        self.is_restricting.load(Relaxed)
+        self.is_restricting.is_set()
     }
 
     /// Whether any password will do for the default user, should it be on.

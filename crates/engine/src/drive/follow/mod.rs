@@ -245,7 +245,7 @@ pub fn is_held_by_clients(engine: &Engine) -> bool {
 fn may_split(engine: &Engine) -> bool {
     !engine.snapshots.is_running()
         && keyspace::cold::entries() == 0
-        && engine.monitors.load(Relaxed) == 0
+        && !engine.monitors.any()
         && !appends_under_locks(engine)
 }
 

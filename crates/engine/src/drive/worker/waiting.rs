@@ -40,7 +40,7 @@ impl Worker {
         if suspension.is_silent {
             // CLIENT REPLY OFF or SKIP was in force when the command came, or the connection brings
             // a copy of slots. That is of no use if a part of it was refused.
-            if session.import.is_some() && resumption.reply.plain().first() == Some(&b'-') {
+            if session.import().is_some() && resumption.reply.plain().first() == Some(&b'-') {
                 session.fate = Fate::Close;
             }
         } else if out.is_empty() {

@@ -18,8 +18,9 @@ use super::suspension::Resumption;
 use keyspace::HeapString;
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use structs::flags::{CountedFlag, Flag};
 use structs::sync::lock;
 
 /// Bytes of messages, as they will be delivered, that may wait for a thread before it is overdue:
@@ -173,9 +174,17 @@ pub struct Mailbox {
 #[derive(Default)]
 pub struct Shared {
     /// How many mailboxes are overdue.
-    pub overdue: AtomicUsize,
+    pub overdue: CountedFlag,
     /// The last ticket that was given out.
     issued: AtomicU64,
+}
+
+impl Shared {
+    /// Returns what new mailboxes share. `flag` is the bit of overdue ones among the special states
+    /// of the server.
+    pub(crate) fn new(flag: Flag) -> Shared {
+        Shared { overdue: CountedFlag::new(flag), ..Shared::default() }
+    }
 }
 
 thread_local! {
@@ -240,7 +249,7 @@ impl Mailbox {
         let before = waiting.weight;
         waiting.weight += message.weight();
         if before <= MAX_WAITING && waiting.weight > MAX_WAITING {
-            self.shared.overdue.fetch_add(1, Relaxed);
+            self.shared.overdue.add();
         }
         waiting.messages.push(message);
         // Under the lock, as in `take`: were it true while nothing is there, the next message would
@@ -278,7 +287,7 @@ impl Mailbox {
         self.taken.store(self.posted.load(Relaxed), Relaxed);
         let Waiting { messages, weight } = std::mem::take(&mut *waiting);
         if weight > MAX_WAITING {
-            self.shared.overdue.fetch_sub(1, Relaxed);
+            self.shared.overdue.remove();
         }
         messages
     }
@@ -308,14 +317,14 @@ mod tests {
         let mut seen = Vec::new();
         for mailbox in [0, 0, 0, 1, 1] {
             mailboxes[mailbox].post(Message::Push(1, Arc::clone(&push)));
-            seen.push(overdue.load(Relaxed));
+            seen.push(overdue.any());
         }
-        assert_eq!(seen, [0, 1, 1, 1, 2]);
+        assert_eq!(seen, [false, true, true, true, true]);
         assert_eq!(mailboxes[0].take_pushes(1).len(), 3);
         assert_eq!(mailboxes[0].take().len(), 0);
-        assert_eq!(overdue.load(Relaxed), 1);
+        assert!(overdue.any());
         assert_eq!(mailboxes[1].take().len(), 2);
-        assert_eq!(overdue.load(Relaxed), 0);
+        assert!(!overdue.any());
     }
 
     #[test]

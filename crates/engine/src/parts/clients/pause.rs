@@ -4,6 +4,7 @@
 
 use keyspace::Millis;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::*};
+use structs::flags::Flag;
 
 /// When the pause of a shutdown or of a fail-over ends: unknown. Not the largest number, which is
 /// that of long commands, whose waiters are not counted as blocked.
@@ -20,6 +21,8 @@ pub struct Pause {
     by_shutdown: AtomicBool,
     /// The role of primary is handed over.
     by_failover: AtomicBool,
+    /// Whether there may be a pause of any purpose.
+    is_on: Flag,
 }
 
 /// What a pause holds back.
@@ -54,24 +57,39 @@ pub struct InForce {
 }
 
 impl Pause {
+    /// Returns a state without a pause. `flag` is its bit among the special states of the server.
+    pub(crate) fn new(flag: Flag) -> Pause {
+        Pause { is_on: flag, ..Pause::default() }
+    }
+
+    /// Makes the flag follow a change.
+    fn follow(&self) {
+        let may_be_on = || {
+            self.until_ms.load(SeqCst) != 0
+                || self.by_shutdown.load(SeqCst)
+                || self.by_failover.load(SeqCst)
+        };
+        self.is_on.follow(may_be_on);
+    }
+
     /// Whether there may be a pause; one of CLIENT PAUSE may be over.
     #[inline]
     pub fn is_on(&self) -> bool {
-        self.until_ms.load(Relaxed) != 0
-            || self.by_shutdown.load(Relaxed)
-            || self.by_failover.load(Relaxed)
+        self.is_on.is_set()
     }
 
     /// CLIENT PAUSE: a pause is only ever made longer or stricter.
     pub fn begin(&self, actions: Actions, until: Millis, now: Millis) {
         let is_strict = self.until_ms.load(Relaxed) > now.0 && !self.writes_only.load(Relaxed);
         self.writes_only.store(actions == Actions::Writes && !is_strict, Relaxed);
-        self.until_ms.fetch_max(until.0, Relaxed);
+        self.until_ms.fetch_max(until.0, SeqCst);
+        self.follow();
     }
 
     /// CLIENT UNPAUSE.
     pub fn end(&self) {
-        self.until_ms.store(0, Relaxed);
+        self.until_ms.store(0, SeqCst);
+        self.follow();
     }
 
     /// Ends CLIENT PAUSE if its time has come. Of several threads that find that, one is told
@@ -80,17 +98,23 @@ impl Pause {
         let until = self.until_ms.load(Relaxed);
         // Only a pause that is still the same one ends.
         let is_over = until != 0 && until <= now.0;
-        is_over && self.until_ms.compare_exchange(until, 0, Relaxed, Relaxed).is_ok()
+        let is_ended = is_over && self.until_ms.compare_exchange(until, 0, SeqCst, Relaxed).is_ok();
+        if is_ended {
+            self.follow();
+        }
+        is_ended
     }
 
     /// From here on writes wait, whatever CLIENT UNPAUSE says.
     pub fn begin_shutdown(&self) {
         self.by_shutdown.store(true, SeqCst);
+        self.follow();
     }
 
     /// The server goes on.
     pub fn end_shutdown(&self) {
         self.by_shutdown.store(false, SeqCst);
+        self.follow();
     }
 
     /// Whether the server is about to go down.
@@ -101,11 +125,13 @@ impl Pause {
     /// From here on writes wait until the role is another server's, or stays here.
     pub fn begin_failover(&self) {
         self.by_failover.store(true, SeqCst);
+        self.follow();
     }
 
     /// See [`Pause::begin_failover`].
     pub fn end_failover(&self) {
         self.by_failover.store(false, SeqCst);
+        self.follow();
     }
 
     /// What is held back now.

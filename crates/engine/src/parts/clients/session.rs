@@ -109,8 +109,6 @@ pub struct Session {
     pub db: DbIndex,
     /// Protocol of replies.
     pub protocol: Protocol,
-    /// Whether it may run commands.
-    pub authenticated: bool,
     /// Whether it ever might.
     pub was_authenticated: bool,
     /// The user that it acts as.
@@ -120,22 +118,20 @@ pub struct Session {
     pub acts_for: Option<SessionUser>,
     /// It stands for a client whose own session another thread has.
     pub is_guest: bool,
-    /// MULTI's queue.
-    pub multi: Option<Box<Multi>>,
+    /// MULTI's queue. Has a bit, as the next three have: they change only by methods.
+    multi: Option<Box<Multi>>,
     /// What it watches, if anything.
     pub watching: Option<Box<Watching>>,
     /// CLIENT REPLY.
-    pub reply_mode: ReplyMode,
+    reply_mode: ReplyMode,
     /// CLIENT TRACKING.
-    pub tracking: Option<Box<Tracking>>,
+    tracking: Option<Box<Tracking>>,
     /// The client that invalidations went to is gone.
     pub tracking_broken: bool,
     /// Subscriptions.
-    pub subscriptions: Subscriptions,
-    /// MONITOR.
-    pub is_monitor: bool,
-    /// It has asked for the stream (PSYNC, SYNC).
-    pub is_replica: bool,
+    subscriptions: Subscriptions,
+    /// Its special states, a bit each ([`special`]).
+    special: u32,
     /// It has said something of itself as replicas do (REPLCONF).
     pub may_be_replica: bool,
     /// CLIENT COMMIT-MODE; `None`: the server's.
@@ -159,7 +155,7 @@ pub struct Session {
     /// How many replicas of another server have to have a key before MIGRATE deletes it here.
     pub awaited_copies: usize,
     /// It brings a copy of slots: the number of that ([`crate::membership::Moves::begin_import`]).
-    pub import: Option<u64>,
+    import: Option<u64>,
     /// Its request concerns a server of which slots move key by key: what is asked for has to be
     /// here.
     pub(crate) checks_slot: bool,
@@ -217,6 +213,144 @@ pub struct Session {
     pub(crate) request_bytes: usize,
 }
 
+/// The bits of a session's special states.
+mod special {
+    /// MULTI queues its commands.
+    pub const MULTI: u32 = 1 << 0;
+    /// It may not run commands without logging in, unless the server asks for no password.
+    pub const UNAUTHENTICATED: u32 = 1 << 1;
+    /// CLIENT REPLY withholds replies.
+    pub const MUTED: u32 = 1 << 2;
+    /// CLIENT TRACKING.
+    pub const TRACKING: u32 = 1 << 3;
+    /// MONITOR.
+    pub const MONITOR: u32 = 1 << 4;
+    /// It is subscribed to something.
+    pub const SUBSCRIBED: u32 = 1 << 5;
+    /// It has asked for the stream.
+    pub const REPLICA: u32 = 1 << 6;
+    /// It brings a copy of slots.
+    pub const IMPORT: u32 = 1 << 7;
+    /// The states in which a request passes all gates.
+    pub const GATES: u32 =
+        MULTI | UNAUTHENTICATED | MUTED | TRACKING | MONITOR | SUBSCRIBED | REPLICA;
+    /// The states in which requests are not dispatched as those of a client.
+    pub const OF_SERVER: u32 = REPLICA | IMPORT;
+}
+
+/// The states that have bits. Each changes only here, together with its bit.
+impl Session {
+    /// Returns whether it may run commands.
+    #[inline]
+    pub fn is_authenticated(&self) -> bool {
+        !self.has(special::UNAUTHENTICATED)
+    }
+
+    /// Sets whether it may run commands.
+    pub fn set_authenticated(&mut self, is_authenticated: bool) {
+        self.set(special::UNAUTHENTICATED, !is_authenticated);
+    }
+
+    /// Returns MULTI's queue.
+    #[inline]
+    pub fn multi(&self) -> Option<&Multi> {
+        self.multi.as_deref()
+    }
+
+    /// Returns MULTI's queue, to be changed.
+    #[inline]
+    pub fn multi_mut(&mut self) -> Option<&mut Multi> {
+        self.multi.as_deref_mut()
+    }
+
+    /// Begins or ends a transaction. Returns the queue of the one before.
+    pub fn set_multi(&mut self, multi: Option<Box<Multi>>) -> Option<Box<Multi>> {
+        self.set(special::MULTI, multi.is_some());
+        std::mem::replace(&mut self.multi, multi)
+    }
+
+    /// Ends the transaction. Returns its queue.
+    pub fn take_multi(&mut self) -> Option<Box<Multi>> {
+        self.set_multi(None)
+    }
+
+    /// Returns what CLIENT REPLY said.
+    #[inline]
+    pub fn reply_mode(&self) -> ReplyMode {
+        self.reply_mode
+    }
+
+    /// CLIENT REPLY.
+    pub fn set_reply_mode(&mut self, mode: ReplyMode) {
+        self.set(special::MUTED, mode != ReplyMode::On);
+        self.reply_mode = mode;
+    }
+
+    /// Returns the options of CLIENT TRACKING, if it is on.
+    #[inline]
+    pub fn tracking(&self) -> Option<&Tracking> {
+        self.tracking.as_deref()
+    }
+
+    /// Returns the options of CLIENT TRACKING, to be changed.
+    pub fn tracking_mut(&mut self) -> Option<&mut Tracking> {
+        self.tracking.as_deref_mut()
+    }
+
+    /// Begins or ends tracking. Returns the options before.
+    pub fn set_tracking(&mut self, tracking: Option<Box<Tracking>>) -> Option<Box<Tracking>> {
+        self.set(special::TRACKING, tracking.is_some());
+        std::mem::replace(&mut self.tracking, tracking)
+    }
+
+    /// Returns what it is subscribed to.
+    pub fn subscriptions(&self) -> &Subscriptions {
+        &self.subscriptions
+    }
+
+    /// Lets `change` subscribe or unsubscribe. Returns what that returns.
+    pub fn change_subscriptions<R>(&mut self, change: impl FnOnce(&mut Subscriptions) -> R) -> R {
+        let result = change(&mut self.subscriptions);
+        self.set(special::SUBSCRIBED, !self.subscriptions.is_empty());
+        result
+    }
+
+    /// Returns whether it is in MONITOR.
+    #[inline]
+    pub fn is_monitor(&self) -> bool {
+        self.has(special::MONITOR)
+    }
+
+    /// MONITOR, or its end. Returns whether it was in MONITOR.
+    pub fn set_monitor(&mut self, is_monitor: bool) -> bool {
+        self.set(special::MONITOR, is_monitor)
+    }
+
+    /// Returns whether it has asked for the stream (PSYNC, SYNC).
+    #[inline]
+    pub fn is_replica(&self) -> bool {
+        self.has(special::REPLICA)
+    }
+
+    /// Sets whether it has asked for the stream. Returns whether it had.
+    pub fn set_replica(&mut self, is_replica: bool) -> bool {
+        self.set(special::REPLICA, is_replica)
+    }
+
+    /// Returns the number of the copy of slots that it brings, if it brings one
+    /// ([`crate::membership::Moves::begin_import`]).
+    #[inline]
+    pub fn import(&self) -> Option<u64> {
+        self.import
+    }
+
+    /// Makes it bring a copy of slots.
+    pub(crate) fn set_import(&mut self, number: Option<u64>) {
+        self.set(special::IMPORT, number.is_some());
+        self.import = number;
+    }
+}
+
 impl Session {
     /// The state of a new connection.
     pub fn new(client: Arc<Client>, user: SessionUser, authenticated: bool) -> Session {
@@ -224,7 +358,7 @@ impl Session {
             client,
             db: DbIndex(0),
             protocol: Protocol::Resp2,
-            authenticated,
+            special: if authenticated { 0 } else { special::UNAUTHENTICATED },
             was_authenticated: authenticated,
             user,
             acts_for: None,
@@ -235,8 +369,6 @@ impl Session {
             tracking: None,
             tracking_broken: false,
             subscriptions: Subscriptions::default(),
-            is_monitor: false,
-            is_replica: false,
             may_be_replica: false,
             commit_mode: None,
             write_replies: Vec::new(),
@@ -293,7 +425,7 @@ impl Session {
 
     /// A session to run one of its commands in, away from its own thread.
     pub(crate) fn guest(&self) -> Session {
-        Session {
+        let mut guest = Session {
             db: self.db,
             speaks_cluster: self.speaks_cluster,
             checks_slot: self.checks_slot,
@@ -301,17 +433,18 @@ impl Session {
             acts_for: self.acts_for.clone(),
             reads_replica: self.reads_replica,
             protocol: self.protocol,
-            tracking: self.tracking.clone(),
             request_bytes: self.request_bytes,
             no_touch: self.no_touch,
             is_import_source: self.is_import_source,
-            import: self.import,
             is_local: self.is_local,
             is_insider: self.is_insider,
             transport_flags: self.transport_flags,
             is_guest: true,
             ..Session::new(Arc::clone(&self.client), self.user.clone(), true)
-        }
+        };
+        guest.set_tracking(self.tracking.clone());
+        guest.set_import(self.import);
+        guest
     }
 
     /// Its number.
@@ -349,7 +482,7 @@ impl Session {
 
     /// Lets the client in as this user.
     pub fn log_in(&mut self, user: SessionUser) {
-        self.authenticated = true;
+        self.set_authenticated(true);
         self.was_authenticated = true;
         self.act_as(user);
     }
@@ -406,7 +539,7 @@ impl Session {
     /// Makes it a session of the server itself, which may do everything.
     pub fn become_watcher(&mut self, acl: &Acl) {
         self.user = acl.watcher();
-        self.authenticated = true;
+        self.set_authenticated(true);
         self.was_authenticated = true;
         self.client.names().user = "admin-port".into();
     }
@@ -421,16 +554,27 @@ impl Session {
         self.subscribed_bytes = self.subscribed_bytes.saturating_sub(name.len() + NAME_OVERHEAD);
     }
 
-    /// Whether any rule but the ordinary ones applies to its next command.
-    #[inline]
+    /// Returns whether any rule but the ordinary ones applies to its next command.
+    #[inline(always)]
     pub(crate) fn is_special(&self) -> bool {
-        self.multi.is_some()
-            || !self.authenticated
-            || self.reply_mode != ReplyMode::On
-            || self.tracking.is_some()
-            || self.is_monitor
-            || self.is_replica
-            || !self.subscriptions.is_empty()
+        self.special & special::GATES != 0
+    }
+
+    /// Returns whether another server brings data on it, whose requests have ways of their own.
+    #[inline(always)]
+    pub(crate) fn is_of_server(&self) -> bool {
+        self.special & special::OF_SERVER != 0
+    }
+
+    fn has(&self, bit: u32) -> bool {
+        self.special & bit != 0
+    }
+
+    /// Sets or clears a bit. Returns whether it was set.
+    fn set(&mut self, bit: u32, is_set: bool) -> bool {
+        let was_set = self.has(bit);
+        self.special = if is_set { self.special | bit } else { self.special & !bit };
+        was_set
     }
 
     /// Shows the registry what has changed; after each batch.
@@ -448,8 +592,8 @@ impl Session {
         let has_deadline = self.suspension.as_ref().is_some_and(|s| s.deadline.is_some());
         set(waits && has_deadline, flag::TIMED_WAIT);
         set(self.multi.is_some(), flag::MULTI);
-        set(self.is_monitor, flag::MONITOR);
-        set(self.is_replica, flag::REPLICA);
+        set(self.is_monitor(), flag::MONITOR);
+        set(self.is_replica(), flag::REPLICA);
         set(self.is_subscribed(), flag::PUBSUB);
         set(self.watching.as_ref().is_some_and(|w| w.is_changed()), flag::WATCH_DIRTY);
         set(self.tracking.is_some(), flag::TRACKING);

@@ -7,6 +7,7 @@ use keyspace::world::{Reader, World};
 use keyspace::{DbIndex, Keyspace, Millis};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
 use std::sync::{Mutex, OnceLock};
+use structs::flags::Flag;
 use structs::sync::lock;
 
 /// A second data set, into which a snapshot is loaded while the first one is served.
@@ -36,7 +37,7 @@ impl SecondDataSet {
 /// Whether, what and how far.
 #[derive(Default)]
 pub struct Loading {
-    is_on: AtomicBool,
+    is_on: Flag,
     /// Something is loaded beside the data set, which is served.
     is_beside: AtomicBool,
     beside: OnceLock<SecondDataSet>,
@@ -72,11 +73,16 @@ pub struct Progress {
 }
 
 impl Loading {
+    /// Returns the state without a load. `flag` is its bit among the special states of the server.
+    pub(crate) fn new(flag: Flag) -> Loading {
+        Loading { is_on: flag, ..Loading::default() }
+    }
+
     /// Closes the gate: commands that do not say otherwise are refused until [`Loading::end`].
     /// `total_bytes` are those of all files to come.
     pub fn begin(&self, total_bytes: u64, now: Millis) {
         self.begin_figures(total_bytes, now);
-        self.is_on.store(true, SeqCst);
+        self.is_on.set(true);
     }
 
     /// Something is loaded beside the data set from now on, until [`Loading::end`]. Few commands
@@ -95,7 +101,7 @@ impl Loading {
 
     /// Opens the gate.
     pub fn end(&self) {
-        self.is_on.store(false, SeqCst);
+        self.is_on.set(false);
         self.is_beside.store(false, SeqCst);
     }
 
@@ -116,7 +122,7 @@ impl Loading {
     /// Whether a load is under way.
     #[inline]
     pub fn is_on(&self) -> bool {
-        self.is_on.load(Relaxed)
+        self.is_on.is_set()
     }
 
     /// Asks every load, now or later, to give up: the server is to stop. There is no way back.

@@ -12,6 +12,7 @@ use snapshots::Cut;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use structs::flags::Flag;
 use structs::sync::lock;
 
 /// The state of saving.
@@ -20,7 +21,7 @@ pub struct Persistence {
     /// Changes that the last good file has, of all times.
     pub(crate) saved_changes: AtomicU64,
     last_save_s: AtomicI64,
-    last_failed: AtomicBool,
+    last_failed: Flag,
     last_try_s: AtomicI64,
     last_seconds: AtomicI64,
     saves: Counter,
@@ -38,13 +39,14 @@ pub struct Persistence {
 }
 
 impl Persistence {
-    /// Nothing has been saved or tried yet.
-    pub fn new(clock: Clock) -> Persistence {
+    /// Nothing has been saved or tried yet. `flag` is the bit of a failure among the special states
+    /// of the server.
+    pub(crate) fn new(clock: Clock, flag: Flag) -> Persistence {
         Persistence {
             clock,
             saved_changes: AtomicU64::new(0),
             last_save_s: AtomicI64::new(clock.wall_s()),
-            last_failed: AtomicBool::new(false),
+            last_failed: flag,
             last_try_s: AtomicI64::new(0),
             last_seconds: AtomicI64::new(-1),
             saves: Counter::default(),
@@ -67,7 +69,7 @@ impl Persistence {
 
     /// Whether the last save in the background went wrong.
     pub fn last_failed(&self) -> bool {
-        self.last_failed.load(Relaxed)
+        self.last_failed.is_set()
     }
 
     /// When the last save in the background was tried, in seconds since the epoch; 0 if never.
@@ -172,7 +174,7 @@ impl Persistence {
     pub fn saved(&self, cut: &Cut) {
         self.saved_changes.store(cut.changes, Relaxed);
         self.last_save_s.store(self.clock.wall_s(), Relaxed);
-        self.last_failed.store(false, Relaxed);
+        self.last_failed.set(false);
         self.saves.add(1);
     }
 
@@ -183,7 +185,7 @@ impl Persistence {
         self.running_since_s.store(0, Relaxed);
         self.last_peak.store(peak_bytes as u64, Relaxed);
         if outcome == Outcome::Failed {
-            self.last_failed.store(true, Relaxed);
+            self.last_failed.set(true);
         }
     }
 
@@ -211,7 +213,7 @@ mod tests {
     #[test]
     fn what_began_behind_a_save_is_not_ended_in_its_place() {
         let [save, rewrite] = [0; 2].map(|_| Arc::new(Shared::new(0, Box::new(|| {}))));
-        let persistence = Persistence::new(Clock::system());
+        let persistence = Persistence::new(Clock::system(), Flag::default());
         persistence.begins(&save);
         persistence.end_running();
         assert!(save.is_over() && !rewrite.is_over());

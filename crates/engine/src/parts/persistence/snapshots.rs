@@ -6,8 +6,8 @@ use config::Config;
 use keyspace::snapshot::Shared;
 use keyspace::world::Reader;
 use keyspace::{DbIndex, Millis};
-use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex};
+use structs::flags::Flag;
 use structs::sync::lock;
 
 /// The instant of a snapshot.
@@ -36,17 +36,23 @@ pub struct Cut {
 /// The snapshots of an engine: one at a time.
 #[derive(Default)]
 pub struct Snapshots {
-    pub(crate) is_running: AtomicBool,
+    pub(crate) is_running: Flag,
     pub(crate) current: Mutex<Option<Arc<Shared>>>,
     /// Registrations with the world, which last for ever and are used again.
     pub(crate) readers: Mutex<Vec<Reader<'static>>>,
 }
 
 impl Snapshots {
+    /// Returns the state without a snapshot. `flag` is its bit among the special states of the
+    /// server.
+    pub(crate) fn new(flag: Flag) -> Snapshots {
+        Snapshots { is_running: flag, ..Snapshots::default() }
+    }
+
     /// Whether a snapshot is under way.
     #[inline]
     pub fn is_running(&self) -> bool {
-        self.is_running.load(Relaxed)
+        self.is_running.is_set()
     }
 
     /// The snapshot under way, for its figures and to end it.

@@ -14,8 +14,8 @@ use crate::hotkeys::Taken;
 use crate::latency::Slow;
 use crate::scripting;
 use crate::session::Fate;
+use crate::special::Special;
 use crate::table::Resolved;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Runs a command inside a transaction or a script ([`Cx::begin_transaction`]). The locks of all
 /// keys that it names, or the world, are held. It passes no gate and does not block.
@@ -32,7 +32,7 @@ pub fn run_nested(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Re
     }
     let outcome = call(cx, row, args);
     cx.block_request = None;
-    if cx.engine.monitors.load(Relaxed) > 0 {
+    if cx.engine.monitors.any() {
         crate::monitor::feed_failed_script(cx, row, args.words());
         if cx.script.is_some() {
             if !row.command.flags.any(crate::monitor::HIDDEN) {
@@ -89,32 +89,40 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
         return outcome;
     }
     command_stats.count(nanoseconds, cx.engine.config.latency_tracking());
-    let is_fast = row.command.flags.has(Flags::FAST);
-    cx.engine.note_latency(if is_fast { Slow::FastCommand } else { Slow::Command }, nanoseconds);
     stats.commands.add_own(1);
     cx.session.commands += 1;
     // EXEC has run other commands.
     cx.session.last_command = row.index + 1;
     // The commands of a script are tracked one by one, not the script.
     let reads = row.command.flags.has(Flags::READONLY) && row.command.script.is_none();
-    if reads && cx.session.tracking.is_some() {
+    if reads && cx.session.tracking().is_some() {
         caching::remember_reads(cx, row, args);
     }
-    if cx.engine.hotkeys.is_active() {
-        note_hot_keys(cx, row, args, nanoseconds, cx.reply.len_since(started));
+    let reply = cx.reply.len_since(started);
+    if cx.engine.special.any(Special::USAGE) {
+        note_usage(cx, row, args, nanoseconds, reply);
     }
-    if cx.engine.config.cluster_slot_stats_enabled() {
-        slot_noting::note(cx, row, args, nanoseconds, cx.reply.len_since(started));
-    }
-    log_command(cx.engine, cx.session, row, args, nanoseconds, cx.reply.len_since(started));
+    log_command(cx.engine, cx.session, row, args, nanoseconds, reply);
     if cx.is_over_output_limit() {
         overflow(cx, started);
     }
     outcome
 }
 
-/// Counts a command for HOTKEYS. Scripts and EXEC are not counted, only the commands they run.
+/// Counts a command for what is counted in special states only.
 #[cold]
+fn note_usage(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, nanoseconds: u64, reply: usize) {
+    let is_fast = row.command.flags.has(Flags::FAST);
+    cx.engine.note_latency(if is_fast { Slow::FastCommand } else { Slow::Command }, nanoseconds);
+    if cx.engine.hotkeys.is_active() {
+        note_hot_keys(cx, row, args, nanoseconds, reply);
+    }
+    if cx.engine.config.cluster_slot_stats_enabled() {
+        slot_noting::note(cx, row, args, nanoseconds, reply);
+    }
+}
+
+/// Counts a command for HOTKEYS. Scripts and EXEC are not counted, only the commands they run.
 fn note_hot_keys(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, nanoseconds: u64, reply: usize) {
     if row.command.script.is_some() || row.command.flags.has(Flags::RUNS_QUEUE) {
         return;
@@ -173,7 +181,7 @@ fn run_if_present(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(),
     if !cx.in_transaction && cx.script.is_none() {
         let found = super::open_slots::check(cx, row, args);
         if found.is_err() && row.command.flags.has(Flags::RUNS_QUEUE) {
-            cx.session.multi = None;
+            cx.session.take_multi();
             crate::watching::unwatch(&mut cx.db, cx.session);
         }
         found?;

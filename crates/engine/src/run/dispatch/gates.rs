@@ -23,7 +23,6 @@ use crate::table::Resolved;
 use crate::transaction::Multi;
 use config::ProtectedAction;
 use resp::Protocol;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Why a gate refuses a request.
 #[derive(Debug)]
@@ -164,7 +163,7 @@ fn protected_error() -> Error {
 
 /// Returns whether the client may send commands at all.
 pub(super) fn is_authenticated(cx: &Cx<'_>) -> bool {
-    cx.session.authenticated || cx.engine.acl.is_open()
+    cx.session.is_authenticated() || cx.engine.acl.is_open()
 }
 
 fn authentication(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
@@ -214,7 +213,7 @@ fn redirection(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refus
 /// Refuses access to the keyspace on a replica's connection, which carries the stream only.
 fn replica_link(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     let keyspace = Flags::READONLY.with(Flags::WRITE).with(Flags::MAY_REPLICATE);
-    if cx.session.is_replica && flags_of(cx, row).any(keyspace) {
+    if cx.session.is_replica() && flags_of(cx, row).any(keyspace) {
         return Err(Error::text("ERR Replica can't interact with the keyspace").into());
     }
     Ok(())
@@ -236,7 +235,7 @@ fn journal_space(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Ref
 
 /// Makes requests that send messages wait while a thread has very many messages to read.
 fn pending_messages(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
-    if cx.engine.shared_by_mailboxes.overdue.load(Relaxed) > 0 && posts_messages(cx, row) {
+    if cx.engine.shared_by_mailboxes.overdue.any() && posts_messages(cx, row) {
         return Err(NotNow::Busy.into());
     }
     Ok(())
@@ -368,7 +367,7 @@ fn loading(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> 
 
 /// Refuses some commands inside MULTI.
 fn nesting(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
-    if cx.session.multi.is_none() || !row.command.flags.has(Flags::NO_MULTI) {
+    if cx.session.multi().is_none() || !row.command.flags.has(Flags::NO_MULTI) {
         return Ok(());
     }
     let text = format!("ERR Command '{}' not allowed inside a transaction", row.full_name);
@@ -443,7 +442,7 @@ fn is_greeting(row: &Resolved, args: Args<'_>) -> bool {
 #[cold]
 fn posts_messages(cx: &Cx<'_>, row: &Resolved) -> bool {
     let engine = cx.engine;
-    engine.monitors.load(Relaxed) > 0
+    engine.monitors.any()
         || row.command.flags.has(Flags::PUBSUB)
         || queue_has(cx, row, Flags::PUBSUB)
         || (engine.has_global_interest() && may_write(cx, row))
@@ -468,7 +467,7 @@ fn flags_of(cx: &Cx<'_>, row: &Resolved) -> Flags {
 
 /// Returns the queue that this command runs, if it is EXEC.
 fn queue_of<'c>(cx: &'c Cx<'_>, row: &Resolved) -> Option<&'c Multi> {
-    let multi = cx.session.multi.as_deref();
+    let multi = cx.session.multi();
     multi.filter(|_| row.command.flags.has(Flags::RUNS_QUEUE))
 }
 

@@ -19,17 +19,17 @@ pub(crate) fn log_command(
 ) {
     let config = &engine.config;
     let slower_than = config.commandlog_execution_slower_than();
-    if slower_than >= 0 && nanoseconds / 1000 >= slower_than as u64 {
+    // A negative threshold is none, and as a number without a sign larger than all others.
+    if nanoseconds >= (slower_than as u64).saturating_mul(1000) {
         add(engine, session, row, args, Log::Slow, (nanoseconds / 1000) as i64);
     }
     let larger_than = config.commandlog_reply_larger_than();
-    if larger_than >= 0 && reply_bytes as i64 > larger_than {
+    if reply_bytes as u64 > larger_than as u64 {
         add(engine, session, row, args, Log::LargeReply, reply_bytes as i64);
     }
     let larger_than = config.commandlog_request_larger_than();
-    let request_bytes = session.request_bytes as i64;
-    if larger_than >= 0 && request_bytes > larger_than {
-        add(engine, session, row, args, Log::LargeRequest, request_bytes);
+    if session.request_bytes as u64 > larger_than as u64 {
+        add(engine, session, row, args, Log::LargeRequest, session.request_bytes as i64);
     }
 }
 

@@ -113,7 +113,7 @@ impl Cx<'_> {
 
     /// Ends the tracking of what the client reads at other nodes, if they track it.
     pub fn track_no_more_elsewhere(&mut self) {
-        if self.session.tracking.is_some() && self.view() == View::OneServer {
+        if self.session.tracking().is_some() && self.view() == View::OneServer {
             self.add_beside(|out| out.extend_from_slice(route::raw::UNTRACK));
         }
     }
@@ -144,7 +144,7 @@ impl Cx<'_> {
     /// Sends a request about clients to other nodes. Their answers, joined with what this node
     /// answers itself, are the reply.
     pub fn ask_nodes(&mut self, reach: Reach, (merge, own): (Merge, Own), args: Args<'_>) {
-        let is_muted = self.session.reply_mode != ReplyMode::On;
+        let is_muted = self.session.reply_mode() != ReplyMode::On;
         let travel = Travel::Nodes { reach, merge, own };
         self.add_to_nodes(travel, is_muted, |out| push_words(out, args.words()));
     }
@@ -260,7 +260,7 @@ fn hears_all(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
 
 /// Returns whether MULTI queues the request.
 fn is_queued(cx: &Cx<'_>, row: &Resolved) -> bool {
-    cx.session.multi.is_some() && !row.command.flags.has(Flags::NOT_QUEUED)
+    cx.session.multi().is_some() && !row.command.flags.has(Flags::NOT_QUEUED)
 }
 
 /// Returns whether a request has to wait for the answers to earlier requests.
@@ -293,7 +293,7 @@ fn has_to_wait(
 fn only_touches_keys(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     let flags = row.command.flags;
     let more = Flags::WALKS.with(Flags::WORLD).with(Flags::WATCHES).with(Flags::RUNS_QUEUE);
-    cx.session.multi.is_none()
+    cx.session.multi().is_none()
         && flags.any(Flags::READONLY.with(Flags::WRITE))
         && !flags.any(more)
         && row.command.script.is_none()
@@ -497,9 +497,9 @@ fn everywhere(cx: &mut Cx<'_>, row: &Resolved) -> Travel {
 
 /// Returns how EXEC travels, by the keys of its queue.
 fn travel_of_queue(cx: &mut Cx<'_>) -> Result<Option<Travel>, Refusal> {
-    let Some(multi) = cx.session.multi.take() else { return Ok(None) };
+    let Some(multi) = cx.session.take_multi() else { return Ok(None) };
     let result = travel_of(cx, &multi);
-    cx.session.multi = Some(multi);
+    cx.session.set_multi(Some(multi));
     result
 }
 
@@ -665,15 +665,15 @@ pub(super) fn forward(
         return refuse_request(cx, row, refusal);
     }
     if is_queued(cx, row) {
-        if let Some(multi) = &mut cx.session.multi {
+        if let Some(multi) = cx.session.multi_mut() {
             multi.push(&cx.engine.keyspace, row, flags, args.words());
         }
         cx.reply.simple("QUEUED");
         return Ok(());
     }
-    let is_muted = cx.session.reply_mode != ReplyMode::On;
+    let is_muted = cx.session.reply_mode() != ReplyMode::On;
     let multi = match row.command.flags.has(Flags::RUNS_QUEUE) {
-        true => cx.session.multi.take(),
+        true => cx.session.take_multi(),
         false => None,
     };
     note_scripts(cx, row, args);
@@ -681,7 +681,7 @@ pub(super) fn forward(
     let place = cx.reply.place();
     let one = Forward { place, end: 0, skipped, is_muted, travel };
     let engine = cx.engine;
-    let caching = cx.session.tracking.as_ref().and_then(|tracking| tracking.caching);
+    let caching = cx.session.tracking().and_then(|tracking| tracking.caching);
     let forwarding = cx.session.forwarding.get_or_insert_default();
     if let Some(is_wanted) = caching {
         let before = Forward { skipped: 0, is_muted: true, travel: Travel::Several, ..one };

@@ -23,7 +23,7 @@ const TRY_AGAIN: &str = "TRYAGAIN Multiple keys request during rehashing of slot
 /// Whether ASKING holds for this request. It ends with it, or with the transaction that begins.
 #[cold]
 pub(super) fn is_asking(cx: &mut Cx<'_>, row: &Resolved) -> bool {
-    let goes_on = match cx.session.multi {
+    let goes_on = match cx.session.multi() {
         Some(_) => !row.command.flags.has(Flags::RUNS_QUEUE),
         // What stands outside a queue, and neither runs nor watches anything, begins one.
         None => row.command.flags.has(Flags::NOT_QUEUED) && !row.command.flags.has(Flags::WATCHES),
@@ -52,7 +52,7 @@ pub(super) fn check(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(
     if row.command.flags.has(Flags::ASKS_PEER) {
         return Ok(());
     }
-    if let Some(number) = cx.session.import {
+    if let Some(number) = cx.session.import() {
         return crate::importing::check_wanted(cx, number);
     }
     let Some(published) = cx.membership() else { return Ok(()) };
@@ -67,7 +67,7 @@ pub(super) fn check(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(
     if !published.has_open() {
         return Ok(());
     }
-    let keys = match &cx.session.multi {
+    let keys = match cx.session.multi() {
         Some(multi) if row.command.flags.has(Flags::RUNS_QUEUE) => {
             let (mut db, databases) = (cx.db.index, cx.engine.keyspace.databases());
             let of_each = multi.queue().iter().map(|queued| {

@@ -99,7 +99,7 @@ pub fn is_permitted(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
 
 /// Returns the database that a request finds selected after the commands queued before it.
 fn selected_database(cx: &Cx<'_>) -> DbIndex {
-    cx.session.multi.as_ref().and_then(|multi| multi.selected()).unwrap_or(cx.db.index)
+    cx.session.multi().and_then(|multi| multi.selected()).unwrap_or(cx.db.index)
 }
 
 /// Checks a request that is not plainly allowed. Returns what is denied and the index of the word
@@ -174,7 +174,7 @@ fn note(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, denial: Denial, word: u
     };
     let context = match () {
         () if cx.script.is_some() => "lua",
-        () if cx.session.multi.is_some() || cx.in_transaction => "multi",
+        () if cx.session.multi().is_some() || cx.in_transaction => "multi",
         () => "toplevel",
     };
     let user = cx.session.user.name().as_bytes().to_vec();

@@ -12,7 +12,7 @@ use resp::Reply;
 pub(super) fn deliver_own_pushes(cx: &mut Cx<'_>) {
     // A look at all that waits for others is not for nothing.
     let session = &cx.session;
-    if !(session.is_subscribed() || session.is_monitor || session.tracking.is_some()) {
+    if !(session.is_subscribed() || session.is_monitor() || session.tracking().is_some()) {
         return;
     }
     deliver_posted(cx);
@@ -47,7 +47,7 @@ pub(crate) fn write_push(
 ) {
     let is_taken = match push {
         // CLIENT REPLY is about replies; MONITOR's lines are such.
-        Push::Monitor(_) => session.is_monitor && session.reply_mode == ReplyMode::On,
+        Push::Monitor(_) => session.is_monitor() && session.reply_mode() == ReplyMode::On,
         Push::Message { .. } | Push::PatternMessage { .. } | Push::ShardMessage { .. } => {
             reply.is_resp3() || session.is_subscribed()
         }
@@ -89,7 +89,7 @@ pub(crate) fn write_push(
             reply.push(3);
             reply.bulk(b"sunsubscribe");
             reply.bulk(channel);
-            reply.integer(session.subscriptions.shard_channels.len() as i64);
+            reply.integer(session.subscriptions().shard_channels.len() as i64);
         }
         Push::Invalidate { keys, .. } => write_invalidation(keys.as_deref(), reply),
         Push::TrackingRedirBroken(client) => {
@@ -108,7 +108,7 @@ pub(crate) fn write_push(
 
 /// Ends a subscription to a shard channel whose slot has moved. Returns whether there was one.
 fn end_subscription(engine: &Engine, session: &mut Session, channel: &[u8]) -> bool {
-    let was_there = session.subscriptions.shard_channels.remove(channel);
+    let was_there = session.change_subscriptions(|all| all.shard_channels.remove(channel));
     if was_there {
         engine.pubsub.unsubscribe(Space::ShardChannels, channel, session.id());
         session.discount_subscription(channel);

@@ -96,10 +96,10 @@ fn waits_for_place(cx: &Cx<'_>, row: &Resolved, words: &[&[u8]]) -> bool {
 
 /// A client's request, or its transaction, is for one slot, which is served here.
 pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
-    if !cx.engine.membership.is_on() || cx.session.is_replica {
+    if !cx.engine.membership.is_on() || cx.session.is_replica() {
         return Ok(());
     }
-    if let Some(number) = cx.session.import {
+    if let Some(number) = cx.session.import() {
         return Ok(crate::importing::check_slots(cx, number, row, args)?);
     }
     let moves = &cx.engine.membership.moves;
@@ -192,7 +192,7 @@ pub(super) fn is_plain(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool 
     let is_usual = row.single_key > 0
         && !session.is_past_lease
         && !session.asking
-        && session.import.is_none()
+        && session.import().is_none()
         && session.returned.as_ref().is_none_or(|returned| returned.is_empty())
         && !membership.moves.any()
         && session.forwarding.as_ref().is_none_or(|forwarding| forwarding.awaited == 0);
@@ -234,7 +234,7 @@ fn wait_for_move(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), 
         };
     }
     // Nothing of it runs yet that MULTI queues.
-    if cx.session.multi.is_some() && !row.command.flags.has(Flags::NOT_QUEUED) {
+    if cx.session.multi().is_some() && !row.command.flags.has(Flags::NOT_QUEUED) {
         return Ok(());
     }
     cx.find_keys(row, args);
@@ -277,7 +277,7 @@ fn slot_of_channels(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), R
 
 /// The shard channels of a transaction are in one slot, which is that of its keys if it has any.
 fn check_queued_channels(cx: &Cx<'_>, of_keys: Option<u16>) -> Result<(), Refusal> {
-    let Some(multi) = &cx.session.multi else { return Ok(()) };
+    let Some(multi) = cx.session.multi() else { return Ok(()) };
     let mut slots = Vec::from_iter(of_keys);
     for queued in multi.queue() {
         let command = queued.row.command;
@@ -370,7 +370,7 @@ pub(super) fn for_each_key(
         let keys = RequestKeys::of(keyspace, row.command, words);
         keys.iter().for_each(|key| visit(key.key(words)));
     };
-    match &cx.session.multi {
+    match cx.session.multi() {
         Some(multi) if row.command.flags.has(Flags::RUNS_QUEUE) => {
             multi.queue().iter().for_each(|queued| of_request(queued.row, &queued.words()));
         }

@@ -19,7 +19,6 @@ use script::shebang::{ScriptFlags, parse_script};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Keys and arguments.
 type Halves<'a> = (&'a [&'a [u8]], &'a [&'a [u8]]);
@@ -227,7 +226,7 @@ fn run_script<'c>(
         }
     }
     cx.script_was_shown = true;
-    let is_monitored = cx.engine.monitors.load(Relaxed) > 0;
+    let is_monitored = cx.engine.monitors.any();
     if is_monitored {
         note_for_monitors(cx, row, args);
     }

@@ -269,7 +269,7 @@ fn begin_in_background(
     let mut session = cx.session.guest();
     session.db = cx.db.index;
     if row.command.flags.has(Flags::RUNS_QUEUE) {
-        session.multi = cx.session.multi.take();
+        session.set_multi(cx.session.take_multi());
         session.watching = cx.session.watching.take();
     }
     session.output_room = cx.session.output_room;
@@ -313,7 +313,7 @@ impl Job {
 /// and nothing that concerns its own session.
 pub(crate) fn has_queue_of_scripts(cx: &Cx<'_>, row: &Resolved) -> bool {
     let is_exec = row.command.flags.has(Flags::RUNS_QUEUE);
-    is_exec && cx.session.multi.as_ref().is_some_and(|multi| multi.has_scripts_elsewhere())
+    is_exec && cx.session.multi().is_some_and(|multi| multi.has_scripts_elsewhere())
 }
 
 /// Runs an EXEC with scripts on a background thread.
@@ -348,7 +348,7 @@ fn run_queue_patiently(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) 
     let _ = dispatch::call(cx, row, args);
     commit::commit(cx, args);
     dispatch::serve_ready(cx);
-    if cx.engine.monitors.load(Relaxed) > 0 {
+    if cx.engine.monitors.any() {
         monitor::feed(cx, row.command, args.words());
     }
     release(cx, Mode::World);
@@ -413,7 +413,7 @@ fn run_patiently(
         unlock_patiently(cx, mode);
         match verdict {
             None | Some(Verdict::Killed) => {
-                if cx.engine.monitors.load(Relaxed) > 0 {
+                if cx.engine.monitors.any() {
                     monitor::feed_failed_script(cx, row, args.words());
                 }
                 // The script ran for long, and this thread may not run another one soon.

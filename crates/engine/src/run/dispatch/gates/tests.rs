@@ -50,10 +50,12 @@ fn with_debug([a, b, c, d]: [&str; 4]) -> [&str; 5] {
 #[test]
 fn a_client_passes_what_concerns_clients() {
     check(CLIENT, |_| {}, ["", "", "", "", "DEBUG"]);
-    let in_multi = |cx: &mut Cx<'_>| cx.session.multi = Some(Box::default());
+    let in_multi = |cx: &mut Cx<'_>| {
+        cx.session.set_multi(Some(Box::default()));
+    };
     check(CLIENT, in_multi, ["", "", "", "inside a transaction", "DEBUG"]);
     let subscribed = |cx: &mut Cx<'_>| {
-        cx.session.subscriptions.channels.insert(Box::from(&b"channel"[..]));
+        cx.session.change_subscriptions(|all| all.channels.insert(Box::from(&b"channel"[..])));
     };
     check(CLIENT, subscribed, with_debug(["Can't execute"; 4]));
     let loading = |cx: &mut Cx<'_>| cx.engine.loading.begin(1, Millis(1));
@@ -100,8 +102,8 @@ fn a_script_that_has_written_comes_to_its_end() {
 fn what_a_client_may_not_at_the_moment_does_not_concern_its_script() {
     let rules = Some(ScriptRules::default());
     let in_multi = |cx: &mut Cx<'_>| {
-        cx.session.multi = Some(Box::default());
-        cx.session.authenticated = false;
+        cx.session.set_multi(Some(Box::default()));
+        cx.session.set_authenticated(false);
         cx.script = rules;
     };
     check(SCRIPT, in_multi, ["", "", "not allowed from script", "", "DEBUG"]);
