@@ -1,9 +1,9 @@
 //! The special states of the server: one bit each in one word, so that a request to a server in no
 //! special state pays for one test of many (`docs/internals/execution.md`, "One word of flags").
 //!
-//! A bit is set before the state can concern a request that the word is tested for, and cleared when
-//! the state has ended. It may be set while the exact condition is not met (`MinReplicas`); then the
-//! slow path finds nothing to do. It is never clear while the condition is met.
+//! A bit is set before the state can concern a request that the word is tested for, and cleared
+//! when the state has ended. It may be set while the exact condition is not met (`MinReplicas`);
+//! then the slow path finds nothing to do. It is never clear while the condition is met.
 
 use std::sync::Arc;
 use structs::flags::{Flag, FlagWord};
