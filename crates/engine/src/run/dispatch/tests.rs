@@ -16,8 +16,9 @@ use crate::session::Tracking;
 use crate::special::Special;
 use crate::transaction::Multi;
 use cluster::id::Id;
+use cluster::slots::Slots;
 use config::{Config, SetContext};
-use keyspace::Millis;
+use keyspace::{DbIndex, Millis};
 use std::time::Duration;
 
 fn ok(cx: &mut Cx<'_>, _: Args<'_>) -> Outcome {
@@ -197,7 +198,7 @@ fn failures_of_the_disk_are_seen() {
 #[test]
 fn what_is_far_behind_is_seen() {
     let post = |bench: &mut Bench| {
-        let line = vec![b'x'; 100 << 20].into_boxed_slice();
+        let line = vec![b'x'; 5 << 20].into_boxed_slice();
         bench.engine.mailboxes[0].post(Message::Push(1, Arc::new(Push::Monitor(line))));
     };
     let take = |bench: &mut Bench| assert_eq!(bench.engine.mailboxes[0].take().len(), 1);
@@ -250,7 +251,7 @@ fn a_cluster_and_restricted_users_are_seen() {
     assert_ne!(bench.ask("get"), "+OK");
 
     let mut bench = Bench::new();
-    bench.session.act_as(bench.engine.acl.user_of_link("nobody"));
+    bench.session.act_as(bench.engine.acl.user_of_link(b"nobody"));
     bench.check_bits(&[Special::RestrictedUsers]);
     assert!(bench.ask("get").starts_with("-NOPERM"));
 }
