@@ -27,3 +27,19 @@ export async function send(method, path, body, id) {
   if (method !== "GET") window.dispatchEvent(new Event("changed"));
   return value;
 }
+
+let kept;
+
+// The OpenAPI document of the interface, read once.
+export async function documentOf() {
+  kept ??= fetch(base + "/openapi.json").then((answer) => {
+    if (!answer.ok) throw new Error(`The node answers with status ${answer.status}.`);
+    return answer.json();
+  });
+  try {
+    return await kept;
+  } catch (error) {
+    kept = undefined;
+    throw error;
+  }
+}

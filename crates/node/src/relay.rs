@@ -6,7 +6,6 @@
 //! machine get the port back: the next look closes the listener, and the copy's start is repeated
 //! meanwhile.
 
-use crate::settings::Endpoint;
 use crate::shared::Shared;
 use crate::site::{Site, Stage};
 use process::log;
@@ -89,7 +88,7 @@ fn wanted(site: &Site, machine: &str, relayed: &Relayed) -> BTreeMap<u16, Vec<Ta
         let (copies, settings) = (&at.value.copies, &at.value.settings);
         // Several machines may be one host. A copy that is away for a moment keeps its port.
         let is_here = |host: &str, port: u16| *host == *relayed.host && port == settings.port;
-        let is_asked_for = relayed.all || settings.endpoint == Endpoint::All;
+        let is_asked_for = relayed.all || settings.endpoint.is_everywhere();
         if !is_asked_for
             || copies.iter().any(|it| it.machine == machine || is_here(&it.host, it.port))
         {
@@ -164,6 +163,7 @@ async fn pass_on(mut client: TcpStream, targets: Vec<Target>) {
 mod tests {
     use super::*;
     use crate::change::tests::with_database;
+    use crate::settings::Endpoint;
     use std::io::{Read as _, Write as _};
 
     #[test]

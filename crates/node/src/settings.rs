@@ -1,5 +1,9 @@
 //! The options of a database: what a user asks for, checked.
 
+pub mod fields;
+#[cfg(test)]
+mod guide;
+
 use crate::servers::check_rules;
 use cluster::hashing::Hashing;
 use schemars::JsonSchema;
@@ -22,11 +26,13 @@ const MIN_SHARD_BYTES: u64 = 4 << 20;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Persistence {
-    /// Nothing.
+    /// nothing
+    #[schemars(extend("x-enterprise" = "disabled"))]
     None,
-    /// A snapshot from time to time.
+    /// a snapshot from time to time
+    #[schemars(extend("x-enterprise" = "snapshot"))]
     Rdb,
-    /// Each write.
+    /// each write
     Aof,
 }
 
@@ -34,11 +40,11 @@ pub enum Persistence {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Commit {
-    /// When it is in memory.
+    /// when it is in memory
     Memory,
-    /// When it is on the primary's disk.
+    /// when it is on the primary's disk
     Fsync,
-    /// When more than half of the copies have it.
+    /// when more than half of the copies have it
     Quorum,
 }
 
@@ -46,12 +52,24 @@ pub enum Commit {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Endpoint {
-    /// As one server.
+    /// one server
     Single,
-    /// As one server, on the machines without a copy, too.
+    /// one server, on the machines without a copy, too
     All,
-    /// As a Redis Cluster.
+    /// a Redis Cluster
     Cluster,
+}
+
+impl Endpoint {
+    /// Returns whether clients speak the protocol of Redis Cluster.
+    pub fn is_cluster(self) -> bool {
+        self == Endpoint::Cluster
+    }
+
+    /// Returns whether machines without a copy listen for clients, too.
+    pub fn is_everywhere(self) -> bool {
+        self == Endpoint::All
+    }
 }
 
 /// What shards are to carry the same of.
@@ -69,56 +87,91 @@ pub enum Measure {
     Keys,
 }
 
-/// See the head of this file.
+/// The policies that a full database can have.
+fn policies() -> Vec<&'static str> {
+    config::MaxmemoryPolicy::CHOICES.iter().map(|(name, _)| *name).collect()
+}
+
+/// The options of a database. This type is the only list of them: arguments, files, requests,
+/// forms, the chart's schema and the tables of the guide are made of its schema by [`fields`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Settings {
-    /// The bytes that the user can store, in all shards together; copies come on top.
+    /// What can be stored, in all shards together. Replicas come on top
+    #[schemars(range(min = 1), extend("x-option" = "memory", "x-unit" = "bytes", "x-changes" = true, "examples" = [1 << 30]))]
     pub memory_bytes: u64,
-    /// Shards, each with a part of the slots
+    /// Shards, each with a part of the keys
     #[serde(default = "one")]
+    #[schemars(
+        range(min = 1, max = MAX_COPIES),
+        extend("x-changes" = true, "x-enterprise" = "shards_count", "examples" = [3])
+    )]
     pub shards: usize,
     /// Copies of each shard beside its primary
     #[serde(default)]
+    #[schemars(
+        range(min = 0, max = MAX_COPIES),
+        extend("x-changes" = true, "x-enterprise" = "replicas_count", "examples" = [1])
+    )]
     pub replicas: usize,
     /// The port of its clients
+    #[schemars(range(min = 1, max = 65535), extend("x-enterprise" = "port", "examples" = [12000]))]
     pub port: u16,
     /// What is written to disk
     #[serde(default = "aof")]
+    #[schemars(extend("x-changes" = true, "x-enterprise" = "data_persistence"))]
     pub persistence: Persistence,
     /// Databases that SELECT chooses from
     #[serde(default = "one_database", skip_serializing_if = "is_one")]
+    #[schemars(range(min = 1, max = MAX_DATABASES))]
     pub databases: u32,
     /// What happens when the memory is full: a maxmemory-policy
     #[serde(default = "noeviction")]
+    #[schemars(
+        extend("enum" = policies(), "x-changes" = true, "x-enterprise" = "eviction_policy")
+    )]
     pub eviction: String,
     /// When a write is confirmed
     #[serde(default = "memory")]
+    #[schemars(extend("x-changes" = true, "x-enterprise" = "commit"))]
     pub commit: Commit,
-    /// The bytes of flash for values that have gone cold, in all shards together; 0 is none
+    /// Flash for values that have gone cold, in all shards together; 0 is none
     #[serde(default)]
+    #[schemars(extend("x-option" = "flash", "x-unit" = "bytes", "x-changes" = true))]
     pub flash_bytes: u64,
     /// How clients see it
     #[serde(default = "default_endpoint")]
+    #[schemars(extend("x-changes" = true))]
     pub endpoint: Endpoint,
-    /// The password of the default user; empty is none. Only its hash is kept
+    /// The password of its default user; empty is none. Only its hash is kept
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(
+        extend("format" = "password", "x-env" = "DUNLIN_DB_PASSWORD", "x-changes" = true)
+    )]
     pub password: String,
     /// The SHA-256 of the password in hexadecimal digits, which may be given in its place
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(extend("x-of-requests" = true))]
     pub password_sha256: String,
     /// Users that it begins with, each a name and rules: `app on >secret ~app:* +@all`. Only hashes
     /// of passwords are kept
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-element" = "user", "x-secret" = true))]
     pub users: Vec<String>,
-    /// Clients and copies speak TLS, with certificates of the machines
+    /// Clients and copies speak TLS, with the certificates of the machines: tls/ca.pem of a machine
+    /// is the authority
     #[serde(default)]
     pub tls: bool,
-    /// The copies of a shard must be in different zones
+    /// Copies of a shard must be in different zones
     #[serde(default)]
+    #[schemars(extend("x-changes" = true, "x-enterprise" = "rack_aware"))]
     pub zones: bool,
-    /// The rules by which keys get their slots, as regular expressions with a group 'tag'; none is
-    /// the standard rule
+    /// Rules by which keys get their slots: up to 32 regular expressions with a group 'tag', as in
+    /// 'user:(?<tag>[0-9]+)'. The first that matches wins; none is the standard rule. When they
+    /// change, keys move while the database serves
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        extend("x-element" = "hashing-rule", "x-none" = "standard", "x-changes" = true)
+    )]
     pub hashing: Vec<String>,
     /// Options that a later version has written. They stay as they are; users cannot give them.
     #[serde(flatten)]
@@ -170,25 +223,8 @@ fn default_endpoint() -> Endpoint {
 impl Settings {
     /// The options of a database that says only its port; it has no memory yet.
     pub fn plain(port: u16) -> Settings {
-        Settings {
-            memory_bytes: 0,
-            shards: one(),
-            replicas: 0,
-            port,
-            databases: one_database(),
-            persistence: aof(),
-            eviction: noeviction(),
-            commit: memory(),
-            flash_bytes: 0,
-            endpoint: default_endpoint(),
-            password: String::new(),
-            password_sha256: String::new(),
-            hashing: Vec::new(),
-            users: Vec::new(),
-            tls: false,
-            zones: false,
-            later: BTreeMap::new(),
-        }
+        let given = serde_json::json!({ "memory_bytes": 0, "port": port });
+        serde_json::from_value(given).expect("all other options have defaults")
     }
 
     /// The endpoint of a database that does not say which: one server, where servers can do that.
@@ -255,30 +291,16 @@ impl Settings {
         if let Some(name) = self.later.keys().next() {
             return Err(Wrong(format!("'{name}' is no option of a database in this version")));
         }
-        refuse(self.shards == 0, "a database has at least 1 shard".into())?;
+        fields::check_limits(self)?;
         refuse(
             copies > MAX_COPIES,
             format!("{copies} copies are more than {MAX_COPIES}: take fewer shards or replicas"),
-        )?;
-        refuse(self.port == 0, "the port is a number from 1 to 65535".into())?;
-        refuse(
-            !(1..=MAX_DATABASES).contains(&self.databases),
-            format!("a database has 1 to {MAX_DATABASES} databases that SELECT chooses from"),
         )?;
         refuse(
             self.copy_bytes() < MIN_SHARD_BYTES,
             format!(
                 "a shard would have {} bytes of memory: take fewer shards, or more than 4mb for each",
                 self.copy_bytes()
-            ),
-        )?;
-        let policies = || config::MaxmemoryPolicy::CHOICES.iter().map(|(name, _)| *name);
-        refuse(
-            !policies().any(|policy| policy == self.eviction),
-            format!(
-                "eviction '{}' is none: take one of {}",
-                self.eviction,
-                policies().collect::<Vec<_>>().join(", ")
             ),
         )?;
         refuse(
@@ -291,7 +313,7 @@ impl Settings {
             "the commit mode fsync needs --persistence aof".into(),
         )?;
         refuse(
-            self.endpoint != Endpoint::Cluster && !Settings::has_single_endpoint(),
+            !self.endpoint.is_cluster() && !Settings::has_single_endpoint(),
             "servers of this version speak the cluster protocol only: take --endpoint cluster"
                 .into(),
         )?;
@@ -309,7 +331,7 @@ impl Settings {
         )?;
         Hashing::new(&self.hashing).map_err(|flaw| Wrong(flaw.to_string()))?;
         refuse(
-            !self.hashing.is_empty() && self.endpoint == Endpoint::Cluster,
+            !self.hashing.is_empty() && self.endpoint.is_cluster(),
             "clients of --endpoint cluster compute slots by the standard rule: take --endpoint single, or \
              --hashing standard"
                 .into(),
@@ -369,25 +391,7 @@ pub(crate) mod tests {
 
     /// Three shards with a replica each, as a user asks for them.
     pub(crate) fn settings() -> Settings {
-        Settings {
-            memory_bytes: 3 << 30,
-            shards: 3,
-            replicas: 1,
-            port: 12000,
-            databases: 1,
-            persistence: Persistence::Aof,
-            eviction: noeviction(),
-            commit: Commit::Memory,
-            flash_bytes: 0,
-            endpoint: default_endpoint(),
-            password: String::new(),
-            password_sha256: String::new(),
-            users: Vec::new(),
-            tls: false,
-            zones: false,
-            hashing: Vec::new(),
-            later: BTreeMap::new(),
-        }
+        Settings { memory_bytes: 3 << 30, shards: 3, replicas: 1, ..Settings::plain(12000) }
     }
 
     #[test]
@@ -395,13 +399,13 @@ pub(crate) mod tests {
         assert_eq!(settings().check(), Ok(()));
         type Case = (fn(&mut Settings), &'static str);
         let cases: [Case; 12] = [
-            (|it| it.shards = 0, "at least 1 shard"),
+            (|it| it.shards = 0, "shards is a number from 1 to 100"),
             (|it| it.shards = 51, "102 copies are more than 100"),
-            (|it| it.shards = usize::MAX, "more than 100"),
+            (|it| it.shards = usize::MAX, "from 1 to 100"),
             (|it| it.port = 0, "from 1 to 65535"),
             (|it| it.memory_bytes = 1 << 20, "take fewer shards"),
-            (|it| it.databases = 0, "1 to 1024 databases"),
-            (|it| it.eviction = "some".into(), "eviction 'some'"),
+            (|it| it.databases = 0, "databases is a number from 1 to 1024"),
+            (|it| it.eviction = "some".into(), "eviction: 'some' is none of noeviction"),
             (|it| (it.commit, it.replicas) = (Commit::Quorum, 0), "add --replicas 1"),
             (|it| it.password = "a\nb".into(), "no control characters"),
             (|it| it.password_sha256 = "ab".into(), "64 digits"),

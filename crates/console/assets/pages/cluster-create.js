@@ -2,34 +2,16 @@
 
 import { button, failure, fill, h, panel } from "../ui.js";
 import { requestId, send } from "../cluster-api.js";
-import { choice, endpoints, input, policies, size } from "./cluster-fields.js";
+import { databaseFields, input } from "./cluster-fields.js";
 import { drawPlan } from "./cluster-plan.js";
-import { lines, rulesField } from "./cluster-hashing.js";
 
-export function create() {
-  const fields = {
-    name: input(""), memory: input("1gb"), shards: input("3", "number"), replicas: input("1", "number"), port: input("12000", "number"), flash: input("0"), databases: input("1", "number"), tls: h("input", { type: "checkbox" }),
-    persistence: choice(["aof", "rdb", "none"]),
-    eviction: choice(policies),
-    commit: choice(["memory", "fsync", "quorum"]), endpoint: choice(endpoints), hashing: rulesField(), password: input("", "password"), zones: h("input", { type: "checkbox" }),
-  };
-  const label = (text, name) => h("label", {}, text, fields[name]);
+export async function create() {
+  const name = input("");
+  const fields = await databaseFields();
   const out = h("div", {});
-  const form = h("form", { class: "panel" },
-    h("div", { class: "facts" }, label("Name", "name"), label("Memory, in all shards together", "memory"), label("Shards", "shards"), label("Replicas of each shard", "replicas"), label("Port", "port"),
-      label("Persistence", "persistence"), label("When the memory is full", "eviction"), label("A write is confirmed by", "commit"), label("Clients see", "endpoint"), label("Flash for cold values, 0 is none", "flash"), label("Databases that SELECT chooses from", "databases"), label("Password, empty is none", "password"),
-      h("label", { class: "check" }, fields.zones, "Copies of a shard in different zones"), h("label", { class: "check" }, fields.tls, "Clients speak TLS")),
-    label("Hashing rules, one a line; none is the standard rule", "hashing"),
+  const form = h("form", { class: "panel" }, h("div", { class: "facts" }, h("label", {}, "Name", name)), fields.elements,
     h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Show the plan")));
-
-  function asked() {
-    const settings = {
-      memory_bytes: size(fields.memory.value), shards: Number(fields.shards.value), replicas: Number(fields.replicas.value), port: Number(fields.port.value),
-      persistence: fields.persistence.value, eviction: fields.eviction.value, commit: fields.commit.value, password: fields.password.value, zones: fields.zones.checked, hashing: lines(fields.hashing.value),
-      endpoint: fields.endpoint.value, flash_bytes: size(fields.flash.value), databases: Number(fields.databases.value), tls: fields.tls.checked,
-    };
-    return { name: fields.name.value, settings };
-  }
+  const asked = () => ({ name: name.value, settings: fields.read() });
 
   form.addEventListener("submit", async (event) => {
     event.preventDefault();

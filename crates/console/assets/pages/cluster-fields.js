@@ -1,6 +1,8 @@
-// Fields of a database, for the forms that create and change one.
+// Fields of a database, for the forms that create and change one. They are made of the schema of its options.
 
+import { documentOf } from "../cluster-api.js";
 import { h } from "../ui.js";
+import { lines } from "./cluster-hashing.js";
 
 const units = { kb: 1024, mb: 1024 ** 2, gb: 1024 ** 3, tb: 1024 ** 4, "": 1 };
 
@@ -26,6 +28,71 @@ export function choice(words, value) {
   return select;
 }
 
-export const endpoints = [["single", "one server"], ["all", "one server, on every machine"], ["cluster", "a Redis Cluster"]];
+// The options of a database, from the schema in the interface's document: those that have to be given first, then by name.
+async function options(changes) {
+  const { components: { schemas } } = await documentOf();
+  const whole = schemas.Settings;
+  const resolved = (of) => of.$ref ? { ...schemas[of.$ref.split("/").pop()], ...of } : of;
+  const all = Object.entries(whole.properties).map(([key, of]) => ({ key, ...resolved(of), required: whole.required.includes(key) }));
+  const shown = all.filter((it) => !it["x-of-requests"] && (!changes || it["x-changes"]));
+  const name = (it) => it["x-option"] || it.key;
+  return shown.map((it) => ({ ...it, name: name(it) })).sort((one, other) => other.required - one.required || (one.name < other.name ? -1 : 1));
+}
 
-export const policies = ["noeviction", "allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"];
+// The words of a schema, each with what it means.
+function words(schema) {
+  const described = (schema.oneOf || []).flatMap((it) => it.const === undefined ? words(it) : [[it.const, it.description ? `${it.const}: ${it.description}` : it.const]]);
+  return described.concat((schema.enum || []).map((word) => [word, word]));
+}
+
+// An element for an option, and what reads its value.
+function control(schema, value) {
+  const choices = words(schema);
+  if (choices.length) {
+    const element = choice(choices, value);
+    return { element, read: () => element.value };
+  }
+  if (schema["x-unit"] === "bytes") {
+    const element = input(sizeText(value || 0));
+    return { element, read: () => size(element.value) };
+  }
+  if (schema.type === "integer") {
+    const element = input(String(value || 0), "number");
+    for (const [limit, name] of [["minimum", "min"], ["maximum", "max"]]) if (schema[limit] !== undefined) element.setAttribute(name, schema[limit]);
+    return { element, read: () => Number(element.value) };
+  }
+  if (schema.type === "boolean") {
+    const element = h("input", { type: "checkbox", checked: Boolean(value) });
+    return { element, read: () => element.checked };
+  }
+  if (schema.type === "array") {
+    const element = h("textarea", { rows: 3, spellcheck: "false", value: (value || []).join("\n") });
+    return { element, read: () => lines(element.value) };
+  }
+  const element = input(value || "", schema.format === "password" ? "password" : "text");
+  return { element, read: () => element.value };
+}
+
+const title = (name) => name[0].toUpperCase() + name.slice(1);
+
+// The elements of a form for a database, and what reads its options: all of a new one; of one that is there, those that differ.
+export async function databaseFields(settings) {
+  const all = (await options(Boolean(settings))).map((schema) => {
+    const before = settings ? settings[schema.key] ?? schema.default : (schema.examples || [])[0] ?? schema.default;
+    const { element, read } = control(schema, before);
+    return { schema, element, read, before: read() };
+  });
+  const label = ({ schema, element }) => schema.type === "boolean"
+    ? h("label", { class: "check" }, element, `${title(schema.name)}: ${schema.description}`)
+    : h("label", {}, schema.type === "array" ? `${title(schema.name)}, one a line` : title(schema.name), element, h("small", {}, schema.description));
+  const is = (type) => ({ schema }) => (schema.type === "array") === type;
+  const secrets = settings ? all.filter(({ schema }) => schema.format === "password") : [];
+  const marks = new Map(secrets.map((field) => [field, h("input", { type: "checkbox" })]));
+  for (const [field, mark] of marks) field.element.addEventListener("input", () => { mark.checked = true; });
+  const marked = [...marks].map(([field, mark]) => h("label", { class: "check" }, mark, `Another ${field.schema.name}`));
+  const differs = (field) => marks.has(field) ? marks.get(field).checked : JSON.stringify(field.read()) !== JSON.stringify(field.before);
+  return {
+    elements: [h("div", { class: "facts" }, all.filter(is(false)).map(label), marked), ...all.filter(is(true)).map(label)],
+    read: () => Object.fromEntries(all.filter((field) => !settings || differs(field)).map((field) => [field.schema.key, field.read()])),
+  };
+}

@@ -8,7 +8,7 @@ const area = (value, label) => h("textarea", { rows: 5, spellcheck: "false", "ar
 export const lines = (text) => text.split("\n").map((line) => line.replace(/\r$/, "")).filter((line) => line !== "");
 
 // One rule a line.
-export const rulesField = (value = []) => area(value.join("\n"), "Hashing rules");
+const rulesField = (value = []) => area(value.join("\n"), "Hashing rules");
 
 export async function hashing() {
   const databases = await send("GET", "/databases");

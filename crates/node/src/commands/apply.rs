@@ -6,13 +6,15 @@
 //!   sessions: {memory: 10gb, shards: 3, replicas: 1, port: 12000, passwordFile: /secrets/sessions}
 //! ```
 
-use super::{Change, Place, bytes, follow, in_file, send, word};
+use super::{Change, Place, follow, in_file, send};
 use crate::http::Refusal;
 use crate::rest::wire::{Begun, Creation, Update};
+use crate::settings::fields::{self, Changes, Field, Kind};
 use crate::settings::{Settings, Wrong};
 use crate::show::DatabaseShown;
 use clap::Args;
 use config::yaml::{self, Yaml};
+use serde_json::{Map, Value};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -136,37 +138,27 @@ fn nothing(name: &str) -> Update {
 fn update(one: &Wanted, known: &Settings) -> Result<Update, Wrong> {
     let (name, wanted) = (&one.name, &one.settings);
     let is_named = |option: &str| one.named.iter().any(|named| named == option);
-    if is_named("port") && known.port != wanted.port {
-        return Err(Wrong(format!(
-            "database '{name}': the port cannot be changed by apply; set it back to {}",
-            known.port
-        )));
+    let (wanted, known) = (fields::values(wanted), fields::values(known));
+    let mut changes = Vec::new();
+    for field in fields::options().filter(|field| is_named(&field.option)) {
+        let of = |values: &Map<String, Value>| {
+            values.get(&field.key).or(field.default.as_ref()).cloned().unwrap_or_default()
+        };
+        let (wanted, known) = (of(&wanted), of(&known));
+        // The node alone knows secrets: it says whether one is another.
+        match (field.is_changeable, wanted != known) {
+            (true, true) => changes.push((field.key.clone(), wanted)),
+            (true, false) if field.is_secret => changes.push((field.key.clone(), wanted)),
+            (false, true) if !field.is_secret => {
+                let option = &field.option;
+                return Err(Wrong(format!(
+                    "database '{name}': {option} cannot be changed; set it back to {known}"
+                )));
+            }
+            _ => {}
+        }
     }
-    if is_named("databases") && known.databases != wanted.databases {
-        return Err(Wrong(format!(
-            "database '{name}': the number of databases cannot be changed; set it back to {}",
-            known.databases
-        )));
-    }
-    let has_password = is_named("passwordFile") || is_named("password");
-    let differs = |option: &str, is_other: bool| is_named(option) && is_other;
-    Ok(Update {
-        memory_bytes: differs("memory", wanted.memory_bytes != known.memory_bytes)
-            .then_some(wanted.memory_bytes),
-        eviction: differs("eviction", wanted.eviction != known.eviction)
-            .then(|| wanted.eviction.clone()),
-        persistence: differs("persistence", wanted.persistence != known.persistence)
-            .then_some(wanted.persistence),
-        commit: differs("commit", wanted.commit != known.commit).then_some(wanted.commit),
-        shards: differs("shards", wanted.shards != known.shards).then_some(wanted.shards),
-        replicas: differs("replicas", wanted.replicas != known.replicas).then_some(wanted.replicas),
-        flash_bytes: differs("flash", wanted.flash_bytes != known.flash_bytes)
-            .then_some(wanted.flash_bytes),
-        endpoint: differs("endpoint", wanted.endpoint != known.endpoint).then_some(wanted.endpoint),
-        zones: differs("zones", wanted.zones != known.zones).then_some(wanted.zones),
-        password: has_password.then(|| wanted.password.clone()),
-        ..nothing(name)
-    })
+    Ok(Update { changes: Changes::new(changes), ..nothing(name) })
 }
 
 fn text(path: &Path) -> Result<String, Wrong> {
@@ -201,52 +193,46 @@ fn one(name: &str, value: &Yaml, folder: &Path) -> Result<Wanted, Wrong> {
     let Yaml::Hash(options) = value else {
         return Err(Wrong("its options are a map: {memory: 1gb, port: 12000}".into()));
     };
-    let defaults = serde_json::from_str(r#"{"memory_bytes": 0, "port": 0}"#);
-    let mut settings: Settings = defaults.map_err(|why| Wrong(why.to_string()))?;
-    let mut named = Vec::new();
+    let (mut values, mut named) = (Map::new(), Vec::new());
     for (option, value) in options {
         let option = scalar(option).unwrap_or_default();
-        let text = scalar(value).ok_or_else(|| Wrong(format!("{option} is one value")))?;
-        set(&mut settings, &option, &text, folder)?;
-        named.push(option);
+        let (field, value) = read_option(&option, value, folder)?;
+        values.insert(field.key.clone(), value);
+        named.push(field.option.clone());
     }
-    for option in ["memory", "port"] {
-        if !named.iter().any(|named| named == option) {
-            return Err(Wrong(format!("{option} is missing")));
-        }
-    }
+    let settings = fields::from_values(values)?;
     crate::settings::check_name("database", name)?;
     settings.check()?;
     Ok(Wanted { name: name.to_owned(), settings, named })
 }
 
-fn set(settings: &mut Settings, option: &str, text: &str, folder: &Path) -> Result<(), Wrong> {
-    fn number<T: std::str::FromStr>(option: &str, text: &str) -> Result<T, Wrong> {
-        text.parse().map_err(|_| Wrong(format!("{option}: {text} is no number that it can be")))
+/// Reads an option: its field, and the value. The file of a password is an option of its own.
+fn read_option(
+    option: &str,
+    value: &Yaml,
+    folder: &Path,
+) -> Result<(&'static Field, Value), Wrong> {
+    if let Some(field) = option.strip_suffix("File").and_then(fields::find)
+        && field.kind == Kind::Password
+    {
+        let text = text_of(option, value)?;
+        return Ok((field, in_file(Some(&folder.join(text)))?.unwrap_or_default().into()));
     }
-    let choice = |why: String| Wrong(format!("{option}: {why}"));
-    match option {
-        "memory" => settings.memory_bytes = bytes(option, text)?,
-        "shards" => settings.shards = number(option, text)?,
-        "replicas" => settings.replicas = number(option, text)?,
-        "port" => settings.port = number(option, text)?,
-        "databases" => settings.databases = number(option, text)?,
-        "persistence" => settings.persistence = word(text).map_err(choice)?,
-        "eviction" => text.clone_into(&mut settings.eviction),
-        "commit" => settings.commit = word(text).map_err(choice)?,
-        "flash" => settings.flash_bytes = if text == "0" { 0 } else { bytes(option, text)? },
-        "endpoint" => settings.endpoint = word(text).map_err(choice)?,
-        "password" => text.clone_into(&mut settings.password),
-        "passwordFile" => {
-            settings.password = in_file(Some(&folder.join(text)))?.unwrap_or_default();
+    let field = fields::find(option);
+    let field = field.ok_or_else(|| Wrong(format!("there is no option '{option}'")))?;
+    let value = match (&field.kind, value) {
+        (Kind::List, Yaml::Array(list)) => {
+            let each = list.iter().map(|it| text_of(option, it)).map(|it| it.map(Value::String));
+            each.collect::<Result<_, _>>()?
         }
-        "zones" => {
-            settings.zones =
-                text.parse().map_err(|_| Wrong("zones: it is true or false".to_owned()))?;
-        }
-        _ => return Err(Wrong(format!("there is no option '{option}'"))),
-    }
-    Ok(())
+        (Kind::List, _) => return Err(Wrong(format!("{option} is a list: [one, two]"))),
+        _ => field.read(&text_of(option, value)?)?,
+    };
+    Ok((field, value))
+}
+
+fn text_of(option: &str, value: &Yaml) -> Result<String, Wrong> {
+    scalar(value).ok_or_else(|| Wrong(format!("{option} is one value")))
 }
 
 fn scalar(value: &Yaml) -> Option<String> {
@@ -261,7 +247,8 @@ fn scalar(value: &Yaml) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Commit, Persistence};
+    use crate::settings::Persistence;
+    use serde_json::json;
 
     fn read_one(options: &str) -> Result<Wanted, String> {
         let text = format!("databases:\n  a: {{{options}}}\n");
@@ -289,9 +276,9 @@ mod tests {
         for (options, why) in [
             ("memory: 1gb", "port is missing"),
             ("memory: much, port: 1", "a size is a number"),
-            ("memory: 1gb, port: 99999", "no number that it can be"),
+            ("memory: 1gb, port: 99999", "from 1 to 65535"),
             ("memory: 1gb, port: 1, size: 3", "no option 'size'"),
-            ("memory: 1gb, port: 1, commit: some", "`memory`"),
+            ("memory: 1gb, port: 1, commit: some", "memory, fsync, quorum"),
             ("memory: [1], port: 1", "one value"),
             ("memory: 1gb, port: 1, passwordFile: x", "/nowhere/x"),
         ] {
@@ -310,9 +297,19 @@ mod tests {
         let update = |options: &str| update(&read_one(options).unwrap(), &known);
         assert!(update("memory: 1gb, port: 1").is_ok_and(|it| it == nothing("a")));
         let changed = update("memory: 2gb, port: 1, commit: fsync, password: q").unwrap();
-        assert_eq!(changed.memory_bytes, Some(2 << 30));
-        assert_eq!(changed.commit, Some(Commit::Fsync));
-        assert_eq!((changed.password.as_deref(), changed.eviction), (Some("q"), None));
-        assert!(update("memory: 1gb, port: 2").is_err_and(|why| why.0.contains("port cannot")));
+        let expected = [
+            ("commit", json!("fsync")),
+            ("memory_bytes", json!(2_u64 << 30)),
+            ("password", json!("q")),
+        ];
+        let expected = expected.map(|(key, value)| (key.to_owned(), value));
+        assert_eq!(changed.changes, Changes::new(expected));
+        let rules = update("memory: 1gb, port: 1, hashing: ['(?<tag>.*)']").unwrap();
+        let expected = [("hashing".to_owned(), json!(["(?<tag>.*)"]))];
+        assert_eq!(rules.changes, Changes::new(expected));
+        assert!(
+            update("memory: 1gb, port: 2")
+                .is_err_and(|why| why.0.contains("port cannot be changed; set it back to 1"))
+        );
     }
 }

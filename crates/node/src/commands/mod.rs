@@ -1,6 +1,7 @@
 //! `dunlin cluster …`: reads the arguments, asks a node, and prints what it says.
 
 mod apply;
+mod arguments;
 pub(crate) mod print;
 mod unplaced;
 
@@ -10,15 +11,16 @@ use crate::rest::wire::{
     Begun, Creation, Deletion, Drain, JobId, MachineChange, MoveSlots, Named, Pace, Rebalance,
     Recovery, Status, Switch, Update, UserChange, UserRemoval, Zone,
 };
-use crate::settings::{Commit, Endpoint, Measure, Persistence, Settings, Wrong};
+use crate::settings::fields::{self, Changes};
+use crate::settings::{Measure, Wrong};
 use crate::show::{DatabaseShown, EventShown, JobShown, MachineShown};
 use crate::tasks::verbs::{self, DataVerb};
 use crate::up::{ADMIN_PORT, DownOptions, UpOptions, down, up};
 use apply::ApplyOptions;
+use arguments::{ChangedOptions, NewOptions};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -126,7 +128,7 @@ enum Verb {
         /// The database
         name: String,
         /// What they are to carry the same of: bytes, cpu, network or keys
-        #[arg(long, default_value = "bytes", value_parser = word::<Measure>)]
+        #[arg(long, default_value = "bytes", value_parser = fields::read_word::<Measure>)]
         by: Measure,
         #[command(flatten)]
         change: Change,
@@ -281,77 +283,10 @@ pub(crate) struct Change {
 struct CreateOptions {
     /// The database's name
     name: String,
-    /// What can be stored, in all shards together: 10gb. Replicas come on top
-    #[arg(long)]
-    memory: String,
-    /// Shards, each with a part of the keys
-    #[arg(long, default_value_t = 1)]
-    shards: usize,
-    /// Copies of each shard beside its primary
-    #[arg(long, default_value_t = 0)]
-    replicas: usize,
-    /// The port of its clients
-    #[arg(long)]
-    port: u16,
-    /// Databases that SELECT chooses from
-    #[arg(long, default_value_t = 1)]
-    databases: u32,
-    /// What is written to disk: none, rdb or aof
-    #[arg(long, default_value = "aof", value_parser = word::<Persistence>)]
-    persistence: Persistence,
-    /// What happens when the memory is full: a maxmemory-policy
-    #[arg(long, default_value = "noeviction")]
-    eviction: String,
-    /// When a write is confirmed: memory, fsync or quorum
-    #[arg(long, default_value = "memory", value_parser = word::<Commit>)]
-    commit: Commit,
-    /// Flash for values that have gone cold, in all shards together: 100gb
-    #[arg(long)]
-    flash: Option<String>,
-    /// How clients see it: single, all (single, and on machines without a copy, too) or cluster
-    /// [default: single, where servers can do that]
-    #[arg(long, value_parser = word::<Endpoint>)]
-    endpoint: Option<Endpoint>,
-    /// The password of its default user
-    #[arg(long, env = "DUNLIN_DB_PASSWORD", hide_env_values = true, default_value = "")]
-    password: String,
-    /// File with that password, which ps does not show
-    #[arg(long, conflicts_with = "password")]
-    password_file: Option<PathBuf>,
-    /// A user with its rules, as in ACL SETUSER: 'app on >secret ~app:* +@all'; several times for
-    /// more
-    #[arg(long = "user")]
-    users: Vec<String>,
-    /// Clients and copies speak TLS, with the certificates of the machines: tls/ca.pem of a machine
-    /// is the authority
-    #[arg(long)]
-    tls: bool,
-    /// Copies of a shard must be in different zones
-    #[arg(long)]
-    zones: bool,
     #[command(flatten)]
-    hashing: HashingOptions,
+    options: NewOptions,
     #[command(flatten)]
     change: Change,
-}
-
-/// By which rule keys get their slots.
-#[derive(Args)]
-struct HashingOptions {
-    /// standard: what is in the first braces of a key, or the whole key [default]
-    #[arg(long, value_parser = ["standard"], conflicts_with = "rules")]
-    hashing: Option<String>,
-    /// A regular expression with a group 'tag', as in 'user:(?<tag>[0-9]+)'; up to 32, the first
-    /// that matches wins
-    #[arg(long = "hashing-rule", value_name = "REGEX", id = "rules")]
-    rules: Vec<String>,
-}
-
-impl HashingOptions {
-    /// The rules, if any were given; none of them is the standard rule.
-    fn rules(self) -> Option<Vec<String>> {
-        (self.hashing.is_some() || !self.rules.is_empty()).then_some(self.rules)
-    }
 }
 
 #[derive(Subcommand)]
@@ -381,45 +316,12 @@ enum HashingVerb {
 struct UpdateOptions {
     /// The database's name
     name: String,
-    /// What can be stored, in all shards together: 10gb
-    #[arg(long)]
-    memory: Option<String>,
-    /// What is written to disk: none, rdb or aof
-    #[arg(long, value_parser = word::<Persistence>)]
-    persistence: Option<Persistence>,
-    /// What happens when the memory is full: a maxmemory-policy
-    #[arg(long)]
-    eviction: Option<String>,
-    /// When a write is confirmed: memory, fsync or quorum
-    #[arg(long, value_parser = word::<Commit>)]
-    commit: Option<Commit>,
-    /// Shards, each with a part of the keys: any number, more or fewer
-    #[arg(long)]
-    shards: Option<usize>,
-    /// Copies of each shard beside its primary
-    #[arg(long)]
-    replicas: Option<usize>,
-    /// Flash for values that have gone cold, in all shards together: 100gb, or none
-    #[arg(long)]
-    flash: Option<String>,
-    /// How clients see it: single, all or cluster
-    #[arg(long, value_parser = word::<Endpoint>)]
-    endpoint: Option<Endpoint>,
-    /// Copies of a shard must be in different zones: yes or no
-    #[arg(long, value_parser = yes_or_no)]
-    zones: Option<bool>,
-    /// The password of its default user; empty is none
-    #[arg(long)]
-    password: Option<String>,
-    /// File with that password, which ps does not show
-    #[arg(long, conflicts_with = "password")]
-    password_file: Option<PathBuf>,
+    #[command(flatten)]
+    options: ChangedOptions,
     /// Draw a new password for dunlin-internal, as which nodes and copies log in; both count until
     /// all use the new one
     #[arg(long)]
     new_secret: bool,
-    #[command(flatten)]
-    hashing: HashingOptions,
     #[command(flatten)]
     change: Change,
 }
@@ -441,20 +343,6 @@ struct UserOptions {
     delete: bool,
     #[command(flatten)]
     change: Change,
-}
-
-fn yes_or_no(text: &str) -> Result<bool, String> {
-    match text {
-        "yes" => Ok(true),
-        "no" => Ok(false),
-        _ => Err("yes or no".into()),
-    }
-}
-
-/// Reads a word that stands for a value.
-fn word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    // The error lists the words.
-    serde_json::from_value(Value::String(text.to_owned())).map_err(|error| error.to_string())
 }
 
 pub(crate) fn bytes(option: &str, text: &str) -> Result<u64, Wrong> {
@@ -634,25 +522,7 @@ fn run(verb: Verb) -> Result<(), Wrong> {
 }
 
 fn create(options: CreateOptions) -> Result<(), Wrong> {
-    let settings = Settings {
-        memory_bytes: bytes("memory", &options.memory)?,
-        shards: options.shards,
-        replicas: options.replicas,
-        port: options.port,
-        databases: options.databases,
-        persistence: options.persistence,
-        eviction: options.eviction,
-        commit: options.commit,
-        flash_bytes: options.flash.as_deref().map_or(Ok(0), |text| bytes("flash", text))?,
-        endpoint: options.endpoint.unwrap_or_else(Settings::default_endpoint),
-        password: in_file(options.password_file.as_deref())?.unwrap_or(options.password),
-        password_sha256: String::new(),
-        users: options.users,
-        tls: options.tls,
-        zones: options.zones,
-        later: BTreeMap::new(),
-        hashing: options.hashing.rules().unwrap_or_default(),
-    };
+    let settings = fields::from_values(options.options.values)?;
     settings.check()?;
     let (name, dry_run) = (options.name, options.change.dry_run);
     let creation = Creation { name, settings, dry_run };
@@ -698,23 +568,9 @@ fn in_file(path: Option<&Path>) -> Result<Option<String>, Wrong> {
 }
 
 fn update(options: UpdateOptions) -> Result<(), Wrong> {
-    let memory_bytes = options.memory.as_deref().map(|text| bytes("memory", text)).transpose()?;
     let update = Update {
         name: options.name,
-        memory_bytes,
-        eviction: options.eviction,
-        persistence: options.persistence,
-        commit: options.commit,
-        shards: options.shards,
-        replicas: options.replicas,
-        flash_bytes: match options.flash.as_deref() {
-            Some("none" | "0") => Some(0),
-            text => text.map(|text| bytes("flash", text)).transpose()?,
-        },
-        endpoint: options.endpoint,
-        zones: options.zones,
-        password: in_file(options.password_file.as_deref())?.or(options.password),
-        hashing: options.hashing.rules(),
+        changes: Changes::new(options.options.values),
         new_secret: options.new_secret,
         dry_run: options.change.dry_run,
     };
@@ -814,8 +670,9 @@ mod tests {
 
     #[test]
     fn words_and_sizes_are_checked() {
-        assert_eq!(word::<Commit>("quorum"), Ok(Commit::Quorum));
-        assert!(word::<Commit>("some").is_err_and(|why| why.contains("`memory`")));
+        let word = fields::read_word::<Measure>;
+        assert_eq!(word("cpu"), Ok(Measure::Cpu));
+        assert!(word("some").is_err_and(|why| why.contains("`bytes`")));
         assert_eq!(bytes("memory", "1gb"), Ok(1 << 30));
         assert!(bytes("memory", "much").is_err_and(|why| why.0.contains("--memory much")));
     }

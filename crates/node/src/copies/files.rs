@@ -1,6 +1,6 @@
 //! The files of a copy: its configuration, and the file with its name.
 
-use crate::settings::{Commit, Endpoint, Persistence, Settings, Wrong, sha256};
+use crate::settings::{Persistence, Settings, Wrong, fields, sha256};
 use crate::site::{Database, INTERNAL, Placed};
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -69,11 +69,6 @@ pub fn live_options(database: &Database, shard: usize) -> Vec<(&'static str, Str
     let save =
         if settings.persistence == Persistence::Rdb { "3600 1 300 100 60 10000" } else { "" };
     let log = if settings.persistence == Persistence::Aof { "yes" } else { "no" };
-    let commit = match settings.commit {
-        Commit::Memory => "memory",
-        Commit::Fsync => "fsync",
-        Commit::Quorum => "quorum",
-    };
     let quorum = settings.quorum().saturating_sub(1).max(1).to_string();
     let mut options = vec![
         ("maxmemory", bytes),
@@ -81,13 +76,10 @@ pub fn live_options(database: &Database, shard: usize) -> Vec<(&'static str, Str
         ("save", save.into()),
         ("appendonly", log.into()),
         ("commit-quorum", quorum),
-        ("commit-mode", commit.into()),
+        ("commit-mode", fields::word(&settings.commit)),
     ];
     if Settings::has_single_endpoint() {
-        let endpoint = match settings.endpoint {
-            Endpoint::Single | Endpoint::All => "single",
-            Endpoint::Cluster => "cluster",
-        };
+        let endpoint = if settings.endpoint.is_cluster() { "cluster" } else { "single" };
         options.push(("cluster-endpoint", endpoint.into()));
     }
     if settings.flash_bytes > 0 {

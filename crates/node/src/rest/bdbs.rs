@@ -7,13 +7,17 @@ use super::changes::change_database;
 use super::routes::{all_databases, begin_creation, begin_deletion, work};
 use super::wire::{Begun, Creation, Deletion};
 use crate::change;
-use crate::settings::{Commit, Endpoint, Persistence, Settings};
+use crate::settings::fields::{self, Changes, Field, Kind};
+use crate::settings::{Endpoint, Settings, Wrong};
 use crate::show::DatabaseShown;
 use crate::store::Problem;
 use axum::http::Method;
 use console::rest::{ApiError, Route};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// The routes.
 pub fn routes() -> Vec<Route<Call>> {
@@ -24,18 +28,6 @@ pub fn routes() -> Vec<Route<Call>> {
             .by(Method::PUT),
         Route::post("/bdbs", "Delete a database with its data", delete).by(Method::DELETE),
     ]
-}
-
-/// What is written to disk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum DataPersistence {
-    /// Nothing.
-    Disabled,
-    /// Each write.
-    Aof,
-    /// A snapshot from time to time.
-    Snapshot,
 }
 
 /// Where clients reach a database.
@@ -56,66 +48,126 @@ struct Bdb {
     name: String,
     /// active, pending, active-change-pending or delete-pending.
     status: String,
-    /// The port of its clients.
-    port: u16,
-    /// Where they reach it: the machines with a copy that has this port.
+    /// Where clients reach it: the machines with a copy that has this port.
     endpoints: Vec<EndpointShown>,
     /// The bytes of all copies together.
     memory_size: u64,
     /// Whether it has more than one shard.
     sharding: bool,
-    /// Shards without their replicas.
-    shards_count: usize,
     /// Whether shards have replicas.
     replication: bool,
-    /// Replicas of each shard.
-    replicas_count: usize,
-    /// What is written to disk.
-    data_persistence: DataPersistence,
-    /// What happens when the memory is full.
-    eviction_policy: String,
     /// Whether clients see a Redis Cluster.
     oss_cluster: bool,
     /// Whether cold values go to flash.
     bigstore: bool,
     /// The part of `memory_size` that is memory; the rest is flash.
     bigstore_ram_size: u64,
-    /// Whether copies of a shard are in different zones.
-    rack_aware: bool,
-    /// When a write is confirmed.
-    commit: Commit,
+    /// Options that mean the same here and there.
+    #[serde(flatten)]
+    options: Options,
 }
 
 /// A database that is asked for, or what is to change of one: fields that are left out stay.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Deserialize, JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
 struct BdbChange {
     /// Its name.
     name: String,
-    /// The port of its clients; cannot be changed.
-    port: Option<u16>,
     /// The bytes of all copies together.
     memory_size: Option<u64>,
-    /// Shards without their replicas: any number.
-    shards_count: Option<usize>,
     /// Whether shards have replicas: one, if `replicas_count` does not say how many.
     replication: Option<bool>,
-    /// Replicas of each shard.
-    replicas_count: Option<usize>,
-    /// What is written to disk.
-    data_persistence: Option<DataPersistence>,
-    /// What happens when the memory is full.
-    eviction_policy: Option<String>,
     /// Whether clients see a Redis Cluster.
     oss_cluster: Option<bool>,
     /// The part of `memory_size` that is memory; the rest is flash.
     bigstore_ram_size: Option<u64>,
-    /// Whether copies of a shard are in different zones.
-    rack_aware: Option<bool>,
-    /// When a write is confirmed.
-    commit: Option<Commit>,
     /// The password of the default user; empty is none.
     authentication_redis_pass: Option<String>,
+    /// Options that mean the same here and there.
+    #[serde(flatten)]
+    options: Options,
+}
+
+/// Options that mean the same here and there, by their names there: see `x-enterprise` in
+/// [`fields`].
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(try_from = "BTreeMap<String, Value>")]
+struct Options(BTreeMap<String, Value>);
+
+/// Returns the fields that mean the same here and there, by their names there.
+fn shared_fields() -> impl Iterator<Item = (&'static str, &'static Field)> {
+    fields::all().iter().filter_map(|field| Some((field.schema["x-enterprise"].as_str()?, field)))
+}
+
+impl TryFrom<BTreeMap<String, Value>> for Options {
+    type Error = Wrong;
+
+    fn try_from(mut map: BTreeMap<String, Value>) -> Result<Options, Wrong> {
+        map.retain(|_, value| !value.is_null());
+        let options = Options(map);
+        // Says which of them is unknown, or has a value of another type.
+        options.changes()?.apply(&Settings::plain(1))?;
+        Ok(options)
+    }
+}
+
+impl Options {
+    /// Returns those of a database.
+    fn of(settings: &Settings) -> Options {
+        let values = fields::values(settings);
+        let options = shared_fields().map(|(name, field)| {
+            let mut value = values.get(&field.key).or(field.default.as_ref()).cloned();
+            if let Kind::Words(words) = &field.kind
+                && let Some(word) =
+                    words.iter().find(|it| value.as_ref() == Some(&it.word.as_str().into()))
+            {
+                value = Some(word.enterprise.as_str().into());
+            }
+            (name.to_owned(), value.unwrap_or_default())
+        });
+        Options(options.collect())
+    }
+
+    /// Returns them as changes of fields.
+    fn changes(&self) -> Result<Changes, Wrong> {
+        let change = |(name, value): (&String, &Value)| {
+            let (_, field) = shared_fields().find(|(known, _)| known == name).ok_or_else(|| {
+                let known: Vec<&str> = shared_fields().map(|(name, _)| name).collect();
+                Wrong(format!("unknown field `{name}`: others are {}", known.join(", ")))
+            })?;
+            let mut value = value.clone();
+            if let Kind::Words(words) = &field.kind {
+                let word = words.iter().find(|it| value == *it.enterprise).ok_or_else(|| {
+                    let known: Vec<&str> = words.iter().map(|it| &*it.enterprise).collect();
+                    Wrong(format!("{name}: {value} is none of {}", known.join(", ")))
+                })?;
+                value = word.word.as_str().into();
+            }
+            Ok((field.key.clone(), value))
+        };
+        Ok(Changes::new(self.0.iter().map(change).collect::<Result<Vec<_>, Wrong>>()?))
+    }
+}
+
+impl JsonSchema for Options {
+    fn schema_name() -> Cow<'static, str> {
+        "Options".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let properties = shared_fields().map(|(name, field)| {
+            let mut schema = json!({ "description": field.help });
+            match &field.kind {
+                Kind::Words(words) => {
+                    schema["enum"] = words.iter().map(|it| json!(it.enterprise)).collect();
+                }
+                _ => schema["type"] = field.schema["type"].clone(),
+            }
+            (name.to_owned(), schema)
+        });
+        let properties: Map<String, Value> = properties.collect();
+        schemars::json_schema!({ "type": "object", "properties": properties })
+    }
 }
 
 /// Which database.
@@ -145,40 +197,27 @@ fn describe(shown: DatabaseShown, is_changing: bool) -> Bdb {
         uid: name.clone(),
         name,
         status: status.into(),
-        port: settings.port,
         endpoints: endpoints
             .map(|copy| EndpointShown { addr: copy.host.clone(), port: copy.port })
             .collect(),
         memory_size: settings.memory_bytes.saturating_add(flash).saturating_mul(copies(&settings)),
         sharding: settings.shards > 1,
-        shards_count: settings.shards,
         replication: settings.replicas > 0,
-        replicas_count: settings.replicas,
-        data_persistence: match settings.persistence {
-            Persistence::None => DataPersistence::Disabled,
-            Persistence::Aof => DataPersistence::Aof,
-            Persistence::Rdb => DataPersistence::Snapshot,
-        },
-        eviction_policy: settings.eviction.clone(),
-        oss_cluster: settings.endpoint == Endpoint::Cluster,
+        oss_cluster: settings.endpoint.is_cluster(),
         bigstore: flash > 0,
         bigstore_ram_size: settings.memory_bytes.saturating_mul(copies(&settings)),
-        rack_aware: settings.zones,
-        commit: settings.commit,
+        options: Options::of(&settings),
     }
 }
 
 /// Options after a change. What is not named stays as the user sees it: `memory_size` does, so more
 /// replicas leave less for each.
-fn changed(old: &Settings, change: &BdbChange) -> Settings {
-    let mut new = old.clone();
-    new.port = change.port.unwrap_or(old.port);
-    new.shards = change.shards_count.unwrap_or(old.shards);
-    new.replicas = match (change.replicas_count, change.replication) {
-        (_, Some(false)) => 0,
-        (Some(count), _) => count,
-        (None, Some(true)) => old.replicas.max(1),
-        (None, None) => old.replicas,
+fn changed(old: &Settings, change: &BdbChange) -> Result<Settings, Wrong> {
+    let mut new = change.options.changes()?.apply(old)?;
+    new.replicas = match change.replication {
+        Some(false) => 0,
+        Some(true) if !change.options.0.contains_key("replicas_count") => old.replicas.max(1),
+        _ => new.replicas,
     };
     let (before, after) = (copies(old), copies(&new));
     let whole = old.memory_bytes.saturating_add(old.flash_bytes).saturating_mul(before);
@@ -189,30 +228,18 @@ fn changed(old: &Settings, change: &BdbChange) -> Settings {
         (None, _) => old.memory_bytes.saturating_mul(before).min(whole),
     };
     (new.memory_bytes, new.flash_bytes) = (memory / after, (whole - memory) / after);
-    if let Some(persistence) = change.data_persistence {
-        new.persistence = match persistence {
-            DataPersistence::Disabled => Persistence::None,
-            DataPersistence::Aof => Persistence::Aof,
-            DataPersistence::Snapshot => Persistence::Rdb,
-        };
-    }
     if let Some(is_cluster) = change.oss_cluster {
-        new.endpoint = match (is_cluster, old.endpoint) {
-            (true, _) => Endpoint::Cluster,
-            (false, Endpoint::Cluster) => Endpoint::Single,
-            (false, single) => single,
+        new.endpoint = match is_cluster {
+            true => Endpoint::Cluster,
+            false if old.endpoint.is_cluster() => Endpoint::Single,
+            false => old.endpoint,
         };
     }
-    if let Some(policy) = &change.eviction_policy {
-        new.eviction.clone_from(policy);
-    }
-    new.zones = change.rack_aware.unwrap_or(old.zones);
-    new.commit = change.commit.unwrap_or(old.commit);
     if let Some(password) = &change.authentication_redis_pass {
         new.password.clone_from(password);
         new.password_sha256.clear();
     }
-    new
+    Ok(new)
 }
 
 async fn list(call: Call, asked: Filter) -> Result<Vec<Bdb>, ApiError> {
@@ -234,10 +261,10 @@ async fn list(call: Call, asked: Filter) -> Result<Vec<Bdb>, ApiError> {
 }
 
 async fn create(call: Call, asked: BdbChange) -> Result<Begun, ApiError> {
-    let (Some(port), Some(_)) = (asked.port, asked.memory_size) else {
+    if !asked.options.0.contains_key("port") || asked.memory_size.is_none() {
         return Err(Problem::Wrong("a new database needs port and memory_size".into()).into());
-    };
-    let settings = changed(&Settings::plain(port), &asked);
+    }
+    let settings = changed(&Settings::plain(0), &asked).map_err(Problem::from)?;
     let name = asked.name;
     begin_creation(call, Creation { name, settings, dry_run: false }).await
 }
@@ -245,7 +272,7 @@ async fn create(call: Call, asked: BdbChange) -> Result<Begun, ApiError> {
 async fn update(call: Call, asked: BdbChange) -> Result<Begun, ApiError> {
     work(call.clone(), move |shared, store| {
         change_database(&call, shared, store, &asked.name, false, |old| {
-            Ok(change::with_settings(old, &changed(&old.settings, &asked)))
+            Ok(change::with_settings(old, &changed(&old.settings, &asked)?))
         })
     })
     .await
@@ -258,28 +285,38 @@ async fn delete(call: Call, asked: Deletion) -> Result<Begun, ApiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Persistence;
     use crate::settings::tests::settings;
 
     fn change(text: &str) -> BdbChange {
         serde_json::from_str(text).expect("it is a change")
     }
 
+    fn changed_by(old: &Settings, text: &str) -> Settings {
+        changed(old, &change(text)).expect("they can change")
+    }
+
     #[test]
     fn memory_counts_replicas_and_flash() {
         let old = settings();
-        let same = changed(&old, &change(r#"{"name":"d"}"#));
+        let same = changed_by(&old, r#"{"name":"d"}"#);
         assert_eq!(same, old);
-        let more =
-            changed(&old, &change(r#"{"name":"d","memory_size":12884901888,"shards_count":5}"#));
+        let more = changed_by(&old, r#"{"name":"d","memory_size":12884901888,"shards_count":5}"#);
         assert_eq!((more.memory_bytes >> 30, more.shards, more.replicas), (6, 5, 1));
-        let alone = changed(&old, &change(r#"{"name":"d","replication":false}"#));
+        let alone = changed_by(&old, r#"{"name":"d","replication":false}"#);
         assert_eq!((alone.memory_bytes >> 30, alone.replicas), (6, 0));
-        let flash = changed(&old, &change(r#"{"name":"d","bigstore_ram_size":2147483648}"#));
+        let flash = changed_by(&old, r#"{"name":"d","bigstore_ram_size":2147483648}"#);
         assert_eq!((flash.memory_bytes >> 30, flash.flash_bytes >> 30), (1, 2));
         let text = r#"{"name":"d","data_persistence":"snapshot","oss_cluster":true,"authentication_redis_pass":"x"}"#;
-        let other = changed(&old, &change(text));
+        let other = changed_by(&old, text);
         assert_eq!((other.persistence, other.endpoint), (Persistence::Rdb, Endpoint::Cluster));
         assert_eq!(other.password, "x");
+        let shown = serde_json::to_value(Options::of(&other)).expect("it is JSON");
+        assert_eq!(
+            (&shown["data_persistence"], &shown["rack_aware"]),
+            (&json!("snapshot"), &json!(false))
+        );
+        assert!(serde_json::from_str::<BdbChange>(r#"{"name":"d","commit":"some"}"#).is_err());
         assert!(serde_json::from_str::<BdbChange>(r#"{"name":"d","shard_count":1}"#).is_err());
     }
 }

@@ -12,7 +12,7 @@ use crate::keys::SiteKeys;
 use crate::members::Of;
 use crate::reshape::{forecast, measure};
 use crate::servers::check_rules;
-use crate::settings::{Measure, Settings, check_name, sha256};
+use crate::settings::{Measure, check_name, sha256};
 use crate::shared::Shared;
 use crate::show::PlanShown;
 use crate::site::{Aim, Database, DatabaseUser, INTERNAL, JobKind, Site, unchanged};
@@ -101,28 +101,6 @@ fn read<T>(
     work(Of { keys, name, at, view: &view }, &site)
 }
 
-/// The options of a database after a request.
-pub fn updated(old: &Settings, update: &Update) -> Settings {
-    let mut old = old.clone();
-    if update.password.is_some() {
-        old.password_sha256.clear();
-    }
-    Settings {
-        memory_bytes: update.memory_bytes.unwrap_or(old.memory_bytes),
-        shards: update.shards.unwrap_or(old.shards),
-        replicas: update.replicas.unwrap_or(old.replicas),
-        eviction: update.eviction.clone().unwrap_or(old.eviction),
-        persistence: update.persistence.unwrap_or(old.persistence),
-        commit: update.commit.unwrap_or(old.commit),
-        flash_bytes: update.flash_bytes.unwrap_or(old.flash_bytes),
-        endpoint: update.endpoint.unwrap_or(old.endpoint),
-        zones: update.zones.unwrap_or(old.zones),
-        password: update.password.clone().unwrap_or(old.password),
-        hashing: update.hashing.clone().unwrap_or(old.hashing),
-        ..old
-    }
-}
-
 /// Changes a database, or only says what that would do.
 pub fn change_database(
     call: &Call,
@@ -164,7 +142,7 @@ pub fn change_database(
 async fn update(call: Call, asked: Update) -> Result<Begun, ApiError> {
     work(call.clone(), move |shared, store| {
         change_database(&call, shared, store, &asked.name, asked.dry_run, |old| {
-            let new = change::with_settings(old, &updated(&old.settings, &asked));
+            let new = change::with_settings(old, &asked.changes.apply(&old.settings)?);
             // An earlier version's gets its first one.
             match asked.new_secret && !old.secret.is_empty() {
                 true => change::with_new_secret(&new),

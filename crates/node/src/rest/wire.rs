@@ -1,7 +1,8 @@
 //! What requests to the interface carry, and what answers do. The commands of `dunlin cluster` use
 //! the same types.
 
-use crate::settings::{Commit, Endpoint, Measure, Persistence, Settings};
+use crate::settings::fields::Changes;
+use crate::settings::{Measure, Settings};
 use crate::show::{DatabaseShown, JobShown, MachineShown, PlanShown};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -104,7 +105,7 @@ pub struct MoveSlots {
 }
 
 /// A user of a database.
-#[derive(Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UserChange {
     /// The database.
@@ -195,44 +196,10 @@ pub struct Begun {
 
 /// Options that are to change. Those that are left out stay.
 #[derive(PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[schemars(extend("additionalProperties" = false))]
 pub struct Update {
     /// The database.
     pub name: String,
-    /// The bytes that the user can store.
-    #[serde(default)]
-    pub memory_bytes: Option<u64>,
-    /// What happens when the memory is full.
-    #[serde(default)]
-    pub eviction: Option<String>,
-    /// What is written to disk.
-    #[serde(default)]
-    pub persistence: Option<Persistence>,
-    /// When a write is confirmed.
-    #[serde(default)]
-    pub commit: Option<Commit>,
-    /// Shards, each with a part of the slots: any number.
-    #[serde(default)]
-    pub shards: Option<usize>,
-    /// Copies of each shard beside its primary.
-    #[serde(default)]
-    pub replicas: Option<usize>,
-    /// The bytes of flash for values that have gone cold; 0 is none.
-    #[serde(default)]
-    pub flash_bytes: Option<u64>,
-    /// How clients see it.
-    #[serde(default)]
-    pub endpoint: Option<Endpoint>,
-    /// The copies of a shard must be in different zones.
-    #[serde(default)]
-    pub zones: Option<bool>,
-    /// The password of the default user; empty is none.
-    #[serde(default)]
-    pub password: Option<String>,
-    /// The rules by which keys get their slots; none is the standard rule. Keys move while the
-    /// database serves.
-    #[serde(default)]
-    pub hashing: Option<Vec<String>>,
     /// Draw a new password for the user as which nodes and copies log in. Both count until all use
     /// the new one.
     #[serde(default)]
@@ -240,6 +207,9 @@ pub struct Update {
     /// Only check it.
     #[serde(default)]
     pub dry_run: bool,
+    /// The options.
+    #[serde(flatten)]
+    pub changes: Changes,
 }
 
 /// A database that is to go.

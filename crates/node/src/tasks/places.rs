@@ -2,7 +2,6 @@
 
 use super::Work;
 use crate::change;
-use crate::settings::Endpoint;
 use crate::site::Database;
 use crate::store::Store;
 use crate::talk::{self, Answer};
@@ -115,9 +114,9 @@ pub fn target(work: &Work, primaries: &Primaries) -> Result<Target, Problem> {
     let (database, view) = primaries.view()?;
     let parts = self::primaries(&database, &view)?;
     let name = work.connection_name();
-    let target = match database.settings.endpoint {
-        Endpoint::Cluster => locate::target(primaries, &name)?,
-        Endpoint::Single | Endpoint::All => {
+    let target = match database.settings.endpoint.is_cluster() {
+        true => locate::target(primaries, &name)?,
+        false => {
             let address: &Address = &parts[0].address;
             let link = locate::named(primaries, address, &name)?;
             let is_one_shard = parts.len() == 1;
