@@ -270,10 +270,8 @@ async fn create(call: Call, asked: BdbChange) -> Result<Begun, ApiError> {
 }
 
 async fn update(call: Call, asked: BdbChange) -> Result<Begun, ApiError> {
-    work(call.clone(), move |shared, store| {
-        change_database(&call, shared, store, &asked.name, false, |old| {
-            Ok(change::with_settings(old, &changed(&old.settings, &asked)?))
-        })
+    change_database(call, (asked.name.clone(), false), move |old| {
+        Ok(change::with_settings(old, &changed(&old.settings, &asked)?))
     })
     .await
 }

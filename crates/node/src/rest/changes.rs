@@ -2,18 +2,18 @@
 //! do, and is a job then.
 
 use super::Call;
-use super::routes::{change_once, give_away, work};
+use super::carry::{Order, Planned, Subject, carry, once};
+use super::routes::{give_away, work};
 use super::wire::{
     Begun, Drain, HotKeyShown, MachineChange, MoveSlots, Named, Rebalance, SlotMap, Update,
     UserChange, UserRemoval, Zone,
 };
-use crate::change::{self, Owner};
+use crate::change;
 use crate::keys::SiteKeys;
 use crate::members::Of;
 use crate::reshape::{forecast, measure};
 use crate::servers::check_rules;
 use crate::settings::{Measure, check_name, sha256};
-use crate::shared::Shared;
 use crate::show::PlanShown;
 use crate::site::{Aim, Database, DatabaseUser, INTERNAL, JobKind, Site, unchanged};
 use crate::store::{Problem, Store, put};
@@ -70,23 +70,6 @@ pub fn routes() -> Vec<Route<Call>> {
     ]
 }
 
-/// A name for events, which also says that it was asked for.
-fn owner(call: &Call, shared: &Shared) -> Result<Owner, Problem> {
-    Ok(Owner { request_id: call.request_id.clone(), ..shared.owner()? })
-}
-
-/// A request that has begun a job before begins nothing.
-pub(crate) fn before(
-    site: &Site,
-    call: &Call,
-    kind: JobKind,
-    about: (&str, &str),
-) -> Result<Option<Begun>, Problem> {
-    let owner = Owner { machine: String::new(), lease: 0, request_id: call.request_id.clone() };
-    let job = change::begun_before(site, &owner, kind, about)?;
-    Ok(job.map(|job| Begun { job: Some(job), plan: None }))
-}
-
 /// Reads a database and its topology.
 fn read<T>(
     store: &mut Store,
@@ -102,106 +85,74 @@ fn read<T>(
 }
 
 /// Changes a database, or only says what that would do.
-pub fn change_database(
-    call: &Call,
-    shared: &Shared,
-    store: &mut Store,
-    name: &str,
-    dry_run: bool,
-    changed: impl Fn(&Database) -> Result<Database, Problem>,
-) -> Result<Begun, Problem> {
-    let known = store.read()?;
-    if let Some(begun) = before(&known, call, JobKind::Update, (name, ""))? {
-        return Ok(begun);
-    }
-    let (plan, is_same) = read(store, name, |of, site| {
-        let (old, new) = (&of.at.value, changed(&of.at.value)?);
-        change::check_update(site, name, old, &new)?;
-        let what = |it: &Database| (it.settings.clone(), it.users.clone(), it.old_secret.clone());
-        let is_same = what(old) == what(&new) && new.old_secret.is_empty();
-        let plan = forecast::update(of, site, &new)?;
-        // What an earlier job has left is done, too.
-        let is_quiet = plan.copies.is_empty() && plan.removed.is_empty() && plan.moves.is_empty();
-        Ok((plan, is_same && is_quiet))
-    })?;
-    if dry_run || call.dry_run || is_same {
-        return Ok(Begun { job: None, plan: Some(plan) });
-    }
-    let owner = owner(call, shared)?;
-    let job = store.change(|site, keys, _| {
-        if let Some(job) = change::begun_before(site, &owner, JobKind::Update, (name, ""))? {
-            return Ok((job, Transaction::default()));
-        }
+pub async fn change_database(
+    call: Call,
+    (name, dry_run): (String, bool),
+    changed: impl Fn(&Database) -> Result<Database, Problem> + Clone + Send + 'static,
+) -> Result<Begun, ApiError> {
+    let about = Subject::database(JobKind::Update, &name).dry(dry_run);
+    let plan = move |store: &mut Store, _: &Site, _| {
+        let (plan, is_done) = read(store, &name, |of, site| {
+            let (old, new) = (&of.at.value, changed(&of.at.value)?);
+            change::check_update(site, &name, old, &new)?;
+            let what =
+                |it: &Database| (it.settings.clone(), it.users.clone(), it.old_secret.clone());
+            let is_same = what(old) == what(&new) && new.old_secret.is_empty();
+            let plan = forecast::update(of, site, &new)?;
+            // What an earlier job has left is done, too.
+            let is_quiet =
+                plan.copies.is_empty() && plan.removed.is_empty() && plan.moves.is_empty();
+            Ok((plan, is_same && is_quiet))
+        })?;
+        Ok(Planned { shown: Some(plan), is_done, work: (name, changed) })
+    };
+    carry(call, about, plan, |(name, changed), site, (keys, _), owner| {
         let at = change::database(site, name)?;
-        change::update(site, keys, (name, &changed(&at.value)?), &owner)
-    })?;
-    store.note(&format!("database '{name}' is being changed"));
-    Ok(Begun { job: Some(job), plan: Some(plan) })
+        change::update(site, keys, (name, &changed(&at.value)?), owner)
+    })
+    .await
 }
 
 async fn update(call: Call, asked: Update) -> Result<Begun, ApiError> {
-    work(call.clone(), move |shared, store| {
-        change_database(&call, shared, store, &asked.name, asked.dry_run, |old| {
-            let new = change::with_settings(old, &asked.changes.apply(&old.settings)?);
-            // An earlier version's gets its first one.
-            match asked.new_secret && !old.secret.is_empty() {
-                true => change::with_new_secret(&new),
-                false => Ok(new),
-            }
-        })
+    let Update { name, new_secret, dry_run, changes } = asked;
+    change_database(call, (name, dry_run), move |old| {
+        let new = change::with_settings(old, &changes.apply(&old.settings)?);
+        if new_secret { change::with_new_secret(&new) } else { Ok(new) }
     })
     .await
 }
 
 /// Begins to move slots, or only says what that would do.
-fn begin_moves(
-    call: &Call,
-    shared: &Shared,
-    store: &mut Store,
-    (name, kind, aim): (&str, JobKind, &Aim),
-    dry_run: bool,
-) -> Result<Begun, Problem> {
-    let known = store.read()?;
-    if let Some(begun) = before(&known, call, kind, (name, ""))? {
-        return Ok(begun);
-    }
-    let plan: PlanShown = read(store, name, |of, site| {
-        change::check_free(site, name, &of.at.value)?;
-        forecast::slots(of, kind, aim)
-    })?;
-    if dry_run || call.dry_run {
-        return Ok(Begun { job: None, plan: Some(plan) });
-    }
-    let owner = owner(call, shared)?;
-    let job = store.change(|site, keys, _| {
-        if let Some(job) = change::begun_before(site, &owner, kind, (name, ""))? {
-            return Ok((job, Transaction::default()));
-        }
-        change::move_slots(site, keys, (name, kind, aim.clone()), &owner)
-    })?;
-    store.note(&format!("slots of database '{name}' are being moved"));
-    Ok(Begun { job: Some(job), plan: Some(plan) })
+async fn begin_moves(
+    call: Call,
+    (kind, name, dry_run): (JobKind, String, bool),
+    aim: Aim,
+) -> Result<Begun, ApiError> {
+    let about = Subject::database(kind, &name).dry(dry_run);
+    let plan = move |store: &mut Store, _: &Site, _| {
+        let plan: PlanShown = read(store, &name, |of, site| {
+            change::check_free(site, &name, &of.at.value)?;
+            forecast::slots(of, kind, &aim)
+        })?;
+        Ok(Planned::new(Some(plan), (name, aim)))
+    };
+    carry(call, about, plan, move |(name, aim), site, (keys, _), owner| {
+        change::move_slots(site, keys, (name, kind, aim.clone()), owner)
+    })
+    .await
 }
 
 async fn rebalance(call: Call, asked: Rebalance) -> Result<Begun, ApiError> {
-    work(call.clone(), move |shared, store| {
-        let aim = Aim { by: Some(asked.by), ..Aim::default() };
-        let about = (&*asked.name, JobKind::Rebalance, &aim);
-        begin_moves(&call, shared, store, about, asked.dry_run)
-    })
-    .await
+    let aim = Aim { by: Some(asked.by), ..Aim::default() };
+    begin_moves(call, (JobKind::Rebalance, asked.name, asked.dry_run), aim).await
 }
 
 async fn move_slots(call: Call, asked: MoveSlots) -> Result<Begun, ApiError> {
-    work(call.clone(), move |shared, store| {
-        let slots = read_slots(&asked.slots)?;
-        let to = asked.shard.checked_sub(1);
-        let to = to.ok_or_else(|| Problem::Wrong("shards are counted from 1".into()))?;
-        let aim = Aim { slots: Some(slots), to: Some(to), ..Aim::default() };
-        let about = (&*asked.name, JobKind::Move, &aim);
-        begin_moves(&call, shared, store, about, asked.dry_run)
-    })
-    .await
+    let slots = read_slots(&asked.slots)?;
+    let to = asked.shard.checked_sub(1);
+    let to = to.ok_or_else(|| Problem::Wrong("shards are counted from 1".into()))?;
+    let aim = Aim { slots: Some(slots), to: Some(to), ..Aim::default() };
+    begin_moves(call, (JobKind::Move, asked.name, asked.dry_run), aim).await
 }
 
 /// Reads slots as users write them: 0-99,200.
@@ -311,10 +262,6 @@ fn with_user(old: &Database, asked: &UserChange) -> Result<Database, Problem> {
         let why = "the user 'default' has the database's password; 'dunlin-internal' is the nodes'";
         return Err(Problem::Wrong(why.into()));
     }
-    if old.secret.is_empty() {
-        let why = "the database is of an earlier version: change its password once (update-db)";
-        return Err(Problem::Wrong(why.into()));
-    }
     let known = old.users.get(user);
     let password = asked.password.as_deref().filter(|text| !text.is_empty()).map(sha256);
     let password_sha256 = password.or_else(|| known.map(|it| it.password_sha256.clone()));
@@ -328,46 +275,35 @@ fn with_user(old: &Database, asked: &UserChange) -> Result<Database, Problem> {
 }
 
 async fn set_user(call: Call, asked: UserChange) -> Result<Begun, ApiError> {
-    work(call.clone(), move |shared, store| {
-        change_database(&call, shared, store, &asked.name, asked.dry_run, |old| {
-            with_user(old, &asked)
-        })
-    })
-    .await
+    change_database(call, (asked.name.clone(), asked.dry_run), move |old| with_user(old, &asked))
+        .await
+}
+
+/// A database without one of its users.
+fn without_user(old: &Database, name: &str, user: &str) -> Result<Database, Problem> {
+    let (mut users, mut former_users) = (old.users.clone(), old.former_users.clone());
+    if users.remove(user).is_none() {
+        return Err(Problem::Missing(format!("the database '{name}' has no user '{user}'")));
+    }
+    former_users.push(user.to_owned());
+    Ok(Database { users, former_users, ..old.clone() })
 }
 
 async fn remove_user(call: Call, asked: UserRemoval) -> Result<Begun, ApiError> {
-    work(call.clone(), move |shared, store| {
-        let UserRemoval { name, user, dry_run } = &asked;
-        change_database(&call, shared, store, name, *dry_run, |old| {
-            let (mut users, mut former_users) = (old.users.clone(), old.former_users.clone());
-            if users.remove(user).is_none() {
-                let why = format!("the database '{name}' has no user '{user}'");
-                return Err(Problem::Missing(why));
-            }
-            former_users.push(user.clone());
-            Ok(Database { users, former_users, ..old.clone() })
-        })
-    })
-    .await
+    let UserRemoval { name, user, dry_run } = asked;
+    change_database(call, (name.clone(), dry_run), move |old| without_user(old, &name, &user)).await
 }
 
-async fn zone(call: Call, asked: Zone) -> Result<Done, ApiError> {
-    work(call.clone(), move |_, store| {
-        let Zone { name, zone } = &asked;
-        if !zone.is_empty() {
-            check_name("zone", zone)?;
-        }
-        let is_new = change_once(&call, store, |site, keys, _| {
-            let known = change::machine(site, name)?;
-            let compares = vec![unchanged(keys.machine(name), known.spec.revision)];
-            let changes = vec![put(keys.zone(name), zone.clone().into_bytes())];
-            Ok(Transaction { compares, changes })
-        })?;
-        if is_new {
-            store.note(&format!("machine '{name}' is in zone '{zone}'"));
-        }
-        Ok(Done::new())
+async fn zone(call: Call, Zone { name, zone }: Zone) -> Result<Done, ApiError> {
+    if !zone.is_empty() {
+        check_name("zone", &zone).map_err(Problem::from)?;
+    }
+    let event = Order::new(format!("machine '{name}' is in zone '{zone}'"));
+    once(call, event, move |site, keys| {
+        let known = change::machine(site, &name)?;
+        let compares = vec![unchanged(keys.machine(&name), known.spec.revision)];
+        let changes = vec![put(keys.zone(&name), zone.clone().into_bytes())];
+        Ok(Transaction { compares, changes })
     })
     .await
 }

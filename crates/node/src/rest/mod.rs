@@ -4,6 +4,7 @@
 //! ```text
 //!   mod        ports, who is let in, errors
 //!   routes     the table of routes, from which requests are answered and the OpenAPI document is made
+//!   carry      how a request is planned, carried out once, and named
 //!   changes    routes that change a database or a machine while it serves
 //!   bdbs       databases with the fields of Redis Enterprise's API
 //!   threads    what waits for etcd, copies and storages
@@ -12,10 +13,11 @@
 //! ```
 
 mod bdbs;
+pub(crate) mod carry;
 pub(crate) mod changes;
 mod metrics;
 pub(crate) mod routes;
-mod threads;
+pub(crate) mod threads;
 pub(crate) mod wire;
 
 use crate::settings::sha256;

@@ -1,5 +1,6 @@
 //! The routes below `/api/v1/cluster`.
 
+use super::carry::{Looked, Order, Planned, Subject, carry, once, order};
 use super::threads::Waits;
 use super::wire::{Begun, Creation, Deletion, JobId, Named, Pace, Recovery, Status, Switch};
 use super::{Call, MAX_REQUEST_ID};
@@ -19,7 +20,7 @@ use crate::switch;
 use crate::talk;
 use crate::unplaced;
 use axum::http::Method;
-use cluster::coordinator::{Outcome, Transaction};
+use cluster::coordinator::Transaction;
 use cluster::id::Id;
 use cluster::promotion;
 use cluster::view::{At, Keys, View};
@@ -164,46 +165,14 @@ pub(crate) async fn work_elsewhere<T: Send + 'static>(
     work_of(Waits::Elsewhere, call, body).await
 }
 
-async fn work_of<T: Send + 'static>(
+/// Does work of a kind.
+pub(super) async fn work_of<T: Send + 'static>(
     kind: Waits,
     call: Call,
     body: impl FnOnce(&Shared, &mut Store) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, ApiError> {
     let Call { shared, threads, .. } = call;
     threads.run(kind, move || body(&shared, &mut shared.store(CALL))).await
-}
-
-/// Makes a change that is no job, once for each name of a request. Returns whether it was made now:
-/// a dry run only looks whether it can be.
-pub(crate) fn change_once(
-    call: &Call,
-    store: &mut Store,
-    change: impl Fn(&Site, &SiteKeys, &Keys) -> Result<Transaction, Problem>,
-) -> Result<bool, Problem> {
-    if call.dry_run {
-        let site = store.read()?;
-        if !change::served_before(&site, call.request())? {
-            change(&site, &store.keys, &store.copies)?;
-        }
-        return Ok(false);
-    }
-    store.change(|site, keys, copies| {
-        if change::served_before(site, call.request())? {
-            return Ok((false, Transaction::default()));
-        }
-        let mut transaction = change(site, keys, copies)?;
-        change::note_served(site, keys, call.request(), &mut transaction);
-        Ok((true, transaction))
-    })
-}
-
-/// Notes that a request is served which was not done by one transaction.
-pub(crate) fn note_served(call: &Call, store: &mut Store) -> Result<(), Problem> {
-    store.change(|site, keys, _| {
-        let mut transaction = Transaction::default();
-        change::note_served(site, keys, call.request(), &mut transaction);
-        Ok(((), transaction))
-    })
 }
 
 async fn status(call: Call, _: Nothing) -> Result<Status, ApiError> {
@@ -274,29 +243,17 @@ async fn database(call: Call, named: Named) -> Result<DatabaseShown, ApiError> {
 
 /// Creates a database, or only plans it.
 pub async fn begin_creation(call: Call, asked: Creation) -> Result<Begun, ApiError> {
-    let asking = call.clone();
-    work(call, move |shared, store| {
-        let Creation { name, settings, dry_run } = &asked;
+    let Creation { name, settings, dry_run } = asked;
+    let about = Subject::database(JobKind::Create, &name).dry(dry_run);
+    let plan = move |_: &mut Store, site: &Site, _| {
         if settings.tls && !talk::has_certificates() {
             return Err(Problem::Wrong(NO_CERTIFICATES.into()));
         }
-        let site = store.read()?;
-        let owner = Owner { request_id: asking.request_id.clone(), ..shared.owner()? };
-        if let Some(job) = change::begun_before(&site, &owner, JobKind::Create, (name, ""))? {
-            return Ok(Begun { job: Some(job), plan: None });
-        }
-        let plan = Some(show::plan(&site, name, settings)?);
-        if *dry_run || asking.dry_run {
-            return Ok(Begun { job: None, plan });
-        }
-        let job = store.change(|site, keys, copies| {
-            if let Some(job) = change::begun_before(site, &owner, JobKind::Create, (name, ""))? {
-                return Ok((job, Transaction::default()));
-            }
-            change::create(site, (keys, copies), (name, settings), &owner)
-        })?;
-        store.note(&format!("database '{name}' is being created"));
-        Ok(Begun { job: Some(job), plan })
+        let plan = show::plan(site, &name, &settings)?;
+        Ok(Planned::new(Some(plan), (name, settings)))
+    };
+    carry(call, about, plan, |(name, settings), site, keys, owner| {
+        change::create(site, keys, (name, settings), owner)
     })
     .await
 }
@@ -318,134 +275,97 @@ async fn try_rules(call: Call, asked: Trial) -> Result<Tried, ApiError> {
 
 /// Deletes a database, or only checks that it is there.
 pub async fn begin_deletion(call: Call, asked: Deletion) -> Result<Begun, ApiError> {
-    let asking = call.clone();
-    work(call, move |shared, store| {
-        let name = &asked.name;
-        let site = store.read()?;
-        let owner = Owner { request_id: asking.request_id.clone(), ..shared.owner()? };
-        if let Some(job) = change::begun_before(&site, &owner, JobKind::Delete, (name, ""))? {
-            return Ok(Begun { job: Some(job), plan: None });
-        }
-        change::database(&site, name)?;
-        if asked.dry_run || asking.dry_run {
-            return Ok(Begun { job: None, plan: None });
-        }
-        let job = store.change(|site, keys, _| change::delete(site, keys, name, &owner))?;
-        store.note(&format!("database '{name}' is being deleted"));
-        Ok(Begun { job: Some(job), plan: None })
-    })
-    .await
+    let about = Subject::database(JobKind::Delete, &asked.name).dry(asked.dry_run);
+    let plan = move |_: &mut Store, site: &Site, _| {
+        change::database(site, &asked.name)?;
+        Ok(Planned::new(None, asked.name))
+    };
+    let begin = |name: &String, site: &Site, (keys, _): (&SiteKeys, &Keys), owner: &Owner| {
+        change::delete(site, keys, name, owner)
+    };
+    carry(call, about, plan, begin).await
 }
 
-async fn take_up(call: Call, asked: Named) -> Result<Done, ApiError> {
-    work(call.clone(), move |_, store| {
-        let name = &asked.name;
-        if change_once(&call, store, |site, keys, _| unplaced::take_up(site, keys, name))? {
-            store.note(&format!("database '{name}' is written again by order"));
-        }
-        Ok(Done::new())
-    })
-    .await
+async fn take_up(call: Call, Named { name }: Named) -> Result<Done, ApiError> {
+    let event = Order::new(format!("database '{name}' is written again by order"));
+    once(call, event, move |site, keys| unplaced::take_up(site, keys, &name)).await
 }
 
-async fn end_unplaced(call: Call, asked: Named) -> Result<Done, ApiError> {
-    work(call.clone(), move |_, store| {
-        let name = &asked.name;
-        if change_once(&call, store, |site, keys, _| unplaced::end(site, keys, name))? {
-            store.note(&format!("copies of '{name}' that no database has end by order"));
-        }
-        Ok(Done::new())
-    })
-    .await
+async fn end_unplaced(call: Call, Named { name }: Named) -> Result<Done, ApiError> {
+    let event = Order::new(format!("copies of '{name}' that no database has end by order"));
+    once(call, event, move |site, keys| unplaced::end(site, keys, &name)).await
 }
 
-async fn accept_rollback(call: Call, asked: Named) -> Result<Done, ApiError> {
-    work(call.clone(), move |_, store| {
-        let name = &asked.name;
-        let site = store.read()?;
-        let at = change::database(&site, name)?;
-        let view = store.view(at.value.id)?;
-        let view = view.ok_or_else(|| Problem::Wrong("its topology is gone".into()))?;
-        if change_once(&call, store, |_, _, _| rollback::accept(name, &view))? {
-            store.note(&format!("what etcd has of database '{name}' is right, by order"));
-        }
-        Ok(Done::new())
-    })
-    .await
+/// Reads a database and its topology.
+fn viewed(store: &mut Store, site: &Site, name: &str) -> Result<(Database, View), Problem> {
+    let at = change::database(site, name)?;
+    let view = store.view(at.value.id)?;
+    let view = view.ok_or_else(|| Problem::Wrong("its topology is gone".into()))?;
+    Ok((at.value.clone(), view))
+}
+
+async fn accept_rollback(call: Call, Named { name }: Named) -> Result<Done, ApiError> {
+    let event = Order::new(format!("what etcd has of database '{name}' is right, by order"));
+    let look = move |store: &mut Store, site: &Site| {
+        let (_, view) = viewed(store, site, &name)?;
+        Ok(Looked { work: rollback::accept(&name, &view)?, more: String::new() })
+    };
+    order(call, event, look, |_, _| Ok(()), |accepted, _, _| Ok(accepted.clone())).await?;
+    Ok(Done::new())
+}
+
+/// Looks whether a copy may lead a shard, makes the transaction, and says what is given up.
+fn look_at_recovery(
+    store: &mut Store,
+    site: &Site,
+    asked: &Recovery,
+) -> Result<Looked<Transaction>, Problem> {
+    let Recovery { name, copy, force } = asked;
+    let wrong = |why: &str| Problem::Wrong(why.into());
+    let copy: Id = copy.parse().map_err(|_| wrong("a copy's id is 40 hexadecimal digits"))?;
+    let (database, view) = viewed(store, site, name)?;
+    let shard = view.topology.value.shard_of(copy);
+    let shard = shard.ok_or_else(|| wrong("it has no such copy: see dunlin cluster databases"))?;
+    let work = promotion::recover(&view, shard, copy)
+        .ok_or_else(|| wrong("its primary is there, or the copy is not, so nothing is changed"))?;
+    if !force && promotion::votes(&view, shard).is_empty() {
+        return Err(wrong(
+            "no copy has said yet what it has: try again in some seconds, or add --force \
+             (\"force\": true)",
+        ));
+    }
+    let given_up = standing::given_up(&database, &view, shard, copy);
+    if let Some(given_up) = given_up.as_ref().filter(|_| !force) {
+        return Err(Problem::Wrong(format!(
+            "it would give up {given_up}. Recover that copy, or add --force (\"force\": true)"
+        )));
+    }
+    let more = given_up.map_or_else(String::new, |it| {
+        format!("; it gives up {it}, which are kept there in a folder or file rescue-…")
+    });
+    Ok(Looked { work, more })
 }
 
 async fn recover(call: Call, asked: Recovery) -> Result<Done, ApiError> {
-    work(call.clone(), move |_, store| {
-        let Recovery { name, copy, force } = &asked;
-        let wrong = |why: &str| Problem::Wrong(why.into());
-        let copy: Id = copy.parse().map_err(|_| wrong("a copy's id is 40 hexadecimal digits"))?;
-        let site = store.read()?;
-        if change::served_before(&site, call.request())? {
-            return Ok(Done::new());
-        }
-        let at = change::database(&site, name)?;
-        let view = store.view(at.value.id)?.ok_or_else(|| wrong("its topology is gone"))?;
-        let shard = view.topology.value.shard_of(copy);
-        let shard =
-            shard.ok_or_else(|| wrong("it has no such copy: see dunlin cluster databases"))?;
-        let mut transaction = promotion::recover(&view, shard, copy).ok_or_else(|| {
-            wrong("its primary is there, or the copy is not, so nothing is changed")
-        })?;
-        if !force && promotion::votes(&view, shard).is_empty() {
-            return Err(wrong(
-                "no copy has said yet what it has: try again in some seconds, or add --force \
-                 (\"force\": true)",
-            ));
-        }
-        let given_up = standing::given_up(&at.value, &view, shard, copy);
-        if let Some(given_up) = given_up.as_ref().filter(|_| !force) {
-            return Err(Problem::Wrong(format!(
-                "it would give up {given_up}. Recover that copy, or add --force (\"force\": true)"
-            )));
-        }
-        if call.dry_run {
-            return Ok(Done::new());
-        }
-        change::note_served(&site, &store.keys, call.request(), &mut transaction);
-        match store.commit(&transaction)? {
-            Outcome::Done(_) => {
-                let lost = given_up.map_or_else(String::new, |it| {
-                    format!("; it gives up {it}, which are kept there in a folder or file rescue-…")
-                });
-                store.note(&format!(
-                    "copy {copy:?} leads a shard of database '{name}' by order{lost}"
-                ));
-            }
-            Outcome::Conflict => {
-                return Err(Problem::Away("something has changed, try again".into()));
-            }
-        }
-        Ok(Done::new())
-    })
-    .await
+    let Recovery { name, copy, .. } = &asked;
+    let event = Order::new(format!("copy {copy} leads a shard of database '{name}' by order"));
+    let look = move |store: &mut Store, site: &Site| look_at_recovery(store, site, &asked);
+    order(call, event, look, |_, _| Ok(()), |recovery, _, _| Ok(recovery.clone())).await?;
+    Ok(Done::new())
 }
 
 async fn failover(call: Call, asked: Switch) -> Result<Done, ApiError> {
-    work(call.clone(), move |_, store| {
-        let site = store.read()?;
-        if change::served_before(&site, call.request())? {
-            return Ok(Done::new());
-        }
-        let name = &asked.name;
-        let at = change::database(&site, name)?;
-        let view = store.view(at.value.id)?;
-        let view = view.ok_or_else(|| Problem::Wrong("its topology is gone".into()))?;
-        let placed = successor(&at.value, &view, &asked)?;
-        if call.dry_run {
-            return Ok(Done::new());
-        }
-        switch::hand_over(store, &at.value, placed)?;
-        note_served(&call, store)?;
-        store
-            .note(&format!("copy {:?} of database '{name}' leads its shard by order", placed.copy));
-        Ok(Done::new())
-    })
-    .await
+    let event = Order::new(format!("a shard of database '{}' is led by copy ", asked.name));
+    let look = move |store: &mut Store, site: &Site| {
+        let (database, view) = viewed(store, site, &asked.name)?;
+        let placed = successor(&database, &view, &asked)?.clone();
+        Ok(Looked { more: format!("{:?} by order", placed.copy), work: (database, placed) })
+    };
+    let act = |(database, placed): &(Database, Placed), store: &mut Store| {
+        switch::hand_over(store, database, placed)
+    };
+    order(call, event, look, act, |_, _, _| Ok(Transaction::default())).await?;
+    Ok(Done::new())
 }
 
 /// The replica that is to lead.
@@ -490,36 +410,62 @@ async fn job(call: Call, asked: JobId) -> Result<JobShown, ApiError> {
     .await
 }
 
-async fn cancel(call: Call, asked: JobId) -> Result<Done, ApiError> {
-    work(call.clone(), move |_, store| {
-        change_once(&call, store, |site, keys, _| change::cancel(site, keys, &asked.id))?;
-        Ok(Done::new())
-    })
-    .await
+async fn cancel(call: Call, JobId { id }: JobId) -> Result<Done, ApiError> {
+    once(call, Order::silent(), move |site, keys| change::cancel(site, keys, &id)).await
 }
 
 async fn pace(call: Call, asked: Pace) -> Result<Done, ApiError> {
-    work(call.clone(), move |_, store| {
-        let wanted = (asked.rate_bytes, asked.priority);
-        change_once(&call, store, |site, keys, _| change::pace(site, keys, &asked.id, wanted))?;
-        Ok(Done::new())
-    })
-    .await
+    let wanted = (asked.rate_bytes, asked.priority);
+    once(call, Order::silent(), move |site, keys| change::pace(site, keys, &asked.id, wanted)).await
 }
 
 async fn events(call: Call, _: Nothing) -> Result<Vec<EventShown>, ApiError> {
     work(call, |_, store| Ok(store.read()?.events.iter().rev().map(show::event).collect())).await
 }
 
-async fn forget(call: Call, asked: Named) -> Result<Done, ApiError> {
-    work(call.clone(), move |_, store| {
-        if change_once(&call, store, |site, keys, _| change::forget(site, keys, &asked.name))? {
-            store.note(&format!("machine '{}' is forgotten", asked.name));
-            store.remove_member(&asked.name);
-        }
-        Ok(Done::new())
-    })
-    .await
+async fn forget(call: Call, Named { name }: Named) -> Result<Done, ApiError> {
+    let event = Order::new(format!("machine '{name}' is forgotten"));
+    let nothing = |_: &mut Store, _: &Site| Ok(Looked { work: (), more: String::new() });
+    let machine = name.clone();
+    let change = move |(): &(), site: &Site, keys: &SiteKeys| change::forget(site, keys, &machine);
+    if order(call.clone(), event, nothing, |(), _| Ok(()), change).await? {
+        work(call, move |_, store| Ok(store.remove_member(&name))).await?;
+    }
+    Ok(Done::new())
+}
+
+/// Plans a job about a machine. A plan that cannot be is an error at once if `plans`.
+fn plan_of_machine(
+    store: &mut Store,
+    site: &Site,
+    (machine, kind): (&str, JobKind),
+    plans: bool,
+    is_dry: bool,
+) -> Result<PlanShown, Problem> {
+    change::check_machine(site, machine, kind)?;
+    let mut warnings = Vec::new();
+    let copies = match kind {
+        JobKind::Switch => Vec::new(),
+        JobKind::Fill => drain::plan_fill(site, machine),
+        _ => match forecast::drain(site, machine) {
+            Err(why) if plans => return Err(why),
+            Err(why) => {
+                warnings.push(format!("The job waits until there is room: {why}"));
+                Vec::new()
+            }
+            Ok(copies) => copies,
+        },
+    };
+    if kind == JobKind::Remove && store.is_only_member(machine) {
+        let why = "The only server of etcd is on this machine, and stays: the cluster needs it";
+        warnings.push(why.into());
+    }
+    if !is_dry {
+        return Ok(PlanShown { copies, warnings, ..PlanShown::default() });
+    }
+    let plan = forecast::of_copies(store, site, copies)?;
+    warnings.extend(plan.warnings);
+    Ok(PlanShown { warnings, ..plan })
 }
 
 /// Begins a job about a machine, or only plans it. A plan that cannot be is an error at once if
@@ -530,49 +476,13 @@ pub async fn give_away(
     dry_run: bool,
     plans: bool,
 ) -> Result<Begun, ApiError> {
-    work(call.clone(), move |shared, store| {
-        let owner = Owner { request_id: call.request_id.clone(), ..shared.owner()? };
-        let site = store.read()?;
-        let about = ("", &*machine);
-        if let Some(job) = change::begun_before(&site, &owner, kind, about)? {
-            return Ok(Begun { job: Some(job), plan: None });
-        }
-        change::check_machine(&site, &machine, kind)?;
-        let mut warnings = Vec::new();
-        let copies = match kind {
-            JobKind::Switch => Vec::new(),
-            JobKind::Fill => drain::plan_fill(&site, &machine),
-            _ => match forecast::drain(&site, &machine) {
-                Err(why) if plans => return Err(why),
-                Err(why) => {
-                    warnings.push(format!("The job waits until there is room: {why}"));
-                    Vec::new()
-                }
-                Ok(copies) => copies,
-            },
-        };
-        if kind == JobKind::Remove && store.is_only_member(&machine) {
-            let why = "The only server of etcd is on this machine, and stays: the cluster needs it";
-            warnings.push(why.into());
-        }
-        if dry_run || call.dry_run {
-            let plan = forecast::of_copies(store, &site, copies)?;
-            warnings.extend(plan.warnings);
-            return Ok(Begun { job: None, plan: Some(PlanShown { warnings, ..plan }) });
-        }
-        let plan = Some(PlanShown { copies, warnings, ..PlanShown::default() });
-        let job = store.change(|site, keys, _| {
-            if let Some(job) = change::begun_before(site, &owner, kind, about)? {
-                return Ok((job, Transaction::default()));
-            }
-            change::drain(site, keys, (&machine, kind), &owner)
-        })?;
-        let text = match kind {
-            JobKind::Fill => format!("machine '{machine}' gets copies of others"),
-            _ => format!("machine '{machine}' gives its copies away"),
-        };
-        store.note(&text);
-        Ok(Begun { job: Some(job), plan })
+    let about = Subject::machine(kind, &machine).dry(dry_run);
+    let plan = move |store: &mut Store, site: &Site, is_dry| {
+        let plan = plan_of_machine(store, site, (&machine, kind), plans, is_dry)?;
+        Ok(Planned::new(Some(plan), (machine, kind)))
+    };
+    carry(call, about, plan, |(machine, kind), site, (keys, _), owner| {
+        change::drain(site, keys, (machine, *kind), owner)
     })
     .await
 }
@@ -581,14 +491,9 @@ async fn replace(call: Call, asked: Named) -> Result<Begun, ApiError> {
     give_away(call, (asked.name, JobKind::Replace), false, false).await
 }
 
-async fn undo_drain(call: Call, asked: Named) -> Result<Done, ApiError> {
-    work(call.clone(), move |_, store| {
-        if change_once(&call, store, |site, keys, _| change::undo_drain(site, keys, &asked.name))? {
-            store.note(&format!("machine '{}' can have copies again", asked.name));
-        }
-        Ok(Done::new())
-    })
-    .await
+async fn undo_drain(call: Call, Named { name }: Named) -> Result<Done, ApiError> {
+    let event = Order::new(format!("machine '{name}' can have copies again"));
+    once(call, event, move |site, keys| change::undo_drain(site, keys, &name)).await
 }
 
 /// What a load balancer asks.

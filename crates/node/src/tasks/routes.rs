@@ -9,14 +9,15 @@ use super::restore::Restore;
 use super::schedule::Schedule;
 use super::storage::{Storage, shown};
 use super::{Task, ready};
-use crate::change::{self, Owner, begin_with, is_running};
+use crate::change::{self, begin_with, is_running};
+use crate::keys::SiteKeys;
 use crate::rest::Call;
-use crate::rest::changes::before;
-use crate::rest::routes::{change_once, note_served, work, work_elsewhere};
+use crate::rest::carry::{Looked, Order, Planned, Subject, carry, once, order};
+use crate::rest::routes::{work, work_elsewhere};
+use crate::rest::threads::Waits;
 use crate::rest::wire::{Begun, JobId, Named};
 use crate::settings::{Settings, Wrong};
-use crate::shared::Shared;
-use crate::show;
+use crate::show::{self, PlanShown};
 use crate::site::{Aim, Database, Job, JobKind, Site, encode, now_ms, unchanged};
 use crate::store::{Problem, Store, put};
 use axum::http::Method;
@@ -212,36 +213,33 @@ pub struct Restarting {
     pub dry_run: bool,
 }
 
-/// Begins a job with a task, unless it is a dry run.
-fn start(
-    (call, shared): (&Call, &Shared),
-    store: &mut Store,
-    (kind, name): (JobKind, &str),
-    task: &Task,
-    dry_run: bool,
-) -> Result<Begun, Problem> {
-    let check = |site: &Site| {
+/// Begins a job with a task, or only looks whether it can begin. `plan` makes the task, and perhaps
+/// something to show.
+async fn start(
+    call: Call,
+    (kind, name, dry_run): (JobKind, String, bool),
+    plan: impl FnOnce(&mut Store, &Site, bool) -> Result<(Task, Option<PlanShown>), Problem>
+    + Send
+    + 'static,
+) -> Result<Begun, ApiError> {
+    let about = Subject::database(kind, &name).dry(dry_run);
+    let check = move |site: &Site, name: &str| {
         check_idle(site, name, kind)?;
         check_versions(site)
     };
-    if dry_run || call.dry_run {
-        check(&store.read()?)?;
-        return Ok(Begun { job: None, plan: None });
-    }
-    let owner = Owner { request_id: call.request_id.clone(), ..shared.owner()? };
-    let job = store.change(|site, keys, _| {
-        if let Some(job) = change::begun_before(site, &owner, kind, (name, ""))? {
-            return Ok((job, Transaction::default()));
-        }
-        check(site)?;
+    let plan = move |store: &mut Store, site: &Site, is_dry| {
+        let (task, shown) = plan(store, site, is_dry)?;
+        check(site, &name)?;
+        Ok(Planned::new(shown, (name, task)))
+    };
+    carry(call, about, plan, move |(name, task), site, (keys, _), owner| {
+        check(site, name)?;
         let mut transaction = Transaction::default();
-        let about = (kind, name, "");
         let task = (Some(task.clone()), Aim::default());
-        let job = begin_with(site, keys, about, task, &owner, &mut transaction);
+        let job = begin_with(site, keys, (kind, name, ""), task, owner, &mut transaction);
         Ok((job, transaction))
-    })?;
-    store.note(&format!("job {job}: the {} of database '{name}' begins", show::word(&kind)));
-    Ok(Begun { job: Some(job), plan: None })
+    })
+    .await
 }
 
 /// An older node could neither go on with such a job nor show it.
@@ -315,119 +313,121 @@ fn keyspace(store: &mut Store, database: &Database) -> Result<Keyspace, Problem>
     places::keyspace(database, &view)
 }
 
+/// Looks whether a database can follow servers elsewhere.
+fn plan_import(store: &mut Store, asked: &Importing) -> Result<Task, Problem> {
+    let name = &asked.database;
+    let database = ready(store, name)?;
+    let source = look_at(&asked.source)?;
+    check_databases(name, &database.settings, &source.keyspace)?;
+    let keys: u64 = keyspace(store, &database)?.values().sum();
+    if keys > 0 && !asked.replace {
+        return Err(Problem::Wrong(format!(
+            "the database '{name}' has {keys} keys, which would be removed: say so with --replace"
+        )));
+    }
+    let is_finishing = asked.until_caught_up;
+    Ok(Task::Import(Import { source: asked.source.clone(), is_finishing }))
+}
+
 async fn import(call: Call, asked: Importing) -> Result<Begun, ApiError> {
-    work_elsewhere(call.clone(), move |shared, store| {
-        let name = &asked.database;
-        if let Some(begun) = before(&store.read()?, &call, JobKind::Import, (name, ""))? {
-            return Ok(begun);
-        }
-        let database = ready(store, name)?;
-        let source = look_at(&asked.source)?;
-        check_databases(name, &database.settings, &source.keyspace)?;
-        let keys: u64 = keyspace(store, &database)?.values().sum();
-        if keys > 0 && !asked.replace {
-            return Err(Problem::Wrong(format!(
-                "the database '{name}' has {keys} keys, which would be removed: say so with --replace"
-            )));
-        }
-        let is_finishing = asked.until_caught_up;
-        let task = Task::Import(Import { source: asked.source.clone(), is_finishing });
-        start((&call, shared), store, (JobKind::Import, name), &task, asked.dry_run)
-    })
-    .await
+    let about = (JobKind::Import, asked.database.clone(), asked.dry_run);
+    start(call, about, move |store, _, _| Ok((plan_import(store, &asked)?, None))).await
+}
+
+/// Looks whether servers elsewhere can follow a database.
+fn plan_export(store: &mut Store, asked: &Exporting) -> Result<Task, Problem> {
+    let database = ready(store, &asked.database)?;
+    let target = look_at(&asked.target)?;
+    let keys: u64 = target.keyspace.values().sum();
+    if keys > 0 && !asked.replace {
+        return Err(Problem::Wrong(format!(
+            "the target has {keys} keys, which would be removed: say so with --replace"
+        )));
+    }
+    check_target(&target, &keyspace(store, &database)?.into_keys().collect())?;
+    let is_finishing = asked.until_caught_up;
+    Ok(Task::Export(Export { target: asked.target.clone(), is_finishing }))
 }
 
 async fn export(call: Call, asked: Exporting) -> Result<Begun, ApiError> {
-    work_elsewhere(call.clone(), move |shared, store| {
-        let name = &asked.database;
-        if let Some(begun) = before(&store.read()?, &call, JobKind::Export, (name, ""))? {
-            return Ok(begun);
-        }
-        let database = ready(store, name)?;
-        let target = look_at(&asked.target)?;
-        let keys: u64 = target.keyspace.values().sum();
-        if keys > 0 && !asked.replace {
-            return Err(Problem::Wrong(format!(
-                "the target has {keys} keys, which would be removed: say so with --replace"
-            )));
-        }
-        check_target(&target, &keyspace(store, &database)?.into_keys().collect())?;
-        let is_finishing = asked.until_caught_up;
-        let task = Task::Export(Export { target: asked.target.clone(), is_finishing });
-        start((&call, shared), store, (JobKind::Export, name), &task, asked.dry_run)
-    })
-    .await
+    let about = (JobKind::Export, asked.database.clone(), asked.dry_run);
+    start(call, about, move |store, _, _| Ok((plan_export(store, &asked)?, None))).await
 }
 
-async fn finish(call: Call, asked: JobId) -> Result<Done, ApiError> {
-    work(call.clone(), move |_, store| {
-        change_once(&call, store, |site, keys, _| {
-            let at = site.jobs.get(&asked.id).filter(|at| is_running(at));
-            let at = at.ok_or_else(|| {
-                Problem::Missing(format!("there is no job '{}' that runs", asked.id))
-            })?;
-            let task = at.value.task.as_ref().and_then(Task::finishing);
-            let task = task.ok_or_else(|| {
-                Problem::Wrong(
-                    "only an import or export is finished; others end, or are cancelled".into(),
-                )
-            })?;
-            let mut transaction = Transaction::default();
-            let job = Job { task: Some(task), ..at.value.clone() };
-            change::replace_job(keys, &asked.id, at, &job, &mut transaction);
-            Ok(transaction)
-        })?;
-        Ok(Done::new())
-    })
-    .await
+/// Makes the transaction after which an import or export ends as soon as it is in step.
+fn finishing(site: &Site, keys: &SiteKeys, id: &str) -> Result<Transaction, Problem> {
+    let at = site.jobs.get(id).filter(|at| is_running(at));
+    let at = at.ok_or_else(|| Problem::Missing(format!("there is no job '{id}' that runs")))?;
+    let task = at.value.task.as_ref().and_then(Task::finishing);
+    let task = task.ok_or_else(|| {
+        let why = "only an import or export is finished; others end, or are cancelled";
+        Problem::Wrong(why.into())
+    })?;
+    let mut transaction = Transaction::default();
+    let job = Job { task: Some(task), ..at.value.clone() };
+    change::replace_job(keys, id, at, &job, &mut transaction);
+    Ok(transaction)
+}
+
+async fn finish(call: Call, JobId { id }: JobId) -> Result<Done, ApiError> {
+    once(call, Order::silent(), move |site, keys| finishing(site, keys, &id)).await
+}
+
+/// Looks whether a database can be backed up there.
+fn check_backup(store: &mut Store, asked: &BackingUp, is_dry: bool) -> Result<(), Problem> {
+    ready(store, &asked.database)?;
+    match is_dry {
+        true => Storage::check(&asked.at)?,
+        false => drop(Storage::open(&asked.at, true)?),
+    }
+    if asked.keep == Some(0) {
+        return Err(Problem::Wrong("at least one backup is kept".into()));
+    }
+    Ok(())
 }
 
 async fn backup(call: Call, asked: BackingUp) -> Result<Begun, ApiError> {
-    work_elsewhere(call.clone(), move |shared, store| {
-        let BackingUp { database: name, at, every_s, keep, dry_run } = &asked;
-        let is_dry = *dry_run || call.dry_run;
-        if every_s.is_none()
-            && let Some(begun) = before(&store.read()?, &call, JobKind::Backup, (name, ""))?
-        {
-            return Ok(begun);
-        }
-        ready(store, name)?;
-        if is_dry {
-            Storage::check(at)?
-        } else {
-            drop(Storage::open(at, true)?)
-        }
-        if *keep == Some(0) {
-            return Err(Problem::Wrong("at least one backup is kept".into()));
-        }
-        let Some(every_s) = *every_s else {
-            let file = format!("{name}/{}", moment(now_ms()));
-            let task = Task::Backup(Backup { at: at.clone(), name: file, keep: *keep });
-            return start((&call, shared), store, (JobKind::Backup, name), &task, is_dry);
-        };
+    if let Some(every_s) = asked.every_s {
+        return schedule(call, asked, every_s).await;
+    }
+    let about = (JobKind::Backup, asked.database.clone(), asked.dry_run);
+    start(call, about, move |store, _, is_dry| {
+        check_backup(store, &asked, is_dry)?;
+        let file = format!("{}/{}", asked.database, moment(now_ms()));
+        Ok((Task::Backup(Backup { at: asked.at, name: file, keep: asked.keep }), None))
+    })
+    .await
+}
+
+/// Lets backups of a database come round.
+async fn schedule(call: Call, asked: BackingUp, every_s: u64) -> Result<Begun, ApiError> {
+    let is_dry = asked.dry_run || call.dry_run;
+    let (name, at) = (&asked.database, shown(&asked.at));
+    let event = format!("database '{name}' is backed up to {at} each {every_s} s");
+    let of = Order { dry_run: is_dry, waits: Waits::Elsewhere, event: Some(event) };
+    let look = move |store: &mut Store, _: &Site| {
+        check_backup(store, &asked, is_dry)?;
         if every_s < 60 {
             return Err(Problem::Wrong("backups come round each minute at most".into()));
         }
-        let schedule = Schedule { at: at.clone(), every_s, keep: *keep, last_ms: 0 };
-        let call = Call { dry_run: is_dry, ..call };
-        let is_new = change_once(&call, store, |site, keys, _| {
-            check_versions(site)?;
-            let database = change::database(site, name)?;
-            let key = keys.schedule(name);
-            let revision = site.schedules.get(name).map_or(0, |at| at.revision);
-            let compares = vec![
-                unchanged(key.clone(), revision),
-                unchanged(keys.database(name), database.revision),
-            ];
-            Ok(Transaction { compares, changes: vec![put(key, encode(&schedule))] })
-        })?;
-        if is_new {
-            let at = shown(at);
-            store.note(&format!("database '{name}' is backed up to {at} each {every_s} s"));
-        }
-        Ok(Begun { job: None, plan: None })
-    })
-    .await
+        Ok(Looked { work: asked, more: String::new() })
+    };
+    let change = move |asked: &BackingUp, site: &Site, keys: &SiteKeys| {
+        check_versions(site)?;
+        let name = &asked.database;
+        let (at, keep) = (asked.at.clone(), asked.keep);
+        let schedule = Schedule { at, every_s, keep, last_ms: 0 };
+        let database = change::database(site, name)?;
+        let key = keys.schedule(name);
+        let revision = site.schedules.get(name).map_or(0, |at| at.revision);
+        let compares = vec![
+            unchanged(key.clone(), revision),
+            unchanged(keys.database(name), database.revision),
+        ];
+        Ok(Transaction { compares, changes: vec![put(key, encode(&schedule))] })
+    };
+    order(call, of, look, |_, _| Ok(()), change).await?;
+    Ok(Begun { job: None, plan: None })
 }
 
 async fn backups(call: Call, asked: Backups) -> Result<Vec<BackupShown>, ApiError> {
@@ -475,44 +475,41 @@ fn check_name(name: &str) -> Result<&str, Wrong> {
     Ok(database)
 }
 
+/// Looks whether a backup is there, and can go.
+fn check_deletion(site: &Site, asked: &BackupNamed) -> Result<Storage, Problem> {
+    check_name(&asked.name)?;
+    let storage = storage(&asked.at)?;
+    let away = |why: String| Problem::Away(format!("{}: {why}", shown(&asked.at)));
+    if storage.list(&asked.name).map_err(away)?.is_empty() {
+        return Err(Problem::Missing(format!("there is no backup '{}'", asked.name)));
+    }
+    let is_written = |at: &Job| matches!(&at.task, Some(Task::Backup(it)) if it.name == asked.name && it.at == asked.at);
+    if site.jobs.values().any(|at| is_running(at) && is_written(&at.value)) {
+        return Err(Problem::Wrong("it is being written: cancel its job first".into()));
+    }
+    Ok(storage)
+}
+
 async fn delete(call: Call, asked: BackupNamed) -> Result<Done, ApiError> {
-    work_elsewhere(call.clone(), move |_, store| {
-        check_name(&asked.name)?;
-        let site = store.read()?;
-        if change::served_before(&site, call.request())? {
-            return Ok(Done::new());
-        }
-        let storage = storage(&asked.at)?;
+    let event = Some(format!("backup {} in {} is deleted", asked.name, shown(&asked.at)));
+    let of = Order { dry_run: asked.dry_run, waits: Waits::Elsewhere, event };
+    let look = move |_: &mut Store, site: &Site| {
+        let storage = check_deletion(site, &asked)?;
+        Ok(Looked { work: (storage, asked), more: String::new() })
+    };
+    let act = |(storage, asked): &(Storage, BackupNamed), _: &mut Store| {
         let away = |why: String| Problem::Away(format!("{}: {why}", shown(&asked.at)));
-        if storage.list(&asked.name).map_err(away)?.is_empty() {
-            return Err(Problem::Missing(format!("there is no backup '{}'", asked.name)));
-        }
-        let is_written = |at: &Job| {
-            matches!(&at.task, Some(Task::Backup(it)) if it.name == asked.name && it.at == asked.at)
-        };
-        if site.jobs.values().any(|at| is_running(at) && is_written(&at.value)) {
-            return Err(Problem::Wrong("it is being written: cancel its job first".into()));
-        }
-        if !asked.dry_run && !call.dry_run {
-            storage.remove(&asked.name, FILE).map_err(away)?;
-            note_served(&call, store)?;
-            store.note(&format!("backup {} in {} is deleted", asked.name, shown(&asked.at)));
-        }
-        Ok(Done::new())
-    })
-    .await
+        storage.remove(&asked.name, FILE).map_err(away)
+    };
+    order(call, of, look, act, |_, _, _| Ok(Transaction::default())).await?;
+    Ok(Done::new())
 }
 
 async fn verify(call: Call, asked: BackupNamed) -> Result<Begun, ApiError> {
-    work_elsewhere(call.clone(), move |shared, store| {
-        let database = check_name(&asked.name)?.to_owned();
-        if let Some(begun) = before(&store.read()?, &call, JobKind::Verify, (&database, ""))? {
-            return Ok(begun);
-        }
-        let storage = storage(&asked.at)?;
-        Manifest::read(&storage, &asked.name).map_err(Problem::Wrong)?;
-        let task = Task::Verify(Verify { at: asked.at.clone(), name: asked.name.clone() });
-        start((&call, shared), store, (JobKind::Verify, &database), &task, asked.dry_run)
+    let database = check_name(&asked.name).map_err(Problem::from)?.to_owned();
+    start(call, (JobKind::Verify, database, asked.dry_run), move |_, _, _| {
+        Manifest::read(&storage(&asked.at)?, &asked.name).map_err(Problem::Wrong)?;
+        Ok((Task::Verify(Verify { at: asked.at, name: asked.name }), None))
     })
     .await
 }
@@ -532,61 +529,48 @@ async fn schedules(call: Call, _: Nothing) -> Result<Vec<ScheduleShown>, ApiErro
     .await
 }
 
-async fn unschedule(call: Call, asked: Named) -> Result<Done, ApiError> {
-    work(call.clone(), move |_, store| {
-        change_once(&call, store, |site, keys, _| {
-            let at = site.schedules.get(&asked.name);
-            let at = at.ok_or_else(|| {
-                Problem::Missing(format!(
-                    "database '{}' has no backups that come round",
-                    asked.name
-                ))
-            })?;
-            let key = keys.schedule(&asked.name);
-            let compares = vec![unchanged(key.clone(), at.revision)];
-            Ok(Transaction { compares, changes: vec![Change::Delete { key }] })
-        })?;
-        Ok(Done::new())
-    })
-    .await
+/// Makes the transaction after which backups of a database come round no more.
+fn unscheduling(site: &Site, keys: &SiteKeys, name: &str) -> Result<Transaction, Problem> {
+    let at = site.schedules.get(name);
+    let at = at.ok_or_else(|| {
+        Problem::Missing(format!("database '{name}' has no backups that come round"))
+    })?;
+    let key = keys.schedule(name);
+    let compares = vec![unchanged(key.clone(), at.revision)];
+    Ok(Transaction { compares, changes: vec![Change::Delete { key }] })
+}
+
+async fn unschedule(call: Call, Named { name }: Named) -> Result<Done, ApiError> {
+    once(call, Order::silent(), move |site, keys| unscheduling(site, keys, &name)).await
+}
+
+/// Plans the database that a backup becomes.
+fn plan_restore(site: &Site, asked: Restoring) -> Result<(Task, Option<PlanShown>), Problem> {
+    check_name(&asked.name)?;
+    let manifest = Manifest::read(&storage(&asked.at)?, &asked.name).map_err(Problem::Wrong)?;
+    let old = manifest.settings;
+    let settings = Settings {
+        port: asked.port.unwrap_or(old.port),
+        shards: asked.shards.unwrap_or(old.shards),
+        replicas: asked.replicas.unwrap_or(old.replicas),
+        memory_bytes: asked.memory_bytes.unwrap_or(old.memory_bytes),
+        ..old
+    };
+    let plan = show::plan(site, &asked.database, &settings)?;
+    let restore = Restore { at: asked.at, name: asked.name, settings, is_created: false };
+    Ok((Task::Restore(restore), Some(plan)))
 }
 
 async fn restore(call: Call, asked: Restoring) -> Result<Begun, ApiError> {
-    work_elsewhere(call.clone(), move |shared, store| {
-        check_name(&asked.name)?;
-        let about = (&*asked.database, "");
-        if let Some(begun) = before(&store.read()?, &call, JobKind::Restore, about)? {
-            return Ok(begun);
-        }
-        let storage = storage(&asked.at)?;
-        let manifest = Manifest::read(&storage, &asked.name).map_err(Problem::Wrong)?;
-        let old = manifest.settings;
-        let settings = Settings {
-            port: asked.port.unwrap_or(old.port),
-            shards: asked.shards.unwrap_or(old.shards),
-            replicas: asked.replicas.unwrap_or(old.replicas),
-            memory_bytes: asked.memory_bytes.unwrap_or(old.memory_bytes),
-            ..old
-        };
-        let name = &asked.database;
-        let plan = Some(show::plan(&store.read()?, name, &settings)?);
-        let (at, file) = (asked.at.clone(), asked.name.clone());
-        let task = Task::Restore(Restore { at, name: file, settings, is_created: false });
-        let begun = start((&call, shared), store, (JobKind::Restore, name), &task, asked.dry_run)?;
-        Ok(Begun { plan, ..begun })
-    })
-    .await
+    let about = (JobKind::Restore, asked.database.clone(), asked.dry_run);
+    start(call, about, move |_, site, _| plan_restore(site, asked)).await
 }
 
 async fn restart(call: Call, asked: Restarting) -> Result<Begun, ApiError> {
-    work(call.clone(), move |shared, store| {
-        let name = &asked.database;
-        if let Some(begun) = before(&store.read()?, &call, JobKind::Restart, (name, ""))? {
-            return Ok(begun);
-        }
-        ready(store, name)?;
-        let task = Task::Restart(Restart::plan(&store.read()?, name)?);
-        start((&call, shared), store, (JobKind::Restart, name), &task, asked.dry_run)
+    let name = asked.database;
+    start(call, (JobKind::Restart, name.clone(), asked.dry_run), move |store, site, _| {
+        ready(store, &name)?;
+        Ok((Task::Restart(Restart::plan(site, &name)?), None))
     })
     .await
 }
