@@ -23,18 +23,24 @@ pub use moving::{Setting, set_slot};
 
 /// Why nothing is changed: the error that the client gets, without `ERR`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refused(pub String);
+pub enum Refused {
+    /// It cannot be.
+    Wrong(String),
+    /// The coordinator does not answer: it may be tried again.
+    Away(String),
+}
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        let (Refused::Wrong(why) | Refused::Away(why)) = self;
+        f.write_str(why)
     }
 }
 
 impl std::error::Error for Refused {}
 
 fn refused<T>(why: impl Into<String>) -> Result<T, Refused> {
-    Err(Refused(why.into()))
+    Err(Refused::Wrong(why.into()))
 }
 
 /// The transaction of a server that starts for the first time: a database with it alone.
@@ -69,7 +75,9 @@ pub fn read_slots(words: &[&[u8]]) -> Result<Slots, Refused> {
 pub fn read_ranges(words: &[(&[u8], &[u8])]) -> Result<Slots, Refused> {
     let slot = |word: &[u8]| {
         let number = std::str::from_utf8(word).ok().and_then(|text| text.parse::<u16>().ok());
-        number.filter(|&slot| slot < COUNT).ok_or(Refused("Invalid or out of range slot".into()))
+        number
+            .filter(|&slot| slot < COUNT)
+            .ok_or(Refused::Wrong("Invalid or out of range slot".into()))
     };
     let mut named = vec![false; usize::from(COUNT)];
     for &(first, last) in words {

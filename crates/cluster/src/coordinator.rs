@@ -142,12 +142,15 @@ pub enum Failure {
     Away(String),
     /// The changes since that revision are not kept any more: read everything again.
     Compacted(Revision),
+    /// The coordinator is there, and a value at it cannot be read, or not be changed, by this
+    /// version: go on with what is known, and say so.
+    Unreadable(String),
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Away(why) => out.write_str(why),
+            Failure::Away(why) | Failure::Unreadable(why) => out.write_str(why),
             Failure::Compacted(revision) => {
                 write!(out, "the changes since revision {revision} are not kept any more")
             }

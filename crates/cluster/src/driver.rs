@@ -10,6 +10,7 @@ use crate::change;
 use crate::coordinator::{Coordinator, Failure, Outcome, Revision, Transaction};
 use crate::copy::{Action, Call, Copy, Facts};
 use crate::id::{Id, Incarnation};
+use crate::stored::check_writer;
 use crate::topology::Replica;
 use crate::view::{self, Alive, Keys, View};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -84,12 +85,14 @@ impl<C: Coordinator> Driver<C> {
                         copy.lease_replied(now, sent, reply);
                     });
                 }
-                Action::Read => {
-                    let view = self.read();
-                    self.take(clock, Call::Read, view, |copy, now, view| {
+                Action::Read => match self.read() {
+                    Err(Failure::Unreadable(why)) => {
+                        self.copy().read_unreadable(clock(), sent, why);
+                    }
+                    view => self.take(clock, Call::Read, view, |copy, now, view| {
                         copy.read(now, sent, view);
-                    });
-                }
+                    }),
+                },
                 Action::Commit(transaction) => {
                     let outcome = self.coordinator.commit(&transaction);
                     self.take(clock, Call::Commit, outcome, |copy, now, outcome| {
@@ -118,7 +121,7 @@ impl<C: Coordinator> Driver<C> {
                 true
             }
             // Other calls find out whether the coordinator is away.
-            Err(Failure::Away(_)) => false,
+            Err(Failure::Away(_) | Failure::Unreadable(_)) => false,
         }
     }
 
@@ -129,16 +132,20 @@ impl<C: Coordinator> Driver<C> {
         change: impl Fn(&View) -> Result<Transaction, change::Refused>,
     ) -> Result<(), change::Refused> {
         const ATTEMPTS: usize = 16;
-        let away = |failure| change::Refused(format!("The coordinator is away: {failure:?}"));
+        let away = |failure| match failure {
+            Failure::Unreadable(why) => change::Refused::Wrong(why),
+            failure => change::Refused::Away(format!("The coordinator is away: {failure}")),
+        };
         for _ in 0..ATTEMPTS {
             let Some(view) = self.read().map_err(away)? else {
-                return Err(change::Refused("The node is in no cluster yet".into()));
+                return Err(change::Refused::Wrong("The node is in no cluster yet".into()));
             };
+            check_writer(view.topology.value.least_writer).map_err(change::Refused::Wrong)?;
             if let Outcome::Done(_) = self.coordinator.commit(&change(&view)?).map_err(away)? {
                 return Ok(());
             }
         }
-        Err(change::Refused("Others change the cluster at the same time, try again".into()))
+        Err(change::Refused::Wrong("Others change the cluster at the same time, try again".into()))
     }
 
     /// Takes the reply to a call, or its failure.
@@ -156,9 +163,8 @@ impl<C: Coordinator> Driver<C> {
     }
 
     /// Reads the copy's database: the one in which it was, if that has it still, since a copy
-    /// leaves one database in the transaction that brings it into another. A value that cannot be
-    /// read counts as a coordinator that is away: it may be that another version's transaction is
-    /// half way through an upgrade, and acting on a guess is worse than waiting.
+    /// leaves one database in the transaction that brings it into another. With a value that
+    /// cannot be read the copy goes on as it knows the database, and changes nothing.
     fn read(&mut self) -> Result<Option<View>, Failure> {
         let known = self.copy().view().map(|view| view.database);
         if let Some(view) = known.map_or(Ok(None), |database| self.read_database(database))?
@@ -170,17 +176,14 @@ impl<C: Coordinator> Driver<C> {
         // A copy that was in a database waits for it: somebody may have removed keys of it.
         self.is_homeless = home.items.is_empty() && known.is_none();
         let Some(home) = home.items.first() else { return Ok(None) };
-        let unreadable = |error: String| Failure::Away(error);
-        let database: Id =
-            serde_json::from_slice(&home.value).map_err(|error| unreadable(error.to_string()))?;
+        let database = view::read_home(&home.value).map_err(|why| Failure::Unreadable(why.0))?;
         self.read_database(database)
     }
 
     fn read_database(&mut self, database: Id) -> Result<Option<View>, Failure> {
-        let unreadable = |error: String| Failure::Away(error);
         let range = self.coordinator.range(&self.keys.database(database), None)?;
         let view = View::decode(&self.keys, database, &range);
-        let view = view.map_err(|error| unreadable(error.0))?;
+        let view = view.map_err(|error| Failure::Unreadable(error.0))?;
         if view.is_none() {
             let key = self.keys.write_again(database);
             let order = range.items.iter().find(|item| item.key == key);

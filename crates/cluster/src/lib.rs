@@ -12,6 +12,7 @@
 //!   notices        what changes for clients between two views
 //!   shared         what all copies of a database have alike: users, libraries of functions
 //!   topology       shards, slots, copies, epochs, and their JSON
+//!   stored         the rule for values that versions share: what is kept, and which may write
 //!   coordinator    the six calls that etcd and the simulator answer
 //!   hashing        from a key to its slot: the standard rule, or rules of the database's own
 //!   id  slots      node ids and incarnations; sets of hash slots
@@ -33,6 +34,7 @@ pub mod notices;
 pub mod promotion;
 pub mod shared;
 pub mod slots;
+pub mod stored;
 pub mod topology;
 pub mod view;
 

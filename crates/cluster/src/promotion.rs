@@ -281,8 +281,11 @@ pub fn tell_rollback(
     let mut transaction = view.replace(&topology);
     transaction.compares.push(view.alive_unchanged(copy));
     transaction.changes.push(view.put_alive(copy, alive));
-    let at = RolledBack { known: known.topology, found: view.topology.revision };
-    let at = view.rolled_back.as_ref().map_or(at, |before| before.value.with(at));
+    let at = RolledBack::new(known.topology, view.topology.revision);
+    let at = match &view.rolled_back {
+        Some(before) => before.value.with(&at),
+        None => at,
+    };
     let key = view.keys.rolled_back(view.database);
     transaction.changes.push(Change::Put { key, value: encode(&at), lease: None });
     transaction

@@ -8,6 +8,7 @@
 
 use crate::id::{Epoch, Id, Incarnation};
 use crate::slots::{COUNT, Slots};
+use crate::stored::Later;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,7 +21,6 @@ const MAX_HOST_LEN: usize = 253;
 
 /// Where clients and other copies reach a copy.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Address {
     /// A host that others can connect to: never empty, never a wildcard.
     pub host: String,
@@ -47,7 +47,7 @@ fn is_zero(port: &u16) -> bool {
 
 /// Where clients reach a copy, where it is not where copies reach each other. Empty: the same.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 pub struct ForClients {
     /// The host for clients that came by IPv4.
     pub ipv4: String,
@@ -74,7 +74,6 @@ impl Address {
 
 /// A server with the data of a shard.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Replica {
     /// Its name.
     pub id: Id,
@@ -90,7 +89,6 @@ pub struct Replica {
 
 /// The copy that leads a shard. A copy that comes back with other data is not the same holder.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Holder {
     /// The copy.
     pub id: Id,
@@ -107,7 +105,6 @@ pub const ROLLED_BACK: Incarnation = Incarnation(u64::MAX);
 
 /// A part of the slots, and its copies.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Shard {
     /// Its name.
     pub id: Id,
@@ -135,7 +132,6 @@ pub struct Shard {
 /// A job that moves slots from one shard to another, all at one moment. [`Move::phase`] says how
 /// far it is.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Move {
     /// Its name.
     pub id: Id,
@@ -206,7 +202,6 @@ impl Phase {
 /// Another rule that takes the place of a database's, while it serves. `docs/internals/hashing.md`
 /// has the protocol.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Rehash {
     /// The rules that it is to have; none is the standard rule.
     pub rules: Vec<String>,
@@ -277,7 +272,6 @@ impl Move {
 
 /// All shards of a database.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Topology {
     /// See [`VERSION`].
     pub version: u32,
@@ -297,6 +291,12 @@ pub struct Topology {
     /// The change to other rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rehash: Option<Rehash>,
+    /// The least [`crate::stored::WRITER`] of versions that may change it.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub least_writer: u32,
+    /// What a later version has written, which stays.
+    #[serde(skip)]
+    pub later: Later,
 }
 
 /// Why a value in etcd cannot be used.
@@ -427,19 +427,31 @@ impl Topology {
             moves: Vec::new(),
             hashing: Vec::new(),
             rehash: None,
+            least_writer: 0,
+            later: Later::default(),
         }
     }
 
     /// Makes a database of shards that have not been started yet.
     pub fn planned(quorum: usize, shards: Vec<Shard>) -> Topology {
-        let (moves, hashing) = (Vec::new(), Vec::new());
-        Topology { version: VERSION, epoch: Epoch(0), quorum, shards, moves, hashing, rehash: None }
+        Topology {
+            version: VERSION,
+            epoch: Epoch(0),
+            quorum,
+            shards,
+            moves: Vec::new(),
+            hashing: Vec::new(),
+            rehash: None,
+            least_writer: 0,
+            later: Later::default(),
+        }
     }
 
     /// Reads a value of etcd.
     pub fn decode(value: &[u8]) -> Result<Topology, Invalid> {
-        let topology: Topology = serde_json::from_slice(value)
+        let mut topology: Topology = serde_json::from_slice(value)
             .map_err(|error| Invalid(format!("the topology is not readable: {error}")))?;
+        topology.later = Later::read::<Topology>(value);
         topology.check().map_err(|why| Invalid(format!("the topology is not valid: {why}")))?;
         Ok(topology)
     }
@@ -447,7 +459,8 @@ impl Topology {
     /// Returns the value for etcd.
     pub fn encode(&self) -> Vec<u8> {
         debug_assert_eq!(self.check(), Ok(()));
-        serde_json::to_vec(self).expect("numbers, texts and lists can be written")
+        let value = serde_json::to_vec(self).expect("numbers, texts and lists can be written");
+        self.later.keep(value)
     }
 
     /// Returns the shard of a copy.
@@ -573,6 +586,61 @@ mod tests {
     fn what_is_written_is_read() {
         let topology = two_shards();
         assert_eq!(Topology::decode(&topology.encode()), Ok(topology));
+    }
+
+    #[test]
+    fn what_a_later_version_wrote_is_kept_wherever_it_is() {
+        let mut whole = two_shards();
+        whole.moves.push(Move::new(
+            Id::new([9; 20]),
+            &Slots::from_fn(|slot| slot == 1),
+            (whole.shards[0].id, whole.shards[1].id),
+            7,
+        ));
+        let rules = vec!["(?<tag>.*)".to_owned()];
+        let (slots, reached) = (BTreeMap::new(), BTreeMap::new());
+        let (phase, is_cancelled) = (Phase::Opening, false);
+        whole.rehash = Some(Rehash { rules, slots, phase, reached, since_s: 1, is_cancelled });
+        whole.shards[0].copies[0].address.for_clients.port = 1;
+        let mut value: serde_json::Value = serde_json::from_slice(&whole.encode()).unwrap();
+        // Each stored type gets a field too many.
+        for place in [
+            "",
+            "/shards/1",
+            "/shards/1/holder",
+            "/shards/0/copies/0",
+            "/shards/0/copies/0/address",
+            "/shards/0/copies/0/address/for_clients",
+            "/moves/0",
+            "/rehash",
+        ] {
+            value.pointer_mut(place).unwrap()["colour"] = "red".into();
+        }
+        let mut read = Topology::decode(value.to_string().as_bytes()).expect("it is readable");
+        read.take_epoch();
+        read.shards.reverse();
+        let written: serde_json::Value = serde_json::from_slice(&read.encode()).unwrap();
+        value["epoch"] = written["epoch"].clone();
+        value["shards"].as_array_mut().unwrap().reverse();
+        assert_eq!(written, value);
+        // What belongs to another leader is no field of this one.
+        let other = Holder { id: read.shards[0].id, incarnation: Incarnation(5) };
+        read.shards[0].holder = Holder { id: Id::new([7; 20]), ..other };
+        read.shards[0].copies[0].id = Id::new([7; 20]);
+        let written: serde_json::Value = serde_json::from_slice(&read.encode()).unwrap();
+        assert!(written["shards"][0]["holder"].get("colour").is_none());
+    }
+
+    #[test]
+    fn values_of_the_first_release_are_read_and_written_alike() {
+        let kept = include_str!("../../../tests/releases/0.1/etcd.json");
+        let kept: BTreeMap<String, String> = serde_json::from_str(kept).unwrap();
+        let value = kept.iter().find(|(key, _)| key.ends_with("/topology")).unwrap().1;
+        let topology = Topology::decode(value.as_bytes()).expect("it is readable");
+        assert!(
+            topology.later.is_empty() && crate::stored::check_writer(topology.least_writer).is_ok()
+        );
+        assert_eq!(String::from_utf8(topology.encode()).as_ref(), Ok(value));
     }
 
     #[test]

@@ -13,6 +13,7 @@
 
 use crate::coordinator::{Change, Compare, Item, LeaseId, Range, Revision, Transaction};
 use crate::id::{Epoch, Id, Incarnation, Position};
+use crate::stored::check_writer;
 use crate::topology::{Holder, Invalid, ROLLED_BACK, Topology};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -141,18 +142,29 @@ pub struct Switch {
 /// Copies of the database have found out that the coordinator was started again with older files.
 /// Slots may be with other shards than it says. Until an operator has looked, no key is dropped
 /// because another shard has its slot, and no move of slots begins.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RolledBack {
     /// The revision of the newest topology that a copy knew.
     pub known: Revision,
     /// The revision of the one that was found instead.
     pub found: Revision,
+    /// What a later version has written, which stays.
+    #[serde(flatten)]
+    pub later: BTreeMap<String, serde_json::Value>,
+}
+
+impl RolledBack {
+    /// What a copy has found out.
+    pub(crate) fn new(known: Revision, found: Revision) -> RolledBack {
+        RolledBack { known, found, later: BTreeMap::new() }
+    }
 }
 
 impl RolledBack {
     /// Takes what another copy knew.
-    pub(crate) fn with(self, other: RolledBack) -> RolledBack {
-        RolledBack { known: self.known.max(other.known), found: self.found.min(other.found) }
+    pub(crate) fn with(&self, other: &RolledBack) -> RolledBack {
+        let (known, found) = (self.known.max(other.known), self.found.min(other.found));
+        RolledBack { known, found, later: self.later.clone() }
     }
 }
 
@@ -252,7 +264,8 @@ impl View {
         member.is_some_and(|incarnation| self.is_alive(Holder { id: copy, incarnation }))
     }
 
-    /// Returns a transaction that replaces the topology if it is still the one that was read.
+    /// Returns a transaction that replaces the topology if it is still the one that was read. If
+    /// only later versions may change it, the transaction is one that always conflicts.
     pub fn replace(&self, topology: &Topology) -> Transaction {
         let mut topology = topology.clone();
         topology.close_slots();
@@ -261,7 +274,11 @@ impl View {
             value: topology.encode(),
             lease: None,
         };
-        Transaction { compares: vec![self.unchanged()], changes: vec![change] }
+        let mut compares = vec![self.unchanged()];
+        if check_writer(self.topology.value.least_writer).is_err() {
+            compares.push(Compare { key: self.keys.topology(self.database), revision: 0 });
+        }
+        Transaction { compares, changes: vec![change] }
     }
 
     /// The condition that the topology is the one that was read.
@@ -314,7 +331,7 @@ pub fn write_again(known: &View, order: Revision) -> Transaction {
     let put = |key, value| Change::Put { key, value, lease: None };
     let homes = topology.copies().map(|copy| put(keys.home(copy.id), encode(&database)));
     let mut changes: Vec<Change> = homes.collect();
-    let at = RolledBack { known: known.topology.revision, found: 0 };
+    let at = RolledBack::new(known.topology.revision, 0);
     changes.push(put(keys.topology(database), topology.encode()));
     changes.push(put(keys.rolled_back(database), encode(&at)));
     changes.push(Change::Delete { key: keys.write_again(database) });

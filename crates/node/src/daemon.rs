@@ -412,6 +412,7 @@ impl Daemon {
         let why = match failure {
             Failure::Away(why) => why.clone(),
             Failure::Compacted(_) => "its history is compacted".into(),
+            Failure::Unreadable(why) => why.clone(),
         };
         if !std::mem::replace(&mut self.is_lost, true) {
             log!(Warning, "etcd is away: {why}");

@@ -3,7 +3,7 @@
 use cluster::id::Id;
 
 /// What stands behind the beginning that all keys have in common: folders, and names of single keys.
-pub const PARTS: [&str; 9] = [
+pub const PARTS: [&str; 10] = [
     "machine/",
     "database/",
     "backup/",
@@ -13,6 +13,7 @@ pub const PARTS: [&str; 9] = [
     "placement",
     "requests",
     "events",
+    "least-writer",
 ];
 
 /// The keys of one cluster.
@@ -30,6 +31,11 @@ impl SiteKeys {
     /// The beginning of all of them.
     pub fn all(&self) -> &str {
         &self.root
+    }
+
+    /// The beginning of the keys of a machine.
+    pub fn of_machine(&self, name: &str) -> String {
+        format!("{}machine/{name}/", self.root)
     }
 
     /// What a machine is.
@@ -90,6 +96,12 @@ impl SiteKeys {
     /// The last requests with a name that began no job.
     pub fn requests(&self) -> String {
         format!("{}requests", self.root)
+    }
+
+    /// The least [`cluster::stored::WRITER`] of nodes that may change anything but what their own
+    /// machine says: a number. Without the key all may.
+    pub fn least_writer(&self) -> String {
+        format!("{}least-writer", self.root)
     }
 
     /// The last events.

@@ -53,8 +53,7 @@ pub struct Server {
     pub initial_cluster: String,
     /// It joins members that are there.
     pub joins: bool,
-    /// It speaks TLS, with certificates of the cluster's authority. Servers of earlier versions do
-    /// not.
+    /// It speaks TLS, with certificates of the cluster's authority.
     #[serde(default)]
     pub is_tls: bool,
     /// It finds a new leader sooner, and grants leases of a second.

@@ -28,7 +28,7 @@ pub(crate) fn next(database: &Database, view: &View) -> Option<Step> {
     Some(match step {
         Ok(transaction) => Step::Changes(transaction),
         // Slots that move have arrived some time.
-        Err(why) => Step::Waits(0, why.0),
+        Err(why) => Step::Waits(0, why.to_string()),
     })
 }
 

@@ -8,7 +8,7 @@ use cluster::view::View;
 
 /// Says what has happened to a database and what to do, for `status`. `None`: nothing.
 pub fn warning(name: &str, view: &View) -> Option<String> {
-    let at = view.rolled_back.as_ref()?.value;
+    let at = &view.rolled_back.as_ref()?.value;
     Some(format!(
         "etcd was started again with older files (revision {} of its topology instead of {}). Its \
          slots, copies and settings may be those of then, and keys at other shards than their \

@@ -9,6 +9,7 @@ use crate::unplaced::{self, Gone};
 use cluster::coordinator::{Compare, Item, LeaseId, Range, Revision};
 use cluster::id::Id;
 use cluster::slots::Slots;
+use cluster::stored::{Later, check_writer};
 use cluster::topology::{Shard, Topology};
 use cluster::view::At;
 use serde::{Deserialize, Serialize};
@@ -182,17 +183,12 @@ pub struct Database {
     pub copies: Vec<Placed>,
     /// When it was asked for, in milliseconds since 1970.
     pub created_ms: u64,
-    /// The password of [`INTERNAL`], by which copies and nodes log in to copies. Databases of
-    /// earlier versions have none: the password in their settings is that of the default user, in
-    /// clear.
-    #[serde(default, with = "crate::sealed")]
+    /// The password of [`INTERNAL`], by which copies and nodes log in to copies.
+    #[serde(with = "crate::sealed")]
     pub secret: String,
     /// The one before, which counts as well until all copies use the new one.
     #[serde(default, skip_serializing_if = "String::is_empty", with = "crate::sealed")]
     pub old_secret: String,
-    /// The password in clear before the last change, which copies may still have.
-    #[serde(default, skip_serializing_if = "String::is_empty", with = "crate::sealed")]
-    pub old_password: String,
     /// What copies may have at least: a change of the number of shards is under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<Floor>,
@@ -214,10 +210,10 @@ pub struct Database {
 /// The user that copies and nodes are for each other.
 pub const INTERNAL: &str = "dunlin-internal";
 
-/// The user as which nodes log in to a copy. Without a password it is the default user.
+/// The user as which nodes log in to a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Login<'a> {
-    /// The name; empty is the default user.
+    /// The name.
     pub user: &'a str,
     /// The password.
     pub password: &'a str,
@@ -228,10 +224,7 @@ pub struct Login<'a> {
 impl Database {
     /// How nodes log in.
     pub fn login(&self) -> Login<'_> {
-        match &*self.secret {
-            "" => Login { user: "", password: &self.settings.password, is_tls: self.settings.tls },
-            password => Login { user: INTERNAL, password, is_tls: self.settings.tls },
-        }
+        Login { user: INTERNAL, password: &self.secret, is_tls: self.settings.tls }
     }
 
     /// The bytes that a copy of a shard may have.
@@ -272,11 +265,8 @@ impl Database {
 
     /// How nodes log in to a copy that does not know of the last change yet.
     pub fn old_login(&self) -> Login<'_> {
-        let (user, password) = match &*self.old_secret {
-            "" => ("", &*self.old_password),
-            secret => (INTERNAL, secret),
-        };
-        Login { user, password, is_tls: self.settings.tls }
+        let password = if self.old_secret.is_empty() { &self.secret } else { &self.old_secret };
+        Login { user: INTERNAL, password, is_tls: self.settings.tls }
     }
 }
 
@@ -478,6 +468,10 @@ pub struct Site {
     pub taken_up: BTreeMap<String, Revision>,
     /// Values with a password in clear that is to be sealed, with what they are to become.
     pub clear: Vec<(String, Revision, Vec<u8>)>,
+    /// See [`SiteKeys::least_writer`].
+    pub least_writer: u32,
+    /// Keys whose values cannot be read.
+    pub unreadable: BTreeSet<String>,
     /// There are keys that this version does not know: of a later one, or of another program.
     pub has_unknown_keys: bool,
     /// Values that cannot be read. They are left alone.
@@ -493,7 +487,7 @@ impl Site {
         for item in &range.items {
             let name = item.key.strip_prefix(keys.all()).unwrap_or_default();
             let parts: Vec<&str> = name.split('/').collect();
-            let problems = &mut site.problems;
+            let problems = &mut Problems { said: &mut site.problems, keys: &mut site.unreadable };
             match parts[..] {
                 ["machine", name, "spec"] => {
                     if let Some(spec) = read(item, problems) {
@@ -548,6 +542,11 @@ impl Site {
                     site.taken_up.insert(name.to_owned(), item.revision);
                 }
                 ["placement"] => site.placement = item.revision,
+                ["least-writer"] => {
+                    // A number that cannot be read is greater than those of now.
+                    let number = read::<u32>(item, problems);
+                    site.least_writer = number.map_or(u32::MAX, |at| at.value);
+                }
                 _ => site.has_unknown_keys = true,
             }
         }
@@ -573,7 +572,9 @@ impl Site {
             format!("There are keys at etcd below {below} that this version does not know; they are left alone")
         });
         let unplaced = unplaced::warnings(self);
-        self.problems.iter().cloned().chain(unknown).chain(unplaced).collect()
+        let held = check_writer(self.least_writer).err();
+        let said = self.problems.iter().cloned().chain(held);
+        said.chain(unknown).chain(unplaced).collect()
     }
 
     /// Returns whether a lease is one of a node that is alive.
@@ -661,7 +662,7 @@ pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
 /// Reads a value that has passwords in it, and notes those in clear.
 fn read_sealed<T: Serialize + for<'a> Deserialize<'a>>(
     item: &Item,
-    problems: &mut Vec<String>,
+    problems: &mut Problems<'_>,
     clear: &mut Vec<(String, Revision, Vec<u8>)>,
 ) -> Option<At<T>> {
     sealed::take_clear();
@@ -672,21 +673,45 @@ fn read_sealed<T: Serialize + for<'a> Deserialize<'a>>(
     Some(at)
 }
 
-fn read<T: for<'a> Deserialize<'a>>(item: &Item, problems: &mut Vec<String>) -> Option<At<T>> {
+/// What cannot be read.
+struct Problems<'a> {
+    said: &'a mut Vec<String>,
+    keys: &'a mut BTreeSet<String>,
+}
+
+fn read<T: for<'a> Deserialize<'a>>(item: &Item, problems: &mut Problems<'_>) -> Option<At<T>> {
     match serde_json::from_slice(&item.value) {
         Ok(value) => Some(At { value, revision: item.revision }),
         Err(error) => {
-            match problems.len() {
+            let (said, key) = (&mut *problems.said, &item.key);
+            problems.keys.insert(key.clone());
+            match said.len() {
                 MAX_PROBLEMS.. => {}
                 len if len + 1 == MAX_PROBLEMS => {
-                    problems.push("More values at etcd are not readable".into());
+                    said.push("More values at etcd are not readable".into());
                 }
-                _ => {
-                    let key = &item.key;
-                    problems.push(format!("The value of {key} at etcd is not readable: {error}"));
-                }
+                _ => said.push(format!(
+                    "The value of {key} at etcd is not readable, and is left alone: {error}"
+                )),
             }
             None
         }
+    }
+}
+
+/// Returns what of a value this version does not understand: it is kept when the value is changed.
+pub fn later(keys: &SiteKeys, item: &Item) -> Later {
+    let name = item.key.strip_prefix(keys.all()).unwrap_or_default();
+    let value = &item.value;
+    match name.split('/').collect::<Vec<_>>()[..] {
+        ["machine", _, "spec"] => Later::read::<Machine>(value),
+        ["database", _] => Later::read::<Database>(value),
+        ["job", _] => Later::read::<Job>(value),
+        ["backup", _] => Later::read::<Schedule>(value),
+        ["requests"] => Later::read::<Vec<Served>>(value),
+        ["events"] => Later::read::<Vec<Event>>(value),
+        ["gone", _] => Later::read::<Gone>(value),
+        // One machine alone writes what is there while its node is.
+        _ => Later::default(),
     }
 }

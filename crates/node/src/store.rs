@@ -2,14 +2,15 @@
 
 use crate::keys::{PARTS, SiteKeys};
 use crate::settings::Wrong;
-use crate::site::{Event, Site, encode, now_ms, unchanged};
+use crate::site::{Event, Site, encode, later, now_ms, unchanged};
 use cluster::Moment;
 use cluster::coordinator::{Change, Changes, Coordinator as _, Failure, Health, Item, LeaseCall};
 use cluster::coordinator::{LeaseId, LeaseReply, Member, Outcome, Range, Revision, Transaction};
 use cluster::id::Id;
+use cluster::stored::{Later, check_writer};
 use cluster::view::{Keys, View};
 use etcd::Client;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -44,6 +45,7 @@ impl From<Failure> for Problem {
         match failure {
             Failure::Away(why) => Problem::Away(format!("etcd is away: {why}")),
             Failure::Compacted(_) => Problem::Away("etcd has forgotten that revision".into()),
+            Failure::Unreadable(why) => Problem::Wrong(why),
         }
     }
 }
@@ -66,13 +68,61 @@ pub struct Store {
     pub copies: Keys,
     /// The machine that makes the changes, for events.
     pub machine: String,
+    /// What was read last of the values, to which changes keep: see [`cluster::stored`].
+    read: Read,
+}
+
+/// What was read last.
+#[derive(Default)]
+struct Read {
+    /// See [`SiteKeys::least_writer`].
+    least_writer: u32,
+    /// Keys whose values cannot be read.
+    unreadable: BTreeSet<String>,
+    /// What is not understood of values, by key, with the revision of the value.
+    later: BTreeMap<String, (Revision, Later)>,
+}
+
+impl Read {
+    /// Takes a read of the site.
+    fn note(&mut self, keys: &SiteKeys, range: &Range, site: &Site) {
+        (self.least_writer, self.unreadable) = (site.least_writer, site.unreadable.clone());
+        let mut before = std::mem::take(&mut self.later);
+        for item in &range.items {
+            let known = before.remove(&item.key).filter(|(of, _)| *of == item.revision);
+            let entry = known.unwrap_or_else(|| (item.revision, later(keys, item)));
+            self.later.insert(item.key.clone(), entry);
+        }
+    }
+
+    /// Returns a transaction that keeps what it must, or refuses one that this version may not
+    /// make. A node always says how its own machine is.
+    fn kept(&self, own: &str, transaction: &Transaction) -> Result<Transaction, Failure> {
+        let mut transaction = transaction.clone();
+        for change in &mut transaction.changes {
+            let (Change::Put { key, .. } | Change::Delete { key }) = &change;
+            if !key.starts_with(own) {
+                check_writer(self.least_writer).map_err(Failure::Unreadable)?;
+            }
+            if self.unreadable.contains(key) {
+                let why = format!("the value of {key} at etcd is not readable, and is left alone");
+                return Err(Failure::Unreadable(why));
+            }
+            if let Change::Put { key, value, .. } = change
+                && let Some((_, later)) = self.later.get(key)
+            {
+                *value = later.keep(std::mem::take(value));
+            }
+        }
+        Ok(transaction)
+    }
 }
 
 impl Store {
     /// For a cluster of this name at this etcd.
     pub fn new(cluster: &str, client: Client, machine: &str) -> Store {
         let (keys, copies) = (SiteKeys::new(cluster), Keys::new(cluster));
-        Store { client, keys, copies, machine: machine.to_owned() }
+        Store { client, keys, copies, machine: machine.to_owned(), read: Read::default() }
     }
 
     /// Removes the sign of life of a copy whose process has ended and was not started again.
@@ -101,6 +151,7 @@ impl Store {
         let (range, foreign) = self.client.parts(self.keys.all(), &PARTS)?;
         let mut site = Site::decode(&self.keys, &range);
         site.has_unknown_keys |= foreign > 0;
+        self.read.note(&self.keys, &range, &site);
         Ok(site)
     }
 
@@ -120,12 +171,14 @@ impl Store {
         self.client.lease(call)
     }
 
-    /// Makes a transaction.
+    /// Makes a transaction that rests on what was read last. Fields of later versions stay.
     ///
     /// # Errors
-    /// etcd is away, perhaps after it was made.
+    /// etcd is away, perhaps after it was made; or this version may not change a value.
     pub fn commit(&mut self, transaction: &Transaction) -> Result<Outcome, Failure> {
-        self.client.commit(transaction)
+        let own = self.keys.of_machine(&self.machine);
+        let transaction = self.read.kept(&own, transaction)?;
+        self.client.commit(&transaction)
     }
 
     /// How etcd is.
@@ -205,7 +258,7 @@ impl Store {
         for _ in 0..ATTEMPTS {
             let site = self.read()?;
             let (value, transaction) = change(&site, &self.keys, &self.copies)?;
-            if let Outcome::Done(_) = self.client.commit(&transaction)? {
+            if let Outcome::Done(_) = self.commit(&transaction)? {
                 return Ok(value);
             }
         }
@@ -249,4 +302,106 @@ pub fn put(key: String, value: Vec<u8>) -> Change {
 /// The change that sets a key which goes with a lease.
 pub fn put_with(key: String, value: Vec<u8>, lease: LeaseId) -> Change {
     Change::Put { key, value, lease: Some(lease) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    /// The site that the first release has left behind.
+    fn first_release() -> (SiteKeys, Range) {
+        let kept = include_str!("../../../tests/releases/0.1/etcd.json");
+        let kept: BTreeMap<String, String> = serde_json::from_str(kept).unwrap();
+        let keys = SiteKeys::new("kept");
+        let is_site = |key: &String| key.starts_with(keys.all());
+        let items = kept.into_iter().filter(|(key, _)| is_site(key));
+        let items = items.map(|(key, value)| Item { key, value: value.into(), revision: 3 });
+        let items = items.collect();
+        (keys, Range { items, revision: 4 })
+    }
+
+    fn reader(keys: &SiteKeys, range: &Range) -> (Read, Site) {
+        let (site, mut read) = (Site::decode(keys, range), Read::default());
+        read.note(keys, range, &site);
+        (read, site)
+    }
+
+    #[test]
+    fn values_of_the_first_release_are_understood_whole() {
+        let (keys, range) = first_release();
+        let (read, site) = reader(&keys, &range);
+        assert_eq!((site.problems.len(), site.has_unknown_keys), (0, false));
+        assert_eq!((site.databases.len(), site.jobs.len(), site.machines.len()), (1, 3, 1));
+        assert!(read.later.values().all(|(_, later)| later.is_empty()));
+    }
+
+    #[test]
+    fn a_field_too_many_of_each_stored_type_stays() {
+        let (keys, mut range) = first_release();
+        let put = |key: String, value: &str| Item { key, value: value.into(), revision: 3 };
+        let gone = r#"{"machine":"one","database":"words"}"#;
+        let copy = "535d701e09269dd3834390b01d97039859301682".parse().unwrap();
+        let schedule = r#"{"at":"FOLDER/backup","every_s":60,"keep":null,"last_ms":0}"#;
+        range.items.push(put(keys.gone(copy), gone));
+        range.items.push(put(keys.schedule("words"), schedule));
+        range.items.push(put(keys.requests(), r#"[{"id":"a","what":"POST"}]"#));
+        range.items.retain(|item| item.key != keys.placement());
+        for item in &mut range.items {
+            let mut value: Value = serde_json::from_slice(&item.value).unwrap();
+            for place in
+                ["", "/0", "/settings", "/copies/1", "/users/reader", "/aim", "/task/backup"]
+            {
+                if let Some(Value::Object(map)) = value.pointer_mut(place) {
+                    map.insert("colour".into(), "red".into());
+                }
+            }
+            item.value = value.to_string().into();
+        }
+        let (read, site) = reader(&keys, &range);
+        assert_eq!(site.problems, Vec::<String>::new());
+        let value = |of: &str| {
+            let item = range.items.iter().find(|item| item.key == of).unwrap();
+            serde_json::from_slice::<Value>(&item.value).unwrap()
+        };
+        fn value_of(bytes: &[u8]) -> Value {
+            serde_json::from_slice(bytes).unwrap()
+        }
+        let check = |key: String, bytes: Vec<u8>| {
+            let changes = vec![super::put(key.clone(), bytes)];
+            let kept = read.kept("/", &Transaction { changes, ..Transaction::default() });
+            let Change::Put { value: written, .. } = kept.unwrap().changes.remove(0) else {
+                panic!("it is a put")
+            };
+            assert_eq!(value_of(&written), value(&key), "{key}");
+        };
+        check(keys.database("words"), encode(&site.databases["words"].value));
+        site.jobs.iter().for_each(|(id, at)| check(keys.job(id), encode(&at.value)));
+        check(keys.machine("one"), encode(&site.machines["one"].spec.value));
+        check(keys.schedule("words"), encode(&site.schedules["words"].value));
+        check(keys.gone(copy), encode(&site.gone[&copy].value));
+        check(keys.requests(), encode(&site.requests));
+        check(keys.events(), encode(&site.events));
+    }
+
+    #[test]
+    fn what_cannot_be_read_or_is_of_later_versions_is_left_alone() {
+        let (keys, mut range) = first_release();
+        let key = keys.database("words");
+        let item = range.items.iter_mut().find(|item| item.key == key).unwrap();
+        item.value = "{}".into();
+        let own = keys.of_machine("one");
+        let kept = |read: &Read, key: String| {
+            let changes = vec![super::put(key, b"{}".to_vec())];
+            read.kept(&own, &Transaction { changes, ..Transaction::default() }).is_ok()
+        };
+        let (read, site) = reader(&keys, &range);
+        assert!(site.problems[0].contains("is left alone") && site.jobs.len() == 3);
+        assert!(!kept(&read, key) && kept(&read, keys.placement()));
+        let (value, revision) = (b"2".to_vec(), 3);
+        range.items.push(Item { key: keys.least_writer(), value, revision });
+        let (read, site) = reader(&keys, &range);
+        assert!(!kept(&read, keys.placement()) && kept(&read, keys.alive("one")));
+        assert!(site.warnings(&keys).iter().any(|it| it.contains("later versions only")));
+    }
 }

@@ -25,7 +25,7 @@ pub fn begin(
 ) -> Result<Transaction, Refused> {
     let mut topology = view.topology.value.clone();
     let own = led_by(&mut topology, me)
-        .map_err(|_| Refused("Slot migration can only be used on primary nodes.".into()))?
+        .map_err(|_| Refused::Wrong("Slot migration can only be used on primary nodes.".into()))?
         .clone();
     super::rehash::allows_moves(&topology)?;
     ensure_not_rolled_back(view)?;

@@ -31,7 +31,7 @@ pub fn begin(
     since_s: u64,
 ) -> Result<Transaction, Refused> {
     let mut topology = view.topology.value.clone();
-    Hashing::new(rules).map_err(|flaw| Refused(flaw.to_string()))?;
+    Hashing::new(rules).map_err(|flaw| Refused::Wrong(flaw.to_string()))?;
     super::moves::ensure_not_rolled_back(view)?;
     if topology.rehash.is_some() {
         return refused("a change of the hashing rules is under way already");

@@ -59,7 +59,7 @@ impl Store {
 
     /// Does what an operator asks. Returns the refusal.
     fn ask(&mut self, transaction: Result<Transaction, Refused>) -> Result<(), String> {
-        let transaction = transaction.map_err(|refused| refused.0)?;
+        let transaction = transaction.map_err(|refused| refused.to_string())?;
         assert!(self.commit(&transaction), "nothing changed meanwhile");
         Ok(())
     }
@@ -145,14 +145,14 @@ fn slots_have_one_shard() {
 fn words_become_slots() {
     let words = |words: &[&str]| {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-        read_slots(&words).map(|slots| slots.len()).map_err(|refused| refused.0)
+        read_slots(&words).map(|slots| slots.len()).map_err(|refused| refused.to_string())
     };
     assert_eq!(words(&["0", "16383", "7"]), Ok(3));
     for wrong in ["16384", "-1", "x", "", "1.0"] {
         assert_eq!(words(&[wrong]), Err("Invalid or out of range slot".into()), "{wrong}");
     }
     assert_eq!(words(&["5", "6", "5"]), Err("Slot 5 specified multiple times".into()));
-    let ranges = read_ranges(&[(b"3", b"1")]).map_err(|refused| refused.0);
+    let ranges = read_ranges(&[(b"3", b"1")]).map_err(|refused| refused.to_string());
     assert_eq!(ranges, Err("start slot number 3 is greater than end slot number 1".into()));
 }
 
@@ -196,7 +196,7 @@ fn a_slot_is_given_up_by_its_owner_only() {
     let some = |slots: &[u16]| Slots::from_fn(|slot| slots.contains(&slot));
     let delete = |view: &View, me, slots: &[u16], given_up: &[u16]| {
         let before = (&some(given_up), &Slots::default());
-        delete_own_slots(view, id(me), &some(slots), before).map_err(|why| why.0)
+        delete_own_slots(view, id(me), &some(slots), before).map_err(|why| why.to_string())
     };
     for me in [2, 4, 5] {
         let why = delete(&view, me, &[0], &[]).expect_err("it is no owner");
@@ -205,9 +205,14 @@ fn a_slot_is_given_up_by_its_owner_only() {
     assert!(delete(&view, 1, &[0, 5461], &[]).is_err(), "one of them is another's");
     let had = (&Slots::default(), &some(&[0]));
     let taken = delete_own_slots(&view, id(2), &some(&[0]), had);
-    assert_eq!(taken.map_err(|why| why.0), Ok(None), "another has taken it from this one");
+    assert_eq!(
+        taken.map_err(|why| why.to_string()),
+        Ok(None),
+        "another has taken it from this one"
+    );
     let mut store = store;
-    let asked = delete(&view, 1, &[0], &[]).map(|it| it.expect("it is owned")).map_err(Refused);
+    let asked =
+        delete(&view, 1, &[0], &[]).map(|it| it.expect("it is owned")).map_err(Refused::Wrong);
     store.ask(asked).expect("nothing else is done");
     let view = store.view(id(1));
     assert!(view.topology.value.shard_with(0).is_none());

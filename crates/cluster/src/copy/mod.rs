@@ -20,6 +20,7 @@ use crate::Moment;
 use crate::coordinator::{LeaseCall, LeaseId, LeaseReply, Outcome, Revision, Transaction};
 use crate::id::{Epoch, Id, Incarnation, Position};
 use crate::known::Known;
+use crate::stored;
 use crate::topology::{Holder, Replica, Shard};
 use crate::view::{Alive, View};
 use lease::Lease;
@@ -162,6 +163,8 @@ pub struct Copy {
     /// The revision of the topology in which fewer fences may have been written since, and how
     /// many.
     lowering: Option<(Revision, usize)>,
+    /// Why the last read was of no use: a value is of a later version.
+    unreadable: Option<String>,
     is_committing: bool,
     is_reading: bool,
     next_read: Moment,
@@ -216,6 +219,7 @@ impl Copy {
             promises: BTreeMap::new(),
             next_ask: Moment::ZERO,
             lowering: None,
+            unreadable: None,
             is_committing: false,
             is_reading: false,
             next_read: Moment::ZERO,
@@ -379,6 +383,7 @@ impl Copy {
     /// is not there.
     pub fn read(&mut self, now: Moment, sent: Moment, view: Option<View>) {
         self.is_reading = false;
+        self.unreadable = None;
         self.lease.read(sent);
         if self.changed.is_none_or(|changed| sent > changed) {
             // The watch says what changes. This is for what it may have lost.
@@ -412,6 +417,24 @@ impl Copy {
             self.refused = self.refused.max(Some(fence.value.epoch));
         }
         self.view = Some(view);
+    }
+
+    /// The reply to [`Action::Read`] has a value that this version cannot read. The coordinator is
+    /// there, so the lease goes on; the copy keeps its role and the view that it has, and makes no
+    /// transaction, since each would rest on what it does not know.
+    pub fn read_unreadable(&mut self, now: Moment, sent: Moment, why: String) {
+        self.is_reading = false;
+        self.lease.read(sent);
+        self.unreadable = Some(why);
+        self.next_read = now + 2 * self.lease.interval();
+    }
+
+    /// Returns why the copy makes no transactions, if it may not: a value at the coordinator is not
+    /// readable, or for later versions to change.
+    pub fn held_by_version(&self) -> Option<String> {
+        let topology = self.view.as_ref().map(|view| &view.topology.value);
+        let unreadable = self.unreadable.as_ref().map(|why| format!("{why}; it is left alone"));
+        unreadable.or_else(|| stored::check_writer(topology?.least_writer).err())
     }
 
     /// The reply to [`Action::Commit`]. What the transaction did is seen in the next view.
@@ -474,6 +497,7 @@ impl Copy {
         if !self.is_committing
             && !self.is_reading
             && self.lease.is_present()
+            && self.held_by_version().is_none()
             && let Some(transaction) = self.due(now, facts, &mut actions)
         {
             self.is_committing = true;

@@ -538,3 +538,52 @@ fn who_is_elected_after_a_rollback_waits_for_the_leases_of_before() {
         assert_eq!((shard.holder.id, shard.fence), (ME, 2), "of the other it is not known");
     }
 }
+
+#[test]
+fn a_copy_that_cannot_read_goes_on_as_it_is_and_changes_nothing() {
+    let mut copy = started(view(ME));
+    assert_eq!(copy.role(), Role::Nothing);
+    copy.step(ms(2), &facts());
+    assert_eq!((copy.role(), copy.held_by_version()), (Role::Leads(EPOCH), None));
+    copy.changed(ms(10));
+    assert!(copy.step(ms(10), &facts()).contains(&Action::Read));
+    copy.read_unreadable(ms(12), ms(11), "the topology is not readable".into());
+    // It is not away, and what would be due waits: the other copy is not enrolled, no switch begins.
+    assert!(copy.is_coordinator_present() && copy.is_alone(ms(13)));
+    assert_eq!(copy.role(), Role::Leads(EPOCH));
+    assert!(copy.held_by_version().is_some_and(|why| why.ends_with("it is left alone")));
+    assert_eq!(transaction(&copy.step(ms(13), &facts())), None);
+    // A value that it can read, and may not change.
+    let mut later = view(OTHER);
+    later.alive.remove(&OTHER);
+    later.topology.value.least_writer = crate::stored::WRITER + 1;
+    read(&mut copy, ms(5000), later.clone());
+    let waited = ms(60_000);
+    copy.lease_replied(waited, waited, LeaseReply::Held { id: LEASE, ttl: ms(4000) });
+    read(&mut copy, waited, later.clone());
+    assert!(copy.held_by_version().is_some_and(|why| why.contains("later versions only")));
+    assert_eq!(transaction(&copy.step(waited + ms(3), &facts())), None);
+    // The same view without the number has something due.
+    later.topology.value.least_writer = 0;
+    read(&mut copy, waited + ms(4), later);
+    let due = (0..40).find_map(|turn| {
+        let now = waited + ms(10 + 100 * turn);
+        copy.lease_replied(now, now, LeaseReply::Held { id: LEASE, ttl: ms(4000) });
+        copy.changed(now);
+        copy.step(now, &facts());
+        let view = copy.view().cloned().expect("it has one");
+        copy.read(now + ms(2), now + ms(1), Some(view));
+        transaction(&copy.step(now + ms(3), &facts())).cloned()
+    });
+    assert!(due.is_some());
+}
+
+#[test]
+fn a_topology_that_later_versions_change_is_replaced_by_none_of_now() {
+    let mut view = view(ME);
+    let plain = view.replace(&view.topology.value);
+    assert_eq!(plain.compares, [view.unchanged()]);
+    view.topology.value.least_writer = crate::stored::WRITER + 1;
+    let refused = view.replace(&view.topology.value);
+    assert!(refused.compares.iter().any(|compare| compare.revision == 0));
+}

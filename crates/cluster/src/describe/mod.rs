@@ -231,7 +231,7 @@ impl View {
             let _ = write!(text, "{name}:{value}\r\n");
         }
         if let Some(at) = &self.rolled_back {
-            let crate::view::RolledBack { known, found } = at.value;
+            let crate::view::RolledBack { known, found, .. } = &at.value;
             let key = self.keys.rolled_back(self.database);
             let _ = write!(
                 text,

@@ -126,7 +126,6 @@ pub fn create(
         created_ms,
         secret: draw().to_string(),
         old_secret: String::new(),
-        old_password: String::new(),
         later: BTreeMap::new(),
         floor: None,
         layout: 0,
@@ -229,17 +228,13 @@ pub fn delete(
 
 /// Returns a database with other options: what its copies have now is kept until slots have moved.
 pub fn with_settings(old: &Database, settings: &Settings) -> Database {
-    // That of an earlier version gets a secret with its first change.
-    let secret = if old.secret.is_empty() { draw().to_string() } else { old.secret.clone() };
-    let (settings, old_password) = (settings.clone().sealed(), old.settings.password.clone());
+    let settings = settings.clone().sealed();
     let takes_flash = (old.settings.flash_bytes == 0) != (settings.flash_bytes == 0);
     let is_reshaped = old.settings.shards != settings.shards;
     Database {
         floor: is_reshaped.then(|| reshape::floor(old)),
         layout: old.layout + u32::from(takes_flash),
         settings,
-        secret,
-        old_password,
         ..old.clone()
     }
 }

@@ -110,11 +110,6 @@ pub fn users_for_all_versions(database: &Database) -> Users<'_> {
 fn users_with<'a>(database: &'a Database, rights: &[&str]) -> Users<'a> {
     let rights = rights.iter().map(|&rule| rule.to_owned());
     let Database { settings, secret, old_secret, .. } = database;
-    if secret.is_empty() {
-        let password = &*settings.password;
-        let logins = vec![("masterauth", password), ("requirepass", password)];
-        return Users { logins, rules: Vec::new() };
-    }
     let more = database.users.iter().map(|(name, user)| {
         let hash = format!("#{}", user.password_sha256);
         let reset = ["reset", "on", &hash].map(str::to_owned).to_vec();
@@ -299,7 +294,6 @@ mod tests {
             created_ms: 0,
             secret: "s3".into(),
             old_secret: String::new(),
-            old_password: String::new(),
             floor: None,
             layout: 0,
             users: [("app".to_owned(), user)].into(),

@@ -193,7 +193,7 @@ fn begin_by_rules(
             changed.aim.rounds += 1;
             Step::Goes(transaction, Box::new(changed))
         }
-        Err(why) => Step::Waits(job.percent, why.0),
+        Err(why) => Step::Waits(job.percent, why.to_string()),
     }
 }
 
@@ -299,7 +299,7 @@ pub fn cancel(of: Of<'_>) -> Result<Option<Transaction>, String> {
     let topology = &of.view.topology.value;
     match by_rules(topology) {
         Some(change) if change.is_cancelled => return Ok(None),
-        Some(_) => return change::rehash::cancel(of.view).map(Some).map_err(|why| why.0),
+        Some(_) => return change::rehash::cancel(of.view).map(Some).map_err(|why| why.to_string()),
         None => {}
     }
     let copying = topology.moves.iter().filter(|job| job.phase() == MovePhase::Copying);
@@ -322,7 +322,7 @@ fn fold<F: FnOnce(&View) -> Result<Transaction, Refused>>(
     let mut after = view.clone();
     let key = view.keys.topology(view.database);
     for step in steps {
-        let transaction = step(&after).map_err(|refused| refused.0)?;
+        let transaction = step(&after).map_err(|refused| refused.to_string())?;
         let changed = transaction.changes.iter().find_map(|change| match change {
             Change::Put { key: other, value, .. } if *other == key => Some(value),
             _ => None,

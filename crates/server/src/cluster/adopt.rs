@@ -33,6 +33,7 @@ impl Adoption {
                 Ok(None) => return,
                 Ok(Some(text)) => text,
                 Err(Failure::Away(why)) => format!("etcd is away: {why}"),
+                Err(Failure::Unreadable(why)) => why,
                 Err(Failure::Compacted(_)) => continue,
             };
             if text != said {

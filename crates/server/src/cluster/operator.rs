@@ -13,6 +13,7 @@ use cluster::coordinator::{Change, Coordinator, Failure, Item, Outcome, Revision
 use cluster::id::Id;
 use cluster::promotion;
 use cluster::slots::Slots;
+use cluster::stored::check_writer;
 use cluster::topology::Topology;
 use cluster::view::{self, Keys, View};
 use engine::Engine;
@@ -121,13 +122,14 @@ const AWAY: &str = "The coordinator of the cluster is away";
 
 fn away(failure: Failure) -> Refused {
     match failure {
-        Failure::Away(why) => Refused(format!("{AWAY}: {why}")),
-        Failure::Compacted(_) => Refused(AWAY.into()),
+        Failure::Away(why) => Refused::Away(format!("{AWAY}: {why}")),
+        Failure::Compacted(_) => Refused::Away(AWAY.into()),
+        Failure::Unreadable(why) => Refused::Wrong(why),
     }
 }
 
 fn unknown(copy: Id) -> Refused {
-    Refused(format!("Unknown node {copy}"))
+    Refused::Wrong(format!("Unknown node {copy}"))
 }
 
 /// Makes the transaction of a request about the owner of slots. `None`: nothing has to be changed.
@@ -159,7 +161,7 @@ fn topology_of(view: &View, transaction: &Transaction) -> Result<Topology, Refus
         _ => None,
     });
     match written {
-        Some(value) => Topology::decode(value).map_err(|invalid| Refused(invalid.0)),
+        Some(value) => Topology::decode(value).map_err(|invalid| Refused::Wrong(invalid.0)),
         None => Ok(view.topology.value.clone()),
     }
 }
@@ -174,9 +176,8 @@ impl Operator {
             Request::SetSlot { .. } | Request::Meet(..) | Request::Replicate { .. }
         );
         let mut outcome = self.operate(request);
-        while let Err(why) = &outcome
+        while let Err(Refused::Away(_)) = &outcome
             && may_repeat
-            && why.0.starts_with(AWAY)
             && began.elapsed() < PATIENCE
         {
             std::thread::sleep(Duration::from_millis(20));
@@ -217,7 +218,7 @@ impl Operator {
                 return Ok(());
             }
         }
-        Err(Refused("Others change the cluster at the same time, try again".into()))
+        Err(Refused::Wrong("Others change the cluster at the same time, try again".into()))
     }
 
     /// Returns the slots of this server's shard.
@@ -292,7 +293,7 @@ impl Operator {
             drop(self.engine.keyspace().world().stop());
             return Ok(outcomes);
         }
-        Err(Refused("Others change the cluster at the same time, try again".into()))
+        Err(Refused::Wrong("Others change the cluster at the same time, try again".into()))
     }
 
     /// Makes the transaction of a request in this server's database, whose home has this revision.
@@ -333,7 +334,7 @@ impl Operator {
             Request::Meet(host, port) => {
                 let find = |operator: &mut Operator| operator.node_at(host, *port);
                 let other = self.patiently(find, || {
-                    Refused(format!(
+                    Refused::Wrong(format!(
                         "No living node of this coordinator and cluster-name announces {host}:{port}"
                     ))
                 })?;
@@ -365,7 +366,7 @@ impl Operator {
                 match view.is_alive(shard.holder) {
                     true => change::ask_switch(view, me),
                     false => promotion::recover(view, shard, me).ok_or_else(|| {
-                        Refused("This server has no lease at the coordinator, try again".into())
+                        Refused::Wrong("This server has no lease at the coordinator, try again".into())
                     }),
                 }
             }
@@ -392,18 +393,20 @@ impl Operator {
 
     /// Returns the database of a copy, and the revision of its home.
     fn view_of(&mut self, copy: Id) -> Result<(View, Revision), Refused> {
-        let unreadable = |why: String| Refused(format!("The coordinator's values: {why}"));
+        let unreadable = |why: String| Refused::Wrong(format!("The coordinator's values: {why}"));
         let home = |operator: &mut Operator| {
             let range = operator.client.range(&operator.keys.home(copy), None).map_err(away)?;
             Ok(range.items.into_iter().next())
         };
-        let absent = || Refused(format!("The node {copy} is in no cluster yet, try again"));
+        let absent = || Refused::Wrong(format!("The node {copy} is in no cluster yet, try again"));
         let item = self.patiently(home, absent)?;
         let database = view::read_home(&item.value).map_err(|error| unreadable(error.0))?;
         let range = self.client.range(&self.keys.database(database), None).map_err(away)?;
         let view = View::decode(&self.keys, database, &range);
         let view = view.map_err(|error| unreadable(error.0))?;
-        view.map(|view| (view, item.revision)).ok_or_else(|| unknown(copy))
+        let view = view.ok_or_else(|| unknown(copy))?;
+        check_writer(view.topology.value.least_writer).map_err(Refused::Wrong)?;
+        Ok((view, item.revision))
     }
 
     /// Returns the living node with this address. If the server there says its name, that counts:

@@ -56,6 +56,8 @@ pub(super) struct Publisher {
     /// whether leases that have ended are shown.
     shown: Option<(Revision, bool, bool, bool)>,
     known: Known,
+    /// Why the copy changes nothing at the coordinator, as the log says.
+    held: Option<String>,
     /// Every slot that has to be is served, as the log says.
     is_ok: bool,
 }
@@ -91,7 +93,8 @@ impl Known {
 
 impl Publisher {
     pub(super) fn new(engine: &'static Engine, me: Id, began: Instant) -> Publisher {
-        Publisher { engine, me, began, shown: None, known: Known::default(), is_ok: false }
+        let (known, held) = (Known::default(), None);
+        Publisher { engine, me, began, shown: None, known, held, is_ok: false }
     }
 
     /// A transaction is about to be sent. If it hands this server's shard over, requests wait from
@@ -115,6 +118,14 @@ impl Publisher {
         let Some(view) = copy.view() else { return };
         let now = self.began.elapsed();
         self.engine.membership().set_coordinator_present(copy.is_coordinator_present());
+        let held = copy.held_by_version();
+        if held != self.held {
+            match &held {
+                Some(why) => log!(Warning, "Cluster: goes on as it is: {why}"),
+                None => log!(Notice, "Cluster: changes what is at the coordinator again"),
+            }
+            self.held = held;
+        }
         show_alone(self.engine, copy, self.began, now);
         let is_leader =
             matches!(copy.role(), Role::Leads(_)) && !self.engine.upstream().is_replica();

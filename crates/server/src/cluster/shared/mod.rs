@@ -97,6 +97,7 @@ fn away(failure: Failure) -> String {
     match failure {
         Failure::Away(why) => format!("The coordinator of the cluster is away: {why}"),
         Failure::Compacted(_) => "The coordinator of the cluster is away".into(),
+        Failure::Unreadable(why) => why,
     }
 }
 
