@@ -113,11 +113,8 @@ impl Publisher {
         }
     }
 
-    /// Shows the newest view.
-    pub(super) fn publish(&mut self, copy: &Copy, switch: &Switch) {
-        let Some(view) = copy.view() else { return };
-        let now = self.began.elapsed();
-        self.engine.membership().set_coordinator_present(copy.is_coordinator_present());
+    /// Logs that values of later versions keep the copy from changing anything, and when that ends.
+    fn say_whether_held(&mut self, copy: &Copy) {
         let held = copy.held_by_version();
         if held != self.held {
             match &held {
@@ -126,6 +123,14 @@ impl Publisher {
             }
             self.held = held;
         }
+    }
+
+    /// Shows the newest view.
+    pub(super) fn publish(&mut self, copy: &Copy, switch: &Switch) {
+        self.say_whether_held(copy);
+        let Some(view) = copy.view() else { return };
+        let now = self.began.elapsed();
+        self.engine.membership().set_coordinator_present(copy.is_coordinator_present());
         show_alone(self.engine, copy, self.began, now);
         let is_leader =
             matches!(copy.role(), Role::Leads(_)) && !self.engine.upstream().is_replica();
