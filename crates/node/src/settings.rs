@@ -122,7 +122,7 @@ pub struct Settings {
     pub persistence: Persistence,
     /// Databases that SELECT chooses from
     #[serde(default = "one_database", skip_serializing_if = "is_one")]
-    #[schemars(range(min = 1, max = MAX_DATABASES))]
+    #[schemars(range(min = 1, max = MAX_DATABASES), extend("default" = 1))]
     pub databases: u32,
     /// What happens when the memory is full: a maxmemory-policy
     #[serde(default = "noeviction")]

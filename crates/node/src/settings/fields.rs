@@ -380,6 +380,13 @@ mod tests {
         let said: Vec<_> = words.iter().map(|it| (&*it.word, &*it.enterprise)).collect();
         assert_eq!(said, [("none", "disabled"), ("rdb", "snapshot"), ("aof", "aof")]);
         assert!(matches!(kind("eviction"), Kind::Words(words) if words.len() >= 8));
+        // What JSON leaves out is said in the schema, too.
+        let plain = values(&Settings::plain(1));
+        for field in all().iter().filter(|field| field.default.is_some()) {
+            let mut given = plain.clone();
+            given.insert(field.key.clone(), field.default.clone().unwrap_or_default());
+            assert_eq!(from_values(given), Ok(Settings::plain(1)), "{}", field.key);
+        }
     }
 
     #[test]
