@@ -27,8 +27,8 @@ pub fn check_writer(least: u32) -> Result<(), String> {
     match least <= WRITER {
         true => Ok(()),
         false => Err(format!(
-            "what is at the coordinator may be changed by later versions only (it names {least}, this is {WRITER}): \
-             start this server with the version of the others"
+            "what is at the coordinator may be changed by later versions only (it names {least}, \
+             this is {WRITER}): start this server with the version of the others"
         )),
     }
 }
@@ -145,7 +145,8 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_kept_where_it_was() {
         let value = json!({
-            "known": 1, "new": 2, "list": [{"id": "a", "more": 3}, {"id": "b"}, {"text": "x", "more": 4}],
+            "known": 1, "new": 2,
+            "list": [{"id": "a", "more": 3}, {"id": "b"}, {"text": "x", "more": 4}],
             "of": {"id": "a", "since": 5},
         });
         let known = json!({
@@ -160,7 +161,8 @@ mod tests {
             json!({"known": 7, "list": [{"id": "b"}, {"id": "a"}, {"id": "c"}], "of": {"id": "b"}});
         later.put_into(&mut changed);
         let expected = json!({
-            "known": 7, "new": 2, "list": [{"id": "b"}, {"id": "a", "more": 3}, {"id": "c"}], "of": {"id": "b"},
+            "known": 7, "new": 2,
+            "list": [{"id": "b"}, {"id": "a", "more": 3}, {"id": "c"}], "of": {"id": "b"},
         });
         assert_eq!(changed, expected);
         assert!(Later::of(&known, &known).is_empty());

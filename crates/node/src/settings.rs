@@ -97,7 +97,11 @@ fn policies() -> Vec<&'static str> {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Settings {
     /// What can be stored, in all shards together. Replicas come on top
-    #[schemars(range(min = 1), extend("x-option" = "memory", "x-unit" = "bytes", "x-changes" = true, "examples" = [1 << 30]))]
+    #[schemars(
+        range(min = 1),
+        extend("x-option" = "memory", "x-unit" = "bytes", "x-changes" = true),
+        extend("examples" = [1 << 30])
+    )]
     pub memory_bytes: u64,
     /// Shards, each with a part of the keys
     #[serde(default = "one")]

@@ -548,7 +548,7 @@ fn a_copy_that_cannot_read_goes_on_as_it_is_and_changes_nothing() {
     copy.changed(ms(10));
     assert!(copy.step(ms(10), &facts()).contains(&Action::Read));
     copy.read_unreadable(ms(12), ms(11), "the topology is not readable".into());
-    // It is not away, and what would be due waits: the other copy is not enrolled, no switch begins.
+    // It is not away, and what would be due waits.
     assert!(copy.is_coordinator_present() && copy.is_alone(ms(13)));
     assert_eq!(copy.role(), Role::Leads(EPOCH));
     assert!(copy.held_by_version().is_some_and(|why| why.ends_with("it is left alone")));

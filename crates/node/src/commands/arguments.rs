@@ -198,7 +198,8 @@ mod tests {
     fn arguments_become_values() {
         let given = new("--memory 1gb --port 7 --zones --commit fsync --hashing-rule a").unwrap();
         let expected = json!({
-            "memory_bytes": 1_u64 << 30, "port": 7, "zones": true, "commit": "fsync", "hashing": ["a"]
+            "memory_bytes": 1_u64 << 30, "port": 7, "zones": true, "commit": "fsync",
+            "hashing": ["a"]
         });
         assert_eq!(Value::Object(given), expected);
         let given = changed("--zones no --flash none --hashing standard --password x").unwrap();

@@ -3,8 +3,8 @@
 //! event, so a route says only what is its own.
 //!
 //! ```text
-//!   carry   begun before? → plan → only a plan? → begun before? and the transaction with its job → event
-//!   order   served before? → look → only a plan? → act → served before? and the transaction → event
+//!   carry  begun before? → plan → only a plan? → begun before? the job's transaction → event
+//!   order  served before? → look → only a plan? → act → served before? the transaction → event
 //! ```
 
 use super::Call;

@@ -129,7 +129,8 @@ fn the_guide_lists_the_fields() {
     );
     check("docs/cluster.md", |text| {
         let mut table = String::from(
-            "\n| option, name in files | what it is | what it takes | `update-db` |\n|---|---|---|---|\n",
+            "\n| option, name in files | what it is | what it takes | `update-db` |\n\
+             |---|---|---|---|\n",
         );
         for field in fields::options() {
             let help = field.help.replace('|', "\\|");

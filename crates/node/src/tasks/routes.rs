@@ -483,7 +483,8 @@ fn check_deletion(site: &Site, asked: &BackupNamed) -> Result<Storage, Problem> 
     if storage.list(&asked.name).map_err(away)?.is_empty() {
         return Err(Problem::Missing(format!("there is no backup '{}'", asked.name)));
     }
-    let is_written = |at: &Job| matches!(&at.task, Some(Task::Backup(it)) if it.name == asked.name && it.at == asked.at);
+    let is_it = |it: &Backup| it.name == asked.name && it.at == asked.at;
+    let is_written = |at: &Job| matches!(&at.task, Some(Task::Backup(it)) if is_it(it));
     if site.jobs.values().any(|at| is_running(at) && is_written(&at.value)) {
         return Err(Problem::Wrong("it is being written: cancel its job first".into()));
     }

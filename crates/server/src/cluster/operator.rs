@@ -366,7 +366,8 @@ impl Operator {
                 match view.is_alive(shard.holder) {
                     true => change::ask_switch(view, me),
                     false => promotion::recover(view, shard, me).ok_or_else(|| {
-                        Refused::Wrong("This server has no lease at the coordinator, try again".into())
+                        let why = "This server has no lease at the coordinator, try again";
+                        Refused::Wrong(why.into())
                     }),
                 }
             }
