@@ -253,7 +253,7 @@ impl Daemon {
         let has_topology = |database: Id| views.contains_key(&database);
         let due = unplaced::write_again(site, keys, known, has_topology);
         let Some((name, transaction)) = due else { return Ok(false) };
-        if let Outcome::Done(_) = self.store.commit(&transaction)? {
+        if let Outcome::Done(_) = self.commit(&transaction)? {
             log!(Notice, "Database '{name}' is at etcd again");
         }
         Ok(true)
@@ -268,7 +268,7 @@ impl Daemon {
         let is_mine = known.is_some_and(|known| known.spec.value.id == self.machine.id);
         let relocated = change::relocate(&site, &self.store.keys, name, host);
         if let Some(transaction) = relocated.filter(|_| is_mine) {
-            if let Outcome::Done(_) = self.store.commit(&transaction)? {
+            if let Outcome::Done(_) = self.commit(&transaction)? {
                 let text = format!("machine '{name}' is at {host} from now on");
                 log!(Notice, "{text}");
                 self.notes.push(text);
@@ -325,7 +325,7 @@ impl Daemon {
                 put_with(keys.alive(&self.name), encode(&alive), lease),
             ],
         };
-        match self.store.commit(&transaction)? {
+        match self.commit(&transaction)? {
             Outcome::Done(_) => {
                 self.note_ends(&alive.copies);
                 if self.said.is_none() {
@@ -379,7 +379,7 @@ impl Daemon {
         for (key, revision, value) in clear.iter().take(MAX_SEALED) {
             let compares = vec![unchanged(key.clone(), *revision)];
             let changes = vec![put(key.clone(), value.clone())];
-            self.store.commit(&Transaction { compares, changes })?;
+            self.commit(&Transaction { compares, changes })?;
         }
         Ok(())
     }
@@ -395,7 +395,16 @@ impl Daemon {
         }
         let delete = |copy: &Id| Change::Delete { key: self.store.keys.gone(*copy) };
         let changes = over.iter().take(MAX_FORGOTTEN).map(delete).collect();
-        self.store.commit(&Transaction { changes, ..Transaction::default() }).map(drop)
+        self.commit(&Transaction { changes, ..Transaction::default() }).map(drop)
+    }
+
+    /// Makes a transaction. One that this version may not make is left out, as if others had been
+    /// faster: the site's warnings say why, and etcd is not away.
+    fn commit(&mut self, transaction: &Transaction) -> Result<Outcome, Failure> {
+        match self.store.commit(transaction) {
+            Err(Failure::Unreadable(_)) => Ok(Outcome::Conflict),
+            outcome => outcome,
+        }
     }
 
     fn find_unknown(&mut self) {
