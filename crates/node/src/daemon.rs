@@ -263,10 +263,10 @@ impl Daemon {
     fn look(&mut self) -> Result<(), Failure> {
         let mut site = self.store.read()?;
         // Before the copies are started: they announce the address.
-        let (name, host) = (&self.name, &self.machine.host);
-        let known = site.machines.get(name);
+        let (name, host) = (self.name.clone(), self.machine.host.clone());
+        let known = site.machines.get(&name);
         let is_mine = known.is_some_and(|known| known.spec.value.id == self.machine.id);
-        let relocated = change::relocate(&site, &self.store.keys, name, host);
+        let relocated = change::relocate(&site, &self.store.keys, &name, &host);
         if let Some(transaction) = relocated.filter(|_| is_mine) {
             if let Outcome::Done(_) = self.commit(&transaction)? {
                 let text = format!("machine '{name}' is at {host} from now on");
