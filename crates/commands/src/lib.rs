@@ -21,6 +21,7 @@ pub mod json;
 pub mod list;
 pub mod pubsub;
 pub mod scripting;
+pub mod series;
 pub mod server;
 pub mod set;
 pub mod stream;
@@ -68,6 +69,7 @@ pub fn rows() -> Vec<&'static Command> {
         cms::COMMANDS,
         topk::COMMANDS,
         tdigest::COMMANDS,
+        series::COMMANDS,
         connection::COMMANDS,
         transactions::COMMANDS,
         pubsub::COMMANDS,

@@ -19,6 +19,7 @@ pub static ALL: Types = &[
     &types::CMS,
     &types::TOPK,
     &types::TDIGEST,
+    &series::types::SERIES,
 ];
 
 /// A module of Redis whose types and commands are here.
@@ -46,6 +47,12 @@ pub static MODULES: &[Provided] = &[
         version: 80200,
         categories: &["bloom", "cuckoo", "cms", "topk", "tdigest"],
         files: &["redisbloom.so", "libvalkey_bloom.so"],
+    },
+    Provided {
+        name: "timeseries",
+        version: 81000,
+        categories: &["timeseries"],
+        files: &["redistimeseries.so"],
     },
 ];
 

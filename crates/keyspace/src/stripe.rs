@@ -13,13 +13,14 @@ use crate::byte_lock::ByteLock;
 use crate::entry::Entry;
 use crate::field_times::FieldTimes;
 use crate::holds::Hold;
-use crate::kind::Object;
+use crate::kind::{Kind, Object};
 use crate::outgrown::Outgrown;
 use crate::slot_bits::SlotBits;
 use crate::snapshot::{StripeSnapshot, Touch};
 use crate::tables::TableId;
 use crate::types::{DbIndex, Key, Millis, Slot};
 use crate::world::World;
+use rdb::module::Module;
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -27,6 +28,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use structs::heap_string::HeapString;
+use structs::labels::LabelIndex;
 use structs::table::{Item, Table};
 
 /// An expiring entry, as the index of such entries stores it: an alias, not an owner.
@@ -63,6 +65,8 @@ pub struct DbTables {
     pub(crate) entries: Table<Entry>,
     pub(crate) expiring: Table<Expiring>,
     pub(crate) field_times: FieldTimes,
+    /// The keys of values that have labels, if there are any.
+    pub(crate) labels: Option<Box<LabelIndex>>,
 }
 
 impl DbTables {
@@ -77,6 +81,30 @@ impl DbTables {
     /// Returns the hashes with expiring fields.
     pub fn field_times(&self) -> &FieldTimes {
         &self.field_times
+    }
+    /// Returns the index of keys by the labels of their values, if there are any.
+    pub fn labels(&self) -> Option<&LabelIndex> {
+        self.labels.as_deref()
+    }
+
+    /// Lists an entry that is here by the labels of its value. One that is not in RAM stays as it
+    /// is listed.
+    fn list_labels(labels: &mut Option<Box<LabelIndex>>, entry: &Entry) {
+        let value = entry.object::<Module>().and_then(|module| module.value().labels());
+        match value {
+            Some(of_value) => labels.get_or_insert_default().list(entry.key(), of_value),
+            None if entry.is_cold() && entry.kind() == Kind::Module => {}
+            None => Self::unlist_labels(labels, entry.key()),
+        }
+    }
+
+    fn unlist_labels(labels: &mut Option<Box<LabelIndex>>, key: &[u8]) {
+        if let Some(index) = labels {
+            index.remove(key);
+            if index.is_empty() {
+                *labels = None;
+            }
+        }
     }
 }
 
@@ -207,14 +235,19 @@ impl StripeData {
         key: Key<'_>,
         change: impl FnOnce(&mut Entry) -> R,
     ) -> Option<R> {
-        let DbTables { entries, expiring, field_times } = self.held_tables_mut(db, key.hash)?;
+        let DbTables { entries, expiring, field_times, labels } =
+            self.held_tables_mut(db, key.hash)?;
         let mut slot = entries.occupied(key.hash, key.bytes)?;
         // Look up the index first: afterwards the old address may be invalid.
         let was_expiring = slot.get().expiry().is_some();
         let index = if was_expiring { expiring.occupied(key.hash, key.bytes) } else { None };
         let (result, address, expires) = slot.update(|entry| {
             let noted = entry.noted_time();
+            let may_be_listed = entry.kind() == Kind::Module;
             let result = change(entry);
+            if may_be_listed || entry.kind() == Kind::Module {
+                DbTables::list_labels(labels, entry);
+            }
             // Another hash value may have replaced the listed one.
             if noted != entry.noted_time() {
                 field_times.remove(key.hash, noted);
@@ -265,6 +298,9 @@ impl StripeData {
             tables.expiring.insert_absent(hash, Expiring(entry.address()));
             has_retired = tables.expiring.has_retired();
         }
+        if entry.kind() == Kind::Module {
+            DbTables::list_labels(&mut tables.labels, &entry);
+        }
         tables.entries.insert_absent(hash, entry);
         if has_retired || tables.entries.has_retired() {
             self.retire(db, hash);
@@ -310,6 +346,9 @@ impl StripeData {
             tables.field_times.remove(key.hash, Some(noted));
             entry.forget_noted_time();
         }
+        if entry.kind() == Kind::Module {
+            DbTables::unlist_labels(&mut tables.labels, entry.key());
+        }
         let is_last = tables.entries.is_empty();
         if has_retired || tables.entries.has_retired() {
             self.retire(db, key.hash);
@@ -332,6 +371,14 @@ impl StripeData {
         let Some(tables) = self.held_tables_mut(db, key.hash) else { return };
         if let Some(entry) = tables.entries.get_mut(key.hash, key.bytes) {
             tables.field_times.add(key.hash, entry);
+        }
+    }
+
+    /// Updates the listing of a value after its labels have changed.
+    pub fn list_labels(&mut self, db: DbIndex, key: Key<'_>) {
+        let Some(tables) = self.held_tables_mut(db, key.hash) else { return };
+        if let Some(entry) = tables.entries.get(key.hash, key.bytes) {
+            DbTables::list_labels(&mut tables.labels, entry);
         }
     }
 

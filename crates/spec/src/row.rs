@@ -350,6 +350,10 @@ impl Flags {
     /// Ours: may end the load of a primary's snapshot, and refuses itself what does not.
     pub const ENDS_REPLICA_LOAD: Flags = Flags(1 << 57);
 
+    /// Ours: may touch keys that its words do not name. Inside MULTI and scripts, where it cannot be
+    /// run again, it has the world stopped.
+    pub const REACHES: Flags = Flags(1 << 58);
+
     /// Both sets.
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
@@ -417,6 +421,7 @@ mod tests {
             Flags::NOTICES_LOSS,
             Flags::CROSSES_DATABASES,
             Flags::ENDS_REPLICA_LOAD,
+            Flags::REACHES,
         ];
         let all = ours.into_iter().fold(Flags::NONE, Flags::with);
         assert_eq!(all.0.count_ones() as usize, ours.len());

@@ -18,6 +18,7 @@ pub mod hashing;
 pub mod heap_string;
 pub mod hyperloglog;
 pub mod intset;
+pub mod labels;
 pub mod list;
 pub mod listpack;
 pub mod lzf;

@@ -70,7 +70,8 @@ impl Multi {
         self.flags_of_any = self.flags_of_any.with(flags);
         self.may_not_load |= !flags.has(Flags::LOADING);
         self.may_not_be_stale |= !flags.has(Flags::STALE);
-        self.needs_world |= flags.has(Flags::WALKS) || row.needs_world(argv);
+        let reaches = flags.any(Flags::WALKS.with(Flags::REACHES));
+        self.needs_world |= reaches || row.needs_world(argv);
         let is_script = row.command.script.is_some();
         let must_stay = !flags.any(Flags::READONLY.with(Flags::WRITE))
             || flags.any(Flags::WALKS.with(Flags::WORLD).with(Flags::CROSSES_DATABASES))

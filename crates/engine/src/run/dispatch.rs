@@ -56,7 +56,7 @@ pub(crate) use serving::serve_ready;
 
 pub use gates::may_script_run;
 pub use one_address::View;
-pub use permission::{check_queued, is_permitted, may_read_any_key};
+pub use permission::{check_queued, is_permitted, may_read, may_read_any_key};
 pub use pushes::deliver_last_pushes;
 
 /// Runs one request of the session.

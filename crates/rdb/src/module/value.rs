@@ -6,6 +6,7 @@ use crate::{Compression, Decoder, Encoder, Error, Kind};
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use structs::labels::Labels;
 
 /// Reads a value behind the id, whose version is given. The mark of the end is read behind it.
 pub type Load = fn(&mut Reader<'_, '_>, u16) -> Result<Box<dyn Value>, Error>;
@@ -45,6 +46,10 @@ pub trait Value: Any + Send + Sync {
     fn free_effort(&self) -> usize;
     /// Returns about how many elements it has, by which commands are found to be long.
     fn elements(&self) -> usize;
+    /// Returns the labels by which the keyspace lists its key, if values of the type have any.
+    fn labels(&self) -> Option<&Arc<Labels>> {
+        None
+    }
 }
 
 /// A value of any module type. Clones share it until one of them changes it.

@@ -8,10 +8,12 @@
 
 use super::Db;
 use crate::background::GAP;
+use crate::error::Error;
 use crate::locks::Locked;
 use crate::snapshot::{AlreadyRunning, Snapshot};
+use keyspace::snapshot::{Touch, Urgency};
 use keyspace::world::Stopped;
-use keyspace::{Key, StripeData, StripeGuard};
+use keyspace::{Entry, Key, StripeData, StripeGuard};
 
 impl Db<'_> {
     /// Visits every stripe in turn, locking each for the visit (not if all is locked anyway).
@@ -51,6 +53,53 @@ impl Db<'_> {
         drop(guard);
         self.end_visit();
         Some(result)
+    }
+
+    /// Looks at the entry of a key that the request does not name, in a stripe that is locked for
+    /// the look unless it is held.
+    ///
+    /// # Errors
+    /// The stripe cannot be had now, or the value is not in RAM. The command, which must not have
+    /// changed anything, is run again.
+    pub fn look_at<R>(
+        &self,
+        key: Key<'_>,
+        look: impl FnOnce(Option<&Entry>) -> R,
+    ) -> Result<R, Error> {
+        let looked = self.visit(self.engine.keyspace.stripe_of(key), |data| {
+            let entry = data.find(self.index, key).filter(|entry| !entry.is_expired(self.horizon));
+            if entry.is_some_and(Entry::is_cold) {
+                self.cold_met.borrow_mut().push((self.index, Box::from(key.bytes)));
+                return Err(Error::Cold);
+            }
+            Ok(look(entry))
+        });
+        looked.unwrap_or(Err(Error::StripeTaken))
+    }
+
+    /// Locks the stripe of a key that the request does not name, beside those that are held, so that
+    /// the command may change it. For commands with `Flags::REACHES`.
+    ///
+    /// # Errors
+    /// As of [`Db::look_at`], or the key is held by a long command or a snapshot.
+    pub fn hold_also(&mut self, key: Key<'_>) -> Result<(), Error> {
+        let stripe = self.engine.keyspace.stripe_of(key);
+        if !self.locks.held().covers(stripe) {
+            self.locks.extend(&Locked::One(stripe)).map_err(|_| Error::StripeTaken)?;
+        }
+        let (index, data) = (self.index, self.locks.data_mut(stripe));
+        let is_kept = data.is_held(key.hash)
+            || data.is_delayed(index, key.hash, Touch::Elements, Urgency::Waiting);
+        if is_kept {
+            return Err(Error::StripeTaken);
+        }
+        self.look_at(key, |_| ())
+    }
+
+    /// Updates the listing of a value after its labels have changed.
+    pub fn list_labels(&mut self, key: Key<'_>) {
+        let (index, stripe) = (self.index, self.engine.keyspace.stripe_of(key));
+        self.locks.data_mut(stripe).list_labels(index, key);
     }
 
     /// The same where a stripe that cannot be had may be left out.

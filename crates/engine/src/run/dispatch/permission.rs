@@ -51,6 +51,19 @@ pub fn may_read_any_key(cx: &mut Cx<'_>, args: Args<'_>) -> bool {
     for_client(cx, |cx| reads_any_key(cx, args))
 }
 
+/// Returns whether the user may read a key that the request does not name.
+///
+/// A denial is neither counted nor logged.
+pub fn may_read(cx: &mut Cx<'_>, key: &[u8]) -> bool {
+    if !cx.engine.acl.is_restricting() {
+        return true;
+    }
+    for_client(cx, |cx| {
+        let user = cx.session.user.current(&cx.engine.acl);
+        user.may_do_everything() || user.may_read(key, cx.db.index)
+    })
+}
+
 /// Checks the user for whom a link's request is, instead of the link's own: the node that sends the
 /// request has checked the request itself, but not what runs inside it.
 #[inline]

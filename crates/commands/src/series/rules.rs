@@ -1,0 +1,114 @@
+//! `TS.CREATERULE source destination AGGREGATION aggregator bucketDuration [alignTimestamp]`,
+//! `TS.DELETERULE source destination`
+
+use super::query::{BAD_AGGREGATOR, duration};
+use super::{NO_KEY, WRITES, series_event, whole};
+use crate::typed;
+use engine::{Arg, ArgKind, Args, Command, Cx, Error, Event, Flags, KeyFlags, KeySpec, Outcome};
+use series::aggregate::Aggregator;
+use series::range::Buckets;
+use series::{Rule, Series};
+
+/// `TS.CREATERULE`.
+pub static CREATERULE: Command = Command {
+    name: "ts.createrule",
+    arity: -6,
+    summary: "Adds a rule that reduces a time series to another.",
+    args: &[
+        Arg::key("sourceKey", 0),
+        Arg::key("destKey", 1),
+        Arg::new("aggregator", ArgKind::String).after("AGGREGATION"),
+        Arg::new("bucketDuration", ArgKind::Integer),
+        Arg::new("alignTimestamp", ArgKind::Integer).optional(),
+    ],
+    run: create,
+    ..OF_TWO
+};
+
+/// `TS.DELETERULE`.
+pub static DELETERULE: Command = Command {
+    name: "ts.deleterule",
+    arity: 3,
+    flags: Flags::WRITE.with(Flags::FAST),
+    summary: "Removes a rule of a time series.",
+    args: &[Arg::key("sourceKey", 0), Arg::key("destKey", 1)],
+    run: delete,
+    ..OF_TWO
+};
+
+const OF_TWO: Command = Command {
+    flags: Flags::WRITE.with(Flags::DENYOOM),
+    keys: &[
+        KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE)),
+        KeySpec::at(2, KeyFlags::RW.with(KeyFlags::UPDATE)),
+    ],
+    ..WRITES
+};
+
+const CREATED: [Event; 2] = [series_event("ts.createrule:src"), series_event("ts.createrule:dest")];
+const DELETED: [Event; 2] = [series_event("ts.deleterule:src"), series_event("ts.deleterule:dest")];
+
+fn create(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    if args.len() > 7 {
+        return Err(Error::Arity("ts.createrule".into()));
+    }
+    if !args.is(3, "aggregation") {
+        return Err(Error::text("ERR TSDB: Couldn't parse AGGREGATION"));
+    }
+    let aggregator = Aggregator::named(args[4]).ok_or(BAD_AGGREGATOR)?;
+    let align = match args.get(6) {
+        Some(word) => whole(word).ok_or(Error::text("ERR TSDB: Couldn't parse alignTimestamp"))?,
+        None => 0,
+    };
+    let buckets = Buckets { duration: duration(args[5])?, align };
+    let (source, target) = (args.key(1), args.key(2));
+    if source.bytes == target.bytes {
+        return Err(Error::text(
+            "ERR TSDB: the source key and destination key should be different",
+        ));
+    }
+    let of_source = typed::read_for_write::<Series>(&cx.db, source)?.ok_or(NO_KEY)?;
+    let of_target = typed::read_for_write::<Series>(&cx.db, target)?.ok_or(NO_KEY)?;
+    // A source that is gone, or has no such rule, is noticed when its rule is used.
+    if of_source.source().is_some() {
+        return Err(Error::text("ERR TSDB: the source key already has a source rule"));
+    }
+    if !of_target.rules().is_empty() {
+        return Err(Error::text("ERR TSDB: the destination key already has a dst rule"));
+    }
+    if of_target.source().is_some() {
+        return Err(Error::text("ERR TSDB: the destination key already has a src rule"));
+    }
+    let after = of_source.last().map(|last| last.time);
+    let rule = Rule { target: target.bytes.into(), aggregator, buckets, after };
+    let of_source = typed::write::<Series>(&mut cx.db, source)?.ok_or(NO_KEY)?;
+    of_source.rules_mut().retain(|rule| *rule.target != *target.bytes);
+    of_source.rules_mut().push(rule);
+    let of_target = typed::write::<Series>(&mut cx.db, target)?.ok_or(NO_KEY)?;
+    of_target.set_source(Some(source.bytes));
+    cx.db.changed(source, CREATED[0]);
+    cx.db.changed(target, CREATED[1]);
+    cx.reply.ok();
+    Ok(())
+}
+
+fn delete(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let (source, target) = (args.key(1), args.key(2));
+    let none = Error::text("ERR TSDB: compaction rule does not exist");
+    let of_source = typed::read_for_write::<Series>(&cx.db, source)?.ok_or(NO_KEY)?;
+    if !of_source.rules().iter().any(|rule| *rule.target == *target.bytes) {
+        return Err(none);
+    }
+    let of_source = typed::write::<Series>(&mut cx.db, source)?.ok_or(NO_KEY)?;
+    of_source.rules_mut().retain(|rule| *rule.target != *target.bytes);
+    cx.db.changed(source, DELETED[0]);
+    // The target may be another key by now.
+    if let Ok(Some(of_target)) = typed::write::<Series>(&mut cx.db, target)
+        && of_target.source() == Some(source.bytes)
+    {
+        of_target.set_source(None);
+        cx.db.changed(target, DELETED[1]);
+    }
+    cx.reply.ok();
+    Ok(())
+}
