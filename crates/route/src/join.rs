@@ -187,6 +187,13 @@ impl Joining {
                 all.dedup();
                 push_elements(&mut out, first[0], &all);
             }
+            Merge::Named => {
+                let all = self.all_elements()?;
+                match has_repetition(first[0], &all)? {
+                    true => raw::push_error(&mut out, ONE_NAME),
+                    false => push_elements(&mut out, first[0], &all),
+                }
+            }
             Merge::Places => return self.in_places(),
             Merge::SumPairs => return self.sum_pairs(),
             Merge::AnyValue => {
@@ -322,6 +329,26 @@ fn push_elements(out: &mut Vec<u8>, kind: u8, elements: &[&[u8]]) {
     // A map's elements are names and values in turn.
     push_header(out, kind, if kind == b'%' { elements.len() / 2 } else { elements.len() });
     elements.iter().for_each(|element| out.extend_from_slice(element));
+}
+
+const ONE_NAME: &str = "ERR a group has series on several shards; give their keys one hash tag, or \
+                        read them without GROUPBY";
+
+/// Returns whether two elements begin with one name, or two pairs of a map have it. `None`: an
+/// element has none.
+fn has_repetition(kind: u8, elements: &[&[u8]]) -> Option<bool> {
+    let mut names: Vec<&[u8]> = match kind {
+        b'%' => elements.iter().copied().step_by(2).collect(),
+        _ => {
+            let mut names = Vec::with_capacity(elements.len());
+            for element in elements {
+                names.push(raw::elements(element)?.into_iter().next()?);
+            }
+            names
+        }
+    };
+    names.sort_unstable();
+    Some(names.windows(2).any(|pair| pair[0] == pair[1]))
 }
 
 /// Fields of INFO that are sums over servers.
@@ -472,6 +499,13 @@ mod tests {
         assert_eq!(
             joined(Merge::Concat, &["*1\r\n$1\r\na\r\n", "*0\r\n", "*1\r\n:1\r\n"]),
             "*2\r\n$1\r\na\r\n:1\r\n"
+        );
+        assert_eq!(
+            joined(Merge::Named, &["*1\r\n*1\r\n$1\r\na\r\n", "*1\r\n*1\r\n$1\r\nb\r\n"]),
+            "*2\r\n*1\r\n$1\r\na\r\n*1\r\n$1\r\nb\r\n"
+        );
+        assert!(
+            joined(Merge::Named, &["%1\r\n+a\r\n:1\r\n", "%1\r\n+a\r\n:2\r\n"]).starts_with('-')
         );
         assert_eq!(
             joined(Merge::Union, &["*1\r\n$1\r\na\r\n", "*1\r\n$1\r\na\r\n"]),

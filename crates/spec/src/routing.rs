@@ -113,6 +113,9 @@ pub enum Merge {
     Concat,
     /// The same without repetitions.
     Union,
+    /// The elements of all arrays, or the pairs of all maps. Each element is an array that begins
+    /// with a name. Two with one name would have to be reduced to one: that is an error.
+    Named,
     /// Each element goes to the place that its key had in the request.
     Places,
     /// Arrays of names and integers: the sum for each name, in the first reply's order.

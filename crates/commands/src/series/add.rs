@@ -5,9 +5,7 @@ use super::create::CREATED;
 use super::options::{self, Options};
 use super::{BAD_TIME, NO_KEY, WRITES, series_event, whole};
 use crate::typed;
-use engine::{
-    Arg, ArgKind, Args, Command, Cx, Effort, Error, Event, Key, KeyFlags, KeySpec, Outcome,
-};
+use engine::{Arg, ArgKind, Args, Command, Cx, Error, Event, Key, KeyFlags, KeySpec, Outcome};
 use series::{AddError, Added, Policy, Sample, Series};
 use structs::numbers::parse_f64;
 
@@ -40,7 +38,6 @@ pub static MADD: Command = Command {
     keys: &[KeySpec::rest(1, 3, KeyFlags::RW.with(KeyFlags::UPDATE))],
     complexity: "O(N*M) when N is the amount of series updated and M is the amount of compaction \
                  rules or O(N) with no compaction",
-    effort: Effort::Words(2),
     summary: "Adds samples to time series.",
     tips: &["request_policy:multi_shard"],
     args: &[Arg::block(

@@ -4,7 +4,7 @@ use super::compaction;
 use super::query::{Bound, bound};
 use super::{NO_KEY, WRITES, series_event};
 use crate::typed;
-use engine::{Arg, ArgKind, Args, Command, Cx, Effort, Error, Event, Flags, Outcome};
+use engine::{Arg, ArgKind, Args, Command, Cx, Error, Event, Flags, Outcome};
 use series::Series;
 
 /// `TS.DEL`.
@@ -14,7 +14,6 @@ pub static DEL: Command = Command {
     flags: Flags::WRITE.with(Flags::REACHES),
     since: "1.6.0",
     complexity: "O(N) where N is the number of data points that will be removed",
-    effort: Effort::Part(1, |db, args| typed_count(db, args)),
     summary: "Deletes the samples between two times.",
     args: &[
         Arg::key("key", 0),
@@ -26,10 +25,6 @@ pub static DEL: Command = Command {
 };
 
 const DELETED: Event = series_event("ts.del");
-
-fn typed_count(db: &engine::Db<'_>, args: Args<'_>) -> usize {
-    typed::read_for_write::<Series>(db, args.key(1)).ok().flatten().map_or(0, Series::count)
-}
 
 fn del(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let from = bound(args[2], Bound::From)?;

@@ -5,6 +5,7 @@ use super::query::{self, Options, Shown, TOO_MANY};
 use super::range::{AGGREGATION, BY_TIME, BY_VALUE, COUNT, FROM, LATEST, TO};
 use super::search::Found;
 use super::{FINDS, compaction, replies, search};
+use engine::routing::{About, Merge, Routing};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Key, Outcome};
 use rdb::module::Module;
 use resp::Reply;
@@ -32,6 +33,7 @@ pub static MREVRANGE: Command = Command {
 
 const READ: Command = Command {
     arity: -4,
+    routing: Routing::all(Merge::Named, About::AllKeys),
     complexity: "O(n/m+k) where n = Number of data points, m = Chunk size (data points per chunk), \
                  k = Number of data points that are in the requested ranges",
     args: &[
