@@ -3,6 +3,7 @@
 use super::{NO_KEY, series_event};
 use crate::typed;
 use engine::{Cx, Error, Event, Key};
+use rdb::module::Module;
 use series::{Added, Policy, Rule, Sample, Series};
 use structs::numbers;
 
@@ -164,8 +165,37 @@ pub(super) fn latest(
 ) -> Result<Option<Sample>, Error> {
     let Some(source) = source else { return Ok(None) };
     cx.db.look_at(Key::new(source), |entry| {
-        let series = entry?.object::<rdb::module::Module>()?.get::<Series>()?;
+        let series = entry?.object::<Module>()?.get::<Series>()?;
         let rule = series.rules().iter().find(|rule| &*rule.target == key)?;
         series.open_bucket(rule)
     })
+}
+
+/// Returns whether a key has a series of which something is true.
+///
+/// # Errors
+/// The key cannot be had now.
+pub(super) fn is_of(
+    cx: &Cx<'_>,
+    key: &[u8],
+    is_it: impl FnOnce(&Series) -> bool,
+) -> Result<bool, Error> {
+    cx.db.look_at(Key::new(key), |entry| {
+        let series = entry.and_then(|it| it.object::<Module>()).and_then(|it| it.get::<Series>());
+        series.is_some_and(is_it)
+    })
+}
+
+/// Returns the key of the series that this one is made of, if it is still there and has the rule.
+///
+/// # Errors
+/// The key cannot be had now.
+pub(super) fn true_source<'s>(
+    cx: &Cx<'_>,
+    key: &[u8],
+    series: &'s Series,
+) -> Result<Option<&'s [u8]>, Error> {
+    let Some(source) = series.source() else { return Ok(None) };
+    let has_rule = |series: &Series| series.rules().iter().any(|rule| *rule.target == *key);
+    Ok(is_of(cx, source, has_rule)?.then_some(source))
 }

@@ -1,10 +1,10 @@
 //! `TS.INFO key [DEBUG]`
 
 use super::query::Shown;
-use super::{NO_KEY, READS, replies};
+use super::{NO_KEY, READS, compaction, replies};
 use crate::typed;
-use engine::{Arg, Args, Command, Cx, Error, Flags, Key, Outcome};
-use rdb::module::{Module, Value};
+use engine::{Arg, Args, Command, Cx, Error, Flags, Outcome};
+use rdb::module::Value;
 use resp::Reply;
 use series::{Encoding, Rule, Series};
 use structs::numbers;
@@ -30,18 +30,11 @@ fn info(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let mut rules = Vec::new();
     for rule in series.rules() {
         // The other key may have gone, or be made of another series by now.
-        if is_of(cx, &rule.target, |target| target.source() == Some(args[1]))? {
+        if compaction::is_of(cx, &rule.target, |target| target.source() == Some(args[1]))? {
             rules.push(rule);
         }
     }
-    let source = match series.source() {
-        Some(source) => {
-            let has_rule =
-                |series: &Series| series.rules().iter().any(|rule| *rule.target == *args[1]);
-            is_of(cx, source, has_rule)?.then_some(source)
-        }
-        None => None,
-    };
+    let source = compaction::true_source(cx, args[1], series)?;
     let reply = &mut cx.reply;
     reply.map(if is_debug { 16 } else { 14 });
     settings(reply, series);
@@ -61,14 +54,6 @@ fn info(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         chunks(reply, series);
     }
     Ok(())
-}
-
-/// Returns whether a key has a series of which something is true.
-fn is_of(cx: &Cx<'_>, key: &[u8], is_it: impl FnOnce(&Series) -> bool) -> Result<bool, Error> {
-    cx.db.look_at(Key::new(key), |entry| {
-        let series = entry.and_then(|it| it.object::<Module>()).and_then(|it| it.get::<Series>());
-        series.is_some_and(is_it)
-    })
 }
 
 fn field(reply: &mut Reply<'_>, name: &str, number: u64) {

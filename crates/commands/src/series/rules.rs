@@ -2,7 +2,7 @@
 //! `TS.DELETERULE source destination`
 
 use super::query::{BAD_AGGREGATOR, duration};
-use super::{NO_KEY, WRITES, series_event, whole};
+use super::{NO_KEY, WRITES, compaction, series_event, whole};
 use crate::typed;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Event, Flags, KeyFlags, KeySpec, Outcome};
 use series::aggregate::Aggregator;
@@ -37,7 +37,7 @@ pub static DELETERULE: Command = Command {
 };
 
 const OF_TWO: Command = Command {
-    flags: Flags::WRITE.with(Flags::DENYOOM),
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::REACHES),
     keys: &[
         KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE)),
         KeySpec::at(2, KeyFlags::RW.with(KeyFlags::UPDATE)),
@@ -69,26 +69,42 @@ fn create(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     let of_source = typed::read_for_write::<Series>(&cx.db, source)?.ok_or(NO_KEY)?;
     let of_target = typed::read_for_write::<Series>(&cx.db, target)?.ok_or(NO_KEY)?;
-    // A source that is gone, or has no such rule, is noticed when its rule is used.
-    if of_source.source().is_some() {
-        return Err(Error::text("ERR TSDB: the source key already has a source rule"));
-    }
-    if !of_target.rules().is_empty() {
-        return Err(Error::text("ERR TSDB: the destination key already has a dst rule"));
-    }
-    if of_target.source().is_some() {
-        return Err(Error::text("ERR TSDB: the destination key already has a src rule"));
+    if !cx.db.repeats_history() {
+        check_ends(cx, (source.bytes, of_source), (target.bytes, of_target))?;
     }
     let after = of_source.last().map(|last| last.time);
     let rule = Rule { target: target.bytes.into(), aggregator, buckets, after };
     let of_source = typed::write::<Series>(&mut cx.db, source)?.ok_or(NO_KEY)?;
+    of_source.set_source(None);
     of_source.rules_mut().retain(|rule| *rule.target != *target.bytes);
     of_source.rules_mut().push(rule);
     let of_target = typed::write::<Series>(&mut cx.db, target)?.ok_or(NO_KEY)?;
+    of_target.rules_mut().clear();
     of_target.set_source(Some(source.bytes));
     cx.db.changed(source, CREATED[0]);
     cx.db.changed(target, CREATED[1]);
     cx.reply.ok();
+    Ok(())
+}
+
+/// Refuses a rule whose ends are those of other rules. A reference to a key that does not refer back
+/// counts for nothing.
+fn check_ends(
+    cx: &Cx<'_>,
+    (source, of_source): (&[u8], &Series),
+    (target, of_target): (&[u8], &Series),
+) -> Result<(), Error> {
+    if compaction::true_source(cx, source, of_source)?.is_some() {
+        return Err(Error::text("ERR TSDB: the source key already has a source rule"));
+    }
+    for rule in of_target.rules() {
+        if compaction::is_of(cx, &rule.target, |other| other.source() == Some(target))? {
+            return Err(Error::text("ERR TSDB: the destination key already has a dst rule"));
+        }
+    }
+    if compaction::true_source(cx, target, of_target)?.is_some() {
+        return Err(Error::text("ERR TSDB: the destination key already has a src rule"));
+    }
     Ok(())
 }
 
