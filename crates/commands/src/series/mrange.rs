@@ -52,6 +52,7 @@ const READ: Command = Command {
         .optional(),
         COUNT,
         AGGREGATION,
+        Arg::token("excludeempty", "EXCLUDEEMPTY").optional(),
         Arg::new("filterExpr", ArgKind::String).after("FILTER").multiple(),
         Arg::block(
             "groupby",
@@ -74,6 +75,9 @@ fn mrange(cx: &mut Cx<'_>, args: Args<'_>, is_reverse: bool) -> Outcome {
     if is_wide && options.grouping.is_some() {
         return Err(Error::text("ERR TSDB: GROUPBY is not allowed with multiple aggregators"));
     }
+    if options.excludes_empty && options.grouping.is_some() {
+        return Err(Error::text("ERR TSDB: EXCLUDEEMPTY is not allowed with GROUPBY"));
+    }
     let count = match options.grouping {
         Some(_) => options.query.count.take(),
         None => None,
@@ -81,7 +85,9 @@ fn mrange(cx: &mut Cx<'_>, args: Args<'_>, is_reverse: bool) -> Outcome {
     let mut all = Vec::new();
     for found in search::find(cx, &filters)? {
         if let Some(rows) = read(cx, &found, &options)? {
-            all.push((found, rows));
+            if !options.excludes_empty || !rows.is_empty() {
+                all.push((found, rows));
+            }
         }
     }
     match &options.grouping {

@@ -51,7 +51,7 @@ fn nrange(cx: &mut Cx<'_>, args: Args<'_>, is_reverse: bool) -> Outcome {
         .filter(|&keys| keys > 0 && keys <= args.len() - 2)
         .ok_or(Error::text("ERR TSDB: numkeys must be a positive number of keys"))?;
     let mut options = query::parse(args, 2 + keys, is_reverse, keys)?;
-    if options.filters.is_some() || options.grouping.is_some() {
+    if options.filters.is_some() || options.grouping.is_some() || options.excludes_empty {
         return Err(Error::Syntax);
     }
     let count = options.query.count.take();

@@ -61,13 +61,16 @@ pub(super) struct Options {
     /// The aggregators of each key, of TS.NRANGE.
     pub of_keys: Vec<Vec<Aggregator>>,
     pub latest: bool,
+    /// Series without rows are left out.
+    pub excludes_empty: bool,
     pub shown: Shown,
     pub filters: Option<Vec<Filter>>,
     pub grouping: Option<Grouping>,
 }
 
 /// The words that end a list.
-const KEYWORDS: [&str; 14] = [
+const KEYWORDS: [&str; 15] = [
+    "excludeempty",
     "latest",
     "filter_by_ts",
     "filter_by_value",
@@ -126,6 +129,7 @@ pub(super) fn parse(
         query,
         of_keys: Vec::new(),
         latest: false,
+        excludes_empty: false,
         shown: Shown::None,
         filters: None,
         grouping: None,
@@ -159,6 +163,7 @@ impl<'a> Parser<'a> {
         self.at += 1;
         match () {
             () if is("latest") => self.options.latest = true,
+            () if is("excludeempty") => self.options.excludes_empty = true,
             () if is("empty") => self.empty = true,
             () if is("withlabels") => self.options.shown = Shown::All,
             () if is("filter_by_ts") => self.take_times()?,

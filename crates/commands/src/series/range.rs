@@ -69,7 +69,7 @@ fn effort(db: &Db<'_>, args: Args<'_>) -> usize {
 
 fn range(cx: &mut Cx<'_>, args: Args<'_>, is_reverse: bool) -> Outcome {
     let options = query::parse(args, 2, is_reverse, 1)?;
-    if options.filters.is_some() || options.grouping.is_some() {
+    if options.filters.is_some() || options.grouping.is_some() || options.excludes_empty {
         return Err(Error::Syntax);
     }
     let series = typed::read::<Series>(&cx.db, args.key(1))?.ok_or(NO_KEY)?;
