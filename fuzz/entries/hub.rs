@@ -1,11 +1,11 @@
 //! A thread of the proxy between hostile clients and hostile servers: whatever both send, in
 //! whatever pieces, nothing panics, and what each client hears is RESP.
 
-use proxy::config::{Address, Kind, Login, Pool, Server};
-use proxy::hub::wire::{Id, Wire};
-use proxy::hub::{Commands, Common, Hub, Stall};
-use proxy::placement::Member;
-use proxy::pool::Shared;
+use forward::hub::wire::{Id, Wire};
+use forward::hub::{Commands, Common, Hub, Stall};
+use forward::placement::Member;
+use forward::pool::Shared;
+use forward::settings::{Address, Kind, Login, Pool, Server};
 use resp::decode::{Scanned, Scanner};
 use resp::token::ReplyLimits;
 use std::collections::BTreeMap;

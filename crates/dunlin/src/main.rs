@@ -237,9 +237,9 @@ fn described_commands() -> spec::CommandTable<spec::NotRun> {
 }
 
 /// The commands that the proxy knows without asking servers: those of ours, without what runs them.
-fn proxied_commands() -> Arc<proxy::hub::Commands> {
+fn proxied_commands() -> Arc<forward::hub::Commands> {
     let rows: Vec<_> = commands::rows().iter().map(|row| row.described()).collect();
-    proxy::hub::Commands::new(&rows, commands::REDIS_VERSION)
+    forward::hub::Commands::new(&rows, commands::REDIS_VERSION)
 }
 
 fn print(text: &str) -> ExitCode {

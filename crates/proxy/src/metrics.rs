@@ -1,8 +1,8 @@
 //! Figures for Prometheus, and for people.
 
-use crate::pool::Shared;
 use crate::reload::Service;
-use crate::stats::{Count, PoolStats, ServerStats, TIMES};
+use forward::pool::Shared;
+use forward::stats::{Count, PoolStats, ServerStats, TIMES};
 use metrics::text::{Exposition, Kind, Label};
 use std::collections::HashMap;
 use std::fmt::Write as _;

@@ -3,10 +3,11 @@
 //! A new configuration is prepared as a whole, certificates and listeners too, before anything
 //! changes. A pool whose table is the same stays what it is, and with it all its connections.
 
-use crate::config::{self, Address, Config, Kind, Pool};
-use crate::hub::{Common, Layout};
-use crate::pool::Shared;
+use crate::config::{self, Config};
 use crate::watch;
+use forward::hub::{Common, Layout};
+use forward::pool::Shared;
+use forward::settings::{Address, Invalid, Kind, ListenerTls, Pool, ServerTls};
 use net::{ListenSpec, Net, Tag, TlsContext};
 use rustls::ClientConfig;
 use std::path::PathBuf;
@@ -82,10 +83,10 @@ fn prepare(current: &Layout, config: &Config) -> Result<Prepared, String> {
 
 impl Prepared {
     fn add(&mut self, at: usize, shared: &Arc<Shared>, pool: &Pool) -> Result<(), String> {
-        let text = |why: config::Invalid| why.to_string();
-        let context = pool.tls.as_ref().map(config::ListenerTls::load).transpose();
+        let text = |why: Invalid| why.to_string();
+        let context = pool.tls.as_ref().map(ListenerTls::load).transpose();
         self.contexts.push((Tag(at as u32), context.map_err(text)?));
-        let rules = pool.server_tls.as_ref().map(config::ServerTls::load).transpose();
+        let rules = pool.server_tls.as_ref().map(ServerTls::load).transpose();
         self.rules.push((shared.clone(), rules.map_err(text)?));
         let plain = pool.listen.iter().map(|address| listener(address, net::Kind::Tcp, at));
         let tls = pool.listen_tls.iter().map(|address| listener(address, net::Kind::Tls, at));

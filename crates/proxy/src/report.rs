@@ -1,7 +1,7 @@
 //! The statistics port: Twemproxy's JSON, written to every connection.
 
 use crate::reload::Service;
-use crate::stats::{Count, PoolStats};
+use forward::stats::{Count, PoolStats};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -52,7 +52,7 @@ pub fn json(service: &Service) -> String {
         let topology = shared.topology();
         for (server, address) in topology.servers.iter().enumerate() {
             let name = match &shared.config.kind {
-                crate::config::Kind::Servers(servers) => servers[server].member.name.clone(),
+                forward::settings::Kind::Servers(servers) => servers[server].member.name.clone(),
                 _ => address.to_string(),
             };
             let requests = sum(&|stats| &stats.of(server).requests);

@@ -2,9 +2,9 @@
 
 use crate::config::{self, Config};
 use crate::driver::Driver;
-use crate::hub::{Commands, Common, Hub};
 use crate::reload::Service;
 use crate::{admin, report};
+use forward::hub::{Commands, Common, Hub};
 use net::{Backend, Net, NetOptions, Reactor};
 use process::{daemonize, log, os_error, signals};
 use std::ffi::OsString;

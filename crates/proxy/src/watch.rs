@@ -4,10 +4,10 @@
 //! message makes the thread ask at once, because the answer of the majority decides, not one
 //! message.
 
-use crate::config::{Address, Kind, Login, Reads};
-use crate::hub::server_at;
-use crate::pool::Shared;
 use client::{Client, Connector, Patience, parse_slots};
+use forward::hub::server_at;
+use forward::pool::Shared;
+use forward::settings::{Address, Kind, Login, Reads};
 use resp::Value;
 use std::collections::HashMap;
 use std::io;

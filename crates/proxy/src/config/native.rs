@@ -1,11 +1,11 @@
 //! Our own format, for what Twemproxy's has no words for; see `docs/proxy.md`.
 
-use super::{
-    Address, Admin, Config, Invalid, Kind, Limits, ListenerTls, Login, Pool, Reads, Server,
-    ServerTls,
+use super::{Admin, Config};
+use forward::placement::hash::Hash;
+use forward::placement::{Distribution, Member};
+use forward::settings::{
+    Address, Invalid, Kind, Limits, ListenerTls, Login, Pool, Reads, Server, ServerTls,
 };
-use crate::placement::hash::Hash;
-use crate::placement::{Distribution, Member};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -3,10 +3,11 @@
 //! A pool is a map at the top. A server is `host:port:weight [name]`. Without a name its address is
 //! the name that ketama's points are made of.
 
-use super::{Address, Config, Invalid, Kind, Login, Pool, Server};
-use crate::placement::hash::Hash;
-use crate::placement::{Distribution, Member};
+use super::Config;
 use ::config::yaml::{self, Yaml};
+use forward::placement::hash::Hash;
+use forward::placement::{Distribution, Member};
+use forward::settings::{Address, Invalid, Kind, Login, Pool, Server};
 use std::time::Duration;
 
 /// Reads a file's text.

@@ -6,8 +6,8 @@ use engine::Engine;
 use engine::mailbox::recheck_all;
 use engine::pubsub::Space;
 use engine::pubsub::elsewhere::Name;
+use forward::network::Reach;
 use keyspace::Millis;
-use proxy::driver::Reach;
 
 /// How often names without a listener are looked for.
 const FORGET_EVERY_MS: i64 = 1000;

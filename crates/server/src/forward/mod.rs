@@ -15,12 +15,12 @@ pub use shared::Shared;
 use engine::Session;
 use engine::clients::forwarding::{Own, Reach as Nodes, Travel};
 use engine::routing::Merge;
+use forward::hub::listening::LISTENER;
+use forward::hub::wire::{Id, Wire};
+use forward::hub::{Answers, Hub};
+use forward::network::{Net, Reach, conn_id, hub_id};
+use forward::settings::Address;
 use net::{ConnId, TlsClient};
-use proxy::config::Address;
-use proxy::driver::{Net, Reach, conn_id, hub_id};
-use proxy::hub::listening::LISTENER;
-use proxy::hub::wire::{Id, Wire};
-use proxy::hub::{Answers, Hub};
 use resp::Protocol;
 use route::code::NO_CLIENT;
 use std::collections::{HashMap, VecDeque};
@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The tag of links to other nodes.
-pub const LINK: net::Tag = proxy::driver::SERVER;
+pub const LINK: net::Tag = forward::network::SERVER;
 
 /// Set in the generation of a name by which the hub knows a client.
 const CLIENT: u32 = 1 << 31;
@@ -225,7 +225,7 @@ impl Forwarder {
             false => self.hub.number_of_user(session.user.name().as_bytes()),
         };
         let peer = (&*session.client.addr, session.id());
-        let setting = proxy::pool::Session { protocol, db: session.db.0, user, hops: 0 };
+        let setting = forward::pool::Session { protocol, db: session.db.0, user, hops: 0 };
         self.with(reach, |hub, wires| hub.present(wires, id, peer, setting));
         let mut start = 0;
         for request in forwarding.requests.drain(..) {

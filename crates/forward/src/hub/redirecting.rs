@@ -2,8 +2,8 @@
 
 use super::tests::{Memory, every_command, id};
 use super::{Common, Hub, Stall};
-use crate::config::{Address, Kind, Pool};
 use crate::pool::Shared;
+use crate::settings::{Address, Kind, Pool};
 use route::{raw, slots};
 use std::time::Duration;
 

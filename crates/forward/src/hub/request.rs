@@ -6,7 +6,7 @@ use super::session::Answers;
 use super::upstream::{Aim, Tag};
 use super::wire::Wire;
 use super::{Conn, Hub};
-use crate::config::Reads;
+use crate::settings::Reads;
 use resp::{Limits, Parsed, Parser};
 use route::plan::{Course, Page, Piece, Placement, Plan, Request};
 use route::raw;

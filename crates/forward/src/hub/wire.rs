@@ -1,6 +1,6 @@
 //! What a hub needs of the network. The real one is the driver; tests have one in memory.
 
-use crate::config::Address;
+use crate::settings::Address;
 use net::TlsClient;
 use std::time::{Duration, Instant};
 

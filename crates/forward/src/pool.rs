@@ -1,8 +1,8 @@
 //! What threads share of a pool, and what each keeps of it.
 
-use crate::config::{Address, Invalid, Kind, Login, Pool, Reads, Server};
 use crate::hub::wire::Id;
 use crate::placement::{Continuum, Distribution};
+use crate::settings::{Address, Invalid, Kind, Login, Pool, Reads, Server};
 use crate::stats::{PoolStats, ServerStats};
 use crate::vocabulary::Vocabulary;
 use cluster::hashing::Hashing;

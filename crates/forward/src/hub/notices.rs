@@ -7,7 +7,7 @@
 
 use super::wire::Wire;
 use super::{Conn, Hub};
-use crate::config::Kind;
+use crate::settings::Kind;
 
 /// How long a client should have patience.
 const PATIENCE_SECONDS: u64 = 60;

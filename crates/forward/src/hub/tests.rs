@@ -2,9 +2,9 @@
 
 use super::wire::{Id, Wire};
 use super::{Commands, Common, Hub};
-use crate::config::{Address, Kind, Pool, Server};
 use crate::placement::Member;
 use crate::pool::Shared;
+use crate::settings::{Address, Kind, Pool, Server};
 use resp::{Limits, Parsed, Parser, ReplyLimits, Scanned, Scanner};
 use route::raw;
 use std::collections::{BTreeMap, VecDeque};

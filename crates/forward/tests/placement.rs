@@ -4,8 +4,8 @@
 //! Without `nutcracker` the test does nothing, unless `PLACEMENT_KEYS` is set, which says how many
 //! keys to try; `./test proxy` installs it and tries 100 000.
 
-use proxy::placement::hash::{Hash, NAMES};
-use proxy::placement::{Continuum, Distribution, Keys, Member};
+use forward::placement::hash::{Hash, NAMES};
+use forward::placement::{Continuum, Distribution, Keys, Member};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
