@@ -3,12 +3,7 @@
 
 mod clients;
 mod events;
-mod moving;
 mod permissions;
-mod scanning;
-mod scripts;
-mod sessions;
-mod walking;
 
 use harness::client::{Client, ask, ok};
 use harness::cluster::{Etcd, create, error, redis_cli, text};
@@ -18,13 +13,13 @@ use harness::wait::eventually;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// One cluster at a time: each is seven servers, which make each other late on few processors.
-fn alone() -> MutexGuard<'static, ()> {
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A cluster of six servers that clients see as one, and a seventh node that has nothing.
-fn one_address(etcd: &Etcd, options: &[&str]) -> Vec<Server> {
+pub(crate) fn one_address(etcd: &Etcd, options: &[&str]) -> Vec<Server> {
     let mut nodes: Vec<Server> = (0..6).map(|_| etcd.node_with(options)).collect();
     create(&nodes);
     let idle = etcd.node_with(options);
@@ -43,9 +38,9 @@ fn one_address(etcd: &Etcd, options: &[&str]) -> Vec<Server> {
 }
 
 /// Keys of three shards.
-const KEYS: [&str; 3] = ["a", "b", "foo"];
+pub(crate) const KEYS: [&str; 3] = ["a", "b", "foo"];
 
-fn bulk(text: &str) -> Reply {
+pub(crate) fn bulk(text: &str) -> Reply {
     Reply::Bulk(text.into())
 }
 

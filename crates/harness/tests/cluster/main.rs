@@ -1,6 +1,8 @@
 //! Servers that form a cluster at a real etcd.
 
 mod forwarding;
+mod moving;
 mod network;
+mod one_server;
 mod shards;
 mod shared_definitions;

@@ -21,7 +21,7 @@ fn switch(replica: &Server) {
 
 #[test]
 fn a_walk_goes_on_at_other_nodes_and_through_switches() {
-    let _alone = super::alone();
+    let _alone = crate::forwarding::alone();
     let etcd = Etcd::start("scanning");
     let nodes = six(&etcd);
     for node in &nodes {

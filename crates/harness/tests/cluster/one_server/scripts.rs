@@ -1,6 +1,6 @@
 //! Command scripts whose clients are connected to a node that owns nothing.
 
-use super::alone;
+use crate::forwarding::alone;
 use harness::reply::Protocol;
 use harness::script::Script;
 use harness::script::behind::{Behind, Way};

@@ -1,7 +1,7 @@
 //! What a client says about its connection holds at other nodes, and what it may do there ends with
 //! its rights.
 
-use super::{KEYS, alone, bulk, one_address};
+use crate::forwarding::{KEYS, alone, bulk, one_address};
 use harness::client::{Client, ask, ok};
 use harness::cluster::{Etcd, error, list, owner_and_entry, text};
 use harness::reply::{Protocol, Reply};

@@ -1,7 +1,7 @@
 //! Every command of the table in a transaction whose keys another node has, against the same on one
 //! server.
 
-use super::{alone, bulk};
+use crate::forwarding::{alone, bulk};
 use harness::client::{Client, ask, ok};
 use harness::cluster::{Etcd, owner_and_entry, text};
 use harness::reply::{Protocol, Reply};

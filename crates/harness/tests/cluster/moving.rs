@@ -147,7 +147,7 @@ fn verify(name: &str, cluster: &mut dyn Cluster, rounds: i64) {
 
 #[test]
 fn a_reshard_under_writers_loses_no_key() {
-    let _alone = super::alone();
+    let _alone = crate::forwarding::alone();
     let etcd = Etcd::start("reshard");
     let nodes = three(&etcd);
     let single = etcd.node();
@@ -214,7 +214,7 @@ fn database_size(nodes: &[Server]) -> i64 {
 
 #[test]
 fn fix_closes_a_slot_of_which_no_key_has_moved_and_rebalance_moves_slots() {
-    let _alone = super::alone();
+    let _alone = crate::forwarding::alone();
     let etcd = Etcd::start("fix");
     let nodes = three(&etcd);
     let [mut source, mut target] = [nodes[0].client(), nodes[1].client()];
@@ -246,7 +246,7 @@ fn fix_closes_a_slot_of_which_no_key_has_moved_and_rebalance_moves_slots() {
 /// A tool has died after some keys had moved. `fix` gives the slot to the end with more of them,
 /// and fetches the others from the other end, which it makes importing.
 fn fix_half_moved(name: &str, moved: usize) {
-    let _alone = super::alone();
+    let _alone = crate::forwarding::alone();
     let etcd = Etcd::start(name);
     let nodes = three(&etcd);
     let [mut source, mut target] = [nodes[0].client(), nodes[1].client()];
@@ -290,7 +290,7 @@ fn fix_closes_a_slot_with_most_keys_at_its_target() {
 
 #[test]
 fn requests_for_a_slot_that_moves_key_by_key() {
-    let _alone = super::alone();
+    let _alone = crate::forwarding::alone();
     let etcd = Etcd::start("set-slot");
     let nodes = three(&etcd);
     let [mut source, mut target] = [nodes[0].client(), nodes[1].client()];
@@ -409,7 +409,7 @@ fn transactions_and_scripts(nodes: &[Server], source: &mut Client, sent_on: &str
 /// another database waits: whether it is there already, at the other end, is not known.
 #[test]
 fn requests_for_several_databases_of_a_slot_that_moves_key_by_key() {
-    let _alone = super::alone();
+    let _alone = crate::forwarding::alone();
     let etcd = Etcd::start("set-slot-databases");
     let nodes = three_with(&etcd, &["--cluster-databases", "4"]);
     let [mut source, mut target] = [nodes[0].client(), nodes[1].client()];
@@ -455,7 +455,7 @@ fn requests_for_several_databases_of_a_slot_that_moves_key_by_key() {
 /// Another server would answer for its own shard twice.
 #[test]
 fn what_concerns_all_shards_is_not_answered_without_one_of_them() {
-    let _alone = super::alone();
+    let _alone = crate::forwarding::alone();
     let etcd = Etcd::start("without-one");
     let mut nodes = three(&etcd);
     let single = etcd.node();
