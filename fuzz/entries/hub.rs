@@ -6,6 +6,7 @@ use forward::hub::{Commands, Common, Hub, Stall};
 use forward::placement::Member;
 use forward::pool::Shared;
 use forward::settings::{Address, Kind, Login, Pool, Server};
+use proxy::policy::Front;
 use resp::decode::{Scanned, Scanner};
 use resp::token::ReplyLimits;
 use std::collections::BTreeMap;
@@ -118,7 +119,7 @@ fn shared(is_cluster: bool, needs_password: bool) -> Arc<Shared> {
 }
 
 struct World {
-    hub: Hub,
+    hub: Hub<Front>,
     net: Memory,
 }
 

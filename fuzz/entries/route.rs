@@ -1,10 +1,11 @@
 //! What a server of the proxy, or a node of a cluster, may answer: replies find their requests in
 //! whatever pieces they come, and what is made of several is a reply again.
 
+use resp::Protocol;
 use resp::decode::{Scanned, Scanner, decode};
 use resp::token::ReplyLimits;
 use route::link::{Link, Received};
-use route::raw::{self, Protocol};
+use route::raw;
 use route::{Joining, slots};
 use spec::Merge;
 

@@ -2,16 +2,18 @@
 
 use crate::hub::wire::Id;
 use crate::placement::{Continuum, Distribution};
+use crate::policy::{Audience, Policy, Together, WalkNumbers};
 use crate::settings::{Address, Invalid, Kind, Login, Pool, Reads, Server};
 use crate::stats::{PoolStats, ServerStats};
 use crate::vocabulary::Vocabulary;
 use cluster::hashing::Hashing;
 use net::TlsClient;
+use resp::Protocol;
 use route::plan::{Place, Placement};
-use route::raw::Protocol;
 use rustls::ClientConfig;
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
@@ -342,8 +344,19 @@ pub struct Target {
     pub retry_at: Option<Instant>,
 }
 
+/// How keys get to servers.
+#[derive(Debug)]
+enum Spread {
+    /// All are at the first server.
+    One,
+    /// They are shared by hash.
+    Hashed(Continuum),
+    /// By slots, which servers hand over to each other.
+    Slots,
+}
+
 /// One thread's view of a pool.
-pub struct Local {
+pub struct Local<P> {
     /// What the threads share.
     pub shared: Arc<Shared>,
     /// This thread's figures.
@@ -363,7 +376,7 @@ pub struct Local {
     /// How often slots have changed their servers.
     pub moves: u64,
     generation: u64,
-    continuum: Option<Continuum>,
+    spread: Spread,
     slots: Vec<Option<u16>>,
     /// The servers that have keys of their own.
     primaries: Vec<usize>,
@@ -376,11 +389,12 @@ pub struct Local {
     walk: Vec<(u16, u16)>,
     rule: SlotRule,
     chance: Cell<u32>,
+    policy: PhantomData<P>,
 }
 
-impl Local {
+impl<P: Policy> Local<P> {
     /// A thread's view of a pool.
-    pub fn new(shared: &Arc<Shared>) -> Local {
+    pub fn new(shared: &Arc<Shared>) -> Local<P> {
         let stats = Arc::new(PoolStats::new(shared.counted()));
         lock(&shared.stats).push(stats.clone());
         let mut local = Local {
@@ -394,7 +408,7 @@ impl Local {
             successor: None,
             moves: 0,
             generation: 0,
-            continuum: None,
+            spread: Spread::One,
             slots: Vec::new(),
             primaries: Vec::new(),
             first_slots: Vec::new(),
@@ -404,6 +418,7 @@ impl Local {
             walk: Vec::new(),
             rule: SlotRule::default(),
             chance: Cell::new(0x9e37_79b9),
+            policy: PhantomData,
         };
         local.refresh();
         local
@@ -435,12 +450,11 @@ impl Local {
                 }),
             }
         }
-        if let Kind::Servers(servers) = &self.shared.config.kind {
-            let members: Vec<_> = servers.iter().map(|server| server.member.clone()).collect();
-            let is_live = |at: usize| topology.ejected.get(at).is_none_or(Option::is_none);
-            let distribution = self.shared.config.distribution;
-            self.continuum = Some(Continuum::new(distribution, &members, is_live));
-        }
+        self.spread = match &self.shared.config.kind {
+            Kind::Servers(servers) => self.hashed(servers, &topology),
+            Kind::Cluster { .. } => Spread::Slots,
+            Kind::Single(_) | Kind::Sentinel { .. } => Spread::One,
+        };
         let is_same_rule = Arc::ptr_eq(&self.rule.hashing, &topology.rule.hashing);
         if self.slots != topology.slots || !is_same_rule {
             self.slots = topology.slots;
@@ -458,7 +472,7 @@ impl Local {
                 first.get_or_insert(slot);
             }
         }
-        if self.is_cluster() && !self.shared.config.is_node {
+        if self.has_slots() && P::WALK == WalkNumbers::FirstSlots {
             // A shard keeps its first slot when another server comes to lead it.
             let firsts = self.first_slots.iter().zip(0..);
             self.walk = firsts.filter_map(|(slot, at)| Some(((*slot)?, at))).collect();
@@ -491,15 +505,24 @@ impl Local {
         others.wrapping_add(self.queued)
     }
 
-    /// Returns whether it stands in front of a cluster.
+    /// How keys are shared by hash among the servers that are not taken out.
+    fn hashed(&self, servers: &[Server], topology: &Topology) -> Spread {
+        let members: Vec<_> = servers.iter().map(|server| server.member.clone()).collect();
+        let is_live = |at: usize| topology.ejected.get(at).is_none_or(Option::is_none);
+        let distribution = self.shared.config.distribution;
+        Spread::Hashed(Continuum::new(distribution, &members, is_live))
+    }
+
+    /// Returns whether keys have slots, which servers hand over to each other: a request may be
+    /// redirected.
     #[inline]
-    pub fn is_cluster(&self) -> bool {
-        matches!(self.shared.config.kind, Kind::Cluster { .. })
+    pub fn has_slots(&self) -> bool {
+        matches!(self.spread, Spread::Slots)
     }
 
     /// What a key has in common with those that stay with it: a slot, or the server.
     pub fn group_of(&self, key: &[u8]) -> Option<usize> {
-        match self.is_cluster() {
+        match self.has_slots() {
             true => self.rule.hashing.slot(key).map(usize::from),
             false => self.place(key).map(|place| place.group),
         }
@@ -571,8 +594,8 @@ impl Local {
     #[inline]
     pub fn link_key(&self, session: Session, turn: u64, server: usize) -> LinkKey {
         let lane = (turn % u64::from(self.shared.config.server_connections)) as u16;
-        let is_reading = self.is_cluster() && self.is_replica(server);
-        let gives_back = self.is_cluster() && !self.shared.config.is_node;
+        let is_reading = self.has_slots() && self.is_replica(server);
+        let gives_back = self.has_slots() && P::SHARED_LINKS_GIVE_BACK;
         LinkKey { session, lane, is_reading, gives_back }
     }
 
@@ -596,7 +619,7 @@ impl Local {
     /// itself, as those of a cluster do.
     pub fn shares_server(&self, key: &[u8], prefix: &[u8]) -> bool {
         let config = &self.shared.config;
-        if self.is_cluster() || self.servers() == 1 {
+        if self.has_slots() || self.servers() == 1 {
             return true;
         }
         config.distribution != Distribution::Random
@@ -615,32 +638,32 @@ impl Local {
     }
 }
 
-impl Placement for Local {
+impl<P: Policy> Placement for Local<P> {
     fn servers(&self) -> usize {
         self.primaries.len()
     }
 
     fn radix(&self) -> usize {
-        match self.is_cluster() {
-            true if self.shared.config.is_node => MAX_SERVERS,
-            true => usize::from(SLOTS),
-            false => self.targets.len(),
+        match (&self.spread, P::WALK) {
+            (Spread::Slots, WalkNumbers::Given) => MAX_SERVERS,
+            (Spread::Slots, WalkNumbers::FirstSlots) => usize::from(SLOTS),
+            (Spread::Hashed(_) | Spread::One, _) => self.targets.len(),
         }
     }
 
     fn walk_from(&self, number: usize) -> Option<usize> {
-        if self.is_cluster() {
+        if self.has_slots() {
             return self.walk.iter().map(|&(at, _)| usize::from(at)).find(|at| *at >= number);
         }
         self.primaries.iter().copied().find(|at| *at >= number)
     }
 
     fn listens_anywhere(&self) -> bool {
-        self.shared.config.is_node
+        P::AUDIENCE == Audience::All
     }
 
     fn walked(&self, number: usize) -> Option<usize> {
-        if self.is_cluster() {
+        if self.has_slots() {
             let found = self.walk.iter().find(|&&(at, _)| usize::from(at) == number);
             return found.map(|&(_, server)| usize::from(server));
         }
@@ -649,7 +672,7 @@ impl Placement for Local {
 
     #[inline]
     fn place(&self, key: &[u8]) -> Option<Place> {
-        if let Some(continuum) = &self.continuum {
+        if let Spread::Hashed(continuum) = &self.spread {
             let hash =
                 if self.targets.len() == 1 { 0 } else { self.shared.config.keys.hash_of(key) };
             let server = continuum.server(hash, self.chance())?;
@@ -659,7 +682,7 @@ impl Placement for Local {
             let slot = usize::from(self.rule.hashing.slot(key)?);
             let server = usize::from(self.slots[slot]?);
             let group = match &self.rule.next {
-                _ if !self.shared.config.is_node => slot,
+                _ if P::TOGETHER == Together::OneSlot => slot,
                 None => server,
                 Some((next, servers)) => {
                     let future = next.slot(key).and_then(|slot| servers[usize::from(slot)]);
@@ -672,10 +695,10 @@ impl Placement for Local {
     }
 
     fn any(&self) -> Option<usize> {
-        match &self.continuum {
-            Some(continuum) => continuum.server(0, 0),
-            None if !self.slots.is_empty() => self.primaries.first().copied(),
-            None => (!self.targets.is_empty()).then_some(0),
+        match &self.spread {
+            Spread::Hashed(continuum) => continuum.server(0, 0),
+            Spread::Slots if !self.slots.is_empty() => self.primaries.first().copied(),
+            Spread::Slots | Spread::One => (!self.targets.is_empty()).then_some(0),
         }
     }
 }
@@ -683,11 +706,12 @@ impl Placement for Local {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::samples::Front;
 
     #[test]
     fn each_server_of_a_large_pool_has_figures_of_its_own() {
         let pool = Pool::new("p", Kind::Cluster { seeds: Vec::new() });
-        let local = Local::new(&Shared::new(pool));
+        let local = Local::<Front>::new(&Shared::new(pool));
         local.server_stats(0).requests.add(1);
         local.server_stats(64).requests.add(10);
         local.server_stats(MAX_SERVERS - 1).requests.add(100);

@@ -1,6 +1,7 @@
 //! Between a reactor and a hub: connections of one thread become the hub's, and what the hub wants
 //! of them is done.
 
+use crate::policy::Front;
 use forward::hub::{Hub, Stall};
 use forward::network::{Net, hub_id};
 use net::{Close, ConnId, ConnIo, ConnectError, Consumed, Cx, Handler, PeerInfo, Problem, Tag};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// One thread's handler.
 pub struct Driver {
-    hub: Hub,
+    hub: Hub<Front>,
     /// When the proxy has to have ended, if it is ending.
     drain_until: fn() -> Option<Instant>,
     log: fn(&str),
@@ -17,7 +18,7 @@ pub struct Driver {
 
 impl Driver {
     /// The handler of a thread.
-    pub fn new(hub: Hub, drain_until: fn() -> Option<Instant>, log: fn(&str)) -> Driver {
+    pub fn new(hub: Hub<Front>, drain_until: fn() -> Option<Instant>, log: fn(&str)) -> Driver {
         Driver { hub, drain_until, log, has_begun: false }
     }
 }

@@ -8,6 +8,7 @@ mod admin;
 pub mod config;
 pub mod driver;
 mod metrics;
+pub mod policy;
 mod reload;
 mod report;
 pub mod run;

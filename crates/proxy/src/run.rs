@@ -2,6 +2,7 @@
 
 use crate::config::{self, Config};
 use crate::driver::Driver;
+use crate::policy::Front;
 use crate::reload::Service;
 use crate::{admin, report};
 use forward::hub::{Commands, Common, Hub};
@@ -186,7 +187,7 @@ fn serve(
     let pools = config.pools.len();
     let admin = config.admin.clone();
     service.apply(config)?;
-    let hubs: Vec<Hub> = (0..threads).map(|_| Hub::new(&common)).collect();
+    let hubs: Vec<Hub<Front>> = (0..threads).map(|_| Hub::new(&common)).collect();
     if let Some(config) = admin {
         admin::start(&service, &config, || DRAIN_UNTIL.get().is_some())?;
     }

@@ -5,7 +5,8 @@
 //! unless the rule says otherwise.
 
 use crate::code;
-use crate::raw::{self, Protocol};
+use crate::raw;
+use resp::Protocol;
 use resp::bulk::{push_bulk, push_header};
 use spec::Merge;
 use std::collections::BTreeMap;

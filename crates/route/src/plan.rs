@@ -386,8 +386,8 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::raw::Protocol;
     use proptest::prelude::*;
+    use resp::Protocol;
     use spec::{About, Begin, Find, KeyFlags, KeySpec};
     use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Replies as bytes: where one ends, its elements, and building new ones.
 
-use resp::{ReplyLimits, Scanned, Scanner};
+use resp::{Protocol, ReplyLimits, Scanned, Scanner};
 use structs::numbers;
 
 /// The request that begins a transaction.
@@ -56,16 +56,6 @@ pub const LOOP: &str =
 /// What a node says on such a link, first of all that it sends again what it gets back, later that
 /// nothing of that is under way.
 pub const AGAIN: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$4\r\nCAPA\r\n$5\r\nagain\r\n";
-
-/// The protocol of a connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Protocol {
-    /// RESP2.
-    #[default]
-    Resp2,
-    /// RESP3.
-    Resp3,
-}
 
 /// The length of the reply at the start of `input`, if it is one line or one string that has
 /// arrived whole. `None`: ask a [`Scanner`].

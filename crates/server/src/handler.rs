@@ -94,7 +94,7 @@ impl Client {
 }
 
 /// One thread's handler.
-pub struct Hub {
+pub struct ReactorHandler {
     engine: &'static Engine,
     worker: Worker,
     by_client: HashMap<u64, ConnId>,
@@ -112,10 +112,10 @@ pub struct Hub {
     expiry: engine::expire::Cycle,
 }
 
-impl Hub {
+impl ReactorHandler {
     /// The handler of the thread whose worker this is.
-    pub fn new(worker: Worker, forwarder: Option<Forwarder>) -> Hub {
-        Hub {
+    pub fn new(worker: Worker, forwarder: Option<Forwarder>) -> ReactorHandler {
+        ReactorHandler {
             engine: worker.engine(),
             forwarder,
             worker,
@@ -194,7 +194,7 @@ impl Hub {
             Message::Purge => return memory::purge(),
             Message::Spread(request) => return self.spread(cx, request),
             Message::Listen => return self.listen(cx),
-            Message::EndLinks => return Hub::end_links(cx),
+            Message::EndLinks => return ReactorHandler::end_links(cx),
         };
         let Some((conn, mut io)) = self.by_client.get(&client).and_then(|&id| client_of(cx, id))
         else {
@@ -516,7 +516,7 @@ fn is_out(engine: &Engine, conn: &Client, io: &ConnIo<'_>, input: &[u8]) -> bool
             && client_limits::is_evicted(engine, &conn.session, io, arrived)
 }
 
-impl Handler for Hub {
+impl Handler for ReactorHandler {
     type Conn = Conn;
 
     fn opened(&mut self, peer: &PeerInfo, io: &mut ConnIo<'_>) -> Option<Conn> {

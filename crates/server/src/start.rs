@@ -2,7 +2,7 @@
 
 use crate::apply::{self, Applier, RESERVED_FILES, Title};
 use crate::forward::{self, Forwarder};
-use crate::handler::Hub;
+use crate::handler::ReactorHandler;
 use crate::host::{ServerHost, Started};
 use crate::inside::{Companion, Inside};
 use crate::listening;
@@ -486,7 +486,7 @@ fn start_reactors(
                     );
                 }
                 let forwarder = forward.as_ref().map(Forwarder::new);
-                let hub = Hub::new(Worker::new(engine, index), forwarder);
+                let hub = ReactorHandler::new(Worker::new(engine, index), forwarder);
                 Reactor::new(&net, index, hub)?.run().map(drop)
             })
             .map_err(|error| format!("Can't start a reactor thread: {error}"))

@@ -14,6 +14,7 @@ use super::servers::NOBODY;
 use super::upstream::{Purpose, Tag};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
+use crate::policy::Policy;
 use crate::pool::{Pause, Session};
 use resp::bulk::push_bulk;
 use route::{Joining, raw};
@@ -85,7 +86,7 @@ impl Mailbox {
     }
 }
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// `CLIENT LIST|KILL|UNBLOCK|PAUSE|UNPAUSE …`
     pub(super) fn administer<W: Wire>(
         &mut self,

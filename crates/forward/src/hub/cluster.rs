@@ -6,6 +6,7 @@ use super::transactions::ASKING;
 use super::upstream::{Aim, Kept, Purpose, Tag};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
+use crate::policy::Policy;
 use crate::pool::MAX_SERVERS;
 use crate::settings::Address;
 use crate::vocabulary::Meaning;
@@ -59,7 +60,7 @@ pub(super) struct Onward {
     pub is_later: bool,
 }
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// Learns from a redirection.
     pub(super) fn onward(&self, pool: usize, redirection: Redirection) -> Onward {
         let shared = &self.pools[pool].shared;
@@ -391,7 +392,7 @@ impl Hub {
         if let Some(client) = self.client(tag.client).filter(|client| client.is_blocked) {
             let client = (tag.client, client.origin);
             self.say_origin(wire, client, id);
-            if !self.pools[pool].shared.config.is_node {
+            if !P::TRUSTS_SERVERS {
                 self.identify(wire, Some(id));
             }
         }

@@ -8,6 +8,7 @@ use super::Hub;
 use super::client::Client;
 use super::upstream::Upstream;
 use super::wire::{Id, Wire};
+use crate::policy::Policy;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What a request takes in a queue beside its bytes.
@@ -18,7 +19,7 @@ pub(super) fn cost(request: &[u8]) -> u32 {
     u32::try_from(request.len() + OVERHEAD).unwrap_or(u32::MAX)
 }
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// Stops reading the requests of a client that does not read its replies.
     pub(super) fn check_output<W: Wire>(&mut self, wire: &mut W, id: Id) {
         let backlog = wire.backlog(id);
@@ -42,8 +43,8 @@ impl Hub {
     #[inline]
     pub(super) fn check_awaited(&mut self, client: &mut Client) {
         let config = &self.pools[client.pool].shared.config;
-        if client.awaits_more_than(config.limits.client_backlog)
-            && !config.is_node
+        if P::BOUNDS_CLIENTS
+            && client.awaits_more_than(config.limits.client_backlog)
             && !client.is_paused
         {
             client.is_paused = true;

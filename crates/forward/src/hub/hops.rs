@@ -13,6 +13,7 @@
 use super::Hub;
 use super::client::Client;
 use super::request::Flow;
+use crate::policy::Policy;
 use route::raw;
 use structs::numbers;
 
@@ -29,9 +30,9 @@ pub(super) fn link_name(process: u64) -> String {
     format!("{PREFIX}{process:016x}")
 }
 
-/// The request that gives a connection its name. `hops`: the proxies that its requests have come
+/// Returns the request that gives a connection its name. `hops`: the proxies that its requests have come
 /// through before.
-pub(super) fn introduction(link_name: &str, hops: u8) -> Vec<u8> {
+pub fn introduction(link_name: &str, hops: u8) -> Vec<u8> {
     let name = match hops {
         0 => link_name.to_owned(),
         hops => format!("{link_name}-{hops}"),
@@ -64,7 +65,7 @@ pub(super) fn is_introduction(words: &[&[u8]]) -> bool {
         && hops_of(name) > 0
 }
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// A client has a new name, which may be that of a proxy's connection. Returns the error to
     /// answer if the proxies lead to each other, and [`Flow::Later`] if earlier requests have to be
     /// answered first, because the next ones take other connections.

@@ -8,6 +8,7 @@
 use super::client::Client;
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
+use crate::policy::Policy;
 use crate::pool::{Local, Shared};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -19,7 +20,7 @@ pub type Layout = Vec<Option<Arc<Shared>>>;
 /// Between two looks at what is left of retired pools.
 const SWEEP: Duration = Duration::from_millis(200);
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// Takes over a changed layout.
     pub(super) fn follow_layout<W: Wire>(&mut self, wire: &mut W) {
         if self.layout_version == self.common.layout_version() {
@@ -49,7 +50,7 @@ impl Hub {
     }
 
     /// Finds a number for a pool.
-    fn add(&mut self, local: Local) -> usize {
+    fn add(&mut self, local: Local<P>) -> usize {
         match self.vacant.pop() {
             Some(at) => {
                 self.pools[at] = local;

@@ -5,6 +5,7 @@ use super::client::Client;
 use super::request::Flow;
 use super::upstream::{Purpose, Tag};
 use super::wire::Wire;
+use crate::policy::Policy;
 use crate::pool::Session;
 use crate::vocabulary::Meaning;
 use route::plan::{NO_SERVER, Placement};
@@ -13,7 +14,7 @@ use spec::{Unresolved, Way};
 use std::time::Instant;
 use structs::sync::lock;
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// A request whose command no table has. It waits until a server has said what it knows of it.
     pub(super) fn unknown<W: Wire>(
         &mut self,
@@ -92,7 +93,7 @@ impl Hub {
     ) -> Result<(), String> {
         let pool = client.pool;
         let server = self.pools[pool].any().ok_or(NO_SERVER)?;
-        let session = Session { protocol: raw::Protocol::Resp2, ..client.session };
+        let session = Session { protocol: resp::Protocol::Resp2, ..client.session };
         let key = self.pools[pool].link_key(session, 0, server);
         let id = self.shared(wire, pool, server, key)?;
         let purpose = Purpose::Learn(name.to_owned());

@@ -9,8 +9,10 @@ use super::pubsub::{SUBSCRIBE, Subscription, UNSUBSCRIBE};
 use super::upstream::Upstream;
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
+use crate::policy::Policy;
 use crate::pool::{LinkKey, Session};
-use route::raw::{self, Protocol};
+use resp::Protocol;
+use route::raw;
 use std::collections::BTreeSet;
 
 /// The client that gets what is heard.
@@ -31,7 +33,7 @@ pub struct Listening {
     ears: Vec<Ear>,
 }
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// Listens to channels (kind 0) or patterns (kind 1). Servers are asked for known names, too:
     /// their confirmation comes after the events from before.
     pub fn listen_to<W: Wire>(&mut self, wire: &mut W, names: Vec<Subscription>) {

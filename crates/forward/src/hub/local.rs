@@ -5,18 +5,20 @@ use super::client::{Client, Replies};
 use super::request::Flow;
 use super::tracking::{self, choose_caching};
 use super::wire::Wire;
+use crate::policy::Policy;
 use crate::pool::Session;
 use crate::settings::Login;
+use resp::Protocol;
 use resp::bulk::{push_bulk, push_header};
 use route::join;
-use route::raw::{self, Protocol};
+use route::raw;
 use spec::Local;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 use structs::numbers;
 use subtle::ConstantTimeEq as _;
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// A command that needs no server.
     pub(super) fn local<W: Wire>(
         &mut self,

@@ -7,11 +7,12 @@ use super::upstream::{Purpose, Tag, Upstream};
 use super::waits::Acks;
 use super::wire::{Id, Wire};
 use super::{Conn, Done, Hub};
+use crate::policy::Policy;
 use crate::pool::Session;
 use route::plan::NO_SERVER;
 use route::{code, raw};
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// A client is about to send requests, or a new one. The cluster knows it by the number
     /// `origin`. Its user is given by [number](Hub::number_of_user).
     pub fn present<W: Wire>(

@@ -14,7 +14,7 @@ mod common;
 mod filters;
 mod flow;
 pub use cluster::server_at;
-mod hops;
+pub mod hops;
 mod layout;
 mod learning;
 pub mod listening;
@@ -44,6 +44,7 @@ mod upstream;
 mod waits;
 pub mod wire;
 
+use crate::policy::Policy;
 use crate::pool::{Local, Shared};
 use administering::{Mailbox, Return};
 use client::Client;
@@ -93,11 +94,11 @@ pub struct Done {
 }
 
 /// See the module.
-pub struct Hub {
+pub struct Hub<P> {
     common: Arc<Common>,
     commands: Arc<Commands>,
     /// The pools, retired ones too.
-    pub pools: Vec<Local>,
+    pub pools: Vec<Local<P>>,
     /// The pools' numbers, by tags.
     of_tag: Vec<Option<usize>>,
     retired: Vec<usize>,
@@ -164,9 +165,9 @@ const SAMPLE: u32 = 256;
 /// The longest time between two calls of [`Hub::tick`].
 const TICK: Duration = Duration::from_millis(20);
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// The hub of a thread.
-    pub fn new(common: &Arc<Common>) -> Hub {
+    pub fn new(common: &Arc<Common>) -> Hub<P> {
         let (layout_version, layout) = common.layout();
         let mut pools = Vec::new();
         let mut add = |shared: &Arc<Shared>| {

@@ -7,12 +7,13 @@
 
 use super::wire::Wire;
 use super::{Conn, Hub};
+use crate::policy::Policy;
 use crate::settings::Kind;
 
 /// How long a client should have patience.
 const PATIENCE_SECONDS: u64 = 60;
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// A server is lost.
     pub(super) fn failing_over<W: Wire>(&mut self, wire: &mut W, pool: usize, server: usize) {
         let local = &mut self.pools[pool];

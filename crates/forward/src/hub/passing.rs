@@ -11,6 +11,7 @@ use super::client::{Client, Head};
 use super::upstream::{Purpose, Tag, Upstream};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
+use crate::policy::Policy;
 use route::link::{Broken, Link};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -51,7 +52,7 @@ impl Passing {
     }
 }
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// A reply is long, and not all of it has come. Returns whether it is passed on from now on.
     pub(super) fn begin_passing<W: Wire>(
         &mut self,
@@ -59,7 +60,7 @@ impl Hub {
         up: &mut Upstream,
         begin: &[u8],
     ) -> bool {
-        if self.pools[up.pool].shared.config.is_node || !up.link.is_ready() || begin[0] == b'>' {
+        if !P::PASSES_ON || !up.link.is_ready() || begin[0] == b'>' {
             return false;
         }
         let Some(tag) = up.link.tags().next() else { return false };

@@ -14,10 +14,12 @@ use super::passing::send_message;
 use super::request::Flow;
 use super::upstream::Upstream;
 use super::wire::{Id, Wire};
+use crate::policy::Policy;
+use resp::Protocol;
 use resp::Scanned;
 use resp::bulk::{push_bulk, push_header};
 use route::plan::Placement;
-use route::raw::{self, Protocol};
+use route::raw;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -189,7 +191,7 @@ fn in_protocol(protocol: Protocol, message: &[u8]) -> Vec<u8> {
     message
 }
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     pub(super) fn servers_of_channel(
         &self,
         pool: usize,

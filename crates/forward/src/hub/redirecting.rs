@@ -2,6 +2,8 @@
 
 use super::tests::{Memory, every_command, id};
 use super::{Common, Hub, Stall};
+use crate::policy::Policy;
+use crate::policy::samples::{Front, Node};
 use crate::pool::Shared;
 use crate::settings::{Address, Kind, Pool};
 use route::{raw, slots};
@@ -12,11 +14,11 @@ fn address(port: u16) -> Address {
 }
 
 /// A hub with two servers, of which the first has all slots, and its client.
-fn cluster() -> (Hub, Memory, u32) {
+fn cluster() -> (Hub<Front>, Memory, u32) {
     before(Pool::new("p", Kind::Cluster { seeds: vec![address(1)] }))
 }
 
-fn before(pool: Pool) -> (Hub, Memory, u32) {
+fn before<P: Policy>(pool: Pool) -> (Hub<P>, Memory, u32) {
     let shared = Shared::new(pool);
     shared.change(|topology| {
         topology.servers = vec![address(1), address(2)];
@@ -31,7 +33,7 @@ fn before(pool: Pool) -> (Hub, Memory, u32) {
 }
 
 /// Takes a connection that the hub has begun, and answers what it says first.
-fn connect(hub: &mut Hub, net: &mut Memory, port: u16) -> u32 {
+fn connect<P: Policy>(hub: &mut Hub<P>, net: &mut Memory, port: u16) -> u32 {
     let slot = take(hub, net, port);
     if net.has_got(slot, raw::AGAIN) {
         net.take(slot, raw::AGAIN.len());
@@ -42,7 +44,7 @@ fn connect(hub: &mut Hub, net: &mut Memory, port: u16) -> u32 {
 }
 
 /// Takes a connection that the hub has begun.
-fn take(hub: &mut Hub, net: &mut Memory, port: u16) -> u32 {
+fn take<P: Policy>(hub: &mut Hub<P>, net: &mut Memory, port: u16) -> u32 {
     let at = net.connecting.iter().position(|(_, to)| *to == address(port)).expect("it connects");
     let (slot, _) = net.connecting.remove(at);
     hub.connected(net, id(slot));
@@ -230,17 +232,16 @@ fn a_transaction_outlives_the_connection_on_which_it_was_queued() {
 /// changes nothing.
 #[test]
 fn what_a_node_has_not_run_runs_at_the_next_primary() {
-    let mut pool = Pool::new("p", Kind::Cluster { seeds: vec![address(1)] });
-    pool.is_node = true;
-    let (mut hub, mut net, client) = before(pool);
+    let pool = Pool::new("p", Kind::Cluster { seeds: vec![address(1)] });
+    let (mut hub, mut net, client) = before::<Node>(pool);
     let (set, get) = (request(&["SET", "k", "1"]), request(&["GET", "k"]));
-    let open = |hub: &mut Hub, net: &mut Memory, port| {
+    let open = |hub: &mut Hub<Node>, net: &mut Memory, port| {
         let server = connect(hub, net, port);
         net.take(server, usize::MAX);
         hub.data(net, id(server), b"+OK\r\n");
         server
     };
-    let later = |hub: &mut Hub, net: &mut Memory| {
+    let later = |hub: &mut Hub<Node>, net: &mut Memory| {
         net.passed += Duration::from_millis(60);
         hub.tick(net);
     };
@@ -273,9 +274,8 @@ const CAME_BACK: &[u8] = b"-TRYAGAIN PAUSED The slot is about to move, or stays\
 
 /// Two clients of a cluster's node, or of a proxy before the cluster, and its link to the first
 /// server.
-fn two_clients(is_node: bool) -> (Hub, Memory, [u32; 2], u32) {
+fn two_clients<P: Policy>() -> (Hub<P>, Memory, [u32; 2], u32) {
     let mut pool = Pool::new("p", Kind::Cluster { seeds: vec![address(1)] });
-    pool.is_node = is_node;
     pool.timeout = Some(Duration::from_secs(1));
     let (mut hub, mut net, client) = before(pool);
     let other = net.open();
@@ -290,7 +290,7 @@ fn two_clients(is_node: bool) -> (Hub, Memory, [u32; 2], u32) {
     (hub, net, [client, other], link)
 }
 
-fn later(hub: &mut Hub, net: &mut Memory) {
+fn later<P: Policy>(hub: &mut Hub<P>, net: &mut Memory) {
     net.passed += Duration::from_millis(60);
     hub.tick(net);
     hub.end_of_turn(net);
@@ -298,8 +298,8 @@ fn later(hub: &mut Hub, net: &mut Memory) {
 
 /// The slot of the requests waits. Others go on meanwhile, on another link; this one is used again
 /// when nothing is under way on it.
-fn requests_that_come_back(is_node: bool) {
-    let (mut hub, mut net, [client, other], link) = two_clients(is_node);
+fn requests_that_come_back<P: Policy>() {
+    let (mut hub, mut net, [client, other], link) = two_clients::<P>();
     let set = |value| request(&["SET", "k", value]);
     let get = request(&["GET", "other"]);
     hub.data(&mut net, id(client), &[set("1"), set("2")].concat());
@@ -345,19 +345,19 @@ fn requests_that_come_back(is_node: bool) {
 
 #[test]
 fn requests_that_come_back_to_a_node_are_sent_again_in_order() {
-    requests_that_come_back(true);
+    requests_that_come_back::<Node>();
 }
 
 #[test]
 fn requests_that_come_back_to_the_proxy_are_sent_again_in_order() {
-    requests_that_come_back(false);
+    requests_that_come_back::<Front>();
 }
 
 /// A request that comes back again and again is answered when a server that is silent would be
 /// given up.
 #[test]
 fn requests_that_come_back_are_given_up_after_the_timeout() {
-    let (mut hub, mut net, [client, other], link) = two_clients(false);
+    let (mut hub, mut net, [client, other], link) = two_clients::<Front>();
     let (set, get) = (request(&["SET", "k", "1"]), request(&["GET", "other"]));
     hub.data(&mut net, id(client), &set);
     assert_eq!(net.take(link, usize::MAX), set);
@@ -412,7 +412,12 @@ fn a_transaction_that_no_server_can_run_is_to_be_tried_again() {
 }
 
 /// The connection to a server that something was sent on: a new one, or the one of before.
-fn asked(hub: &mut Hub, net: &mut Memory, port: u16, before: Option<u32>) -> Option<u32> {
+fn asked<P: Policy>(
+    hub: &mut Hub<P>,
+    net: &mut Memory,
+    port: u16,
+    before: Option<u32>,
+) -> Option<u32> {
     match net.connecting.iter().any(|(_, to)| *to == address(port)) {
         true => Some(connect(hub, net, port)),
         false => before.filter(|&slot| net.has_got(slot, b"*")),

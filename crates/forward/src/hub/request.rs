@@ -6,6 +6,7 @@ use super::session::Answers;
 use super::upstream::{Aim, Tag};
 use super::wire::Wire;
 use super::{Conn, Hub};
+use crate::policy::Policy;
 use crate::settings::Reads;
 use resp::{Limits, Parsed, Parser};
 use route::plan::{Course, Page, Piece, Placement, Plan, Request};
@@ -25,7 +26,7 @@ pub(super) enum Flow {
 /// How an inline or long request is parsed.
 const MAX_WORDS: i64 = 1 << 20;
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// Requests of a client. Returns how many bytes are done with.
     pub(super) fn requests<W: Wire>(
         &mut self,
@@ -358,11 +359,11 @@ impl Hub {
     /// where its client is connected.
     fn end_script<W: Wire>(&mut self, wire: &mut W, client: &mut Client, request: &[u8]) -> Flow {
         let local = &self.pools[client.pool];
-        let servers = match local.shared.config.is_node {
+        let servers = match P::ENDS_SCRIPTS_OF_REPLICAS {
             true => local.every_copy(),
             false => local.every(),
         };
-        let is_lenient = local.shared.config.is_node;
+        let is_lenient = P::ENDS_SCRIPTS_OF_REPLICAS;
         let answers = Answers { merge: Merge::AnyGood, own: None, is_lenient, is_apart: true };
         self.send_apart(wire, client, servers, request, answers)
     }
@@ -453,7 +454,7 @@ impl Hub {
             return Some("NOAUTH Authentication required.".into());
         }
         let name = String::from_utf8_lossy(words[0]).to_uppercase();
-        let is_subscribed = client.session.protocol == raw::Protocol::Resp2
+        let is_subscribed = client.session.protocol == resp::Protocol::Resp2
             && client.subscriptions.as_ref().is_some_and(|subscriptions| !subscriptions.is_empty());
         let may_come = |row: &Resolved<NotRun>| row.command.flags.has(Flags::WHILE_SUBSCRIBED);
         if is_subscribed && !self.commands.table.find(words[0]).is_some_and(may_come) {

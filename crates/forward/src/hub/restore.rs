@@ -5,10 +5,11 @@ use super::passing::send_message;
 use super::pubsub::{RESTORE_AFTER, RESTORE_WITHIN, Restoring, SUBSCRIBE, Subscription};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
+use crate::policy::Policy;
 use route::raw;
 use std::time::Instant;
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// A connection of a client's subscriptions is lost.
     pub(super) fn subscriber_lost<W: Wire>(&mut self, wire: &mut W, owner: Id, id: Id) {
         let now = wire.now();

@@ -12,6 +12,7 @@ use super::servers::NOBODY;
 use super::upstream::{Aim, Purpose, Tag, Upstream};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
+use crate::policy::Policy;
 use route::raw;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(2);
 /// How long it waits at most.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// Hands a reply to its request, or keeps the request, if the server gives it back.
     #[inline]
     pub(super) fn replied<W: Wire>(

@@ -3,6 +3,7 @@
 use super::Hub;
 use super::upstream::{Purpose, Tag};
 use super::wire::{Id, Wire};
+use crate::policy::Policy;
 use crate::pool::Session;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
@@ -10,7 +11,7 @@ use std::time::Instant;
 /// A client that there is not.
 pub(super) const NOBODY: Id = Id { slot: u32::MAX, generation: 0 };
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// Sends a request to a server of the first pool, and drops its reply. If the server cannot be
     /// reached or its queue is full, the request is lost.
     pub fn tell<W: Wire>(&mut self, wire: &mut W, server: usize, request: &[u8]) {

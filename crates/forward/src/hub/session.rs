@@ -11,6 +11,7 @@ use super::transactions::Multi;
 use super::upstream::{Purpose, Tag, Upstream};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
+use crate::policy::Policy;
 use crate::pool::{LinkKey, Session as Setting};
 use route::plan::NO_SERVER;
 use route::raw;
@@ -45,7 +46,7 @@ impl Answers<'_> {
     }
 }
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// A connection of the client's own, of which it takes care.
     pub(super) fn acquire<W: Wire>(
         &mut self,
@@ -210,7 +211,7 @@ impl Hub {
         }
         match self.own(wire, client, server) {
             Ok(own) => {
-                if !self.pools[client.pool].shared.config.is_node {
+                if !P::TRUSTS_SERVERS {
                     self.identify(wire, Some(own));
                 }
                 client.is_blocked = true;

@@ -10,6 +10,7 @@ use super::client::Client;
 use super::hops::is_introduction;
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
+use crate::policy::Policy;
 use resp::bulk::push_header;
 use route::raw;
 use spec::{Local, Way};
@@ -34,7 +35,7 @@ pub(super) fn is_answered_here(words: &[&[u8]], way: Way) -> bool {
     }
 }
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// Returns the reply to EXEC in which what is answered here has its place: `requests`, by their
     /// positions, in order.
     pub(super) fn spliced<W: Wire>(

@@ -10,15 +10,16 @@
 
 use super::Hub;
 use super::client::{Client, Slot};
-use super::hops::introduction;
 use super::request::Flow;
 use super::tracking::Tracking;
 use super::upstream::{Purpose, Tag, Upstream};
 use super::wire::{Id, Wire};
+use crate::policy::{Policy, acts_for};
 use crate::pool::{Local, Session};
+use resp::Protocol;
 use route::link::Step;
 use route::plan::{NO_SERVER, Placement};
-use route::raw::{self, Protocol};
+use route::raw;
 use std::sync::Arc;
 use structs::numbers;
 
@@ -48,9 +49,16 @@ pub(super) struct Names<'a> {
     pub link: &'a str,
 }
 
+impl<'a> Names<'a> {
+    /// Returns the name of a user by its number, unless it may do everything.
+    pub fn user(&self, number: u32) -> Option<&'a [u8]> {
+        (number as usize).checked_sub(1).map(|at| &*self.users[at])
+    }
+}
+
 /// The requests that take a connection from one setting to another.
-pub(super) fn changes(
-    pool: &Local,
+pub(super) fn changes<P: Policy>(
+    pool: &Local<P>,
     names: Names<'_>,
     from: Setting<'_>,
     to: Setting<'_>,
@@ -58,7 +66,7 @@ pub(super) fn changes(
     let mut steps = Vec::new();
     let (before, after) = (from.session, to.session);
     if before.hops != after.hops {
-        steps.push(Step { request: introduction(names.link, after.hops), may_fail: true });
+        steps.push(P::introduction(names.link, after.hops, names.user(after.user)));
     }
     let mut step = |request: Vec<u8>| steps.push(Step { request, may_fail: false });
     if before.protocol != after.protocol {
@@ -71,7 +79,7 @@ pub(super) fn changes(
     if before.user != after.user {
         let login = pool.shared.login().and_then(|login| login.user);
         let own = login.as_deref().unwrap_or("default").as_bytes();
-        let name = (after.user as usize).checked_sub(1).map_or(own, |at| &*names.users[at]);
+        let name = names.user(after.user).unwrap_or(own);
         step(raw::request(&[b"CLIENT", b"CAPA", &acts_for(name)]));
     }
     if before.db != after.db {
@@ -84,11 +92,6 @@ pub(super) fn changes(
         (None, None) => {}
     }
     steps
-}
-
-/// The word of CLIENT CAPA by which a link says for whom its next requests are.
-pub(super) fn acts_for(name: &[u8]) -> Vec<u8> {
-    [b"for:", name].concat()
 }
 
 impl Upstream {
@@ -105,7 +108,7 @@ impl Client {
     }
 }
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// Has the client's next requests on a connection of its own find what the client has said. To
     /// be called while none of its requests is under way there.
     pub(super) fn bring_in_step<W: Wire>(&mut self, wire: &mut W, client: &Client, own: Id) {

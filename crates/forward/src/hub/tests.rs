@@ -3,6 +3,7 @@
 use super::wire::{Id, Wire};
 use super::{Commands, Common, Hub};
 use crate::placement::Member;
+use crate::policy::samples::Front;
 use crate::pool::Shared;
 use crate::settings::{Address, Kind, Pool, Server};
 use resp::{Limits, Parsed, Parser, ReplyLimits, Scanned, Scanner};
@@ -182,7 +183,7 @@ impl Chance {
 }
 
 struct World {
-    hub: Hub,
+    hub: Hub<Front>,
     net: Memory,
     servers: BTreeMap<u32, FakeServer>,
     clients: Vec<FakeClient>,

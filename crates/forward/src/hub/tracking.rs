@@ -6,8 +6,10 @@ use super::Hub;
 use super::client::Client;
 use super::request::Flow;
 use super::wire::Wire;
+use crate::policy::Policy;
+use resp::Protocol;
 use resp::bulk::{push_bulk, push_header};
-use route::raw::{self, Protocol};
+use route::raw;
 use std::sync::Arc;
 
 const NEEDS_RESP3: &str =
@@ -131,7 +133,7 @@ fn overlapping(known: &[Vec<u8>], new: &[Vec<u8>]) -> Option<String> {
     ))
 }
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// `CLIENT TRACKING ON|OFF …`
     pub(super) fn track<W: Wire>(
         &mut self,

@@ -14,8 +14,10 @@ use super::stepping::{OK, database};
 use super::upstream::{Aim, Kept, Purpose, Tag, WasSent};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
+use crate::policy::{Audience, Policy};
+use resp::Protocol;
 use route::plan::{self, Course, Placement, Plan, Request};
-use route::raw::{self, DISCARD, MULTI, Protocol, UNWATCH};
+use route::raw::{self, DISCARD, MULTI, UNWATCH};
 use route::slots::redirection;
 use spec::{Flags, Local, Session, Way};
 
@@ -114,7 +116,7 @@ fn null_array(protocol: Protocol) -> &'static [u8] {
     }
 }
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// WATCH
     pub(super) fn watch<W: Wire>(
         &mut self,
@@ -187,11 +189,11 @@ impl Hub {
             watch.is_broken = true;
         }
         let pool = client.pool;
-        let is_cluster = self.pools[pool].is_cluster();
+        let has_slots = self.pools[pool].has_slots();
         let multi = self.client(id).and_then(|client| client.multi.as_mut());
         let Some(multi) = multi.filter(|multi| multi.server == Some(server)) else { return };
         // What was queued at no cluster is not here any more.
-        multi.is_dirty |= !is_cluster;
+        multi.is_dirty |= !has_slots;
         multi.server = None;
         multi.onward = None;
     }
@@ -218,7 +220,7 @@ impl Hub {
             self.refuse(wire, client, &why);
             return Flow::Done;
         }
-        let is_cluster = self.pools[client.pool].is_cluster();
+        let has_slots = self.pools[client.pool].has_slots();
         let place = match self.place_in_multi(client, words, keys, way) {
             Ok(place) => place,
             Err(why) => {
@@ -227,15 +229,14 @@ impl Hub {
             }
         };
         if let (Some(multi), Some(&first)) = (client.multi.as_mut(), keys.first())
-            && is_cluster
+            && has_slots
             && multi.first_key.is_none()
         {
             multi.first_key = Some(words[first].to_vec());
         }
         let most = self.pools[client.pool].shared.config.limits.server_queue;
-        let is_kept = place.is_none() || is_cluster;
-        let is_node = self.pools[client.pool].shared.config.is_node;
-        let is_answered_here = !is_node && is_answered_here(words, way);
+        let is_kept = place.is_none() || has_slots;
+        let is_answered_here = !P::IS_CHECKED && is_answered_here(words, way);
         if (is_kept || is_answered_here)
             && client.multi.as_ref().is_some_and(|multi| multi.bytes > most)
         {
@@ -269,7 +270,7 @@ impl Hub {
             }
         }
         match client.multi.as_ref().and_then(|multi| multi.server) {
-            Some(_) if is_cluster => self.send_own(wire, client, request, Purpose::Queued),
+            Some(_) if has_slots => self.send_own(wire, client, request, Purpose::Queued),
             Some(server) => self.forward(wire, client, server, request, Slot::Waiting),
             None => client.answer(wire, b"+QUEUED\r\n"),
         }
@@ -279,8 +280,8 @@ impl Hub {
     /// Why a command cannot be in a transaction.
     fn refusal_in_multi(&self, client: &Client, words: &[&[u8]], way: Way) -> Option<String> {
         let name = || String::from_utf8_lossy(words[0]).to_lowercase();
-        // The node has looked at the whole transaction before: it is for one server.
-        if self.pools[client.pool].shared.config.is_node {
+        // The process has looked at the whole transaction before: it is for one server.
+        if P::IS_CHECKED {
             return None;
         }
         if let Some(why) = plan::refusal(way) {
@@ -318,7 +319,7 @@ impl Hub {
     ) -> Result<Option<(usize, Option<usize>)>, String> {
         let Some(multi) = &client.multi else { return Ok(None) };
         let local = &self.pools[client.pool];
-        let is_message = local.shared.config.is_node && way == Way::Message;
+        let is_message = P::AUDIENCE == Audience::All && way == Way::Message;
         let Some(first) = keys.first().filter(|_| !is_message) else {
             return Ok(multi.server.map(|server| (server, multi.group)));
         };
@@ -369,14 +370,14 @@ impl Hub {
         }
         let id = self.acquire_own(wire, client, server)?;
         self.bring_in_step(wire, client, id);
-        let is_cluster = self.pools[client.pool].is_cluster();
+        let has_slots = self.pools[client.pool].has_slots();
         let Some(multi) = client.multi.as_mut() else { return Ok(true) };
         multi.server = Some(server);
         multi.group = group;
         let requests = std::mem::take(&mut multi.requests);
         self.say_caching(wire, client, id);
         self.begin(wire, client.id, id, &requests, is_asking);
-        if let Some(multi) = client.multi.as_mut().filter(|_| is_cluster) {
+        if let Some(multi) = client.multi.as_mut().filter(|_| has_slots) {
             multi.requests = requests;
         }
         Ok(true)
@@ -445,7 +446,7 @@ impl Hub {
             return Flow::Done;
         };
         let is_followed =
-            local.is_cluster() || !multi.selects.is_empty() || !multi.answered_here.is_empty();
+            local.has_slots() || !multi.selects.is_empty() || !multi.answered_here.is_empty();
         match self.attach(wire, client, server, group) {
             Ok(true) if is_followed => {
                 self.send_own(wire, client, request, Purpose::Exec);
@@ -537,9 +538,9 @@ impl Hub {
             return self.deliver(wire, tag, reply);
         };
         let pool = client.pool;
-        let is_cluster = self.pools[pool].is_cluster();
+        let has_slots = self.pools[pool].has_slots();
         // Errors of requests that have run are inside of an array.
-        let onward = match redirection(reply).filter(|_| is_cluster) {
+        let onward = match redirection(reply).filter(|_| has_slots) {
             Some(redirection) => Some(self.onward(pool, redirection)),
             None if reply.starts_with(b"-EXECABORT") && !multi.is_refused => multi.onward.take(),
             None => None,
@@ -635,7 +636,7 @@ impl Hub {
                 }
                 self.deliver(wire, tag(Purpose::Client), b"+OK\r\n");
             }
-            Purpose::Redirectable(kept) if self.is_message_of_node(id, &kept.request) => {
+            Purpose::Redirectable(kept) if self.is_message_to_all(id, &kept.request) => {
                 // As on one server, clients that do not listen at this moment do not hear it.
                 self.deliver(wire, tag(Purpose::Client), b":0\r\n");
             }
@@ -649,9 +650,9 @@ impl Hub {
             Purpose::Requeued => {}
             Purpose::Exec => {
                 let pool = self.client(id).map(|client| client.pool);
-                let is_cluster = pool.is_some_and(|pool| self.pools[pool].is_cluster());
+                let has_slots = pool.is_some_and(|pool| self.pools[pool].has_slots());
                 let multi = self.client(id).and_then(|client| client.executing.take());
-                match multi.filter(|_| is_cluster && was_sent == WasSent::No) {
+                match multi.filter(|_| has_slots && was_sent == WasSent::No) {
                     Some(mut multi) => {
                         multi.onward = None;
                         self.execute_later(wire, again, multi, reply);
@@ -663,22 +664,20 @@ impl Hub {
         }
     }
 
-    /// Returns whether a client is one of a cluster's node.
-    fn is_of_node(&mut self, id: Id) -> bool {
-        let pool = self.client(id).map(|client| client.pool);
-        pool.is_some_and(|pool| self.pools[pool].shared.config.is_node)
-    }
-
-    /// Returns whether a request of a node's client is a message for the clients of all nodes.
-    fn is_message_of_node(&mut self, id: Id, request: &[u8]) -> bool {
+    /// Returns whether a request of a client that is still there is a message for the clients of all
+    /// servers.
+    fn is_message_to_all(&mut self, id: Id, request: &[u8]) -> bool {
+        if P::AUDIENCE != Audience::All || self.client(id).is_none() {
+            return false;
+        }
         let words = raw::words(request).unwrap_or_default();
         let row = self.commands.table.lookup(&words);
-        row.is_some_and(|row| row.way == Way::Message) && self.is_of_node(id)
+        row.is_some_and(|row| row.way == Way::Message)
     }
 
     /// Returns whether a request that was lost may be sent again.
     fn may_repeat(&mut self, id: Id, request: &[u8], was_sent: WasSent) -> bool {
-        if !self.is_of_node(id) {
+        if !P::TRUSTS_SERVERS || self.client(id).is_none() {
             return was_sent == WasSent::No;
         }
         let Some(words) = raw::words(request) else { return false };
@@ -707,7 +706,7 @@ impl Hub {
     ) -> Purpose {
         let local = &self.pools[client.pool];
         let is_read = local.is_replica(server);
-        if !local.is_cluster() && !is_read {
+        if !local.has_slots() && !is_read {
             return Purpose::Client;
         }
         let is_watch = client.watch.is_some() && self.is_watch(request);

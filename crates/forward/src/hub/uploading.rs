@@ -15,6 +15,7 @@ use super::passing::PROGRESS_WITHIN;
 use super::upstream::{Purpose, Tag};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
+use crate::policy::Policy;
 use crate::pool::Shared;
 use crate::settings::Reads;
 use resp::Passage;
@@ -74,7 +75,7 @@ impl Drop for Share {
     }
 }
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// A request has begun of which `input` has come and so many bytes are missing. Returns how
     /// many bytes are done with if it is sent on in parts, or has to come again; nothing if it is
     /// to be kept.
@@ -89,10 +90,10 @@ impl Hub {
         let local = &self.pools[client.pool];
         let config = &local.shared.config;
         let is_pausing = local.shared.pause.is_any();
-        if config.is_node || is_pausing || !client.is_plain() || client.parser.is_inline() {
+        if !P::PASSES_ON || is_pausing || !client.is_plain() || client.parser.is_inline() {
             return None;
         }
-        if local.is_cluster() && input.len().saturating_add(missing) <= KEPT {
+        if local.has_slots() && input.len().saturating_add(missing) <= KEPT {
             return None;
         }
         let words: Vec<&[u8]> =
@@ -136,7 +137,7 @@ impl Hub {
         client.upload = Some(Box::new(upload));
         if let Some(id) = to {
             let seq = client.push(Slot::Waiting);
-            let is_elsewhere = self.pools[client.pool].is_cluster();
+            let is_elsewhere = self.pools[client.pool].has_slots();
             let purpose = if is_elsewhere { Purpose::Streamed } else { Purpose::Client };
             let tag = Tag { client: client.id, seq, part: 0, bytes: 0, purpose };
             self.send_on(wire, id, &[], tag);

@@ -1,17 +1,18 @@
 //! Connections to servers: shared ones, and those that a client has for itself.
 
 use super::flow::cost;
-use super::hops::introduction;
 use super::passing::{PROGRESS_WITHIN, Passing};
-use super::stepping::{Names, Setting, acts_for, changes};
+use super::stepping::{Names, Setting, changes};
 use super::tracking::Tracking;
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
+use crate::policy::Policy;
 use crate::pool::{LinkKey, Local, Session};
 use crate::stats::{LARGE, Times};
+use resp::Protocol;
 use resp::{ReplyLimits, Scanner};
 use route::link::{Broken, Link, Received, Step};
-use route::raw::{self, Protocol};
+use route::raw;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -19,9 +20,6 @@ use std::time::{Duration, Instant};
 
 /// Between two attempts to connect to a server that could not be reached.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
-
-/// How long the machine of a cluster's node may be silent.
-const SILENCE: Duration = Duration::from_secs(6);
 
 /// How long a node that leads no shard any more may take to answer what it was asked before.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
@@ -244,19 +242,18 @@ impl Upstream {
 }
 
 /// The requests that open a connection.
-fn steps(
-    pool: &Local,
+fn steps<P: Policy>(
+    pool: &Local<P>,
     names: Names<'_>,
     key: LinkKey,
     tracking: Option<&Arc<Tracking>>,
 ) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut add = |request: Vec<u8>, may_fail: bool| steps.push(Step { request, may_fail });
-    let config = &pool.shared.config;
     let login = pool.shared.login();
     let password = login.as_ref().map(|login| login.password.as_bytes());
     let user = login.as_ref().and_then(|login| login.user.as_deref());
-    let Session { protocol, user: number, .. } = key.session;
+    let Session { protocol, user: number, hops, .. } = key.session;
     match (protocol, password) {
         (Protocol::Resp3, Some(password)) => {
             let user = user.unwrap_or("default").as_bytes();
@@ -269,15 +266,8 @@ fn steps(
         },
         (Protocol::Resp2, None) => {}
     }
-    if config.is_node {
-        let acts_for = (number as usize).checked_sub(1).map(|at| acts_for(&names.users[at]));
-        let words: [&[u8]; 5] = [b"CLIENT", b"CAPA", b"cluster", b"node", b"again"];
-        let words: Vec<&[u8]> = words.into_iter().chain(acts_for.as_deref()).collect();
-        add(raw::request(&words), false);
-    } else {
-        // The listener of the same process knows the name. The pool's user may lack the permission.
-        add(introduction(names.link, key.session.hops), true);
-    }
+    let Step { request, may_fail } = P::introduction(names.link, hops, names.user(number));
+    add(request, may_fail);
     let first = Setting { session: Session { db: 0, ..key.session }, tracking: None };
     let then = Setting { session: key.session, tracking };
     for Step { request, may_fail } in changes(pool, names, first, then) {
@@ -293,7 +283,7 @@ fn steps(
     steps
 }
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// Opens a connection to a server.
     ///
     /// # Errors
@@ -412,7 +402,10 @@ impl Hub {
         let unused = links.iter().filter_map(|link| Some((unused_since(link.1)?, link.1)));
         let Some((_, id)) = unused.min_by_key(|(since, _)| *since) else {
             // A node's links are told apart by users, too, whose number it does not choose.
-            return if config.is_node { Ok(()) } else { Err(self.too_many(pool, server, most)) };
+            return match P::BOUNDS_CLIENTS {
+                true => Err(self.too_many(pool, server, most)),
+                false => Ok(()),
+            };
         };
         self.pools[pool].targets[server].links.retain(|link| link.1 != id);
         if let Some(Conn::Upstream(mut up)) = self.take_conn(id) {
@@ -464,8 +457,8 @@ impl Hub {
         up.connect_by = None;
         let id = up.id;
         let config = &self.pools[up.pool].shared.config;
-        if config.is_node {
-            wire.probe_within(id, SILENCE);
+        if let Some(silence) = P::SILENCE {
+            wire.probe_within(id, silence);
         } else if !config.keepalive {
             wire.do_not_probe(id);
         }
@@ -562,8 +555,7 @@ impl Hub {
     /// It is so much that the connection is to be closed.
     fn check_void(&mut self, up: &mut Upstream, now: Instant) -> Result<(), String> {
         let bytes = std::mem::take(&mut self.void_bytes);
-        let is_node = self.pools[up.pool].shared.config.is_node;
-        if bytes == 0 || is_node || !up.wastes(bytes, now) {
+        if bytes == 0 || !P::BOUNDS_CLIENTS || !up.wastes(bytes, now) {
             return Ok(());
         }
         up.is_given_up = true;
@@ -584,7 +576,7 @@ impl Hub {
         }
         up.turn.1 += shown.saturating_sub(up.left);
         up.left = shown - taken;
-        let has_spent = up.turn.1 > TURN_BYTES && !self.pools[up.pool].shared.config.is_node;
+        let has_spent = P::BOUNDS_CLIENTS && up.turn.1 > TURN_BYTES;
         if has_spent {
             self.spent.push(up.id);
         }
@@ -624,7 +616,7 @@ impl Hub {
         up: &mut Upstream,
         push: &[u8],
     ) -> Result<(), String> {
-        if push == raw::GOES_DOWN && self.pools[up.pool].shared.config.is_node {
+        if P::TRUSTS_SERVERS && push == raw::GOES_DOWN {
             up.goes_down = true;
             return Err("it goes down".to_owned());
         }
@@ -750,7 +742,7 @@ impl Hub {
         for conn in self.conns.iter_mut().flatten() {
             let Conn::Upstream(up) = conn else { continue };
             let config = &self.pools[up.pool].shared.config;
-            unread.extend(Hub::unread_since(up, now));
+            unread.extend(Self::unread_since(up, now));
             let is_late = match (up.connect_by, config.timeout) {
                 (Some(by), _) => now >= by,
                 _ if up.answers_by.is_some_and(|by| now >= by) => up.link.pending() > 0,

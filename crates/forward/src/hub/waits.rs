@@ -10,6 +10,7 @@ use super::common::Commands;
 use super::upstream::{Purpose, Tag};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
+use crate::policy::Policy;
 use crate::pool::Session;
 use route::raw;
 use spec::Way;
@@ -47,7 +48,7 @@ impl Acks {
     }
 }
 
-impl Hub {
+impl<P: Policy> Hub<P> {
     /// One server has answered a client that waits at several.
     #[cold]
     pub(super) fn wait_answered<W: Wire>(&mut self, wire: &mut W, id: Id, reply: &[u8]) {

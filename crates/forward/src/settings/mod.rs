@@ -198,9 +198,6 @@ pub struct Pool {
     pub is_strict: bool,
     /// Whether clients' connections begin with a PROXY header.
     pub proxy_protocol: bool,
-    /// We are a node of this cluster ourselves: links say so, and a request may be for several
-    /// slots of a shard.
-    pub is_node: bool,
     /// Limits.
     pub limits: Limits,
     /// If not empty, only these commands are let through. In capitals; a subcommand as `CONFIG|SET`, a
@@ -248,7 +245,6 @@ impl Pool {
             },
             is_strict: false,
             proxy_protocol: false,
-            is_node: false,
             limits: Limits::default(),
             allow: Vec::new(),
             deny: Vec::new(),

@@ -7,9 +7,11 @@
 
 pub mod gaps;
 pub mod listening;
+mod policy;
 mod shared;
 
 use listening::Listens;
+use policy::Node;
 pub use shared::Shared;
 
 use engine::Session;
@@ -21,7 +23,6 @@ use forward::hub::{Answers, Hub};
 use forward::network::{Net, Reach, conn_id, hub_id};
 use forward::settings::Address;
 use net::{ConnId, TlsClient};
-use resp::Protocol;
 use route::code::NO_CLIENT;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -173,7 +174,7 @@ struct Asks {
 
 /// A reactor's hub.
 pub struct Forwarder {
-    hub: Hub,
+    hub: Hub<Node>,
     shared: Arc<Shared>,
     inbox: Inbox,
     /// Requests of clients that the hub has not taken, in order.
@@ -205,7 +206,7 @@ impl Forwarder {
     fn with<R: Reach, T>(
         &mut self,
         reach: &mut R,
-        call: impl FnOnce(&mut Hub, &mut Wires<'_, R>) -> T,
+        call: impl FnOnce(&mut Hub<Node>, &mut Wires<'_, R>) -> T,
     ) -> T {
         let mut wires = Wires { net: Net(reach), inbox: &mut self.inbox };
         call(&mut self.hub, &mut wires)
@@ -216,10 +217,7 @@ impl Forwarder {
         let Some(mut forwarding) = session.forwarding.take() else { return };
         self.follow();
         let id = client_id(id);
-        let protocol = match session.protocol {
-            Protocol::Resp2 => route::raw::Protocol::Resp2,
-            Protocol::Resp3 => route::raw::Protocol::Resp3,
-        };
+        let protocol = session.protocol;
         let user = match session.user.may_do_everything() {
             true => 0,
             false => self.hub.number_of_user(session.user.name().as_bytes()),

@@ -39,7 +39,6 @@ impl Shared {
         let rows: Vec<_> = commands::rows().iter().map(|row| row.described()).collect();
         let commands = Commands::new(&rows, commands::REDIS_VERSION);
         let mut config = Pool::new("cluster", Kind::Cluster { seeds: Vec::new() });
-        config.is_node = true;
         config.keepalive = true;
         config.login = login(engine);
         // Whether links use TLS is a matter of the rules, which CONFIG SET may bring later.

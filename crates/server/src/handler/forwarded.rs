@@ -1,7 +1,7 @@
 //! Clients whose requests other nodes answer: what of their output has to wait, and what comes of
 //! it.
 
-use super::{Client, Conn, Hub, TURN_OUTPUT, check_output, client_of, hold_back, now};
+use super::{Client, Conn, ReactorHandler, TURN_OUTPUT, check_output, client_of, hold_back, now};
 use crate::forward::{Event, Forwarder, Inbox, listening};
 use engine::session::{Fate, Session};
 use net::{Close, ConnId, ConnIo, Consumed, Cx};
@@ -56,7 +56,7 @@ pub(super) fn end_link(session: &mut Session, io: &mut ConnIo<'_>) {
     }
 }
 
-impl Hub {
+impl ReactorHandler {
     /// Sends the requests that the client's input had for other nodes.
     #[cold]
     pub(super) fn forward(&mut self, conn: &mut Client, io: &mut ConnIo<'_>) {
