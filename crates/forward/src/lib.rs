@@ -6,6 +6,7 @@
 //! thread's view of it, and [`hub`] is a thread's clients and servers without their sockets, which
 //! [`network`] adds.
 
+pub mod failure;
 pub mod hub;
 pub mod network;
 pub mod placement;

@@ -6,6 +6,7 @@ use super::transactions::ASKING;
 use super::upstream::{Aim, Kept, Purpose, Tag};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
+use crate::failure::Failure;
 use crate::policy::Policy;
 use crate::pool::MAX_SERVERS;
 use crate::settings::Address;
@@ -273,7 +274,7 @@ impl<P: Policy> Hub<P> {
                     // No reply is wanted, so the server of the first key says what is in the way.
                     None => self.send_kept(wire, pool, pieces[0].server, tag, kept),
                 },
-                None => self.try_again(wire, tag, kept, &raw::error(route::plan::NO_SERVER)),
+                None => self.try_again(wire, tag, kept, &Failure::NoServer.reply()),
             }
         }
     }
@@ -383,7 +384,7 @@ impl<P: Policy> Hub<P> {
         };
         let id = match id {
             Ok(id) => id,
-            Err(why) => return self.try_again(wire, tag, kept, &raw::error(&why)),
+            Err(why) => return self.try_again(wire, tag, kept, &why.reply()),
         };
         if !self.takes_returned(wire, id) {
             let tag = Tag { purpose: Purpose::Redirectable(kept), ..tag };
@@ -409,9 +410,9 @@ impl<P: Policy> Hub<P> {
     }
 
     /// Gives a client a connection of its own to another server.
-    fn move_own<W: Wire>(&mut self, wire: &mut W, id: Id, server: usize) -> Result<Id, String> {
+    fn move_own<W: Wire>(&mut self, wire: &mut W, id: Id, server: usize) -> Result<Id, Failure> {
         let Some(Conn::Client(mut client)) = self.take_conn(id) else {
-            return Err(route::plan::NO_SERVER.into());
+            return Err(Failure::NoServer);
         };
         let acquired = self.own_elsewhere(wire, &mut client, server);
         self.put(id, Conn::Client(client));
@@ -431,7 +432,7 @@ impl<P: Policy> Hub<P> {
         wire: &mut W,
         client: &mut Client,
         server: usize,
-    ) -> Result<Id, String> {
+    ) -> Result<Id, Failure> {
         // Keys stay watched while another command waits.
         if client.tracking.is_none() && (client.watch.is_none() || !client.is_blocked) {
             self.release(wire, client);

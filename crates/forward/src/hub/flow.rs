@@ -8,6 +8,7 @@ use super::Hub;
 use super::client::Client;
 use super::upstream::Upstream;
 use super::wire::{Id, Wire};
+use crate::failure::Failure;
 use crate::policy::Policy;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -81,7 +82,7 @@ impl<P: Policy> Hub<P> {
 
     /// Returns why a connection to a server takes no more requests, if so.
     #[inline]
-    pub(super) fn is_full(&mut self, id: Id) -> Option<String> {
+    pub(super) fn is_full(&mut self, id: Id) -> Option<Failure> {
         let up = self.upstream(id)?;
         let (queued, pool, server) = (up.queued, up.pool, up.server);
         let local = &self.pools[pool];
@@ -93,22 +94,15 @@ impl<P: Policy> Hub<P> {
     }
 
     #[cold]
-    fn full(&self, pool: usize, server: usize, queued: usize) -> String {
+    fn full(&self, pool: usize, server: usize, queued: usize) -> Failure {
         let local = &self.pools[pool];
         local.server_stats(server).refused.add(1);
-        let (name, limits) = (local.name(server), &local.shared.config.limits);
-        if queued > limits.server_queue {
-            return format!(
-                "NOREPLY server {name}: {queued} bytes of requests wait for its replies; the limit \
-                 is server_queue_bytes"
-            );
+        let (server, config) = (local.name(server), &local.shared.config);
+        if queued > config.limits.server_queue {
+            return Failure::ServerQueueFull { server, bytes: queued };
         }
-        format!(
-            "NOREPLY server {name}: {} bytes of requests wait for servers of pool '{}'; the limit is \
-             queue_bytes",
-            local.queued_of_all(),
-            local.shared.config.name
-        )
+        let (pool, bytes) = (config.name.clone(), local.queued_of_all());
+        Failure::PoolQueueFull { server, pool, bytes }
     }
 
     /// Stops reading a client whose requests wait for a server.

@@ -5,10 +5,11 @@ use super::client::Client;
 use super::request::Flow;
 use super::upstream::{Purpose, Tag};
 use super::wire::Wire;
+use crate::failure::Failure;
 use crate::policy::Policy;
 use crate::pool::Session;
 use crate::vocabulary::Meaning;
-use route::plan::{NO_SERVER, Placement};
+use route::plan::Placement;
 use route::raw;
 use spec::{Unresolved, Way};
 use std::time::Instant;
@@ -77,7 +78,7 @@ impl<P: Policy> Hub<P> {
             && let Err(why) = self.ask_for(wire, client, &name)
         {
             self.learning.remove(&(client.pool, name));
-            self.refuse(wire, client, &why);
+            self.refuse(wire, client, &why.text());
             return Flow::Done;
         }
         client.is_learning = true;
@@ -90,9 +91,9 @@ impl<P: Policy> Hub<P> {
         wire: &mut W,
         client: &Client,
         name: &str,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         let pool = client.pool;
-        let server = self.pools[pool].any().ok_or(NO_SERVER)?;
+        let server = self.pools[pool].any().ok_or(Failure::NoServer)?;
         let session = Session { protocol: resp::Protocol::Resp2, ..client.session };
         let key = self.pools[pool].link_key(session, 0, server);
         let id = self.shared(wire, pool, server, key)?;

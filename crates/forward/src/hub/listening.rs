@@ -9,6 +9,7 @@ use super::pubsub::{SUBSCRIBE, Subscription, UNSUBSCRIBE};
 use super::upstream::Upstream;
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
+use crate::failure::Ended;
 use crate::policy::Policy;
 use crate::pool::{LinkKey, Session};
 use resp::Protocol;
@@ -120,10 +121,10 @@ impl<P: Policy> Hub<P> {
         wire: &mut W,
         up: &Upstream,
         message: &[u8],
-    ) -> Result<(), String> {
+    ) -> Result<(), Ended> {
         if raw::is_error(message) {
-            let why = String::from_utf8_lossy(message);
-            return Err(format!("it refuses a subscription: {}", why.trim()));
+            let why = String::from_utf8_lossy(message).trim().to_owned();
+            return Err(Ended::RefusesSubscription(why));
         }
         let parts = raw::elements(message).unwrap_or_default();
         let name = parts.first().and_then(|name| raw::text(name)).unwrap_or_default();

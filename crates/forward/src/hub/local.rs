@@ -5,6 +5,7 @@ use super::client::{Client, Replies};
 use super::request::Flow;
 use super::tracking::{self, choose_caching};
 use super::wire::Wire;
+use crate::failure::Failure;
 use crate::policy::Policy;
 use crate::pool::Session;
 use crate::settings::Login;
@@ -60,7 +61,7 @@ impl<P: Policy> Hub<P> {
                     self.forward(wire, client, server, request, slot);
                     return Flow::Done;
                 }
-                None => raw::push_error(&mut out, route::plan::NO_SERVER),
+                None => raw::push_error(&mut out, &Failure::NoServer.text()),
             },
         }
         client.answer(wire, &out);

@@ -7,9 +7,9 @@ use super::upstream::{Purpose, Tag, Upstream};
 use super::waits::Acks;
 use super::wire::{Id, Wire};
 use super::{Conn, Done, Hub};
+use crate::failure::Failure;
 use crate::policy::Policy;
 use crate::pool::Session;
-use route::plan::NO_SERVER;
 use route::{code, raw};
 
 impl<P: Policy> Hub<P> {
@@ -108,7 +108,7 @@ impl<P: Policy> Hub<P> {
                     self.forward(wire, &mut client, server, request, Slot::Waiting);
                     client.caching = None;
                 }
-                None => client.answer(wire, &raw::error(NO_SERVER)),
+                None => client.answer(wire, &Failure::NoServer.reply()),
             }
         }
         self.put(id, Conn::Client(client));

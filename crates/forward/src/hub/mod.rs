@@ -44,6 +44,7 @@ mod upstream;
 mod waits;
 pub mod wire;
 
+use crate::failure::Ended;
 use crate::policy::Policy;
 use crate::pool::{Local, Shared};
 use administering::{Mailbox, Return};
@@ -302,7 +303,7 @@ impl<P: Policy> Hub<P> {
                 Err(why) => {
                     self.pools[up.pool].server_stats(up.server).server_err.add(1);
                     wire.close(id);
-                    self.upstream_lost(wire, up, &why);
+                    self.upstream_lost(wire, up, why);
                     Done { bytes: input.len(), stall: Stall::None }
                 }
             },
@@ -343,7 +344,7 @@ impl<P: Policy> Hub<P> {
                 } else {
                     stats.server_eof.add(1)
                 }
-                let why = error.unwrap_or("it closed the connection");
+                let why = error.map_or(Ended::Closed, |error| Ended::Failed(error.to_owned()));
                 self.upstream_lost(wire, up, why);
             }
         }
@@ -459,7 +460,7 @@ impl<P: Policy> Hub<P> {
             for id in outdated {
                 if let Some(Conn::Upstream(up)) = self.take_conn(id) {
                     wire.abort(id);
-                    self.upstream_lost(wire, up, "it is not the master any more");
+                    self.upstream_lost(wire, up, Ended::Replaced);
                 }
             }
         }

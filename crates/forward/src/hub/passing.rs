@@ -11,8 +11,9 @@ use super::client::{Client, Head};
 use super::upstream::{Purpose, Tag, Upstream};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
+use crate::failure::Ended;
 use crate::policy::Policy;
-use route::link::{Broken, Link};
+use route::link::Link;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
@@ -140,14 +141,9 @@ impl<P: Policy> Hub<P> {
         wire: &mut W,
         up: &mut Upstream,
         input: &[u8],
-    ) -> Result<(usize, Option<Tag>), String> {
-        let (bytes, tag) =
-            up.link.pass(input, &mut |bytes| wire.send(up.id, bytes)).map_err(|why| match why {
-                Broken::Invalid(why) => format!("its reply is invalid: {why}"),
-                Broken::Refused(_) | Broken::Unasked => {
-                    "it answered more than it was asked".to_owned()
-                }
-            })?;
+    ) -> Result<(usize, Option<Tag>), Ended> {
+        let passed = up.link.pass(input, &mut |bytes| wire.send(up.id, bytes));
+        let (bytes, tag) = passed.map_err(|why| self.why_broken(up.pool, why))?;
         let now = wire.now();
         let local = &self.pools[up.pool];
         let limits = &local.shared.config.limits;

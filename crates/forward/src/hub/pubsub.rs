@@ -14,10 +14,10 @@ use super::passing::send_message;
 use super::request::Flow;
 use super::upstream::Upstream;
 use super::wire::{Id, Wire};
+use crate::failure::{Ended, Failure};
 use crate::policy::Policy;
-use resp::Protocol;
-use resp::Scanned;
 use resp::bulk::{push_bulk, push_header};
+use resp::{Protocol, Scanned};
 use route::plan::Placement;
 use route::raw;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -82,7 +82,7 @@ pub const RESTORE_AFTER: Duration = Duration::from_millis(100);
 pub const RESTORE_WITHIN: Duration = Duration::from_secs(60);
 
 /// What the end of a subscription on a connection means.
-enum Ended {
+enum Parting {
     /// The client wanted it.
     Asked,
     /// The server ends it by itself; whether there was one.
@@ -91,9 +91,9 @@ enum Ended {
 
 impl Subscriber {
     /// Notes that a subscription has ended here.
-    fn ended(&mut self, subscription: &Subscription) -> Ended {
+    fn ended(&mut self, subscription: &Subscription) -> Parting {
         let is_known = self.channels.remove(subscription);
-        if self.leaving.remove(subscription) { Ended::Asked } else { Ended::Unasked(is_known) }
+        if self.leaving.remove(subscription) { Parting::Asked } else { Parting::Unasked(is_known) }
     }
 }
 
@@ -224,7 +224,7 @@ impl<P: Policy> Hub<P> {
                 let id = match self.subscriber(wire, client, server) {
                     Ok(id) => id,
                     Err(why) => {
-                        client.answer(wire, &raw::error(&why));
+                        client.answer(wire, &why.reply());
                         return Flow::Done;
                     }
                 };
@@ -249,7 +249,7 @@ impl<P: Policy> Hub<P> {
         wire: &mut W,
         client: &mut Client,
         server: usize,
-    ) -> Result<Id, String> {
+    ) -> Result<Id, Failure> {
         let subscriptions = client.subscriptions.get_or_insert_default();
         if let Some(known) = subscriptions.connections.iter().find(|known| known.server == server) {
             return Ok(known.id);
@@ -367,7 +367,7 @@ impl<P: Policy> Hub<P> {
         wire: &mut W,
         up: &mut Upstream,
         input: &[u8],
-    ) -> Result<usize, String> {
+    ) -> Result<usize, Ended> {
         let mut at = 0;
         while at < input.len() {
             match up.scanner.scan(&input[at..]) {
@@ -376,7 +376,7 @@ impl<P: Policy> Hub<P> {
                     at += len;
                 }
                 Ok(Scanned::Incomplete { .. }) => break,
-                Err(why) => return Err(why.to_string()),
+                Err(why) => return Err(Ended::Invalid(why.to_string())),
             }
         }
         Ok(at)
@@ -388,7 +388,7 @@ impl<P: Policy> Hub<P> {
         wire: &mut W,
         up: &Upstream,
         message: &[u8],
-    ) -> Result<(), String> {
+    ) -> Result<(), Ended> {
         let Some(owner) = up.owner else { return self.heard(wire, up, message) };
         let now = wire.now();
         let Some(client) = self.client(owner) else { return Ok(()) };
@@ -409,7 +409,7 @@ impl<P: Policy> Hub<P> {
             (Some(kind), Some(channel)) => {
                 let subscription = (kind, channel.to_vec());
                 if ends.is_some()
-                    && let Ended::Unasked(is_known) =
+                    && let Parting::Unasked(is_known) =
                         subscriptions.connections[at].ended(&subscription)
                 {
                     // The server gives the channel up, because its slot has moved.
@@ -438,8 +438,8 @@ impl<P: Policy> Hub<P> {
             _ => {
                 is_confirmation = raw::is_error(message);
                 if is_confirmation && is_restored {
-                    let why = String::from_utf8_lossy(message);
-                    return Err(format!("it refuses a subscription: {}", why.trim()));
+                    let why = String::from_utf8_lossy(message).trim().to_owned();
+                    return Err(Ended::RefusesSubscription(why));
                 }
                 send_message(wire, owner, &mut client.behind, &in_protocol(protocol, message));
             }

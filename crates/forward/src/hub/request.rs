@@ -552,7 +552,7 @@ impl<P: Policy> Hub<P> {
                 if client.own.is_empty()
                     && let Some(why) = self.is_full(id)
                 {
-                    return client.take(wire, seq, part, &raw::error(&why));
+                    return client.take(wire, seq, part, &why.reply());
                 }
                 // Inside a transaction it would be queued.
                 if client.multi.is_none() {
@@ -567,7 +567,7 @@ impl<P: Policy> Hub<P> {
                 let purpose = self.purpose(client, server, request, aim);
                 let tag = Tag { client: client.id, seq, part, bytes: 0, purpose };
                 if let Err(tag) = self.unreachable(wire.now(), client, tag) {
-                    client.take(wire, tag.seq, tag.part, &raw::error(&why));
+                    client.take(wire, tag.seq, tag.part, &why.reply());
                 }
             }
         }

@@ -3,6 +3,7 @@
 use super::Hub;
 use super::upstream::{Purpose, Tag};
 use super::wire::{Id, Wire};
+use crate::failure::Ended;
 use crate::policy::Policy;
 use crate::pool::Session;
 use std::sync::atomic::Ordering::SeqCst;
@@ -24,7 +25,7 @@ impl<P: Policy> Hub<P> {
     }
 
     /// Counts a server's failure and takes the server out, if that is wanted.
-    pub(super) fn note_failure(&mut self, now: Instant, pool: usize, server: usize, why: &str) {
+    pub(super) fn note_failure(&mut self, now: Instant, pool: usize, server: usize, why: &Ended) {
         let local = &self.pools[pool];
         local.stats.forward_error.add(1);
         let failures = local.shared.failures[server].fetch_add(1, SeqCst) + 1;

@@ -11,10 +11,9 @@ use super::transactions::Multi;
 use super::upstream::{Purpose, Tag, Upstream};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
+use crate::failure::Failure;
 use crate::policy::Policy;
 use crate::pool::{LinkKey, Session as Setting};
-use route::plan::NO_SERVER;
-use route::raw;
 use spec::{Merge, Session};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -55,17 +54,14 @@ impl<P: Policy> Hub<P> {
         server: usize,
         session: Setting,
         tracking: Option<Arc<Tracking>>,
-    ) -> Result<Id, String> {
+    ) -> Result<Id, Failure> {
         let key = LinkKey::new(session);
         let local = &mut self.pools[client.pool];
         let most = local.shared.config.limits.exclusive;
         if local.shared.exclusive.fetch_add(1, SeqCst) >= most {
             local.shared.exclusive.fetch_sub(1, SeqCst);
-            return Err(format!(
-                "NOREPLY all {most} connections for blocking commands, transactions and \
-                 subscriptions are in use; raise max_exclusive of pool '{}'",
-                local.shared.config.name
-            ));
+            let pool = local.shared.config.name.clone();
+            return Err(Failure::TooManyExclusive { pool, most });
         }
         let idle = &mut local.targets[server].idle;
         let id = match idle.iter().position(|idle| idle.0 == key).filter(|_| tracking.is_none()) {
@@ -91,7 +87,7 @@ impl<P: Policy> Hub<P> {
         wire: &mut W,
         client: &mut Client,
         server: usize,
-    ) -> Result<Id, String> {
+    ) -> Result<Id, Failure> {
         if let Some(own) = client.own_to(server) {
             return Ok(own);
         }
@@ -108,7 +104,7 @@ impl<P: Policy> Hub<P> {
         wire: &mut W,
         client: &mut Client,
         server: usize,
-    ) -> Result<Id, String> {
+    ) -> Result<Id, Failure> {
         let own = self.acquire_own(wire, client, server)?;
         self.say_origin(wire, (client.id, client.origin), own);
         Ok(own)
@@ -217,7 +213,7 @@ impl<P: Policy> Hub<P> {
                 client.is_blocked = true;
                 self.forward(wire, client, server, request, Slot::Waiting);
             }
-            Err(why) => client.answer(wire, &raw::error(&why)),
+            Err(why) => client.answer(wire, &why.reply()),
         }
         self.settle_soon(client);
         Flow::Done
@@ -248,12 +244,12 @@ impl<P: Policy> Hub<P> {
         });
         client.session.db = db;
         match acquired {
-            Ok(()) if servers.is_empty() => client.answer(wire, &raw::error(NO_SERVER)),
+            Ok(()) if servers.is_empty() => client.answer(wire, &Failure::NoServer.reply()),
             Ok(()) => {
                 client.is_blocked = true;
                 self.send_to(wire, client, servers, request, answers);
             }
-            Err(why) => client.answer(wire, &raw::error(&why)),
+            Err(why) => client.answer(wire, &why.reply()),
         }
         self.settle_soon(client);
         Flow::Done

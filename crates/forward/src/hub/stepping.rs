@@ -14,11 +14,12 @@ use super::request::Flow;
 use super::tracking::Tracking;
 use super::upstream::{Purpose, Tag, Upstream};
 use super::wire::{Id, Wire};
+use crate::failure::Failure;
 use crate::policy::{Policy, acts_for};
 use crate::pool::{Local, Session};
 use resp::Protocol;
 use route::link::Step;
-use route::plan::{NO_SERVER, Placement};
+use route::plan::Placement;
 use route::raw;
 use std::sync::Arc;
 use structs::numbers;
@@ -144,7 +145,7 @@ impl<P: Policy> Hub<P> {
         }
         let own = client.own.first().map(|own| own.0);
         let Some(server) = own.or_else(|| local.any()) else {
-            client.answer(wire, &raw::error(NO_SERVER));
+            client.answer(wire, &Failure::NoServer.reply());
             return Flow::Done;
         };
         match self.acquire_own(wire, client, server) {
@@ -155,7 +156,7 @@ impl<P: Policy> Hub<P> {
                 let tag = Tag { client: client.id, seq, part: 0, bytes: 0, purpose };
                 self.send_on(wire, id, request, tag);
             }
-            Err(why) => client.answer(wire, &raw::error(&why)),
+            Err(why) => client.answer(wire, &why.reply()),
         }
         self.settle_soon(client);
         Flow::Done

@@ -178,7 +178,7 @@ impl<P: Policy> Hub<P> {
             servers.extend(self.pools[client.pool].every());
         }
         servers.into_iter().try_for_each(|server| {
-            let own = self.acquire_own(wire, client, server)?;
+            let own = self.acquire_own(wire, client, server).map_err(|why| why.text())?;
             self.bring_in_step(wire, client, own);
             Ok(())
         })

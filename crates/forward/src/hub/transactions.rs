@@ -14,6 +14,7 @@ use super::stepping::{OK, database};
 use super::upstream::{Aim, Kept, Purpose, Tag, WasSent};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
+use crate::failure::Failure;
 use crate::policy::{Audience, Policy};
 use resp::Protocol;
 use route::plan::{self, Course, Placement, Plan, Request};
@@ -128,7 +129,7 @@ impl<P: Policy> Hub<P> {
     ) -> Flow {
         let local = &self.pools[client.pool];
         let Some(mut server) = server.or_else(|| local.any()) else {
-            client.answer(wire, &raw::error(route::plan::NO_SERVER));
+            client.answer(wire, &Failure::NoServer.reply());
             return Flow::Done;
         };
         let group = words.get(1).and_then(|key| local.group_of(key));
@@ -138,7 +139,7 @@ impl<P: Policy> Hub<P> {
                 return Flow::Done;
             }
             if watch.server != server && watch.group != group {
-                client.answer(wire, &raw::error(ONE_SERVER));
+                client.answer(wire, &Failure::TransactionParted.reply());
                 return Flow::Done;
             }
             // If the slot has moved since, EXEC will find out.
@@ -155,7 +156,7 @@ impl<P: Policy> Hub<P> {
                 watch.group = watch.group.or(group);
                 self.forward(wire, client, server, request, Slot::Waiting);
             }
-            Err(why) => client.answer(wire, &raw::error(&why)),
+            Err(why) => client.answer(wire, &why.reply()),
         }
         Flow::Done
     }
@@ -240,7 +241,7 @@ impl<P: Policy> Hub<P> {
         if (is_kept || is_answered_here)
             && client.multi.as_ref().is_some_and(|multi| multi.bytes > most)
         {
-            self.refuse(wire, client, HELD);
+            self.refuse(wire, client, &Failure::TransactionFull.text());
             return Flow::Done;
         }
         let attached = match place {
@@ -251,7 +252,7 @@ impl<P: Policy> Hub<P> {
             Ok(true) => {}
             Ok(false) => return self.come_again(client),
             Err(why) => {
-                self.refuse(wire, client, &why);
+                self.refuse(wire, client, &why.text());
                 return Flow::Done;
             }
         }
@@ -346,7 +347,7 @@ impl<P: Policy> Hub<P> {
         client: &mut Client,
         mut server: usize,
         group: Option<usize>,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, Failure> {
         let Some(multi) = &client.multi else { return Ok(true) };
         match multi.server {
             // In front of a cluster the slot may be elsewhere by now; EXEC will find out.
@@ -354,13 +355,13 @@ impl<P: Policy> Hub<P> {
             Some(_) if self.server_of_first_key(client.pool, multi) == Some(server) => {
                 return Ok(true);
             }
-            Some(_) => return Err(ONE_SERVER.into()),
+            Some(_) => return Err(Failure::TransactionParted),
             None => {}
         }
         let mut is_asking = false;
         if let Some(watch) = client.watch.as_ref().filter(|watch| !watch.is_broken) {
             if watch.server != server && watch.group != group {
-                return Err(ONE_SERVER.into());
+                return Err(Failure::TransactionParted);
             }
             server = watch.server;
             is_asking = watch.is_asking;
@@ -417,7 +418,7 @@ impl<P: Policy> Hub<P> {
                 let tag = Tag { client: client.id, seq, part: 0, bytes: 0, purpose };
                 self.send_on(wire, id, request, tag);
             }
-            None => client.take(wire, seq, 0, &raw::error(route::plan::NO_SERVER)),
+            None => client.take(wire, seq, 0, &Failure::NoServer.reply()),
         }
     }
 
@@ -441,7 +442,7 @@ impl<P: Policy> Hub<P> {
         let known = multi.server.or_else(|| client.watch.as_ref().map(|watch| watch.server));
         let Some(server) = known.or_else(|| local.server_of_group(group)).or_else(|| local.any())
         else {
-            client.answer(wire, &raw::error(route::plan::NO_SERVER));
+            client.answer(wire, &Failure::NoServer.reply());
             self.abandon(wire, client);
             return Flow::Done;
         };
@@ -457,7 +458,7 @@ impl<P: Policy> Hub<P> {
             }
             Ok(true) => self.forward(wire, client, server, request, Slot::Waiting),
             Ok(false) => return self.come_again(client),
-            Err(why) => client.answer(wire, &raw::error(&why)),
+            Err(why) => client.answer(wire, &why.reply()),
         }
         client.multi = None;
         client.watch = None;
@@ -597,7 +598,7 @@ impl<P: Policy> Hub<P> {
         let server = asked.or_else(of_key).or_else(of_group).or_else(|| local.any());
         let acquired = match server {
             Some(server) => self.own_elsewhere(wire, &mut client, server),
-            None => Err(route::plan::NO_SERVER.to_owned()),
+            None => Err(Failure::NoServer),
         };
         let requests = std::mem::take(&mut multi.requests);
         match acquired {
@@ -613,7 +614,7 @@ impl<P: Policy> Hub<P> {
                 self.put(tag.client, Conn::Client(client));
                 multi.requests = requests;
                 let tag = Tag { purpose: Purpose::Client, ..tag };
-                self.execute_later(wire, tag, multi, &raw::error(&why));
+                self.execute_later(wire, tag, multi, &why.reply());
             }
         }
     }
@@ -716,8 +717,3 @@ impl<P: Policy> Hub<P> {
         Purpose::Redirectable(Box::new(kept))
     }
 }
-
-const ONE_SERVER: &str = "CROSSSLOT a transaction needs all its keys, the watched ones too, on one server; \
-    give them a common hash tag";
-const HELD: &str =
-    "NOREPLY too many bytes of requests in a transaction; the limit is server_queue_bytes";

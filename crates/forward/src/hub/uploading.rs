@@ -15,6 +15,7 @@ use super::passing::PROGRESS_WITHIN;
 use super::upstream::{Purpose, Tag};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
+use crate::failure::{Ended, Failure};
 use crate::policy::Policy;
 use crate::pool::Shared;
 use crate::settings::Reads;
@@ -122,7 +123,7 @@ impl<P: Policy> Hub<P> {
         let to = match self.acquire_own(wire, client, server) {
             Ok(own) => Some(own),
             Err(why) => {
-                client.answer(wire, &raw::error(&why));
+                client.answer(wire, &why.reply());
                 None
             }
         };
@@ -264,7 +265,7 @@ impl<P: Policy> Hub<P> {
             match server.and_then(|server| self.take_conn(server)) {
                 Some(Conn::Upstream(up)) => {
                     wire.abort(up.id);
-                    self.upstream_lost(wire, up, "it did not take a long request in time");
+                    self.upstream_lost(wire, up, Ended::NotTaken);
                 }
                 Some(other) => {
                     let id = other.id();
@@ -316,13 +317,10 @@ impl<P: Policy> Hub<P> {
             && !client.is_leaving
             && local.queued_of_all() > local.shared.config.limits.queue
         {
-            let name = &local.shared.config.name;
-            let why = format!(
-                "NOREPLY {} bytes of requests wait in pool '{name}'; the limit is queue_bytes",
-                local.queued_of_all()
-            );
+            let pool = local.shared.config.name.clone();
+            let why = Failure::InputFull { pool, bytes: local.queued_of_all() };
             local.stats.forward_error.add(1);
-            client.answer(wire, &raw::error(&why));
+            client.answer(wire, &why.reply());
             client.is_leaving = true;
             if client.is_idle() {
                 wire.finish(client.id);

@@ -6,11 +6,11 @@ use super::stepping::{Names, Setting, changes};
 use super::tracking::Tracking;
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
+use crate::failure::{Ended, Failure};
 use crate::policy::Policy;
 use crate::pool::{LinkKey, Local, Session};
 use crate::stats::{LARGE, Times};
-use resp::Protocol;
-use resp::{ReplyLimits, Scanner};
+use resp::{Protocol, ReplyLimits, Scanner};
 use route::link::{Broken, Link, Received, Step};
 use route::raw;
 use std::collections::VecDeque;
@@ -140,14 +140,8 @@ pub struct Upstream {
     pub origin: u64,
     /// The number by which the server knows it; 0 if that was asked and is not known.
     pub server_id: Option<i64>,
-    /// The server does not want what it is to be set to.
-    pub is_refused: bool,
-    /// The server goes down and has said so: it runs nothing more of what has no reply yet.
-    goes_down: bool,
     /// The server has given requests back, and gives back those that concern the same slots.
     pub has_returned: bool,
-    /// It is closed because of what clients have left on it. The server has not failed.
-    is_given_up: bool,
     /// Bytes of replies to clients that have gone, since a time.
     void: (Instant, usize),
     /// What has been read in a turn, by the turn's number.
@@ -295,17 +289,20 @@ impl<P: Policy> Hub<P> {
         server: usize,
         key: LinkKey,
         tracking: Option<Arc<Tracking>>,
-    ) -> Result<Id, String> {
+    ) -> Result<Id, Failure> {
         let now = wire.now();
         let local = &mut self.pools[pool];
         let config = &local.shared.config;
         let target = &local.targets[server];
         if target.retry_at.is_some_and(|at| now < at) {
-            return Err(format!("NOREPLY server {} cannot be reached", local.name(server)));
+            return Err(Failure::Unreachable(local.name(server)));
         }
         let timeout = config.connect_timeout;
         let tls = local.shared.tls_client(&target.address);
-        let tls = tls.map_err(|why| format!("NOREPLY server {}: {why}", local.name(server)))?;
+        let tls = tls.map_err(|why| Failure::NoTlsName {
+            server: local.name(server),
+            why: why.to_string(),
+        })?;
         let id = wire.connect(&target.address, tls, timeout);
         let names = Names { users: &self.users, link: &self.common.link_name };
         let steps = steps(local, names, key, tracking.as_ref());
@@ -319,10 +316,7 @@ impl<P: Policy> Hub<P> {
             owner: None,
             origin: 0,
             server_id: None,
-            is_refused: false,
-            goes_down: false,
             has_returned: false,
-            is_given_up: false,
             void: (now, 0),
             turn: (0, 0),
             left: 0,
@@ -354,7 +348,7 @@ impl<P: Policy> Hub<P> {
         pool: usize,
         server: usize,
         key: LinkKey,
-    ) -> Result<Id, String> {
+    ) -> Result<Id, Failure> {
         let target = &self.pools[pool].targets[server];
         if let Some(link) = target.links.iter().find(|link| link.0 == key) {
             return Ok(link.1);
@@ -387,7 +381,7 @@ impl<P: Policy> Hub<P> {
         wire: &mut W,
         pool: usize,
         server: usize,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         let local = &self.pools[pool];
         let config = &local.shared.config;
         let links = &local.targets[server].links;
@@ -415,14 +409,10 @@ impl<P: Policy> Hub<P> {
         Ok(())
     }
 
-    fn too_many(&self, pool: usize, server: usize, most: usize) -> String {
+    fn too_many(&self, pool: usize, server: usize, most: usize) -> Failure {
         let local = &self.pools[pool];
         local.server_stats(server).refused.add(1);
-        let name = local.name(server);
-        format!(
-            "NOREPLY server {name}: {most} databases are in use at once, for each of which a thread \
-             has a connection; send this again, or use fewer"
-        )
+        Failure::TooManySessions { server: local.name(server), most }
     }
 
     /// Sends a request on a connection.
@@ -475,7 +465,7 @@ impl<P: Policy> Hub<P> {
         wire: &mut W,
         up: &mut Upstream,
         input: &[u8],
-    ) -> Result<usize, String> {
+    ) -> Result<usize, Ended> {
         let mut at = 0;
         let id = up.id;
         self.void_bytes = 0;
@@ -507,12 +497,7 @@ impl<P: Policy> Hub<P> {
                     break;
                 }
                 Ok(None) => break,
-                Err(Broken::Refused(why)) => {
-                    up.is_refused = true;
-                    return Err(self.refused(up.pool, &why));
-                }
-                Err(Broken::Invalid(why)) => return Err(format!("its reply is invalid: {why}")),
-                Err(Broken::Unasked) => return Err("it answered more than it was asked".into()),
+                Err(why) => return Err(self.why_broken(up.pool, why)),
             };
             at += len;
             match received {
@@ -553,17 +538,12 @@ impl<P: Policy> Hub<P> {
     ///
     /// # Errors
     /// It is so much that the connection is to be closed.
-    fn check_void(&mut self, up: &mut Upstream, now: Instant) -> Result<(), String> {
+    fn check_void(&mut self, up: &mut Upstream, now: Instant) -> Result<(), Ended> {
         let bytes = std::mem::take(&mut self.void_bytes);
         if bytes == 0 || !P::BOUNDS_CLIENTS || !up.wastes(bytes, now) {
             return Ok(());
         }
-        up.is_given_up = true;
-        Err(format!(
-            "clients that have left had more than {} MB of replies before this one: whether it has carried \
-             the request out is unknown",
-            MAX_VOID >> 20
-        ))
+        Err(Ended::LeftBehind(MAX_VOID))
     }
 
     /// Counts what a server has sent: `shown` bytes of input, of which `taken` are done with. Returns
@@ -594,16 +574,16 @@ impl<P: Policy> Hub<P> {
         }
     }
 
-    /// Says why a server has not let the proxy in, and what to do.
-    fn refused(&self, pool: usize, why: &str) -> String {
-        if !raw::is_about_login(why) {
-            return format!("it refused the connection: {why}");
+    /// Returns why a connection ends on which a link has broken.
+    pub(super) fn why_broken(&self, pool: usize, why: Broken) -> Ended {
+        match why {
+            Broken::Refused(why) if raw::is_about_login(&why) => {
+                Ended::WrongLogin { pool: self.pools[pool].shared.config.name.clone(), why }
+            }
+            Broken::Refused(why) => Ended::Refused(why),
+            Broken::Invalid(why) => Ended::Invalid(why.to_string()),
+            Broken::Unasked => Ended::Unasked,
         }
-        let name = &self.pools[pool].shared.config.name;
-        format!(
-            "it does not take the password of pool '{name}' ({why}): set the one that the server has now \
-             ('password', 'redis_auth' in YAML) and reload the configuration (SIGHUP)"
-        )
     }
 
     /// A push has come.
@@ -615,10 +595,9 @@ impl<P: Policy> Hub<P> {
         wire: &mut W,
         up: &mut Upstream,
         push: &[u8],
-    ) -> Result<(), String> {
+    ) -> Result<(), Ended> {
         if P::TRUSTS_SERVERS && push == raw::GOES_DOWN {
-            up.goes_down = true;
-            return Err("it goes down".to_owned());
+            return Err(Ended::GoesDown);
         }
         self.pushed(wire, up, push);
         Ok(())
@@ -629,7 +608,7 @@ impl<P: Policy> Hub<P> {
         &mut self,
         wire: &mut W,
         mut up: Box<Upstream>,
-        why: &str,
+        why: Ended,
     ) {
         let was_connecting = up.connect_by.is_some() || !up.link.is_ready();
         if let Some(to) = up.passing.as_ref().and_then(|passing| passing.client()) {
@@ -655,18 +634,19 @@ impl<P: Policy> Hub<P> {
         if was_connecting {
             target.retry_at = Some(wire.now() + RETRY_AFTER);
         }
-        let error = format!("NOREPLY server {}: {why}", local.name(up.server));
-        if was_current && !up.goes_down && !up.is_given_up && (had_requests || was_connecting) {
-            self.note_failure(wire.now(), up.pool, up.server, why);
+        let server = local.name(up.server);
+        if was_current && why.is_failure() && (had_requests || was_connecting) {
+            self.note_failure(wire.now(), up.pool, up.server, &why);
             self.failing_over(wire, up.pool, up.server);
         }
-        let reply = raw::error(&error);
-        let was_sent = if up.goes_down { WasSent::No } else { WasSent::Perhaps };
+        let was_sent = if why == Ended::GoesDown { WasSent::No } else { WasSent::Perhaps };
+        let is_refused = why.is_refusal();
+        let reply = Failure::Lost { server, why }.reply();
         for tag in sent {
             self.lost(wire, tag, &reply, was_sent);
         }
         // What a server has refused it will refuse again.
-        let was_sent = if up.is_refused { WasSent::Perhaps } else { WasSent::No };
+        let was_sent = if is_refused { WasSent::Perhaps } else { WasSent::No };
         for tag in unsent {
             self.lost(wire, tag, &reply, was_sent);
         }
@@ -728,9 +708,7 @@ impl<P: Policy> Hub<P> {
             if let Some(Conn::Upstream(up)) = self.take_conn(id) {
                 self.pools[up.pool].server_stats(up.server).server_timedout.add(1);
                 wire.abort(id);
-                let why = "another node leads its shard, and it did not answer: whether it has carried \
-                           the request out is unknown";
-                self.upstream_lost(wire, up, why);
+                self.upstream_lost(wire, up, Ended::NotLeading);
             }
         }
     }
@@ -768,11 +746,7 @@ impl<P: Policy> Hub<P> {
             if let Some(Conn::Upstream(up)) = self.take_conn(id) {
                 self.pools[up.pool].server_stats(up.server).server_timedout.add(1);
                 wire.abort(id);
-                let why = if is_connecting {
-                    "it cannot be reached"
-                } else {
-                    "it did not answer in time"
-                };
+                let why = if is_connecting { Ended::NotReached } else { Ended::Silent };
                 self.upstream_lost(wire, up, why);
             }
         }

@@ -83,7 +83,7 @@ impl<P: Policy> Hub<P> {
                 let key = self.pools[up.pool].link_key(session, client.turn, server);
                 match self.shared(wire, up.pool, server, key) {
                     Ok(link) => self.send_on(wire, link, &acks.question, tag),
-                    Err(why) => client.take(wire, tag.seq, tag.part, &raw::error(&why)),
+                    Err(why) => client.take(wire, tag.seq, tag.part, &why.reply()),
                 }
             }
         }
