@@ -2,6 +2,9 @@
 
 // The page may be below a path of a reverse proxy.
 export const base = new URL("../api/v1", import.meta.url).pathname;
+// The copy of a database that requests are about, where the port is a node's.
+let copy = null;
+const server = () => (copy === null ? base : `${base}/copies/${copy}`);
 export const session = { user: "", csrf: "", server: "", can: {} };
 const listeners = { login: [], lost: [], back: [] };
 
@@ -31,14 +34,11 @@ function reachable(yes, why) {
 async function request(method, path, query, body, signal) {
   const pairs = Object.entries(query || {}).filter(([, value]) => value !== undefined && value !== null && value !== "");
   const search = pairs.length ? "?" + new URLSearchParams(pairs) : "";
-  const headers = {};
-  if (method !== "GET") {
-    headers["Content-Type"] = "application/json";
-    headers["X-CSRF-Token"] = session.csrf;
-  }
+  const headers = { "X-CSRF-Token": session.csrf };
+  if (method !== "GET") headers["Content-Type"] = "application/json";
   let answer;
   try {
-    answer = await fetch(base + path + search, {
+    answer = await fetch(server() + path + search, {
       method, headers, signal, credentials: "same-origin",
       body: method === "GET" ? undefined : JSON.stringify(body || {}),
     });
@@ -64,23 +64,43 @@ async function request(method, path, query, body, signal) {
   throw new ApiError(answer.status, code, message);
 }
 
+// Tells the page that the log-in has ended.
+export const endLogIn = (why) => tell("login", why);
+
 export const get = (path, query, signal) => request("GET", path, query, undefined, signal);
 export const post = (path, body) => request("POST", path, {}, body);
 export const remove = (path, body) => request("DELETE", path, {}, body);
 
 export async function loadSession() {
+  copy = null;
+  own = null;
   Object.assign(session, await get("/session"));
   return session;
 }
 
 // Without credentials: the session of a default user that needs no password.
 export async function logIn(user, password) {
+  copy = null;
+  own = null;
   Object.assign(session, await post("/session", { user, password }));
   return session;
 }
 
 export async function logOut() {
+  copy = null;
   await remove("/session");
+}
+
+// What the node's own session says, while a copy is shown.
+let own = null;
+
+// Requests are about a copy from now on, or about the node again if it is null. The log-in stays the node's: its token
+// guards changes of copies, too.
+export async function enter(name) {
+  if (own === null) own = { ...session };
+  copy = name;
+  const { can: allowed, server: shown, user } = name === null ? own : await get("/session");
+  Object.assign(session, { can: allowed || {}, server: shown, user });
 }
 
 export const can = (...commands) => commands.every((name) => session.can[name] !== false);
@@ -124,7 +144,7 @@ export function watch(listener) {
       if (await look(true) && document.hidden) again(HIDDEN_INTERVAL_MS);
       return;
     }
-    source = new EventSource(base + "/stream");
+    source = new EventSource(server() + "/stream");
     source.addEventListener("now", (event) => {
       reachable(true);
       listener(JSON.parse(event.data));
@@ -152,7 +172,7 @@ export function watch(listener) {
 
 // A stream of messages, until it is stopped.
 export function messages(path, query, listener, failed) {
-  const source = new EventSource(base + path + "?" + new URLSearchParams(query));
+  const source = new EventSource(server() + path + "?" + new URLSearchParams(query));
   source.addEventListener("message", (event) => listener(JSON.parse(event.data)));
   const end = () => {
     source.close();

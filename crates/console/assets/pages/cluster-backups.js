@@ -17,7 +17,7 @@ function span(seconds) {
   return `every ${seconds / size} ${unit}`;
 }
 
-export async function backups() {
+export async function show() {
   const found = h("div");
   const at = h("input", { type: "text", value: place, placeholder: "/mnt/backups or s3://bucket/prefix", spellcheck: "false", autocomplete: "off" });
   const schedules = h("div");

@@ -7,7 +7,7 @@ import { choice, endpoints, input, policies, size, sizeText } from "./cluster-fi
 import { lines, rulesField } from "./cluster-hashing.js";
 import { drawPlan } from "./cluster-plan.js";
 
-export async function change(name) {
+export async function show({ rest: name }) {
   const { settings, has_password: hasPassword } = await send("GET", "/database?name=" + encodeURIComponent(name));
   const check = (value) => h("input", { type: "checkbox", checked: value });
   const fields = {

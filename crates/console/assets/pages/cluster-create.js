@@ -6,7 +6,7 @@ import { choice, endpoints, input, policies, size } from "./cluster-fields.js";
 import { drawPlan } from "./cluster-plan.js";
 import { lines, rulesField } from "./cluster-hashing.js";
 
-export function create() {
+export async function show() {
   const fields = {
     name: input(""), memory: input("1gb"), shards: input("3", "number"), replicas: input("1", "number"), port: input("12000", "number"), flash: input("0"), databases: input("1", "number"), tls: h("input", { type: "checkbox" }),
     persistence: choice(["aof", "rdb", "none"]),

@@ -10,7 +10,7 @@ export const lines = (text) => text.split("\n").map((line) => line.replace(/\r$/
 // One rule a line.
 export const rulesField = (value = []) => area(value.join("\n"), "Hashing rules");
 
-export async function hashing() {
+export async function show() {
   const databases = await send("GET", "/databases");
   const rules = rulesField([".*{(?<tag>.*)}.*", "(?<tag>.*)"]);
   const keys = area("user:{1}:name\nuser:{1}:cart\nuser:2", "Keys");

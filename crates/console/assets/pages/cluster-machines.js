@@ -1,11 +1,15 @@
 // The machines of a cluster: memory, zones, and their copies, which are given away and got.
 
 import { bytes, visible } from "../format.js";
-import { ask, button, h, meter, notice, raw, table } from "../ui.js";
+import { polled } from "../polling.js";
+import { ask, button, h, meter, notice, panel, raw, table } from "../ui.js";
 import { send } from "../cluster-api.js";
+import { badge } from "./cluster-parts.js";
 import { planned } from "./cluster-slots.js";
 
-const badge = (text, level) => h("span", { class: "badge " + level }, text);
+export const show = (context) => polled(context, async () => [
+  h("h1", {}, "Machines"), panel("All of the cluster", machines(await send("GET", "/machines"), true))]);
+
 const state = (it) => !it.is_alive ? ["down", "alarm"] : it.is_draining ? ["draining", "warning"] : ["up", "good"];
 
 export function machines(list, hasActions) {

@@ -50,7 +50,7 @@ const measures = {
 };
 const counted = ["requests", "cpu", "network"];
 
-export async function slots(name) {
+export async function show({ rest: name }) {
   const of = "name=" + encodeURIComponent(name);
   let map = await send("GET", "/databases/slots?" + of);
   // The map is as wide as the page. A narrow one has fewer cells in a row, so that each can be seen.

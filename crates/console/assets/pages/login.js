@@ -2,15 +2,20 @@
 
 import { fill, h } from "../ui.js";
 
-export function login(why, submit) {
-  const user = h("input", { type: "text", name: "username", autocomplete: "username", placeholder: "default", spellcheck: "false", autocapitalize: "off" });
+const hints = {
+  server: "Log in as an ACL user of the server. Each action runs as that user's commands do.",
+  cluster: "Log in as the administrator of the cluster: the user is admin, the password the node's.",
+};
+
+export function login(why, shows, submit) {
+  const user = h("input", { type: "text", name: "username", autocomplete: "username", placeholder: shows === "cluster" ? "admin" : "default", spellcheck: "false", autocapitalize: "off" });
   const password = h("input", { type: "password", name: "password", autocomplete: "current-password" });
   const message = h("p", { class: "failure", role: "alert" }, why || "");
   const send = h("button", { type: "submit", class: "primary" }, "Log in");
   const form = h("form", {},
-    h("div", { class: "brand" }, h("img", { src: "assets/icon.svg", alt: "" }), h("h1", {}, "Dunlin console")),
+    h("div", { class: "brand" }, h("img", { src: "assets/icon.svg", alt: "" }), h("h1", {}, shows === "cluster" ? "Dunlin cluster" : "Dunlin console")),
     h("label", {}, "User", user), h("label", {}, "Password", password), send, message,
-    h("p", { class: "dim" }, "Log in as an ACL user of the server. Each action runs as that user's commands do."));
+    h("p", { class: "dim" }, hints[shows]));
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     send.disabled = true;

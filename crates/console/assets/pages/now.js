@@ -3,6 +3,7 @@
 import { get } from "../api.js";
 import { chart } from "../chart.js";
 import { bytes, duration, number, percent, time, usec, visible } from "../format.js";
+import { link } from "../place.js";
 import { fill, h, meter, notice, panel, progress } from "../ui.js";
 
 const windows = [[60, "1 min"], [300, "5 min"], [900, "15 min"], [3600, "1 h"], [21600, "6 h"], [86400, "24 h"]];
@@ -54,7 +55,7 @@ function problemList(problems) {
   if (!problems.length) return h("ul", { class: "problems" }, h("li", { class: "fine" }, h("b", {}, "Nothing is wrong.")));
   return h("ul", { class: "problems" }, problems.map((problem) =>
     h("li", { class: problem.level }, h("b", {}, problem.title), h("span", {}, visible(problem.detail)),
-      h("a", { href: `#${problem.page}` }, "Look"))));
+      h("a", { href: link(problem.page) }, "Look"))));
 }
 
 function progressList(list) {

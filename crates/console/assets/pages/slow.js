@@ -2,6 +2,7 @@
 
 import { can, get, post, remove } from "../api.js";
 import { blob, bytes, duration, exact, isCut, number, percent, time, usec, visible } from "../format.js";
+import { link } from "../place.js";
 import { ask, button, failure, fill, h, meter, notice, progress, raw, table } from "../ui.js";
 
 const tabs = [
@@ -110,7 +111,7 @@ function sample(kind) {
       const share = job.total ? job.looked_at / job.total : 1;
       const stop = job.status === "running" ? button("Stop", () => remove("/jobs", { id })) : null;
       const columns = [
-        { name: "key", title: "Key", cell: (row) => (isCut(row.key) ? raw(blob(row.key)) : h("a", { href: `#keys/${encodeURIComponent(JSON.stringify({ db: job.task.db, key: row.key }))}` }, raw(blob(row.key)))) },
+        { name: "key", title: "Key", cell: (row) => (isCut(row.key) ? raw(blob(row.key)) : h("a", { href: link("keys", JSON.stringify({ db: job.task.db, key: row.key })) }, raw(blob(row.key)))) },
         { name: "type", title: "Type", cell: (row) => row.type },
         { name: "amount", title, number: true, cell: (row) => format(row.amount) },
       ];
