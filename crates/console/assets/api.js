@@ -1,3 +1,4 @@
+// @ts-check
 // The API: requests, the session, and the stream of events.
 
 // The page may be below a path of a reverse proxy.
@@ -32,14 +33,19 @@ function reachable(yes, why) {
 }
 
 async function request(method, path, query, body, signal) {
-  const pairs = Object.entries(query || {}).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const pairs = Object.entries(query || {}).filter(
+    ([, value]) => value !== undefined && value !== null && value !== "",
+  );
   const search = pairs.length ? "?" + new URLSearchParams(pairs) : "";
   const headers = { "X-CSRF-Token": session.csrf };
   if (method !== "GET") headers["Content-Type"] = "application/json";
   let answer;
   try {
     answer = await fetch(server() + path + search, {
-      method, headers, signal, credentials: "same-origin",
+      method,
+      headers,
+      signal,
+      credentials: "same-origin",
       body: method === "GET" ? undefined : JSON.stringify(body || {}),
     });
   } catch (error) {
@@ -94,7 +100,8 @@ export async function logOut() {
 // What the node's own session says, while a copy is shown.
 let own = null;
 
-// Requests are about a copy from now on, or about the node again if it is null. The log-in stays the node's: its token
+// Requests are about a copy from now on, or about the node again if it is null. The log-in stays
+// the node's: its token
 // guards changes of copies, too.
 export async function enter(name) {
   if (own === null) own = { ...session };
@@ -141,7 +148,7 @@ export function watch(listener) {
   async function begin() {
     rest();
     if (document.hidden) {
-      if (await look(true) && document.hidden) again(HIDDEN_INTERVAL_MS);
+      if ((await look(true)) && document.hidden) again(HIDDEN_INTERVAL_MS);
       return;
     }
     source = new EventSource(server() + "/stream");
@@ -151,7 +158,7 @@ export function watch(listener) {
     });
     source.onerror = async () => {
       rest();
-      if (!isOver && await look(false)) again(1000);
+      if (!isOver && (await look(false))) again(1000);
     };
   }
   document.addEventListener("visibilitychange", begin);

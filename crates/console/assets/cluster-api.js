@@ -1,11 +1,24 @@
+// @ts-check
 // Requests to a node's interface.
 
 import { base, endLogIn, session } from "./api.js";
 
 // A name for a request that is to be made once, however often it is sent.
-export const requestId = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+export const requestId = () =>
+  Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
+    byte.toString(16).padStart(2, "0"),
+  ).join("");
 
+/**
+ * Sends a request. `id` names one that is to be done once, however often it is sent.
+ * @param {string} method
+ * @param {string} path below /cluster
+ * @param {unknown} [body]
+ * @param {string} [id]
+ * @returns {Promise<any>}
+ */
 export async function send(method, path, body, id) {
+  /** @type {RequestInit & { headers: Record<string, string> }} */
   const options = { method, headers: { "x-csrf-token": session.csrf }, cache: "no-store" };
   if (id) options.headers["idempotency-key"] = id;
   if (body) {

@@ -1,4 +1,6 @@
-// The frame around the pages: what is shown, whether it is well, the way to other pages, logging out.
+// @ts-check
+// The frame around the pages: what is shown, whether it is well, the way to other pages, logging
+// out.
 
 import { session } from "./api.js";
 import { send } from "./cluster-api.js";
@@ -29,12 +31,29 @@ export function makeFrame(app, logOut) {
     leave: h("button", { type: "button", class: "quiet", onclick: logOut }, "Log out"),
   };
   const brand = shows === "cluster" ? "Dunlin cluster" : "Dunlin";
-  fill(app, h("div", { class: "frame" }, parts.lost,
-    h("header", { class: "top" },
-      h("a", { class: "brand", href: "#" }, h("img", { src: "assets/icon.svg", alt: "" }), brand),
-      parts.name, parts.copies, parts.role, parts.problems, h("span", { class: "space" }), parts.user, themeButton(), parts.leave),
-    h("nav", { "aria-label": "Pages" }, parts.list),
-    parts.main));
+  fill(
+    app,
+    h(
+      "div",
+      { class: "frame" },
+      parts.lost,
+      h(
+        "header",
+        { class: "top" },
+        h("a", { class: "brand", href: "#" }, h("img", { src: "assets/icon.svg", alt: "" }), brand),
+        parts.name,
+        parts.copies,
+        parts.role,
+        parts.problems,
+        h("span", { class: "space" }),
+        parts.user,
+        themeButton(),
+        parts.leave,
+      ),
+      h("nav", { "aria-label": "Pages" }, parts.list),
+      parts.main,
+    ),
+  );
   let links = new Map();
 
   function item(name, title, href) {
@@ -48,28 +67,42 @@ export function makeFrame(app, logOut) {
     links = new Map();
     const database = place.database === null ? isOfDatabase(place) : place.database;
     if (shows === "server") {
-      fill(parts.list, serverPages.map(([name, title]) => item(name, title, `#${name}`)));
+      fill(
+        parts.list,
+        serverPages.map(([name, title]) => item(name, title, `#${name}`)),
+      );
     } else if (database) {
       const copy = place.copy || "-";
-      fill(parts.list,
+      fill(
+        parts.list,
         h("li", {}, h("a", { class: "back", href: "#databases" }, "‹ All databases")),
         h("li", { class: "heading", title: visible(database) }, visible(database)),
         item("databases", "Overview", `#databases/${encoded(database)}`),
         item("slots", "Slots", `#slots/${encoded(database)}`),
-        serverPages.map(([name, title]) => item(`db/${name}`, title, ofCopy(database, copy, name))));
+        serverPages.map(([name, title]) => item(`db/${name}`, title, ofCopy(database, copy, name))),
+      );
     } else {
-      fill(parts.list, clusterPages.map(([name, title]) => item(name, title, `#${name}`)));
+      fill(
+        parts.list,
+        clusterPages.map(([name, title]) => item(name, title, `#${name}`)),
+      );
     }
   }
 
   function mark(place, page) {
     const name = place.database === null ? page : `db/${page}`;
     const here = links.get(name) || links.get(homes[name]);
-    links.forEach((element) => (element === here ? element.setAttribute("aria-current", "page") : element.removeAttribute("aria-current")));
+    links.forEach((element) =>
+      element === here
+        ? element.setAttribute("aria-current", "page")
+        : element.removeAttribute("aria-current"),
+    );
     if (here) here.scrollIntoView({ block: "nearest", inline: "center" });
   }
 
-  parts.copies.addEventListener("change", () => { location.hash = parts.copies.value; });
+  parts.copies.addEventListener("change", () => {
+    location.hash = parts.copies.value;
+  });
 
   return {
     ...parts,
@@ -85,9 +118,23 @@ export function makeFrame(app, logOut) {
     choose(place, page, database) {
       const options = [["-", "the primary of shard 1"]];
       for (const shard of database.shards) {
-        for (const copy of shard.copies) options.push([copy.id, `shard ${shard.number}, ${copy.role === "none" ? "not there" : copy.role}, ${copy.machine}`]);
+        for (const copy of shard.copies)
+          options.push([
+            copy.id,
+            `shard ${shard.number}, ` +
+              `${copy.role === "none" ? "not there" : copy.role}, ${copy.machine}`,
+          ]);
       }
-      fill(parts.copies, options.map(([copy, title]) => h("option", { value: ofCopy(place.database, copy, page), selected: copy === place.copy }, visible(title))));
+      fill(
+        parts.copies,
+        options.map(([copy, title]) =>
+          h(
+            "option",
+            { value: ofCopy(place.database, copy, page), selected: copy === place.copy },
+            visible(title),
+          ),
+        ),
+      );
       parts.copies.hidden = false;
     },
     // Says what the overview of a server says.
@@ -95,7 +142,9 @@ export function makeFrame(app, logOut) {
       const count = problems.filter((problem) => problem.level !== "info").length;
       const worst = problems.find((problem) => problem.level !== "info");
       parts.problems.className = `badge ${worst ? worst.level : "good"}`;
-      parts.problems.textContent = count ? `${count} ${count === 1 ? "problem" : "problems"}` : "all well";
+      parts.problems.textContent = count
+        ? `${count} ${count === 1 ? "problem" : "problems"}`
+        : "all well";
       parts.problems.href = link("now");
       parts.role.hidden = false;
       parts.role.textContent = facts.role === "slave" ? "replica" : facts.role ? "primary" : "?";
@@ -128,7 +177,9 @@ export function makeFrame(app, logOut) {
 
 function version(facts) {
   if (facts.dunlin_version) return `Dunlin ${facts.dunlin_version}`;
-  return facts.valkey_version ? `Valkey ${facts.valkey_version}` : `Redis ${facts.redis_version || ""}`;
+  return facts.valkey_version
+    ? `Valkey ${facts.valkey_version}`
+    : `Redis ${facts.redis_version || ""}`;
 }
 
 // How often a page that is not the overview asks how the cluster is.
@@ -143,10 +194,15 @@ export function watchCluster(listener) {
       try {
         const status = await send("GET", "");
         if (!isOver) listener(status);
-      } catch { /* the page says so */ }
+      } catch {
+        /* the page says so */
+      }
     }
     if (!isOver) timer = setTimeout(look, STATUS_INTERVAL_MS);
   }
   look();
-  return () => { isOver = true; clearTimeout(timer); };
+  return () => {
+    isOver = true;
+    clearTimeout(timer);
+  };
 }

@@ -1,3 +1,4 @@
+// @ts-check
 // The console: logging in, the frame, and the way from an address to a page.
 
 import { enter, loadSession, logIn, logOut, on, session, watch } from "./api.js";
@@ -9,7 +10,7 @@ import { LEADER, link, parse, shows } from "./place.js";
 import { wear } from "./theme.js";
 import { failure, fill, h, loading } from "./ui.js";
 
-const app = document.getElementById("app");
+const app = /** @type {HTMLElement} */ (document.getElementById("app"));
 
 let frame = null;
 let leave = () => {};
@@ -78,7 +79,8 @@ async function arrive(place) {
 const heading = (title) => h("div", { class: "title" }, h("h1", {}, title));
 
 function pageOf(place) {
-  const list = place.database !== null || shows === "server" ? serverPages : [...clusterPages, ...innerPages];
+  const list =
+    place.database !== null || shows === "server" ? serverPages : [...clusterPages, ...innerPages];
   return list.find(([name]) => name === place.name) || list[0];
 }
 
@@ -90,27 +92,43 @@ async function show() {
   const mine = (turn += 1);
   leavePage();
   // No dialog of the page before can be taken for one of this.
-  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
+  for (const dialog of /** @type {NodeListOf<HTMLDialogElement>} */ (
+    document.querySelectorAll("dialog[open]")
+  ))
+    dialog.close();
   const place = parse();
   const page = pageOf(place);
   frame.show(place, page[0]);
   frame.lose(null);
   const { main } = frame;
   fill(main);
-  const patience = setTimeout(() => { if (mine === turn) fill(main, heading(page[1]), loading()); }, 150);
-  const context = { main, rest: place.rest, live, leave: null, lose: frame.lose, describe: frame.describeCluster };
+  const patience = setTimeout(() => {
+    if (mine === turn) fill(main, heading(page[1]), loading());
+  }, 150);
+  /** @type {import("./pages.js").Context} */
+  const context = {
+    main,
+    rest: place.rest,
+    live,
+    leave: null,
+    lose: frame.lose,
+    describe: frame.describeCluster,
+  };
+  const leaveContext = () => {
+    if (context.leave) context.leave();
+  };
   try {
     const [module] = await Promise.all([page[2](), arrive(place)]);
     if (mine !== turn) return;
     const content = await module.show(context);
     if (mine !== turn) {
-      if (context.leave) context.leave();
+      leaveContext();
       return;
     }
     fill(main, content);
-    leave = context.leave || (() => {});
+    leave = leaveContext;
   } catch (error) {
-    if (context.leave) context.leave();
+    leaveContext();
     if (mine === turn) fill(main, heading(page[1]), failure(error));
   } finally {
     clearTimeout(patience);
@@ -122,10 +140,13 @@ function showLogin(why) {
   leavePage();
   turn += 1;
   frame = null;
-  fill(app, login(why, shows, async (user, password) => {
-    await logIn(user, password);
-    begin();
-  }));
+  fill(
+    app,
+    login(why, shows, async (user, password) => {
+      await logIn(user, password);
+      begin();
+    }),
+  );
   const first = app.querySelector("input");
   if (first) first.focus();
 }
@@ -134,13 +155,17 @@ function begin() {
   frame = makeFrame(app, async () => {
     try {
       await logOut();
-    } catch { /* it ends here in any case */ }
+    } catch {
+      /* it ends here in any case */
+    }
     showLogin("");
   });
   show();
 }
 
-on("lost", (why) => { if (frame) frame.lose(`${why} Trying again…`); });
+on("lost", (why) => {
+  if (frame) frame.lose(`${why} Trying again…`);
+});
 on("back", () => {
   if (!frame) return;
   frame.lose(null);
@@ -157,14 +182,23 @@ window.addEventListener("hashchange", () => {
 let before = "";
 window.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || !frame) return;
-  if (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) || document.querySelector("dialog[open]")) return;
+  if (
+    /^(INPUT|TEXTAREA|SELECT)$/.test(/** @type {Element} */ (event.target).tagName) ||
+    document.querySelector("dialog[open]")
+  )
+    return;
   if (event.key === "/") {
     const field = frame.main.querySelector("input[type=search], .prompt");
-    if (field) { event.preventDefault(); field.focus(); }
+    if (field) {
+      event.preventDefault();
+      field.focus();
+    }
   } else if (before === "g") {
     const isOfServer = parse().database !== null || shows === "server";
     const list = isOfServer ? serverPages : clusterPages;
-    const page = list.find(([name]) => name[0] === event.key) || (event.key === "l" && list.find(([name]) => name === "cli"));
+    const page =
+      list.find(([name]) => name[0] === event.key) ||
+      (event.key === "l" && list.find(([name]) => name === "cli"));
     if (page) location.hash = isOfServer ? link(page[0]) : page[0];
   }
   before = event.key;
@@ -178,7 +212,11 @@ async function start() {
     if (!session.kept) await logIn("", "");
     begin();
   } catch (error) {
-    showLogin(error.status === 401 && error.code === "LOGIN" && error.message === "Log in first" ? "" : error.message);
+    showLogin(
+      error.status === 401 && error.code === "LOGIN" && error.message === "Log in first"
+        ? ""
+        : error.message,
+    );
   }
 }
 start();

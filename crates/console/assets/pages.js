@@ -1,8 +1,23 @@
-// The pages: name, title, and what loads the module, which has show(context) that returns elements. It may set
-// context.leave, which is called when the page is left.
+// @ts-check
+// The pages: name, title, and what loads the module.
 
 import * as now from "./pages/now.js";
 
+/**
+ * What a page is given. It may set `leave`, which is called when it is left.
+ * @typedef {object} Context
+ * @property {HTMLElement} main
+ * @property {string} rest of the address
+ * @property {{ last: any, listeners: Set<(overview: any) => unknown> }} live the server's overview
+ * @property {(() => unknown) | null} leave
+ * @property {(why: string | null) => void} lose says that what is shown is old
+ * @property {(status: any) => void} describe says how the cluster is
+ *
+ * @typedef {{ show(context: Context): any }} PageModule
+ * @typedef {[string, string, () => PageModule | Promise<PageModule>]} Page
+ */
+
+/** @type {Page[]} */
 export const serverPages = [
   ["now", "Now", () => now],
   ["keys", "Keys", () => import("./pages/keys.js")],
@@ -15,6 +30,7 @@ export const serverPages = [
   ["events", "Events", () => import("./pages/events.js")],
 ];
 
+/** @type {Page[]} */
 export const clusterPages = [
   ["overview", "Overview", () => import("./pages/cluster-overview.js")],
   ["databases", "Databases", () => import("./pages/cluster-databases.js")],
@@ -26,6 +42,7 @@ export const clusterPages = [
 ];
 
 // Pages of the cluster that other pages lead to.
+/** @type {Page[]} */
 export const innerPages = [
   ["create", "Create a database", () => import("./pages/cluster-create.js")],
   ["change", "Change", () => import("./pages/cluster-change.js")],

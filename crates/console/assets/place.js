@@ -1,3 +1,4 @@
+// @ts-check
 // Where the page is: what the part of the address after # says.
 //
 //   keys/REST                   a page of the server, where the port is a server's
@@ -23,7 +24,12 @@ export function parse(hash = location.hash) {
   const parts = hash.replace(/^#/, "").split("/");
   if (shows === "cluster" && parts[0] === "db" && parts[1]) {
     const [, database, copy, name, ...rest] = parts;
-    return { database: decoded(database), copy: copy || LEADER, name: name || "now", rest: decoded(rest.join("/")) };
+    return {
+      database: decoded(database),
+      copy: copy || LEADER,
+      name: name || "now",
+      rest: decoded(rest.join("/")),
+    };
   }
   const [name, ...rest] = parts;
   return { database: null, copy: null, name, rest: decoded(rest.join("/")) };

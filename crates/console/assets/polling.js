@@ -1,3 +1,4 @@
+// @ts-check
 // Pages that are drawn anew every two seconds, without what somebody does on them being lost.
 
 import { time } from "./format.js";
@@ -27,7 +28,8 @@ export async function polled(context, draw) {
       context.lose(null);
     } catch (error) {
       if (isOver || mine !== turn) return;
-      if (error.isAway && seen) context.lose(`${sentence(error.message)} What is shown is of ${time(seen / 1000)}.`);
+      if (error.isAway && seen)
+        context.lose(`${sentence(error.message)} What is shown is of ${time(seen / 1000)}.`);
       else fill(main, failure(error));
     }
     timer = setTimeout(again, INTERVAL_MS);
@@ -57,19 +59,28 @@ function redraw(main, parts) {
   // Buttons of the same name are told apart by the first cells of their rows, which do not change.
   const known = (element) => {
     const row = element.closest("tbody tr");
-    return [element.innerText, ...(row ? [...row.cells].slice(0, 3).map((cell) => cell.innerText) : [])].join("\n");
+    return [
+      element.innerText,
+      ...(row ? [...row.cells].slice(0, 3).map((cell) => cell.innerText) : []),
+    ].join("\n");
   };
   const before = reachable();
   const at = before.indexOf(document.activeElement);
   const wanted = at < 0 ? "" : known(before[at]);
-  const scrolled = [...main.querySelectorAll(".scroll")].map((part) => [part.scrollLeft, part.scrollTop]);
+  const scrolled = [...main.querySelectorAll(".scroll")].map((part) => [
+    part.scrollLeft,
+    part.scrollTop,
+  ]);
   fill(main, parts);
   main.querySelectorAll(".scroll").forEach((part, number) => {
     if (scrolled[number]) [part.scrollLeft, part.scrollTop] = scrolled[number];
   });
   if (at < 0) return;
+  /** @type {(pair: any[]) => number} */
   const distance = ([, number]) => Math.abs(number - at);
-  const same = reachable().map((element, number) => [element, number]).filter(([element]) => known(element) === wanted);
+  const same = reachable()
+    .map((element, number) => [element, number])
+    .filter(([element]) => known(element) === wanted);
   same.sort((one, other) => distance(one) - distance(other));
   if (same.length) same[0][0].focus({ preventScroll: true });
 }

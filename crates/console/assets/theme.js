@@ -1,3 +1,4 @@
+// @ts-check
 // Light or dark: as the system, or as it was chosen.
 
 import { h } from "./ui.js";
@@ -19,7 +20,9 @@ function choose(theme) {
   chosen = theme;
   try {
     localStorage.setItem("theme", theme);
-  } catch { /* it holds for this page */ }
+  } catch {
+    /* it holds for this page */
+  }
   dress();
 }
 
@@ -36,7 +39,15 @@ export function wear() {
   system.addEventListener("change", dress);
 }
 
-export const themeButton = () => h("button", {
-  type: "button", class: "quiet", title: "Dark or light", "aria-label": "Dark or light",
-  onclick: () => choose(document.documentElement.classList.contains("dark") ? "light" : "dark"),
-}, "◐");
+export const themeButton = () =>
+  h(
+    "button",
+    {
+      type: "button",
+      class: "quiet",
+      title: "Dark or light",
+      "aria-label": "Dark or light",
+      onclick: () => choose(document.documentElement.classList.contains("dark") ? "light" : "dark"),
+    },
+    "◐",
+  );

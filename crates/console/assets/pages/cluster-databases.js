@@ -1,3 +1,4 @@
+// @ts-check
 // The databases of a cluster, and one of them with its shards and copies.
 
 import { bytes, number, visible } from "../format.js";
@@ -9,40 +10,169 @@ import { jobs } from "./cluster-jobs.js";
 import { badge, creator, databaseTable, healthBadge } from "./cluster-parts.js";
 import { users } from "./cluster-users.js";
 
-export const show = (context) => polled(context, async () => {
-  if (!context.rest) return databases(await send("GET", "/databases"));
-  return database(await send("GET", "/database?name=" + encodeURIComponent(context.rest)), await send("GET", "/jobs"));
-});
+export const show = (context) =>
+  polled(context, async () => {
+    if (!context.rest) return databases(await send("GET", "/databases"));
+    return database(
+      await send("GET", "/database?name=" + encodeURIComponent(context.rest)),
+      await send("GET", "/jobs"),
+    );
+  });
 
 function databases(list) {
-  return [h("div", { class: "title" }, h("h1", {}, "Databases"), creator()), panel("All of the cluster", databaseTable(list))];
+  return [
+    h("div", { class: "title" }, h("h1", {}, "Databases"), creator()),
+    panel("All of the cluster", databaseTable(list)),
+  ];
 }
 
 function database(it, all) {
   const running = all.filter((job) => job.state === "running" && job.database === it.name);
-  const copies = it.shards.flatMap((shard) => shard.copies.map((copy) => ({ ...copy, epoch: shard.epoch, slots: shard.slots, hasPrimary: shard.has_primary })));
+  const copies = it.shards.flatMap((shard) =>
+    shard.copies.map((copy) => ({
+      ...copy,
+      epoch: shard.epoch,
+      slots: shard.slots,
+      hasPrimary: shard.has_primary,
+    })),
+  );
   const { settings } = it;
-  const facts = [["Port", settings.port], ["Memory", bytes(settings.memory_bytes)], ["Replicas", settings.replicas], ["Endpoint", settings.endpoint], ["Persistence", settings.persistence], ["Eviction", settings.eviction], ["Commit", settings.commit], ["Hashing", settings.hashing && settings.hashing.length ? raw(visible(settings.hashing.join("  "))) : "standard"], ["Databases of SELECT", settings.databases || 1], ["Flash", settings.flash_bytes ? bytes(settings.flash_bytes) : "none"], ["Password", it.has_password ? "yes" : "none"], ["TLS", settings.tls ? "yes" : "no"], ["Zones", settings.zones ? "different" : "any"]];
+  const facts = [
+    ["Port", settings.port],
+    ["Memory", bytes(settings.memory_bytes)],
+    ["Replicas", settings.replicas],
+    ["Endpoint", settings.endpoint],
+    ["Persistence", settings.persistence],
+    ["Eviction", settings.eviction],
+    ["Commit", settings.commit],
+    [
+      "Hashing",
+      settings.hashing && settings.hashing.length
+        ? raw(visible(settings.hashing.join("  ")))
+        : "standard",
+    ],
+    ["Databases of SELECT", settings.databases || 1],
+    ["Flash", settings.flash_bytes ? bytes(settings.flash_bytes) : "none"],
+    ["Password", it.has_password ? "yes" : "none"],
+    ["TLS", settings.tls ? "yes" : "no"],
+    ["Zones", settings.zones ? "different" : "any"],
+  ];
   return [
-    h("div", { class: "title" }, h("h1", {}, visible(it.name)), healthBadge(it), h("span", { class: "space" }),
-      button("Change", () => { location.hash = "change/" + encodeURIComponent(it.name); }, { kind: "primary" }), button("Slots", () => { location.hash = "slots/" + encodeURIComponent(it.name); }),
-      button("Delete", () => remove(it.name), { kind: "danger" })),
+    h(
+      "div",
+      { class: "title" },
+      h("h1", {}, visible(it.name)),
+      healthBadge(it),
+      h("span", { class: "space" }),
+      button(
+        "Change",
+        () => {
+          location.hash = "change/" + encodeURIComponent(it.name);
+        },
+        { kind: "primary" },
+      ),
+      button("Slots", () => {
+        location.hash = "slots/" + encodeURIComponent(it.name);
+      }),
+      button("Delete", () => remove(it.name), { kind: "danger" }),
+    ),
     running.length ? panel("Under way", jobs(running)) : null,
-    panel("Options", h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))))),
-    panel("Shards and copies", table([
-      { name: "shard", title: "Shard", number: true, cell: (copy) => copy.shard, sort: (copy) => copy.shard },
-      { name: "slots", title: "Slots", cell: (copy) => raw(copy.slots) },
-      { name: "role", title: "Role", cell: (copy) => badge(copy.role === "none" ? "not there" : copy.role, copy.role === "primary" ? "info" : copy.role === "none" ? "alarm" : ""), sort: (copy) => copy.role },
-      { name: "machine", title: "Machine", cell: (copy) => visible(copy.machine), sort: (copy) => copy.machine },
-      { name: "address", title: "Address", cell: (copy) => h("a", { href: ofCopy(it.name, copy.id, "now"), title: "Open this copy" }, raw(visible(`${copy.host}:${copy.port}`))) },
-      { name: "used", title: "Memory used", number: true, cell: (copy) => copy.answers ? bytes(copy.used_bytes) : "–", sort: (copy) => copy.used_bytes },
-      { name: "ops", title: "Commands/s", number: true, cell: (copy) => copy.answers ? number(copy.commands_per_second) : "–", sort: (copy) => copy.commands_per_second },
-      { name: "clients", title: "Clients", number: true, cell: (copy) => copy.answers ? copy.clients : "–", sort: (copy) => copy.clients },
-      { name: "lag", title: "Behind", number: true, cell: (copy) => copy.lag_bytes === null ? "–" : bytes(copy.lag_bytes), sort: (copy) => copy.lag_bytes || 0 },
-      { name: "process", title: "Process", cell: (copy) => h("span", { title: visible(copy.note) }, copy.process + (copy.restarts ? `, ${copy.restarts} restart${copy.restarts === 1 ? "" : "s"}` : "")), sort: (copy) => copy.process },
-      { name: "does", title: "", class: "does", cell: (copy) => actions(it.name, copy) },
-    ], copies, { label: "Copies" })),
-    users(it.name, it.users)];
+    panel(
+      "Options",
+      h(
+        "dl",
+        { class: "facts" },
+        facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+      ),
+    ),
+    panel(
+      "Shards and copies",
+      table(
+        [
+          {
+            name: "shard",
+            title: "Shard",
+            number: true,
+            cell: (copy) => copy.shard,
+            sort: (copy) => copy.shard,
+          },
+          { name: "slots", title: "Slots", cell: (copy) => raw(copy.slots) },
+          {
+            name: "role",
+            title: "Role",
+            cell: (copy) =>
+              badge(
+                copy.role === "none" ? "not there" : copy.role,
+                copy.role === "primary" ? "info" : copy.role === "none" ? "alarm" : "",
+              ),
+            sort: (copy) => copy.role,
+          },
+          {
+            name: "machine",
+            title: "Machine",
+            cell: (copy) => visible(copy.machine),
+            sort: (copy) => copy.machine,
+          },
+          {
+            name: "address",
+            title: "Address",
+            cell: (copy) =>
+              h(
+                "a",
+                { href: ofCopy(it.name, copy.id, "now"), title: "Open this copy" },
+                raw(visible(`${copy.host}:${copy.port}`)),
+              ),
+          },
+          {
+            name: "used",
+            title: "Memory used",
+            number: true,
+            cell: (copy) => (copy.answers ? bytes(copy.used_bytes) : "–"),
+            sort: (copy) => copy.used_bytes,
+          },
+          {
+            name: "ops",
+            title: "Commands/s",
+            number: true,
+            cell: (copy) => (copy.answers ? number(copy.commands_per_second) : "–"),
+            sort: (copy) => copy.commands_per_second,
+          },
+          {
+            name: "clients",
+            title: "Clients",
+            number: true,
+            cell: (copy) => (copy.answers ? copy.clients : "–"),
+            sort: (copy) => copy.clients,
+          },
+          {
+            name: "lag",
+            title: "Behind",
+            number: true,
+            cell: (copy) => (copy.lag_bytes === null ? "–" : bytes(copy.lag_bytes)),
+            sort: (copy) => copy.lag_bytes || 0,
+          },
+          {
+            name: "process",
+            title: "Process",
+            cell: (copy) =>
+              h(
+                "span",
+                { title: visible(copy.note) },
+                copy.process +
+                  (copy.restarts
+                    ? `, ${copy.restarts} restart${copy.restarts === 1 ? "" : "s"}`
+                    : ""),
+              ),
+            sort: (copy) => copy.process,
+          },
+          { name: "does", title: "", class: "does", cell: (copy) => actions(it.name, copy) },
+        ],
+        copies,
+        { label: "Copies" },
+      ),
+    ),
+    users(it.name, it.users),
+  ];
 }
 
 function actions(name, copy) {
@@ -53,18 +183,35 @@ function actions(name, copy) {
     });
   }
   if (copy.role !== "none" && !copy.hasPrimary) {
-    return button("Recover", async () => {
-      const text = `The copy on machine ${copy.machine}, ${copy.host}:${copy.port}, becomes the primary of shard ${copy.shard}. What only other copies have is given up.`;
-      const id = requestId();
-      const act = () => send("POST", "/recover", { name, copy: copy.id }, id);
-      if (await ask({ title: "Recover the shard", text, action: "Recover", word: name, act })) notice("The copy leads its shard.");
-    }, { kind: "danger" });
+    return button(
+      "Recover",
+      async () => {
+        const text =
+          `The copy on machine ${copy.machine}, ${copy.host}:${copy.port}, becomes ` +
+          `the primary of shard ${copy.shard}. What only other copies have is ` +
+          "given up.";
+        const id = requestId();
+        const act = () => send("POST", "/recover", { name, copy: copy.id }, id);
+        if (await ask({ title: "Recover the shard", text, action: "Recover", word: name, act }))
+          notice("The copy leads its shard.");
+      },
+      { kind: "danger" },
+    );
   }
   return null;
 }
 
 async function remove(name) {
   const id = requestId();
-  if (!await ask({ title: "Delete the database", text: "All its data and copies go.", action: "Delete", word: name, act: () => send("DELETE", "/databases", { name }, id) })) return;
+  if (
+    !(await ask({
+      title: "Delete the database",
+      text: "All its data and copies go.",
+      action: "Delete",
+      word: name,
+      act: () => send("DELETE", "/databases", { name }, id),
+    }))
+  )
+    return;
   location.hash = "jobs";
 }

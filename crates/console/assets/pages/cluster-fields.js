@@ -1,3 +1,4 @@
+// @ts-check
 // Fields of a database, for the forms that create and change one.
 
 import { h } from "../ui.js";
@@ -12,20 +13,49 @@ export function size(text) {
 
 // A size that `size` reads as the same number.
 export function sizeText(bytes) {
-  for (const unit of ["tb", "gb", "mb", "kb"]) if (bytes && bytes % units[unit] === 0) return bytes / units[unit] + unit;
+  for (const unit of ["tb", "gb", "mb", "kb"])
+    if (bytes && bytes % units[unit] === 0) return bytes / units[unit] + unit;
   return String(bytes);
 }
 
 // A number is a whole one and has to be there: the browser says so.
-export const input = (value, type = "text") => h("input", { type, value, spellcheck: "false", autocomplete: "off", ...type === "number" ? { required: true, min: "0" } : {} });
+export const input = (value, type = "text") =>
+  h("input", {
+    type,
+    value,
+    spellcheck: "false",
+    autocomplete: "off",
+    ...(type === "number" ? { required: true, min: "0" } : {}),
+  });
 
 // Words, or pairs of a word and what is said for it.
 export function choice(words, value) {
-  const select = h("select", {}, words.map((word) => Array.isArray(word) ? h("option", { value: word[0] }, word[1]) : h("option", { value: word }, word)));
+  const select = h(
+    "select",
+    {},
+    words.map((word) =>
+      Array.isArray(word)
+        ? h("option", { value: word[0] }, word[1])
+        : h("option", { value: word }, word),
+    ),
+  );
   if (value !== undefined) select.value = value;
   return select;
 }
 
-export const endpoints = [["single", "one server"], ["all", "one server, on every machine"], ["cluster", "a Redis Cluster"]];
+export const endpoints = [
+  ["single", "one server"],
+  ["all", "one server, on every machine"],
+  ["cluster", "a Redis Cluster"],
+];
 
-export const policies = ["noeviction", "allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"];
+export const policies = [
+  "noeviction",
+  "allkeys-lru",
+  "allkeys-lfu",
+  "allkeys-random",
+  "volatile-lru",
+  "volatile-lfu",
+  "volatile-random",
+  "volatile-ttl",
+];

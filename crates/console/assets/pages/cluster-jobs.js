@@ -1,3 +1,4 @@
+// @ts-check
 // Jobs: what is done, by which machine, how far it is; and what is done with them.
 
 import { bytes, duration, visible } from "../format.js";
@@ -7,21 +8,75 @@ import { requestId, send } from "../cluster-api.js";
 import { size, sizeText } from "./cluster-fields.js";
 import { badge, when } from "./cluster-parts.js";
 
-export const show = (context) => polled(context, async () => [
-  h("h1", {}, "Jobs"), panel("The newest first", jobs(await send("GET", "/jobs")))]);
+export const show = (context) =>
+  polled(context, async () => [
+    h("h1", {}, "Jobs"),
+    panel("The newest first", jobs(await send("GET", "/jobs"))),
+  ]);
 
 export function jobs(list) {
-  return table([
-    { name: "began", title: "Began", class: "moment", cell: (it) => when(it.began_ms), sort: (it) => it.began_ms },
-    { name: "kind", title: "Does", cell: (it) => it.kind, sort: (it) => it.kind },
-    { name: "database", title: "About", cell: (it) => visible(it.database), sort: (it) => it.database },
-    { name: "state", title: "State", cell: (it) => badge(it.state, it.state === "done" ? "good" : it.state === "failed" ? "alarm" : it.state === "running" ? "info" : ""), sort: (it) => it.state },
-    { name: "percent", title: "Done", cell: (it) => it.state === "cancelled" ? "–" : [`${it.percent} %`, h("br"), progress(it.percent / 100, `${it.percent} %`)] },
-    { name: "machine", title: "By machine", cell: (it) => visible(it.machine), sort: (it) => it.machine },
-    { name: "took", title: "Took", number: true, cell: took },
-    { name: "text", title: "", cell: (it) => visible([it.text, paced(it)].filter(Boolean).join("; ")) },
-    { name: "does", title: "", class: "does", cell: (it) => it.state === "running" ? h("div", { class: "actions" }, doings(it)) : null },
-  ], list, { label: "Jobs", empty: "There was no job yet." });
+  return table(
+    [
+      {
+        name: "began",
+        title: "Began",
+        class: "moment",
+        cell: (it) => when(it.began_ms),
+        sort: (it) => it.began_ms,
+      },
+      { name: "kind", title: "Does", cell: (it) => it.kind, sort: (it) => it.kind },
+      {
+        name: "database",
+        title: "About",
+        cell: (it) => visible(it.database),
+        sort: (it) => it.database,
+      },
+      {
+        name: "state",
+        title: "State",
+        cell: (it) =>
+          badge(
+            it.state,
+            it.state === "done"
+              ? "good"
+              : it.state === "failed"
+                ? "alarm"
+                : it.state === "running"
+                  ? "info"
+                  : "",
+          ),
+        sort: (it) => it.state,
+      },
+      {
+        name: "percent",
+        title: "Done",
+        cell: (it) =>
+          it.state === "cancelled"
+            ? "–"
+            : [`${it.percent} %`, h("br"), progress(it.percent / 100, `${it.percent} %`)],
+      },
+      {
+        name: "machine",
+        title: "By machine",
+        cell: (it) => visible(it.machine),
+        sort: (it) => it.machine,
+      },
+      { name: "took", title: "Took", number: true, cell: took },
+      {
+        name: "text",
+        title: "",
+        cell: (it) => visible([it.text, paced(it)].filter(Boolean).join("; ")),
+      },
+      {
+        name: "does",
+        title: "",
+        class: "does",
+        cell: (it) => (it.state === "running" ? h("div", { class: "actions" }, doings(it)) : null),
+      },
+    ],
+    list,
+    { label: "Jobs", empty: "There was no job yet." },
+  );
 }
 
 // Returns whether a job that is cancelled undoes what it has done.
@@ -47,28 +102,68 @@ function doings(job) {
   const isCopying = ["import", "export"].includes(job.kind);
   return [
     movesSlots(job) && !job.is_cancelled ? button("Pace", () => pace(job)) : null,
-    isCopying && !job.is_cancelled ? button(job.is_finishing ? "Finishing" : "Finish", () => finish(job), { disabled: job.is_finishing }) : null,
-    job.kind !== "delete" ? button(job.is_cancelled ? (goesBack(job) ? "Going back" : "Ending") : "Cancel", () => cancel(job), { disabled: job.is_cancelled }) : null];
+    isCopying && !job.is_cancelled
+      ? button(job.is_finishing ? "Finishing" : "Finish", () => finish(job), {
+          disabled: job.is_finishing,
+        })
+      : null,
+    job.kind !== "delete"
+      ? button(
+          job.is_cancelled ? (goesBack(job) ? "Going back" : "Ending") : "Cancel",
+          () => cancel(job),
+          { disabled: job.is_cancelled },
+        )
+      : null,
+  ];
 }
 
 async function cancel(job) {
-  const text = goesBack(job) ? "It goes back to what was before, as far as it has come." : "It ends. What it has done so far stays.";
+  const text = goesBack(job)
+    ? "It goes back to what was before, as far as it has come."
+    : "It ends. What it has done so far stays.";
   const request = requestId();
-  if (!await ask({ title: "Cancel the job", text, action: "Cancel the job", act: () => send("POST", "/jobs/cancel", { id: job.id }, request) })) return;
+  if (
+    !(await ask({
+      title: "Cancel the job",
+      text,
+      action: "Cancel the job",
+      act: () => send("POST", "/jobs/cancel", { id: job.id }, request),
+    }))
+  )
+    return;
   notice(goesBack(job) ? "The job goes back." : "The job ends.");
 }
 
 async function finish(job) {
-  const text = "It ends as soon as both sides have the same. Send no more writes to the side that is left.";
+  const text =
+    "It ends as soon as both sides have the same. Send no more writes to the side that is left.";
   const request = requestId();
-  if (!await ask({ title: `Finish the ${job.kind}`, text, action: "Finish", danger: false, act: () => send("POST", "/jobs/finish", { id: job.id }, request) })) return;
+  if (
+    !(await ask({
+      title: `Finish the ${job.kind}`,
+      text,
+      action: "Finish",
+      danger: false,
+      act: () => send("POST", "/jobs/finish", { id: job.id }, request),
+    }))
+  )
+    return;
   notice("The job ends when both sides are in step.");
 }
 
 async function pace(job) {
   const fields = [
-    { name: "rate", label: "At most a second from each source to each target, as in 20mb; 0 is no limit", value: typeof job.rate_bytes === "number" ? sizeText(job.rate_bytes) : "" },
-    { name: "priority", label: "Priority: of moves that wait, the greatest is next", type: "number", value: typeof job.priority === "number" ? String(job.priority) : "" },
+    {
+      name: "rate",
+      label: "At most a second from each source to each target, as in 20mb; 0 is no limit",
+      value: typeof job.rate_bytes === "number" ? sizeText(job.rate_bytes) : "",
+    },
+    {
+      name: "priority",
+      label: "Priority: of moves that wait, the greatest is next",
+      type: "number",
+      value: typeof job.priority === "number" ? String(job.priority) : "",
+    },
   ];
   const act = (answer) => {
     const body = { id: job.id };
@@ -76,5 +171,8 @@ async function pace(job) {
     if (answer.priority !== "") body.priority = Number(answer.priority);
     return send("POST", "/jobs/pace", body);
   };
-  if (await ask({ title: "Pace of the slots that move", action: "Set", danger: false, fields, act })) notice("The pace is set.");
+  if (
+    await ask({ title: "Pace of the slots that move", action: "Set", danger: false, fields, act })
+  )
+    notice("The pace is set.");
 }

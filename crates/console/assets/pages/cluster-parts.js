@@ -1,3 +1,4 @@
+// @ts-check
 // What several pages of the cluster show.
 
 import { bytes, time, visible } from "../format.js";
@@ -14,16 +15,56 @@ function level(it) {
 
 export const healthBadge = (it) => badge(visible(it.health), level(it));
 
-export const creator = () => button("Create a database", () => { location.hash = "create"; }, { kind: "primary" });
+export const creator = () =>
+  button(
+    "Create a database",
+    () => {
+      location.hash = "create";
+    },
+    { kind: "primary" },
+  );
 
 export function databaseTable(list) {
-  return table([
-    { name: "name", title: "Database", cell: (it) => h("a", { href: "#databases/" + encodeURIComponent(it.name) }, visible(it.name)), sort: (it) => it.name },
-    { name: "health", title: "Health", cell: (it) => healthBadge(it), sort: (it) => it.health },
-    { name: "port", title: "Port", number: true, cell: (it) => String(it.settings.port), sort: (it) => it.settings.port },
-    { name: "shards", title: "Shards", number: true, cell: (it) => it.settings.shards, sort: (it) => it.settings.shards },
-    { name: "replicas", title: "Replicas", number: true, cell: (it) => it.settings.replicas, sort: (it) => it.settings.replicas },
-    { name: "memory", title: "Memory", number: true, cell: (it) => bytes(it.settings.memory_bytes), sort: (it) => it.settings.memory_bytes },
-  ], list, { label: "Databases", empty: "There is no database yet." });
+  return table(
+    [
+      {
+        name: "name",
+        title: "Database",
+        cell: (it) =>
+          h("a", { href: "#databases/" + encodeURIComponent(it.name) }, visible(it.name)),
+        sort: (it) => it.name,
+      },
+      { name: "health", title: "Health", cell: (it) => healthBadge(it), sort: (it) => it.health },
+      {
+        name: "port",
+        title: "Port",
+        number: true,
+        cell: (it) => String(it.settings.port),
+        sort: (it) => it.settings.port,
+      },
+      {
+        name: "shards",
+        title: "Shards",
+        number: true,
+        cell: (it) => it.settings.shards,
+        sort: (it) => it.settings.shards,
+      },
+      {
+        name: "replicas",
+        title: "Replicas",
+        number: true,
+        cell: (it) => it.settings.replicas,
+        sort: (it) => it.settings.replicas,
+      },
+      {
+        name: "memory",
+        title: "Memory",
+        number: true,
+        cell: (it) => bytes(it.settings.memory_bytes),
+        sort: (it) => it.settings.memory_bytes,
+      },
+    ],
+    list,
+    { label: "Databases", empty: "There is no database yet." },
+  );
 }
-
