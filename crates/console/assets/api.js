@@ -32,9 +32,13 @@ function reachable(yes, why) {
   tell(yes ? "back" : "lost", why);
 }
 
+// Parameters that may be empty: there can be a key without a name.
+const NAMES = ["key", "prefix"];
+
 async function request(method, path, query, body, signal) {
   const pairs = Object.entries(query || {}).filter(
-    ([, value]) => value !== undefined && value !== null && value !== "",
+    ([name, value]) =>
+      value !== undefined && value !== null && (value !== "" || NAMES.includes(name)),
   );
   const search = pairs.length ? "?" + new URLSearchParams(pairs) : "";
   const headers = { "X-CSRF-Token": session.csrf };
@@ -76,6 +80,50 @@ export const endLogIn = (why) => tell("login", why);
 export const get = (path, query, signal) => request("GET", path, query, undefined, signal);
 export const post = (path, body) => request("POST", path, {}, body);
 export const remove = (path, body) => request("DELETE", path, {}, body);
+
+/**
+ * Runs a command in a database. Returns its reply; one that is an error is thrown.
+ * @param {number} db
+ * @param {any[]} words
+ * @returns {Promise<any>}
+ */
+export async function run(db, words) {
+  const { reply } = await post("/command", { db, words });
+  if (reply.type === "error") throw new ApiError(422, reply.value.split(" ")[0], reply.value);
+  return reply;
+}
+
+/**
+ * A reply without its types: strings, lists and null; a map is a list of its names and values.
+ * @param {any} reply
+ * @returns {any}
+ */
+export function plain(reply) {
+  switch (reply.type) {
+    case "array":
+    case "set":
+    case "push":
+      return reply.value.map(plain);
+    case "map":
+      return reply.value.flatMap((pair) => pair.map(plain));
+    case "null":
+      return null;
+    default:
+      return reply.value;
+  }
+}
+
+/**
+ * A reply that is a list of names and values, as an object.
+ * @param {any} list as `plain` makes it
+ * @returns {Record<string, any>}
+ */
+export function fields(list) {
+  /** @type {Record<string, any>} */
+  const found = {};
+  for (let at = 0; at + 1 < list.length; at += 2) found[list[at]] = list[at + 1];
+  return found;
+}
 
 export async function loadSession() {
   copy = null;

@@ -66,11 +66,83 @@ export function usec(value) {
 export const percent = (share) =>
   (share * 100).toFixed(share > 0.995 || share === 0 ? 0 : 1) + " %";
 
+const spans = { ms: 1, s: 1000, min: 60_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/**
+ * Reads a duration as people write it: "90", "90 s", "5 min", "2 h 30 min", "3 d".
+ * @param {string} text
+ * @returns {number} milliseconds
+ */
+export function readDuration(text) {
+  const parts = [...text.matchAll(/\s*(\d+(?:\.\d+)?)\s*(ms|min|s|m|h|d|)/gy)];
+  const read = parts.map((part) => part[0]).join("");
+  if (!parts.length || text.slice(read.length).trim()) {
+    throw new Error(
+      `"${text}" is no time: write a number with a unit, as in 30 s, 5 min, 2 h, 3 d.`,
+    );
+  }
+  return Math.round(parts.reduce((sum, part) => sum + Number(part[1]) * spans[part[2] || "s"], 0));
+}
+
+/**
+ * A duration that `readDuration` reads as the same.
+ * @param {number} ms
+ */
+export function writeDuration(ms) {
+  let left = ms;
+  const parts = [];
+  for (const unit of ["d", "h", "min", "s", "ms"]) {
+    const count = Math.floor(left / spans[unit]);
+    if (count) parts.push(`${count} ${unit}`);
+    left -= count * spans[unit];
+  }
+  return parts.join(" ") || "0 s";
+}
+
+/**
+ * A string of any bytes, as bytes.
+ * @param {any} value
+ */
+export function bytesOf(value) {
+  if (isText(value)) return new TextEncoder().encode(value);
+  if (value.base64 === undefined) return new TextEncoder().encode(value.text);
+  return Uint8Array.from(atob(value.base64), (c) => c.charCodeAt(0));
+}
+
+/**
+ * Bytes, as requests have them.
+ * @param {Uint8Array} all
+ */
+export function blobOf(all) {
+  let text = "";
+  for (let at = 0; at < all.length; at += 4096) {
+    text += String.fromCharCode(...all.subarray(at, at + 4096));
+  }
+  return { base64: btoa(text) };
+}
+
 /** @param {number} ms below 0 if there is no expiry */
 export function ttl(ms) {
   if (ms < 0) return "no expiry";
   if (ms < 1000) return `${ms} ms`;
   return duration(ms / 1000);
+}
+
+/** @param {number} value */
+const two = (value) => String(value).padStart(2, "0");
+const months = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
+
+/**
+ * A moment as people write it: with the day if it is not today, with the year if it is not this.
+ * @param {number} seconds since 1970
+ */
+export function moment(seconds) {
+  const [date, now] = [new Date(seconds * 1000), new Date()];
+  const clock = time(seconds, false);
+  if (date.toDateString() === now.toDateString()) return clock;
+  const day = `${date.getDate()} ${months[date.getMonth()]}`;
+  if (date.getFullYear() === now.getFullYear()) return `${day}, ${clock.slice(0, 5)}`;
+  return `${day} ${date.getFullYear()}, ${clock.slice(0, 5)}`;
 }
 
 /**
@@ -79,7 +151,6 @@ export function ttl(ms) {
  */
 export function time(seconds, withDate = true) {
   const date = new Date(seconds * 1000);
-  const two = (value) => String(value).padStart(2, "0");
   const clock = `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
   if (!withDate) return clock;
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock}`;

@@ -77,7 +77,7 @@ export function makeFrame(app, logOut) {
         parts.list,
         h("li", {}, h("a", { class: "back", href: "#databases" }, "‹ All databases")),
         h("li", { class: "heading", title: visible(database) }, visible(database)),
-        item("databases", "Overview", `#databases/${encoded(database)}`),
+        item("databases", "Database", `#databases/${encoded(database)}`),
         item("slots", "Slots", `#slots/${encoded(database)}`),
         serverPages.map(([name, title]) => item(`db/${name}`, title, ofCopy(database, copy, name))),
       );

@@ -19,7 +19,7 @@ import * as now from "./pages/now.js";
 
 /** @type {Page[]} */
 export const serverPages = [
-  ["now", "Now", () => now],
+  ["now", "Overview", () => now],
   ["keys", "Keys", () => import("./pages/keys.js")],
   ["clients", "Clients", () => import("./pages/clients.js")],
   ["slow", "Slow log", () => import("./pages/slow.js")],
@@ -27,6 +27,7 @@ export const serverPages = [
   ["config", "Configuration", () => import("./pages/config.js")],
   ["users", "Users", () => import("./pages/users.js")],
   ["cli", "Command line", () => import("./pages/cli.js")],
+  ["pubsub", "Publish, subscribe", () => import("./pages/pubsub.js")],
   ["events", "Events", () => import("./pages/events.js")],
 ];
 

@@ -54,12 +54,19 @@ export function fill(element, ...children) {
   return element;
 }
 
+// A text of so many characters may be cut where there is little room.
+const LONG = 24;
+
 /**
  * A string that came from outside, kept from mixing with what is around it.
  * @param {string} text
  */
 export const raw = (text, className = "") =>
-  h("bdi", { class: ("raw " + className).trim(), dir: "ltr" }, text);
+  h(
+    "bdi",
+    { class: `raw ${className}`.trim(), dir: "ltr", title: text.length > LONG ? text : null },
+    text,
+  );
 
 /**
  * A name that may be long: what is cut is shown whole when it is pointed at.

@@ -3,9 +3,36 @@
 
 import { get, messages, post } from "../api.js";
 import { blob, bytes, blobSize, isCut, usec } from "../format.js";
-import { button, fill, h, notice } from "../ui.js";
+import { button, copyText, fill, h } from "../ui.js";
 
-const past = [];
+// Lines that may have a password in them are not kept when the page is closed.
+const secret = /^\s*(auth|hello|migrate|acl|config\s+set|config\s+rewrite)\b/i;
+const MAX_PAST = 200;
+const PAST = "command-history";
+
+/** @returns {string[]} */
+function readPast() {
+  try {
+    const kept = JSON.parse(localStorage.getItem(PAST) || "[]");
+    return Array.isArray(kept) ? kept.filter((line) => typeof line === "string") : [];
+  } catch {
+    return [];
+  }
+}
+
+const past = readPast();
+
+/** @param {string} line */
+function remember(line) {
+  if (past[past.length - 1] !== line) past.push(line);
+  past.splice(0, past.length - MAX_PAST);
+  try {
+    localStorage.setItem(PAST, JSON.stringify(past.filter((other) => !secret.test(other))));
+  } catch {
+    /* it is kept for this page */
+  }
+}
+
 const output = h("div", { class: "terminal", role: "log", tabindex: "0", "aria-label": "Replies" });
 let db = 0;
 let commands = null;
@@ -52,7 +79,7 @@ export async function show(context) {
   }
 
   async function run(line) {
-    past.push(line);
+    remember(line);
     at = past.length;
     const endless = line.trim().split(/\s+/);
     const name = endless[0].toLowerCase();
@@ -137,10 +164,8 @@ export async function show(context) {
       h("h1", {}, "Command line"),
       h("span", { class: "space" }),
       button("Clear", () => fill(output)),
-      button("Copy", async () => {
-        await navigator.clipboard.writeText(output.innerText);
-        notice("Copied.");
-      }),
+      button("History…", () => chooseFromPast(prompt)),
+      button("Copy", () => copyText(output.innerText)),
     ),
     output,
     h("div", { class: "row" }, prompt),
@@ -149,6 +174,60 @@ export async function show(context) {
 }
 
 const text = (value) => (isCut(value) ? `${blob(value)} (${bytes(blobSize(value))})` : blob(value));
+
+// A text with its lines, whichever ends they have.
+const lines = (value) =>
+  blob(typeof value === "string" ? value.replaceAll("\r\n", "\n") : value, true);
+
+/**
+ * Shows the lines of before, of which one can be taken.
+ * @param {HTMLInputElement} prompt
+ */
+function chooseFromPast(prompt) {
+  const list = h("div", { class: "past" });
+  const search = h("input", { type: "search", "aria-label": "Search", placeholder: "Part of it" });
+  const dialog = h(
+    "dialog",
+    { "aria-label": "History", class: "wide" },
+    h("h2", {}, "History"),
+    search,
+    list,
+    h(
+      "div",
+      { class: "actions" },
+      button("Forget all", () => {
+        past.length = 0;
+        localStorage.removeItem(PAST);
+        draw();
+      }),
+      button("Close", () => dialog.close()),
+    ),
+  );
+  function draw() {
+    const wanted = search.value.toLowerCase();
+    const found = [...new Set([...past].reverse())].filter((line) =>
+      line.toLowerCase().includes(wanted),
+    );
+    const take = (/** @type {string} */ line) => {
+      prompt.value = line;
+      dialog.close();
+      prompt.focus();
+    };
+    fill(
+      list,
+      found.map((line) =>
+        h("button", { type: "button", class: "link raw", onclick: () => take(line) }, line),
+      ),
+      found.length ? null : h("p", { class: "dim" }, "No command yet."),
+    );
+  }
+  search.addEventListener("input", draw);
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  draw();
+  dialog.showModal();
+  search.focus();
+}
 
 // A value as redis-cli shows it with RESP3.
 function render(value, indent) {
@@ -170,9 +249,11 @@ function render(value, indent) {
     case "null":
       return "(nil)";
     case "bulk":
+      // A report of several lines is shown as it is written: INFO is one with RESP2.
+      if (/^# \w+\r\n/.test(value.value)) return lines(value.value);
       return `"${text(value.value)}"`;
     case "verbatim":
-      return blob(value.value, true);
+      return lines(value.value);
     case "more":
       return `… and ${value.value} more`;
     case "map":

@@ -89,6 +89,7 @@ export async function show() {
     const isWanted = await ask({
       title: "Close this connection?",
       action: "Close it",
+      danger: false,
       text:
         `${visible(client.addr)} (${visible(client.name || "no name")}, user ` +
         `${visible(client.user || "?")}).\nA command that it is waiting for, a ` +

@@ -1,26 +1,29 @@
 // @ts-check
 // Backups: those that come round, those in a place, and what is done with them.
 
-import { bytes, exact, time, visible } from "../format.js";
+import { bytes, exact, visible } from "../format.js";
 import { ask, button, fill, h, notice, panel, raw, table } from "../ui.js";
 import { requestId, send } from "../cluster-api.js";
 import { size } from "./cluster-fields.js";
+import { when } from "./cluster-parts.js";
 import { planned } from "./cluster-slots.js";
 
 // The place that was looked at last. It may name keys of a bucket, so no page remembers it.
 let place = "";
 
-const moment = (ms) => (ms ? time(ms / 1000) : "–");
+/** @param {number} ms since 1970; 0 is never */
+const moment = (ms) => (ms ? when(ms) : "–");
 /** @type {[number, string][]} */
 const spans = [
-  [86400, "d"],
-  [3600, "h"],
-  [60, "min"],
+  [86400, "day"],
+  [3600, "hour"],
+  [60, "minute"],
 ];
 
 function span(seconds) {
-  const [size, unit] = spans.find(([it]) => seconds >= it && seconds % it === 0) || [1, "s"];
-  return `every ${seconds / size} ${unit}`;
+  const [size, unit] = spans.find(([it]) => seconds >= it && seconds % it === 0) || [1, "second"];
+  const count = seconds / size;
+  return count === 1 ? `every ${unit}` : `every ${count} ${unit}s`;
 }
 
 export async function show() {
@@ -49,20 +52,20 @@ export async function show() {
       { name: "database", label: "Database", options: databases },
       {
         name: "at",
-        label: "Where",
+        label: "Location",
         value: place,
         placeholder: "/mnt/backups or s3://bucket/prefix",
       },
       {
         name: "hours",
-        label: "Hours between two, if they are to come round",
+        label: "Repeat every so many hours; empty: once",
         type: "number",
         min: "0",
         step: "any",
       },
       {
         name: "keep",
-        label: "How many complete ones are kept then; empty is all",
+        label: "Keep so many of them; empty: all",
         type: "number",
         min: "1",
       },
@@ -84,7 +87,7 @@ export async function show() {
     if (!answer) return;
     notice(
       answer.hours
-        ? "Backups come round, the first one now: see Jobs."
+        ? "The backups are scheduled, the first begins now: see Jobs."
         : "The backup has begun: see Jobs.",
     );
     at.value = answer.at;
@@ -95,7 +98,7 @@ export async function show() {
   const show = h(
     "form",
     { class: "row end" },
-    h("label", { class: "wide" }, "Place ", at),
+    h("label", { class: "wide" }, "Location ", at),
     h("button", { type: "submit" }, "Show"),
   );
   show.addEventListener("submit", (event) => {
@@ -111,8 +114,8 @@ export async function show() {
       h("span", { class: "space" }),
       button("Back up", create, { kind: "primary" }),
     ),
-    panel("That come round", schedules),
-    panel("In a place", show, found),
+    panel("Scheduled backups", schedules),
+    panel("Backups at a location", show, found),
   ];
 }
 
@@ -121,9 +124,10 @@ function rounds(list, again) {
     const act = () => send("DELETE", "/schedules", { name: it.database });
     if (
       !(await ask({
-        title: "End the backups of " + it.database,
-        text: "Those that there are stay.",
-        action: "End them",
+        title: "Stop the backups of " + it.database,
+        danger: false,
+        text: "No more are made. Those that there are stay.",
+        action: "Stop them",
         act,
       }))
     )
@@ -138,8 +142,13 @@ function rounds(list, again) {
         cell: (it) => visible(it.database),
         sort: (it) => it.database,
       },
-      { name: "at", title: "Place", cell: (it) => raw(visible(it.at)) },
-      { name: "every", title: "Comes", cell: (it) => span(it.every_s), sort: (it) => it.every_s },
+      { name: "at", title: "Location", cell: (it) => raw(visible(it.at)) },
+      {
+        name: "every",
+        title: "Interval",
+        cell: (it) => span(it.every_s),
+        sort: (it) => it.every_s,
+      },
       {
         name: "keep",
         title: "Kept",
@@ -156,11 +165,11 @@ function rounds(list, again) {
         name: "does",
         title: "",
         class: "does",
-        cell: (it) => button("End", () => stop(it), { kind: "danger" }),
+        cell: (it) => button("Stop…", () => stop(it)),
       },
     ],
     list,
-    { label: "Backups that come round", empty: "No backup comes round." },
+    { label: "Scheduled backups", empty: "No backup is scheduled." },
   );
 }
 
@@ -229,7 +238,7 @@ function list(found, look) {
           ),
         sort: (it) => it.state,
       },
-      { name: "moment", title: "Moment", cell: (it) => moment(it.at_ms), sort: (it) => it.at_ms },
+      { name: "moment", title: "Time", cell: (it) => moment(it.at_ms), sort: (it) => it.at_ms },
       {
         name: "shards",
         title: "Shards",

@@ -4,7 +4,16 @@
 import { visible } from "../format.js";
 import { button, failure, fill, h, panel } from "../ui.js";
 import { requestId, send } from "../cluster-api.js";
-import { choice, endpoints, input, policies, size, sizeText } from "./cluster-fields.js";
+import {
+  choice,
+  commits,
+  endpoints,
+  input,
+  persistences,
+  policies,
+  size,
+  sizeText,
+} from "./cluster-fields.js";
 import { lines, rulesField } from "./cluster-hashing.js";
 import { drawPlan } from "./cluster-plan.js";
 
@@ -18,9 +27,9 @@ export async function show({ rest: name }) {
     memory: input(sizeText(settings.memory_bytes)),
     shards: input(String(settings.shards), "number"),
     replicas: input(String(settings.replicas), "number"),
-    persistence: choice(["aof", "rdb", "none"], settings.persistence),
+    persistence: choice(persistences, settings.persistence),
     eviction: choice(policies, settings.eviction),
-    commit: choice(["memory", "fsync", "quorum"], settings.commit),
+    commit: choice(commits, settings.commit),
     endpoint: choice(endpoints, settings.endpoint),
     flash: input(sizeText(settings.flash_bytes)),
     zones: check(settings.zones),
@@ -44,7 +53,7 @@ export async function show({ rest: name }) {
       label("Replicas of each shard", "replicas"),
       label("Persistence", "persistence"),
       label("When the memory is full", "eviction"),
-      label("A write is confirmed by", "commit"),
+      label("A write is confirmed", "commit"),
       label("Clients see", "endpoint"),
       label("Flash, 0 is none", "flash"),
       h("label", { class: "check" }, fields.zones, "Copies of a shard in different zones"),

@@ -3,7 +3,15 @@
 
 import { button, failure, fill, h, panel } from "../ui.js";
 import { requestId, send } from "../cluster-api.js";
-import { choice, endpoints, input, policies, size } from "./cluster-fields.js";
+import {
+  choice,
+  commits,
+  endpoints,
+  input,
+  persistences,
+  policies,
+  size,
+} from "./cluster-fields.js";
 import { drawPlan } from "./cluster-plan.js";
 import { lines, rulesField } from "./cluster-hashing.js";
 
@@ -17,9 +25,9 @@ export async function show() {
     flash: input("0"),
     databases: input("1", "number"),
     tls: h("input", { type: "checkbox" }),
-    persistence: choice(["aof", "rdb", "none"]),
+    persistence: choice(persistences),
     eviction: choice(policies),
-    commit: choice(["memory", "fsync", "quorum"]),
+    commit: choice(commits),
     endpoint: choice(endpoints),
     hashing: rulesField(),
     password: input("", "password"),
@@ -40,7 +48,7 @@ export async function show() {
       label("Port", "port"),
       label("Persistence", "persistence"),
       label("When the memory is full", "eviction"),
-      label("A write is confirmed by", "commit"),
+      label("A write is confirmed", "commit"),
       label("Clients see", "endpoint"),
       label("Flash for cold values, 0 is none", "flash"),
       label("Databases that SELECT chooses from", "databases"),

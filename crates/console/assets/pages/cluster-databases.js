@@ -4,8 +4,9 @@
 import { bytes, number, visible } from "../format.js";
 import { ofCopy } from "../place.js";
 import { polled } from "../polling.js";
-import { ask, button, h, notice, panel, raw, table } from "../ui.js";
+import { ask, button, copyButton, h, notice, panel, raw, table } from "../ui.js";
 import { requestId, send } from "../cluster-api.js";
+import { commits, endpoints, persistences, policies } from "./cluster-fields.js";
 import { jobs } from "./cluster-jobs.js";
 import { badge, creator, databaseTable, healthBadge } from "./cluster-parts.js";
 import { users } from "./cluster-users.js";
@@ -41,10 +42,10 @@ function database(it, all) {
     ["Port", settings.port],
     ["Memory", bytes(settings.memory_bytes)],
     ["Replicas", settings.replicas],
-    ["Endpoint", settings.endpoint],
-    ["Persistence", settings.persistence],
-    ["Eviction", settings.eviction],
-    ["Commit", settings.commit],
+    ["Clients see", explain(endpoints, settings.endpoint)],
+    ["Persistence", explain(persistences, settings.persistence)],
+    ["When the memory is full", explain(policies, settings.eviction)],
+    ["A write is confirmed", explain(commits, settings.commit)],
     [
       "Hashing",
       settings.hashing && settings.hashing.length
@@ -76,6 +77,7 @@ function database(it, all) {
       }),
       button("Delete", () => remove(it.name), { kind: "danger" }),
     ),
+    connection(it, copies),
     running.length ? panel("Under way", jobs(running)) : null,
     panel(
       "Options",
@@ -146,7 +148,7 @@ function database(it, all) {
           },
           {
             name: "lag",
-            title: "Behind",
+            title: "Lag",
             number: true,
             cell: (copy) => (copy.lag_bytes === null ? "–" : bytes(copy.lag_bytes)),
             sort: (copy) => copy.lag_bytes || 0,
@@ -177,9 +179,16 @@ function database(it, all) {
 
 function actions(name, copy) {
   if (copy.role === "replica" && copy.hasPrimary) {
-    return button("Make primary", async () => {
-      await send("POST", "/failover", { name, copy: copy.id }, requestId());
-      notice("The shard is handed over.");
+    return button("Make primary…", async () => {
+      const id = requestId();
+      const act = () => send("POST", "/failover", { name, copy: copy.id }, id);
+      const text =
+        `The copy on machine ${copy.machine} becomes the primary of shard ${copy.shard}. ` +
+        "Writes wait for a moment; connections to the primary of now are closed.";
+      const title = "Hand the shard over?";
+      if (await ask({ title, text, action: "Hand it over", danger: false, act })) {
+        notice("The shard is handed over.");
+      }
     });
   }
   if (copy.role !== "none" && !copy.hasPrimary) {
@@ -214,4 +223,73 @@ async function remove(name) {
   )
     return;
   location.hash = "jobs";
+}
+
+/**
+ * Says what a word of the settings means.
+ * @param {[string, string][]} words
+ * @param {string} word
+ */
+function explain(words, word) {
+  const found = words.find(([other]) => other === word);
+  return found ? found[1] : word;
+}
+
+/**
+ * How to connect to a database: an address, and a command line and a line of code for it.
+ * @param {any} it
+ * @param {any[]} copies
+ */
+function connection(it, copies) {
+  const { settings } = it;
+  const primary = copies.find((copy) => copy.role === "primary");
+  const hosts = [...new Set(copies.map((copy) => copy.host))];
+  if (!hosts.length) return null;
+  const host = primary && settings.endpoint !== "all" ? primary.host : hosts[0];
+  const isBare = /:/.test(host) ? `[${host}]` : host;
+  const scheme = settings.tls ? "rediss" : "redis";
+  const password = it.has_password ? ":PASSWORD@" : "";
+  const url = `${scheme}://${password}${isBare}:${settings.port}`;
+  const options = [
+    settings.endpoint === "cluster" ? " -c" : "",
+    settings.tls ? " --tls --cacert ca.pem" : "",
+    it.has_password ? " --askpass" : "",
+  ].join("");
+  const command = `redis-cli -h ${host} -p ${settings.port}${options}`;
+  const of = settings.endpoint === "cluster" ? "RedisCluster" : "Redis";
+  const python = `redis.${of}.from_url("${url}")`;
+  const line = (/** @type {string} */ title, /** @type {string} */ text) =>
+    h(
+      "div",
+      { class: "connect" },
+      h("span", { class: "dim" }, title),
+      h("code", { class: "raw" }, visible(text)),
+      copyButton(() => text),
+    );
+  return panel(
+    "Connect",
+    line("URL", url),
+    line("Command line", command),
+    line("Python", python),
+    h("p", { class: "dim" }, hint(it, hosts)),
+  );
+}
+
+/**
+ * What a client has to know beside the address.
+ * @param {any} it
+ * @param {string[]} hosts
+ */
+function hint({ settings, users: known, has_password: hasPassword }, hosts) {
+  const parts = [];
+  if (settings.endpoint === "cluster") {
+    parts.push("Take a client of Redis Cluster: it finds the shards by itself.");
+  } else if (hosts.length > 1) {
+    parts.push(`The same port answers on ${hosts.join(", ")}.`);
+  }
+  if (hasPassword) parts.push("Put the password of the database in place of PASSWORD.");
+  const names = Object.keys(known || {});
+  if (names.length) parts.push(`Users beside the default one: ${names.join(", ")}.`);
+  if (settings.tls) parts.push("The certificates are signed by the cluster: tls/ca.pem of a node.");
+  return visible(parts.join(" "));
 }

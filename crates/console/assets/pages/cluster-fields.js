@@ -43,19 +43,31 @@ export function choice(words, value) {
   return select;
 }
 
-export const endpoints = [
+export const persistences = /** @type {[string, string][]} */ ([
+  ["aof", "a log of each write (aof)"],
+  ["rdb", "snapshots now and then (rdb)"],
+  ["none", "none: a restart begins empty"],
+]);
+
+export const commits = /** @type {[string, string][]} */ ([
+  ["memory", "when it is in memory (memory)"],
+  ["fsync", "when it is on disk (fsync)"],
+  ["quorum", "when most copies have it (quorum)"],
+]);
+
+export const endpoints = /** @type {[string, string][]} */ ([
   ["single", "one server"],
   ["all", "one server, on every machine"],
   ["cluster", "a Redis Cluster"],
-];
+]);
 
-export const policies = [
-  "noeviction",
-  "allkeys-lru",
-  "allkeys-lfu",
-  "allkeys-random",
-  "volatile-lru",
-  "volatile-lfu",
-  "volatile-random",
-  "volatile-ttl",
-];
+export const policies = /** @type {[string, string][]} */ ([
+  ["noeviction", "refuse writes (noeviction)"],
+  ["allkeys-lru", "delete keys that were not used lately (allkeys-lru)"],
+  ["allkeys-lfu", "delete keys that are rarely used (allkeys-lfu)"],
+  ["allkeys-random", "delete keys at random (allkeys-random)"],
+  ["volatile-lru", "of keys with an expiry, those not used lately (volatile-lru)"],
+  ["volatile-lfu", "of keys with an expiry, those rarely used (volatile-lfu)"],
+  ["volatile-random", "of keys with an expiry, any (volatile-random)"],
+  ["volatile-ttl", "of keys with an expiry, those that expire soonest (volatile-ttl)"],
+]);

@@ -24,10 +24,10 @@ export function jobs(list) {
         cell: (it) => when(it.began_ms),
         sort: (it) => it.began_ms,
       },
-      { name: "kind", title: "Does", cell: (it) => it.kind, sort: (it) => it.kind },
+      { name: "kind", title: "Type", cell: (it) => it.kind, sort: (it) => it.kind },
       {
         name: "database",
-        title: "About",
+        title: "Database",
         cell: (it) => visible(it.database),
         sort: (it) => it.database,
       },
@@ -57,7 +57,7 @@ export function jobs(list) {
       },
       {
         name: "machine",
-        title: "By machine",
+        title: "Machine",
         cell: (it) => visible(it.machine),
         sort: (it) => it.machine,
       },
@@ -101,7 +101,7 @@ function paced(job) {
 function doings(job) {
   const isCopying = ["import", "export"].includes(job.kind);
   return [
-    movesSlots(job) && !job.is_cancelled ? button("Pace", () => pace(job)) : null,
+    movesSlots(job) && !job.is_cancelled ? button("Speed…", () => pace(job)) : null,
     isCopying && !job.is_cancelled
       ? button(job.is_finishing ? "Finishing" : "Finish", () => finish(job), {
           disabled: job.is_finishing,
@@ -125,6 +125,7 @@ async function cancel(job) {
   if (
     !(await ask({
       title: "Cancel the job",
+      danger: false,
       text,
       action: "Cancel the job",
       act: () => send("POST", "/jobs/cancel", { id: job.id }, request),
@@ -172,7 +173,7 @@ async function pace(job) {
     return send("POST", "/jobs/pace", body);
   };
   if (
-    await ask({ title: "Pace of the slots that move", action: "Set", danger: false, fields, act })
+    await ask({ title: "Speed of the slots that move", action: "Set", danger: false, fields, act })
   )
-    notice("The pace is set.");
+    notice("The speed is set.");
 }

@@ -68,7 +68,7 @@ function actions(it) {
   };
   async function zone() {
     const fields = [
-      { name: "zone", label: "What fails together with it; empty is none", value: it.zone },
+      { name: "zone", label: "Zone: machines of one fail together. Empty: none", value: it.zone },
     ];
     const act = (answer) => send("POST", "/machines/zone", { name, zone: answer.zone });
     if (await ask({ title: "Zone of " + name, action: "Set the zone", danger: false, fields, act }))
@@ -87,20 +87,24 @@ function actions(it) {
     );
   const last = it.is_draining
     ? button("Undo drain", async () => {
-        await send("POST", "/machines/undo-drain", { name });
+        const act = () => send("POST", "/machines/undo-drain", { name });
+        const text = "New copies may be placed on it again.";
+        const title = `End the drain of ${name}?`;
+        if (!(await ask({ title, action: "Undo drain", danger: false, text, act }))) return;
         notice("It can have copies again.");
       })
     : [
         button("Drain", begin("Drain " + name, "/machines/drain", "Drain")),
-        button("Fill", begin("Move copies to " + name, "/machines/add", "Move the copies")),
+        button(
+          "Move copies here",
+          begin("Move copies to " + name, "/machines/add", "Move the copies"),
+        ),
       ];
   return h(
     "div",
     { class: "actions" },
     last,
     button("Zone", zone),
-    button("Remove", begin("Remove " + name, "/machines/remove", "Remove the machine", "danger"), {
-      kind: "danger",
-    }),
+    button("Remove", begin("Remove " + name, "/machines/remove", "Remove the machine")),
   );
 }

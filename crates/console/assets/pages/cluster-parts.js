@@ -1,11 +1,12 @@
 // @ts-check
 // What several pages of the cluster show.
 
-import { bytes, time, visible } from "../format.js";
+import { bytes, moment, time, visible } from "../format.js";
 import { button, h, table } from "../ui.js";
 
 export const badge = (text, level) => h("span", { class: "badge " + level }, text);
-export const when = (ms) => time(ms / 1000);
+/** @param {number} ms since 1970 */
+export const when = (ms) => h("time", { title: time(ms / 1000) }, moment(ms / 1000));
 
 function level(it) {
   if (it.health === "ok") return "good";

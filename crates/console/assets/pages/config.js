@@ -2,8 +2,43 @@
 // The configuration: options with their documentation.
 
 import { can, get, post } from "../api.js";
-import { visible } from "../format.js";
+import { bytes, visible } from "../format.js";
 import { ask, button, fill, h, notice } from "../ui.js";
+
+// Groups of options, by the beginnings of their names; the first that matches counts.
+/** @type {[string, RegExp][]} */
+const groups = [
+  ["Encryption", /^tls/],
+  ["Cluster", /^cluster/],
+  ["Users and passwords", /^(acl|requirepass|user|enable-|protected|masterauth|masteruser)/],
+  ["Replication", /^(repl|slave|min-(replicas|slaves)|master|primary|quorum|commit)/],
+  ["Persistence", /^(save|rdb|dbfilename|dir$|append|aof|auto-aof|no-appendfsync|stop-writes)/],
+  ["Flash tier", /^(tier|flash)/],
+  ["Encodings of values", /^(hash|list|set|zset|stream|hll|json)-/],
+  ["Memory and eviction", /^(maxmemory|active|defrag|lfu|lazy|jemalloc|oom|disable-thp)/],
+  [
+    "Network and clients",
+    /^(bind|port|tcp|unix|timeout|max.*client|client|proto|io-|socket|admin)/,
+  ],
+  ["Logs and figures", /^(log|syslog|slowlog|commandlog|latency|notify|crash|tracking|hotkeys)/],
+  ["Scripts", /^(lua|busy|function|script)/],
+];
+
+/** @param {string} name */
+function groupOf(name) {
+  const found = groups.find(([, names]) => names.test(name));
+  return found ? found[0] : "Others";
+}
+
+/**
+ * Says a number of bytes as people do; nothing for other values.
+ * @param {any} option
+ */
+function readable(option) {
+  const isBytes = option.unit === "bytes" || /(^maxmemory|-size|-bytes)$/.test(option.name);
+  const count = Number(option.value);
+  return isBytes && /^\d+$/.test(option.value) && count >= 1024 ? `${bytes(count)} · ` : "";
+}
 
 export async function show() {
   let options = await get("/config");
@@ -18,6 +53,8 @@ export async function show() {
   const only = h("input", { type: "checkbox", onchange: draw });
   const apply = button("Apply", commit, { kind: "primary" });
   const note = h("span", { class: "dim" });
+  // Of another make's options no default is known.
+  const hasDefaults = options.some((option) => typeof option.default === "string");
   const mayChange = can("config|set");
 
   function row(option) {
@@ -58,6 +95,7 @@ export async function show() {
       h(
         "small",
         {},
+        readable(option),
         option.doc ? visible(option.doc) : "",
         option.differs ? ` · default: ${visible(option.default || "") || "empty"}` : "",
         option.mutable ? "" : " · needs a restart",
@@ -75,7 +113,11 @@ export async function show() {
     );
     fill(
       list,
-      shown.map(row),
+      [...groups.map(([name]) => name), "Others"].map((name) => {
+        const members = shown.filter((option) => groupOf(option.name) === name);
+        if (!members.length) return null;
+        return h("section", {}, h("h3", { class: "group" }, name), members.map(row));
+      }),
       shown.length ? null : h("p", { class: "empty" }, "No option matches."),
     );
     count();
@@ -85,7 +127,12 @@ export async function show() {
     apply.hidden = !changes.size;
     note.textContent = changes.size
       ? `${changes.size} to be changed: ${[...changes.keys()].join(", ")}`
-      : `${options.filter((option) => option.differs).length} differ from the default`;
+      : describe();
+  }
+
+  function describe() {
+    if (!hasDefaults) return `${options.length} options`;
+    return `${options.filter((option) => option.differs).length} differ from the default`;
   }
 
   async function commit() {
@@ -160,7 +207,12 @@ export async function show() {
           ),
         ),
     ),
-    h("div", { class: "row" }, search, h("label", { class: "check" }, only, "Only what differs")),
+    h(
+      "div",
+      { class: "row" },
+      search,
+      hasDefaults && h("label", { class: "check" }, only, "Only what differs"),
+    ),
     h("div", { class: "row" }, note, apply),
     list,
   ];

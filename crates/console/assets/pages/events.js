@@ -2,7 +2,7 @@
 // What happened when.
 
 import { get } from "../api.js";
-import { time, visible } from "../format.js";
+import { moment, time, visible } from "../format.js";
 import { fill, h } from "../ui.js";
 
 export async function show(context) {
@@ -19,7 +19,7 @@ export async function show(context) {
           h(
             "li",
             {},
-            h("span", { class: "dim" }, time(event.at)),
+            h("span", { class: "dim" }, h("time", { title: time(event.at) }, moment(event.at))),
             h("span", { class: `badge ${event.level}` }, event.level),
             h("span", {}, visible(event.text)),
           ),

@@ -3,10 +3,12 @@
 
 import { can, get, post, remove } from "../api.js";
 import { asQuery, blob, bytes, exact, isCut, percent, sameBlob, ttl } from "../format.js";
-import { ask, button, failure, fill, h, notice, progress, raw } from "../ui.js";
-import { create, showKey } from "./value.js";
+import { ask, button, cut, failure, fill, h, notice, progress, raw, tabs } from "../ui.js";
+import { create } from "./adding.js";
+import { importKey } from "./moving.js";
+import { nameOf, showKey, typeName } from "./value.js";
 
-const kinds = ["", "string", "hash", "list", "set", "zset", "stream"];
+const kinds = ["", "string", "hash", "list", "set", "zset", "stream", "ReJSON-RL"];
 const remembered = { db: 0, mode: "tree", pattern: "", kind: "", separator: ":" };
 
 export async function show(context) {
@@ -59,7 +61,11 @@ export async function show(context) {
     "select",
     { "aria-label": "Type", onchange: submit },
     kinds.map((name) =>
-      h("option", { value: name, selected: name === state.kind }, name || "any type"),
+      h(
+        "option",
+        { value: name, selected: name === state.kind },
+        name ? typeName(name) : "any type",
+      ),
     ),
   );
   const separator = h("input", {
@@ -71,7 +77,7 @@ export async function show(context) {
     onchange: submit,
   });
   separator.style.maxWidth = "52px";
-  const modes = h("div", { class: "tabs", role: "tablist" });
+  const modes = h("div");
 
   function submit(event) {
     if (event) event.preventDefault();
@@ -84,17 +90,24 @@ export async function show(context) {
     browse();
   }
 
+  // What is done with a key is told here.
+  const told = {
+    gone: () => {
+      fill(side, h("p", { class: "empty" }, "Choose a key."));
+      browse();
+    },
+    made: (key) => {
+      browse();
+      choose(key);
+    },
+  };
+
   function choose(item) {
     open = item;
     list
       .querySelectorAll("[aria-current]")
       .forEach((element) => element.removeAttribute("aria-current"));
-    showKey(side, state.db, item, {
-      gone: () => {
-        fill(side, h("p", { class: "empty" }, "Choose a key."));
-        browse();
-      },
-    });
+    showKey(side, state.db, item, told);
     if (matchMedia("(max-width: 760px)").matches) side.scrollIntoView();
   }
 
@@ -113,33 +126,24 @@ export async function show(context) {
           event.currentTarget.setAttribute("aria-current", "true");
         },
       },
-      raw(label),
+      cut(label),
     );
     return h("div", { class: "line" }, h("span", { class: "mark" }), link, details);
   }
 
   function browse() {
-    fill(
-      modes,
-      [
-        ["tree", "Tree"],
-        ["list", "List"],
-      ].map(([name, title]) =>
-        h(
-          "button",
-          {
-            type: "button",
-            role: "tab",
-            "aria-selected": String(name === state.mode),
-            onclick: () => {
-              state.mode = name;
-              browse();
-            },
-          },
-          title,
-        ),
-      ),
-    );
+    const views = /** @type {[string, string][]} */ ([
+      ["tree", "Tree"],
+      ["list", "List"],
+    ]);
+    const choice = tabs("View", views, state.mode, (mode) => {
+      state.mode = mode;
+      browse();
+    });
+    const hadFocus = modes.contains(document.activeElement);
+    fill(modes, choice);
+    const chosen = /** @type {HTMLElement} */ (choice.querySelector('[aria-selected="true"]'));
+    if (hadFocus) chosen.focus();
     separator.hidden = state.mode !== "tree";
     turn += 1;
     fill(list);
@@ -163,8 +167,8 @@ export async function show(context) {
     more.remove();
     for (const item of found.keys) {
       into.append(
-        keyLine(item.key, blob(item.key), [
-          h("span", { class: "kind" }, item.type),
+        keyLine(item.key, nameOf(item.key), [
+          h("span", { class: "kind" }, typeName(item.type)),
           h("span", { class: "number dim" }, item.bytes === null ? "" : bytes(item.bytes)),
           item.ttl_ms >= 0
             ? h("span", { class: "badge", title: "Time to live" }, ttl(item.ttl_ms))
@@ -188,7 +192,11 @@ export async function show(context) {
 
   async function branch(into, prefix, mine) {
     const groups = new Map();
-    const items = h("ul", { class: "tree", role: "group" });
+    const items = h("ul", {
+      class: "tree",
+      role: prefix === "" ? "tree" : "group",
+      "aria-label": prefix === "" ? "Keys" : `Keys that begin with ${blob(prefix)}`,
+    });
     const foot = h("div", { class: "row" });
     fill(into, items, foot);
     async function look(cursor) {
@@ -231,10 +239,11 @@ export async function show(context) {
   function groupItem(group, prefix, isWhole, mine) {
     const label =
       blob(group.name).slice(typeof prefix === "string" ? blob(prefix).length : 0) ||
-      "(the prefix itself)";
-    if (group.is_key) return h("li", {}, keyLine(group.name, label));
+      (prefix === "" ? nameOf("") : "(the prefix itself)");
+    if (group.is_key) return h("li", { role: "treeitem" }, keyLine(group.name, label));
     const below = h("div");
-    const mark = h("span", { class: "mark" }, "▸");
+    const mark = h("span", { class: "mark", "aria-hidden": "true" }, "▸");
+    const item = h("li", { role: "treeitem", "aria-expanded": "false" });
     const toggle = h(
       "button",
       {
@@ -245,16 +254,16 @@ export async function show(context) {
         onclick: async () => {
           const isOpen = toggle.getAttribute("aria-expanded") === "true";
           toggle.setAttribute("aria-expanded", String(!isOpen));
+          item.setAttribute("aria-expanded", String(!isOpen));
           mark.textContent = isOpen ? "▸" : "▾";
           if (isOpen) fill(below);
           else await branch(below, group.name, mine).catch((error) => fill(below, failure(error)));
         },
       },
-      raw(label),
+      cut(label),
     );
-    return h(
-      "li",
-      {},
+    return fill(
+      item,
       h(
         "div",
         { class: "line" },
@@ -340,7 +349,7 @@ export async function show(context) {
   };
   browse();
   followJobs().catch(() => {});
-  if (open !== null) showKey(side, state.db, open, { gone: browse });
+  if (open !== null) showKey(side, state.db, open, told);
   return [
     h(
       "div",
@@ -348,14 +357,8 @@ export async function show(context) {
       h("h1", {}, "Keys"),
       modes,
       h("span", { class: "space" }),
-      can("set") || can("hset")
-        ? button("New key…", () =>
-            create(state.db, (key) => {
-              browse();
-              choose(key);
-            }),
-          )
-        : null,
+      can("set") || can("hset") ? button("New key…", () => create(state.db, told.made)) : null,
+      can("restore") && can("set") ? button("Import…", () => importKey(state.db, told.made)) : null,
     ),
     h(
       "form",

@@ -3,7 +3,7 @@
 
 import { get } from "../api.js";
 import { chart } from "../chart.js";
-import { bytes, duration, number, percent, time, usec, visible } from "../format.js";
+import { bytes, duration, moment, number, percent, usec, visible } from "../format.js";
 import { link } from "../place.js";
 import { fill, h, meter, notice, panel, progress } from "../ui.js";
 
@@ -207,7 +207,7 @@ const known = [
   ["mem_fragmentation_ratio", "Fragmentation"],
   ["maxclients", "Most clients"],
   ["tcp_port", "Port"],
-  ["rdb_last_save_time", "Last snapshot", (value) => time(Number(value))],
+  ["rdb_last_save_time", "Last snapshot", (value) => moment(Number(value))],
   ["rdb_changes_since_last_save", "Changes since", (value) => number(Number(value))],
   ["aof_enabled", "Append-only file", (value) => (value === "1" ? "on" : "off")],
   ["aof_current_size", "Its size", bytes],
@@ -331,7 +331,13 @@ export async function show(context) {
   context.live.listeners.add(update);
   context.leave = () => context.live.listeners.delete(update);
   return [
-    h("div", { class: "title" }, h("h1", {}, "Now"), h("span", { class: "space" }), parts.windows),
+    h(
+      "div",
+      { class: "title" },
+      h("h1", {}, "Overview"),
+      h("span", { class: "space" }),
+      parts.windows,
+    ),
     parts.problems,
     parts.progress,
     parts.tiles,

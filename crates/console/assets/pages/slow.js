@@ -8,6 +8,7 @@ import {
   duration,
   exact,
   isCut,
+  moment,
   number,
   percent,
   time,
@@ -68,7 +69,12 @@ function log(kind) {
     const amount = (value) => (isTime ? usec(value) : bytes(value));
     /** @type {import("../ui.js").Column[]} */
     const columns = [
-      { name: "at", title: "When", sort: (e) => e.id, cell: (e) => time(e.at) },
+      {
+        name: "at",
+        title: "When",
+        sort: (e) => e.id,
+        cell: (e) => h("time", { title: time(e.at) }, moment(e.at)),
+      },
       {
         name: "amount",
         title: isTime ? "Took" : "Size",
@@ -173,6 +179,7 @@ async function statistics(body, again) {
             title: "Begin statistics anew?",
             text: "Counters of INFO, among them those that other monitors read, go back to zero.",
             action: "Begin anew",
+            danger: false,
           }))
         )
           return;
@@ -197,7 +204,12 @@ async function latency(body, again) {
       sort: (row) => row.name,
       cell: (row) => raw(visible(row.name)),
     },
-    { name: "at", title: "Last seen", sort: (row) => row.at, cell: (row) => time(row.at) },
+    {
+      name: "at",
+      title: "Last seen",
+      sort: (row) => row.at,
+      cell: (row) => h("time", { title: time(row.at) }, moment(row.at)),
+    },
     {
       name: "last",
       title: "Last",

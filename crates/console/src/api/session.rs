@@ -53,7 +53,7 @@ struct Shown {
 }
 
 /// The commands that the console offers buttons for.
-const COMMANDS: [&str; 43] = [
+const COMMANDS: [&str; 54] = [
     "info",
     "scan",
     "get",
@@ -97,6 +97,17 @@ const COMMANDS: [&str; 43] = [
     "psubscribe",
     "memory|usage",
     "flushdb",
+    "copy",
+    "dump",
+    "restore",
+    "hpexpire",
+    "hpersist",
+    "json.set",
+    "publish",
+    "xack",
+    "xclaim",
+    "xgroup|create",
+    "xgroup|destroy",
 ];
 
 /// The session of a request: of its cookie, of its credentials, or of the default user. The server
@@ -245,7 +256,7 @@ async fn permissions(app: &App, user: &str) -> BTreeMap<&'static str, bool> {
             let mut request = words!["ACL", "DRYRUN", user];
             request.extend(name.split('|').map(Vec::from));
             // Enough for the arity of any of them.
-            request.extend(["x", "0", "x", "x"].map(Vec::from).into_iter().take(arguments(name)));
+            request.extend(["x", "0", "x", "x", "x"].map(Vec::from).into_iter().take(arguments(name)));
             request
         })
         .collect();
@@ -267,10 +278,12 @@ fn arguments(name: &str) -> usize {
         | "bgsave" | "config|rewrite" | "config|resetstat" | "failover" | "acl|list"
         | "acl|log" | "acl|save" | "bgrewriteaof" | "monitor" | "flushdb" | "client|list" => 0,
         "scan" | "get" | "unlink" | "persist" | "config|get" | "acl|setuser" | "acl|deluser"
-        | "client|kill" | "psubscribe" | "memory|usage" => 1,
+        | "client|kill" | "psubscribe" | "memory|usage" | "dump" => 1,
         "set" | "rename" | "pexpire" | "hdel" | "rpush" | "sadd" | "srem" | "zrem" | "xdel"
-        | "config|set" | "replicaof" | "commandlog|get" => 2,
-        "getrange" | "hset" | "lset" | "zadd" => 3,
+        | "config|set" | "replicaof" | "commandlog|get" | "copy" | "publish" | "xgroup|destroy" => 2,
+        "getrange" | "hset" | "lset" | "zadd" | "restore" | "json.set" | "xack"
+        | "xgroup|create" => 3,
+        "hpexpire" | "xclaim" => 5,
         _ => 4,
     }
 }
