@@ -52,7 +52,7 @@ export async function show() {
       { name: "database", label: "Database", options: databases },
       {
         name: "at",
-        label: "Location",
+        label: "Location of the backups",
         value: place,
         placeholder: "/mnt/backups or s3://bucket/prefix",
       },

@@ -26,7 +26,7 @@ export async function show(context) {
     if (end) end();
     end = null;
     state.className = "badge";
-    state.textContent = count ? `${exact(count)} messages; stopped` : "not subscribed";
+    state.textContent = count ? `${exact(count)} received; stopped` : "not subscribed";
     subscribe.textContent = "Subscribe";
   }
 
@@ -35,7 +35,7 @@ export async function show(context) {
     const [kind, , channel, text] = plain(message);
     if (kind !== "pmessage") return;
     count += 1;
-    state.textContent = `${exact(count)} messages`;
+    state.textContent = `${exact(count)} ${count === 1 ? "message" : "messages"}`;
     list.prepend(
       h(
         "tr",
