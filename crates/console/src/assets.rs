@@ -34,6 +34,7 @@ static FILES: &[File] = files![
     "style.css",
     "theme.js",
     "ui.js",
+    "pages/adding.js",
     "pages/cli.js",
     "pages/clients.js",
     "pages/cluster-backups.js",
@@ -51,14 +52,19 @@ static FILES: &[File] = files![
     "pages/cluster-slots.js",
     "pages/cluster-users.js",
     "pages/config.js",
+    "pages/elements.js",
     "pages/events.js",
     "pages/keys.js",
     "pages/login.js",
+    "pages/moving.js",
     "pages/now.js",
+    "pages/pubsub.js",
     "pages/replication.js",
     "pages/slow.js",
+    "pages/streams.js",
     "pages/users.js",
     "pages/value.js",
+    "pages/views.js",
 ];
 
 /// A file as it is sent.
