@@ -24,6 +24,22 @@ const groups = [
   ["Scripts", /^(lua|busy|function|script)/],
 ];
 
+// The groups as they are shown.
+const order = [
+  "Memory and eviction",
+  "Network and clients",
+  "Persistence",
+  "Replication",
+  "Users and passwords",
+  "Encryption",
+  "Cluster",
+  "Flash tier",
+  "Logs and figures",
+  "Encodings of values",
+  "Scripts",
+  "Others",
+];
+
 /** @param {string} name */
 function groupOf(name) {
   const found = groups.find(([, names]) => names.test(name));
@@ -113,7 +129,7 @@ export async function show() {
     );
     fill(
       list,
-      [...groups.map(([name]) => name), "Others"].map((name) => {
+      order.map((name) => {
         const members = shown.filter((option) => groupOf(option.name) === name);
         if (!members.length) return null;
         return h("section", {}, h("h3", { class: "group" }, name), members.map(row));
