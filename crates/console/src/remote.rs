@@ -76,7 +76,10 @@ struct Remote {
 ///
 /// # Errors
 /// There is none.
-pub async fn open(address: &Address, tls: Option<Arc<ClientConfig>>) -> io::Result<Box<dyn Stream>> {
+pub async fn open(
+    address: &Address,
+    tls: Option<Arc<ClientConfig>>,
+) -> io::Result<Box<dyn Stream>> {
     let (host, port) = match address {
         Address::Unix(path) => return Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
         Address::Tcp { host, port } => (host, *port),

@@ -145,8 +145,8 @@ async fn run(call: Call, line: Line) -> Result<Outcome, ApiError> {
 
 /// Commands that change the state of a connection, which others of the user's requests share.
 const STATEFUL: [&str; 13] = [
-    "asking", "auth", "client", "discard", "exec", "hello", "multi", "quit", "readonly", "reset", "select",
-    "unwatch", "watch",
+    "asking", "auth", "client", "discard", "exec", "hello", "multi", "quit", "readonly", "reset",
+    "select", "unwatch", "watch",
 ];
 
 /// Runs a command on any connection of the user's.

@@ -154,7 +154,8 @@ async fn log_in(
     password: &str,
     is_known: bool,
 ) -> Result<Response, ApiError> {
-    let login: Login = serde_json::from_slice(body).map_err(|why| ApiError::bad(why.to_string()))?;
+    let login: Login =
+        serde_json::from_slice(body).map_err(|why| ApiError::bad(why.to_string()))?;
     let user = if login.user.is_empty() { USER } else { &login.user };
     let peer = parts.extensions.get::<Peer>().map(|peer| peer.address.ip());
     let peer = peer.ok_or_else(ApiError::path)?;
