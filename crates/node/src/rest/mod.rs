@@ -37,11 +37,13 @@ use console::rest::{
 };
 use process::log;
 use rustls::ServerConfig;
+use session::Asked;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use targets::Targets;
 use threads::{Threads, Waits};
+use web::Peer;
 
 /// Threads that serve HTTP.
 const THREADS: usize = 2;
@@ -158,8 +160,11 @@ fn router(site: &Arc<Site>) -> Router {
 
 /// Lets requests in whose user may make them.
 async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
-    let is_probe = PROBES.contains(&request.uri().path());
-    let admitted = if is_probe { Ok(()) } else { session::admit(&site, &request).await };
+    let path = request.uri().path();
+    let peer = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
+    let (headers, method) = (request.headers(), request.method());
+    let asked = Asked { headers, path, method, peer };
+    let admitted = if PROBES.contains(&path) { Ok(()) } else { session::admit(&site, asked).await };
     match admitted {
         Ok(()) => next.run(request).await,
         Err(error) => session::refuse(&site, error, request.headers()),

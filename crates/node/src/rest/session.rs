@@ -2,7 +2,6 @@
 //! cookie from then on, with a secret that only the page knows where something is changed.
 
 use super::{Site, USER};
-use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
@@ -33,24 +32,39 @@ fn wrong() -> ApiError {
     ApiError::new(StatusCode::UNAUTHORIZED, "WRONGPASS", text)
 }
 
+/// What is looked at before a request is let in.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    /// Its headers.
+    pub headers: &'a HeaderMap,
+    /// Its path.
+    pub path: &'a str,
+    /// Its method.
+    pub method: &'a Method,
+    /// Where it comes from.
+    pub peer: Option<IpAddr>,
+}
+
 /// Lets a request in.
 ///
 /// # Errors
 /// The password is missing or wrong, or the request may be of a page elsewhere.
-pub async fn admit(site: &Site, request: &Request) -> Result<(), ApiError> {
-    let (headers, path) = (request.headers(), request.uri().path());
+pub async fn admit(site: &Site, asked: Asked<'_>) -> Result<(), ApiError> {
+    let Asked { headers, path, method, peer } = asked;
     if is_of_page(path) || is_session(path) {
         return Ok(());
     }
     let Some(password) = &site.password else { return admit_without(headers, path) };
+    let known = site.tokens.csrf_of(headers);
     if let Some(given) = basic(headers) {
-        let is_known = site.tokens.csrf_of(headers).is_some();
-        return check(site, request, password, (&given.user, &given.password), is_known).await;
+        let pair = (&*given.user, &*given.password);
+        let peer = peer.ok_or_else(ApiError::path)?;
+        return check(site, peer, password, pair, known.is_some()).await;
     }
-    let Some(csrf) = site.tokens.csrf_of(headers) else { return Err(ApiError::login()) };
+    let Some(csrf) = known else { return Err(ApiError::login()) };
     let given = headers.get("x-csrf-token").and_then(|text| text.to_str().ok());
     let is_right = given.is_some_and(|given| bool::from(given.as_bytes().ct_eq(csrf.as_bytes())));
-    if is_right || only_reads(request.method()) {
+    if is_right || only_reads(method) {
         return Ok(());
     }
     Err(ApiError::forged("The header X-CSRF-Token is missing or wrong"))
@@ -67,19 +81,8 @@ fn admit_without(headers: &HeaderMap, path: &str) -> Result<(), ApiError> {
     Err(ApiError::new(StatusCode::UNAUTHORIZED, "LOGIN", text))
 }
 
-async fn check(
-    site: &Site,
-    request: &Request,
-    password: &str,
-    given: (&str, &str),
-    is_known: bool,
-) -> Result<(), ApiError> {
-    let peer = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
-    check_pair(site, peer.ok_or_else(ApiError::path)?, password, given, is_known).await
-}
-
 /// Compares a name and a password with the node's. Attempts of strangers wait for their turn.
-async fn check_pair(
+async fn check(
     site: &Site,
     peer: IpAddr,
     password: &str,
@@ -159,7 +162,7 @@ async fn log_in(
     let user = if login.user.is_empty() { USER } else { &login.user };
     let peer = parts.extensions.get::<Peer>().map(|peer| peer.address.ip());
     let peer = peer.ok_or_else(ApiError::path)?;
-    check_pair(site, peer, password, (user, &login.password), is_known).await?;
+    check(site, peer, password, (user, &login.password), is_known).await?;
     let (cookie, csrf) = site.tokens.add();
     let mut response = shown(site, &csrf)?;
     response.headers_mut().insert(header::SET_COOKIE, cookie);

@@ -93,7 +93,7 @@ pub async fn answer(site: &Site, request: Request) -> Response {
     let rest = path.strip_prefix(PREFIX).and_then(|path| path.strip_prefix(FOLDER));
     let (name, rest) = rest.unwrap_or_default().split_once('/').unwrap_or_default();
     let shared = &site.call.shared;
-    let found = name.parse().ok().filter(|&copy| CopyHost::find(shared, copy).is_some());
+    let found = name.parse::<Id>().ok().filter(|&copy| CopyHost::find(shared, copy).is_some());
     // Its sessions are this port's.
     let Some(copy) = found.filter(|_| rest != "session" || only_asks(&request)) else {
         return ApiError::missing("copy").into_response();
