@@ -59,8 +59,8 @@ pub trait Host: Send + Sync + 'static {
     /// The certificates of the port, if it speaks TLS; asked for each connection.
     fn tls(&self) -> Option<Arc<ServerConfig>>;
 
-    /// Returns the user that connections are of already, where the port lets requests in by rules of
-    /// its own. No one has to log in then.
+    /// Returns the user that connections are of already, where the port has rules of its own that
+    /// let requests in. No further log-in is needed then.
     fn standing_user(&self) -> Option<String> {
         None
     }
