@@ -1,3 +1,4 @@
+// @ts-check
 // Line charts on a canvas, drawn anew with each sample.
 
 import { h } from "./ui.js";
@@ -17,18 +18,43 @@ function niceStep(range, count, isBytes) {
 // Width of the labels of the axis.
 const LEFT = 66;
 
-// series: [{ name, column, color, fill }]; format writes a value of the axis.
+/**
+ * A line of a chart: its column of the samples, and its colour.
+ * @typedef {{ name: string, column: string, color: string, fill?: boolean }} Line
+ *
+ * Rows of values, one for each moment, in seconds since 1970.
+ * @typedef {object} Samples
+ * @property {number[]} at
+ * @property {string[]} columns
+ * @property {number[][]} rows
+ * @property {number} window in seconds
+ * @property {number} [step] in seconds
+ */
+
+/**
+ * Makes a chart. `format` writes a value of the axis.
+ * @typedef {(value: number) => string} Format
+ *
+ * @param {{ title: string, series: Line[], format: Format, log?: boolean }} chart
+ */
 export function chart({ title, series, format, log = false }) {
   const canvas = h("canvas", { role: "img", tabindex: "0", "aria-label": title });
   const legend = h("div", { class: "legend" });
-  const root = h("figure", { class: "chart" }, h("figcaption", {}, h("span", {}, title), legend), canvas);
+  const root = h(
+    "figure",
+    { class: "chart" },
+    h("figcaption", {}, h("span", {}, title), legend),
+    canvas,
+  );
   const swatches = series.map((line) => {
     const value = h("b");
     const dot = h("i", { class: `dot ${line.color}` });
     legend.append(h("span", { class: "key" }, dot, line.name, " ", value));
     return value;
   });
+  /** @type {Samples} */
   let data = { at: [], columns: [], rows: [], window: 300 };
+  /** @type {number | null} */
   let hover = null;
 
   const values = (line) => data.rows.map((row) => row[data.columns.indexOf(line.column)]);
@@ -40,7 +66,7 @@ export function chart({ title, series, format, log = false }) {
     const ratio = window.devicePixelRatio || 1;
     canvas.width = width * ratio;
     canvas.height = height * ratio;
-    const cx = canvas.getContext("2d");
+    const cx = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
     cx.scale(ratio, ratio);
     cx.font = "11px system-ui, sans-serif";
     const all = series.map(values);
@@ -88,10 +114,13 @@ export function chart({ title, series, format, log = false }) {
       all[number].forEach((value, at) => {
         if (!Number.isFinite(value) || data.at[at] < start) return;
         // A gap in the samples is a gap in the line.
-        if (isOpen && data.at[at] - data.at[at - 1] > 4 * data.step) isOpen = false;
+        if (isOpen && data.at[at] - data.at[at - 1] > 4 * (data.step || 1)) isOpen = false;
         const place = x(data.at[at]);
         if (isOpen) cx.lineTo(place, y(value));
-        else { cx.moveTo(place, y(value)); from = place; }
+        else {
+          cx.moveTo(place, y(value));
+          from = place;
+        }
         to = place;
         isOpen = true;
       });
@@ -108,7 +137,11 @@ export function chart({ title, series, format, log = false }) {
     let shown = data.at.length - 1;
     if (hover !== null && data.at.length) {
       const at = start + ((hover - left) / (width - left - right)) * data.window;
-      shown = data.at.reduce((best, other, index) => (Math.abs(other - at) < Math.abs(data.at[best] - at) ? index : best), 0);
+      shown = data.at.reduce(
+        (best, other, index) =>
+          Math.abs(other - at) < Math.abs(data.at[best] - at) ? index : best,
+        0,
+      );
       const place = Math.round(x(data.at[shown])) + 0.5;
       cx.strokeStyle = color("--dim");
       cx.setLineDash([3, 3]);
@@ -127,20 +160,35 @@ export function chart({ title, series, format, log = false }) {
     });
   }
 
-  canvas.addEventListener("pointermove", (event) => { hover = event.offsetX; draw(); });
-  canvas.addEventListener("pointerleave", () => { hover = null; draw(); });
+  canvas.addEventListener("pointermove", (event) => {
+    hover = event.offsetX;
+    draw();
+  });
+  canvas.addEventListener("pointerleave", () => {
+    hover = null;
+    draw();
+  });
   canvas.addEventListener("keydown", (event) => {
     const step = { ArrowLeft: -8, ArrowRight: 8 }[event.key];
     if (!step) return;
     event.preventDefault();
-    hover = Math.max(LEFT, Math.min(canvas.clientWidth - 6, (hover === null ? canvas.clientWidth - 6 : hover) + step));
+    hover = Math.max(
+      LEFT,
+      Math.min(canvas.clientWidth - 6, (hover === null ? canvas.clientWidth - 6 : hover) + step),
+    );
     draw();
   });
-  canvas.addEventListener("blur", () => { hover = null; draw(); });
+  canvas.addEventListener("blur", () => {
+    hover = null;
+    draw();
+  });
   new ResizeObserver(draw).observe(canvas);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   return {
     root,
-    show(next) { data = next; draw(); },
+    show(next) {
+      data = next;
+      draw();
+    },
   };
 }

@@ -1,12 +1,25 @@
+// @ts-check
 // Requests to a node's interface.
 
-import { base } from "./api.js";
+import { base, endLogIn, session } from "./api.js";
 
 // A name for a request that is to be made once, however often it is sent.
-export const requestId = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+export const requestId = () =>
+  Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
+    byte.toString(16).padStart(2, "0"),
+  ).join("");
 
+/**
+ * Sends a request. `id` names one that is to be done once, however often it is sent.
+ * @param {string} method
+ * @param {string} path below /cluster
+ * @param {unknown} [body]
+ * @param {string} [id]
+ * @returns {Promise<any>}
+ */
 export async function send(method, path, body, id) {
-  const options = { method, headers: {}, cache: "no-store" };
+  /** @type {RequestInit & { headers: Record<string, string> }} */
+  const options = { method, headers: { "x-csrf-token": session.csrf }, cache: "no-store" };
   if (id) options.headers["idempotency-key"] = id;
   if (body) {
     options.headers["content-type"] = "application/json";
@@ -20,7 +33,9 @@ export async function send(method, path, body, id) {
   }
   const value = await answer.json().catch(() => ({}));
   if (!answer.ok) {
-    const text = value.error ? value.error.message : `The node answers with status ${answer.status}.`;
+    const { code, message } = value.error || {};
+    if (answer.status === 401 || code === "FORGED") endLogIn("The session has ended.");
+    const text = message || `The node answers with status ${answer.status}.`;
     throw Object.assign(new Error(text), { isAway: answer.status >= 502 });
   }
   // What is shown may be of before.
@@ -28,14 +43,17 @@ export async function send(method, path, body, id) {
   return value;
 }
 
+/** @type {Promise<any> | undefined} */
 let kept;
 
 // The OpenAPI document of the interface, read once.
 export async function documentOf() {
-  kept ??= fetch(base + "/openapi.json").then((answer) => {
-    if (!answer.ok) throw new Error(`The node answers with status ${answer.status}.`);
-    return answer.json();
-  });
+  kept ??= fetch(base + "/openapi.json", { headers: { "x-csrf-token": session.csrf } }).then(
+    (answer) => {
+      if (!answer.ok) throw new Error(`The node answers with status ${answer.status}.`);
+      return answer.json();
+    },
+  );
   try {
     return await kept;
   } catch (error) {

@@ -1,180 +1,222 @@
-// The frame around the pages: log-in, navigation, theme, and what is shown when the server is gone.
+// @ts-check
+// The console: logging in, the frame, and the way from an address to a page.
 
-import { loadSession, logIn, logOut, on, session, watch } from "./api.js";
-import { failure, fill, h, loading } from "./ui.js";
-import { visible } from "./format.js";
+import { enter, loadSession, logIn, logOut, on, session, watch } from "./api.js";
+import { send } from "./cluster-api.js";
+import { makeFrame, watchCluster } from "./frame.js";
 import { login } from "./pages/login.js";
-import * as now from "./pages/now.js";
+import { clusterPages, innerPages, serverPages } from "./pages.js";
+import { LEADER, link, parse, shows } from "./place.js";
+import { wear } from "./theme.js";
+import { failure, fill, h, loading } from "./ui.js";
 
-// Each page: name, title, and its module, which has show(context) that returns an element and may set
-// context.leave.
-const pages = [
-  ["now", "Now", () => now],
-  ["keys", "Keys", () => import("./pages/keys.js")],
-  ["clients", "Clients", () => import("./pages/clients.js")],
-  ["slow", "Slow log", () => import("./pages/slow.js")],
-  ["replication", "Replication", () => import("./pages/replication.js")],
-  ["config", "Configuration", () => import("./pages/config.js")],
-  ["users", "Users", () => import("./pages/users.js")],
-  ["cli", "Command line", () => import("./pages/cli.js")],
-  ["events", "Events", () => import("./pages/events.js")],
-];
+const app = /** @type {HTMLElement} */ (document.getElementById("app"));
 
-const app = document.getElementById("app");
-const theme = {
-  get choice() { try { return localStorage.getItem("theme"); } catch { return null; } },
-  set choice(value) { try { localStorage.setItem("theme", value); } catch { /* it holds for this page */ } },
-};
-const system = matchMedia("(prefers-color-scheme: dark)");
-function dress(choice = theme.choice) {
-  const isDark = choice ? choice === "dark" : system.matches;
-  document.documentElement.classList.toggle("dark", isDark);
-  window.dispatchEvent(new Event("resize"));
-}
-dress();
-system.addEventListener("change", () => dress());
-
-let stop = () => {};
+let frame = null;
 let leave = () => {};
-// The last overview, and the pages that want the next one.
+let stop = () => {};
+// What is watched: "cluster", or the address of a server. Pages that are about the same share it.
+let watched = null;
+// The last overview of the server, and the pages that want the next one.
 const live = { last: null, listeners: new Set() };
 
-function frame() {
-  const parts = {
-    main: h("main", { id: "main", tabindex: "-1" }),
-    problems: h("a", { class: "badge good", href: "#now" }, "…"),
-    role: h("span", { class: "badge" }, "…"),
-    name: h("span", { class: "name raw" }),
-    lost: h("div", { class: "lost", role: "alert", hidden: true }),
-    links: new Map(pages.map(([name, title]) => [name, h("a", { href: `#${name}` }, title)])),
-  };
-  const leaveButton = h("button", { type: "button", class: "quiet", onclick: async () => {
-    try { await logOut(); } catch { /* it ends here in any case */ }
-    showLogin("");
-  } }, "Log out");
-  const toggle = h("button", { type: "button", class: "quiet", title: "Dark or light", "aria-label": "Dark or light", onclick: () => {
-    theme.choice = document.documentElement.classList.contains("dark") ? "light" : "dark";
-    dress(theme.choice);
-  } }, "◐");
-  fill(app, h("div", { class: "frame" },
-    h("header", { class: "top" },
-      h("span", { class: "brand" }, h("img", { src: "assets/icon.svg", alt: "" }), "Dunlin"),
-      parts.name, parts.role, parts.problems, parts.lost, h("span", { class: "space" }),
-      h("span", { class: "dim who raw" }, visible(session.user)), toggle, leaveButton),
-    h("nav", { "aria-label": "Pages" }, h("ul", {}, [...parts.links.values()].map((link) => h("li", {}, link)))),
-    parts.main));
-  parts.name.textContent = visible(session.server);
-  return parts;
-}
-
-let parts = null;
-
-function isLost(why) {
-  if (!parts) return;
-  parts.lost.hidden = !why;
-  parts.lost.textContent = why || "";
-}
-
-on("lost", (why) => isLost(`${why} Trying again…`));
-on("back", () => { isLost(null); if (parts && live.last) show(); });
-on("login", (why) => showLogin(why));
-
-function header(document_) {
-  const { problems, facts } = document_;
-  const worst = problems.find((problem) => problem.level !== "info");
-  parts.problems.className = "badge " + (worst ? worst.level : "good");
-  const count = problems.filter((problem) => problem.level !== "info").length;
-  parts.problems.textContent = count ? `${count} ${count === 1 ? "problem" : "problems"}` : "all well";
-  parts.role.textContent = facts.role === "slave" ? "replica" : facts.role ? "primary" : "?";
-  const version = facts.dunlin_version ? `Dunlin ${facts.dunlin_version}` : facts.valkey_version ? `Valkey ${facts.valkey_version}` : `Redis ${facts.redis_version || ""}`;
-  parts.name.textContent = visible(`${version} · ${session.server}`);
-  document.title = (count ? `(${count}) ` : "") + "Dunlin console";
-}
-
-async function show() {
-  if (!parts) return;
-  const [name, rest] = (location.hash.slice(1) || "now").split(/\/(.*)/s);
-  const page = pages.find(([other]) => other === name) || pages[0];
-  parts.links.forEach((link, other) => (other === page[0] ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current")));
-  parts.links.get(page[0]).scrollIntoView({ block: "nearest", inline: "center" });
+function leavePage() {
   leave();
   leave = () => {};
-  const { main } = parts;
-  const context = { main, rest: rest ? decodeURIComponent(rest) : "", live, leave: null };
-  fill(main, h("div", { class: "title" }, h("h1", {}, page[1])), loading());
-  const mine = (show.turn = (show.turn || 0) + 1);
+}
+
+function unwatch() {
+  stop();
+  stop = () => {};
+  watched = null;
+  live.last = null;
+  live.listeners.clear();
+}
+
+function watchServer() {
+  stop = watch((document_, error) => {
+    if (!frame) return;
+    if (error) {
+      // A user that may not see INFO can use the other pages nevertheless.
+      if (error.status === 401) showLogin(error.message);
+      else frame.describeNothing("no overview");
+      return;
+    }
+    live.last = document_;
+    frame.describeServer(document_);
+    live.listeners.forEach((listener) => listener(document_));
+  });
+}
+
+// The copy that leads the first shard that has a leader.
+function leader(database) {
+  const copies = database.shards.flatMap((shard) => shard.copies);
+  const found = copies.find((copy) => copy.role === "primary") || copies[0];
+  if (!found) throw new Error("The database has no copy yet.");
+  return found.id;
+}
+
+// Prepares for a place: what is shown above the page is about it.
+async function arrive(place) {
+  const wanted = place.database !== null ? `${place.database}/${place.copy}` : shows;
+  if (wanted === watched) return;
+  unwatch();
+  frame.describeNothing("…");
+  if (place.database !== null) {
+    const database = await send("GET", "/database?name=" + encodeURIComponent(place.database));
+    await enter(place.copy === LEADER ? leader(database) : place.copy);
+    frame.choose(place, place.name, database);
+    watchServer();
+  } else {
+    if (shows === "cluster") {
+      await enter(null);
+      stop = watchCluster(frame.describeCluster);
+    } else watchServer();
+  }
+  watched = wanted;
+}
+
+const heading = (title) => h("div", { class: "title" }, h("h1", {}, title));
+
+function pageOf(place) {
+  const list =
+    place.database !== null || shows === "server" ? serverPages : [...clusterPages, ...innerPages];
+  return list.find(([name]) => name === place.name) || list[0];
+}
+
+// Counts the pages that were opened: what a page before the last one brings late is dropped.
+let turn = 0;
+
+async function show() {
+  if (!frame) return;
+  const mine = (turn += 1);
+  leavePage();
+  // No dialog of the page before can be taken for one of this.
+  for (const dialog of /** @type {NodeListOf<HTMLDialogElement>} */ (
+    document.querySelectorAll("dialog[open]")
+  ))
+    dialog.close();
+  const place = parse();
+  const page = pageOf(place);
+  frame.show(place, page[0]);
+  frame.lose(null);
+  const { main } = frame;
+  fill(main);
+  const patience = setTimeout(() => {
+    if (mine === turn) fill(main, heading(page[1]), loading());
+  }, 150);
+  /** @type {import("./pages.js").Context} */
+  const context = {
+    main,
+    rest: place.rest,
+    live,
+    leave: null,
+    lose: frame.lose,
+    describe: frame.describeCluster,
+  };
+  const leaveContext = () => {
+    if (context.leave) context.leave();
+  };
   try {
-    const module = await page[2]();
+    const [module] = await Promise.all([page[2](), arrive(place)]);
+    if (mine !== turn) return;
     const content = await module.show(context);
-    if (mine !== show.turn) {
-      if (context.leave) context.leave();
+    if (mine !== turn) {
+      leaveContext();
       return;
     }
     fill(main, content);
-    leave = context.leave || (() => {});
+    leave = leaveContext;
   } catch (error) {
-    if (mine === show.turn) fill(main, h("div", { class: "title" }, h("h1", {}, page[1])), failure(error));
+    leaveContext();
+    if (mine === turn) fill(main, heading(page[1]), failure(error));
+  } finally {
+    clearTimeout(patience);
   }
 }
 
 function showLogin(why) {
-  stop();
-  leave();
-  leave = () => {};
-  parts = null;
-  live.last = null;
-  fill(app, login(why, async (user, password) => {
-    await logIn(user, password);
-    begin();
-  }));
+  unwatch();
+  leavePage();
+  turn += 1;
+  frame = null;
+  fill(
+    app,
+    login(why, shows, async (user, password) => {
+      await logIn(user, password);
+      begin();
+    }),
+  );
   const first = app.querySelector("input");
   if (first) first.focus();
 }
 
 function begin() {
-  parts = frame();
-  stop = watch((document_, error) => {
-    if (error) {
-      // A user that may not see INFO can use the other pages nevertheless.
-      if (error.status === 401) showLogin(error.message);
-      else parts.problems.textContent = "no overview";
-      return;
+  frame = makeFrame(app, async () => {
+    try {
+      await logOut();
+    } catch {
+      /* it ends here in any case */
     }
-    live.last = document_;
-    header(document_);
-    live.listeners.forEach((listener) => listener(document_));
+    showLogin("");
   });
   show();
 }
 
+on("lost", (why) => {
+  if (frame) frame.lose(`${why} Trying again…`);
+});
+on("back", () => {
+  if (!frame) return;
+  frame.lose(null);
+  if (live.last) show();
+});
+on("login", (why) => showLogin(why));
+
 window.addEventListener("hashchange", () => {
   show();
-  if (parts) parts.main.focus({ preventScroll: true });
+  if (frame) frame.main.focus({ preventScroll: true });
 });
 
 // g and a letter go to a page; / goes to the search field.
 let before = "";
 window.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || !parts) return;
-  if (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) || document.querySelector("dialog[open]")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || !frame) return;
+  if (
+    /^(INPUT|TEXTAREA|SELECT)$/.test(/** @type {Element} */ (event.target).tagName) ||
+    document.querySelector("dialog[open]")
+  )
+    return;
   if (event.key === "/") {
-    const field = parts.main.querySelector("input[type=search], .prompt");
-    if (field) { event.preventDefault(); field.focus(); }
+    const field = frame.main.querySelector("input[type=search], .prompt");
+    if (field) {
+      event.preventDefault();
+      field.focus();
+    }
   } else if (before === "g") {
-    const page = pages.find(([name]) => name[0] === event.key) || (event.key === "l" && pages.find(([name]) => name === "cli"));
-    if (page) location.hash = page[0];
+    const isOfServer = parse().database !== null || shows === "server";
+    const list = isOfServer ? serverPages : clusterPages;
+    const page =
+      list.find(([name]) => name[0] === event.key) ||
+      (event.key === "l" && list.find(([name]) => name === "cli"));
+    if (page) location.hash = isOfServer ? link(page[0]) : page[0];
   }
   before = event.key;
 });
 
 async function start() {
+  wear();
   try {
     await loadSession();
     // Where no password is needed, there is a session all the same: its token guards changes.
     if (!session.kept) await logIn("", "");
     begin();
   } catch (error) {
-    showLogin(error.status === 401 && error.code === "LOGIN" && error.message === "Log in first" ? "" : error.message);
+    showLogin(
+      error.status === 401 && error.code === "LOGIN" && error.message === "Log in first"
+        ? ""
+        : error.message,
+    );
   }
 }
 start();

@@ -73,6 +73,11 @@ impl App {
             .map(|(session, _)| Arc::clone(session))
     }
 
+    /// Returns whether a page has a stream open.
+    pub fn has_streams(&self) -> bool {
+        self.streams.available_permits() < MAX_STREAMS
+    }
+
     /// Keeps the session of a default user that needs no password.
     pub fn keep_open_session(&self, session: &Arc<Session>) {
         *lock(&self.open) = Some((Arc::clone(session), Instant::now()));

@@ -21,36 +21,50 @@ macro_rules! files {
 /// All files.
 static FILES: &[File] = files![
     "index.html",
-    "style.css",
-    "main.js",
     "api.js",
-    "ui.js",
-    "format.js",
     "chart.js",
-    "icon.svg",
-    "cluster.html",
-    "cluster.js",
     "cluster-api.js",
+    "format.js",
+    "frame.js",
+    "icon.svg",
+    "main.js",
+    "pages.js",
+    "place.js",
+    "polling.js",
+    "style.css",
+    "theme.js",
+    "ui.js",
+    "pages/adding.js",
+    "pages/cli.js",
+    "pages/clients.js",
     "pages/cluster-backups.js",
     "pages/cluster-change.js",
     "pages/cluster-create.js",
-    "pages/cluster-hashing.js",
+    "pages/cluster-databases.js",
+    "pages/cluster-events.js",
     "pages/cluster-fields.js",
+    "pages/cluster-hashing.js",
+    "pages/cluster-jobs.js",
     "pages/cluster-machines.js",
+    "pages/cluster-overview.js",
+    "pages/cluster-parts.js",
     "pages/cluster-plan.js",
     "pages/cluster-slots.js",
     "pages/cluster-users.js",
-    "pages/login.js",
-    "pages/now.js",
-    "pages/keys.js",
-    "pages/value.js",
-    "pages/clients.js",
-    "pages/slow.js",
-    "pages/replication.js",
     "pages/config.js",
-    "pages/users.js",
-    "pages/cli.js",
+    "pages/elements.js",
     "pages/events.js",
+    "pages/keys.js",
+    "pages/login.js",
+    "pages/moving.js",
+    "pages/now.js",
+    "pages/pubsub.js",
+    "pages/replication.js",
+    "pages/slow.js",
+    "pages/streams.js",
+    "pages/users.js",
+    "pages/value.js",
+    "pages/views.js",
 ];
 
 /// A file as it is sent.
@@ -63,10 +77,10 @@ struct Packed {
 
 fn packed() -> &'static [Packed] {
     static PACKED: OnceLock<Vec<Packed>> = OnceLock::new();
-    PACKED.get_or_init(|| FILES.iter().map(pack).collect())
+    PACKED.get_or_init(|| FILES.iter().map(|&(path, plain)| pack(path, plain)).collect())
 }
 
-fn pack(&(path, plain): &File) -> Packed {
+fn pack(path: &'static str, plain: &'static [u8]) -> Packed {
     let digest = Sha256::digest(plain);
     let name: String = digest[..12].iter().map(|byte| format!("{byte:02x}")).collect();
     let etag = HeaderValue::from_str(&format!("\"{name}\"")).expect("hexadecimal digits");
@@ -75,9 +89,41 @@ fn pack(&(path, plain): &File) -> Packed {
     Packed { path, plain, compressed: compressed.expect("memory takes all"), etag }
 }
 
+/// What the page begins with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shows {
+    /// One server.
+    Server,
+    /// A cluster, and its servers from there.
+    Cluster,
+}
+
+/// The page, and how it says what it shows.
+const PAGE: &str = "index.html";
+const OF_SERVER: &str = "data-shows=\"server\"";
+const OF_CLUSTER: &str = "data-shows=\"cluster\"";
+
+/// The page of a cluster: the same file with one word changed.
+fn cluster_page() -> &'static Packed {
+    static PACKED: OnceLock<Packed> = OnceLock::new();
+    PACKED.get_or_init(|| {
+        let page = FILES.iter().find(|(path, _)| *path == PAGE).expect("it is among the files").1;
+        let text = String::from_utf8_lossy(page).replace(OF_SERVER, OF_CLUSTER);
+        pack(PAGE, Vec::leak(text.into_bytes()))
+    })
+}
+
 /// The page.
 pub async fn page(request: Request) -> Response {
-    send("index.html", request.headers())
+    send_page(Shows::Server, request.headers())
+}
+
+/// Answers a request for the page.
+pub fn send_page(shows: Shows, headers: &HeaderMap) -> Response {
+    match shows {
+        Shows::Server => send(PAGE, headers),
+        Shows::Cluster => send_packed(cluster_page(), headers),
+    }
 }
 
 /// One of its files.
@@ -87,9 +133,13 @@ pub async fn file(Path(path): Path<String>, request: Request) -> Response {
 
 /// Answers a request for a file of the console's page.
 pub fn send(path: &str, headers: &HeaderMap) -> Response {
-    let Some(file) = packed().iter().find(|file| file.path == path) else {
-        return (StatusCode::NOT_FOUND, "Not found\n").into_response();
-    };
+    match packed().iter().find(|file| file.path == path) {
+        Some(file) => send_packed(file, headers),
+        None => (StatusCode::NOT_FOUND, "Not found\n").into_response(),
+    }
+}
+
+fn send_packed(file: &'static Packed, headers: &HeaderMap) -> Response {
     let common = [
         (header::ETAG, file.etag.clone()),
         // Browsers ask whether it has changed: the files belong together.
@@ -99,7 +149,7 @@ pub fn send(path: &str, headers: &HeaderMap) -> Response {
     if headers.get(header::IF_NONE_MATCH).is_some_and(|known| known == file.etag) {
         return (StatusCode::NOT_MODIFIED, common).into_response();
     }
-    let kind = [(header::CONTENT_TYPE, media_type(path))];
+    let kind = [(header::CONTENT_TYPE, media_type(file.path))];
     let accepted = headers.get(header::ACCEPT_ENCODING).and_then(|list| list.to_str().ok());
     if accepted.is_some_and(|list| list.contains("gzip")) {
         let encoding = [(header::CONTENT_ENCODING, "gzip")];
@@ -129,6 +179,14 @@ mod tests {
     fn all_files_together_are_small() {
         let bytes: usize = packed().iter().map(|file| file.compressed.len()).sum();
         assert!(bytes <= MAX_BYTES, "{bytes} bytes");
+    }
+
+    #[test]
+    fn the_page_of_a_cluster_differs_by_one_word() {
+        let text = std::str::from_utf8(cluster_page().plain).unwrap();
+        assert!(text.contains(OF_CLUSTER) && !text.contains(OF_SERVER));
+        let server = packed().iter().find(|file| file.path == PAGE).unwrap();
+        assert_ne!(server.etag, cluster_page().etag);
     }
 
     /// No file loads anything from elsewhere, and every module that is imported is among them.

@@ -59,6 +59,12 @@ pub trait Host: Send + Sync + 'static {
     /// The certificates of the port, if it speaks TLS; asked for each connection.
     fn tls(&self) -> Option<Arc<ServerConfig>>;
 
+    /// Returns the user that connections are of already, where the port has rules of its own that
+    /// let requests in. No further log-in is needed then.
+    fn standing_user(&self) -> Option<String> {
+        None
+    }
+
     /// The threads of the server, if it runs in this process.
     fn threads(&self) -> Vec<ThreadTime>;
 

@@ -32,21 +32,23 @@ mod problems;
 mod progress;
 mod remote;
 mod sampler;
+mod target;
 
-pub use remote::{command, run};
+pub use remote::{authenticate, command, open, run};
+pub use target::Target;
 
 /// What another admin port builds its interface from: tables of routes, their OpenAPI document,
 /// errors, and what tells a foreign page.
 pub mod rest {
     pub use crate::api::openapi::{About, describe};
-    pub use crate::api::route::{Done, Nothing, Route, check_type, find, json, only_reads};
+    pub use crate::api::route::{Done, Nothing, Route, check_type, find, json, only_reads, unread};
     pub use crate::api::{ApiError, PREFIX};
-    pub use crate::auth::{Limiter, METRICS, Tokens, basic, is_trusted_name};
+    pub use crate::auth::{Limiter, METRICS, Tokens, basic, clear, is_trusted_name};
 }
 
 /// The page's files, for another admin port.
 pub mod files {
-    pub use crate::assets::{File, send};
+    pub use crate::assets::{File, Shows, send, send_page};
 }
 
 use app::App;

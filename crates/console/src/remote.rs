@@ -72,7 +72,14 @@ struct Remote {
     tls: Option<Arc<ClientConfig>>,
 }
 
-async fn open(address: &Address, tls: Option<Arc<ClientConfig>>) -> io::Result<Box<dyn Stream>> {
+/// Opens a connection to a server elsewhere.
+///
+/// # Errors
+/// There is none.
+pub async fn open(
+    address: &Address,
+    tls: Option<Arc<ClientConfig>>,
+) -> io::Result<Box<dyn Stream>> {
     let (host, port) = match address {
         Address::Unix(path) => return Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
         Address::Tcp { host, port } => (host, *port),
@@ -84,12 +91,13 @@ async fn open(address: &Address, tls: Option<Arc<ClientConfig>>) -> io::Result<B
     Ok(Box::new(TlsConnector::from(rules).connect(name, socket).await?))
 }
 
-/// Authenticates with the URL's credentials, for watching.
-async fn authenticate(stream: &mut Box<dyn Stream>, place: &Place) -> io::Result<()> {
-    let Some(password) = &place.password else { return Ok(()) };
-    let user = if place.user == "default" { "" } else { &*place.user };
+/// Authenticates on a connection that has just been opened. An empty name is the default user.
+///
+/// # Errors
+/// The server refuses it, or does not answer.
+pub async fn authenticate(stream: &mut Box<dyn Stream>, login: Login<'_>) -> io::Result<()> {
     let mut request = Vec::new();
-    push_request(&mut request, &Login { user, password }.words());
+    push_request(&mut request, &login.words());
     stream.write_all(&request).await?;
     let mut incoming = Incoming::new(ReplyLimits::PEER, 1024);
     loop {
@@ -107,8 +115,12 @@ impl Host for Remote {
         let (place, tls) = (self.place.clone(), self.tls.clone());
         Box::pin(async move {
             let mut stream = open(&place.address, tls).await?;
-            if purpose == Purpose::Watching {
-                authenticate(&mut stream, &place).await?;
+            // The URL's name and password are for watching.
+            if purpose == Purpose::Watching
+                && let Some(password) = &place.password
+            {
+                let user = if place.user == "default" { "" } else { &*place.user };
+                authenticate(&mut stream, Login { user, password }).await?;
             }
             Ok(stream)
         })

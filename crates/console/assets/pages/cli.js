@@ -1,10 +1,38 @@
+// @ts-check
 // The command line: completion from the table of commands, and replies with their types.
 
 import { get, messages, post } from "../api.js";
 import { blob, bytes, blobSize, isCut, usec } from "../format.js";
-import { button, fill, h, notice } from "../ui.js";
+import { button, copyText, fill, h } from "../ui.js";
 
-const past = [];
+// Lines that may have a password in them are not kept when the page is closed.
+const secret = /^\s*(auth|hello|migrate|acl|config\s+set|config\s+rewrite)\b/i;
+const MAX_PAST = 200;
+const PAST = "command-history";
+
+/** @returns {string[]} */
+function readPast() {
+  try {
+    const kept = JSON.parse(localStorage.getItem(PAST) || "[]");
+    return Array.isArray(kept) ? kept.filter((line) => typeof line === "string") : [];
+  } catch {
+    return [];
+  }
+}
+
+const past = readPast();
+
+/** @param {string} line */
+function remember(line) {
+  if (past[past.length - 1] !== line) past.push(line);
+  past.splice(0, past.length - MAX_PAST);
+  try {
+    localStorage.setItem(PAST, JSON.stringify(past.filter((other) => !secret.test(other))));
+  } catch {
+    /* it is kept for this page */
+  }
+}
+
 const output = h("div", { class: "terminal", role: "log", tabindex: "0", "aria-label": "Replies" });
 let db = 0;
 let commands = null;
@@ -13,7 +41,16 @@ const dangerous = /^\s*(flushall|flushdb|shutdown|debug|replicaof|slaveof|failov
 
 export async function show(context) {
   const hint = h("div", { class: "hint", id: "hint", "aria-live": "polite" });
-  const prompt = h("input", { type: "text", class: "prompt raw", "aria-label": "Command", "aria-describedby": "hint", autocomplete: "off", autocapitalize: "off", spellcheck: "false", placeholder: "Command, Tab completes, ↑ repeats" });
+  const prompt = h("input", {
+    type: "text",
+    class: "prompt raw",
+    "aria-label": "Command",
+    "aria-describedby": "hint",
+    autocomplete: "off",
+    autocapitalize: "off",
+    spellcheck: "false",
+    placeholder: "Command, Tab completes, ↑ repeats",
+  });
   let at = past.length;
   let stop = null;
   let armed = "";
@@ -25,27 +62,45 @@ export async function show(context) {
   };
   const current = () => {
     const text = prompt.value.trimStart().toLowerCase() + " ";
-    return commands.filter((command) => text.startsWith(command.name + " ")).sort((a, b) => b.name.length - a.name.length)[0];
+    return commands
+      .filter((command) => text.startsWith(command.name + " "))
+      .sort((a, b) => b.name.length - a.name.length)[0];
   };
 
   function help() {
     const command = current();
-    if (command) hint.textContent = `${command.name.toUpperCase()} ${command.arguments} — ${command.summary}`;
-    else hint.textContent = matching().slice(0, 12).map((other) => other.name).join("   ");
+    if (command)
+      hint.textContent = `${command.name.toUpperCase()} ${command.arguments} — ${command.summary}`;
+    else
+      hint.textContent = matching()
+        .slice(0, 12)
+        .map((other) => other.name)
+        .join("   ");
   }
 
   async function run(line) {
-    past.push(line);
+    remember(line);
     at = past.length;
     const endless = line.trim().split(/\s+/);
     const name = endless[0].toLowerCase();
-    if (stop) { stop(); stop = null; }
+    if (stop) {
+      stop();
+      stop = null;
+    }
     output.append(h("div", { class: "said" }, `${db}> ${line}`));
-    if (name === "clear") { fill(output); return; }
+    if (name === "clear") {
+      fill(output);
+      return;
+    }
     if (name === "monitor" || name === "psubscribe" || name === "subscribe") {
       const path = name === "monitor" ? "/monitor" : "/subscribe";
       const ended = () => print(h("span", { class: "dim" }, "It has ended."));
-      stop = messages(path, name === "monitor" ? {} : { pattern: endless[1] || "*" }, (value) => print(render(value, "")), ended);
+      stop = messages(
+        path,
+        name === "monitor" ? {} : { pattern: endless[1] || "*" },
+        (value) => print(render(value, "")),
+        ended,
+      );
       print(h("span", { class: "dim" }, "Until the next command."));
       return;
     }
@@ -53,7 +108,10 @@ export async function show(context) {
       const outcome = await post("/command", { line });
       db = outcome.db;
       outcome.messages.forEach((message) => print(render(message, "")));
-      print(render(outcome.reply, ""), h("span", { class: "type" }, ` ${outcome.reply.type} · ${usec(outcome.usec)}`));
+      print(
+        render(outcome.reply, ""),
+        h("span", { class: "type" }, ` ${outcome.reply.type} · ${usec(outcome.usec)}`),
+      );
     } catch (error) {
       print(h("span", { class: "error" }, error.message));
     }
@@ -61,7 +119,7 @@ export async function show(context) {
 
   function print(...content) {
     output.append(h("pre", {}, content));
-    while (output.children.length > 2000) output.firstChild.remove();
+    while (output.children.length > 2000) /** @type {ChildNode} */ (output.firstChild).remove();
     output.scrollTop = output.scrollHeight;
   }
 
@@ -91,35 +149,128 @@ export async function show(context) {
       help();
     }
   });
-  prompt.addEventListener("input", () => { armed = ""; help(); });
-  context.leave = () => { if (stop) stop(); };
+  prompt.addEventListener("input", () => {
+    armed = "";
+    help();
+  });
+  context.leave = () => {
+    if (stop) stop();
+  };
   setTimeout(() => prompt.focus(), 0);
   return [
-    h("div", { class: "title" }, h("h1", {}, "Command line"), h("span", { class: "space" }),
-      button("Clear", () => fill(output)), button("Copy", async () => { await navigator.clipboard.writeText(output.innerText); notice("Copied."); })),
-    output, h("div", { class: "row" }, prompt), hint,
+    h(
+      "div",
+      { class: "title" },
+      h("h1", {}, "Command line"),
+      h("span", { class: "space" }),
+      button("Clear", () => fill(output)),
+      button("History…", () => chooseFromPast(prompt)),
+      button("Copy", () => copyText(output.innerText)),
+    ),
+    output,
+    h("div", { class: "row" }, prompt),
+    hint,
   ];
 }
 
 const text = (value) => (isCut(value) ? `${blob(value)} (${bytes(blobSize(value))})` : blob(value));
 
+// A text with its lines, whichever ends they have.
+const lines = (value) =>
+  blob(typeof value === "string" ? value.replaceAll("\r\n", "\n") : value, true);
+
+/**
+ * Shows the lines of before, of which one can be taken.
+ * @param {HTMLInputElement} prompt
+ */
+function chooseFromPast(prompt) {
+  const list = h("div", { class: "past" });
+  const search = h("input", { type: "search", "aria-label": "Search", placeholder: "Part of it" });
+  const dialog = h(
+    "dialog",
+    { "aria-label": "History", class: "wide" },
+    h("h2", {}, "History"),
+    search,
+    list,
+    h(
+      "div",
+      { class: "actions" },
+      button("Forget all", () => {
+        past.length = 0;
+        localStorage.removeItem(PAST);
+        draw();
+      }),
+      button("Close", () => dialog.close()),
+    ),
+  );
+  function draw() {
+    const wanted = search.value.toLowerCase();
+    const found = [...new Set([...past].reverse())].filter((line) =>
+      line.toLowerCase().includes(wanted),
+    );
+    const take = (/** @type {string} */ line) => {
+      prompt.value = line;
+      dialog.close();
+      prompt.focus();
+    };
+    fill(
+      list,
+      found.map((line) =>
+        h("button", { type: "button", class: "link raw", onclick: () => take(line) }, line),
+      ),
+      found.length ? null : h("p", { class: "dim" }, "No command yet."),
+    );
+  }
+  search.addEventListener("input", draw);
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  draw();
+  dialog.showModal();
+  search.focus();
+}
+
 // A value as redis-cli shows it with RESP3.
 function render(value, indent) {
-  const rows = (list, mark) => list.map((item, at) => [at ? `\n${indent}` : "", `${mark(at)} `, render(item, indent + "   ")]);
+  const rows = (list, mark) =>
+    list.map((item, at) => [at ? `\n${indent}` : "", `${mark(at)} `, render(item, indent + "   ")]);
   switch (value.type) {
-    case "simple": return text(value.value);
-    case "error": return h("span", { class: "error" }, `(error) ${value.value}`);
-    case "integer": return `(integer) ${value.value}`;
-    case "double": return `(double) ${value.value}`;
-    case "number": return `(big number) ${value.value}`;
-    case "boolean": return `(${value.value})`;
-    case "null": return "(nil)";
-    case "bulk": return `"${text(value.value)}"`;
-    case "verbatim": return blob(value.value, true);
-    case "more": return `… and ${value.value} more`;
-    case "map": return value.value.length ? value.value.map(([key, item], at) => [at ? `\n${indent}` : "", `${at + 1}# `, render(key, indent + "   "), " => ", render(item, indent + "   ")]) : "(empty map)";
-    case "set": return value.value.length ? rows(value.value, (at) => `${at + 1}~`) : "(empty set)";
-    case "push": return rows(value.value, (at) => `${at + 1}>`);
-    default: return value.value.length ? rows(value.value, (at) => `${at + 1})`) : "(empty array)";
+    case "simple":
+      return text(value.value);
+    case "error":
+      return h("span", { class: "error" }, `(error) ${value.value}`);
+    case "integer":
+      return `(integer) ${value.value}`;
+    case "double":
+      return `(double) ${value.value}`;
+    case "number":
+      return `(big number) ${value.value}`;
+    case "boolean":
+      return `(${value.value})`;
+    case "null":
+      return "(nil)";
+    case "bulk":
+      // A report of several lines is shown as it is written: INFO is one with RESP2.
+      if (/^# \w+\r\n/.test(value.value)) return lines(value.value);
+      return `"${text(value.value)}"`;
+    case "verbatim":
+      return lines(value.value);
+    case "more":
+      return `… and ${value.value} more`;
+    case "map":
+      return value.value.length
+        ? value.value.map(([key, item], at) => [
+            at ? `\n${indent}` : "",
+            `${at + 1}# `,
+            render(key, indent + "   "),
+            " => ",
+            render(item, indent + "   "),
+          ])
+        : "(empty map)";
+    case "set":
+      return value.value.length ? rows(value.value, (at) => `${at + 1}~`) : "(empty set)";
+    case "push":
+      return rows(value.value, (at) => `${at + 1}>`);
+    default:
+      return value.value.length ? rows(value.value, (at) => `${at + 1})`) : "(empty array)";
   }
 }

@@ -1,7 +1,8 @@
+// @ts-check
 // What happened when.
 
 import { get } from "../api.js";
-import { time, visible } from "../format.js";
+import { moment, time, visible } from "../format.js";
 import { fill, h } from "../ui.js";
 
 export async function show(context) {
@@ -10,9 +11,23 @@ export async function show(context) {
   async function load() {
     const last = events.length ? events[events.length - 1].id : 0;
     events = events.concat(await get("/events", { since: last })).slice(-500);
-    fill(list, [...events].reverse().map((event) => h("li", {}, h("span", { class: "dim" }, time(event.at)),
-      h("span", { class: `badge ${event.level}` }, event.level), h("span", {}, visible(event.text)))),
-    events.length ? null : h("li", { class: "empty" }, "Nothing has happened since the console started."));
+    fill(
+      list,
+      [...events]
+        .reverse()
+        .map((event) =>
+          h(
+            "li",
+            {},
+            h("span", { class: "dim" }, h("time", { title: time(event.at) }, moment(event.at))),
+            h("span", { class: `badge ${event.level}` }, event.level),
+            h("span", {}, visible(event.text)),
+          ),
+        ),
+      events.length
+        ? null
+        : h("li", { class: "empty" }, "Nothing has happened since the console started."),
+    );
   }
   await load();
   const update = () => load().catch(() => {});

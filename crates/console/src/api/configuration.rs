@@ -43,6 +43,8 @@ struct Option_ {
     has_effect: bool,
     /// The words that it takes, if it takes only some.
     choices: Vec<&'static str>,
+    /// `bytes` if the value is a number of them; none if it is something else, or not known.
+    unit: Option<&'static str>,
 }
 
 async fn list(call: Call, _: Nothing) -> Result<Vec<Option_>, ApiError> {
@@ -72,6 +74,7 @@ fn option(name: String, value: String, is_ours: bool) -> Option_ {
             mutable: true,
             has_effect: true,
             choices: Vec::new(),
+            unit: None,
         };
     };
     let value = if spec.is_sensitive() && !value.is_empty() {
@@ -91,6 +94,7 @@ fn option(name: String, value: String, is_ours: bool) -> Option_ {
         mutable: !(is_ours && spec.is_immutable()),
         has_effect: !is_ours || spec.effect() == config::Effect::Live,
         choices,
+        unit: matches!(spec.kind(), config::Kind::Memory { .. }).then_some("bytes"),
         name,
         value,
     }

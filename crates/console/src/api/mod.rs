@@ -74,14 +74,19 @@ pub fn document() -> &'static str {
 
 /// Answers a request for anything below the prefix.
 pub async fn answer(State(app): State<Arc<App>>, request: Request) -> Response {
-    match find_and_run(app, request).await {
+    let path = request.uri().path().strip_prefix(PREFIX).unwrap_or_default().to_owned();
+    answer_path(app, &path, request).await
+}
+
+/// Answers a request for a path below the prefix, wherever the request found it.
+pub async fn answer_path(app: Arc<App>, path: &str, request: Request) -> Response {
+    match find_and_run(app, path, request).await {
         Ok(response) => response,
         Err(error) => error.into_response(),
     }
 }
 
-async fn find_and_run(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
-    let path = request.uri().path().strip_prefix(PREFIX).unwrap_or_default();
+async fn find_and_run(app: Arc<App>, path: &str, request: Request) -> Result<Response, ApiError> {
     if path == "/openapi.json" && only_reads(request.method()) {
         return Ok(([("content-type", "application/json")], document()).into_response());
     }

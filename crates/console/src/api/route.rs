@@ -118,6 +118,15 @@ pub fn find<'r, C>(
     Err(if methods.is_empty() { ApiError::path() } else { ApiError::method(&methods) })
 }
 
+/// Returns what a request is answered whose body of so many bytes at most cannot be read.
+pub fn unread(why: &Unread, max_body: usize) -> ApiError {
+    match why {
+        Unread::TooLong => ApiError::too_large(max_body),
+        Unread::Late => ApiError::late(),
+        Unread::Busy => ApiError::busy("Too many requests with long bodies are being answered"),
+    }
+}
+
 fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
@@ -208,11 +217,7 @@ impl<C: Send + 'static> Route<C> {
     pub async fn body(&self, parts: &Parts, body: Body) -> Result<web::Read, ApiError> {
         let body = if self.max_body == 0 { Body::empty() } else { body };
         let read = web::read(&parts.extensions, body, self.max_body).await;
-        read.map_err(|why| match why {
-            Unread::TooLong => ApiError::too_large(self.max_body),
-            Unread::Late => ApiError::late(),
-            Unread::Busy => ApiError::busy("Too many requests with long bodies are being answered"),
-        })
+        read.map_err(|why| unread(&why, self.max_body))
     }
 
     /// A route whose reply is a stream of events.

@@ -53,7 +53,7 @@ struct Shown {
 }
 
 /// The commands that the console offers buttons for.
-const COMMANDS: [&str; 43] = [
+const COMMANDS: [&str; 54] = [
     "info",
     "scan",
     "get",
@@ -97,6 +97,17 @@ const COMMANDS: [&str; 43] = [
     "psubscribe",
     "memory|usage",
     "flushdb",
+    "copy",
+    "dump",
+    "restore",
+    "hpexpire",
+    "hpersist",
+    "json.set",
+    "publish",
+    "xack",
+    "xclaim",
+    "xgroup|create",
+    "xgroup|destroy",
 ];
 
 /// The session of a request: of its cookie, of its credentials, or of the default user. The server
@@ -139,7 +150,10 @@ pub async fn of_request(
 
 /// The session of the default user, if that user needs no password.
 async fn open_to_all(app: &Arc<App>, parts: &Parts) -> Result<Arc<Session>, ApiError> {
-    if !auth::is_trusted_name(&parts.headers, parts.uri.path(), &app.host.trusted_names()) {
+    let is_let_in = app.host.standing_user().is_some();
+    if !is_let_in
+        && !auth::is_trusted_name(&parts.headers, parts.uri.path(), &app.host.trusted_names())
+    {
         let message = "Without a password the console answers only to an address, localhost or a name \
                        of admin-hosts in the URL, and /metrics to a name without a dot, too";
         return Err(ApiError::new(axum::http::StatusCode::UNAUTHORIZED, "LOGIN", message));
@@ -244,7 +258,8 @@ async fn permissions(app: &App, user: &str) -> BTreeMap<&'static str, bool> {
             let mut request = words!["ACL", "DRYRUN", user];
             request.extend(name.split('|').map(Vec::from));
             // Enough for the arity of any of them.
-            request.extend(["x", "0", "x", "x"].map(Vec::from).into_iter().take(arguments(name)));
+            request
+                .extend(["x", "0", "x", "x", "x"].map(Vec::from).into_iter().take(arguments(name)));
             request
         })
         .collect();
@@ -266,10 +281,14 @@ fn arguments(name: &str) -> usize {
         | "bgsave" | "config|rewrite" | "config|resetstat" | "failover" | "acl|list"
         | "acl|log" | "acl|save" | "bgrewriteaof" | "monitor" | "flushdb" | "client|list" => 0,
         "scan" | "get" | "unlink" | "persist" | "config|get" | "acl|setuser" | "acl|deluser"
-        | "client|kill" | "psubscribe" | "memory|usage" => 1,
+        | "client|kill" | "psubscribe" | "memory|usage" | "dump" => 1,
         "set" | "rename" | "pexpire" | "hdel" | "rpush" | "sadd" | "srem" | "zrem" | "xdel"
-        | "config|set" | "replicaof" | "commandlog|get" => 2,
-        "getrange" | "hset" | "lset" | "zadd" => 3,
+        | "config|set" | "replicaof" | "commandlog|get" | "copy" | "publish" | "xgroup|destroy" => {
+            2
+        }
+        "getrange" | "hset" | "lset" | "zadd" | "restore" | "json.set" | "xack"
+        | "xgroup|create" => 3,
+        "hpexpire" | "xclaim" => 5,
         _ => 4,
     }
 }

@@ -3,7 +3,7 @@
 use super::route::Route;
 use super::{ApiError, Call};
 use crate::blob::{Blob, MAX_SHOWN};
-use crate::link::{Failure, Link};
+use crate::link::{Failure, Link, Words};
 use resp::Value;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,8 @@ struct Line {
     line: Option<String>,
     /// The words, instead of a line.
     words: Option<Vec<Blob>>,
+    /// The database, for a command that neither needs nor changes the session's connection.
+    db: Option<u32>,
 }
 
 /// What the server replied.
@@ -118,6 +120,9 @@ async fn run(call: Call, line: Line) -> Result<Outcome, ApiError> {
     if ENDLESS.contains(&name.as_str()) {
         return Err(ApiError::bad(format!("{name} has a page of its own: it never ends")));
     }
+    if let Some(db) = line.db {
+        return run_apart(&call, db, words).await;
+    }
     let db = selected(&name, &words);
     let mut place = call.session.terminal.lock().await;
     let mut link = match place.take() {
@@ -136,6 +141,24 @@ async fn run(call: Call, line: Line) -> Result<Outcome, ApiError> {
         *place = Some(link);
     }
     Ok(outcome)
+}
+
+/// Commands that change the state of a connection, which others of the user's requests share.
+const STATEFUL: [&str; 13] = [
+    "asking", "auth", "client", "discard", "exec", "hello", "multi", "quit", "readonly", "reset",
+    "select", "unwatch", "watch",
+];
+
+/// Runs a command on any connection of the user's.
+async fn run_apart(call: &Call, db: u32, words: Words) -> Result<Outcome, ApiError> {
+    let name = String::from_utf8_lossy(&words[0]).to_ascii_lowercase();
+    if STATEFUL.contains(&name.as_str()) {
+        return Err(ApiError::bad(format!("{name} needs a connection of its own: leave db out")));
+    }
+    let started = Instant::now();
+    let reply = call.session.access.run_in(db, words).await?;
+    let usec = started.elapsed().as_micros() as u64;
+    Ok(Outcome { reply: shown(&reply), messages: Vec::new(), usec, db })
 }
 
 fn outcome(link: &mut Link, reply: &Value, usec: u64) -> Outcome {

@@ -33,7 +33,13 @@ pub fn cookie(name: &str, token: &str, is_secure: bool) -> HeaderValue {
 
 /// The header that takes it away.
 pub fn clear_cookie() -> HeaderValue {
-    HeaderValue::from_static("dunlin-console=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0")
+    clear(NAME)
+}
+
+/// The header that takes a cookie away.
+pub fn clear(name: &str) -> HeaderValue {
+    let text = format!("{name}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
+    HeaderValue::from_str(&text).expect("a name has letters")
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ mod limiter;
 mod sessions;
 mod tokens;
 
-pub use cookie::{clear_cookie, session_cookie, token_of};
+pub use cookie::{clear, clear_cookie, session_cookie, token_of};
 pub use limiter::Limiter;
 pub use sessions::{Session, Sessions};
 pub use tokens::Tokens;

@@ -36,9 +36,12 @@ pub struct Session {
 impl Session {
     /// A session that ends with its request, if no one keeps it.
     pub fn new(host: &Arc<dyn Host>, credentials: Option<Credentials>) -> Session {
-        let user = credentials.as_ref().map_or("default", |credentials| &credentials.user);
+        let user = match &credentials {
+            Some(credentials) => credentials.user.clone(),
+            None => host.standing_user().unwrap_or_else(|| "default".to_owned()),
+        };
         Session {
-            user: user.to_owned(),
+            user,
             access: Access::of_user(host, credentials),
             terminal: tokio::sync::Mutex::default(),
             csrf: random_token(),

@@ -1,5 +1,4 @@
-//! Tokens of browsers that have logged in, for a port whose requests have their credentials each
-//! time. A token replaces no password: it tells a browser that knew it from one that guesses.
+//! The log-ins of browsers at a port that has one user, whose programs send the password each time.
 
 use super::cookie::{cookie, value_of};
 use super::random_token;
@@ -15,10 +14,17 @@ const MAX_SILENCE: Duration = Duration::from_secs(8 * 3600);
 /// Tokens there can be; the one that was not shown for longest makes way.
 const MAX_TOKENS: usize = 512;
 
+/// A browser that has logged in.
+struct Kept {
+    shown: Instant,
+    /// The secret that its page sends with each request that changes something.
+    csrf: String,
+}
+
 /// See the head of this file.
 pub struct Tokens {
     cookie: &'static str,
-    kept: Mutex<HashMap<Digest, Instant>>,
+    kept: Mutex<HashMap<Digest, Kept>>,
 }
 
 impl Tokens {
@@ -27,25 +33,35 @@ impl Tokens {
         Tokens { cookie, kept: Mutex::default() }
     }
 
-    /// Returns whether a request comes from a browser that has logged in.
-    pub fn know(&self, headers: &HeaderMap) -> bool {
-        let Some(token) = value_of(headers, self.cookie) else { return false };
+    /// Returns the secret of the browser's page, if the request comes from one that has logged in.
+    pub fn csrf_of(&self, headers: &HeaderMap) -> Option<String> {
+        let token = value_of(headers, self.cookie)?;
         let mut kept = lock(&self.kept);
-        kept.retain(|_, shown| shown.elapsed() < MAX_SILENCE);
-        kept.get_mut(&digest(token)).map(|shown| *shown = Instant::now()).is_some()
+        kept.retain(|_, it| it.shown.elapsed() < MAX_SILENCE);
+        let found = kept.get_mut(&digest(token))?;
+        found.shown = Instant::now();
+        Some(found.csrf.clone())
     }
 
-    /// Makes a token for a browser that has just logged in. Returns the header that gives it.
-    pub fn add(&self) -> HeaderValue {
-        let token = random_token();
+    /// Makes a token for a browser that has just logged in. Returns the header that gives it, and
+    /// the secret of its page.
+    pub fn add(&self) -> (HeaderValue, String) {
+        let (token, csrf) = (random_token(), random_token());
         let mut kept = lock(&self.kept);
         if kept.len() >= MAX_TOKENS
-            && let Some((&oldest, _)) = kept.iter().min_by_key(|(_, shown)| **shown)
+            && let Some((&oldest, _)) = kept.iter().min_by_key(|(_, it)| it.shown)
         {
             kept.remove(&oldest);
         }
-        kept.insert(digest(&token), Instant::now());
-        cookie(self.cookie, &token, false)
+        kept.insert(digest(&token), Kept { shown: Instant::now(), csrf: csrf.clone() });
+        (cookie(self.cookie, &token, false), csrf)
+    }
+
+    /// Ends the log-in of a browser.
+    pub fn end(&self, headers: &HeaderMap) {
+        if let Some(token) = value_of(headers, self.cookie) {
+            lock(&self.kept).remove(&digest(token));
+        }
     }
 }
 
@@ -57,13 +73,13 @@ mod tests {
     #[test]
     fn a_browser_shows_the_token_that_it_was_given() {
         let tokens = Tokens::new("a");
-        let given = tokens.add();
+        let (given, csrf) = tokens.add();
         let pair = given.to_str().unwrap().split(';').next().unwrap();
-        let knows = |line: &str| {
-            let headers = HeaderMap::from_iter([(header::COOKIE, line.parse().unwrap())]);
-            tokens.know(&headers)
-        };
+        let of = |line: &str| HeaderMap::from_iter([(header::COOKIE, line.parse().unwrap())]);
+        let knows = |line: &str| tokens.csrf_of(&of(line)).is_some_and(|known| known == csrf);
         assert!(knows(pair) && knows(&format!("b=c; {pair}")));
-        assert!(!knows("a=b") && !knows("a=") && !tokens.know(&HeaderMap::new()));
+        assert!(!knows("a=b") && !knows("a=") && tokens.csrf_of(&HeaderMap::new()).is_none());
+        tokens.end(&of(pair));
+        assert!(!knows(pair));
     }
 }

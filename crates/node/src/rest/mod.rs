@@ -7,6 +7,8 @@
 //!   carry      how a request is planned, carried out once, and named
 //!   changes    routes that change a database or a machine while it serves
 //!   bdbs       databases with the fields of Redis Enterprise's API
+//!   session    who is let in, and browsers that log in
+//!   targets    the copies of databases as the console shows a server
 //!   threads    what waits for etcd, copies and storages
 //!   wire       what requests and answers carry
 //!   metrics    what Prometheus reads
@@ -17,6 +19,8 @@ pub(crate) mod carry;
 pub(crate) mod changes;
 mod metrics;
 pub(crate) mod routes;
+mod session;
+mod targets;
 pub(crate) mod threads;
 pub(crate) mod wire;
 
@@ -25,20 +29,21 @@ use crate::shared::Shared;
 use crate::store::Problem;
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get};
+use console::files::Shows;
 use console::rest::{
-    ApiError, Limiter, METRICS, PREFIX, Route, Tokens, basic, check_type, find, is_trusted_name,
-    only_reads,
+    ApiError, Limiter, METRICS, PREFIX, Route, Tokens, check_type, find, only_reads, unread,
 };
 use process::log;
 use rustls::ServerConfig;
-use std::net::{IpAddr, TcpListener};
+use session::Asked;
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use subtle::ConstantTimeEq as _;
+use targets::Targets;
 use threads::{Threads, Waits};
 use web::Peer;
 
@@ -77,6 +82,8 @@ struct Site {
     limiter: Limiter,
     /// Those of browsers that have logged in.
     tokens: Tokens,
+    /// The copies that pages look at.
+    targets: Targets,
     readiness: tokio::sync::Mutex<Option<Readiness>>,
 }
 
@@ -126,7 +133,8 @@ pub fn start(
         call: Call { shared, threads, request_id, what, dry_run: false },
         password,
         limiter: Limiter::default(),
-        tokens: Tokens::new(COOKIE),
+        tokens: Tokens::new(session::COOKIE),
+        targets: Targets::default(),
         readiness: tokio::sync::Mutex::default(),
     });
     let runtime = web::start(&site, THREADS, listeners, &router(&site))?;
@@ -145,75 +153,31 @@ fn router(site: &Arc<Site>) -> Router {
         .route(PROBES[2], get(availability))
         .route(METRICS, get(expose))
         .route("/api/v1/{*path}", any(answer))
-        .route("/", get(|request: Request| page(request, "cluster.html")))
+        .route("/", get(page))
         .route("/assets/{*path}", get(asset))
         .fallback(|| async { (StatusCode::NOT_FOUND, "Not found\n") })
         .layer(middleware::from_fn_with_state(Arc::clone(site), guard))
         .with_state(Arc::clone(site))
 }
 
-/// The cookie of a browser that has logged in.
-const COOKIE: &str = "dunlin-node";
-
 /// Lets requests in whose user may make them.
 async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
-    let is_probe = PROBES.contains(&request.uri().path());
+    let path = request.uri().path();
     let peer = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
-    let (headers, path) = (request.headers(), request.uri().path());
-    let admitted = if is_probe { Ok(None) } else { admit(&site, headers, path, peer).await };
+    let (headers, method) = (request.headers(), request.method());
+    let asked = Asked { headers, path, method, peer };
+    let admitted = if PROBES.contains(&path) { Ok(()) } else { session::admit(&site, asked).await };
     match admitted {
-        Ok(cookie) => {
-            let mut response = next.run(request).await;
-            if let Some(cookie) = cookie {
-                response.headers_mut().insert(header::SET_COOKIE, cookie);
-            }
-            response
-        }
-        Err(error) => {
-            let mut response = error.into_response();
-            if response.status() == StatusCode::UNAUTHORIZED && site.password.is_some() {
-                let scheme = HeaderValue::from_static("Basic realm=\"dunlin node\"");
-                response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
-            }
-            response
-        }
+        Ok(()) => next.run(request).await,
+        Err(error) => session::refuse(&site, error, request.headers()),
     }
-}
-
-/// Lets a request in, with a cookie for a browser that opens the page.
-async fn admit(
-    site: &Site,
-    headers: &HeaderMap,
-    path: &str,
-    peer: Option<IpAddr>,
-) -> Result<Option<HeaderValue>, ApiError> {
-    let Some(password) = &site.password else {
-        // A page elsewhere could have a name of its own lead here.
-        if is_trusted_name(headers, path, "") {
-            return Ok(None);
-        }
-        let text = "Without a password the node answers only to an address or localhost in the URL, \
-                    and /metrics to a name without a dot, too";
-        return Err(ApiError::new(StatusCode::UNAUTHORIZED, "LOGIN", text));
-    };
-    let given = basic(headers).ok_or_else(ApiError::login)?;
-    let peer = peer.ok_or_else(ApiError::path)?;
-    let is_known = site.tokens.know(headers);
-    if !is_known {
-        site.limiter.turn(peer, USER).await?;
-    }
-    let is_right =
-        given.user == USER && bool::from(given.password.as_bytes().ct_eq(password.as_bytes()));
-    if !is_right {
-        site.limiter.note_failure(peer, USER);
-        let text = format!("The user is {USER}, and the password is the node's");
-        return Err(ApiError::new(StatusCode::UNAUTHORIZED, "LOGIN", text));
-    }
-    Ok((path == "/" && !is_known).then(|| site.tokens.add()))
 }
 
 /// Answers a request for anything below the prefix.
 async fn answer(State(site): State<Arc<Site>>, request: Request) -> Response {
+    if targets::is_of_copy(request.uri().path()) {
+        return targets::answer(&site, request).await;
+    }
     match find_and_run(&site, request).await {
         Ok(response) => response,
         Err(error) => error.into_response(),
@@ -226,6 +190,12 @@ async fn find_and_run(site: &Site, request: Request) -> Result<Response, ApiErro
     if path == "/openapi.json" && only_reads(&parts.method) {
         let kind = [(header::CONTENT_TYPE, "application/json")];
         return Ok((kind, routes::document()).into_response());
+    }
+    if session::is_session(parts.uri.path()) {
+        check_type(&parts)?;
+        let read = web::read(&parts.extensions, body, web::SMALL_BODY).await;
+        let read = read.map_err(|why| unread(&why, web::SMALL_BODY))?;
+        return session::answer(site, &parts, &read.bytes).await;
     }
     let route = find(routes::routes(), path, &parts.method)?;
     check_type(&parts)?;
@@ -319,6 +289,6 @@ async fn asset(
     console::files::send(&path, request.headers())
 }
 
-async fn page(request: Request, name: &str) -> Response {
-    console::files::send(name, request.headers())
+async fn page(request: Request) -> Response {
+    console::files::send_page(Shows::Cluster, request.headers())
 }
