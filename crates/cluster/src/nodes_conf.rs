@@ -53,7 +53,7 @@ pub enum Step {
     /// Wait for a server with a newer file.
     Yields(Id),
     /// Make the topology.
-    Makes(Topology),
+    Makes(Box<Topology>),
     /// The file makes no topology, for a reason.
     Unusable(String),
 }
@@ -112,7 +112,7 @@ impl Layout {
             _ if !missing.is_empty() => Step::Waits(missing),
             Some((id, _)) if *id != own => Step::Yields(*id),
             _ => match self.topology(claims) {
-                Ok(topology) => Step::Makes(topology),
+                Ok(topology) => Step::Makes(Box::new(topology)),
                 Err(why) => Step::Unusable(why),
             },
         }

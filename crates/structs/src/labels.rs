@@ -7,13 +7,16 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+/// A name and its value.
+pub type Label = (Box<[u8]>, Box<[u8]>);
+
 /// Names and values, in the order in which they were given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Labels(Vec<(Box<[u8]>, Box<[u8]>)>);
+pub struct Labels(Vec<Label>);
 
 impl Labels {
     /// Returns these labels. Of several with one name, the first counts.
-    pub fn new(mut labels: Vec<(Box<[u8]>, Box<[u8]>)>) -> Labels {
+    pub fn new(mut labels: Vec<Label>) -> Labels {
         let mut names = HashSet::new();
         let is_new: Vec<bool> = labels.iter().map(|(name, _)| names.insert(&**name)).collect();
         let mut is_new = is_new.into_iter();
@@ -39,7 +42,7 @@ impl Labels {
     /// Returns the bytes of the blocks.
     pub fn allocated_bytes(&self) -> usize {
         let texts: usize = self.iter().map(|(name, value)| name.len() + value.len()).sum();
-        self.0.capacity() * size_of::<(Box<[u8]>, Box<[u8]>)>() + texts
+        self.0.capacity() * size_of::<Label>() + texts
     }
 }
 
@@ -88,13 +91,16 @@ struct Listed {
     labels: Arc<Labels>,
 }
 
+/// The ascending numbers of the keys that have a label, by its value.
+type ByValue = HashMap<Box<[u8]>, Vec<u32>>;
+
 /// An index of keys by labels.
 #[derive(Debug, Default)]
 pub struct LabelIndex {
     listed: Vec<Option<Listed>>,
     free: Vec<u32>,
     by_key: HashMap<Box<[u8]>, u32>,
-    by_label: HashMap<Box<[u8]>, HashMap<Box<[u8]>, Vec<u32>>>,
+    by_label: HashMap<Box<[u8]>, ByValue>,
 }
 
 impl LabelIndex {

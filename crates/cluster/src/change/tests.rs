@@ -66,7 +66,9 @@ impl Store {
 
     fn meet(&mut self, copy: u8, other: u8) -> Result<(), String> {
         let (mine, theirs) = (self.view(id(copy)), self.view(id(other)));
-        match meet(&mine, &theirs, |joining| Ok(self.home(joining).1)).map_err(|it| it.0)? {
+        match meet(&mine, &theirs, |joining| Ok(self.home(joining).1))
+            .map_err(|it| it.to_string())?
+        {
             Some(transaction) => self.ask(Ok(transaction)),
             None => Ok(()),
         }
@@ -261,7 +263,7 @@ fn replicas_are_made_of_empty_servers() {
     store.replicate(4, 2).expect("a replica may change its primary");
     let view = store.view(id(4));
     assert_eq!(view.topology.value.shard_of(id(2)).map(|shard| shard.copies.len()), Some(3));
-    let epoch = set_config_epoch(&view, id(1), Epoch(9)).map_err(|it| it.0);
+    let epoch = set_config_epoch(&view, id(1), Epoch(9)).map_err(|it| it.to_string());
     assert!(epoch.expect_err("it knows others").contains("does not know any other node"));
 }
 

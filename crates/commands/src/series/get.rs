@@ -5,9 +5,8 @@ use super::{FINDS, NO_KEY, READS, compaction, replies, search};
 use crate::typed;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Key, Outcome};
 use rdb::module::Module;
-use series::{Sample, Series};
-use std::sync::Arc;
-use structs::labels::{Filter, Labels};
+use series::Series;
+use structs::labels::Filter;
 
 /// `TS.GET`.
 pub static GET: Command = Command {
@@ -96,7 +95,7 @@ fn parse(args: Args<'_>) -> Result<Options, Error> {
 
 fn mget(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let options = parse(args)?;
-    let mut all: Vec<(Box<[u8]>, Arc<Labels>, Option<Sample>)> = Vec::new();
+    let mut all = Vec::new();
     for found in search::find(cx, &options.filters)? {
         let looked = cx.db.look_at(Key::new(&found.key), |entry| {
             let series = entry?.object::<Module>()?.get::<Series>()?;

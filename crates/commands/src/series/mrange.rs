@@ -84,10 +84,10 @@ fn mrange(cx: &mut Cx<'_>, args: Args<'_>, is_reverse: bool) -> Outcome {
     };
     let mut all = Vec::new();
     for found in search::find(cx, &filters)? {
-        if let Some(rows) = read(cx, &found, &options)? {
-            if !options.excludes_empty || !rows.is_empty() {
-                all.push((found, rows));
-            }
+        if let Some(rows) = read(cx, &found, &options)?
+            && (!options.excludes_empty || !rows.is_empty())
+        {
+            all.push((found, rows));
         }
     }
     match &options.grouping {
@@ -155,7 +155,7 @@ fn reply(reply: &mut Reply<'_>, all: &[(Found, Rows)], options: &Options) {
 
 fn reply_groups(reply: &mut Reply<'_>, all: Vec<(Found, Rows)>, options: &Options, count: usize) {
     let Some(grouping) = &options.grouping else { return };
-    let mut groups: BTreeMap<Box<[u8]>, (Vec<Box<[u8]>>, Vec<Rows>)> = BTreeMap::new();
+    let mut groups = BTreeMap::<Box<[u8]>, (Vec<_>, Vec<_>)>::new();
     for (found, rows) in all {
         // A series without the label is in no group.
         let Some(value) = found.labels.get(&grouping.label) else { continue };

@@ -120,7 +120,7 @@ impl Options {
 
     fn take_labels(&mut self, args: Args<'_>, from: usize) -> Result<usize, Error> {
         let unreadable = Error::text("ERR TSDB: Couldn't parse LABELS");
-        let mut labels: Vec<(Box<[u8]>, Box<[u8]>)> = Vec::new();
+        let mut labels = Vec::new();
         let mut at = from;
         // redis-py writes IGNORE behind the labels.
         while at < args.len() && !KEYWORDS.contains(&args[at]) {

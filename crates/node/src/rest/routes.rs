@@ -429,7 +429,11 @@ async fn forget(call: Call, Named { name }: Named) -> Result<Done, ApiError> {
     let machine = name.clone();
     let change = move |(): &(), site: &Site, keys: &SiteKeys| change::forget(site, keys, &machine);
     if order(call.clone(), event, nothing, |(), _| Ok(()), change).await? {
-        work(call, move |_, store| Ok(store.remove_member(&name))).await?;
+        let remove = move |_: &Shared, store: &mut Store| {
+            store.remove_member(&name);
+            Ok(())
+        };
+        work(call, remove).await?;
     }
     Ok(Done::new())
 }

@@ -103,7 +103,10 @@ fn slots_change_hands_together_and_the_copy_goes_afterwards() {
 
 #[test]
 fn a_cancelled_job_is_over_when_the_target_has_dropped_its_copy() {
-    assert_eq!(cancel(&view(), id(1)).expect_err("there is none").0, "No migrations ongoing");
+    assert_eq!(
+        cancel(&view(), id(1)).expect_err("there is none").to_string(),
+        "No migrations ongoing"
+    );
     let begun = begun(range(0, 99));
     let cancelled = after(&begun, &cancel(&begun, id(1)).expect("there is a job"));
     assert_eq!(phases(&cancelled), [MovePhase::Clearing]);
@@ -138,12 +141,14 @@ fn a_job_ends_when_its_slots_or_a_shard_are_taken_away() {
 #[test]
 fn a_target_asks_a_source_for_its_slots() {
     let view = view();
-    let refusal = |slots| import(&view, id(1), &slots, id(7), 5).expect_err("it is refused").0;
+    let refusal =
+        |slots| import(&view, id(1), &slots, id(7), 5).expect_err("it is refused").to_string();
     assert_eq!(refusal(range(0, 1)), "this node is already the owner of slot 0");
     let begun = import(&view, id(1), &range(9000, 9010), id(7), 5).expect("it may");
     let begun = after(&view, &begun);
     assert_eq!(tasks(&begun, id(2)).map(|job| job.id).collect::<Vec<_>>(), [id(7)]);
-    let again = import(&begun, id(1), &range(9010, 9011), id(8), 5).expect_err("it moves").0;
+    let again =
+        import(&begun, id(1), &range(9010, 9011), id(8), 5).expect_err("it moves").to_string();
     assert_eq!(again, "slot 9010 is already being migrated");
     assert_eq!(cancel_named(&begun, id(1), &[id(6)]).expect("it leads"), None);
     let cancelled = cancel_named(&begun, id(1), &[id(7)]).expect("it leads").expect("one ends");
@@ -153,7 +158,7 @@ fn a_target_asks_a_source_for_its_slots() {
 #[test]
 fn what_cannot_move_is_refused() {
     let refusal = |view: &View, me, slots, to| {
-        begin(view, id(me), &[(slots, id(to))], 5, || id(7)).expect_err("it is refused").0
+        begin(view, id(me), &[(slots, id(to))], 5, || id(7)).expect_err("it is refused").to_string()
     };
     let first = view();
     assert_eq!(refusal(&first, 1, range(0, 1), 3), format!("Unknown node name: {}", id(3)));
