@@ -99,13 +99,13 @@ impl fmt::Display for Failure {
             Failure::NoTlsName { server, why } => write!(out, "server {server}: {why}"),
             Failure::TooManySessions { server, most } => write!(
                 out,
-                "server {server}: {most} databases are in use at once, for each of which a thread has a \
-                 connection; send this again, or use fewer"
+                "server {server}: {most} databases are in use at once, for each of which a thread \
+                 has a connection; send this again, or use fewer"
             ),
             Failure::TooManyExclusive { pool, most } => write!(
                 out,
-                "all {most} connections for blocking commands, transactions and subscriptions are in \
-                 use; raise max_exclusive of pool '{pool}'"
+                "all {most} connections for blocking commands, transactions and subscriptions are \
+                 in use; raise max_exclusive of pool '{pool}'"
             ),
             Failure::ServerQueueFull { server, bytes } => write!(
                 out,
@@ -117,15 +117,17 @@ impl fmt::Display for Failure {
                 "server {server}: {bytes} bytes of requests wait for servers of pool '{pool}'; the \
                  limit is queue_bytes"
             ),
-            Failure::InputFull { pool, bytes } => {
-                write!(out, "{bytes} bytes of requests wait in pool '{pool}'; the limit is queue_bytes")
-            }
+            Failure::InputFull { pool, bytes } => write!(
+                out,
+                "{bytes} bytes of requests wait in pool '{pool}'; the limit is \
+                 queue_bytes"
+            ),
             Failure::TransactionFull => out.write_str(
                 "too many bytes of requests in a transaction; the limit is server_queue_bytes",
             ),
             Failure::TransactionParted => out.write_str(
-                "a transaction needs all its keys, the watched ones too, on one server; give them a \
-                 common hash tag",
+                "a transaction needs all its keys, the watched ones too, on one server; give them \
+                 a common hash tag",
             ),
             Failure::Lost { server, why } => write!(out, "server {server}: {why}"),
         }
@@ -193,8 +195,8 @@ impl fmt::Display for Ended {
             Ended::Refused(why) => write!(out, "it refused the connection: {why}"),
             Ended::WrongLogin { pool, why } => write!(
                 out,
-                "it does not take the password of pool '{pool}' ({why}): set the one that the server \
-                 has now ('password', 'redis_auth' in YAML) and reload the configuration (SIGHUP)"
+                "it does not take the password of pool '{pool}' ({why}): set the one that the \
+                 server has now ('password', 'redis_auth' in YAML) and reload the configuration (SIGHUP)"
             ),
             Ended::RefusesSubscription(why) => write!(out, "it refuses a subscription: {why}"),
             Ended::Invalid(why) => write!(out, "its reply is invalid: {why}"),
@@ -202,8 +204,8 @@ impl fmt::Display for Ended {
             Ended::GoesDown => out.write_str("it goes down"),
             Ended::LeftBehind(most) => write!(
                 out,
-                "clients that have left had more than {} MB of replies before this one: whether it has \
-                 carried the request out is unknown",
+                "clients that have left had more than {} MB of replies before this one: whether it \
+                 has carried the request out is unknown",
                 most >> 20
             ),
             Ended::Replaced => out.write_str("it is not the master any more"),

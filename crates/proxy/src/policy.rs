@@ -1,5 +1,5 @@
-//! What a hub of the proxy does: it stands between clients that nothing has checked and servers that
-//! are not ours.
+//! What a hub of the proxy does: it stands between clients that nothing has checked and servers
+//! that are not ours.
 
 use forward::hub::hops;
 use forward::policy::{Audience, Policy, Together, WalkNumbers};

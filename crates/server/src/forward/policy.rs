@@ -1,5 +1,5 @@
-//! What a hub of a cluster's node does: the engine's gates have checked the requests, and the servers
-//! are nodes of the same cluster.
+//! What a hub of a cluster's node does: the engine's gates have checked the requests, and the
+//! servers are nodes of the same cluster.
 
 use forward::policy::{Audience, Policy, Together, WalkNumbers, acts_for};
 use route::link::Step;
