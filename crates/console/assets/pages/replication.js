@@ -3,7 +3,11 @@
 
 import { can, get, post } from "../api.js";
 import { bytes, duration, exact, visible } from "../format.js";
+import { parse } from "../place.js";
 import { ask, button, failure, fill, h, notice, panel, raw } from "../ui.js";
+
+// The roles of a database's copies are given by the cluster: its page of the database changes them.
+const mayChange = () => parse().database === null;
 
 export async function show(context) {
   const body = h("div", { class: "topology" });
@@ -113,7 +117,7 @@ function node(replica, isPrimary, load) {
     h("span", { class: "badge " + (isWell ? "good" : "warning") }, visible(replica.state)),
     h("span", {}, `${bytes(replica.behind_bytes)} behind`),
     h("span", { class: "dim" }, `heard ${duration(replica.lag_s)} ago`),
-    isPrimary && replica.state === "online" && can("failover")
+    isPrimary && replica.state === "online" && can("failover") && mayChange()
       ? button("Make it the primary", () => failOver(replica, load))
       : null,
   );
@@ -140,6 +144,7 @@ async function failOver(replica, load) {
 }
 
 function actions(place, load) {
+  if (!mayChange()) return null;
   if (!can("replicaof")) return null;
   const promote =
     place.role === "replica"
