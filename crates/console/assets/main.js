@@ -17,6 +17,8 @@ let leave = () => {};
 let stop = () => {};
 // What is watched: "cluster", or the address of a server. Pages that are about the same share it.
 let watched = null;
+// The database whose copy is watched.
+let shown = null;
 // The last overview of the server, and the pages that want the next one.
 const live = { last: null, listeners: new Set() };
 
@@ -65,7 +67,7 @@ async function arrive(place) {
   if (place.database !== null) {
     const database = await send("GET", "/database?name=" + encodeURIComponent(place.database));
     await enter(place.copy === LEADER ? leader(database) : place.copy);
-    frame.choose(place, place.name, database);
+    shown = database;
     watchServer();
   } else {
     if (shows === "cluster") {
@@ -120,6 +122,7 @@ async function show() {
   try {
     const [module] = await Promise.all([page[2](), arrive(place)]);
     if (mine !== turn) return;
+    if (place.database !== null) frame.choose(place, page[0], shown);
     const content = await module.show(context);
     if (mine !== turn) {
       leaveContext();
