@@ -59,19 +59,22 @@ function leader(database) {
 }
 
 // Prepares for a place: what is shown above the page is about it.
-async function arrive(place) {
+async function arrive(place, mine) {
   const wanted = place.database !== null ? `${place.database}/${place.copy}` : shows;
   if (wanted === watched) return;
   unwatch();
   frame.describeNothing("…");
   if (place.database !== null) {
     const database = await send("GET", "/database?name=" + encodeURIComponent(place.database));
+    if (mine !== turn) return;
     await enter(place.copy === LEADER ? leader(database) : place.copy);
+    if (mine !== turn) return;
     shown = database;
     watchServer();
   } else {
     if (shows === "cluster") {
       await enter(null);
+      if (mine !== turn) return;
       stop = watchCluster(frame.describeCluster);
     } else watchServer();
   }
@@ -120,7 +123,7 @@ async function show() {
     if (context.leave) context.leave();
   };
   try {
-    const [module] = await Promise.all([page[2](), arrive(place)]);
+    const [module] = await Promise.all([page[2](), arrive(place, mine)]);
     if (mine !== turn) return;
     if (place.database !== null) frame.choose(place, page[0], shown);
     const content = await module.show(context);
