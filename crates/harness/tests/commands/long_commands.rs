@@ -518,9 +518,9 @@ fn what_still_waits_for_a_thread_is_not_begun_in_vain() {
     });
 }
 
-/// Fills all threads for long commands, lets a write wait for one of them, sends a request that must
-/// not let it write any more, and frees the threads. The request may come too late; then the write
-/// was done before. Returns whether it was refused with this word.
+/// Fills all threads for long commands, lets a write wait for one of them, sends a request that
+/// must not let it write any more, and frees the threads. The request may come too late; then the
+/// write was done before. Returns whether it was refused with this word.
 fn is_overtaken(server: &Server, request: &str, word: &str) -> bool {
     let (mut other, mut late) = (server.client(), server.client());
     let mut running = [server.client(), server.client()];

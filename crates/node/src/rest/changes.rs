@@ -3,11 +3,12 @@
 
 use super::Call;
 use super::carry::{Order, Planned, Subject, carry, once};
-use super::routes::{give_away, work};
+use super::routes::give_away;
 use super::wire::{
     Begun, Drain, HotKeyShown, MachineChange, MoveSlots, Named, Rebalance, SlotMap, Update,
     UserChange, UserRemoval, Zone,
 };
+use super::work::work;
 use crate::change;
 use crate::keys::SiteKeys;
 use crate::members::Of;
