@@ -9,7 +9,6 @@ use crate::engine::Engine;
 use crate::tier;
 use crate::value::entry;
 use keyspace::access::{self, Policy};
-use keyspace::keyspace::Taken;
 use keyspace::world::Reader;
 use keyspace::{DbIndex, Entry, Key, Keyspace, Millis, Stripe};
 use rdb::file::{Access, Record};
@@ -375,20 +374,6 @@ pub struct Head {
     pub expiry_ms: Option<i64>,
     /// Its last use.
     pub access: Access,
-}
-
-/// Takes the keys of all databases and the libraries of functions away, without a word to anybody.
-/// The calling thread is outside the world, which it stops.
-pub fn take_everything(engine: &Engine) -> Taken {
-    let stopped = engine.keyspace.world().stop();
-    let dbs: Vec<DbIndex> = engine.keyspace.used_databases().collect();
-    let mut taken = Taken::default();
-    engine.scripts.functions.flush();
-    for stripe in engine.keyspace.stripes() {
-        taken.take(&mut stripe.lock(), dbs.iter().copied());
-    }
-    drop(stopped);
-    taken
 }
 
 /// Makes room for so many keys in a database that is empty, so that its tables need not grow. They

@@ -9,8 +9,10 @@
 
 use crate::appliers::{Job, Manner, SharedCommands};
 use crate::args::Args;
+use crate::background::GAP;
 use crate::command::Flags;
 use crate::cx::Cx;
+use crate::dispatch;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::lanes::{Lanes, Request};
@@ -19,6 +21,7 @@ use crate::table::Resolved;
 use crate::thread::ThreadContext;
 use crate::tier;
 use keyspace::DbIndex;
+use keyspace::keyspace::Taken;
 use resp::Output;
 use std::ops::Range;
 use std::sync::Arc;
@@ -42,6 +45,27 @@ pub struct Unknown {
     pub command: usize,
     /// Why, as a client would be told.
     pub error: Error,
+}
+
+/// Takes the keys of all databases and the libraries of functions away. Notifies no client and
+/// journals nothing. The calling thread is outside the world, which it stops once no command or
+/// script runs in the background. The caller has closed the gate for those that would begin
+/// ([`Loading::begin`](crate::loading::Loading::begin)).
+pub fn take_everything(engine: &Engine) -> Taken {
+    let stopped = loop {
+        match dispatch::try_stop_world(engine) {
+            Ok(stopped) => break stopped,
+            Err(_) => engine.clock.rest(GAP),
+        }
+    };
+    let dbs: Vec<DbIndex> = engine.keyspace.used_databases().collect();
+    let mut taken = Taken::default();
+    engine.scripts.functions.flush();
+    for stripe in engine.keyspace.stripes() {
+        taken.take(&mut stripe.lock(), dbs.iter().copied());
+    }
+    drop(stopped);
+    taken
 }
 
 /// A command as it is to be repeated.

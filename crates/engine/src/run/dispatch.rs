@@ -40,6 +40,7 @@ use gates::{Refusal, may_write};
 pub(crate) use gates::{has_stale_data, refuses_writes_of_clients};
 use journal::safe::Gate;
 use keyspace::Key;
+use keyspace::world::Stopped;
 pub(crate) use locking::is_held_back;
 pub(crate) use logging::log_command;
 use pushes::deliver_own_pushes;
@@ -301,7 +302,7 @@ pub(crate) fn refuse(cx: &mut Cx<'_>, error: &Error) {
     cx.engine.count_error(&line);
 }
 
-fn reject(cx: &mut Cx<'_>, row: &Resolved, error: &Error) {
+pub(crate) fn reject(cx: &mut Cx<'_>, row: &Resolved, error: &Error) {
     if let Some(multi) = &mut cx.session.multi {
         multi.is_broken = true;
     }
@@ -363,20 +364,44 @@ pub(crate) fn stop_world(cx: &mut Cx<'_>) -> Result<(), NotNow> {
 
 /// Does the same as [`stop_world`] for a thread that is outside the world.
 pub(crate) fn stop_world_from_outside(cx: &mut Cx<'_>) -> Result<(), NotNow> {
-    if cx.engine.holds.keep_world() {
+    let stopped = try_stop_world(cx.engine)?;
+    cx.db.hold_world(stopped);
+    Ok(())
+}
+
+/// Stops the world for a thread that is outside of it, unless a long command or a script runs in
+/// the background.
+///
+/// # Errors
+/// The world cannot be stopped now.
+pub(crate) fn try_stop_world(engine: &Engine) -> Result<Stopped<'_>, NotNow> {
+    let holds = &engine.holds;
+    if holds.keep_world() {
         return Err(NotNow::Held);
     }
-    let holds = &cx.engine.holds;
-    let stopped = cx.engine.keyspace.world().try_stop(|| holds.is_in_background());
+    let stopped = engine.keyspace.world().try_stop(|| holds.is_in_background());
     let Some(stopped) = stopped else { return Err(NotNow::Busy) };
     if holds.keep_world() {
         // A long command has begun meanwhile.
         drop(stopped);
         return Err(NotNow::Held);
     }
-    cx.engine.holds.got_world();
-    cx.db.hold_world(stopped);
-    Ok(())
+    holds.got_world();
+    Ok(stopped)
+}
+
+/// Checks again whether the request of a background thread may run. The caller prevents that this
+/// server's role changes, or that its data is replaced, until the request ends: it holds keys, or
+/// is inside the world.
+///
+/// # Errors
+/// The error for the client.
+pub(crate) fn check_again(cx: &mut Cx<'_>) -> Result<(), Error> {
+    let row = cx.resolved;
+    match gates::pass(cx, row, Args::new(&[]), gates::IN_BACKGROUND) {
+        Err(Refusal::Error(error)) => Err(error),
+        Ok(()) | Err(Refusal::NotNow(_) | Refusal::Forward(_)) => Ok(()),
+    }
 }
 
 fn run_in_stopped_world(

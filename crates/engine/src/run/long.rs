@@ -192,6 +192,10 @@ fn walk(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     let reader = &cx.thread.reader;
     reader.enter();
     cx.db.set_background(reader);
+    if let Err(error) = dispatch::check_again(cx) {
+        reader.leave();
+        return dispatch::reject(cx, row, &error);
+    }
     cx.start_timing();
     // Any other error is the reply.
     let is_refused = dispatch::call(cx, row, args) == Err(Error::StripeTaken);
@@ -213,6 +217,11 @@ fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Ve
     };
     if !cx.db.is_wanted() {
         held.release();
+        return end(cx);
+    }
+    if let Err(error) = dispatch::check_again(cx) {
+        held.release();
+        dispatch::reject(cx, row, &error);
         return end(cx);
     }
     cx.db.held = Some(held);
@@ -284,10 +293,7 @@ impl Cx<'_> {
         };
         self.db.held = Some(held);
         self.db.set_now(engine.clock.wall());
-        if dispatch::refuses_writes_of_clients(engine) {
-            return Err(Error::ReadOnlyReplica);
-        }
-        Ok(())
+        dispatch::check_again(self)
     }
 }
 

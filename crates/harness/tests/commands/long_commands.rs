@@ -518,6 +518,60 @@ fn what_still_waits_for_a_thread_is_not_begun_in_vain() {
     });
 }
 
+/// Fills all threads for long commands, lets a write wait for one of them, sends a request that
+/// must not let it write any more, and frees the threads. The request may come too late; then the
+/// write was done before. Returns whether it was refused with this word.
+fn is_overtaken(server: &Server, request: &str, word: &str) -> bool {
+    let (mut other, mut late) = (server.client(), server.client());
+    let mut running = [server.client(), server.client()];
+    for client in &mut running {
+        send(client, "LCS s t LEN");
+    }
+    while !ask(&mut other, "INFO memory").shown().contains("long_commands_holding_keys:2") {}
+    let mut waiting = server.client();
+    let list = format!("CLIENT LIST ID {}", number(&mut waiting, "CLIENT ID"));
+    send(&mut waiting, "SUNIONSTORE out a b");
+    while !ask(&mut other, &list).shown().contains("cmd=sunionstore") {}
+    send(&mut late, request);
+    drop(running);
+    let write = waiting.reply().unwrap();
+    assert_eq!(late.reply().unwrap(), Reply::Simple(b"OK".to_vec()));
+    let is_done = write == Reply::Integer(2 * ELEMENTS as i64);
+    assert!(is_done || write.shown().contains(word), "{write:?}");
+    assert_eq!(number(&mut other, "EXISTS out"), i64::from(is_done));
+    !is_done
+}
+
+#[test]
+fn a_write_that_waits_for_a_thread_is_refused_on_a_replica() {
+    on_server(|server| {
+        let mut client = server.client();
+        two_sets(&mut client);
+        two_long_strings(&mut client);
+        until_seen(|| {
+            let is_refused = is_overtaken(server, "REPLICAOF 127.0.0.1 1", "READONLY");
+            ask(&mut client, "REPLICAOF NO ONE");
+            ask(&mut client, "DEL out");
+            is_refused
+        });
+    });
+}
+
+#[test]
+fn a_write_that_waits_for_a_thread_is_refused_while_data_is_loaded() {
+    let options = Options::arguments(&["--io-threads", "2", "--appendonly", "yes"]);
+    let server = Server::start(&Program::under_test(), options).unwrap();
+    let mut client = server.client();
+    two_sets(&mut client);
+    two_long_strings(&mut client);
+    until_seen(|| {
+        let is_refused = is_overtaken(&server, "DEBUG LOADAOF", "LOADING");
+        assert_eq!(number(&mut client, "SCARD a"), ELEMENTS as i64);
+        ask(&mut client, "DEL out");
+        is_refused
+    });
+}
+
 #[test]
 fn a_write_is_done_for_a_client_that_has_hung_up() {
     on_both(|server| {

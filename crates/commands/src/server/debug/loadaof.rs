@@ -42,7 +42,7 @@ pub(super) fn loadaof(cx: &mut Cx<'_>) -> Outcome {
             reply.error(FAILED);
             return;
         }
-        engine.background().free_tables(engine::load::take_everything(engine));
+        engine.background().free_tables(engine::replay::take_everything(engine));
         // It ends the process if it fails: half a data set must not be served. Nor is it when the
         // server goes down: to the end clients are told that it is loading, and nothing is
         // rewritten.

@@ -81,6 +81,10 @@ pub(super) const OUTSIDE: [Gate; 4] = [authentication, protection, permission, n
 /// The gates of a forwarded request, besides those of [`CLIENT`] up to the one that forwards it.
 pub(super) const FORWARDED: [Gate; 2] = [subscription, nesting];
 
+/// The gates that a request passes again when a background thread begins it. It has waited since it
+/// passed [`CLIENT`], and this server may have become a replica or begun to load meanwhile.
+pub(super) const IN_BACKGROUND: [Gate; 3] = [read_only_replica, stale_data, loading];
+
 /// The gates that come before the BUSY error while a script keeps the world stopped.
 pub(super) const LOADING: [Gate; 2] = [authentication, loading];
 

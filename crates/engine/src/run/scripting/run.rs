@@ -337,6 +337,12 @@ fn run_queue_patiently(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) 
         }
         cx.engine.clock.rest(GAP);
     }
+    if let Err(error) = dispatch::check_again(cx) {
+        release(cx, Mode::World);
+        cx.thread.reader.leave();
+        cx.session.watching = None;
+        return dispatch::reject(cx, row, &error);
+    }
     cx.start_timing();
     // The error, if any, is the reply.
     let _ = dispatch::call(cx, row, args);
@@ -386,6 +392,11 @@ fn run_patiently(
             }
             cx.engine.clock.rest(GAP);
             continue;
+        }
+        if let Err(error) = dispatch::check_again(cx) {
+            unlock_patiently(cx, mode);
+            cx.engine.scripts.running.remove(&running);
+            return dispatch::reject(cx, row, &error);
         }
         cx.start_timing();
         let mut attempt =
