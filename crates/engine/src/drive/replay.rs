@@ -9,7 +9,6 @@
 
 use crate::appliers::{Job, Manner, SharedCommands};
 use crate::args::Args;
-use crate::background::GAP;
 use crate::command::Flags;
 use crate::cx::Cx;
 use crate::dispatch;
