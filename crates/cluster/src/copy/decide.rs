@@ -71,7 +71,7 @@ impl Copy {
         }
         if view.is_alive(shard.holder) {
             if self.refused >= Some(shard.epoch) {
-                return self.due_with_lost_fence(facts);
+                return self.due_with_lost_fence(facts, actions);
             }
             let is_new = shard.copy(self.me)?.member != Some(self.incarnation);
             let is_level = facts.is_whole && facts.position.epoch == shard.epoch;
@@ -155,17 +155,23 @@ impl Copy {
     }
 
     /// This copy has refused the epoch of a primary that is there. Only a coordinator that has been
-    /// rolled back, so that it has forgotten the fence, names such a one. It begins a new epoch when
-    /// it sees the fence.
-    fn due_with_lost_fence(&self, facts: &Facts) -> Option<Transaction> {
+    /// rolled back, so that it has forgotten the fence, names such a one. The primary begins a new
+    /// epoch when it sees the fence. A process that has read its own after a start is not frozen.
+    fn due_with_lost_fence(&self, facts: &Facts, actions: &mut Vec<Action>) -> Option<Transaction> {
         let (view, shard) = self.shard()?;
-        let is_frozen = facts.frozen >= Some(shard.epoch) && facts.is_whole;
-        let is_there = view.fences.get(&(shard.id, self.me));
-        let is_due = is_frozen && is_there.is_none_or(|at| at.value.epoch < shard.epoch);
-        let (epoch, incarnation) = (shard.epoch, self.incarnation);
+        let epoch = shard.epoch;
+        let said = view.fences.get(&(shard.id, self.me));
+        if !facts.is_whole || said.is_some_and(|at| at.value.epoch >= epoch) {
+            return None;
+        }
+        if facts.frozen < Some(epoch) {
+            actions.push(Action::Freeze(epoch));
+            return None;
+        }
         let &Facts { position, has_keys, .. } = facts;
+        let incarnation = self.incarnation;
         let fence = Fence { epoch, incarnation, position, has_keys, restored: None };
-        is_due.then(|| promotion::fence(view, shard, self.me, fence))
+        Some(promotion::fence(view, shard, self.me, fence))
     }
 
     /// The primary's lease is gone: this copy refuses its epoch, says so, and takes over if it is

@@ -129,6 +129,21 @@ fn a_fence_outlives_the_process() {
     assert_eq!(copy.promise(ms(3), EPOCH, PRIMARY), None);
 }
 
+/// It says again what it refuses when the coordinator has forgotten that, although this process has
+/// not frozen yet.
+#[test]
+fn a_fence_that_is_forgotten_is_written_again() {
+    let mut fenced = view(OTHER);
+    fenced.fences.insert((OTHER, ME), At { value: kept(MINE, 10), revision: 9 });
+    let mut copy = started(fenced);
+    copy.step(ms(2), &facts());
+    read(&mut copy, ms(10), view(OTHER));
+    let actions = copy.step(ms(13), &facts());
+    assert!(actions.iter().any(is_freeze) && transaction(&actions).is_none(), "{actions:?}");
+    let frozen = Facts { frozen: Some(EPOCH), ..facts() };
+    assert!(transaction(&copy.step(ms(14), &frozen)).is_some());
+}
+
 #[test]
 fn a_copy_without_a_primary_freezes_before_it_fences() {
     let mut copy = started(without_primary());

@@ -111,6 +111,8 @@ pub(crate) struct World {
     /// The shards whose primaries the coordinator has forgotten, perhaps, and that have not elected
     /// one since.
     is_rolled_back: Vec<bool>,
+    /// By shard, the epoch in which a copy leads without what the memory of others had.
+    given_up: Vec<Epoch>,
     /// When it was rolled back last.
     rolled_back_at: Option<Moment>,
     /// The shard that an operator recovers at this moment.
@@ -429,6 +431,10 @@ impl World {
         }
         self.counts.confirmed += new.len();
         let shard = self.servers[at].shard;
+        // A primary that stood still goes on from acknowledgements whose data are gone with memory.
+        if self.servers[at].leads() < Some(self.given_up[shard]) {
+            return;
+        }
         self.confirmed[shard].extend(new.iter().map(|&(_, number)| number));
         self.check_confirmed(shard, "a write is confirmed");
     }

@@ -10,20 +10,24 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+/// A machine that lets the generator wait keeps it from sending: one of ten attempts has to keep the
+/// rate. None may be faster.
 #[test]
 fn the_rate_is_the_one_that_was_asked_for() {
     let server = dunlin(&[]);
     for line in ["--threads 2 --rate 3000", "--rate 500 -c 3", "--rps 2000 -P 4"] {
-        // A machine that lets the generator wait keeps it from sending: it has three attempts.
-        let mut ratios = Vec::new();
-        let kept = |ratio: &f64| (0.99..=1.01).contains(ratio);
-        while ratios.len() < 3 && !ratios.iter().any(kept) {
-            let (_, result) = measure(server.port(), &format!("-t get --duration 3 {line}"));
+        let attempt = || {
+            let (_, result) = measure(server.port(), &format!("-t get -n 1500 {line}"));
             let run = only(&result);
-            ratios
-                .push(run["total"]["rate"].as_f64().unwrap() / run["asked_rate"].as_f64().unwrap());
+            let figure = |value: &serde_json::Value| value.as_f64().expect("a number");
+            assert_eq!(run["total"]["requests"], 1500, "{line}: {run}");
+            figure(&run["total"]["rate"]) / figure(&run["asked_rate"])
+        };
+        let mut ratios = Vec::new();
+        while ratios.len() < 10 && !ratios.iter().any(|&ratio| ratio >= 0.99) {
+            ratios.push(attempt());
         }
-        assert!(ratios.iter().any(kept), "{line}: {ratios:?}");
+        assert!(ratios.iter().any(|&ratio| ratio >= 0.99), "{line}: {ratios:?}");
         assert!(ratios.iter().all(|&ratio| ratio <= 1.01), "{line}: {ratios:?}");
     }
 }
@@ -134,12 +138,17 @@ fn equal_servers_are_equal() {
 #[test]
 fn a_sweep_finds_where_a_server_falls_behind() {
     let server = dunlin(&[]);
-    // No server answers 50 million a second to one client.
-    let line = "-t get -c 1 --sweep --sweep-rates 500:50000000:2 --duration 1";
-    let (_, result) = measure(server.port(), line);
-    let sweep = &result["sweeps"][0];
-    assert_eq!(sweep["knee"], 0, "{sweep}");
-    assert_eq!(sweep["steps"][1]["kept_up"], false);
+    // No server answers 50 million a second to one client. A machine that lets the generator wait
+    // does not keep up with the lowest rate either: one of ten attempts has to.
+    let line = "-t get -c 1 --sweep --sweep-rates 200:50000000:2 --duration 1";
+    let mut sweeps = Vec::new();
+    while sweeps.len() < 10 && !sweeps.iter().any(|sweep: &serde_json::Value| sweep["knee"] == 0) {
+        let (_, result) = measure(server.port(), line);
+        let sweep = &result["sweeps"][0];
+        assert_eq!(sweep["steps"][1]["kept_up"], false, "{sweep}");
+        sweeps.push(sweep.clone());
+    }
+    assert!(sweeps.last().is_some_and(|sweep| sweep["knee"] == 0), "{sweeps:?}");
 }
 
 #[test]

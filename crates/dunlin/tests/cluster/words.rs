@@ -162,12 +162,22 @@ fn a_password_of_a_node_is_not_guessed() {
     };
     // admin:secret-of-the-node and admin:wrong
     let (right, wrong) = ("YWRtaW46c2VjcmV0LW9mLXRoZS1ub2Rl", "YWRtaW46d3Jvbmc=");
-    let page = ask("/", right, "");
-    assert_eq!(page.status, 200, "{}", page.text());
-    let cookie = page.header("set-cookie").expect("the browser is known from now on");
+    let log_in = |password: &str| {
+        let headers = ["Content-Type: application/json"];
+        let body = format!(r#"{{"user":"admin","password":"{password}"}}"#);
+        let path = "/api/v1/session";
+        http::ask(machine.admin_port, "POST", path, &headers, &body).expect("it answers")
+    };
+    let session = log_in("secret-of-the-node");
+    assert_eq!(session.status, 200, "{}", session.text());
+    let cookie = session.header("set-cookie").expect("the browser is known from now on");
     let cookie = cookie.split(';').next().unwrap_or_default();
-    let statuses: Vec<u16> =
-        (0..10).map(|_| ask("/api/v1/cluster/jobs", wrong, "").status).collect();
+    let statuses: Vec<u16> = (0..10)
+        .map(|turn| match turn {
+            0 => log_in("wrong").status,
+            _ => ask("/api/v1/cluster/jobs", wrong, "").status,
+        })
+        .collect();
     assert_eq!(statuses, [401; 10]);
     let guesses: Vec<u16> = std::thread::scope(|scope| {
         let guess = || ask("/api/v1/cluster/jobs", wrong, "").status;

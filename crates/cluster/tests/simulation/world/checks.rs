@@ -162,6 +162,7 @@ impl World {
         if self.recovering == Some(number) || (is_restored && !named.is_synced) {
             let kept: BTreeSet<u64> = named.log.iter().map(|&(_, number)| number).collect();
             self.confirmed[number].retain(|number| kept.contains(number));
+            self.given_up[number] = new.0;
         }
         if self.recovering == Some(number) {
             return;

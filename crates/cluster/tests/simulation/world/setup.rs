@@ -7,7 +7,7 @@ use crate::server::Server;
 use cluster::Moment;
 use cluster::change;
 use cluster::coordinator::{Coordinator, LeaseCall, LeaseReply, Outcome, Transaction};
-use cluster::id::{Id, Incarnation};
+use cluster::id::{Epoch, Id, Incarnation};
 use cluster::slots::{self, Slots};
 use cluster::topology::{Address, Replica};
 use cluster::view::{Alive, Keys, View};
@@ -60,6 +60,7 @@ impl World {
             seen: (0, vec![None; shards]),
             members: vec![BTreeSet::new(); shards],
             is_rolled_back: vec![false; shards],
+            given_up: vec![Epoch(0); shards],
             rolled_back_at: None,
             recovering: None,
             trace: Vec::new(),
