@@ -10,8 +10,8 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-/// A machine that lets the generator wait keeps it from sending: one of ten attempts has to keep the
-/// rate. None may be faster.
+/// A machine that lets the generator wait keeps it from sending: one of ten attempts has to keep
+/// the rate. None may be faster.
 #[test]
 fn the_rate_is_the_one_that_was_asked_for() {
     let server = dunlin(&[]);
