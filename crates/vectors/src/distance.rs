@@ -46,14 +46,17 @@ fn is_x86_64_v3() -> bool {
 }
 
 mod scalar {
+    #[inline]
     pub fn dot_f32(a: &[f32], b: &[f32]) -> f32 {
         a.iter().zip(b).map(|(a, b)| a * b).sum()
     }
 
+    #[inline]
     pub fn dot_i8(a: &[i8], b: &[i8]) -> i32 {
         a.iter().zip(b).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum()
     }
 
+    #[inline]
     pub fn hamming(a: &[u64], b: &[u64]) -> u32 {
         a.iter().zip(b).map(|(a, b)| (a ^ b).count_ones()).sum()
     }
@@ -92,9 +95,8 @@ mod avx2 {
         let mut sum = _mm256_setzero_si256();
         for (a, b) in a.iter().zip(b) {
             // SAFETY: each has 16 bytes, and the loads need no alignment.
-            let (a, b) = unsafe {
-                (_mm_loadu_si128(a.as_ptr().cast()), _mm_loadu_si128(b.as_ptr().cast()))
-            };
+            let (a, b) =
+                unsafe { (_mm_loadu_si128(a.as_ptr().cast()), _mm_loadu_si128(b.as_ptr().cast())) };
             let products = _mm256_madd_epi16(_mm256_cvtepi8_epi16(a), _mm256_cvtepi8_epi16(b));
             sum = _mm256_add_epi32(sum, products);
         }

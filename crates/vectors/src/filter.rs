@@ -266,7 +266,7 @@ impl Parser<'_> {
 
     fn operand(&mut self) -> Parsed {
         self.space();
-        match self.rest().first() {
+        match self.rest().first().copied() {
             Some(b'.') => {
                 self.at += 1;
                 let len = self.rest().iter().take_while(|byte| is_of_name(**byte)).count();
@@ -347,9 +347,8 @@ impl Parser<'_> {
         let sign = usize::from(rest.first().is_some_and(|byte| matches!(byte, b'-' | b'+')));
         let mut len = sign;
         while let Some(byte) = rest.get(len) {
-            let is_exponent_sign = matches!(byte, b'-' | b'+')
-                && len > sign
-                && matches!(rest[len - 1], b'e' | b'E');
+            let is_exponent_sign =
+                matches!(byte, b'-' | b'+') && len > sign && matches!(rest[len - 1], b'e' | b'E');
             if !(byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E') || is_exponent_sign) {
                 break;
             }

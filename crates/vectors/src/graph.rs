@@ -246,7 +246,8 @@ impl VectorSet {
     /// Returns the neighbours of an element with their scores, from the highest level to 0.
     pub fn neighbours(&self, name: &[u8]) -> Option<Vec<Vec<Found<'_>>>> {
         let node = self.node(name)?;
-        let found = |&place: &u32| self.found(Near { distance: self.to(&node.vector, place), place });
+        let found =
+            |&place: &u32| self.found(Near { distance: self.to(&node.vector, place), place });
         Some(node.links.iter().rev().map(|list| list.iter().map(found).collect()).collect())
     }
 
@@ -335,7 +336,8 @@ impl VectorSet {
         for at in (level + 1..=self.max_level()).rev() {
             loop {
                 let list = &self.nodes[best.place as usize].links[at];
-                let near = list.iter().map(|&place| Near { distance: self.to(vector, place), place });
+                let near =
+                    list.iter().map(|&place| Near { distance: self.to(vector, place), place });
                 match near.min().filter(|near| near.distance < best.distance) {
                     Some(near) => best = near,
                     None => break,
@@ -546,7 +548,8 @@ impl VectorSet {
             Some(place) => place,
             None => {
                 let levels = self.nodes.iter().map(|node| node.links.len());
-                let highest = levels.enumerate().max_by_key(|&(place, level)| (level, Reverse(place)));
+                let highest =
+                    levels.enumerate().max_by_key(|&(place, level)| (level, Reverse(place)));
                 highest.map_or(0, |(place, _)| place as u32)
             }
         };

@@ -11,9 +11,9 @@ mod chance;
 mod distance;
 mod filter;
 mod graph;
+mod names;
 mod payload;
 mod projection;
-mod names;
 #[cfg(test)]
 mod tests;
 mod vector;

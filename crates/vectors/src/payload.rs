@@ -168,9 +168,9 @@ fn check(set: &VectorSet) -> Result<(), Error> {
         }
     }
     links.sort_unstable();
-    let is_sound = links.iter().all(|&(level, from, to)| {
-        from != to && links.binary_search(&(level, to, from)).is_ok()
-    });
+    let is_sound = links
+        .iter()
+        .all(|&(level, from, to)| from != to && links.binary_search(&(level, to, from)).is_ok());
     let is_once = links.windows(2).all(|pair| pair[0] != pair[1]);
     if is_sound && is_once { Ok(()) } else { Err(DAMAGED) }
 }

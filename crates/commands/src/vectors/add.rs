@@ -211,7 +211,7 @@ fn number(args: Args<'_>, at: usize, bounds: std::ops::RangeInclusive<i64>) -> O
 
 /// An insertion compares with `ef` elements and the neighbours of each.
 fn effort(db: &Db<'_>, args: Args<'_>) -> usize {
-    let Ok(Some(set)) = typed::read::<VectorSet>(db, args.key(1)) else { return 0 };
+    let Some(set) = super::estimated(db, args) else { return 0 };
     let ef = (2..args.len()).rev().find(|&at| args.is(at, "ef"));
     let ef = ef.and_then(|at| number(args, at + 1, 1..=MAX_EF)).unwrap_or(DEFAULT_EF);
     let compared = ef.saturating_mul(set.links()).min(set.len());

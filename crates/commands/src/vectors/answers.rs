@@ -143,7 +143,11 @@ fn links(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     };
     cx.reply.array(levels.len());
     for level in levels {
-        if with_scores { cx.reply.map(level.len()) } else { cx.reply.array(level.len()) }
+        if with_scores {
+            cx.reply.map(level.len())
+        } else {
+            cx.reply.array(level.len())
+        }
         for found in level {
             cx.reply.bulk(found.name);
             if with_scores {

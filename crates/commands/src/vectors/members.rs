@@ -2,7 +2,7 @@
 
 use super::READS;
 use crate::typed;
-use engine::{Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Outcome};
+use engine::{Arg, ArgKind, Args, Command, Cx, Db, Effort, Error, Flags, Outcome};
 use std::collections::HashSet;
 use structs::numbers::parse_i64;
 use vectors::VectorSet;
@@ -23,6 +23,7 @@ pub static VRANDMEMBER: Command = Command {
     arity: -2,
     flags: Flags::READONLY,
     complexity: "O(N), where N is the absolute value of the count",
+    effort: Effort::Estimate(effort),
     summary: "Returns random elements of a vector set.",
     args: &[Arg::key("key", 0), Arg::new("count", ArgKind::Integer).optional()],
     run: random,
@@ -54,6 +55,12 @@ fn is_member(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
+/// Each name takes one unit.
+fn effort(_: &Db<'_>, args: Args<'_>) -> usize {
+    let count = args.get(2).and_then(parse_i64).unwrap_or(1);
+    usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX)
+}
+
 fn random(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if args.len() > 3 {
         return Err(Error::Arity("vrandmember".into()));
@@ -63,7 +70,11 @@ fn random(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return Err(Error::text("ERR COUNT value is not an integer"));
     }
     let Some(set) = typed::read::<VectorSet>(&cx.db, args.key(1))? else {
-        if count.is_some() { cx.reply.array(0) } else { cx.reply.null() }
+        if count.is_some() {
+            cx.reply.array(0)
+        } else {
+            cx.reply.null()
+        }
         return Ok(());
     };
     let len = set.len() as u64;

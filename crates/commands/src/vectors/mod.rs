@@ -9,7 +9,9 @@ mod members;
 mod numbers;
 mod similar;
 
-use engine::{Class, Command, Event, Flags, Group, KeyFlags, KeySpec, event};
+use engine::{Args, Class, Command, Db, Event, Flags, Group, KeyFlags, KeySpec, event};
+use rdb::module::Module;
+use vectors::VectorSet;
 
 /// The rows of this group.
 pub static COMMANDS: &[&Command] = &[
@@ -41,3 +43,8 @@ const READS: Command = Command {
     since: "8.0.0",
     ..Command::ROW
 };
+
+/// Returns the set of a request's key for an estimate: without counting the read.
+fn estimated<'d>(db: &'d Db<'_>, args: Args<'_>) -> Option<&'d VectorSet> {
+    db.lookup_no_effects(args.key(1))?.object::<Module>()?.get()
+}

@@ -77,7 +77,11 @@ fn vsim(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let (query, at) = query(args)?;
     let options = parse(args, at)?;
     let Some(set) = set else {
-        if options.is_map(cx.reply.is_resp3()) { cx.reply.map(0) } else { cx.reply.array(0) }
+        if options.is_map(cx.reply.is_resp3()) {
+            cx.reply.map(0)
+        } else {
+            cx.reply.array(0)
+        }
         return Ok(());
     };
     let vector = match query {
@@ -195,7 +199,7 @@ fn unreadable(text: &[u8], at: usize) -> Error {
 
 /// A search compares with `ef` elements and the neighbours of each; with all if it is exact.
 fn effort(db: &Db<'_>, args: Args<'_>) -> usize {
-    let Ok(Some(set)) = typed::read::<VectorSet>(db, args.key(1)) else { return 0 };
+    let Some(set) = super::estimated(db, args) else { return 0 };
     let Ok(options) = query(args).and_then(|(_, at)| parse(args, at)) else { return 0 };
     let ef = options.ef.max(options.count);
     let mut compared = if options.exact { set.len() } else { ef.saturating_mul(set.links()) };
