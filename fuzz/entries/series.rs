@@ -7,7 +7,8 @@ mod memory;
 use rdb::module::{Reader, Writer};
 use rdb::{Compression, Decoder, Encoder, Error};
 use series::aggregate::Aggregator;
-use series::range::{Aggregation, Buckets, Query, Stamp};
+use series::buckets::Buckets;
+use series::range::{Aggregation, Query, Stamp};
 use series::{Policy, Sample, Series, VERSION};
 
 /// Reads the input as a payload.

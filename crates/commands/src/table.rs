@@ -450,8 +450,8 @@ mod tests {
         });
     }
 
-    /// What the user of a cluster's nodes may not do, and what it may because nodes send it although
-    /// it is about one server.
+    /// What the user of a cluster's nodes may not do, and what it may because nodes send it
+    /// although it is about one server.
     #[test]
     fn nodes_may_do_what_they_need() {
         use engine::acl::category::Category;
@@ -469,21 +469,24 @@ mod tests {
         let is_admin = |row: &Resolved| row.command.flags.has(Flags::ADMIN) && row.travels();
         assert_eq!(names(&is_admin), ADMINISTERING);
     }
-    const OWN_NEEDS: &str = "acl|deluser acl|setuser cluster|failover cluster|migration cluster|syncslots \
+    const OWN_NEEDS: &str = "acl|deluser acl|setuser cluster|failover cluster|migration \
+        cluster|syncslots \
         config|get config|set hotkeys|get hotkeys|reset hotkeys|start hotkeys|stop psync \
         replconf shutdown sync";
-    const NOT_FOR_NODES: &str = "acl|cat acl|dryrun acl|genpass acl|getuser acl|list acl|load acl|log acl|save \
+    const NOT_FOR_NODES: &str = "acl|cat acl|dryrun acl|genpass acl|getuser acl|list acl|load \
+        acl|log acl|save \
         acl|users acl|whoami bgrewriteaof bgsave cluster|addslots cluster|addslotsrange \
         cluster|bumpepoch cluster|cancelslotmigrations cluster|count-failure-reports \
         cluster|delslots cluster|delslotsrange cluster|flushslot cluster|flushslots \
         cluster|forget cluster|getslotmigrations cluster|meet cluster|migrateslots \
-        cluster|replicas cluster|replicate cluster|reset cluster|saveconfig cluster|set- \
-        config-epoch cluster|setslot cluster|slaves commandlog|get commandlog|len \
+        cluster|replicas cluster|replicate cluster|reset cluster|saveconfig \
+        cluster|set-config-epoch cluster|setslot cluster|slaves commandlog|get commandlog|len \
         commandlog|reset config|resetstat config|rewrite debug failover function|stats \
         latency|doctor latency|graph latency|histogram latency|history latency|latest \
         latency|reset module|list module|load module|loadex module|unload monitor pfselftest \
         replicaof role save script|debug slaveof slowlog|get slowlog|len slowlog|reset";
-    const ADMINISTERING: &str = "client|kill client|list client|no-evict client|pause client|unblock client|unpause \
+    const ADMINISTERING: &str = "client|kill client|list client|no-evict client|pause \
+        client|unblock client|unpause \
         pfdebug";
 
     #[test]

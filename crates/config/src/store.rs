@@ -121,8 +121,8 @@ impl Config {
         if is_secret { SECRET_MARK.to_vec() } else { value }
     }
 
-    /// Calls `watcher` now, and from now on after each change of an option, whatever made it. It must
-    /// be short and change no option. It may be called while only some of the options of one
+    /// Calls `watcher` now, and from now on after each change of an option, whatever made it. It
+    /// must be short and change no option. It may be called while only some of the options of one
     /// `CONFIG SET` have changed, and is called again after the others.
     pub fn watch(&self, watcher: Watcher) {
         let mut watchers = self.watchers.write();

@@ -1,9 +1,10 @@
 //! What a hub does differently for `dunlin proxy` and for a node of a cluster.
 //!
 //! Both implement [`Policy`], each in its own crate. A policy is a type without values: a hub is
-//! compiled for each, and what a policy says are constants, so a decision costs no instruction on the
-//! path of a request. Rejected: a trait object (a call that is not inlined, several times a request),
-//! and a set of marks that a hub reads (a load and a branch for what never changes in a process).
+//! compiled for each, and what a policy says are constants, so a decision costs no instruction on
+//! the path of a request. Rejected: a trait object (a call that is not inlined, several times a
+//! request), and a set of marks that a hub reads (a load and a branch for what never changes in a
+//! process).
 
 use route::link::Step;
 use std::time::Duration;

@@ -90,10 +90,11 @@ impl DbTables {
     /// Lists an entry that is here by the labels of its value. One that is not in RAM stays as it
     /// is listed.
     fn list_labels(labels: &mut Option<Box<LabelIndex>>, entry: &Entry) {
-        let value = entry.object::<Module>().and_then(|module| module.value().labels());
-        match value {
+        if entry.is_cold() && entry.kind() == Kind::Module {
+            return;
+        }
+        match entry.object::<Module>().and_then(|module| module.value().labels()) {
             Some(of_value) => labels.get_or_insert_default().list(entry.key(), of_value),
-            None if entry.is_cold() && entry.kind() == Kind::Module => {}
             None => Self::unlist_labels(labels, entry.key()),
         }
     }

@@ -409,7 +409,7 @@ pub(crate) mod tests {
             (|it| it.port = 0, "from 1 to 65535"),
             (|it| it.memory_bytes = 1 << 20, "take fewer shards"),
             (|it| it.databases = 0, "databases is a number from 1 to 1024"),
-            (|it| it.eviction = "some".into(), "eviction: 'some' is none of noeviction"),
+            (|it| it.eviction = "some".into(), "eviction: 'some' is none of volatile-lru"),
             (|it| (it.commit, it.replicas) = (Commit::Quorum, 0), "add --replicas 1"),
             (|it| it.password = "a\nb".into(), "no control characters"),
             (|it| it.password_sha256 = "ab".into(), "64 digits"),

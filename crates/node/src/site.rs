@@ -2,7 +2,7 @@
 
 use crate::keys::SiteKeys;
 use crate::sealed;
-use crate::settings::{Measure, Settings};
+use crate::settings::{Measure, Settings, sha256};
 use crate::tasks::Task;
 use crate::tasks::schedule::Schedule;
 use crate::unplaced::{self, Gone};
@@ -209,6 +209,14 @@ pub struct Database {
 
 /// The user that copies and nodes are for each other.
 pub const INTERNAL: &str = "dunlin-internal";
+
+/// The user as which the pages of a copy run commands. It may do everything.
+pub const CONSOLE: &str = "dunlin-console";
+
+/// Returns the password of [`CONSOLE`] that belongs to a password of [`INTERNAL`].
+pub fn console_password(secret: &str) -> String {
+    sha256(&format!("{CONSOLE}:{secret}"))
+}
 
 /// The user as which nodes log in to a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -19,9 +19,9 @@
 use crate::Sample;
 use crate::aggregate::Aggregator;
 use crate::bits::Bits;
+use crate::buckets::Buckets;
 use crate::chunk::Chunk;
 use crate::packed::Packed;
-use crate::range::Buckets;
 use crate::series::{Encoding, Ignore, Policy, Rule, Series, Settings};
 use rdb::Error;
 use rdb::module::{Reader, Writer};

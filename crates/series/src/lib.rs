@@ -16,6 +16,7 @@
 
 pub mod aggregate;
 mod bits;
+pub mod buckets;
 mod chunk;
 mod file;
 mod packed;

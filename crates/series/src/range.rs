@@ -1,40 +1,12 @@
 //! Reading a series: the samples of a time, filtered, reduced by buckets.
 
 use crate::aggregate::{Aggregator, Around, Reduction};
+use crate::buckets::Buckets;
 use crate::{Sample, Series};
 use std::ops::ControlFlow;
 
 /// More rows than this are refused: empty buckets cost nothing to ask for.
 pub const MAX_ROWS: usize = 1 << 24;
-
-/// Parts of time of one duration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Buckets {
-    /// Milliseconds of each, more than 0.
-    pub duration: u64,
-    /// A time at which one begins.
-    pub align: u64,
-}
-
-impl Buckets {
-    /// Returns when the bucket of a time begins; the first may begin before time 0.
-    fn raw_start(self, time: u64) -> i128 {
-        let (time, align) = (i128::from(time), i128::from(self.align));
-        time - (time - align).rem_euclid(i128::from(self.duration.max(1)))
-    }
-
-    /// Returns when the bucket of a time begins, at least 0.
-    pub fn start(self, time: u64) -> u64 {
-        self.raw_start(time).max(0) as u64
-    }
-
-    /// Returns when the bucket of a time begins and when the next one does.
-    pub fn of(self, time: u64) -> (u64, u64) {
-        let start = self.raw_start(time);
-        let end = start + i128::from(self.duration.max(1));
-        (start.max(0) as u64, end as u64)
-    }
-}
 
 /// Which time of a bucket its row has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@
 
 use crate::Sample;
 use crate::aggregate::{Aggregator, Around, Reduction};
+use crate::buckets::Buckets;
 use crate::chunk::Chunk;
-use crate::range::Buckets;
 use std::sync::Arc;
 use structs::labels::Labels;
 

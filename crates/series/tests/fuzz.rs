@@ -8,7 +8,7 @@ mod mutate;
 use rdb::module::Writer;
 use rdb::{Compression, Encoder};
 use series::aggregate::Aggregator;
-use series::range::Buckets;
+use series::buckets::Buckets;
 use series::{Encoding, Ignore, Policy, Rule, Sample, Series, Settings};
 use structs::labels::Labels;
 

@@ -350,8 +350,8 @@ impl Flags {
     /// Ours: may end the load of a primary's snapshot, and refuses itself what does not.
     pub const ENDS_REPLICA_LOAD: Flags = Flags(1 << 57);
 
-    /// Ours: may touch keys that its words do not name. Inside MULTI and scripts, where it cannot be
-    /// run again, it has the world stopped.
+    /// Ours: may touch keys that its words do not name. Inside MULTI and scripts, where it cannot
+    /// be run again, it has the world stopped.
     pub const REACHES: Flags = Flags(1 << 58);
 
     /// Both sets.

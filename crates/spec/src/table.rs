@@ -78,8 +78,8 @@ impl<R: Runner> Resolved<R> {
     }
 
     /// Returns whether a node of a cluster may have to send such requests for its clients: they are
-    /// about keys, or about what several nodes have, or a script that it sends may run them. What is
-    /// about one server it answers itself.
+    /// about keys, or about what several nodes have, or a script that it sends may run them. What
+    /// is about one server it answers itself.
     pub fn travels(&self) -> bool {
         match self.way {
             Way::OneServer | Way::Refused(_) | Way::All { about: About::Server, .. } => {

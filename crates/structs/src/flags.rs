@@ -1,7 +1,7 @@
 //! One word of flags that many parts set and one hot path tests.
 //!
 //! ```text
-//!   FlagWord   63 … 5 4 3 2 1 0        on cache lines of its own: it is read always, written rarely
+//!   FlagWord   63 … 5 4 3 2 1 0   on cache lines of its own: it is read always, written rarely
 //!                     │   │
 //!   Flag              │   └─ owned by one part: the bit is that part's state, or follows it
 //!   CountedFlag       └───── owned by one part: set while a count is above zero

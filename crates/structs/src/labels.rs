@@ -1,8 +1,9 @@
 //! Labels of values, and an index that finds keys by them.
 //!
 //! An index has the labels of each of its keys itself, so it answers for values that are not in
-//! memory. For each name and value of a label it has the ascending numbers of the keys that have it.
-//! A query takes the numbers of its most selective test, and looks at the labels for the others.
+//! memory. For each name and value of a label it has the ascending numbers of the keys that have
+//! it. A query takes the numbers of its most selective test, and looks at the labels for the
+//! others.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -166,8 +167,8 @@ impl LabelIndex {
         }
     }
 
-    /// Returns the numbers of the keys that a selective filter accepts: a label has one value, so no
-    /// number is in two of the lists.
+    /// Returns the numbers of the keys that a selective filter accepts: a label has one value, so
+    /// no number is in two of the lists.
     fn candidates(&self, filter: &Filter) -> Option<Vec<&Vec<u32>>> {
         let Test::Is(wanted) = &filter.test else { return None };
         if wanted.is_empty() {

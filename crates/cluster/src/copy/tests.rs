@@ -559,23 +559,26 @@ fn a_copy_that_cannot_read_goes_on_as_it_is_and_changes_nothing() {
     later.topology.value.least_writer = crate::stored::WRITER + 1;
     read(&mut copy, ms(5000), later.clone());
     let waited = ms(60_000);
-    copy.lease_replied(waited, waited, LeaseReply::Held { id: LEASE, ttl: ms(4000) });
-    read(&mut copy, waited, later.clone());
+    let frozen = Facts { frozen: Some(EPOCH), ..facts() };
+    assert_eq!(due(&mut copy, waited, &frozen), None);
     assert!(copy.held_by_version().is_some_and(|why| why.contains("later versions only")));
-    assert_eq!(transaction(&copy.step(waited + ms(3), &facts())), None);
     // The same view without the number has something due.
     later.topology.value.least_writer = 0;
-    read(&mut copy, waited + ms(4), later);
-    let due = (0..40).find_map(|turn| {
-        let now = waited + ms(10 + 100 * turn);
+    read(&mut copy, waited + ms(5000), later);
+    assert!(due(&mut copy, waited + ms(6000), &frozen).is_some());
+}
+
+/// The first transaction of forty turns in which the view stays as it is.
+fn due(copy: &mut Copy, from: Moment, facts: &Facts) -> Option<Transaction> {
+    (0..40).find_map(|turn| {
+        let now = from + ms(100 * turn);
         copy.lease_replied(now, now, LeaseReply::Held { id: LEASE, ttl: ms(4000) });
         copy.changed(now);
-        copy.step(now, &facts());
+        copy.step(now, facts);
         let view = copy.view().cloned().expect("it has one");
         copy.read(now + ms(2), now + ms(1), Some(view));
-        transaction(&copy.step(now + ms(3), &facts())).cloned()
-    });
-    assert!(due.is_some());
+        transaction(&copy.step(now + ms(3), facts)).cloned()
+    })
 }
 
 #[test]

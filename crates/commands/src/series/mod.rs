@@ -88,6 +88,10 @@ const FINDS: Command = Command {
     ..Command::ROW
 };
 
+/// Tips of what finds series, and whose replies are not simply put together.
+const JOINED: &[&str] =
+    &["request_policy:all_shards", "response_policy:special", "nondeterministic_output_order"];
+
 /// Returns a word as a number that is not negative.
 fn whole(word: &[u8]) -> Option<u64> {
     parse_i64(word).and_then(|number| u64::try_from(number).ok())

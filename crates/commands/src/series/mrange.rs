@@ -4,7 +4,7 @@
 use super::query::{self, Options, Shown, TOO_MANY};
 use super::range::{AGGREGATION, BY_TIME, BY_VALUE, COUNT, FROM, LATEST, TO};
 use super::search::Found;
-use super::{FINDS, compaction, replies, search};
+use super::{FINDS, JOINED, compaction, replies, search};
 use engine::routing::{About, Merge, Routing};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Key, Outcome};
 use rdb::module::Module;
@@ -25,14 +25,14 @@ pub static MRANGE: Command = Command {
 pub static MREVRANGE: Command = Command {
     name: "ts.mrevrange",
     since: "1.4.0",
-    summary: "Returns the samples of the time series whose labels pass filters, the last one \
-              first.",
+    summary: "Returns the samples of time series whose labels pass filters, the last first.",
     run: |cx, args| mrange(cx, args, true),
     ..READ
 };
 
 const READ: Command = Command {
     arity: -4,
+    tips: JOINED,
     routing: Routing::all(Merge::Named, About::AllKeys),
     complexity: "O(n/m+k) where n = Number of data points, m = Chunk size (data points per chunk), \
                  k = Number of data points that are in the requested ranges",

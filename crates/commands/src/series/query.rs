@@ -3,7 +3,8 @@
 use super::whole;
 use engine::{Args, Error};
 use series::aggregate::Aggregator;
-use series::range::{Aggregation, Buckets, Query, Stamp};
+use series::buckets::Buckets;
+use series::range::{Aggregation, Query, Stamp};
 use structs::labels::{Filter, Test};
 use structs::numbers::parse_f64;
 

@@ -1,6 +1,7 @@
 //! `TS.QUERYINDEX filter [filter …]`, `TS.QUERYLABELS LABELS|VALUES label [FILTER filter …]`
 
-use super::{FINDS, query, search};
+use super::{FINDS, JOINED, query, search};
+use engine::routing::{About, Merge, Routing};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Outcome};
 use std::collections::BTreeSet;
 
@@ -22,8 +23,7 @@ pub static QUERYLABELS: Command = Command {
     since: "8.10.0",
     complexity: "O(n) where n is the number of time-series that match the filters (all indexed \
                  series when FILTER is omitted)",
-    summary: "Returns the names of labels, or the values of one, of the time series that pass \
-              filters.",
+    summary: "Returns the labels, or a label's values, of time series that pass filters.",
     args: &[
         Arg::one_of(
             "what",
@@ -31,10 +31,8 @@ pub static QUERYLABELS: Command = Command {
         ),
         Arg::new("filterExpr", ArgKind::String).after("FILTER").optional().multiple(),
     ],
-    routing: engine::routing::Routing::all(
-        engine::routing::Merge::Union,
-        engine::routing::About::AllKeys,
-    ),
+    tips: JOINED,
+    routing: Routing::all(Merge::Union, About::AllKeys),
     run: querylabels,
     ..FINDS
 };

@@ -6,7 +6,7 @@ use super::{NO_KEY, WRITES, compaction, series_event, whole};
 use crate::typed;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Event, Flags, KeyFlags, KeySpec, Outcome};
 use series::aggregate::Aggregator;
-use series::range::Buckets;
+use series::buckets::Buckets;
 use series::{Rule, Series};
 
 /// `TS.CREATERULE`.
@@ -87,8 +87,8 @@ fn create(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Refuses a rule whose ends are those of other rules. A reference to a key that does not refer back
-/// counts for nothing.
+/// Refuses a rule whose ends are those of other rules. A reference to a key that does not refer
+/// back counts for nothing.
 fn check_ends(
     cx: &Cx<'_>,
     (source, of_source): (&[u8], &Series),

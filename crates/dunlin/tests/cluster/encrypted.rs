@@ -74,10 +74,13 @@ fn a_database_with_tls_has_no_port_without() {
     let users: Vec<String> =
         ports.iter().map(|port| by_tls(&machine, *port, &["ACL", "LIST"])).collect();
     let shared = |list: &String| {
-        list.lines().filter(|line| !line.contains("dunlin-internal")).map(str::to_owned).collect()
+        list.lines()
+            .filter(|line| !line.contains("user dunlin-internal "))
+            .map(str::to_owned)
+            .collect()
     };
     let lists: Vec<Vec<String>> = users.iter().map(shared).collect();
-    assert!(lists.iter().all(|list| list.len() == 3 && *list == lists[0]), "{lists:?}");
+    assert!(lists.iter().all(|list| list.len() == 4 && *list == lists[0]), "{lists:?}");
     let shown = machine.json(&["databases", "safe"]);
     assert_eq!(shown["settings"]["users"], Value::from(vec!["app"]));
 

@@ -9,7 +9,6 @@
 
 use crate::appliers::{Job, Manner, SharedCommands};
 use crate::args::Args;
-use crate::background::GAP;
 use crate::command::Flags;
 use crate::cx::Cx;
 use crate::dispatch;
@@ -52,12 +51,7 @@ pub struct Unknown {
 /// script runs in the background. The caller has closed the gate for those that would begin
 /// ([`Loading::begin`](crate::loading::Loading::begin)).
 pub fn take_everything(engine: &Engine) -> Taken {
-    let stopped = loop {
-        match dispatch::try_stop_world(engine) {
-            Ok(stopped) => break stopped,
-            Err(_) => engine.clock.rest(GAP),
-        }
-    };
+    let stopped = dispatch::stop_world_patiently(engine);
     let dbs: Vec<DbIndex> = engine.keyspace.used_databases().collect();
     let mut taken = Taken::default();
     engine.scripts.functions.flush();

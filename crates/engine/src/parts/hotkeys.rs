@@ -153,7 +153,8 @@ pub struct HotKeys {
 }
 
 impl HotKeys {
-    /// Returns the state without a session. `flag` is its bit among the special states of the server.
+    /// Returns the state without a session. `flag` is its bit among the special states of the
+    /// server.
     pub(crate) fn new(flag: Flag) -> HotKeys {
         HotKeys { is_active: flag, ..HotKeys::default() }
     }

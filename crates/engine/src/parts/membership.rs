@@ -626,8 +626,8 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Returns the state of a server in no cluster. `flag` is the bit of one among the special states
-    /// of the server.
+    /// Returns the state of a server in no cluster. `flag` is the bit of one among the special
+    /// states of the server.
     pub(crate) fn new(flag: Flag) -> Membership {
         Membership { is_on: flag, ..Membership::default() }
     }

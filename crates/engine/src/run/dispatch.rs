@@ -19,6 +19,7 @@ pub(crate) mod slot_noting;
 mod slots;
 
 use crate::args::Args;
+use crate::background::GAP;
 use crate::blocking::{self, Suspension, Until, Waiter};
 use crate::cold;
 use crate::command::Flags;
@@ -426,14 +427,24 @@ pub(crate) fn try_stop_world(engine: &Engine) -> Result<Stopped<'_>, NotNow> {
     Ok(stopped)
 }
 
+/// Stops the world for a thread that is outside of it, as soon as no long command or script runs in
+/// the background.
+pub(crate) fn stop_world_patiently(engine: &Engine) -> Stopped<'_> {
+    loop {
+        match try_stop_world(engine) {
+            Ok(stopped) => return stopped,
+            Err(_) => engine.clock.rest(GAP),
+        }
+    }
+}
+
 /// Checks again whether the request of a background thread may run. The caller prevents that this
 /// server's role changes, or that its data is replaced, until the request ends: it holds keys, or
 /// is inside the world.
 ///
 /// # Errors
 /// The error for the client.
-pub(crate) fn check_again(cx: &mut Cx<'_>) -> Result<(), Error> {
-    let row = cx.resolved;
+pub(crate) fn check_again(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Error> {
     match gates::pass(cx, row, Args::new(&[]), gates::IN_BACKGROUND) {
         Err(Refusal::Error(error)) => Err(error),
         Ok(()) | Err(Refusal::NotNow(_) | Refusal::Forward(_)) => Ok(()),

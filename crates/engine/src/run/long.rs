@@ -192,7 +192,7 @@ fn walk(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     let reader = &cx.thread.reader;
     reader.enter();
     cx.db.set_background(reader);
-    if let Err(error) = dispatch::check_again(cx) {
+    if let Err(error) = dispatch::check_again(cx, row) {
         reader.leave();
         return dispatch::reject(cx, row, &error);
     }
@@ -219,7 +219,7 @@ fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Ve
         held.release();
         return end(cx);
     }
-    if let Err(error) = dispatch::check_again(cx) {
+    if let Err(error) = dispatch::check_again(cx, row) {
         held.release();
         dispatch::reject(cx, row, &error);
         return end(cx);
@@ -281,7 +281,7 @@ impl Cx<'_> {
     /// present.
     ///
     /// # Errors
-    /// A script has run for long, or this server has become a replica meanwhile.
+    /// A script has run for long, or this server has become a replica or begun to load meanwhile.
     pub fn hold_keys(&mut self) -> Result<(), Error> {
         let Some(keys) = self.db.to_hold.take() else { return Ok(()) };
         let engine = self.engine;
@@ -293,7 +293,14 @@ impl Cx<'_> {
         };
         self.db.held = Some(held);
         self.db.set_now(engine.clock.wall());
-        dispatch::check_again(self)
+        // Its keys are about to leave, for whatever request: no row says that.
+        if dispatch::refuses_writes_of_clients(engine) {
+            return Err(Error::ReadOnlyReplica);
+        }
+        if engine.loading.is_on() {
+            return Err(Error::Loading);
+        }
+        Ok(())
     }
 }
 

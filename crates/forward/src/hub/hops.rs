@@ -1,9 +1,9 @@
 //! Proxies one behind the other, and those that lead to themselves.
 //!
-//! A proxy begins its connections with `CLIENT SETNAME dunlin-proxy-ID`, by the random number of its
-//! process, and `dunlin-proxy-ID-N` on those for requests that have come through N proxies before.
-//! A proxy that hears its own number, or that would be one too many, answers LOOP and the connection
-//! is refused. The count ends loops through other proxies: A to B to A.
+//! A proxy begins its connections with `CLIENT SETNAME dunlin-proxy-ID`, by the random number of
+//! its process, and `dunlin-proxy-ID-N` on those for requests that have come through N proxies
+//! before. A proxy that hears its own number, or that would be one too many, answers LOOP and the
+//! connection is refused. The count ends loops through other proxies: A to B to A.
 //!
 //! The count is part of a client's [session](crate::pool::Session), so requests share a connection
 //! if they have come through equally many proxies: there are few such connections however many
@@ -30,8 +30,8 @@ pub(super) fn link_name(process: u64) -> String {
     format!("{PREFIX}{process:016x}")
 }
 
-/// Returns the request that gives a connection its name. `hops`: the proxies that its requests have come
-/// through before.
+/// Returns the request that gives a connection its name. `hops`: the proxies that its requests have
+/// come through before.
 pub fn introduction(link_name: &str, hops: u8) -> Vec<u8> {
     let name = match hops {
         0 => link_name.to_owned(),

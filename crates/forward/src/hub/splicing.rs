@@ -1,10 +1,10 @@
-//! What the proxy answers itself inside a transaction: HELLO, AUTH, and CLIENT about the client's own
-//! connection.
+//! What the proxy answers itself inside a transaction: HELLO, AUTH, and CLIENT about the client's
+//! own connection.
 //!
 //! A server queues them as any other command. Here the server is sent a PING in such a request's
 //! place, so positions in EXEC's reply are those of the client's requests. When EXEC has run, each
-//! request is carried out here, in its turn, and its reply takes the place of the PING's. Nothing is
-//! carried out if EXEC runs nothing.
+//! request is carried out here, in its turn, and its reply takes the place of the PING's. Nothing
+//! is carried out if EXEC runs nothing.
 
 use super::client::Client;
 use super::hops::is_introduction;

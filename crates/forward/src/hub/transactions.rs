@@ -665,8 +665,8 @@ impl<P: Policy> Hub<P> {
         }
     }
 
-    /// Returns whether a request of a client that is still there is a message for the clients of all
-    /// servers.
+    /// Returns whether a request of a client that is still there is a message for the clients of
+    /// all servers.
     fn is_message_to_all(&mut self, id: Id, request: &[u8]) -> bool {
         if P::AUDIENCE != Audience::All || self.client(id).is_none() {
             return false;

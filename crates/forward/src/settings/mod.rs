@@ -200,8 +200,8 @@ pub struct Pool {
     pub proxy_protocol: bool,
     /// Limits.
     pub limits: Limits,
-    /// If not empty, only these commands are let through. In capitals; a subcommand as `CONFIG|SET`, a
-    /// command that only servers know as `=PUT`.
+    /// If not empty, only these commands are let through. In capitals; a subcommand as
+    /// `CONFIG|SET`, a command that only servers know as `=PUT`.
     pub allow: Vec<String>,
     /// These commands are refused; written as the others.
     pub deny: Vec<String>,

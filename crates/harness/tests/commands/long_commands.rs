@@ -491,24 +491,39 @@ fn what_only_reads_ends_when_nobody_waits_for_it() {
     });
 }
 
+/// Begins as many long commands as there are threads for them, and waits until they run.
+fn fill_threads(server: &Server, other: &mut Client) -> [Client; 2] {
+    let mut running = [server.client(), server.client()];
+    for client in &mut running {
+        send(client, "LCS s t LEN");
+    }
+    while !ask(other, "INFO memory").shown().contains("long_commands_holding_keys:2") {}
+    running
+}
+
+/// Sends a long command for which no thread is free. Returns its client, and the request that lists
+/// this client.
+fn wait_for_thread(
+    server: &Server,
+    other: &mut Client,
+    request: &str,
+    shown: &str,
+) -> (Client, String) {
+    let mut waiting = server.client();
+    let list = format!("CLIENT LIST ID {}", number(&mut waiting, "CLIENT ID"));
+    send(&mut waiting, request);
+    // Nothing shows that it has come but its client's last command.
+    while !ask(other, &list).shown().contains(shown) {}
+    (waiting, list)
+}
+
 #[test]
 fn what_still_waits_for_a_thread_is_not_begun_in_vain() {
     on_server(|server| {
         let mut other = server.client();
         two_long_strings(&mut other);
-        // As many as there are threads for them.
-        let mut running = [server.client(), server.client()];
-        for client in &mut running {
-            send(client, "LCS s t LEN");
-        }
-        let info = |other: &mut Client| ask(other, "INFO memory").shown();
-        while !info(&mut other).contains("long_commands_holding_keys:2") {}
-        let mut queued = server.client();
-        let id = number(&mut queued, "CLIENT ID");
-        send(&mut queued, "LCS s t LEN");
-        // Nothing shows that it has come but its client's last command.
-        let list = format!("CLIENT LIST ID {id}");
-        while !ask(&mut other, &list).shown().contains("cmd=lcs") {}
+        let running = fill_threads(server, &mut other);
+        let (queued, list) = wait_for_thread(server, &mut other, "LCS s t LEN", "cmd=lcs");
         drop(queued);
         while !ask(&mut other, &list).text().unwrap().is_empty() {}
         drop(running);
@@ -518,20 +533,14 @@ fn what_still_waits_for_a_thread_is_not_begun_in_vain() {
     });
 }
 
-/// Fills all threads for long commands, lets a write wait for one of them, sends a request that must
-/// not let it write any more, and frees the threads. The request may come too late; then the write
-/// was done before. Returns whether it was refused with this word.
+/// Fills all threads for long commands, lets a write wait for one of them, sends a request that
+/// must not let it write any more, and frees the threads. The request may come too late; then the
+/// write was done before. Returns whether it was refused with this word.
 fn is_overtaken(server: &Server, request: &str, word: &str) -> bool {
     let (mut other, mut late) = (server.client(), server.client());
-    let mut running = [server.client(), server.client()];
-    for client in &mut running {
-        send(client, "LCS s t LEN");
-    }
-    while !ask(&mut other, "INFO memory").shown().contains("long_commands_holding_keys:2") {}
-    let mut waiting = server.client();
-    let list = format!("CLIENT LIST ID {}", number(&mut waiting, "CLIENT ID"));
-    send(&mut waiting, "SUNIONSTORE out a b");
-    while !ask(&mut other, &list).shown().contains("cmd=sunionstore") {}
+    let running = fill_threads(server, &mut other);
+    let store = "SUNIONSTORE out a b";
+    let (mut waiting, _) = wait_for_thread(server, &mut other, store, "cmd=sunionstore");
     send(&mut late, request);
     drop(running);
     let write = waiting.reply().unwrap();

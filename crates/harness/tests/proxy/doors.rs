@@ -120,8 +120,8 @@ fn a_proxy_that_leads_to_itself_says_so() {
     }
 }
 
-/// Starts a chain of proxies, each of which leads to the next; the last one leads to `last`, or to the
-/// first one again.
+/// Starts a chain of proxies, each of which leads to the next; the last one leads to `last`, or to
+/// the first one again.
 fn chain(
     program: &Program,
     server: &Server,
@@ -133,7 +133,8 @@ fn chain(
     let next = |at: usize| ports.get(at + 1).copied().or(last).unwrap_or(ports[0]);
     let run = |at: usize| {
         let config = format!(
-            "[pool.main]\nkind = \"single\"\nlisten = [\"127.0.0.1:{}\"]\nserver = \"127.0.0.1:{}\"\n{more}\n",
+            "[pool.main]\nkind = \"single\"\nlisten = [\"127.0.0.1:{}\"]\n\
+             server = \"127.0.0.1:{}\"\n{more}\n",
             ports[at],
             next(at)
         );

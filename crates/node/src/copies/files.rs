@@ -1,7 +1,7 @@
 //! The files of a copy: its configuration, and the file with its name.
 
 use crate::settings::{Persistence, Settings, Wrong, fields, sha256};
-use crate::site::{Database, INTERNAL, Placed};
+use crate::site::{CONSOLE, Database, INTERNAL, Placed, console_password};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -117,16 +117,19 @@ fn users_with<'a>(database: &'a Database, rights: &[&str]) -> Users<'a> {
     });
     let rules = |password: String| ["on".to_owned(), "resetpass".to_owned(), password].to_vec();
     let hash = |secret: &str| format!("#{}", sha256(secret));
-    let old = (!old_secret.is_empty()).then(|| hash(old_secret));
+    let old = (!old_secret.is_empty()).then_some(old_secret);
     let mut internal = rules(hash(secret));
-    internal.extend(old.into_iter().chain(rights));
+    internal.extend(old.map(|old| hash(old)).into_iter().chain(rights));
+    let mut console = rules(hash(&console_password(secret)));
+    let old = old.map(|old| hash(&console_password(old)));
+    console.extend(old.into_iter().chain(EVERYTHING.map(str::to_owned)));
     let of_clients = match &*settings.password_sha256 {
         "" => "nopass".to_owned(),
         hash => format!("#{hash}"),
     };
     Users {
         logins: vec![("masteruser", INTERNAL), ("masterauth", secret)],
-        rules: [(INTERNAL, internal), ("default", rules(of_clients))]
+        rules: [(INTERNAL, internal), (CONSOLE, console), ("default", rules(of_clients))]
             .into_iter()
             .chain(more)
             .collect(),
@@ -357,7 +360,10 @@ mod tests {
         );
         assert!(!text.contains("requirepass") && text.contains(&sha256("a \"b\" # c")));
         let loaded = config::load_text(text.as_bytes()).map(|loaded| loaded.users);
-        assert_eq!(loaded.map(|users| users.len()).unwrap_or_default(), 3);
+        assert_eq!(loaded.map(|users| users.len()).unwrap_or_default(), 4);
+        let hash = sha256(&console_password("s3"));
+        let line = format!("user dunlin-console on resetpass #{hash} ~* &* +@all\n");
+        assert!(text.contains(&line), "{text}");
         assert_eq!((get("port"), get("cluster-name")), ("12001".into(), "prod".into()));
         assert_eq!((get("appendonly"), get("bind")), ("no".into(), "* -::*".into()));
         assert_eq!(get("save"), "3600 1 300 100 60 10000");

@@ -4,8 +4,9 @@
 
 use super::Call;
 use super::changes::change_database;
-use super::routes::{all_databases, begin_creation, begin_deletion, work};
+use super::routes::{all_databases, begin_creation, begin_deletion};
 use super::wire::{Begun, Creation, Deletion};
+use super::work::work;
 use crate::change;
 use crate::settings::fields::{self, Changes, Field, Kind};
 use crate::settings::{Endpoint, Settings, Wrong};

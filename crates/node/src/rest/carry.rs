@@ -8,9 +8,9 @@
 //! ```
 
 use super::Call;
-use super::routes::work_of;
 use super::threads::Waits;
 use super::wire::Begun;
+use super::work::work_of;
 use crate::change::{self, Owner};
 use crate::keys::SiteKeys;
 use crate::show::{self, PlanShown};

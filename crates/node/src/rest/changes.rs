@@ -3,11 +3,12 @@
 
 use super::Call;
 use super::carry::{Order, Planned, Subject, carry, once};
-use super::routes::{give_away, work};
+use super::routes::give_away;
 use super::wire::{
     Begun, Drain, HotKeyShown, MachineChange, MoveSlots, Named, Rebalance, SlotMap, Update,
     UserChange, UserRemoval, Zone,
 };
+use super::work::work;
 use crate::change;
 use crate::keys::SiteKeys;
 use crate::members::Of;
@@ -15,7 +16,7 @@ use crate::reshape::{forecast, measure};
 use crate::servers::check_rules;
 use crate::settings::{Measure, check_name, sha256};
 use crate::show::PlanShown;
-use crate::site::{Aim, Database, DatabaseUser, INTERNAL, JobKind, Site, unchanged};
+use crate::site::{Aim, CONSOLE, Database, DatabaseUser, INTERNAL, JobKind, Site, unchanged};
 use crate::store::{Problem, Store, put};
 use axum::http::Method;
 use cluster::coordinator::Transaction;
@@ -258,8 +259,11 @@ fn rules(text: &str) -> Result<Vec<String>, Problem> {
 fn with_user(old: &Database, asked: &UserChange) -> Result<Database, Problem> {
     let UserChange { user, .. } = asked;
     check_name("user", user)?;
-    if [INTERNAL, "default"].contains(&&**user) {
-        let why = "the user 'default' has the database's password; 'dunlin-internal' is the nodes'";
+    if [INTERNAL, CONSOLE].contains(&&**user) {
+        return Err(Problem::Wrong(format!("'{user}' is the nodes': take another name")));
+    }
+    if user == "default" {
+        let why = "the user 'default' has the database's password, which changes with the database";
         return Err(Problem::Wrong(why.into()));
     }
     let known = old.users.get(user);

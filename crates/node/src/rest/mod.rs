@@ -9,6 +9,7 @@
 //!   bdbs       databases with the fields of Redis Enterprise's API
 //!   session    who is let in, and browsers that log in
 //!   targets    the copies of databases as the console shows a server
+//!   work       work of requests that waits for others
 //!   threads    what waits for etcd, copies and storages
 //!   wire       what requests and answers carry
 //!   metrics    what Prometheus reads
@@ -23,6 +24,7 @@ mod session;
 mod targets;
 pub(crate) mod threads;
 pub(crate) mod wire;
+pub(crate) mod work;
 
 use crate::settings::sha256;
 use crate::shared::Shared;

@@ -3,6 +3,7 @@
 use super::carry::{Looked, Order, Planned, Subject, carry, once, order};
 use super::threads::Waits;
 use super::wire::{Begun, Creation, Deletion, JobId, Named, Pace, Recovery, Status, Switch};
+use super::work::{work, work_of};
 use super::{Call, MAX_REQUEST_ID};
 use crate::change::{self, Owner};
 use crate::copies::files::NO_CERTIFICATES;
@@ -29,7 +30,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 /// All routes.
 pub fn routes() -> &'static [Route<Call>] {
@@ -143,36 +143,6 @@ pub fn document() -> &'static str {
         };
         format!("{:#}\n", describe(about, routes()))
     })
-}
-
-/// How long a call to etcd may take: on a busy disk it is slow, and a user rather waits than asks
-/// again.
-const CALL: Duration = Duration::from_secs(15);
-
-/// Does work that waits for etcd or copies.
-pub(crate) async fn work<T: Send + 'static>(
-    call: Call,
-    body: impl FnOnce(&Shared, &mut Store) -> Result<T, Problem> + Send + 'static,
-) -> Result<T, ApiError> {
-    work_of(Waits::Cluster, call, body).await
-}
-
-/// Does work that waits for storages, or for servers that are not of the cluster.
-pub(crate) async fn work_elsewhere<T: Send + 'static>(
-    call: Call,
-    body: impl FnOnce(&Shared, &mut Store) -> Result<T, Problem> + Send + 'static,
-) -> Result<T, ApiError> {
-    work_of(Waits::Elsewhere, call, body).await
-}
-
-/// Does work of a kind.
-pub(super) async fn work_of<T: Send + 'static>(
-    kind: Waits,
-    call: Call,
-    body: impl FnOnce(&Shared, &mut Store) -> Result<T, Problem> + Send + 'static,
-) -> Result<T, ApiError> {
-    let Call { shared, threads, .. } = call;
-    threads.run(kind, move || body(&shared, &mut shared.store(CALL))).await
 }
 
 async fn status(call: Call, _: Nothing) -> Result<Status, ApiError> {

@@ -1,9 +1,11 @@
 //! The copies of databases as the console shows a server: `/api/v1/copies/ID/…` is the interface
-//! of the admin port of the copy of that name. Requests run as the user of the nodes: a request
-//! that is let in here is the administrator's of the cluster, who may set every user's password.
+//! of the admin port of the copy of that name. Requests run as a user that may do everything: a
+//! request that is let in here is the administrator's of the cluster, who may set every user's
+//! password.
 
 use super::Site;
 use crate::shared::Shared;
+use crate::site::{CONSOLE, INTERNAL, console_password};
 use crate::talk;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
@@ -111,11 +113,10 @@ struct CopyHost {
     copy: Id,
 }
 
-/// Where a copy is, and how nodes log in to it.
+/// Where a copy is, and the password by which nodes log in to it; empty if there is none.
 struct Found {
     address: Address,
-    user: String,
-    password: String,
+    secret: String,
     is_tls: bool,
 }
 
@@ -128,8 +129,7 @@ impl CopyHost {
             let login = at.value.login();
             Some(Found {
                 address: Address::tcp(&placed.host, placed.port),
-                user: login.user.to_owned(),
-                password: login.password.to_owned(),
+                secret: login.password.to_owned(),
                 is_tls: login.is_tls,
             })
         })
@@ -138,16 +138,20 @@ impl CopyHost {
 
 async fn connect(found: Option<Found>) -> io::Result<Box<dyn Stream>> {
     let gone = || io::Error::other("no database has this copy any more");
-    let Found { address, user, password, is_tls } = found.ok_or_else(gone)?;
+    let Found { address, secret, is_tls } = found.ok_or_else(gone)?;
     let rules = || {
         let rules = talk::rules();
         rules.ok_or_else(|| io::Error::other(crate::copies::files::NO_CERTIFICATES))
     };
     let tls = is_tls.then(rules).transpose()?;
     let mut stream = console::open(&address, tls).await?;
-    if !password.is_empty() {
-        let login = Login { user: &user, password: &password };
-        console::authenticate(&mut stream, login).await?;
+    if !secret.is_empty() {
+        let login = Login { user: CONSOLE, password: &console_password(&secret) };
+        if console::authenticate(&mut stream, login).await.is_err() {
+            // A copy that an earlier version started does not know that user yet.
+            let login = Login { user: INTERNAL, password: &secret };
+            console::authenticate(&mut stream, login).await?;
+        }
     }
     Ok(stream)
 }
@@ -171,8 +175,9 @@ impl Host for CopyHost {
     }
 
     fn standing_user(&self) -> Option<String> {
-        let user = CopyHost::find(&self.shared, self.copy).map(|found| found.user);
-        Some(user.filter(|user| !user.is_empty()).unwrap_or_else(|| "default".to_owned()))
+        let secret = CopyHost::find(&self.shared, self.copy).map(|found| found.secret);
+        let has_one = secret.is_some_and(|secret| !secret.is_empty());
+        Some(if has_one { CONSOLE } else { "default" }.to_owned())
     }
 
     fn tls(&self) -> Option<Arc<ServerConfig>> {

@@ -148,7 +148,7 @@ mod tests {
         let client = builder.no_proxy().pool_max_idle_per_host(0).build();
         let client = client.map_err(|why| why.to_string())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let answer = runtime.expect("a thread").block_on(client.get(url).send());
+        let answer = runtime.expect("a thread").block_on(async { client.get(url).send().await });
         answer.map(|answer| answer.status().as_u16()).map_err(|why| format!("{why:?}"))
     }
 

@@ -173,7 +173,8 @@ fn client_capa(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
             cx.session.returned = Some(Box::default());
         }
         // A link says for which user's client its requests are, and for which client. It is heeded
-        // only if the link's own user may do what nodes do, so that no client gets more rights by it.
+        // only if the link's own user may do what nodes do, so that no client gets more rights by
+        // it.
         let is_heeded = may_be_link && cx.session.is_link;
         if let Some(name) = word.strip_prefix(ACTS_FOR).filter(|_| is_heeded) {
             let user = cx.engine.acl().user_of_link(name);

@@ -77,8 +77,8 @@ impl Db<'_> {
         looked.unwrap_or(Err(Error::StripeTaken))
     }
 
-    /// Locks the stripe of a key that the request does not name, beside those that are held, so that
-    /// the command may change it. For commands with `Flags::REACHES`.
+    /// Locks the stripe of a key that the request does not name, beside those that are held, so
+    /// that the command may change it. For commands with `Flags::REACHES`.
     ///
     /// # Errors
     /// As of [`Db::look_at`], or the key is held by a long command or a snapshot.

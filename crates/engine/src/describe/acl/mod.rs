@@ -214,8 +214,8 @@ impl Acl {
         SessionUser { user: self.rights_of(name), generation }
     }
 
-    /// Returns whether a user may be a node's: it may do everything, or has `+@nodes` and all keys and
-    /// channels. Others that happen to be allowed as much are clients.
+    /// Returns whether a user may be a node's: it may do everything, or has `+@nodes` and all keys
+    /// and channels. Others that happen to be allowed as much are clients.
     pub fn may_be_node(&self, user: &User) -> bool {
         user.is_of_nodes(self.table)
     }

@@ -1,7 +1,6 @@
 //! Taking the data set away for a snapshot of the primary, and going on behind it.
 
 use crate::args::Args;
-use crate::background::GAP;
 use crate::caching;
 use crate::commit;
 use crate::cx::Cx;
@@ -81,9 +80,7 @@ fn replace(
     let mut session = engine.own_session(thread);
     let mut replies = Output::default();
     let mut cx = Cx::new(engine, thread, &mut session, engine.clock.wall(), &mut replies);
-    while dispatch::stop_world_from_outside(&mut cx).is_err() {
-        thread.clock.rest(GAP);
-    }
+    cx.db.hold_world(dispatch::stop_world_patiently(engine));
     if engine.upstream.term() != term {
         return Err(Over);
     }

@@ -139,12 +139,17 @@ fn each_bit_has_a_place_and_a_test_that_looks_at_it() {
 
 #[test]
 fn options_are_seen() {
-    let limit = |bytes: &'static str| move |bench: &mut Bench| bench.set("maxmemory", bytes);
-    check(Special::MemoryLimit, limit("1"), ("set", "OOM"), limit("0"));
     let least =
         |count: &'static str| move |bench: &mut Bench| bench.set("min-replicas-to-write", count);
     check(Special::MinReplicas, least("1"), ("set", "NOREPLICAS"), least("0"));
     let bench = Bench::new();
+    // Without the server's allocator no memory is counted, so that requests are refused is tested
+    // with a server, as is what is noted of slots, in a cluster.
+    bench.set("maxmemory", "1");
+    bench.check_bits(&[Special::MemoryLimit]);
+    assert!(bench.engine.is_special());
+    bench.set("maxmemory", "0");
+    bench.check_bits(&[]);
     bench.set("cluster-slot-stats-enabled", "yes");
     bench.check_bits(&[Special::SlotStats]);
     bench.set("cluster-slot-stats-enabled", "no");

@@ -337,7 +337,7 @@ fn run_queue_patiently(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) 
         }
         cx.engine.clock.rest(GAP);
     }
-    if let Err(error) = dispatch::check_again(cx) {
+    if let Err(error) = dispatch::check_again(cx, row) {
         release(cx, Mode::World);
         cx.thread.reader.leave();
         cx.session.watching = None;
@@ -393,7 +393,7 @@ fn run_patiently(
             cx.engine.clock.rest(GAP);
             continue;
         }
-        if let Err(error) = dispatch::check_again(cx) {
+        if let Err(error) = dispatch::check_again(cx, row) {
             unlock_patiently(cx, mode);
             cx.engine.scripts.running.remove(&running);
             return dispatch::reject(cx, row, &error);
