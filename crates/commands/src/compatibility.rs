@@ -44,7 +44,6 @@ fn waits_for(known: &Known<'_>) -> &'static str {
         (_, "save" | "bgsave" | "bgrewriteaof" | "lastsave") => "persistence",
         (_, "wait" | "waitaof" | "psync" | "sync" | "replconf" | "replicaof" | "slaveof")
         | (_, "role" | "failover") => "replication",
-        ("module", _) => "vector sets: later",
         _ => "the next version",
     }
 }

@@ -31,6 +31,7 @@ pub mod tdigest;
 pub mod topk;
 pub mod transactions;
 mod typed;
+pub mod vectors;
 pub mod zset;
 
 pub use connection::client_line;
@@ -68,6 +69,7 @@ pub fn rows() -> Vec<&'static Command> {
         cuckoo::COMMANDS,
         cms::COMMANDS,
         topk::COMMANDS,
+        vectors::COMMANDS,
         tdigest::COMMANDS,
         series::COMMANDS,
         connection::COMMANDS,

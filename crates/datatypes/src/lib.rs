@@ -20,6 +20,7 @@ pub static ALL: Types = &[
     &types::TOPK,
     &types::TDIGEST,
     &series::types::SERIES,
+    &vectors::TYPE,
 ];
 
 /// A module of Redis whose types and commands are here.
@@ -54,6 +55,7 @@ pub static MODULES: &[Provided] = &[
         categories: &["timeseries"],
         files: &["redistimeseries.so"],
     },
+    Provided { name: "vectorset", version: 1, categories: &["vector"], files: &["vset.so"] },
 ];
 
 /// Returns the place of a type in [`ALL`].

@@ -19,9 +19,8 @@ impl Collection for Module {
     fn len(&self) -> usize {
         self.value().elements()
     }
-    /// Returns false: `{}` is a document.
     fn is_empty(&self) -> bool {
-        false
+        self.value().is_empty()
     }
     fn allocated_bytes(&self) -> usize {
         self.value().allocated_bytes() + COUNTERS

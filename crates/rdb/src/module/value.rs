@@ -50,6 +50,10 @@ pub trait Value: Any + Send + Sync {
     fn labels(&self) -> Option<&Arc<Labels>> {
         None
     }
+    /// Returns whether a command that leaves it so removes its key.
+    fn is_empty(&self) -> bool {
+        false
+    }
 }
 
 /// A value of any module type. Clones share it until one of them changes it.

@@ -23,6 +23,7 @@ const NEED_A_PROCESS: &[(&str, &str)] = &[
     ("stream/persistence.test", RELOADS),
     ("tdigest/merge.test", RELOADS),
     ("topk/topk.test", RELOADS),
+    ("vector/vector.test", RELOADS),
     ("server/debug-packed-threshold.test", RELOADS),
     ("server/debug-reload.test", RELOADS),
     ("server/debug-transactions.test", RELOADS),
