@@ -42,11 +42,12 @@ impl Vector {
     /// Returns numbers as a vector with the length that they had.
     pub fn new(mut numbers: Vec<f32>, quant: Quant) -> (Vector, f32) {
         let squares: f64 = numbers.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
-        let norm = squares.sqrt();
+        // By the length as it is kept, so that their product is what was given.
+        let norm = squares.sqrt().min(f64::from(f32::MAX)) as f32;
         if norm > 0.0 {
-            numbers.iter_mut().for_each(|x| *x = (f64::from(*x) / norm) as f32);
+            numbers.iter_mut().for_each(|x| *x /= norm);
         }
-        (Vector::of_unit(numbers, quant), norm.min(f64::from(f32::MAX)) as f32)
+        (Vector::of_unit(numbers, quant), norm)
     }
 
     fn of_unit(numbers: Vec<f32>, quant: Quant) -> Vector {

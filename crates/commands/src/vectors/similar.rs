@@ -1,5 +1,5 @@
-//! `VSIM key (ELE element | FP32 blob | VALUES num number…) [WITHSCORES] [WITHATTRIBS] [COUNT count]
-//! [EPSILON delta] [EF ef] [FILTER expression] [FILTER-EF effort] [TRUTH] [NOTHREAD]`
+//! `VSIM key (ELE element | FP32 blob | VALUES num number…) [WITHSCORES] [WITHATTRIBS]
+//! [COUNT count] [EPSILON delta] [EF ef] [FILTER expression] [FILTER-EF effort] [TRUTH] [NOTHREAD]`
 //!
 //! Whether a search runs on another thread follows from its effort; NOTHREAD changes nothing.
 
