@@ -24,19 +24,7 @@ pub static VADD: Command = Command {
     args: &[
         Arg::key("key", 0),
         Arg::new("dim", ArgKind::Integer).after("REDUCE").optional(),
-        Arg::one_of(
-            "format",
-            &[
-                Arg::new("blob", ArgKind::String).after("FP32"),
-                Arg::block(
-                    "values",
-                    &[
-                        Arg::new("num", ArgKind::Integer).after("VALUES"),
-                        Arg::new("vector", ArgKind::Double).multiple(),
-                    ],
-                ),
-            ],
-        ),
+        Arg::one_of("format", &[numbers::BLOB, numbers::VALUES]),
         Arg::new("element", ArgKind::String),
         Arg::token("cas", "CAS").optional(),
         Arg::one_of(
@@ -72,8 +60,6 @@ const WRITES: Command =
 const DEFAULT_EF: usize = 200;
 const DEFAULT_LINKS: usize = 16;
 const MAX_EF: i64 = 1_000_000;
-/// Dimensions that are multiplied in one unit of effort.
-const UNIT_DIM: usize = 1000;
 
 /// What a request asks for.
 struct Options<'a> {
@@ -158,13 +144,13 @@ fn parse(args: Args<'_>) -> Result<Options<'_>, Error> {
     let mut reduce = None;
     if args.is(at, "reduce") {
         let dim = number(args, at + 1, 1..=MAX_DIM as i64);
-        reduce = Some(dim.ok_or(Error::text("ERR invalid vector specification"))?);
+        reduce = Some(dim.ok_or(numbers::INVALID)?);
         at += 2;
     }
     let (numbers, end) = numbers::read(args, at)?;
-    let element = args.get(end).ok_or(Error::text("ERR invalid vector specification"))?;
+    let element = args.get(end).ok_or(numbers::INVALID)?;
     if reduce.is_some_and(|reduce| reduce > numbers.len()) {
-        return Err(Error::text("ERR invalid vector specification"));
+        return Err(numbers::INVALID);
     }
     let mut options = Options {
         reduce,
@@ -215,7 +201,7 @@ fn effort(db: &Db<'_>, args: Args<'_>) -> usize {
     let ef = (2..args.len()).rev().find(|&at| args.is(at, "ef"));
     let ef = ef.and_then(|at| number(args, at + 1, 1..=MAX_EF)).unwrap_or(DEFAULT_EF);
     let compared = ef.saturating_mul(set.links()).min(set.len());
-    compared.saturating_mul(1 + set.dim() / UNIT_DIM)
+    compared.saturating_mul(1 + set.dim() / super::UNIT_DIM)
 }
 
 fn vrem(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {

@@ -34,6 +34,9 @@ const ADDED: Event = event(Class::MODULE, "vadd");
 const REMOVED: Event = event(Class::MODULE, "vrem");
 const ATTRIBUTES_SET: Event = event(Class::MODULE, "vsetattr");
 
+/// Dimensions that are multiplied in one unit of effort.
+const UNIT_DIM: usize = 1000;
+
 /// What the rows of reading commands have in common.
 const READS: Command = Command {
     flags: Flags::READONLY.with(Flags::FAST),

@@ -1,10 +1,20 @@
 //! Vectors in requests: `FP32 blob` or `VALUES count number…`.
 
-use engine::{Args, Error};
+use engine::{Arg, ArgKind, Args, Error};
 use structs::numbers::{parse_f64, parse_i64};
 use vectors::{MAX_DIM, VectorSet};
 
-const INVALID: Error = Error::text("ERR invalid vector specification");
+pub(super) const INVALID: Error = Error::text("ERR invalid vector specification");
+
+/// The forms, for COMMAND DOCS.
+pub(super) const BLOB: Arg = Arg::new("blob", ArgKind::String).after("FP32");
+pub(super) const VALUES: Arg = Arg::block(
+    "values",
+    &[
+        Arg::new("num", ArgKind::Integer).after("VALUES"),
+        Arg::new("vector", ArgKind::Double).multiple(),
+    ],
+);
 
 /// Reads the vector that begins at a word. Returns its numbers and the word behind it.
 pub(super) fn read(args: Args<'_>, at: usize) -> Result<(Vec<f32>, usize), Error> {

@@ -21,17 +21,7 @@ pub static VSIM: Command = Command {
         Arg::key("key", 0),
         Arg::one_of(
             "format",
-            &[
-                Arg::new("element", ArgKind::String).after("ELE"),
-                Arg::new("blob", ArgKind::String).after("FP32"),
-                Arg::block(
-                    "values",
-                    &[
-                        Arg::new("num", ArgKind::Integer).after("VALUES"),
-                        Arg::new("vector", ArgKind::Double).multiple(),
-                    ],
-                ),
-            ],
+            &[Arg::new("element", ArgKind::String).after("ELE"), numbers::BLOB, numbers::VALUES],
         ),
         Arg::token("withscores", "WITHSCORES").optional(),
         Arg::token("withattribs", "WITHATTRIBS").optional(),
@@ -51,8 +41,6 @@ const DEFAULT_COUNT: usize = 10;
 const DEFAULT_EF: usize = 100;
 /// Elements that a filter may look at, for each one that is asked for.
 const FILTER_EF_PER_RESULT: usize = 100;
-/// Dimensions that are multiplied in one unit of effort.
-const UNIT_DIM: usize = 1000;
 
 /// What a request asks for behind its vector.
 struct Options {
@@ -94,12 +82,11 @@ fn vsim(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
             set.form(numbers).0
         }
     };
-    let filter_ef = options.filter_ef.unwrap_or(options.count.saturating_mul(FILTER_EF_PER_RESULT));
     let search = Search {
         count: options.count,
         ef: options.ef,
         filter: options.filter.as_ref(),
-        filter_ef: if filter_ef == 0 { usize::MAX } else { filter_ef },
+        filter_ef: options.filter_ef(),
         exact: options.exact,
     };
     let mut found = set.search(&vector, &search);
@@ -131,11 +118,20 @@ impl Options {
     fn is_map(&self, is_resp3: bool) -> bool {
         is_resp3 && (self.with_scores || self.with_attributes)
     }
+
+    /// Returns how many elements the filter may look at. 0 in the request is all.
+    fn filter_ef(&self) -> usize {
+        let usual = || self.count.saturating_mul(FILTER_EF_PER_RESULT);
+        match self.filter_ef.unwrap_or_else(usual) {
+            0 => usize::MAX,
+            most => most,
+        }
+    }
 }
 
 fn query(args: Args<'_>) -> Result<(Query<'_>, usize), Error> {
     if args.is(2, "ele") {
-        let name = args.get(3).ok_or(Error::text("ERR invalid vector specification"))?;
+        let name = args.get(3).ok_or(numbers::INVALID)?;
         return Ok((Query::Element(name), 4));
     }
     let (numbers, end) = numbers::read(args, 2)?;
@@ -205,9 +201,7 @@ fn effort(db: &Db<'_>, args: Args<'_>) -> usize {
     let mut compared = if options.exact { set.len() } else { ef.saturating_mul(set.links()) };
     if options.filter.is_some() {
         // Parsing attributes takes longer than a distance.
-        let effort = options.filter_ef.unwrap_or(options.count.saturating_mul(100));
-        let effort = if effort == 0 { usize::MAX } else { effort };
-        compared = compared.max(effort).saturating_mul(10);
+        compared = compared.max(options.filter_ef()).saturating_mul(10);
     }
-    compared.min(set.len().saturating_mul(10)).saturating_mul(1 + set.dim() / UNIT_DIM)
+    compared.min(set.len().saturating_mul(10)).saturating_mul(1 + set.dim() / super::UNIT_DIM)
 }

@@ -117,12 +117,13 @@ fn users_with<'a>(database: &'a Database, rights: &[&str]) -> Users<'a> {
     });
     let rules = |password: String| ["on".to_owned(), "resetpass".to_owned(), password].to_vec();
     let hash = |secret: &str| format!("#{}", sha256(secret));
-    let old = (!old_secret.is_empty()).then_some(old_secret);
-    let mut internal = rules(hash(secret));
-    internal.extend(old.map(|old| hash(old)).into_iter().chain(rights));
-    let mut console = rules(hash(&console_password(secret)));
-    let old = old.map(|old| hash(&console_password(old)));
-    console.extend(old.into_iter().chain(EVERYTHING.map(str::to_owned)));
+    // The present password, and the one before as long as copies may use it.
+    let log_in = |password: fn(&str) -> String| {
+        let old = (!old_secret.is_empty()).then(|| hash(&password(old_secret)));
+        rules(hash(&password(secret))).into_iter().chain(old)
+    };
+    let internal = log_in(str::to_owned).chain(rights).collect();
+    let console = log_in(console_password).chain(EVERYTHING.map(str::to_owned)).collect();
     let of_clients = match &*settings.password_sha256 {
         "" => "nopass".to_owned(),
         hash => format!("#{hash}"),
