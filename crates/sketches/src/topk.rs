@@ -35,6 +35,7 @@
 use rdb::Error;
 use rdb::module::{Reader, Writer};
 use structs::murmur::murmur2;
+use structs::random::splitmix64_share;
 
 /// The name in files and in replies of TYPE.
 pub const NAME: &str = "TopK-TYPE";
@@ -131,7 +132,9 @@ impl TopK {
         let mut left = by;
         while left > 0 {
             let lowers = power(self.decay, count);
-            let Some(tries) = tries_until(lowers, self.draw(), left) else { break };
+            let Some(tries) = tries_until(lowers, splitmix64_share(&mut self.chance), left) else {
+                break;
+            };
             count -= 1;
             if count == 0 {
                 return Cell { fingerprint, count: left - tries + 1 };
@@ -182,15 +185,6 @@ impl TopK {
 
     fn cell(&self, row: usize, item: &[u8]) -> usize {
         row * self.width + murmur2(item, row as u32) as usize % self.width
-    }
-
-    /// Returns a number from 0 to 1 that looks like chance (splitmix64).
-    fn draw(&mut self) -> f64 {
-        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.chance;
-        bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((bits ^ bits >> 31) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Returns whether an item is in the list.
@@ -509,8 +503,9 @@ mod tests {
     #[test]
     fn tries_are_as_many_as_chance_says() {
         let mut topk = topk(1, 1, 1, 0.9);
-        let sum: u64 =
-            (0..10_000).map(|_| tries_until(0.1, topk.draw(), 1 << 20).unwrap() as u64).sum();
+        let sum: u64 = (0..10_000)
+            .map(|_| tries_until(0.1, splitmix64_share(&mut topk.chance), 1 << 20).unwrap() as u64)
+            .sum();
         assert!((95_000..105_000).contains(&sum), "{sum}");
         assert_eq!((tries_until(1.0, 0.3, 5), tries_until(0.0, 0.3, 5)), (Some(1), None));
         assert_eq!((power(0.5, 0), power(0.5, 10)), (1.0, 1.0 / 1024.0));

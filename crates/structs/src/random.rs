@@ -4,6 +4,21 @@
 //! statistical batteries. Not for secrets. A generator is a plain value that its owner passes
 //! around, so there is no thread-local state and a test can fix the seed.
 
+/// Returns the next number that looks like chance and follows from a state in a value: splitmix64.
+/// Values are in files and on replicas, so it stays as it is.
+pub fn splitmix64(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut bits = *state;
+    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ bits >> 31
+}
+
+/// Returns the next number of [`splitmix64`] as a share of 1, below 1.
+pub fn splitmix64_share(state: &mut u64) -> f64 {
+    (splitmix64(state) >> 11) as f64 / (1_u64 << 53) as f64
+}
+
 /// The generator; copy it to replay a sequence.
 #[derive(Clone, Debug)]
 pub struct Rng {

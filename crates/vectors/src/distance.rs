@@ -122,7 +122,7 @@ mod tests {
     fn instructions_and_fallback_agree() {
         let mut state = 1_u64;
         for len in (0..70).chain([300, 768, 65_536]) {
-            let mut draw = || crate::chance::next(&mut state);
+            let mut draw = || structs::random::splitmix64(&mut state);
             let a: Vec<i8> = (0..len).map(|_| (draw() % 255) as i16 as i8).collect();
             let b: Vec<i8> = (0..len).map(|at| if at % 7 == 0 { 127 } else { -127 }).collect();
             assert_eq!(dot_i8(&a, &b), scalar::dot_i8(&a, &b));

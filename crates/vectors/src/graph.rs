@@ -12,13 +12,14 @@
 //! A search costs about `ef · links` distances, whatever the length. Chance, which chooses levels,
 //! follows from a state in the value and in its payload: the same requests make the same graph.
 
+use crate::Filter;
 use crate::names::{self, Names};
 use crate::projection::Projection;
 use crate::vector::{Quant, Vector};
-use crate::{Filter, chance};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use structs::random::splitmix64_share;
 
 /// The most links that a request may ask for (M).
 pub const MAX_LINKS: usize = 4096;
@@ -297,7 +298,7 @@ impl VectorSet {
 
     /// Draws a level: each is reached by one of `links` elements of the level below.
     fn draw_level(&mut self) -> usize {
-        let drawn = (chance::next(&mut self.chance) >> 11) as f64 / (1_u64 << 53) as f64;
+        let drawn = splitmix64_share(&mut self.chance);
         let (mut level, mut share) = (0, 1.0 / self.links as f64);
         while level < MAX_LEVEL && drawn < share {
             level += 1;

@@ -7,7 +7,6 @@
 //!
 //! Payloads are hostile by assumption: they are checked before they are used.
 
-mod chance;
 mod distance;
 mod filter;
 mod graph;

@@ -3,7 +3,7 @@
 //! The matrix has 1 and -1, divided by the root of the output's dimensions. Its signs follow from
 //! a seed, so it takes no memory, and a file has the seed alone.
 
-use crate::chance;
+use structs::random::splitmix64;
 
 /// A projection.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -20,7 +20,7 @@ impl Projection {
             let mut state = self.seed ^ (row as u64).wrapping_mul(0xd6e8_feb8_6659_fd93);
             let mut sum = 0.0;
             for part in numbers.chunks(64) {
-                let mut signs = chance::next(&mut state);
+                let mut signs = splitmix64(&mut state);
                 for &number in part {
                     sum += if signs & 1 == 1 { number } else { -number };
                     signs >>= 1;

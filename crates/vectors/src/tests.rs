@@ -1,15 +1,15 @@
 //! The graph: recall, removal, payloads.
 
-use crate::chance;
 use crate::{Found, Quant, Search, TYPE, VectorSet};
 use rdb::module::{Reader, Value, Writer};
 use rdb::{Compression, Decoder, Encoder, Error};
 use std::collections::HashSet;
+use structs::random::splitmix64;
 
 /// Returns vectors around random centres.
 fn clustered(count: usize, dim: usize) -> Vec<Vec<f32>> {
     let mut state = 42;
-    let mut draw = || (chance::next(&mut state) >> 40) as f32 / (1_u64 << 24) as f32 - 0.5;
+    let mut draw = || (splitmix64(&mut state) >> 40) as f32 / (1_u64 << 24) as f32 - 0.5;
     let centres: Vec<Vec<f32>> = (0..20).map(|_| (0..dim).map(|_| draw()).collect()).collect();
     let around = |at: usize, draw: &mut dyn FnMut() -> f32| {
         centres[at % 20].iter().map(|x| x + draw() / 2.0).collect()
