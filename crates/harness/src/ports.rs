@@ -1,14 +1,19 @@
 //! Ports for servers of tests, which no other test takes.
 //!
 //! Test programs run beside each other, so a port that is free now may be another's in a moment. A
-//! process takes blocks of ports: each has a file that is locked as long as the process runs.
+//! process takes blocks of ports: each has a file that is locked as long as the process runs. The
+//! files are in one place of the machine, whatever folder a run of tests keeps its others in.
 //! All ports are below those that the system gives to connections, and below those of the cluster
 //! buses that reference servers open, ten thousand above their own.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+
+/// Where the files are.
+const FOLDER: &str = "/tmp/dunlin-test-ports";
 
 /// The ports of all blocks.
 const FIRST: u16 = 10_000;
@@ -67,8 +72,8 @@ impl Ports {
         if self.blocks.len() == MAX_TAKEN {
             return Ok(false);
         }
-        let folder = std::env::temp_dir().join("dunlin-test-ports");
-        fs::create_dir_all(&folder)?;
+        let folder = Path::new(FOLDER);
+        fs::create_dir_all(folder)?;
         // Processes begin at different places, so that few look at blocks of others.
         let begin = std::process::id();
         for number in 0..u32::from(BLOCKS) {
