@@ -34,9 +34,9 @@ pub use info::report_info;
 
 use engine::Command;
 
-/// The version of Redis that HELLO and INFO name, for clients that decide by it what they use.
-/// Valkey says 7.2.4; redis-py and Jedis offer client-side caching only from 7.4 on.
-pub const REDIS_VERSION: &str = "7.4.0";
+/// The version of Redis that HELLO and INFO name, for clients that decide by it what they use: the
+/// newest whose commands are all here, but for search, which MODULE LIST does not name.
+pub const REDIS_VERSION: &str = "8.6.0";
 
 /// The rows of this group.
 pub static COMMANDS: &[&Command] = &[
