@@ -213,7 +213,7 @@ impl Client {
             names: Mutex::default(),
             wait: Mutex::default(),
             elsewhere: Mutex::default(),
-            live: Live::default(),
+            live: Live { redirect: AtomicI64::new(-1), ..Live::default() },
         }
     }
 

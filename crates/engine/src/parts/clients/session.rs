@@ -580,6 +580,39 @@ impl Session {
     /// Shows the registry what has changed; after each batch.
     pub fn publish(&self, now_ms: i64) {
         let live = &self.client.live;
+        live.last_seen_ms.store(now_ms, Relaxed);
+        live.db.store(self.db.0, Relaxed);
+        live.last_command.store(self.last_command, Relaxed);
+        live.commands.store(self.commands, Relaxed);
+        live.protocol.store(if self.protocol == Protocol::Resp3 { 3 } else { 2 }, Relaxed);
+        live.argv_bytes.store(self.parser.pending_bytes(), Relaxed);
+        let was_plain =
+            live.flags.load(Relaxed) == self.transport_flags && live.watched.load(Relaxed) == 0;
+        if !(was_plain && self.is_plain()) {
+            self.publish_states();
+        }
+    }
+
+    /// Returns whether it is in none of the states of which the registry shows more than that.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        let is_said = self.is_postponed
+            | self.tracking_broken
+            | self.no_evict
+            | self.no_touch
+            | self.is_import_source
+            | self.can_redirect
+            | self.reads_replica
+            | self.is_link;
+        let is_in_a_state = self.special != 0
+            || self.suspension.is_some()
+            || self.watching.is_some()
+            || self.fate != Fate::Open;
+        !is_said && !is_in_a_state
+    }
+
+    fn publish_states(&self) {
+        let live = &self.client.live;
         let mut flags = self.transport_flags;
         let mut set = |condition: bool, bit: u64| {
             if condition {
@@ -607,18 +640,12 @@ impl Session {
         set(self.is_link, flag::LINK);
         set(self.fate != Fate::Open, flag::CLOSING);
         live.flags.store(flags, Relaxed);
-        live.last_seen_ms.store(now_ms, Relaxed);
-        live.db.store(self.db.0, Relaxed);
-        live.last_command.store(self.last_command, Relaxed);
-        live.commands.store(self.commands, Relaxed);
-        live.protocol.store(if self.protocol == Protocol::Resp3 { 3 } else { 2 }, Relaxed);
         live.channels.store(self.subscriptions.channels.len(), Relaxed);
         live.patterns.store(self.subscriptions.patterns.len(), Relaxed);
         live.shard_channels.store(self.subscriptions.shard_channels.len(), Relaxed);
         live.multi.store(self.multi.as_ref().map_or(0, |m| m.len() + 1), Relaxed);
         live.multi_bytes.store(self.multi.as_ref().map_or(0, |m| m.bytes()), Relaxed);
         live.watched.store(self.watching.as_ref().map_or(0, |watching| watching.len()), Relaxed);
-        live.argv_bytes.store(self.parser.pending_bytes(), Relaxed);
         let redirect = self.tracking.as_ref().map_or(-1, |t| t.redirect as i64);
         live.redirect.store(redirect, Relaxed);
     }

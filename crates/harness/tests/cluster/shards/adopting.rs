@@ -37,7 +37,7 @@ fn theirs(program: &Program, number: usize) -> Server {
     let bus = free_port().expect("a port is free").to_string();
     let log = if number.is_multiple_of(2) { "yes" } else { "no" };
     let options = ["--cluster-enabled", "yes", "--cluster-port", &bus, "--appendonly", log];
-    let more = ["--cluster-node-timeout", "2000", "--save", "3600 1"];
+    let more = ["--cluster-node-timeout", "4000", "--save", "3600 1"];
     let options = Options::arguments(&[&options[..], &more].concat());
     Server::start(program, options).expect("it starts")
 }
