@@ -127,13 +127,13 @@ fn the_guide_lists_the_fields() {
         "<!-- fields of databases: BLESS=1 cargo test -p node guide -->\n",
         "<!-- end of the fields -->\n",
     );
-    check("docs/cluster.md", |text| {
+    check("docs/cluster/databases.md", |text| {
         let mut table = String::from(
             "\n| option, name in files | what it is | what it takes | `update-db` |\n\
              |---|---|---|---|\n",
         );
         for field in fields::options() {
-            let help = field.help.replace('|', "\\|");
+            let help = field.help.replace('|', "\\|").replace('<', "\\<");
             let changes = if field.is_changeable { "yes" } else { "no" };
             let (option, takes) = (&field.option, takes(field, "`"));
             let _ = writeln!(table, "| `{option}` | {help} | {takes} | {changes} |");

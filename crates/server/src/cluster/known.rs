@@ -54,8 +54,7 @@ impl Notebook {
                 Warning,
                 "Cluster: etcd was started again with older files: this node knows the topology \
                  of revision {known}, etcd has that of revision {found}. The copies of the shard \
-                 elect a primary by the data that they have. See 'How failures look' in \
-                 docs/cluster.md"
+                 elect a primary by the data that they have. See docs/cluster/failures.md"
             );
         }
         let known = copy.known();

@@ -9,7 +9,7 @@ use harness::reply::Reply;
 use harness::server::{Options, Program, Server};
 use harness::wait::eventually;
 
-/// What survives the end of all processes, as the table in `docs/cluster.md` has it.
+/// What survives the end of all processes, as the table in `docs/cluster/guarantees.md` has it.
 struct Cell {
     options: &'static [&'static str],
     /// Nothing that was confirmed may be lost.
