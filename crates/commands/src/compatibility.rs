@@ -89,7 +89,7 @@ fn document(tcl_results: Option<&str>, failing: &[(String, String)]) -> String {
          <!-- Written from the command table: BLESS=1 cargo test -p commands compatibility -->\n\
          \n\
          Dunlin answers as Valkey 9.1 does: the same replies under RESP2 and RESP3, the same error\n\
-         texts. Below is every command and subcommand of Valkey 9.1 and of Redis 8.0, and whether\n\
+         texts. Below is every command and subcommand of Valkey 9.1 and of Redis 8.6, and whether\n\
          it is here; a version in the column of Redis is that of the first Redis which has the command. A command that is not answers with the error for an unknown command, unless the\n\
          last column says otherwise, and that column says with what it will come. Behind the tables stand the\n\
          [known differences](#known-differences)",
