@@ -6,7 +6,7 @@
 mod at_run_time;
 mod configuration;
 mod loading;
+mod pages;
 mod process;
-mod quickstart;
 mod release;
 mod support;

@@ -1,7 +1,9 @@
-//! The commands of docs/quickstart.md, run in their order by a shell in a network of its own, so that their ports are free.
+//! The commands and programs of pages, run in their order by a shell in a network of its own, so
+//! that their ports are free. What a page shows below them is what they print.
 
 use crate::support::Folder;
 use harness::cluster::Etcd;
+use harness::environment::skipped;
 use harness::server::repository;
 use std::fmt::Write as _;
 use std::os::unix::fs::symlink;
@@ -46,29 +48,36 @@ fn script(blocks: &[Block], python: Option<&str>) -> String {
         // Writing to a string cannot fail.
         let _ = match (block.language.as_str(), python) {
             ("sh", _) => writeln!(script, "{{\n{text}}} >printed.{number}"),
-            ("python", Some(python)) => writeln!(script, "{python} - <<'PYTHON'\n{text}PYTHON"),
+            ("python", Some(python)) => {
+                writeln!(script, "{python} - <<'PYTHON' >printed.{number}\n{text}PYTHON")
+            }
             _ => Ok(()),
         };
     }
     script
 }
 
-#[test]
-fn the_first_hour_goes_as_the_page_says() {
-    let page = fs::read_to_string(repository().join("docs/quickstart.md")).unwrap();
-    let blocks = blocks(&page);
-    let runs = |block: &&Block| block.language == "sh" && !block.is_left_out;
-    assert!(blocks.iter().filter(runs).count() > 8, "the page has few commands");
+/// Returns a Python that has redis-py: the one of the tests of redis-py, or the machine's.
+fn python() -> Option<String> {
+    let home =
+        env::var("XDG_CACHE_HOME").or_else(|_| env::var("HOME").map(|home| home + "/.cache"));
+    let own = home.unwrap() + "/dunlin/clients/redis-py/bin/python";
+    let has_library = |python: &String| {
+        let done = Command::new(python).args(["-c", "import redis"]).output();
+        done.is_ok_and(|done| done.status.success())
+    };
+    [own, "python3".to_owned()].into_iter().find(has_library)
+}
 
+/// Runs what a page has, and compares what it prints with what the page shows. Programs are left
+/// out without a Python.
+fn run(page: &str, python: Option<&str>) {
+    let page = fs::read_to_string(repository().join(page)).unwrap();
+    let blocks = blocks(&page);
     let folder = Folder::new();
     fs::create_dir(folder.path("bin")).unwrap();
     symlink(env!("CARGO_BIN_EXE_dunlin"), folder.path("bin/dunlin")).unwrap();
     let path = format!("{}:{}", folder.path("bin").display(), env::var("PATH").unwrap());
-    // Where the tests of redis-py have it.
-    let home =
-        env::var("XDG_CACHE_HOME").or_else(|_| env::var("HOME").map(|home| home + "/.cache"));
-    let python = home.unwrap() + "/dunlin/clients/redis-py/bin/python";
-    let python = fs::exists(&python).unwrap().then_some(python.as_str());
     let script = folder.file("script", &script(&blocks, python));
     // What it starts in the background ends with it.
     let done = Command::new("unshare")
@@ -81,10 +90,28 @@ fn the_first_hour_goes_as_the_page_says() {
         .unwrap();
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{said}\n{}", String::from_utf8_lossy(&done.stdout));
+    let mut compared = 0;
     for (number, pair) in blocks.windows(2).enumerate() {
-        if pair[0].language == "sh" && pair[1].language == "text" {
+        let is_run = pair[0].language == "sh" || (pair[0].language == "python" && python.is_some());
+        if is_run && pair[1].language == "text" {
             let printed = folder.read(&format!("printed.{number}"));
-            assert_eq!(printed, pair[1].text, "of the commands\n{}", pair[0].text);
+            assert_eq!(printed, pair[1].text, "of\n{}", pair[0].text);
+            compared += 1;
         }
     }
+    assert!(compared > 4, "the page shows little of what it prints: {compared}");
+}
+
+#[test]
+fn the_first_hour_goes_as_the_page_says() {
+    run("docs/quickstart.md", python().as_deref());
+}
+
+#[test]
+fn the_examples_print_what_the_page_shows() {
+    let Some(python) = python() else {
+        skipped("there is no redis-py: `./test clients redis-py` installs it");
+        return;
+    };
+    run("docs/examples.md", Some(&python));
 }
