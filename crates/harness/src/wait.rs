@@ -16,8 +16,9 @@ impl Drop for SetAtEnd<'_> {
     }
 }
 
-/// Between the first looks, and between those that have taken long to be true: a look may connect to
-/// several servers, and tests that wait side by side must leave the machine to what they wait for.
+/// Between the first looks, and between those that have taken long to be true: a look may connect
+/// to several servers, and tests that wait side by side must leave the machine to what they wait
+/// for.
 const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(50)];
 
 /// Looks again and again until it is so.
