@@ -18,6 +18,7 @@ mod query;
 mod queryindex;
 mod range;
 mod read;
+pub(crate) mod renaming;
 mod replies;
 mod rules;
 mod search;
