@@ -8,6 +8,7 @@ mod add;
 mod compaction;
 mod create;
 mod del;
+mod gather;
 mod get;
 mod incrby;
 mod info;
