@@ -8,7 +8,7 @@ use crate::code;
 use crate::raw;
 use resp::Protocol;
 use resp::bulk::{push_bulk, push_header};
-use spec::Merge;
+use spec::{Gather, Merge};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,6 +17,8 @@ use std::sync::atomic::Ordering::Relaxed;
 #[derive(Debug)]
 pub struct Joining {
     merge: Merge,
+    /// For [`Merge::Gather`]: what the client has asked.
+    request: Vec<u8>,
     missing: usize,
     parts: Vec<Vec<u8>>,
     /// For [`Merge::Places`]: for each part, where its elements go.
@@ -57,6 +59,7 @@ impl Joining {
         let (places, divided) = (Vec::new(), Vec::new());
         Joining {
             merge,
+            request: Vec::new(),
             missing: parts,
             parts: vec![Vec::new(); parts],
             places,
@@ -64,6 +67,11 @@ impl Joining {
             divided,
             next: parts,
         }
+    }
+
+    /// For so many replies, of which the reply to this request is made.
+    pub fn gathering(gather: &'static Gather, request: Vec<u8>, parts: usize) -> Joining {
+        Joining { request, ..Joining::new(Merge::Gather(gather), parts) }
     }
 
     /// For replies whose elements have places.
@@ -118,7 +126,7 @@ impl Joining {
         self.put(of, joining.finish(Protocol::Resp2))
     }
 
-    /// Bytes that it holds.
+    /// Bytes of the replies that it holds.
     pub fn bytes(&self) -> usize {
         let of_parts: usize = self.parts.iter().map(Vec::len).sum();
         of_parts + self.divided.iter().map(|it| it.joining.bytes()).sum::<usize>()
@@ -188,12 +196,9 @@ impl Joining {
                 all.dedup();
                 push_elements(&mut out, first[0], &all);
             }
-            Merge::Named => {
-                let all = self.all_elements()?;
-                match has_repetition(first[0], &all)? {
-                    true => raw::push_error(&mut out, ONE_NAME),
-                    false => push_elements(&mut out, first[0], &all),
-                }
+            Merge::Gather(gather) => {
+                let words = raw::words(&self.request)?;
+                return (gather.join)(&words, &self.parts, protocol == Protocol::Resp3);
             }
             Merge::Places => return self.in_places(),
             Merge::SumPairs => return self.sum_pairs(),
@@ -330,26 +335,6 @@ fn push_elements(out: &mut Vec<u8>, kind: u8, elements: &[&[u8]]) {
     // A map's elements are names and values in turn.
     push_header(out, kind, if kind == b'%' { elements.len() / 2 } else { elements.len() });
     elements.iter().for_each(|element| out.extend_from_slice(element));
-}
-
-const ONE_NAME: &str = "ERR a group has series on several shards; give their keys one hash tag, or \
-                        read them without GROUPBY";
-
-/// Returns whether two elements begin with one name, or two pairs of a map have it. `None`: an
-/// element has none.
-fn has_repetition(kind: u8, elements: &[&[u8]]) -> Option<bool> {
-    let mut names: Vec<&[u8]> = match kind {
-        b'%' => elements.iter().copied().step_by(2).collect(),
-        _ => {
-            let mut names = Vec::with_capacity(elements.len());
-            for element in elements {
-                names.push(raw::elements(element)?.into_iter().next()?);
-            }
-            names
-        }
-    };
-    names.sort_unstable();
-    Some(names.windows(2).any(|pair| pair[0] == pair[1]))
 }
 
 /// Fields of INFO that are sums over servers.
@@ -492,6 +477,25 @@ mod tests {
     }
 
     #[test]
+    fn a_reply_is_made_of_what_servers_were_asked() {
+        static LONGEST: Gather = Gather {
+            ask: |_| None,
+            join: |words, replies, is_resp3| {
+                let longest = replies.iter().map(Vec::len).max()?;
+                Some(format!("+{} {longest} {is_resp3}\r\n", words.len()).into_bytes())
+            },
+        };
+        let joined = |replies: [&str; 2]| {
+            let mut joining = Joining::gathering(&LONGEST, raw::request(&[b"A", b"b"]), 2);
+            let put = |(part, reply): (usize, &str)| joining.put(part, reply.as_bytes().to_vec());
+            assert_eq!(replies.into_iter().enumerate().map(put).collect::<Vec<_>>(), [false, true]);
+            String::from_utf8(joining.finish(Protocol::Resp3)).expect("text")
+        };
+        assert_eq!(joined(["+a\r\n", ":123\r\n"]), "+2 6 true\r\n");
+        assert_eq!(joined(["+a\r\n", "-ERR no\r\n"]), "-ERR no\r\n");
+    }
+
+    #[test]
     fn each_rule_merges() {
         assert_eq!(joined(Merge::Sum, &[":1\r\n", ":2\r\n"]), ":3\r\n");
         assert_eq!(joined(Merge::Min, &[":5\r\n", ":2\r\n"]), ":2\r\n");
@@ -500,13 +504,6 @@ mod tests {
         assert_eq!(
             joined(Merge::Concat, &["*1\r\n$1\r\na\r\n", "*0\r\n", "*1\r\n:1\r\n"]),
             "*2\r\n$1\r\na\r\n:1\r\n"
-        );
-        assert_eq!(
-            joined(Merge::Named, &["*1\r\n*1\r\n$1\r\na\r\n", "*1\r\n*1\r\n$1\r\nb\r\n"]),
-            "*2\r\n*1\r\n$1\r\na\r\n*1\r\n$1\r\nb\r\n"
-        );
-        assert!(
-            joined(Merge::Named, &["%1\r\n+a\r\n:1\r\n", "%1\r\n+a\r\n:2\r\n"]).starts_with('-')
         );
         assert_eq!(
             joined(Merge::Union, &["*1\r\n$1\r\na\r\n", "*1\r\n$1\r\na\r\n"]),

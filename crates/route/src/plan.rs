@@ -3,7 +3,7 @@
 use crate::cursor;
 use crate::join::Joining;
 use crate::raw;
-use spec::{Groups, Local, Merge, Refusal, Session, Way};
+use spec::{Gather, Groups, Local, Merge, Refusal, Session, Way};
 use structs::numbers;
 
 /// Where a key lives.
@@ -128,6 +128,8 @@ pub enum Plan {
     Pieces(Vec<Piece>, Joining),
     /// As it is to every server.
     All(Merge),
+    /// In these words to every server, and the reply is made of theirs.
+    Gather(Vec<u8>, &'static Gather),
     /// The first request for a page of a walk over all servers, and the page.
     Scan(Piece, Page),
     /// It opens or uses a connection of its own; the server of its keys, if it has any.
@@ -215,6 +217,13 @@ pub fn plan(request: &Request<'_>, placement: &dyn Placement) -> Plan {
         Way::Keys => one(request, placement, Plan::One),
         Way::Split { groups, merge } => split(request, groups, merge, placement),
         Way::All { .. } if has_one_server => first(),
+        Way::All { merge: Merge::Gather(gather), .. } => match (gather.ask)(request.words) {
+            None => Plan::All(Merge::Concat),
+            Some(words) => {
+                let words: Vec<&[u8]> = words.iter().map(|word| &**word).collect();
+                Plan::Gather(raw::request(&words), gather)
+            }
+        },
         Way::All { merge, .. } => Plan::All(merge),
         Way::Scan => scan(request, placement),
         Way::Message if placement.listens_anywhere() && has_one_server => first(),

@@ -286,7 +286,28 @@ impl Series {
         }
     }
 
-    /// The same in descending order.
+    /// Returns the number of samples from a time on, or `most` if there are more.
+    pub fn count_from(&self, from: u64, most: usize) -> usize {
+        let from = from.max(self.floor());
+        let begin = self.chunks.partition_point(|chunk| chunk.last().time < from);
+        let mut count = 0;
+        for chunk in &self.chunks[begin..] {
+            if count >= most {
+                break;
+            }
+            if chunk.first().time >= from {
+                count += chunk.count();
+                continue;
+            }
+            chunk.visit(|sample| {
+                count += usize::from(sample.time >= from);
+                count < most
+            });
+        }
+        count.min(most)
+    }
+
+    /// Calls `visit` as [`Series::visit`] does, in descending order.
     pub fn visit_reverse(&self, from: u64, to: u64, mut visit: impl FnMut(Sample) -> bool) {
         let from = from.max(self.floor());
         let end = self.chunks.partition_point(|chunk| chunk.first().time <= to);
@@ -484,5 +505,37 @@ impl Series {
     /// Returns what the open bucket of a rule is reduced to at present.
     pub fn open_bucket(&self, rule: &Rule) -> Option<Sample> {
         self.reduced(rule, self.last()?.time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_counted_from_any_time_up_to_any_number() {
+        for encoding in [Encoding::Compressed, Encoding::Uncompressed] {
+            for retention in [0, 400] {
+                let (policy, ignore) = (Policy::Last, Ignore::default());
+                let settings = Settings { retention, encoding, chunk_size: 64, policy, ignore };
+                let mut series = Series::new(settings, Labels::default());
+                assert_eq!(series.count_from(0, 5), 0);
+                for at in 0..100 {
+                    let sample = Sample { time: 10 * at, value: at as f64 / 3.0 };
+                    series.add(sample, Policy::Last).expect("it is later than the last");
+                }
+                assert!(series.chunks().len() > 3);
+                for from in 0..1010 {
+                    let mut count = 0;
+                    series.visit(from, u64::MAX, |_| {
+                        count += 1;
+                        true
+                    });
+                    for most in [1, 7, count, count + 1, usize::MAX] {
+                        assert_eq!(series.count_from(from, most), count.min(most), "{from}");
+                    }
+                }
+            }
+        }
     }
 }

@@ -21,7 +21,7 @@ pub use effort::Effort;
 pub use key_spec::{Begin, Find, FindKeys, FindPrefixes, InvalidKeys, KeyFlags, KeySpec};
 pub use recent::Recent;
 pub use routing::{
-    About, Applied, Groups, Local, Merge, Refusal, Routing, Session, Texts, Waits, Way,
+    About, Applied, Gather, Groups, Local, Merge, Refusal, Routing, Session, Texts, Waits, Way,
 };
 pub use row::{
     Channels, Databases, FindWords, Flags, Group, NeedsWorld, NotRun, Row, Runner, ScriptName,

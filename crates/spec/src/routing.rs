@@ -113,9 +113,8 @@ pub enum Merge {
     Concat,
     /// The same without repetitions.
     Union,
-    /// The elements of all arrays, or the pairs of all maps. Each element is an array that begins
-    /// with a name. Two with one name would have to be reduced to one: that is an error.
-    Named,
+    /// The elements of all arrays or maps, unless the request has to be asked in other words.
+    Gather(&'static Gather),
     /// Each element goes to the place that its key had in the request.
     Places,
     /// Arrays of names and integers: the sum for each name, in the first reply's order.
@@ -128,6 +127,37 @@ pub enum Merge {
     Text,
     /// INFO: the first server's, with counters and keyspaces summed.
     Info,
+}
+
+/// Returns the words that each server is asked, by those of the client. `None`: these.
+pub type AskOthers = fn(&[&[u8]]) -> Option<Vec<Vec<u8>>>;
+
+/// Makes the reply to the client's words of the servers' replies, which are no errors. The last
+/// argument is true for RESP3, in which the servers have replied, too. `None`: they have not replied
+/// to what they were asked.
+pub type MakeOne = fn(&[&[u8]], &[Vec<u8>], bool) -> Option<Vec<u8>>;
+
+/// How a request to all servers is asked whose replies cannot be put together as they are: the
+/// servers are asked for what the reply is made of.
+pub struct Gather {
+    /// What the servers are asked.
+    pub ask: AskOthers,
+    /// What is made of their replies.
+    pub join: MakeOne,
+}
+
+impl PartialEq for Gather {
+    fn eq(&self, other: &Gather) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Gather {}
+
+impl std::fmt::Debug for Gather {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Gather")
+    }
 }
 
 /// What a request to all servers is about. A proxy asks all servers in any case; a node of a

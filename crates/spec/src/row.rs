@@ -353,6 +353,9 @@ impl Flags {
     /// Ours: may touch keys that its words do not name. Inside MULTI and scripts, where it cannot
     /// be run again, it has the world stopped.
     pub const REACHES: Flags = Flags(1 << 58);
+    /// Ours: as [`Flags::REACHES`], if there are values that may refer to other keys (those with
+    /// labels: time series).
+    pub const RELINKS: Flags = Flags(1 << 59);
 
     /// Both sets.
     pub const fn with(self, other: Flags) -> Flags {
@@ -422,6 +425,7 @@ mod tests {
             Flags::CROSSES_DATABASES,
             Flags::ENDS_REPLICA_LOAD,
             Flags::REACHES,
+            Flags::RELINKS,
         ];
         let all = ours.into_iter().fold(Flags::NONE, Flags::with);
         assert_eq!(all.0.count_ones() as usize, ours.len());

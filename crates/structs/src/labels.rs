@@ -7,6 +7,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A name and its value.
 pub type Label = (Box<[u8]>, Box<[u8]>);
@@ -95,9 +97,35 @@ struct Listed {
 /// The ascending numbers of the keys that have a label, by its value.
 type ByValue = HashMap<Box<[u8]>, Vec<u32>>;
 
+/// Indexes of the process.
+static INDEXES: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns the number of indexes in the process: 0 if no key has labels.
+pub fn indexes() -> usize {
+    INDEXES.load(Relaxed)
+}
+
+/// Counts an index as long as it lives.
+#[derive(Debug)]
+struct Counted;
+
+impl Default for Counted {
+    fn default() -> Counted {
+        INDEXES.fetch_add(1, Relaxed);
+        Counted
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        INDEXES.fetch_sub(1, Relaxed);
+    }
+}
+
 /// An index of keys by labels.
 #[derive(Debug, Default)]
 pub struct LabelIndex {
+    _count: Counted,
     listed: Vec<Option<Listed>>,
     free: Vec<u32>,
     by_key: HashMap<Box<[u8]>, u32>,

@@ -1,6 +1,9 @@
 //! `COPY source destination [DB destination-db] [REPLACE]`
+//!
+//! A copy of a time series has no rules, and no rule writes to it.
 
 use crate::connection::parse_db;
+use crate::series::renaming;
 use engine::{
     Arg, ArgKind, Args, Class, Command, Cx, Databases, Db, DbIndex, Effort, Error, Event, Flags,
     Group, KeyFlags, KeySpec, Outcome, event,
@@ -82,12 +85,13 @@ fn copy(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return Err(Error::text("ERR source and destination objects are the same"));
     }
     let access = cx.db.fresh_access();
-    let Some(copy) =
+    let Some(mut copy) =
         cx.db.lookup_read(from).map(|entry| entry.duplicate(to.bytes, entry.expiry(), access))
     else {
         cx.reply.integer(0);
         return Ok(());
     };
+    renaming::cut(&mut copy);
     let done = cx.db.in_db(options.db, |db| {
         let free = options.replace || db.lookup_no_stats(to).is_none();
         if free {

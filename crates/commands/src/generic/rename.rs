@@ -1,5 +1,7 @@
 //! `RENAME key newkey`, `RENAMENX key newkey`: value and expiry move; what `newkey` held is gone.
+//! Rules of time series [go on](crate::series::renaming).
 
+use crate::series::renaming;
 use engine::{
     Arg, Args, Class, Command, Cx, Error, Event, Flags, Group, KeyFlags, KeySpec, Outcome, event,
 };
@@ -8,7 +10,7 @@ use engine::{
 pub static RENAME: Command = Command {
     name: "rename",
     arity: 3,
-    flags: Flags::WRITE.with(Flags::NO_VALUES),
+    flags: Flags::WRITE.with(Flags::NO_VALUES).with(Flags::RELINKS),
     keys: &[
         KeySpec::one(KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE)),
         KeySpec::at(2, KeyFlags::OW.with(KeyFlags::UPDATE)),
@@ -26,7 +28,7 @@ pub static RENAME: Command = Command {
 pub static RENAMENX: Command = Command {
     name: "renamenx",
     arity: 3,
-    flags: Flags::WRITE.with(Flags::FAST).with(Flags::NO_VALUES),
+    flags: Flags::WRITE.with(Flags::FAST).with(Flags::NO_VALUES).with(Flags::RELINKS),
     keys: &[
         KeySpec::one(KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE)),
         KeySpec::at(2, KeyFlags::OW.with(KeyFlags::INSERT)),
@@ -71,9 +73,13 @@ fn move_value(cx: &mut Cx<'_>, args: Args<'_>, only_if_free: bool) -> Result<boo
     if only_if_free && cx.db.lookup_write(to).is_some() {
         return Ok(false);
     }
+    let ends = renaming::hold(cx, from, to)?;
     let Some(entry) = cx.db.take(from) else { return Err(Error::NoSuchKey) };
     cx.db.recreate(to, entry.rekeyed(to.bytes));
     cx.db.changed(from, FROM);
     cx.db.changed(to, TO);
+    if let Some(ends) = ends {
+        renaming::follow(cx, &ends, (from, to), args.words())?;
+    }
     Ok(true)
 }

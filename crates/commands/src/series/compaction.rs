@@ -24,6 +24,21 @@ impl Effects {
         self.0.extend(others.0);
     }
 
+    /// Adds a rule that was there before under the name of another key.
+    pub fn rule_made(&mut self, source: Key<'_>, target: Key<'_>, rule: &Rule) {
+        let name = rule.aggregator.name().as_bytes();
+        let [duration, align] = [rule.buckets.duration, rule.buckets.align].map(time_word);
+        let after = rule.after.map_or(b"-".to_vec(), time_word);
+        let ends = [&b"TS.CREATERULE"[..], source.bytes, target.bytes];
+        let how = [&b"AGGREGATION"[..], name, &duration, &align, b"AFTER", &after];
+        self.command(&[&ends[..], &how[..]].concat());
+    }
+
+    /// Adds the end of a rule.
+    pub fn rule_removed(&mut self, source: Key<'_>, target: Key<'_>) {
+        self.command(&[b"TS.DELETERULE", source.bytes, target.bytes]);
+    }
+
     fn command(&mut self, words: &[&[u8]]) {
         self.0.push(words.iter().map(|word| word.to_vec()).collect());
     }
@@ -91,7 +106,7 @@ pub(super) fn reduce(cx: &mut Cx<'_>, key: Key<'_>, times: &[u64]) -> Result<Eff
     let mut orphans = Vec::new();
     for (target, buckets) in changes {
         if !put(cx, key, Key::new(&target), &buckets, &mut effects)? {
-            effects.command(&[b"TS.DELETERULE", key.bytes, &target]);
+            effects.rule_removed(key, Key::new(&target));
             orphans.push(target);
         }
     }

@@ -4,7 +4,7 @@
 use super::query::{self, Options, Shown, TOO_MANY};
 use super::range::{AGGREGATION, BY_TIME, BY_VALUE, COUNT, FROM, LATEST, TO};
 use super::search::Found;
-use super::{FINDS, JOINED, compaction, replies, search};
+use super::{FINDS, JOINED, compaction, gather, replies, search};
 use engine::routing::{About, Merge, Routing};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Key, Outcome};
 use rdb::module::Module;
@@ -12,6 +12,7 @@ use resp::Reply;
 use series::Series;
 use series::range::{Rows, group};
 use std::collections::BTreeMap;
+use structs::labels::Filter;
 
 /// `TS.MRANGE`.
 pub static MRANGE: Command = Command {
@@ -33,7 +34,7 @@ pub static MREVRANGE: Command = Command {
 const READ: Command = Command {
     arity: -4,
     tips: JOINED,
-    routing: Routing::all(Merge::Named, About::AllKeys),
+    routing: Routing::all(Merge::Gather(&gather::GROUPS), About::AllKeys),
     complexity: "O(n/m+k) where n = Number of data points, m = Chunk size (data points per chunk), \
                  k = Number of data points that are in the requested ranges",
     args: &[
@@ -67,6 +68,28 @@ const READ: Command = Command {
 };
 
 fn mrange(cx: &mut Cx<'_>, args: Args<'_>, is_reverse: bool) -> Outcome {
+    let (options, filters, count) = parse(args, is_reverse)?;
+    let mut all = Vec::new();
+    for found in search::find(cx, &filters)? {
+        if let Some(rows) = read(cx, &found, &options)?
+            && (!options.excludes_empty || !rows.is_empty())
+        {
+            all.push((found, rows));
+        }
+    }
+    match &options.grouping {
+        None => reply(&mut cx.reply, &all, &options),
+        Some(_) => reply_groups(&mut cx.reply, all, &options, count),
+    }
+    Ok(())
+}
+
+/// Reads a request: what is read of each series, which series, and how many rows a group has at
+/// most.
+pub(super) fn parse(
+    args: Args<'_>,
+    is_reverse: bool,
+) -> Result<(Options, Vec<Filter>, usize), Error> {
     let mut options = query::parse(args, 1, is_reverse, 1)?;
     let missing = Error::text("ERR TSDB: missing FILTER argument");
     let filters = options.filters.take().ok_or(missing)?;
@@ -82,19 +105,7 @@ fn mrange(cx: &mut Cx<'_>, args: Args<'_>, is_reverse: bool) -> Outcome {
         Some(_) => options.query.count.take(),
         None => None,
     };
-    let mut all = Vec::new();
-    for found in search::find(cx, &filters)? {
-        if let Some(rows) = read(cx, &found, &options)?
-            && (!options.excludes_empty || !rows.is_empty())
-        {
-            all.push((found, rows));
-        }
-    }
-    match &options.grouping {
-        None => reply(&mut cx.reply, &all, &options),
-        Some(_) => reply_groups(&mut cx.reply, all, &options, count.unwrap_or(usize::MAX)),
-    }
-    Ok(())
+    Ok((options, filters, count.unwrap_or(usize::MAX)))
 }
 
 /// Returns the rows of a series, unless it has gone since it was found.
@@ -153,7 +164,14 @@ fn reply(reply: &mut Reply<'_>, all: &[(Found, Rows)], options: &Options) {
     }
 }
 
-fn reply_groups(reply: &mut Reply<'_>, all: Vec<(Found, Rows)>, options: &Options, count: usize) {
+/// Writes the groups of series, with so many rows each at most. The series are in the order of their
+/// keys.
+pub(super) fn reply_groups(
+    reply: &mut Reply<'_>,
+    all: Vec<(Found, Rows)>,
+    options: &Options,
+    count: usize,
+) {
     let Some(grouping) = &options.grouping else { return };
     let mut groups = BTreeMap::<Box<[u8]>, (Vec<_>, Vec<_>)>::new();
     for (found, rows) in all {

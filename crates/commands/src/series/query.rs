@@ -5,6 +5,7 @@ use engine::{Args, Error};
 use series::aggregate::Aggregator;
 use series::buckets::Buckets;
 use series::range::{Aggregation, Query, Stamp};
+use std::ops::Range;
 use structs::labels::{Filter, Test};
 use structs::numbers::parse_f64;
 
@@ -67,6 +68,8 @@ pub(super) struct Options {
     pub shown: Shown,
     pub filters: Option<Vec<Filter>>,
     pub grouping: Option<Grouping>,
+    /// The words that say how the reply looks: labels, groups, their number of rows.
+    pub of_reply: Vec<Range<usize>>,
 }
 
 /// The words that end a list.
@@ -134,6 +137,7 @@ pub(super) fn parse(
         shown: Shown::None,
         filters: None,
         grouping: None,
+        of_reply: Vec::new(),
     };
     let mut parser = Parser {
         args,
@@ -162,6 +166,7 @@ impl<'a> Parser<'a> {
         let at = self.at;
         let is = |keyword| self.args.is(at, keyword);
         self.at += 1;
+        let is_of_reply = ["withlabels", "selected_labels", "count", "groupby"].into_iter().any(is);
         match () {
             () if is("latest") => self.options.latest = true,
             () if is("excludeempty") => self.options.excludes_empty = true,
@@ -193,6 +198,9 @@ impl<'a> Parser<'a> {
             }
             () if is("groupby") => self.take_grouping()?,
             () => return Err(Error::Syntax),
+        }
+        if is_of_reply {
+            self.options.of_reply.push(at..self.at);
         }
         Ok(())
     }

@@ -4,7 +4,9 @@
 use super::query::{BAD_AGGREGATOR, duration};
 use super::{NO_KEY, WRITES, compaction, series_event, whole};
 use crate::typed;
-use engine::{Arg, ArgKind, Args, Command, Cx, Error, Event, Flags, KeyFlags, KeySpec, Outcome};
+use engine::{
+    Arg, ArgKind, Args, Command, Cx, Error, Event, Flags, Key, KeyFlags, KeySpec, Outcome,
+};
 use series::aggregate::Aggregator;
 use series::buckets::Buckets;
 use series::{Rule, Series};
@@ -49,7 +51,9 @@ const CREATED: [Event; 2] = [series_event("ts.createrule:src"), series_event("ts
 const DELETED: [Event; 2] = [series_event("ts.deleterule:src"), series_event("ts.deleterule:dest")];
 
 fn create(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    if args.len() > 7 {
+    // Only the journal has `AFTER time`, of a rule that was there before (see `renaming`).
+    let is_old = args.len() == 9 && args.is(7, "after") && cx.db.repeats_history();
+    if args.len() > 7 && !is_old {
         return Err(Error::Arity("ts.createrule".into()));
     }
     if !args.is(3, "aggregation") {
@@ -72,19 +76,52 @@ fn create(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if !cx.db.repeats_history() {
         check_ends(cx, (source.bytes, of_source), (target.bytes, of_target))?;
     }
-    let after = of_source.last().map(|last| last.time);
+    let after = match is_old {
+        true => whole(args[8]),
+        false => of_source.last().map(|last| last.time),
+    };
     let rule = Rule { target: target.bytes.into(), aggregator, buckets, after };
-    let of_source = typed::write::<Series>(&mut cx.db, source)?.ok_or(NO_KEY)?;
-    of_source.set_source(None);
-    of_source.rules_mut().retain(|rule| *rule.target != *target.bytes);
-    of_source.rules_mut().push(rule);
-    let of_target = typed::write::<Series>(&mut cx.db, target)?.ok_or(NO_KEY)?;
-    of_target.rules_mut().clear();
-    of_target.set_source(Some(source.bytes));
+    tie(cx, source, target, rule)?;
     cx.db.changed(source, CREATED[0]);
     cx.db.changed(target, CREATED[1]);
     cx.reply.ok();
     Ok(())
+}
+
+/// Gives a series a rule for a target, in place of one that it has. Reports nothing.
+///
+/// # Errors
+/// One of them is no series.
+pub(super) fn tie(
+    cx: &mut Cx<'_>,
+    source: Key<'_>,
+    target: Key<'_>,
+    rule: Rule,
+) -> Result<(), Error> {
+    let of_source = typed::write::<Series>(&mut cx.db, source)?.ok_or(NO_KEY)?;
+    of_source.set_source(None);
+    of_source.rules_mut().retain(|rule| *rule.target != *target.bytes);
+    of_source.rules_mut().push(Rule { target: target.bytes.into(), ..rule });
+    let of_target = typed::write::<Series>(&mut cx.db, target)?.ok_or(NO_KEY)?;
+    of_target.rules_mut().clear();
+    of_target.set_source(Some(source.bytes));
+    Ok(())
+}
+
+/// Takes the rule for a target from a series. Returns whether the target has changed, too: it may be
+/// another key by now. Reports nothing.
+///
+/// # Errors
+/// The source is no series.
+pub(super) fn untie(cx: &mut Cx<'_>, source: Key<'_>, target: Key<'_>) -> Result<bool, Error> {
+    let of_source = typed::write::<Series>(&mut cx.db, source)?.ok_or(NO_KEY)?;
+    of_source.rules_mut().retain(|rule| *rule.target != *target.bytes);
+    let Ok(Some(of_target)) = typed::write::<Series>(&mut cx.db, target) else { return Ok(false) };
+    let is_its = of_target.source() == Some(source.bytes);
+    if is_its {
+        of_target.set_source(None);
+    }
+    Ok(is_its)
 }
 
 /// Refuses a rule whose ends are those of other rules. A reference to a key that does not refer
@@ -115,14 +152,9 @@ fn delete(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if !of_source.rules().iter().any(|rule| *rule.target == *target.bytes) {
         return Err(none);
     }
-    let of_source = typed::write::<Series>(&mut cx.db, source)?.ok_or(NO_KEY)?;
-    of_source.rules_mut().retain(|rule| *rule.target != *target.bytes);
+    let was_its = untie(cx, source, target)?;
     cx.db.changed(source, DELETED[0]);
-    // The target may be another key by now.
-    if let Ok(Some(of_target)) = typed::write::<Series>(&mut cx.db, target)
-        && of_target.source() == Some(source.bytes)
-    {
-        of_target.set_source(None);
+    if was_its {
         cx.db.changed(target, DELETED[1]);
     }
     cx.reply.ok();

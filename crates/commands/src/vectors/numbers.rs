@@ -40,6 +40,16 @@ pub(super) fn read(args: Args<'_>, at: usize) -> Result<(Vec<f32>, usize), Error
     if is_sound { Ok((numbers, end)) } else { Err(INVALID) }
 }
 
+/// Returns the word behind the vector that begins at a word, whose numbers are not read. `None`: it
+/// has fewer than it says.
+pub(super) fn end(args: Args<'_>, at: usize) -> Option<usize> {
+    if !args.is(at, "values") {
+        return Some(at + 2);
+    }
+    let count = args.get(at + 1).and_then(parse_i64).and_then(|it| usize::try_from(it).ok())?;
+    count.checked_add(at + 2).filter(|&end| end <= args.len())
+}
+
 /// Returns the error for numbers of other dimensions than a set has.
 pub(super) fn mismatch(got: usize, has: usize) -> Error {
     Error::format(format!("ERR Vector dimension mismatch - got {got} but set has {has}"))

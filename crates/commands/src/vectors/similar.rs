@@ -43,13 +43,14 @@ const DEFAULT_EF: usize = 100;
 const FILTER_EF_PER_RESULT: usize = 100;
 
 /// What a request asks for behind its vector.
-struct Options {
+struct Options<'a> {
     with_scores: bool,
     with_attributes: bool,
     count: usize,
     ef: usize,
     epsilon: f64,
-    filter: Option<Filter>,
+    /// The expression, which only the search itself reads.
+    filter: Option<&'a [u8]>,
     filter_ef: Option<usize>,
     exact: bool,
 }
@@ -64,6 +65,8 @@ fn vsim(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let set = typed::read::<VectorSet>(&cx.db, args.key(1))?;
     let (query, at) = query(args)?;
     let options = parse(args, at)?;
+    let parsed = |text| Filter::parse(text).map_err(|why| unreadable(text, why.0));
+    let filter = options.filter.map(parsed).transpose()?;
     let Some(set) = set else {
         if options.is_map(cx.reply.is_resp3()) {
             cx.reply.map(0)
@@ -85,7 +88,7 @@ fn vsim(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let search = Search {
         count: options.count,
         ef: options.ef,
-        filter: options.filter.as_ref(),
+        filter: filter.as_ref(),
         filter_ef: options.filter_ef(),
         exact: options.exact,
     };
@@ -113,7 +116,7 @@ fn vsim(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-impl Options {
+impl Options<'_> {
     /// Returns whether the reply of names with what belongs to them is a map.
     fn is_map(&self, is_resp3: bool) -> bool {
         is_resp3 && (self.with_scores || self.with_attributes)
@@ -138,7 +141,7 @@ fn query(args: Args<'_>) -> Result<(Query<'_>, usize), Error> {
     Ok((Query::Numbers(numbers), end))
 }
 
-fn parse(args: Args<'_>, mut at: usize) -> Result<Options, Error> {
+fn parse(args: Args<'_>, mut at: usize) -> Result<Options<'_>, Error> {
     let mut options = Options {
         with_scores: false,
         with_attributes: false,
@@ -176,7 +179,7 @@ fn parse(args: Args<'_>, mut at: usize) -> Result<Options, Error> {
             options.filter_ef = Some(effort.ok_or(Error::text("ERR invalid FILTER-EF"))?);
             at += 1;
         } else if let Some(text) = next.filter(|_| args.is(at, "filter")) {
-            options.filter = Some(Filter::parse(text).map_err(|why| unreadable(text, why.0))?);
+            options.filter = Some(text);
             at += 1;
         } else {
             return Err(Error::text("ERR syntax error in VSIM command"));
@@ -196,7 +199,8 @@ fn unreadable(text: &[u8], at: usize) -> Error {
 /// A search compares with `ef` elements and the neighbours of each; with all if it is exact.
 fn effort(db: &Db<'_>, args: Args<'_>) -> usize {
     let Some(set) = super::estimated(db, args) else { return 0 };
-    let Ok(options) = query(args).and_then(|(_, at)| parse(args, at)) else { return 0 };
+    let Some(at) = numbers::end(args, 2) else { return 0 };
+    let Ok(options) = parse(args, at) else { return 0 };
     let ef = options.ef.max(options.count);
     let mut compared = if options.exact { set.len() } else { ef.saturating_mul(set.links()) };
     if options.filter.is_some() {

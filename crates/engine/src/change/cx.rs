@@ -5,7 +5,7 @@
 //! `cx.db.changed(key, event)`. When it returns an error, nothing may have been written to the
 //! reply yet and nothing changed.
 
-use crate::clients::waiter::BlockRequest;
+use crate::clients::waiter::{BlockRequest, Run};
 use crate::clock::Ticks;
 use crate::command::Flags;
 use crate::db::{Db, MAX_IN_PLACE};
@@ -51,6 +51,8 @@ pub struct Cx<'a> {
     /// Monitors have been shown the script that the request runs.
     pub(crate) script_was_shown: bool,
     pub(crate) block_request: Option<BlockRequest>,
+    /// Which run of the command it is, if it is one that blocks.
+    pub run: Run,
     /// The keys of the request that was dispatched, once they are [found](Cx::find_keys).
     pub(crate) keys: RequestKeys,
     /// What a transaction or a script has run, for the usage of slots.
@@ -90,6 +92,7 @@ impl<'a> Cx<'a> {
             is_outside: false,
             script_was_shown: false,
             block_request: None,
+            run: Run::First,
             keys: RequestKeys::default(),
             nested_slots: NestedSlots::default(),
             last_end: Ticks::default(),

@@ -20,6 +20,12 @@ impl Queued {
     }
 }
 
+/// Returns whether a command may touch keys that its words do not name.
+pub(crate) fn reaches(flags: Flags) -> bool {
+    flags.any(Flags::WALKS.with(Flags::REACHES))
+        || flags.has(Flags::RELINKS) && structs::labels::indexes() > 0
+}
+
 /// Returns the database that a request selects, of so many. `None`: it selects none.
 pub(crate) fn selected_by(row: &Resolved, argv: &[&[u8]], databases: u32) -> Option<DbIndex> {
     match row.command.databases {
@@ -70,8 +76,7 @@ impl Multi {
         self.flags_of_any = self.flags_of_any.with(flags);
         self.may_not_load |= !flags.has(Flags::LOADING);
         self.may_not_be_stale |= !flags.has(Flags::STALE);
-        let reaches = flags.any(Flags::WALKS.with(Flags::REACHES));
-        self.needs_world |= reaches || row.needs_world(argv);
+        self.needs_world |= row.needs_world(argv);
         let is_script = row.command.script.is_some();
         let must_stay = !flags.any(Flags::READONLY.with(Flags::WRITE))
             || flags.any(Flags::WALKS.with(Flags::WORLD).with(Flags::CROSSES_DATABASES))
@@ -105,11 +110,11 @@ impl Multi {
     }
     /// Whether a command needs the world stopped.
     pub(crate) fn needs_world(&self) -> bool {
-        self.needs_world
+        self.needs_world || reaches(self.flags_of_any)
     }
     /// Whether the commands may run as one [long command](crate::long).
     pub(crate) fn may_be_put_off(&self) -> bool {
-        !self.must_stay && !self.needs_world && !self.is_broken && self.keys.check().is_ok()
+        !self.must_stay && !self.needs_world() && !self.is_broken && self.keys.check().is_ok()
     }
     /// Whether there are scripts, and the queue may run on another thread than that of its client.
     pub(crate) fn has_scripts_elsewhere(&self) -> bool {

@@ -53,7 +53,7 @@ pub use call::run_nested;
 pub(crate) use call::{call, run_row};
 pub(crate) use pushes::write_push;
 pub(crate) use replica_link::process_of_replica;
-pub(crate) use serving::serve_ready;
+pub(crate) use serving::{run_last, serve_ready};
 
 pub use gates::may_script_run;
 pub use one_address::View;

@@ -12,7 +12,7 @@
 pub(crate) use crate::clients::suspension::Choice;
 pub use crate::clients::suspension::{Resumption, Suspension};
 pub(crate) use crate::clients::waiter::{BlockRequest, Ready, Until};
-pub use crate::clients::waiter::{TimeoutReply, Waiter};
+pub use crate::clients::waiter::{Run, TimeoutReply, Waiter};
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::engine::Engine;
@@ -31,6 +31,7 @@ impl TimeoutReply {
             TimeoutReply::Zero => reply.integer(0),
             TimeoutReply::Ok => reply.ok(),
             TimeoutReply::Acks(acks) => acks.write(engine, reply),
+            TimeoutReply::LastRun => unreachable!("its command writes the reply"),
         }
     }
 }
@@ -89,6 +90,25 @@ impl Cx<'_> {
             request.words = Some(words);
         }
         Ok(())
+    }
+
+    /// Blocks as [`Cx::block_as`] does, for a command that writes the reply itself when the time is
+    /// up or the key is deleted: then it runs again, and `self.run` says why. It may not be called
+    /// in the last run, nor inside a transaction.
+    pub fn block_until_read(
+        &mut self,
+        key: Key<'_>,
+        deadline: Option<Millis>,
+        words: Vec<Box<[u8]>>,
+    ) {
+        debug_assert!(!self.in_transaction && self.run != Run::Last, "it has to reply");
+        self.block_request = Some(BlockRequest {
+            until: Until::KeysOrDeletion(vec![key.bytes.into()]),
+            deadline,
+            on_timeout: TimeoutReply::LastRun,
+            words: Some(words),
+            spent_ns: 0,
+        });
     }
 }
 

@@ -10,7 +10,7 @@ use crate::policy::Policy;
 use crate::settings::Reads;
 use resp::{Limits, Parsed, Parser};
 use route::plan::{Course, Page, Piece, Placement, Plan, Request};
-use route::raw;
+use route::{Joining, raw};
 use spec::{About, Flags, Local, Merge, NotRun, Refusal, Resolved, Way};
 use structs::sync::lock;
 
@@ -343,6 +343,16 @@ impl<P: Policy> Hub<P> {
             Plan::All(merge) => {
                 let servers = self.pools[client.pool].every();
                 self.send_to(wire, client, servers, request, Answers::of_all(merge))
+            }
+            Plan::Gather(asked, gather) => {
+                let servers = self.pools[client.pool].every();
+                let joining = Joining::gathering(gather, raw::request(words), servers.len());
+                let seq = client.push(Slot::Joining(Box::new(joining)));
+                for (part, server) in servers.into_iter().enumerate() {
+                    let to = (server, self.aim_at_shard(client, server));
+                    self.send_part(wire, client, to, &asked, (seq, part as u32));
+                }
+                Flow::Done
             }
             Plan::Scan(piece, page) => self.scan(wire, client, &piece, page),
             Plan::Session(session, server) => {

@@ -208,6 +208,15 @@ fn split_and_joined(client: &mut Client) {
         crossing.starts_with("CROSSSLOT Keys 'a' and 'b' are on different shards"),
         "{crossing}"
     );
+    for key in ["a", "b", "foo"] {
+        ok(client, &format!("TS.CREATE {key} LABELS kind heat room {}", key.len()));
+        assert_eq!(ask(client, &format!("TS.ADD {key} 1 2")), Reply::Integer(1));
+    }
+    let grouped = "TS.MRANGE - + FILTER kind=heat GROUPBY room REDUCE sum";
+    let shown = format!("{:?}", ask(client, grouped));
+    let sums: Vec<&str> = shown.matches("Simple").collect();
+    assert_eq!(sums.len(), 2, "a and b are on different shards, and in one group: {shown}");
+    assert_eq!(ask(client, "DEL a b foo"), Reply::Integer(3));
     set_with_expiry(client);
     for at in 0..100 {
         ok(client, &format!("SET key{at} {at}"));
@@ -341,6 +350,12 @@ fn waits(client: &mut Client, node: &Server, nodes: &[Server]) {
         eventually("it waits no more", || {
             text(ask(&mut primary.client(), "INFO clients")).contains("blocked_clients:0\r\n")
         });
+        // What is there when the time is up.
+        assert_eq!(ask(client, &format!("TS.ADD {key}s 7 1")), Reply::Integer(7));
+        let Reply::Array(samples) = ask(client, &format!("TS.READ {key}s + BLOCK 1 2")) else {
+            panic!("samples are an array")
+        };
+        assert_eq!(samples.len(), 1);
     }
 }
 

@@ -15,6 +15,7 @@ mod reloading;
 mod resubscribing;
 mod sentinels;
 mod sentinels_cut_off;
+mod series;
 mod serving;
 mod sessions;
 mod support;

@@ -2,7 +2,8 @@
 
 use super::Worker;
 use crate::args::Args;
-use crate::blocking::{self, Resumption, Suspension, Waiter};
+use crate::blocking::{self, Resumption, Suspension, TimeoutReply, Waiter};
+use crate::cx::Cx;
 use crate::db::Db;
 use crate::dispatch;
 use crate::session::{Fate, Session, WriteReply};
@@ -11,6 +12,7 @@ use journal::safe::Gate;
 use keyspace::Millis;
 use resp::{Output, Reply};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 impl Worker {
     /// Ends a suspension with a reply from elsewhere; `false` if it was not this one.
@@ -119,6 +121,12 @@ impl Worker {
         let client = session.id();
         let Some(suspension) = &mut session.suspension else { return false };
         self.context.forget_deadline(suspension.deadline, client, suspension.token);
+        if suspension.on_timeout == TimeoutReply::LastRun
+            && suspension.error.is_none()
+            && let Some(waiter) = suspension.waiter.clone()
+        {
+            return self.run_last(session, &waiter, out);
+        }
         if let Some(waiter) = &suspension.waiter {
             let running = &self.engine.scripts.running;
             let is_inside = self.context.reader.enter_unless(|| running.is_busy());
@@ -126,13 +134,7 @@ impl Worker {
                 if is_inside {
                     self.context.reader.leave();
                 }
-                // Being served: look again shortly unless the reply is on its way.
-                if !waiter.is_done() {
-                    let again = Millis(self.engine.clock.wall().0 + 1);
-                    suspension.deadline = Some(again);
-                    let entry = (again, client, suspension.token);
-                    self.context.deadlines.borrow_mut().insert(entry);
-                }
+                self.look_again(session);
                 return false;
             }
             let engine = self.engine;
@@ -166,5 +168,38 @@ impl Worker {
         // Not before: until then other threads ask the waiter whether the wait is over.
         drop(ended);
         true
+    }
+
+    /// Ends the session's suspension with what its command replies at present.
+    fn run_last(&mut self, session: &mut Session, waiter: &Arc<Waiter>, out: &mut Output) -> bool {
+        let engine = self.engine;
+        let mut ended = None;
+        if self.context.reader.enter_unless(|| engine.scripts.running.is_busy()) {
+            let (mut own, mut none) = (engine.own_session(&self.context), Output::default());
+            let now = engine.clock.wall();
+            let mut cx = Cx::new(engine, &self.context, &mut own, now, &mut none);
+            ended = dispatch::run_last(&mut cx, waiter);
+            drop(cx);
+            self.context.reader.leave();
+        }
+        let Some(resumption) = ended else {
+            self.look_again(session);
+            return false;
+        };
+        self.resume(session, resumption, out)
+    }
+
+    /// Has a suspension that cannot be ended now looked at again shortly, unless the reply is on its
+    /// way.
+    fn look_again(&self, session: &mut Session) {
+        let client = session.id();
+        let Some(suspension) = &mut session.suspension else { return };
+        if suspension.waiter.as_ref().is_some_and(|waiter| waiter.is_done()) {
+            return;
+        }
+        let again = Millis(self.engine.clock.wall().0 + 1);
+        suspension.deadline = Some(again);
+        let entry = (again, client, suspension.token);
+        self.context.deadlines.borrow_mut().insert(entry);
     }
 }

@@ -41,6 +41,20 @@ pub enum TimeoutReply {
     Ok,
     /// How safe the client's writes are by then.
     Acks(Acks),
+    /// What the command replies: it runs a last time.
+    LastRun,
+}
+
+/// Which run of a blocking command it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Run {
+    /// The first.
+    #[default]
+    First,
+    /// It has waited, and one of its keys has changed.
+    Again,
+    /// It has waited, and its time is up. It has to reply.
+    Last,
 }
 
 /// What a blocked command waits for.
@@ -195,6 +209,12 @@ impl Waiter {
             && self.state.compare_exchange(WAITING, SERVING, AcqRel, Acquire).is_ok()
     }
 
+    /// Claims it for its last run, also if it has been called off.
+    pub(crate) fn claim_last(&self) -> bool {
+        let claim = |state| self.state.compare_exchange(state, SERVING, AcqRel, Acquire).is_ok();
+        !self.session_client.is_leaving() && [WAITING, CALLED_OFF].into_iter().any(claim)
+    }
+
     /// It could not be served, and waits on; `false` if its client has gone meanwhile, so that it
     /// is to be forgotten.
     #[must_use]
@@ -319,6 +339,15 @@ mod tests {
         assert!(!waiter.call_off(), "it is called off");
         assert!(waiter.cancel() && waiter.is_done());
         assert!(!waiter.call_off(), "it is over");
+    }
+
+    #[test]
+    fn the_last_run_of_a_wait_is_its_end() {
+        let waiter = waiter();
+        assert!(waiter.call_off() && waiter.claim_last());
+        assert!(!waiter.claim() && !waiter.claim_last() && !waiter.cancel(), "it is served");
+        waiter.finish();
+        assert!(waiter.is_done() && !waiter.claim_last());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::locking::is_held_back;
 use super::{permission, refuse, run_row};
 use crate::args::Args;
-use crate::blocking::{self, Ready, Resumption, Waiter};
+use crate::blocking::{self, Ready, Resumption, Run, Waiter};
 use crate::command::{Command, Flags, Group};
 use crate::commit;
 use crate::cx::Cx;
@@ -93,12 +93,59 @@ fn serve(
     kind: Option<Kind>,
     ready: &mut Vec<Ready>,
 ) -> Result<(), Busy> {
-    let engine = cx.engine;
-    let words: Vec<&[u8]> = waiter.argv.iter().map(|word| &**word).collect();
-    let Ok(row) = engine.table.resolve(&words) else { return Ok(()) };
+    let Some(row) = row_of(cx, waiter) else { return Ok(()) };
     if !is_woken_by(row.command, kind) || !waiter.is_waiting() {
         return Ok(());
     }
+    let is_locked = !cx.db.locks.is_empty();
+    match run_again(cx, waiter, Run::Again, ready) {
+        Ok(Some(resumption)) => {
+            let engine = cx.engine;
+            engine.mailboxes[waiter.thread].post(Message::Resume(waiter.client, resumption));
+        }
+        Ok(None) => {}
+        Err(Busy) if is_locked => return Err(Busy),
+        Err(Busy) => {
+            for key in waiter.keys() {
+                ready.append(&mut cx.engine.holds.serve_later((waiter.db, key.clone())));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Runs a waiter's command a last time, on the thread of its client, because its time is up. Returns
+/// `None` if its fate is decided already, or a lock is not available now. The thread is inside the
+/// world, and holds no lock.
+#[cold]
+pub(crate) fn run_last(cx: &mut Cx<'_>, waiter: &Arc<Waiter>) -> Option<Resumption> {
+    let mut ready = Vec::new();
+    let resumption = run_again(cx, waiter, Run::Last, &mut ready);
+    // A key that it found expired may have been waited for.
+    cx.db.effects.ready = ready;
+    serve_ready(cx);
+    resumption.ok().flatten()
+}
+
+fn row_of(cx: &Cx<'_>, waiter: &Waiter) -> Option<&'static Resolved> {
+    let words: Vec<&[u8]> = waiter.argv.iter().map(|word| &**word).collect();
+    cx.engine.table.resolve(&words).ok()
+}
+
+/// Runs a waiter's command in the name of its client, whose locks are taken beside those of `cx`.
+/// Returns the reply, or `None` if it waits on or its fate is decided already.
+///
+/// # Errors
+/// A lock is not available now.
+fn run_again(
+    cx: &mut Cx<'_>,
+    waiter: &Arc<Waiter>,
+    run: Run,
+    ready: &mut Vec<Ready>,
+) -> Result<Option<Resumption>, Busy> {
+    let engine = cx.engine;
+    let words: Vec<&[u8]> = waiter.argv.iter().map(|word| &**word).collect();
+    let Some(row) = row_of(cx, waiter) else { return Ok(None) };
     let held = cx.db.locks.take();
     let is_locked = !held.is_empty();
     let args = Args::new(&words);
@@ -111,22 +158,17 @@ fn serve(
     guest.resolved = row;
     guest.last_end = cx.last_end;
     guest.db.locks = held;
+    guest.run = run;
     guest.find_keys(row, args);
     let need = guest.keys.stripes();
     if !lock_to_serve(&mut guest, need, row, args) {
         cx.db.locks = guest.db.locks.take();
-        drop(guest);
-        if is_locked {
-            return Err(Busy);
-        }
-        for key in waiter.keys() {
-            ready.append(&mut engine.holds.serve_later((waiter.db, key.clone())));
-        }
-        return Ok(());
+        return Err(Busy);
     }
     // Claim the waiter only after locking, so that a thread that asks whether it is being served
     // need not wait for locks.
-    let is_served = waiter.claim() && run_claimed(&mut guest, waiter, args);
+    let is_claimed = if run == Run::Last { waiter.claim_last() } else { waiter.claim() };
+    let is_served = is_claimed && run_claimed(&mut guest, waiter, args);
     let locks = guest.db.locks.take();
     ready.append(&mut guest.db.effects.ready);
     drop(guest);
@@ -135,14 +177,12 @@ fn serve(
     } else {
         drop(locks);
     }
-    if is_served {
-        engine.flush_broadcasts();
-        waiter.uncount(&engine.stats);
-        let written = session.written;
-        let resumption = Resumption::new(waiter.token(), out, written);
-        engine.mailboxes[waiter.thread].post(Message::Resume(waiter.client, resumption));
+    if !is_served {
+        return Ok(None);
     }
-    Ok(())
+    engine.flush_broadcasts();
+    waiter.uncount(&engine.stats);
+    Ok(Some(Resumption::new(waiter.token(), out, session.written)))
 }
 
 /// Runs the command of a claimed waiter, whose locks are held. Returns `false` if it keeps waiting.

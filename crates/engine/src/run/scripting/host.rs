@@ -122,7 +122,7 @@ fn admit(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), 
     let flags = row.command.flags;
     let writes = flags.any(Flags::WRITE.with(Flags::MAY_REPLICATE));
     let mut is_in_ram = true;
-    if flags.any(Flags::WALKS.with(Flags::REACHES)) || row.needs_world(args.words()) {
+    if crate::transaction::reaches(flags) || row.needs_world(args.words()) {
         admit_all(cx, writes)?;
     } else if row.single_key > 0 {
         let key = args.key(row.single_key);
