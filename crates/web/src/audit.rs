@@ -87,7 +87,7 @@ impl Pending {
             address: &self.address,
             id: 0,
             action: &self.action,
-            target: if self.query.is_empty() { &[] } else { &query },
+            target: if self.query.is_empty() { &[][..] } else { &query },
             outcome,
         });
     }

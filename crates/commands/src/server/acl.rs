@@ -592,3 +592,27 @@ fn write_refused(cx: &mut Cx<'_>, entry: &Refused) {
         cx.reply.integer(number);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_audit_log_shows_rules_and_no_password() {
+        let shown = |words: &[&str]| {
+            let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+            let shown = ACL_SETUSER.audited(&words);
+            let text = |word: &&[u8]| String::from_utf8_lossy(word).into_owned();
+            shown[2..].iter().map(text).collect::<Vec<_>>().join(" ")
+        };
+        let rules = ["acl", "setuser", "bob", "ON", "+@read", "-get", "~a", "%R~b", "&c", "nopass"];
+        assert_eq!(shown(&rules), "bob ON +@read -get ~a %R~b &c nopass");
+        for secret in [">pw", "<pw", "#5e88", "!5e88", "pw", "", "(>pw)", "(+get #5e88)", "ONpw"] {
+            assert_eq!(shown(&["acl", "setuser", "bob", secret]), "bob (redacted)", "{secret}");
+        }
+        assert_eq!(shown(&["acl", "setuser", "bob", "(+get ~a)"]), "bob (+get ~a)");
+        assert_eq!(ACL_DELUSER.audited(&[b"acl", b"deluser", b"bob"])[2], b"bob");
+        // MONITOR shows neither.
+        assert_eq!(ACL_DELUSER.shown(&[b"acl", b"deluser", b"bob"])[2], b"(redacted)");
+    }
+}
