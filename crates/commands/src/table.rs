@@ -59,10 +59,10 @@ mod tests {
             .map(|row| &*row.full_name)
             .collect();
         let audited: BTreeSet<&str> = audited.into_iter().collect();
-        let expected = "acl|deluser acl|load acl|save acl|setuser client|kill client|pause client|unpause \
-            cluster|addslots cluster|addslotsrange cluster|bumpepoch cluster|cancelslotmigrations \
-            cluster|delslots cluster|delslotsrange cluster|failover cluster|flushslot cluster|flushslots \
-            cluster|forget cluster|meet cluster|migrateslots cluster|migration cluster|replicate \
+        let expected = "acl|deluser acl|load acl|save acl|setuser client|kill client|pause \
+            client|unpause cluster|addslots cluster|addslotsrange cluster|bumpepoch cluster|cancelslotmigrations \
+            cluster|delslots cluster|delslotsrange cluster|failover cluster|flushslot \
+            cluster|flushslots cluster|forget cluster|meet cluster|migrateslots cluster|migration cluster|replicate \
             cluster|reset cluster|saveconfig cluster|set-config-epoch cluster|setslot \
             commandlog|reset config|resetstat config|rewrite config|set debug failover flushall \
             flushdb function|delete function|flush function|load function|restore module|load \

@@ -154,12 +154,13 @@ fn hostile_words_stay_one_line_of_json_each() {
     let mut client = server.client();
     let hostile: [&[u8]; 5] =
         [b"a\nb\r\n{\"time\":1}", b"\xff\xfe\0\x1b", b"\"},{\"", b"", &[b'x'; 1 << 20]];
+    let mut send = |words: &[&[u8]]| client.command(words).unwrap();
     for word in hostile {
-        client.command(&[b"AUTH", word, b"pw"]).unwrap();
-        client.command(&[b"CLIENT", b"KILL", word]).unwrap();
-        client.command(&[b"CONFIG", b"SET", word, word]).unwrap();
-        client.command(&[b"ACL", b"DELUSER", word]).unwrap();
-        client.command(&[b"DEBUG", word, word]).unwrap();
+        send(&[b"AUTH", word, b"pw"]);
+        send(&[b"CLIENT", b"KILL", word]);
+        send(&[b"CONFIG", b"SET", word, word]);
+        send(&[b"ACL", b"DELUSER", word]);
+        send(&[b"DEBUG", word, word]);
     }
     let many: Vec<String> = (0..20_000).map(|n| format!("user{n}")).collect();
     let many: Vec<&str> =

@@ -125,7 +125,7 @@ pub struct UpOptions {
     /// other machines
     #[arg(long)]
     password_file: Option<PathBuf>,
-    /// File for a line of JSON for each change by REST and the console, and by clients of the copies
+    /// File for a line of JSON for each change by REST and the console, and by the copies' clients
     #[arg(long, value_name = "PATH")]
     audit_log: Option<PathBuf>,
     /// Short leases: another copy takes over after a second or two, and etcd is used four times as
