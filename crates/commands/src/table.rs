@@ -60,13 +60,15 @@ mod tests {
             .collect();
         let audited: BTreeSet<&str> = audited.into_iter().collect();
         let expected = "acl|deluser acl|load acl|save acl|setuser client|kill client|pause \
-            client|unpause cluster|addslots cluster|addslotsrange cluster|bumpepoch cluster|cancelslotmigrations \
-            cluster|delslots cluster|delslotsrange cluster|failover cluster|flushslot \
-            cluster|flushslots cluster|forget cluster|meet cluster|migrateslots cluster|migration cluster|replicate \
+            client|unpause cluster|addslots cluster|addslotsrange cluster|bumpepoch \
+            cluster|cancelslotmigrations cluster|delslots cluster|delslotsrange \
+            cluster|failover cluster|flushslot cluster|flushslots cluster|forget \
+            cluster|meet cluster|migrateslots cluster|migration cluster|replicate \
             cluster|reset cluster|saveconfig cluster|set-config-epoch cluster|setslot \
-            commandlog|reset config|resetstat config|rewrite config|set debug failover flushall \
-            flushdb function|delete function|flush function|load function|restore module|load \
-            module|loadex module|unload replicaof shutdown slaveof slowlog|reset";
+            commandlog|reset config|resetstat config|rewrite config|set debug failover \
+            flushall flushdb function|delete function|flush function|load \
+            function|restore module|load module|loadex module|unload replicaof \
+            shutdown slaveof slowlog|reset";
         assert_eq!(audited, expected.split_whitespace().collect());
         // The call of a command looks at the flag only behind that of reading, and not when a
         // command blocks.

@@ -196,8 +196,8 @@ impl Log {
                 }
                 Err(error) if !was_failing => log!(
                     Warning,
-                    "The audit log cannot be written: {} ({}). Lines are kept in memory up to 1 MiB, \
-                     then dropped",
+                    "The audit log cannot be written: {} ({}). Lines are kept in memory up \
+                     to 1 MiB, then dropped",
                     os_error(&error),
                     self.path.display()
                 ),
