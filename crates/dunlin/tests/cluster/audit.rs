@@ -1,7 +1,7 @@
 //! The audit log of a machine: what is changed by REST, and by clients of its copies, in one file.
 
 use crate::data::client;
-use crate::support::{Machine, until_ok};
+use crate::support::Machine;
 use harness::client::ok;
 use harness::http;
 use harness::wait::eventually;
@@ -64,8 +64,9 @@ fn a_machine_has_one_audit_log() {
     let mut of_copy = client(port);
     eventually("a primary", || !of_copy.command(&["SET", "a", "1"]).expect("a reply").is_error());
     ok(&mut of_copy, "FLUSHALL");
+    let instance = port.to_string();
     eventually("the copy's line", || {
-        find("flushall", "ok").is_some_and(|line| line["instance"] == port.to_string())
+        find("flushall", "ok").is_some_and(|line| line["instance"] == instance)
     });
     let text = std::fs::read_to_string(&path).expect("it is text");
     assert!(!text.contains("pw-1"), "{text}");

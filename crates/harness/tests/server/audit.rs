@@ -73,7 +73,8 @@ fn changes_and_refusals_are_lines_without_secrets() {
     let address = client.stream().local_addr().unwrap().to_string();
     assert_eq!(shown(&line), r#"default ["maxmemory","1gb","masterauth","(redacted)"] ok"#);
     assert_eq!((&line["source"], &line["address"]), (&"server".into(), &address.into()));
-    assert_eq!(line["instance"], server.port().to_string());
+    let instance = server.port().to_string();
+    assert_eq!(line["instance"], instance);
     assert!(line["id"].as_u64().unwrap() > 0);
     let time = line["time"].as_str().unwrap();
     assert!(
