@@ -50,6 +50,39 @@ mod tests {
     }
 
     #[test]
+    fn the_audit_log_has_what_changes_the_server() {
+        let table = CommandTable::build(&crate::rows(), &[]);
+        let audited: Vec<&str> = table
+            .all()
+            .iter()
+            .filter(|row| row.command.flags.has(Flags::AUDITED))
+            .map(|row| &*row.full_name)
+            .collect();
+        let audited: BTreeSet<&str> = audited.into_iter().collect();
+        let expected = "acl|deluser acl|load acl|save acl|setuser client|kill client|pause \
+            client|unpause cluster|addslots cluster|addslotsrange cluster|bumpepoch \
+            cluster|cancelslotmigrations cluster|delslots cluster|delslotsrange \
+            cluster|failover cluster|flushslot cluster|flushslots cluster|forget \
+            cluster|meet cluster|migrateslots cluster|migration cluster|replicate \
+            cluster|reset cluster|saveconfig cluster|set-config-epoch cluster|setslot \
+            commandlog|reset config|resetstat config|rewrite config|set debug failover \
+            flushall flushdb function|delete function|flush function|load \
+            function|restore module|load module|loadex module|unload replicaof \
+            shutdown slaveof slowlog|reset";
+        assert_eq!(audited, expected.split_whitespace().collect());
+        // The call of a command looks at the flag only behind that of reading, and not when a
+        // command blocks.
+        check(|row| {
+            let flags = row.command.flags;
+            let excluded = Flags::READONLY.with(Flags::BLOCKING);
+            match flags.has(Flags::AUDITED) && flags.any(excluded) {
+                true => Err("is audited, and reads or blocks".to_owned()),
+                false => Ok(()),
+            }
+        });
+    }
+
+    #[test]
     fn names_are_unique() {
         let table = CommandTable::build(&crate::rows(), &[]);
         let mut names = BTreeSet::new();

@@ -272,6 +272,7 @@ texts! {
     tls_ciphersuites = "tls-ciphersuites";
     pidfile = "pidfile";
     logfile = "logfile";
+    audit_log = "audit-log";
     syslog_ident = "syslog-ident";
     proc_title_template = "proc-title-template";
     ignore_warnings = "ignore-warnings";

@@ -14,6 +14,7 @@ use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
+use process::audit::Source;
 use rustls::ServerConfig;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -91,6 +92,10 @@ impl web::Site for App {
 
     fn probes(&self) -> web::Probes {
         &[PROBES[0], PROBES[1], METRICS]
+    }
+
+    fn audited_as(&self) -> Option<Source> {
+        Some(Source::Console)
     }
 
     fn begin_thread(&self) {

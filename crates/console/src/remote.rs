@@ -4,6 +4,7 @@ use crate::host::{Boxed, Host, Peer, Purpose, Stream, ThreadTime};
 use clap::{CommandFactory as _, Parser};
 use client::tls::TlsOptions;
 use client::{Address, Credentials, Login, Scheme, Url};
+use process::audit;
 use resp::bulk::push_request;
 use resp::{Incoming, ReplyLimits, Value};
 use rustls::pki_types::ServerName;
@@ -38,6 +39,9 @@ struct Options {
     /// File with the certificates of authorities, in place of the system's
     #[arg(long)]
     cacert: Option<PathBuf>,
+    /// File for a line of JSON for each request that changes something, and each log-in that fails
+    #[arg(long, value_name = "PATH")]
+    audit_log: Option<PathBuf>,
 }
 
 /// Where a server is, and its watcher.
@@ -189,6 +193,9 @@ fn start(options: &Options) -> Result<(), String> {
     let files = TlsOptions { cacert: options.cacert.clone(), ..TlsOptions::default() };
     let tls = place.is_tls.then(|| client::tls::rules(&files)).transpose()?;
     let trusted_names = options.hosts.join(" ");
+    if let Some(path) = &options.audit_log {
+        audit::start(path, audit::Source::Console, &options.port.to_string())?;
+    }
     crate::start(Arc::new(Remote { place, trusted_names, tls }), &options.bind, options.port)
 }
 

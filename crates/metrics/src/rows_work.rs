@@ -47,7 +47,7 @@ pub(crate) static TIER: [Row; 42] = [
     gauge("tier_write_amplification", "", "Bytes that the disk was given for each appended one."),
 ];
 
-pub(crate) static STATS: [Row; 68] = [
+pub(crate) static STATS: [Row; 71] = [
     counter(
         "total_connections_received",
         "connections_received_total",
@@ -186,6 +186,17 @@ pub(crate) static STATS: [Row; 68] = [
     ),
     counter("acl_access_denied_tls_cert", "", "Certificates that were refused."),
     counter("acl_access_denied_db", "", "Databases that were refused."),
+    counter("audit_log_lines", "audit_log_lines_total", "Lines of the audit log."),
+    counter(
+        "audit_log_dropped",
+        "audit_log_dropped_total",
+        "Lines that the audit log lacks: its disk is slow or full, or too much was refused.",
+    ),
+    gauge(
+        "audit_log_failing",
+        "audit_log_failing",
+        "Whether the audit log could not be written at the last attempt.",
+    ),
     counter("eventloop_cycles", "eventloop_cycles_total", "Turns of all threads."),
     counter(
         "eventloop_duration_sum",

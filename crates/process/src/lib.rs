@@ -7,6 +7,8 @@
 pub mod affinity;
 pub mod alt_stack;
 pub mod argv_area;
+pub mod audit;
+mod audit_line;
 pub mod banner;
 pub mod beside;
 pub mod cgroup;

@@ -72,7 +72,7 @@ fn structured_level(level: Level) -> &'static str {
     }
 }
 
-fn timestamp(time: &LocalTime, format: TimestampFormat) -> String {
+pub(super) fn timestamp(time: &LocalTime, format: TimestampFormat) -> String {
     let LocalTime { year, month, day, hour, minute, second, millis, .. } = time;
     match format {
         TimestampFormat::Legacy => {
@@ -107,7 +107,7 @@ fn without_quotes_and_newlines(message: &str) -> String {
     message.replace('"', "'").replace(['\n', '\r'], " ")
 }
 
-fn push_json_string(out: &mut String, text: &str) {
+pub(super) fn push_json_string(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {
         match c {

@@ -8,15 +8,15 @@ use config::{ApplyError, Changed};
 use engine::Engine;
 use engine::commits::Verdict;
 use engine::engine::{
-    AppendLogFiles, ConfigFiles, ConnectedClients, OnConflict, OtherServers, ProcessControl,
-    Restart, SaveDone, ServerLog, ShutdownRequest, SnapshotFiles,
+    AppendLogFiles, AuditOutcome, Audited, ConfigFiles, ConnectedClients, OnConflict, OtherServers,
+    ProcessControl, Restart, SaveDone, ServerLog, ShutdownRequest, SnapshotFiles,
 };
 use engine::long::LateReply;
 use engine::membership::Request;
 use engine::peer::Peer;
 use engine::snapshot::{Beside, Snapshot};
 use net::{Choice, Net, Passed};
-use process::{crash, facts, os_error, replace};
+use process::{audit, crash, facts, os_error, replace};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -319,7 +319,10 @@ impl ProcessControl for ServerHost {
                     let time = self.serving_time();
                     (time.user + time.system).as_micros().to_string()
                 }),
-            ],
+            ]
+            .into_iter()
+            .chain(of_audit_log().map(|(name, value)| line(name, value.to_string())))
+            .collect(),
             "memory" => {
                 let resident = facts::Resident::read(Path::new("/"));
                 vec![
@@ -363,6 +366,32 @@ impl ServerLog for ServerHost {
     fn warn(&self, text: &str) {
         log!(Warning, "{text}");
     }
+
+    fn audits(&self) -> bool {
+        audit::is_on()
+    }
+
+    fn audit(&self, change: &Audited<'_>) {
+        let Audited { user, client, action, target, outcome } = *change;
+        let outcome = match outcome {
+            AuditOutcome::Done => audit::Outcome::Done,
+            AuditOutcome::Begun => audit::Outcome::Begun,
+            AuditOutcome::Refused(why) => audit::Outcome::Refused(why),
+        };
+        let (address, id) = (&*client.addr, client.id);
+        let source = audit::Source::Server;
+        audit::record(&audit::Entry { source, user, address, id, action, target, outcome });
+    }
+}
+
+/// INFO's lines about the audit log.
+fn of_audit_log() -> [(&'static str, u64); 3] {
+    let audit::Counts { written, dropped, is_failing } = audit::counts().unwrap_or_default();
+    [
+        ("audit_log_lines", written),
+        ("audit_log_dropped", dropped),
+        ("audit_log_failing", u64::from(is_failing)),
+    ]
 }
 
 /// INFO's `listener0` and so on: what the server listens on, as the configuration has it.

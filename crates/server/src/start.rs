@@ -19,7 +19,7 @@ use engine::clock::Clock;
 use engine::{Engine, Worker};
 use net::{Backend, Choice, Kind, ListenSpec, MAX_THREADS, Net, NetOptions, Reactor};
 use process::{
-    affinity, alt_stack, banner, checks, cpulist, cpus::Cpus, crash, daemonize, facts,
+    affinity, alt_stack, audit, banner, checks, cpulist, cpus::Cpus, crash, daemonize, facts,
     log as logging, memory::Memory, numa, open_files, pidfile, priority, sandbox, shutdown,
     signals, supervised, syslog, thread,
 };
@@ -125,6 +125,7 @@ fn serve(
     process.supervisor = supervisor.name();
     crash::install(facts::VERSION, config.crash_log_enabled())
         .map_err(|error| format!("Can't install the crash handlers: {error}"))?;
+    start_audit_log(&config)?;
     let maxclients = u32::try_from(config.maxclients()).unwrap_or(u32::MAX);
     let fitting = open_files::adjust(maxclients, RESERVED_FILES).map_err(|e| e.to_string())?;
     if fitting != maxclients {
@@ -278,6 +279,7 @@ fn serve(
         tier.close();
     }
     drop(marks);
+    audit::finish(audit::Source::Server);
     shutdown::finish();
     Ok(())
 }
@@ -503,6 +505,20 @@ fn set_up_logging(config: &Config) -> Result<(), Failure> {
         logging::enable_syslog(&config.syslog_ident().to_string_lossy(), facility);
     }
     Ok(())
+}
+
+/// Opens the audit log, if one is wanted. The process has its last identity by now: it does not
+/// fork any more.
+fn start_audit_log(config: &Config) -> Result<(), Failure> {
+    let path = config.audit_log();
+    if path.is_empty() {
+        return Ok(());
+    }
+    let instance = match (config.port(), config.tls_port()) {
+        (0, 0) => config.unixsocket().to_string_lossy().into_owned(),
+        (0, port) | (port, _) => port.to_string(),
+    };
+    audit::start(path.as_path(), audit::Source::Server, &instance)
 }
 
 fn supervision(config: &Config) -> supervised::Mode {

@@ -151,6 +151,8 @@ pub struct Row<R: Runner> {
     pub databases: Databases,
     /// Finds the words that no log may show: passwords.
     pub secrets: Option<FindWords>,
+    /// Finds the words that the audit log hides, if these are fewer than `secrets`.
+    pub audit_secrets: Option<FindWords>,
     /// How a request travels where several servers share the keys, if that is unusual.
     pub routing: Routing,
     /// Runs it.
@@ -183,21 +185,19 @@ impl<R: Runner> Row<R> {
         channels: Channels::None,
         databases: Databases::Selected,
         secrets: None,
+        audit_secrets: None,
         routing: Routing::USUAL,
         run: R::NOTHING,
     };
 
     /// The words of a request as MONITOR and the command log show them: without its secrets.
     pub fn shown<'w>(&self, words: &[&'w [u8]]) -> Vec<&'w [u8]> {
-        let mut shown = words.to_vec();
-        if let Some(secrets) = self.secrets {
-            secrets(words, &mut |at| {
-                if let Some(word) = shown.get_mut(at) {
-                    *word = b"(redacted)";
-                }
-            });
-        }
-        shown
+        without(self.secrets, words)
+    }
+
+    /// The words of a request as the audit log shows them: without its secrets.
+    pub fn audited<'w>(&self, words: &[&'w [u8]]) -> Vec<&'w [u8]> {
+        without(self.audit_secrets.or(self.secrets), words)
     }
 
     /// What a request of this row is in a stream of replication.
@@ -243,6 +243,7 @@ impl<R: Runner> Row<R> {
             channels: self.channels,
             databases: self.databases,
             secrets: self.secrets,
+            audit_secrets: self.audit_secrets,
             routing: self.routing,
             run: (),
         }))
@@ -254,6 +255,22 @@ impl<R: Runner> Row<R> {
         let asked = self.arity.unsigned_abs() as usize;
         words == asked || (self.arity < 0 && words > asked)
     }
+}
+
+/// What stands in the place of a secret.
+pub const REDACTED: &[u8] = b"(redacted)";
+
+/// Returns the words with those that are found redacted.
+fn without<'w>(secrets: Option<FindWords>, words: &[&'w [u8]]) -> Vec<&'w [u8]> {
+    let mut shown = words.to_vec();
+    if let Some(secrets) = secrets {
+        secrets(words, &mut |at| {
+            if let Some(word) = shown.get_mut(at) {
+                *word = REDACTED;
+            }
+        });
+    }
+    shown
 }
 
 impl<R: Runner> std::fmt::Debug for Row<R> {
@@ -357,6 +374,10 @@ impl Flags {
     /// labels: time series).
     pub const RELINKS: Flags = Flags(1 << 59);
 
+    /// Ours: changes the server, its users or its cluster, or removes all data. The audit log has
+    /// it.
+    pub const AUDITED: Flags = Flags(1 << 59);
+
     /// Both sets.
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
@@ -425,7 +446,11 @@ mod tests {
             Flags::CROSSES_DATABASES,
             Flags::ENDS_REPLICA_LOAD,
             Flags::REACHES,
+<<<<<<< HEAD
             Flags::RELINKS,
+=======
+            Flags::AUDITED,
+>>>>>>> reliability
         ];
         let all = ours.into_iter().fold(Flags::NONE, Flags::with);
         assert_eq!(all.0.count_ones() as usize, ours.len());

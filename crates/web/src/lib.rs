@@ -4,15 +4,18 @@
 //!   listen   sockets, TLS, connections
 //!   places   how many connections and requests there can be at a time
 //!   gate     requests of foreign pages, limits of bodies
+//!   audit    who changed what
 //! ```
 //!
 //! The admin ports of a server, of a node and of the proxy are [`Site`]s with routes of their own.
 
+mod audit;
 mod gate;
 mod listen;
 mod names;
 mod places;
 
+pub use audit::{Why, note_user};
 pub use gate::{Probes, Read, SMALL_BODY, Unread, read};
 pub use listen::bind;
 pub use names::{METRICS, is_trusted_name};
@@ -21,6 +24,7 @@ use axum::Router;
 use axum::http::{HeaderValue, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
+use process::audit::Source;
 use rustls::ServerConfig;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -44,6 +48,11 @@ pub trait Site: Send + Sync + 'static {
 
     /// Paths that are answered whatever else is served.
     fn probes(&self) -> Probes;
+
+    /// What the audit log calls the port; `None` if nothing can be changed by it.
+    fn audited_as(&self) -> Option<Source> {
+        None
+    }
 
     /// Prepares a thread.
     fn begin_thread(&self) {}
@@ -76,7 +85,11 @@ pub fn start<S: Site>(
         .build()
         .map_err(|error| format!("Can't start the threads of the admin port: {error}"))?;
     let places = places::Places::new();
-    let router = router.clone().layer(from_fn_with_state(site.probes(), gate::pass));
+    let router = match site.audited_as().filter(|_| process::audit::is_on()) {
+        Some(source) => router.clone().layer(from_fn_with_state(source, audit::note)),
+        None => router.clone(),
+    };
+    let router = router.layer(from_fn_with_state(site.probes(), gate::pass));
     for listener in listeners {
         if let Ok(address) = listener.local_addr() {
             site.log(&format!("Admin port: listening on {address}"));

@@ -16,7 +16,7 @@ use structs::hashing::os_random;
 pub static CLUSTER_CANCELSLOTMIGRATIONS: Command = Command {
     name: "cancelslotmigrations",
     arity: 2,
-    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING).with(Flags::AUDITED),
     group: Group::Cluster,
     since: "9.0.0",
     complexity: "O(N), where N is the number of slot migration operations being cancelled.",
@@ -43,7 +43,7 @@ pub static CLUSTER_GETSLOTMIGRATIONS: Command = Command {
 pub static CLUSTER_MIGRATESLOTS: Command = Command {
     name: "migrateslots",
     arity: -4,
-    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING).with(Flags::AUDITED),
     group: Group::Cluster,
     since: "9.0.0",
     complexity: "O(N) where N is the total number of the slots between all start slot and end slot arguments.",
@@ -68,7 +68,7 @@ pub static CLUSTER_MIGRATION: Command = Command {
     name: "migration",
     arity: -4,
     categories: &["nodes"],
-    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING).with(Flags::AUDITED),
     group: Group::Cluster,
     since: "8.4.0",
     complexity: "O(N) where N is the number of slots or jobs.",

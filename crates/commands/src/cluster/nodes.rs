@@ -6,7 +6,7 @@ use engine::{Arg, ArgKind, Command, Flags, Group};
 pub static CLUSTER_BUMPEPOCH: Command = Command {
     name: "bumpepoch",
     arity: 2,
-    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING).with(Flags::AUDITED),
     group: Group::Cluster,
     since: "3.0.0",
     summary: "Raises the epoch of the configuration.",
@@ -39,7 +39,7 @@ pub static CLUSTER_FAILOVER: Command = Command {
     name: "failover",
     arity: -2,
     categories: &["nodes"],
-    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING).with(Flags::AUDITED),
     group: Group::Cluster,
     since: "3.0.0",
     summary: "Makes this replica take the place of its primary.",
@@ -56,7 +56,7 @@ pub static CLUSTER_FAILOVER: Command = Command {
 pub static CLUSTER_FORGET: Command = Command {
     name: "forget",
     arity: 3,
-    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING).with(Flags::AUDITED),
     group: Group::Cluster,
     since: "3.0.0",
     summary: "Takes a node off the list of nodes.",
@@ -97,7 +97,7 @@ pub static CLUSTER_LINKS: Command = Command {
 pub static CLUSTER_MEET: Command = Command {
     name: "meet",
     arity: -4,
-    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING).with(Flags::AUDITED),
     group: Group::Cluster,
     since: "3.0.0",
     summary: "Makes this node known to another one.",
@@ -171,7 +171,7 @@ pub static CLUSTER_REPLICAS: Command = Command {
 pub static CLUSTER_REPLICATE: Command = Command {
     name: "replicate",
     arity: -3,
-    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING).with(Flags::AUDITED),
     group: Group::Cluster,
     since: "3.0.0",
     summary: "Makes this node the replica of another, or of none.",
@@ -195,7 +195,7 @@ pub static CLUSTER_REPLICATE: Command = Command {
 pub static CLUSTER_RESET: Command = Command {
     name: "reset",
     arity: -2,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE),
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE).with(Flags::AUDITED),
     group: Group::Cluster,
     since: "3.0.0",
     complexity: "O(N) where N is the number of known nodes. The command may execute a FLUSHALL as a side effect.",
@@ -210,7 +210,7 @@ pub static CLUSTER_RESET: Command = Command {
 pub static CLUSTER_SAVECONFIG: Command = Command {
     name: "saveconfig",
     arity: 2,
-    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING).with(Flags::AUDITED),
     group: Group::Cluster,
     since: "3.0.0",
     summary: "Writes the node's view of the cluster to disk.",
@@ -222,7 +222,7 @@ pub static CLUSTER_SAVECONFIG: Command = Command {
 pub static CLUSTER_SET_CONFIG_EPOCH: Command = Command {
     name: "set-config-epoch",
     arity: 3,
-    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING).with(Flags::AUDITED),
     group: Group::Cluster,
     since: "3.0.0",
     summary: "Gives a new node its first epoch.",

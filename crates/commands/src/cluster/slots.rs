@@ -13,7 +13,7 @@ pub(super) const RANGE: Arg = Arg::block(
 pub static CLUSTER_ADDSLOTS: Command = Command {
     name: "addslots",
     arity: -3,
-    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING).with(Flags::AUDITED),
     group: Group::Cluster,
     since: "3.0.0",
     complexity: "O(N) where N is the total number of hash slot arguments",
@@ -27,7 +27,7 @@ pub static CLUSTER_ADDSLOTS: Command = Command {
 pub static CLUSTER_ADDSLOTSRANGE: Command = Command {
     name: "addslotsrange",
     arity: -4,
-    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING).with(Flags::AUDITED),
     group: Group::Cluster,
     since: "7.0.0",
     complexity: "O(N) where N is the total number of the slots between the start slot and end slot arguments.",
@@ -54,7 +54,7 @@ pub static CLUSTER_COUNTKEYSINSLOT: Command = Command {
 pub static CLUSTER_DELSLOTS: Command = Command {
     name: "delslots",
     arity: -3,
-    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING).with(Flags::AUDITED),
     group: Group::Cluster,
     since: "3.0.0",
     complexity: "O(N) where N is the total number of hash slot arguments",
@@ -68,7 +68,7 @@ pub static CLUSTER_DELSLOTS: Command = Command {
 pub static CLUSTER_DELSLOTSRANGE: Command = Command {
     name: "delslotsrange",
     arity: -4,
-    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING).with(Flags::AUDITED),
     group: Group::Cluster,
     since: "7.0.0",
     complexity: "O(N) where N is the total number of the slots between the start slot and end slot arguments.",
@@ -82,7 +82,11 @@ pub static CLUSTER_DELSLOTSRANGE: Command = Command {
 pub static CLUSTER_FLUSHSLOT: Command = Command {
     name: "flushslot",
     arity: -3,
-    flags: Flags::WORLD.with(Flags::WRITE).with(Flags::ADMIN).with(Flags::NO_ASYNC_LOADING),
+    flags: Flags::WORLD
+        .with(Flags::WRITE)
+        .with(Flags::ADMIN)
+        .with(Flags::NO_ASYNC_LOADING)
+        .with(Flags::AUDITED),
     categories: &["keyspace"],
     group: Group::Cluster,
     since: "9.0.0",
@@ -103,7 +107,7 @@ pub static CLUSTER_FLUSHSLOT: Command = Command {
 pub static CLUSTER_FLUSHSLOTS: Command = Command {
     name: "flushslots",
     arity: 2,
-    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING).with(Flags::AUDITED),
     group: Group::Cluster,
     since: "3.0.0",
     summary: "Makes this node serve no slot.",
@@ -144,7 +148,7 @@ pub static CLUSTER_KEYSLOT: Command = Command {
 pub static CLUSTER_SETSLOT: Command = Command {
     name: "setslot",
     arity: -4,
-    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING).with(Flags::AUDITED),
     group: Group::Cluster,
     since: "3.0.0",
     summary: "Says which node a slot belongs to, or moves to.",

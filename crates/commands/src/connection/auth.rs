@@ -48,6 +48,9 @@ fn auth(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
+/// The error for credentials that let nobody in.
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+
 /// Checks credentials and lets the client in, or logs that it was refused.
 pub(crate) fn authenticate(
     cx: &mut Cx<'_>,
@@ -63,6 +66,6 @@ pub(crate) fn authenticate(
     let context = if cx.in_transaction { "multi" } else { "toplevel" };
     let refused = Refused::new("auth", context, args[0].to_vec(), user.to_vec(), cx.now());
     cx.session.publish(cx.now().0);
-    cx.engine.note_refusal(&cx.session.client, refused);
-    Err(Error::text("WRONGPASS invalid username-password pair or user is disabled."))
+    cx.engine.note_failed_login(&cx.session.client, refused, WRONG_PASSWORD);
+    Err(Error::text(WRONG_PASSWORD))
 }

@@ -15,7 +15,7 @@ use structs::glob;
 const SUB: Command = Command { group: Group::Scripting, since: "7.0.0", ..Command::ROW };
 const ALL: &[&str] = &["request_policy:all_shards", "response_policy:all_succeeded"];
 /// Changes come in one order for all threads and the journal.
-const CHANGES: Flags = Flags::NOSCRIPT.with(Flags::WRITE).with(Flags::WORLD);
+const CHANGES: Flags = Flags::NOSCRIPT.with(Flags::WRITE).with(Flags::WORLD).with(Flags::AUDITED);
 
 static DELETE: Command = Command {
     name: "delete",

@@ -20,7 +20,11 @@ pub static ACL_DELUSER: Command = Command {
     name: "deluser",
     arity: -3,
     categories: &["nodes"],
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::AUDITED),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(1) amortized time considering the typical user.",
@@ -28,6 +32,7 @@ pub static ACL_DELUSER: Command = Command {
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     args: &[Arg::new("username", ArgKind::String).multiple()],
     secrets: Some(|words, found| (2..words.len()).for_each(found)),
+    audit_secrets: Some(|_, _| {}),
     run: acl_deluser,
     ..Command::ROW
 };
@@ -92,7 +97,11 @@ pub static ACL_LIST: Command = Command {
 pub static ACL_LOAD: Command = Command {
     name: "load",
     arity: 2,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::AUDITED),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N). Where N is the number of configured users.",
@@ -106,7 +115,11 @@ pub static ACL_SETUSER: Command = Command {
     name: "setuser",
     arity: -3,
     categories: &["nodes"],
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::AUDITED),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N). Where N is the number of rules provided.",
@@ -122,6 +135,9 @@ pub static ACL_SETUSER: Command = Command {
         Arg::new("rule", ArgKind::String).optional().multiple(),
     ],
     secrets: Some(|words, found| (2..words.len()).for_each(found)),
+    audit_secrets: Some(|words, found| {
+        (3..words.len()).filter(|&at| !is_plain_rule(words[at])).for_each(found);
+    }),
     run: acl_setuser,
     ..Command::ROW
 };
@@ -203,7 +219,11 @@ pub static ACL_LOG: Command = Command {
 pub static ACL_SAVE: Command = Command {
     name: "save",
     arity: 2,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::AUDITED),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N). Where N is the number of configured users.",
@@ -362,6 +382,34 @@ fn acl_setuser(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     end_denied(cx);
     cx.reply.ok();
     Ok(())
+}
+
+/// Returns whether a word of ACL SETUSER is a rule for certain, and so no password: neither one
+/// that is given, as `>PASSWORD` or as a hash, nor one whose mark was forgotten.
+fn is_plain_rule(word: &[u8]) -> bool {
+    const NAMED: [&[u8]; 16] = [
+        b"on",
+        b"off",
+        b"nopass",
+        b"resetpass",
+        b"reset",
+        b"clearselectors",
+        b"sanitize-payload",
+        b"skip-sanitize-payload",
+        b"allkeys",
+        b"resetkeys",
+        b"allchannels",
+        b"resetchannels",
+        b"allcommands",
+        b"nocommands",
+        b"alldbs",
+        b"resetdbs",
+    ];
+    match word.first() {
+        Some(b'+' | b'-' | b'~' | b'&' | b'%') => true,
+        Some(b'(') => !word.iter().any(|byte| b"><#!".contains(byte)),
+        _ => NAMED.iter().any(|name| word.eq_ignore_ascii_case(name)),
+    }
 }
 
 fn acl_deluser(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
@@ -542,5 +590,29 @@ fn write_refused(cx: &mut Cx<'_>, entry: &Refused) {
     ] {
         cx.reply.bulk(name.as_bytes());
         cx.reply.integer(number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_audit_log_shows_rules_and_no_password() {
+        let shown = |words: &[&str]| {
+            let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+            let shown = ACL_SETUSER.audited(&words);
+            let text = |word: &&[u8]| String::from_utf8_lossy(word).into_owned();
+            shown[2..].iter().map(text).collect::<Vec<_>>().join(" ")
+        };
+        let rules = ["acl", "setuser", "bob", "ON", "+@read", "-get", "~a", "%R~b", "&c", "nopass"];
+        assert_eq!(shown(&rules), "bob ON +@read -get ~a %R~b &c nopass");
+        for secret in [">pw", "<pw", "#5e88", "!5e88", "pw", "", "(>pw)", "(+get #5e88)", "ONpw"] {
+            assert_eq!(shown(&["acl", "setuser", "bob", secret]), "bob (redacted)", "{secret}");
+        }
+        assert_eq!(shown(&["acl", "setuser", "bob", "(+get ~a)"]), "bob (+get ~a)");
+        assert_eq!(ACL_DELUSER.audited(&[b"acl", b"deluser", b"bob"])[2], b"bob");
+        // MONITOR shows neither.
+        assert_eq!(ACL_DELUSER.shown(&[b"acl", b"deluser", b"bob"])[2], b"(redacted)");
     }
 }

@@ -52,7 +52,7 @@ pub static SLOWLOG_LEN: Command = Command {
 pub static SLOWLOG_RESET: Command = Command {
     name: "reset",
     arity: 2,
-    flags: Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE).with(Flags::AUDITED),
     group: Group::Server,
     since: "2.2.12",
     complexity: "O(N) where N is the number of entries in the slowlog",
@@ -151,7 +151,7 @@ pub static COMMANDLOG_LEN: Command = Command {
 pub static COMMANDLOG_RESET: Command = Command {
     name: "reset",
     arity: 3,
-    flags: Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE).with(Flags::AUDITED),
     group: Group::Server,
     since: "8.1.0",
     complexity: "O(N) where N is the number of entries in the commandlog",

@@ -44,7 +44,11 @@ pub static CONFIG_HELP: Command = Command {
 pub static CONFIG_RESETSTAT: Command = Command {
     name: "resetstat",
     arity: 2,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::AUDITED),
     group: Group::Server,
     since: "2.0.0",
     complexity: "O(1)",
@@ -58,7 +62,11 @@ pub static CONFIG_RESETSTAT: Command = Command {
 pub static CONFIG_REWRITE: Command = Command {
     name: "rewrite",
     arity: 2,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::AUDITED),
     group: Group::Server,
     since: "2.8.0",
     complexity: "O(1)",
@@ -73,7 +81,11 @@ pub static CONFIG_SET: Command = Command {
     name: "set",
     arity: -4,
     categories: &["nodes"],
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::AUDITED),
     group: Group::Server,
     since: "2.0.0",
     complexity: "O(N) when N is the number of configuration parameters provided",

@@ -16,7 +16,11 @@ pub static FAILOVER: Command = Command {
     name: "failover",
     arity: -1,
     // With the world at rest: from the reply on no write is still on its way.
-    flags: Flags::WORLD.with(Flags::ADMIN).with(Flags::NOSCRIPT).with(Flags::STALE),
+    flags: Flags::WORLD
+        .with(Flags::ADMIN)
+        .with(Flags::NOSCRIPT)
+        .with(Flags::STALE)
+        .with(Flags::AUDITED),
     group: Group::Server,
     since: "6.2.0",
     summary: "Hands the role of the primary to a replica.",

@@ -16,7 +16,7 @@ use keyspace::keyspace::Taken;
 pub static FLUSHALL: Command = Command {
     name: "flushall",
     arity: -1,
-    flags: Flags::WORLD.with(Flags::WRITE),
+    flags: Flags::WORLD.with(Flags::WRITE).with(Flags::AUDITED),
     group: Group::Server,
     categories: &["keyspace", "dangerous"],
     since: "1.0.0",
@@ -42,7 +42,7 @@ pub static FLUSHALL: Command = Command {
 pub static FLUSHDB: Command = Command {
     name: "flushdb",
     arity: -1,
-    flags: Flags::WORLD.with(Flags::WRITE),
+    flags: Flags::WORLD.with(Flags::WRITE).with(Flags::AUDITED),
     group: Group::Server,
     categories: &["keyspace", "dangerous"],
     since: "1.0.0",

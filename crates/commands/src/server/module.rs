@@ -52,7 +52,7 @@ pub static MODULE_LIST: Command = Command {
 pub static MODULE_LOAD: Command = Command {
     name: "load",
     arity: -3,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING),
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING).with(Flags::AUDITED),
     group: Group::Server,
     since: "4.0.0",
     summary: "Refuses to load a module.",
@@ -68,7 +68,7 @@ pub static MODULE_LOAD: Command = Command {
 pub static MODULE_LOADEX: Command = Command {
     name: "loadex",
     arity: -3,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING),
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING).with(Flags::AUDITED),
     group: Group::Server,
     since: "7.0.0",
     summary: "Refuses to load a module with options.",
@@ -92,7 +92,7 @@ pub static MODULE_LOADEX: Command = Command {
 pub static MODULE_UNLOAD: Command = Command {
     name: "unload",
     arity: 3,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING),
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING).with(Flags::AUDITED),
     group: Group::Server,
     since: "4.0.0",
     summary: "Refuses to unload a module.",

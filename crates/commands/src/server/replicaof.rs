@@ -13,7 +13,8 @@ const FLAGS: Flags = Flags::WORLD
     .with(Flags::NOSCRIPT)
     .with(Flags::STALE)
     .with(Flags::NO_ASYNC_LOADING)
-    .with(Flags::ENDS_REPLICA_LOAD);
+    .with(Flags::ENDS_REPLICA_LOAD)
+    .with(Flags::AUDITED);
 
 const ARGS: &[Arg] = &[Arg::one_of(
     "args",

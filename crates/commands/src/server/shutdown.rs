@@ -14,7 +14,8 @@ pub static SHUTDOWN: Command = Command {
         .with(Flags::LOADING)
         .with(Flags::STALE)
         .with(Flags::NO_MULTI)
-        .with(Flags::ALLOW_BUSY),
+        .with(Flags::ALLOW_BUSY)
+        .with(Flags::AUDITED),
     group: Group::Server,
     since: "1.0.0",
     complexity: "O(N) when saving, where N is the total number of keys in all databases \

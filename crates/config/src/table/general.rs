@@ -24,6 +24,8 @@ pub(super) const OPTIONS: &[Spec] = &[
     int("databases", POSITIVE, "16", "number of databases").immutable(),
     choice("loglevel", LogLevel::CHOICES, "notice", "least important message that is logged"),
     text("logfile", "", "log file; empty logs to standard output").immutable(),
+    text("audit-log", "", "file for a line of JSON for each change of the server; empty is none")
+        .immutable(),
     choice("log-format", LogFormat::CHOICES, "legacy", "layout of a log line"),
     choice(
         "log-timestamp-format",

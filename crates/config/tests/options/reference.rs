@@ -32,6 +32,7 @@ const NOT_IN_VALKEY: &[(&str, &str)] = &[
     ("tier-min-value-size", "Dunlin's own"),
     ("tier-max-value-size", "Dunlin's own"),
     ("rdb-skip-unknown-types", "Dunlin's own"),
+    ("audit-log", "Dunlin's own"),
     ("commit-mode", "Dunlin's own"),
     ("replica-rdb-version", "Dunlin's own"),
     ("rdb-version", "Dunlin's own"),

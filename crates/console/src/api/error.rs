@@ -123,6 +123,7 @@ impl IntoResponse for ApiError {
         if let Some(allow) = self.allow.and_then(|text| HeaderValue::from_str(&text).ok()) {
             response.headers_mut().insert(header::ALLOW, allow);
         }
+        response.extensions_mut().insert(web::Why(self.code));
         response
     }
 }

@@ -100,6 +100,7 @@ async fn find_and_run(app: Arc<App>, path: &str, request: Request) -> Result<Res
         return session::log_in(app, peer, &parts, &body.bytes).await;
     }
     let session = session::of_request(&app, peer, &parts).await?;
+    web::note_user(&parts.extensions, &session.user);
     if route.path == "/session" && route.method == Method::DELETE {
         return Ok(session::log_out(&app, &parts.headers));
     }

@@ -119,6 +119,7 @@ pub async fn of_request(
 ) -> Result<Arc<Session>, ApiError> {
     let now = Instant::now();
     if let Some(credentials) = auth::basic(&parts.headers) {
+        web::note_user(&parts.extensions, &credentials.user);
         let known = app.sessions.of_program(&credentials, now);
         let session = authenticate(app, peer, &credentials, known).await?;
         app.sessions.keep_program(&credentials, Arc::clone(&session), now);
@@ -205,6 +206,7 @@ pub async fn log_in(
         Arc::new(Session::new(&app.host, None))
     } else {
         let user = if login.user.is_empty() { "default".to_owned() } else { login.user };
+        web::note_user(&parts.extensions, &user);
         authenticate(&app, peer, &Credentials { user, password: login.password }, None).await?
     };
     let token = app.sessions.add(Arc::clone(&session), Instant::now());

@@ -63,8 +63,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use structs::flags::{CountedFlag, FlagWord};
 
 pub use host::{
-    AppendLogFiles, ConfigFiles, ConnectedClients, Host, OnConflict, OtherServers, ProcessControl,
-    Restart, SaveDone, ServerLog, ShutdownRequest, SnapshotFiles,
+    AppendLogFiles, AuditOutcome, Audited, ConfigFiles, ConnectedClients, Host, OnConflict,
+    OtherServers, ProcessControl, Restart, SaveDone, ServerLog, ShutdownRequest, SnapshotFiles,
 };
 
 /// Returns 40 random hexadecimal digits, the form of run and replication ids.
@@ -288,6 +288,17 @@ impl Engine {
         let client = host.map_or_else(String::new, |host| host.client_line(self, client, now));
         let refused = Refused { client: client.trim_end().to_owned(), ..refused };
         self.acl.log.add(refused, self.config.acllog_max_len());
+    }
+
+    /// Adds a log-in that failed to ACL LOG and to the audit log. `why` is the error.
+    pub fn note_failed_login(&self, client: &Client, refused: Refused, why: &str) {
+        if let Some(host) = self.host().filter(|host| host.audits()) {
+            let action = String::from_utf8_lossy(&refused.object).to_ascii_lowercase();
+            let (user, target) = (&*refused.user, &[][..]);
+            let outcome = AuditOutcome::Refused(why.as_bytes());
+            host.audit(&Audited { user, client, action: &action, target, outcome });
+        }
+        self.note_refusal(client, refused);
     }
 
     /// Closes the connection of a client that another thread serves.

@@ -3,6 +3,7 @@
 //! If neither the session nor the server is in a special state, one test skips all gates but the
 //! first.
 
+mod auditing;
 mod call;
 mod gates;
 mod http;
@@ -49,6 +50,7 @@ use pushes::deliver_own_pushes;
 use std::sync::Arc;
 use structs::reactor;
 
+pub(crate) use auditing::note_end as note_audited_end;
 pub use call::run_nested;
 pub(crate) use call::{call, run_row};
 pub(crate) use pushes::write_push;
@@ -344,6 +346,9 @@ pub(crate) fn reject(cx: &mut Cx<'_>, row: &Resolved, error: &Error) {
         multi.is_broken = true;
     }
     cx.thread.stats().by_command[row.index].rejected.add_own(1);
+    if row.command.flags.has(Flags::AUDITED) {
+        auditing::note_refusal(cx, row, error);
+    }
     if row.command.flags.has(Flags::RUNS_QUEUE) {
         abort_exec(cx, error);
     } else {
@@ -594,6 +599,7 @@ fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
         is_silent: false,
         error: None,
         is_cached: false,
+        audited: None,
     };
     let token = cx.session.suspend(cx.thread, suspension);
     waiter.set_token(token);

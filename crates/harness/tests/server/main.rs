@@ -1,6 +1,7 @@
 //! The process and its host: ports, limits, memory, options, metrics, its end.
 
 mod admin_port;
+mod audit;
 mod client_limits;
 mod crash;
 mod eviction;

@@ -25,6 +25,8 @@ pub struct Common {
     pub tls_port_offset: u16,
     /// The directory for values on flash; none is that of each copy.
     pub flash: Option<PathBuf>,
+    /// The audit log of the machine, an absolute path, if there is one.
+    pub audit_log: Option<PathBuf>,
     /// Copies write their log to the node's output, and have no files for it.
     pub logs_to_output: bool,
     /// The certificates of this machine, if it has some.
@@ -170,6 +172,9 @@ pub fn configuration(
     line("dir", ".");
     let logfile = if common.logs_to_output { "".into() } else { log.to_string_lossy() };
     line("logfile", &logfile);
+    if let Some(path) = &common.audit_log {
+        line("audit-log", &path.to_string_lossy());
+    }
     // A database with TLS has one port.
     if !settings.tls
         && !common.tls.is_empty()
@@ -342,6 +347,7 @@ mod tests {
             tls: vec![("tls-cert-file", "/tls/tls.crt".into())],
             tls_port_offset: 1000,
             flash: None,
+            audit_log: Some("/var/log/a b.json".into()),
             logs_to_output: false,
             certificates: Some(certificates),
         };
@@ -355,6 +361,7 @@ mod tests {
         };
         assert_eq!(read.cluster_coordinator_password().to_string_lossy(), "a # b");
         assert_eq!(get("masteruser"), INTERNAL);
+        assert_eq!(get("audit-log"), "/var/log/a b.json");
         assert_eq!(
             (get("tls-port"), get("tls-cert-file")),
             ("13001".into(), "/tls/tls.crt".into())

@@ -39,6 +39,7 @@ use console::files::Shows;
 use console::rest::{
     ApiError, Limiter, METRICS, PREFIX, Route, Tokens, check_type, find, only_reads, unread,
 };
+use process::audit::Source;
 use process::log;
 use rustls::ServerConfig;
 use session::Asked;
@@ -105,6 +106,10 @@ impl web::Site for Site {
         &[PROBES[0], PROBES[1], PROBES[2], METRICS]
     }
 
+    fn audited_as(&self) -> Option<Source> {
+        Some(Source::Node)
+    }
+
     fn log(&self, line: &str) {
         log!(Notice, "{line}");
     }
@@ -167,6 +172,7 @@ async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> R
     let path = request.uri().path();
     let peer = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
     let (headers, method) = (request.headers(), request.method());
+    session::note_user(&site, request.extensions(), headers);
     let asked = Asked { headers, path, method, peer };
     let admitted = if PROBES.contains(&path) { Ok(()) } else { session::admit(&site, asked).await };
     match admitted {

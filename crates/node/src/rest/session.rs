@@ -3,7 +3,7 @@
 
 use super::{Site, USER};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use console::rest::{ApiError, Done, PREFIX, basic, clear, is_trusted_name, json, only_reads};
 use serde::{Deserialize, Serialize};
@@ -68,6 +68,15 @@ pub async fn admit(site: &Site, asked: Asked<'_>) -> Result<(), ApiError> {
         return Ok(());
     }
     Err(ApiError::forged("The header X-CSRF-Token is missing or wrong"))
+}
+
+/// Notes for the audit log whose request this is, or whose it says to be.
+pub fn note_user(site: &Site, extensions: &Extensions, headers: &HeaderMap) {
+    if let Some(given) = basic(headers) {
+        web::note_user(extensions, &given.user);
+    } else if site.password.is_none() || site.tokens.csrf_of(headers).is_some() {
+        web::note_user(extensions, USER);
+    }
 }
 
 /// Lets a request in where there is no password.
@@ -160,6 +169,7 @@ async fn log_in(
     let login: Login =
         serde_json::from_slice(body).map_err(|why| ApiError::bad(why.to_string()))?;
     let user = if login.user.is_empty() { USER } else { &login.user };
+    web::note_user(&parts.extensions, user);
     let peer = parts.extensions.get::<Peer>().map(|peer| peer.address.ip());
     let peer = peer.ok_or_else(ApiError::path)?;
     check(site, peer, password, (user, &login.password), is_known).await?;

@@ -43,7 +43,7 @@ use clap::Args;
 use contained::ContainedOptions;
 use kept::{Kept, Lock};
 use process::memory::{Bytes, Memory};
-use process::{facts, log, signals, thread, umask};
+use process::{audit, facts, log, signals, thread, umask};
 use stand_in::StandIn;
 use std::fs;
 use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
@@ -125,6 +125,9 @@ pub struct UpOptions {
     /// other machines
     #[arg(long)]
     password_file: Option<PathBuf>,
+    /// File for a line of JSON for each change by REST and the console, and by the copies' clients
+    #[arg(long, value_name = "PATH")]
+    audit_log: Option<PathBuf>,
     /// Short leases: another copy takes over after a second or two, and etcd is used four times as
     /// much. For networks and disks without pauses; give it to every machine
     #[arg(long)]
@@ -167,6 +170,9 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     let on_signal = || IS_OVER.store(true, Ordering::Relaxed);
     signals::install(on_signal).map_err(|error| Wrong(error.to_string()))?;
     let mut kept = prepare(options, &directory)?;
+    if let Some(path) = &options.audit_log {
+        audit::start(path, audit::Source::Node, &kept.machine).map_err(Wrong)?;
+    }
     let password = password(options)?;
     let bind = bind(&kept, password.is_some());
     let (listeners, port) = join::listen(&bind, kept.admin_port, options.port)?;
@@ -202,6 +208,7 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
         options.contained.leave(&shared);
     }
     threads.end(is_contained);
+    audit::finish(audit::Source::Node);
     if !is_contained {
         log!(Notice, "The node ends; copies and etcd go on");
     }
@@ -352,7 +359,9 @@ fn common(options: &UpOptions, kept: &Kept) -> Result<Common, Wrong> {
         let made = fs::create_dir_all(folder).and_then(|()| folder.canonicalize());
         made.map_err(|error| Wrong(format!("--flash-dir {}: {error}", folder.display())))
     });
+    let audit_log = options.audit_log.as_deref().map(std::path::absolute).transpose();
     Ok(Common {
+        audit_log: audit_log.map_err(|error| Wrong(format!("--audit-log: {error}")))?,
         cluster: kept.cluster.clone(),
         coordinator: kept.endpoints.join(","),
         lease_seconds: kept.is_fast.then_some(FAST_LEASE_SECONDS),

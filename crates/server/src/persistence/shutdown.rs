@@ -17,6 +17,7 @@ use engine::snapshot::Beside;
 use engine::{Engine, Millis};
 use keyspace::snapshot::Shared;
 use net::Net;
+use process::audit;
 use process::signals::{self, ShutdownSignal};
 use process::thread;
 use std::io;
@@ -137,6 +138,15 @@ pub fn follow_signal(engine: &'static Engine) {
     let force = options.force() || is_second;
     let request = ShutdownRequest { save, now: options.now(), force, safe: options.safe() };
     log!(Notice, "User requested shutdown...");
+    audit::record(&audit::Entry {
+        source: audit::Source::Server,
+        user: b"",
+        address: "",
+        id: 0,
+        action: "signal",
+        target: &[b"shutdown"],
+        outcome: audit::Outcome::Begun,
+    });
     start(stage, request);
 }
 

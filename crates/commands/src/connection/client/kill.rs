@@ -14,7 +14,11 @@ use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, Outcome};
 pub static CLIENT_KILL: Command = Command {
     name: "kill",
     arity: -3,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::AUDITED),
     group: Group::Connection,
     since: "2.4.0",
     complexity: "O(N) where N is the number of client connections",

@@ -14,7 +14,8 @@ pub static CLIENT_PAUSE: Command = Command {
         .with(Flags::NOSCRIPT)
         .with(Flags::LOADING)
         .with(Flags::STALE)
-        .with(Flags::WORLD),
+        .with(Flags::WORLD)
+        .with(Flags::AUDITED),
     group: Group::Connection,
     since: "3.0.0",
     complexity: "O(1)",
@@ -34,7 +35,11 @@ pub static CLIENT_PAUSE: Command = Command {
 pub static CLIENT_UNPAUSE: Command = Command {
     name: "unpause",
     arity: 2,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::AUDITED),
     group: Group::Connection,
     since: "6.2.0",
     complexity: "O(N) Where N is the number of paused clients",

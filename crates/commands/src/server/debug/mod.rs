@@ -32,7 +32,8 @@ pub static DEBUG: Command = Command {
         .with(Flags::STALE)
         .with(Flags::SYSCMD)
         .with(Flags::PROTECTED)
-        .with(Flags::WORLD),
+        .with(Flags::WORLD)
+        .with(Flags::AUDITED),
     group: Group::Server,
     since: "1.0.0",
     complexity: "Depends on subcommand.",

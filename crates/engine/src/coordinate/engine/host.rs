@@ -149,6 +149,36 @@ pub trait ServerLog: Send + Sync {
     fn verbose(&self, line: &str);
     /// Logs a line at level warning.
     fn warn(&self, line: &str);
+    /// Returns whether there is an audit log.
+    fn audits(&self) -> bool;
+    /// Adds a change to the audit log. Never waits for a disk.
+    fn audit(&self, change: &Audited<'_>);
+}
+
+/// A change, or an attempt at one, for the audit log.
+#[derive(Clone, Copy)]
+pub struct Audited<'a> {
+    /// The user; of a log-in that failed the name that was tried.
+    pub user: &'a [u8],
+    /// The client.
+    pub client: &'a Client,
+    /// The command's full name.
+    pub action: &'a str,
+    /// The request's other words, without secrets.
+    pub target: &'a [&'a [u8]],
+    /// What became of it.
+    pub outcome: AuditOutcome<'a>,
+}
+
+/// What became of a change.
+#[derive(Clone, Copy)]
+pub enum AuditOutcome<'a> {
+    /// It was made.
+    Done,
+    /// It goes on.
+    Begun,
+    /// It was refused, with this error.
+    Refused(&'a [u8]),
 }
 
 /// Called with the outcome of a save.

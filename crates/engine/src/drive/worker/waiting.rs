@@ -28,6 +28,10 @@ impl Worker {
         if let Some(waiter) = &suspension.waiter {
             self.count_blocked(session, waiter, resumption.reply.len());
         }
+        if let Some(request) = &suspension.audited {
+            let reply = resumption.reply.plain();
+            dispatch::note_audited_end(self.engine, session, request, reply);
+        }
         let before = out.plain().len();
         let unanswered = std::mem::take(&mut session.unanswered);
         session.written = session.written.max(resumption.written);

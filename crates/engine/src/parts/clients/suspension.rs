@@ -4,6 +4,7 @@ use super::mailbox::last_ticket;
 use super::waiter::{TimeoutReply, Waiter};
 use super::watching::Watching;
 use crate::journal::JournalPos;
+use crate::table::Resolved;
 use keyspace::{DbIndex, Millis};
 use resp::Output;
 use std::borrow::Cow;
@@ -24,6 +25,14 @@ pub struct Suspension {
     pub(crate) error: Option<Cow<'static, str>>,
     /// Whether the client may cache what the reply says: what it has to forget comes after that.
     pub(crate) is_cached: bool,
+    /// The request, if the audit log is to be told how it ends.
+    pub(crate) audited: Option<Box<AuditedRequest>>,
+}
+
+/// A request of which the audit log knows the beginning.
+pub(crate) struct AuditedRequest {
+    pub(crate) row: &'static Resolved,
+    pub(crate) words: Vec<Box<[u8]>>,
 }
 
 impl Suspension {
@@ -37,6 +46,7 @@ impl Suspension {
             is_silent: false,
             error: None,
             is_cached: false,
+            audited: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Runs a command whose locks are held: fetches its values, renders its error, counts it.
 
 use super::logging::log_command;
-use super::{refuse, slot_noting};
+use super::{auditing, refuse, slot_noting};
 use crate::args::Args;
 use crate::blocking::{BlockRequest, TimeoutReply, Until};
 use crate::caching;
@@ -84,7 +84,7 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
     cx.last_end = clock.now();
     let nanoseconds = clock.nanoseconds(before, cx.last_end);
     if let Some(request) = &mut cx.block_request {
-        // A blocked command is counted when its wait ends.
+        // A blocked command is counted when its wait ends. No audited command blocks.
         request.spent_ns = nanoseconds;
         return outcome;
     }
@@ -93,10 +93,10 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
     cx.session.commands += 1;
     // EXEC has run other commands.
     cx.session.last_command = row.index + 1;
-    // The commands of a script are tracked one by one, not the script.
-    let reads = row.command.flags.has(Flags::READONLY) && row.command.script.is_none();
-    if reads && cx.session.tracking().is_some() {
-        caching::remember_reads(cx, row, args);
+    if row.command.flags.any(NOTED)
+        && (cx.session.tracking().is_some() || row.command.flags.has(Flags::AUDITED))
+    {
+        note_effects(cx, row, args, outcome.as_ref().err());
     }
     let reply = cx.reply.len_since(started);
     if cx.engine.special.any(Special::USAGE) {
@@ -107,6 +107,22 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
         overflow(cx, started);
     }
     outcome
+}
+
+/// Flags of commands that more is noted of than figures: what they read, what they changed.
+const NOTED: Flags = Flags::READONLY.with(Flags::AUDITED);
+
+/// Notes what a tracked client has read, and tells the audit log.
+#[cold]
+fn note_effects(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, error: Option<&Error>) {
+    // The commands of a script are tracked one by one, not the script.
+    let reads = row.command.flags.has(Flags::READONLY) && row.command.script.is_none();
+    if reads && cx.session.tracking().is_some() {
+        caching::remember_reads(cx, row, args);
+    }
+    if row.command.flags.has(Flags::AUDITED) {
+        auditing::note(cx, row, args, error);
+    }
 }
 
 /// Counts a command for what is counted in special states only.

@@ -185,6 +185,8 @@ fn note(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, denial: Denial, word: u
         Denial::Database if word == 0 => row.full_name.as_bytes().to_vec(),
         _ => args.get(word).unwrap_or_default().to_vec(),
     };
+    let why = denial.text(cx.session.user.name(), row);
+    super::auditing::note_denial(cx, row, args, &object, &why);
     let context = match () {
         () if cx.script.is_some() => "lua",
         () if cx.session.multi().is_some() || cx.in_transaction => "multi",
