@@ -133,8 +133,8 @@ pub enum Merge {
 pub type AskOthers = fn(&[&[u8]]) -> Option<Vec<Vec<u8>>>;
 
 /// Makes the reply to the client's words of the servers' replies, which are no errors. The last
-/// argument is true for RESP3, in which the servers have replied, too. `None`: they have not replied
-/// to what they were asked.
+/// argument is true for RESP3, in which the servers have replied, too. `None`: they have not
+/// replied to what they were asked.
 pub type MakeOne = fn(&[&[u8]], &[Vec<u8>], bool) -> Option<Vec<u8>>;
 
 /// How a request to all servers is asked whose replies cannot be put together as they are: the

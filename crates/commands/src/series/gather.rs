@@ -4,7 +4,7 @@
 //! have made of a part. So each server is asked for the rows and the labels of its series, and they
 //! are reduced where the replies meet.
 
-use super::mrange;
+use super::grouping;
 use super::search::Found;
 use engine::Args;
 use engine::routing::Gather;
@@ -25,7 +25,7 @@ fn is_reverse(words: &[&[u8]]) -> bool {
 /// Returns the words that ask a server for the series of its groups, with their labels. `None`: it
 /// is another request, or one that a server refuses.
 fn ask(words: &[&[u8]]) -> Option<Vec<Vec<u8>>> {
-    let (options, ..) = mrange::parse(Args::new(words), is_reverse(words)).ok()?;
+    let (options, ..) = grouping::parse(Args::new(words), is_reverse(words)).ok()?;
     options.grouping?;
     let is_left = |at: &usize| !options.of_reply.iter().any(|range| range.contains(at));
     let left = (0..words.len()).filter(is_left).map(|at| words[at].to_vec());
@@ -34,7 +34,7 @@ fn ask(words: &[&[u8]]) -> Option<Vec<Vec<u8>>> {
 
 /// Makes the groups of the series that the servers have.
 fn join(words: &[&[u8]], replies: &[Vec<u8>], is_resp3: bool) -> Option<Vec<u8>> {
-    let (options, _, count) = mrange::parse(Args::new(words), is_reverse(words)).ok()?;
+    let (options, _, count) = grouping::parse(Args::new(words), is_reverse(words)).ok()?;
     let mut all = Vec::new();
     for reply in replies {
         let elements = raw::elements(reply)?;
@@ -53,7 +53,7 @@ fn join(words: &[&[u8]], replies: &[Vec<u8>], is_resp3: bool) -> Option<Vec<u8>>
     all.sort_by(|(one, _), (other, _)| one.key.cmp(&other.key));
     let protocol = if is_resp3 { Protocol::Resp3 } else { Protocol::Resp2 };
     let mut out = Output::default();
-    mrange::reply_groups(&mut Reply::new(&mut out, protocol), all, &options, count);
+    grouping::reply_groups(&mut Reply::new(&mut out, protocol), all, &options, count);
     Some(out.plain().to_vec())
 }
 
@@ -106,8 +106,8 @@ mod tests {
 
     #[test]
     fn servers_are_asked_for_series_in_place_of_groups() {
-        let request = "TS.MRANGE - + SELECTED_LABELS a b COUNT 1 AGGREGATION max 10 FILTER a=1 count=2 \
-                       GROUPBY count REDUCE avg";
+        let request = "TS.MRANGE - + SELECTED_LABELS a b COUNT 1 AGGREGATION max 10 FILTER a=1 \
+                       count=2 GROUPBY count REDUCE avg";
         let series = "TS.MRANGE - + AGGREGATION max 10 FILTER a=1 count=2 WITHLABELS";
         assert_eq!(asked(request).as_deref(), Some(series));
         for other in ["TS.MRANGE - + FILTER a=1", "TS.MRANGE - + GROUPBY a REDUCE max"] {
@@ -118,16 +118,15 @@ mod tests {
     #[test]
     fn groups_are_made_of_the_series_of_all_servers() {
         let request = words("TS.MREVRANGE - + WITHLABELS COUNT 2 FILTER k=1 GROUPBY l REDUCE avg");
-        let one = "*2\r\n*3\r\n$1\r\nb\r\n*1\r\n*2\r\n$1\r\nl\r\n$1\r\nx\r\n*2\r\n*2\r\n:2\r\n+3\r\n*2\r\n:1\r\n\
-                   +1\r\n*3\r\n$1\r\nd\r\n*0\r\n*0\r\n";
-        let other = "*1\r\n*3\r\n$1\r\na\r\n*1\r\n*2\r\n$1\r\nl\r\n$1\r\nx\r\n*2\r\n*2\r\n:3\r\n+NaN\r\n*2\r\n\
-                     :2\r\n+0\r\n";
-        let replies = [one.as_bytes().to_vec(), other.as_bytes().to_vec()];
-        let expected = "*1\r\n*3\r\n$3\r\nl=x\r\n*3\r\n*2\r\n$1\r\nl\r\n$1\r\nx\r\n*2\r\n$11\r\n__reducer__\r\n\
-                        $3\r\navg\r\n*2\r\n$10\r\n__source__\r\n$3\r\na,b\r\n*2\r\n*2\r\n:3\r\n+NaN\r\n*2\r\n\
-                        :2\r\n+1.5\r\n";
+        let raw = |words: &str| words.replace(' ', "\r\n") + "\r\n";
+        let label = "*1 *2 $1 l $1 x";
+        let one = format!("*2 *3 $1 b {label} *2 *2 :2 +3 *2 :1 +1 *3 $1 d *0 *0");
+        let other = format!("*1 *3 $1 a {label} *2 *2 :3 +NaN *2 :2 +0");
+        let replies = [raw(&one).into_bytes(), raw(&other).into_bytes()];
+        let expected = "*1 *3 $3 l=x *3 *2 $1 l $1 x *2 $11 __reducer__ $3 avg *2 $10 __source__ \
+                        $3 a,b *2 *2 :3 +NaN *2 :2 +1.5";
         let joined = join(&request, &replies, false).expect("replies of servers");
-        assert_eq!(String::from_utf8_lossy(&joined), expected);
+        assert_eq!(String::from_utf8_lossy(&joined), raw(expected));
         assert_eq!(join(&request, &[b"+OK\r\n".to_vec()], false), None);
     }
 
@@ -135,11 +134,8 @@ mod tests {
     fn groups_of_resp3_are_made_as_well() {
         let request = words("TS.MRANGE - + FILTER k=1 GROUPBY l REDUCE sum");
         let of = |key: &str, value: &str| {
-            format!(
-                "%1\r\n$1\r\n{key}\r\n*3\r\n%1\r\n$1\r\nl\r\n$1\r\nx\r\n%1\r\n$11\r\naggregators\r\n*0\r\n*1\r\n\
-                 *2\r\n:2\r\n,{value}\r\n"
-            )
-            .into_bytes()
+            let series = "*3 %1 $1 l $1 x %1 $11 aggregators *0 *1 *2 :2";
+            (format!("%1 $1 {key} {series} ,{value}").replace(' ', "\r\n") + "\r\n").into_bytes()
         };
         let joined = join(&request, &[of("a", "1.5"), of("b", "2")], true).expect("replies");
         let joined = String::from_utf8_lossy(&joined);

@@ -10,6 +10,7 @@ mod create;
 mod del;
 mod gather;
 mod get;
+mod grouping;
 mod incrby;
 mod info;
 mod mrange;

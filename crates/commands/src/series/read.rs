@@ -1,7 +1,7 @@
 //! `TS.READ key timestamp [BLOCK milliseconds min_count] [MAX_COUNT max_count]`
 //!
-//! What `-`, `+` and `$` mean is found out once: when it runs again after a wait, its words have the
-//! time. Where nothing may block it is an error only if it would have to wait.
+//! What `-`, `+` and `$` mean is found out once: when it runs again after a wait, its words have
+//! the time. Where nothing may block it is an error only if it would have to wait.
 
 use super::{READS, replies, whole};
 use crate::typed;

@@ -1,8 +1,8 @@
 //! What RENAME and COPY mean for rules, whose ends refer to each other by name.
 //!
-//! The other ends of a renamed series are changed to refer to its new name. Their keys are not among
-//! the request's words: they are held before anything changes. The journal gets TS.CREATERULE and
-//! TS.DELETERULE behind the request, which name the keys that they change.
+//! The other ends of a renamed series are changed to refer to its new name. Their keys are not
+//! among the request's words: they are held before anything changes. The journal gets
+//! TS.CREATERULE and TS.DELETERULE behind the request, which name the keys that they change.
 
 use super::compaction::{self, Effects};
 use super::rules;

@@ -108,8 +108,8 @@ pub(super) fn tie(
     Ok(())
 }
 
-/// Takes the rule for a target from a series. Returns whether the target has changed, too: it may be
-/// another key by now. Reports nothing.
+/// Takes the rule for a target from a series. Returns whether the target has changed, too: it may
+/// be another key by now. Reports nothing.
 ///
 /// # Errors
 /// The source is no series.

@@ -31,8 +31,8 @@ fn groups_are_made_of_the_series_of_all_servers() {
         "TS.MRANGE - + FILTER kind=heat GROUPBY room REDUCE avg",
         "TS.MRANGE 5 40 WITHLABELS FILTER kind=heat GROUPBY room REDUCE std.p",
         "TS.MREVRANGE - + COUNT 4 FILTER kind=heat room=(r0,r2) GROUPBY room REDUCE max",
-        "TS.MRANGE - + SELECTED_LABELS room COUNT 3 AGGREGATION twa 7 EMPTY FILTER kind=heat GROUPBY \
-         room REDUCE range",
+        "TS.MRANGE - + SELECTED_LABELS room COUNT 3 AGGREGATION twa 7 EMPTY FILTER kind=heat \
+         GROUPBY room REDUCE range",
         "TS.MRANGE - + COUNT 1 FILTER kind=heat GROUPBY count REDUCE count",
         "TS.MRANGE - + FILTER kind=heat GROUPBY nothing REDUCE sum",
         "TS.MRANGE - + FILTER kind=heat GROUPBY room REDUCE other",

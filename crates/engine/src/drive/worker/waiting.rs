@@ -193,8 +193,8 @@ impl Worker {
         self.resume(session, resumption, out)
     }
 
-    /// Has a suspension that cannot be ended now looked at again shortly, unless the reply is on its
-    /// way.
+    /// Has a suspension that cannot be ended now looked at again shortly, unless the reply is on
+    /// its way.
     fn look_again(&self, session: &mut Session) {
         let client = session.id();
         let Some(suspension) = &mut session.suspension else { return };

@@ -114,9 +114,9 @@ fn serve(
     Ok(())
 }
 
-/// Runs a waiter's command a last time, on the thread of its client, because its time is up. Returns
-/// `None` if its fate is decided already, or a lock is not available now. The thread is inside the
-/// world, and holds no lock.
+/// Runs a waiter's command a last time, on the thread of its client, because its time is up.
+/// Returns `None` if its fate is decided already, or a lock is not available now. The thread is
+/// inside the world, and holds no lock.
 #[cold]
 pub(crate) fn run_last(cx: &mut Cx<'_>, waiter: &Arc<Waiter>) -> Option<Resumption> {
     let mut ready = Vec::new();
