@@ -376,7 +376,7 @@ impl Flags {
 
     /// Ours: changes the server, its users or its cluster, or removes all data. The audit log has
     /// it.
-    pub const AUDITED: Flags = Flags(1 << 59);
+    pub const AUDITED: Flags = Flags(1 << 60);
 
     /// Both sets.
     pub const fn with(self, other: Flags) -> Flags {
@@ -446,11 +446,8 @@ mod tests {
             Flags::CROSSES_DATABASES,
             Flags::ENDS_REPLICA_LOAD,
             Flags::REACHES,
-<<<<<<< HEAD
             Flags::RELINKS,
-=======
             Flags::AUDITED,
->>>>>>> reliability
         ];
         let all = ours.into_iter().fold(Flags::NONE, Flags::with);
         assert_eq!(all.0.count_ones() as usize, ours.len());
