@@ -36,8 +36,7 @@ fn a_machine_has_one_audit_log() {
         answer.expect("an answer").status
     };
     let port = crate::support::row_of_ports();
-    let body =
-        format!(r#"{{"name":"d","memory_bytes":104857600,"port":{port},"shards":1,"replicas":0}}"#);
+    let body = format!(r#"{{"name":"d","settings":{{"memory_bytes":104857600,"port":{port}}}}}"#);
     assert_eq!(ask("eve", &body), 401);
     let status = ask("admin", &body);
     let find = |action: &str, outcome: &str| {
