@@ -129,7 +129,7 @@ impl Worker {
             names: std::sync::Mutex::new(Names { user: "default".into(), ..Names::default() }),
             wait: std::sync::Mutex::default(),
             elsewhere: std::sync::Mutex::default(),
-            live: crate::clients::Live::default(),
+            live: crate::clients::Live::of_new_client(),
         })?;
         engine.stats.connections.add(1);
         let mut session = Session::new(client, engine.acl.default_user(), engine.acl.is_open());
