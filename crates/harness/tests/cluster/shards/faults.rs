@@ -56,7 +56,7 @@ pub(crate) fn primary(nodes: &[Server], counts: impl Fn(usize) -> bool) -> usize
 
 /// Waits until all three copies are members that have everything, so that two of them are enough
 /// for a promotion.
-fn until_settled(nodes: &[Server]) {
+pub(crate) fn until_settled(nodes: &[Server]) {
     eventually("all copies are members", || {
         let at = primary(nodes, |_| true);
         let mut client = nodes[at].client();

@@ -1,9 +1,9 @@
 //! All copies of a shard end at once: what their files have is enough for the best of them to lead,
 //! as soon as enough are back.
 
-use crate::shards::faults::{QUORUM, Writers, primary};
+use crate::shards::faults::{QUORUM, Writers, primary, until_settled};
 use harness::client::{ask, ok};
-use harness::cluster::{Etcd, node_at, redis_cli};
+use harness::cluster::{Etcd, node_at};
 use harness::registers::make_shard;
 use harness::reply::Reply;
 use harness::server::{Options, Program, Server};
@@ -38,13 +38,7 @@ fn the_best_of_two_copies_leads_when_all_three_were_killed() {
         let all = [&["--appendonly", "yes"], quorum, options].concat();
         let mut nodes: Vec<Server> = (0..3).map(|_| node_at(&coordinator, &all)).collect();
         make_shard(&nodes.iter().map(Server::address).collect::<Vec<_>>());
-        let port = nodes[0].port().to_string();
-        let settled = || {
-            eventually("all copies are members", || {
-                redis_cli(&["-p", &port, "CLUSTER", "SHARDS"]).matches("online").count() == 3
-            });
-        };
-        settled();
+        until_settled(&nodes);
         let writers = Writers::start(&nodes);
         writers.go_on_by(FEW);
         nodes.iter_mut().for_each(|node| node.kill().expect("it runs"));
@@ -53,7 +47,7 @@ fn the_best_of_two_copies_leads_when_all_three_were_killed() {
         primary(&nodes, |at| at > 0);
         writers.go_on_by(FEW);
         nodes[0].start_again().expect("it starts");
-        settled();
+        until_settled(&nodes);
         match is_safe {
             true => writers.check(&nodes),
             false => drop(writers.end()),
