@@ -125,7 +125,7 @@ pub fn check_scripts(cluster_enabled: &str) {
         }
     }
     assert!(failures.is_empty(), "{} of {run} failed\n{}", failures.len(), failures.join("\n"));
-    assert!(run > 200 && skipped < 40, "{run} run, {skipped} skipped");
+    assert!(run > 400 && skipped < 50, "{run} run, {skipped} skipped");
 }
 
 #[test]
