@@ -1,4 +1,4 @@
-//! The audit log: who changed what, as JSON lines in a file of its own.
+//! The audit log: each change with its user, as JSON lines in a file of its own.
 //!
 //! A caller adds its line to a buffer, and a thread appends the buffer to the file. So a disk that
 //! is slow or full costs lines, which are counted, and never a request its time. Like the log, the
@@ -20,7 +20,7 @@ use structs::sync::lock;
 
 /// Bytes of lines that wait for the disk. Lines beyond are dropped.
 const MAX_PENDING_BYTES: usize = 1 << 20;
-/// Lines about refusals that are kept in one second: anybody who reaches the port can cause them.
+/// Lines about refusals that are kept in one second: any client of the port can cause them.
 const MAX_REFUSALS: u32 = 100;
 /// How long the thread waits before it tries again to write.
 const RETRY: Duration = Duration::from_millis(200);

@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 #[derive(Clone, Debug)]
 pub struct Why(pub String);
 
-/// The user for whom a request is answered: an extension of the request.
+/// The user that sent a request: an extension of the request.
 #[derive(Clone, Debug, Default)]
 struct Caller(Arc<OnceLock<String>>);
 

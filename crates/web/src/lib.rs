@@ -4,7 +4,7 @@
 //!   listen   sockets, TLS, connections
 //!   places   how many connections and requests there can be at a time
 //!   gate     requests of foreign pages, limits of bodies
-//!   audit    who changed what
+//!   audit    changes by requests, noted
 //! ```
 //!
 //! The admin ports of a server, of a node and of the proxy are [`Site`]s with routes of their own.

@@ -48,7 +48,7 @@ fn auth(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// The error for credentials that let nobody in.
+/// The error for credentials that are not accepted.
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
 /// Checks credentials and lets the client in, or logs that it was refused.
