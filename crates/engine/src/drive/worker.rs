@@ -120,16 +120,11 @@ impl Worker {
         engine.startup_bytes();
         let most = if peer.is_insider { usize::MAX } else { engine.config.maxclients() };
         let client = engine.clients.add(most, |id| Client {
-            id,
-            thread: self.context.index,
             addr: peer.addr,
             laddr: peer.laddr,
             fd: peer.fd,
-            created_ms: self.engine.clock.wall().0,
             names: std::sync::Mutex::new(Names { user: "default".into(), ..Names::default() }),
-            wait: std::sync::Mutex::default(),
-            elsewhere: std::sync::Mutex::default(),
-            live: crate::clients::Live::of_new_client(),
+            ..Client::unconnected(id, self.context.index, engine.clock.wall())
         })?;
         engine.stats.connections.add(1);
         let mut session = Session::new(client, engine.acl.default_user(), engine.acl.is_open());

@@ -200,13 +200,6 @@ pub mod flag {
     pub const LINK: u64 = 1 << 20;
 }
 
-impl Live {
-    /// Returns the figures of a client that has sent nothing yet.
-    pub(crate) fn of_new_client() -> Live {
-        Live { redirect: AtomicI64::new(-1), ..Live::default() }
-    }
-}
-
 impl Client {
     /// A client without a connection, for internal commands.
     pub(crate) fn unconnected(id: u64, thread: usize, now: Millis) -> Client {
@@ -220,7 +213,8 @@ impl Client {
             names: Mutex::default(),
             wait: Mutex::default(),
             elsewhere: Mutex::default(),
-            live: Live::of_new_client(),
+            // Zero would say that it tracks keys.
+            live: Live { redirect: AtomicI64::new(-1), ..Live::default() },
         }
     }
 
