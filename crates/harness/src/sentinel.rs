@@ -224,22 +224,7 @@ impl Drop for Sentinels {
 /// # Errors
 /// The process is gone.
 pub fn hang(server: &Server, hangs: bool) -> io::Result<()> {
-    signal(server.process_id(), if hangs { "STOP" } else { "CONT" })?;
-    if hangs {
-        // The signal is on its way: until it has come, a thread may acknowledge something.
-        eventually("all its threads have stopped", || is_stopped(server.process_id()));
-    }
-    Ok(())
-}
-
-/// Whether every thread of a process is stopped.
-fn is_stopped(process: u32) -> bool {
-    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return false };
-    threads.flatten().all(|thread| {
-        let line = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        // Behind the name, which is in brackets and may have any characters.
-        line.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('T'))
-    })
+    signal(server.process_id(), if hangs { "STOP" } else { "CONT" })
 }
 
 /// The value behind a name.

@@ -9,6 +9,7 @@ use crate::client::{self, Client, patience};
 use crate::environment::skipped;
 pub use crate::ports::{free_port, free_ports};
 use crate::reply::Protocol;
+use crate::wait::eventually;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -481,11 +482,31 @@ impl Drop for Server {
     }
 }
 
-/// Sends a signal by name (`TERM`, `INT`, `KILL` …) to a process.
+/// Sends a signal by name (`TERM`, `INT`, `KILL` …) to a process. After `STOP` it waits until the
+/// process stands still: until the signal has come, a thread may acknowledge something.
+///
+/// # Errors
+/// There is no such process.
 pub fn signal(process_id: u32, name: &str) -> io::Result<()> {
     let command = format!("kill -{name} {process_id}");
     let status = Command::new("sh").args(["-c", &command]).stderr(Stdio::null()).status()?;
-    if status.success() { Ok(()) } else { Err(io::Error::other("no such process")) }
+    if !status.success() {
+        return Err(io::Error::other("no such process"));
+    }
+    if name == "STOP" {
+        eventually("all its threads have stopped", || is_stopped(process_id));
+    }
+    Ok(())
+}
+
+/// Whether every thread of a process is stopped.
+fn is_stopped(process_id: u32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{process_id}/task")) else { return false };
+    threads.flatten().all(|thread| {
+        let line = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // Behind the name, which is in brackets and may have any characters.
+        line.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('T'))
+    })
 }
 
 /// The stock redis-cli, which is installed beside the reference.
