@@ -3,6 +3,7 @@
 //!
 //! | file | rule |
 //! |---|---|
+//! | `codes.rs` | each code word of an error is explained in `docs/errors.md` |
 //! | `crates.rs` | a crate depends only on crates further down |
 //! | `modules.rs` | a module uses only modules further down; circles become fewer |
 //! | `uncalled.rs` | a public item has a caller outside tests |
@@ -21,6 +22,7 @@
 #![cfg(test)]
 #![allow(clippy::unwrap_used)] // Everything here is a test.
 
+mod codes;
 mod crates;
 mod documents;
 mod engine;
