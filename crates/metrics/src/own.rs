@@ -3,7 +3,7 @@
 
 use crate::exporter::Answers;
 use crate::info::{Field, Fields};
-use crate::rows::{self, Type};
+use crate::rows::{self, Row, Type};
 use crate::text::{Exposition, Kind};
 use std::collections::BTreeMap;
 
@@ -76,19 +76,23 @@ pub fn write(out: &mut Exposition, answers: &Answers, threads: &[(String, f64)])
     }
 }
 
-fn own_field(out: &mut Exposition, field: &Field<'_>) {
-    let Some(row) = rows::find(field.name) else { return };
-    if row.kind == Type::Text || !row.series.is_empty() {
-        return;
+/// Returns the name of the series of a field's number; none for words.
+pub(crate) fn series(row: &Row) -> Option<String> {
+    let base = row.name.strip_prefix("total_").unwrap_or(row.name);
+    match row.kind {
+        Type::Text => None,
+        _ if !row.series.is_empty() => Some(format!("redis_{}", row.series)),
+        Type::Counter => Some(format!("dunlin_{base}_total")),
+        Type::Gauge => Some(format!("dunlin_{}", row.name)),
     }
+}
+
+fn own_field(out: &mut Exposition, field: &Field<'_>) {
+    // The exporter has written those that it knows.
+    let row = rows::find(field.name).filter(|row| row.series.is_empty());
+    let Some((row, name)) = row.and_then(|row| Some((row, series(row)?))) else { return };
     let Some(value) = field.number() else { return };
-    let (name, kind) = match row.kind {
-        Type::Counter => {
-            let name = row.name.strip_prefix("total_").unwrap_or(row.name);
-            (format!("dunlin_{name}_total"), Kind::Counter)
-        }
-        _ => (format!("dunlin_{}", row.name), Kind::Gauge),
-    };
+    let kind = if row.kind == Type::Counter { Kind::Counter } else { Kind::Gauge };
     out.single(&name, kind, row.help, value);
 }
 

@@ -64,12 +64,12 @@ pub static SECTIONS: [(&str, &[Row]); 9] = [
 /// Beginnings of the names of fields of which there are many, and what they are fields of.
 pub const PLURAL: [(&str, &str); 7] = [
     ("listener", "A port or socket that the server listens on."),
-    ("slave", "A replica."),
-    ("errorstat_", "An error code."),
-    ("db", "A database."),
-    ("cmdstat_", "A command."),
-    ("latency_percentiles_usec_", "A command."),
-    ("timing_", "What is no command and takes time."),
+    ("slave", "A replica: its address, state, position and lag."),
+    ("errorstat_", "How often an error of this code was replied."),
+    ("db", "The keys of a database, and how many of them expire."),
+    ("cmdstat_", "Calls of a command, microseconds that it took, and its errors."),
+    ("latency_percentiles_usec_", "Percentiles of the microseconds that a command took."),
+    ("timing_", "Durations of what is no command, such as an fsync."),
 ];
 
 static BY_NAME: LazyLock<HashMap<&'static str, &'static Row>> = LazyLock::new(|| {
@@ -90,6 +90,99 @@ pub fn is_plural(name: &str) -> bool {
     };
     // The lines of the section Modules have one name.
     name == "module" || PLURAL.iter().any(|(prefix, _)| of_kind(prefix).is_some())
+}
+
+/// Writes `docs/info.md`, or compares it with the rows.
+#[cfg(test)]
+mod page {
+    use super::{PLURAL, Row, SECTIONS, Type};
+    use std::fmt::Write as _;
+    use std::path::Path;
+
+    const HEAD: &str = "# INFO and metrics\n\n\
+        `INFO [section …]` answers with these fields, and `/metrics` of the console with the \
+        numbers among them as series for Prometheus: under the name that redis_exporter gives \
+        them where it has one, else as `dunlin_…`. Types: *text* is no series, a *gauge* may go \
+        up and down, a *counter* goes up until `CONFIG RESETSTAT` or a restart.\n\n\
+        This page is made of the rows from which both are made. Some fields are there only in a \
+        state: of a replica, while a load runs, with a flash tier.\n";
+    const MANY: &str = "\n## Fields of which there are many\n\n\
+        | begins with | one for each |\n|---|---|\n";
+
+    /// Returns the unit of the field's number: what its name ends with, or its help begins with.
+    /// Empty for words, switches and counts of things, which the help names.
+    fn unit(row: &Row) -> &'static str {
+        const ENDINGS: [(&str, &str); 15] = [
+            ("_human", ""),
+            ("_bytes", "bytes"),
+            ("_milliseconds", "ms"),
+            ("_seconds", "s"),
+            ("_seconds_ago", "s"),
+            ("_since_seconds", "s"),
+            ("_time_sec", "s"),
+            ("_in_days", "days"),
+            ("_usec", "µs"),
+            ("_perc", "%"),
+            ("_percent", "%"),
+            ("_ratio", "ratio"),
+            ("_kbps", "KiB/s"),
+            ("_per_sec", "1/s"),
+            ("_amplification", "ratio"),
+        ];
+        const WORDS: [(&str, &str); 9] = [
+            ("Bytes", "bytes"),
+            ("Bits", "bits"),
+            ("Microseconds", "µs"),
+            ("Milliseconds", "ms"),
+            ("Seconds", "s"),
+            ("Days", "days"),
+            ("Percent", "%"),
+            ("The most bytes", "bytes"),
+            ("The largest value that used_memory has had, in bytes", "bytes"),
+        ];
+        if row.name.contains("_usec_p") {
+            return "µs";
+        }
+        let by_name = ENDINGS.iter().find(|(ending, _)| row.name.ends_with(ending));
+        let by_help = || WORDS.iter().find(|(word, _)| row.help.starts_with(word));
+        by_name.or_else(by_help).map_or("", |(_, unit)| unit)
+    }
+
+    fn row(out: &mut String, row: &Row) {
+        let kind = match row.kind {
+            Type::Text => "text",
+            Type::Gauge => "gauge",
+            Type::Counter => "counter",
+        };
+        let series = crate::own::series(row).map_or(String::new(), |name| format!("`{name}`"));
+        writeln!(out, "| `{}` | {kind} | {} | {} | {series} |", row.name, unit(row), row.help)
+            .expect("a string takes all");
+    }
+
+    #[test]
+    fn the_page_is_up_to_date() {
+        let mut page = HEAD.to_owned();
+        for (title, rows) in SECTIONS {
+            let title = if title.is_empty() { "Fields of other servers" } else { title };
+            write!(page, "\n## {title}\n\n| field | type | unit | what it says | series |\n")
+                .and_then(|()| page.write_str("|---|---|---|---|---|\n"))
+                .expect("a string takes all");
+            rows.iter().for_each(|it| row(&mut page, it));
+        }
+        page.push_str(MANY);
+        for (prefix, help) in PLURAL {
+            writeln!(page, "| `{prefix}` | {help} |").expect("a string takes all");
+        }
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/info.md");
+        if std::env::var_os("BLESS").is_some_and(|value| value != "0") {
+            std::fs::write(&path, page).expect("the repository can be written");
+            return;
+        }
+        let found = std::fs::read_to_string(&path).unwrap_or_default();
+        let advice =
+            "docs/info.md is out of date; write it with BLESS=1 cargo test -p metrics page";
+        assert!(found == page, "{advice}");
+    }
 }
 
 #[cfg(test)]
