@@ -64,16 +64,15 @@ fn renamenx(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn move_value(cx: &mut Cx<'_>, args: Args<'_>, only_if_free: bool) -> Result<bool, Error> {
     let (from, to) = (args.key(1), args.key(2));
-    if cx.db.lookup_write(from).is_none() {
-        return Err(Error::NoSuchKey);
-    }
+    let Some(found) = cx.db.lookup_write(from) else { return Err(Error::NoSuchKey) };
+    let is_series = renaming::is_series(found);
     if from.bytes == to.bytes {
         return Ok(!only_if_free);
     }
     if only_if_free && cx.db.lookup_write(to).is_some() {
         return Ok(false);
     }
-    let ends = renaming::hold(cx, from, to)?;
+    let ends = if is_series { renaming::hold(cx, from, to)? } else { None };
     let Some(entry) = cx.db.take(from) else { return Err(Error::NoSuchKey) };
     cx.db.recreate(to, entry.rekeyed(to.bytes));
     cx.db.changed(from, FROM);

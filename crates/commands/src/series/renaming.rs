@@ -23,14 +23,18 @@ impl Ends {
     }
 }
 
-/// Holds the other ends of the rules of `from`, which is about to become `to`. Returns `None` if it
-/// has none.
+/// Returns whether a value is a series, so that rules may refer to it.
+pub(crate) fn is_series(entry: &Entry) -> bool {
+    entry.type_name() == series::NAME
+}
+
+/// Holds the other ends of the rules of `from`, a series that is about to become `to`. Returns
+/// `None` if it has none.
 ///
 /// # Errors
 /// A key cannot be had now.
 pub(crate) fn hold(cx: &mut Cx<'_>, from: Key<'_>, to: Key<'_>) -> Result<Option<Ends>, Error> {
-    let is_series = |entry: &Entry| entry.type_name() == series::NAME;
-    if cx.db.repeats_history() || !cx.db.lookup_no_effects(from).is_some_and(is_series) {
+    if cx.db.repeats_history() {
         return Ok(None);
     }
     let held = find(cx, from, to);
