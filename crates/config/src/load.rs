@@ -51,6 +51,8 @@ pub struct Loaded {
     pub modules: Vec<Directive>,
     /// The directives that were given but have no effect, each once, in order.
     pub without_effect: Vec<&'static str>,
+    /// `maxmemory` was given, though it may be 0.
+    pub has_maxmemory: bool,
 }
 
 /// Why the configuration cannot be used. The server prints it and exits with status 1.
@@ -157,6 +159,7 @@ struct Loader {
     modules: Vec<Directive>,
     has_module_options: bool,
     without_effect: Vec<&'static str>,
+    has_maxmemory: bool,
 }
 
 impl Loader {
@@ -172,6 +175,7 @@ impl Loader {
             modules: Vec::new(),
             has_module_options: false,
             without_effect: Vec::new(),
+            has_maxmemory: false,
         }
     }
 
@@ -218,6 +222,7 @@ impl Loader {
             self.dir = dir.as_path().to_path_buf();
         }
         self.config.store(at, value);
+        self.has_maxmemory |= spec.name() == "maxmemory";
         self.note_effect(spec.name(), spec.effect());
         Ok(())
     }
@@ -342,6 +347,7 @@ impl Loader {
             users: self.users,
             modules: self.modules,
             without_effect: self.without_effect,
+            has_maxmemory: self.has_maxmemory,
         })
     }
 }

@@ -162,7 +162,7 @@ fn serve(
         engine.mailboxes()[index].set_wake(Box::new(move || net.waker(index).wake()));
     }
     let memory = Memory::detect();
-    limit_memory(&config, &memory);
+    limit_memory(&loaded, &memory);
     banner::Banner {
         mode: if config.cluster_enabled() { "cluster" } else { "standalone" },
         port: if config.port() != 0 { config.port() } else { config.tls_port() },
@@ -444,11 +444,12 @@ fn stop_in_time(engine: &'static Engine) {
 
 type ReactorThread = std::thread::JoinHandle<std::io::Result<()>>;
 
-/// Sets `maxmemory` from the container's limit, where that is wanted and nothing else is set. A
-/// quarter is left for buffers, snapshots and the program.
-fn limit_memory(config: &Config, memory: &Memory) {
+/// Sets `maxmemory` from the container's limit, where that is wanted and nothing else is given, not
+/// even 0. A quarter is left for buffers, snapshots and the program.
+fn limit_memory(loaded: &Loaded, memory: &Memory) {
+    let config = &loaded.config;
     let Some(limit) = memory.container_bytes() else { return };
-    if !config.maxmemory_from_limit() || config.maxmemory() != 0 {
+    if !config.maxmemory_from_limit() || loaded.has_maxmemory {
         return;
     }
     let bytes = limit / 4 * 3;

@@ -74,7 +74,8 @@ fn begin() -> Result<Settings, String> {
         mount(source, target, kind)?;
     }
     let line = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
-    let settings = Settings::parse(&line)?;
+    let mut settings = Settings::parse(&line)?;
+    settings.limit_memory(&std::fs::read_to_string("/proc/meminfo").unwrap_or_default());
     drivers::load_all(Path::new("/drivers"), &line)?;
     for (name, value) in [
         ("vm/overcommit_memory", "1"),

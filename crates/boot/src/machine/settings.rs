@@ -37,16 +37,21 @@ pub struct Settings {
 }
 
 /// Options that hold unless the arguments say otherwise: the machine is the server's alone.
-const SERVER: [&str; 6] = [
-    "--protected-mode-private-networks",
-    "yes",
-    "--maxmemory-from-limit",
-    "yes",
-    "--syslog-enabled",
-    "no",
-];
+const SERVER: [&str; 4] =
+    ["--protected-mode-private-networks", "yes", "--syslog-enabled", "no"];
 
 impl Settings {
+    /// Gives the server three quarters of the machine's memory, unless the arguments say otherwise.
+    /// `meminfo` is what the kernel says: `MemTotal: 1000 kB`.
+    pub fn limit_memory(&mut self, meminfo: &str) {
+        let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+        let number = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+        if let Some(kib) = number {
+            let words = ["--maxmemory".to_owned(), format!("{}kb", kib / 4 * 3)];
+            self.server_arguments.splice(0..0, words);
+        }
+    }
+
     /// Reads the line.
     pub fn parse(line: &str) -> Result<Settings, String> {
         let mut settings = Settings {
@@ -113,6 +118,17 @@ mod tests {
         assert_eq!(settings.data, "/dev/vda");
         assert!(settings.ends_by_restart && settings.in_container);
         assert!(settings.server_arguments.ends_with(&["--save", "60", "1"].map(str::to_owned)));
+    }
+
+    #[test]
+    fn the_server_gets_three_quarters_of_the_memory_unless_told_otherwise() {
+        let mut settings = Settings::parse("dunlin.args=--maxmemory,0").unwrap();
+        settings.limit_memory("MemTotal:        1000 kB\nMemFree: 1 kB\n");
+        assert!(settings.server_arguments.starts_with(&["--maxmemory", "750kb"].map(str::to_owned)));
+        assert!(settings.server_arguments.ends_with(&["--maxmemory", "0"].map(str::to_owned)));
+        let before = settings.clone();
+        settings.limit_memory("");
+        assert_eq!(settings.server_arguments, before.server_arguments);
     }
 
     #[test]

@@ -84,3 +84,10 @@ fn options_of_modules_are_ignored_beside_their_module() {
     assert_eq!(loaded.without_effect, ["loadmodule"]);
     assert!(load_text(of_redis_8.as_bytes()).is_err());
 }
+
+#[test]
+fn a_maxmemory_of_0_is_given_too() {
+    let is_given = |text: &str| load_text(text.as_bytes()).unwrap().has_maxmemory;
+    assert!(is_given("maxmemory 0") && is_given("MAXMEMORY 1gb"));
+    assert!(!is_given("maxmemory-policy allkeys-lru"));
+}
