@@ -37,8 +37,7 @@ pub struct Settings {
 }
 
 /// Options that hold unless the arguments say otherwise: the machine is the server's alone.
-const SERVER: [&str; 4] =
-    ["--protected-mode-private-networks", "yes", "--syslog-enabled", "no"];
+const SERVER: [&str; 4] = ["--protected-mode-private-networks", "yes", "--syslog-enabled", "no"];
 
 impl Settings {
     /// Gives the server three quarters of the machine's memory, unless the arguments say otherwise.
@@ -124,7 +123,9 @@ mod tests {
     fn the_server_gets_three_quarters_of_the_memory_unless_told_otherwise() {
         let mut settings = Settings::parse("dunlin.args=--maxmemory,0").unwrap();
         settings.limit_memory("MemTotal:        1000 kB\nMemFree: 1 kB\n");
-        assert!(settings.server_arguments.starts_with(&["--maxmemory", "750kb"].map(str::to_owned)));
+        assert!(
+            settings.server_arguments.starts_with(&["--maxmemory", "750kb"].map(str::to_owned))
+        );
         assert!(settings.server_arguments.ends_with(&["--maxmemory", "0"].map(str::to_owned)));
         let before = settings.clone();
         settings.limit_memory("");

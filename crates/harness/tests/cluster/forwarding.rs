@@ -550,6 +550,30 @@ fn a_primary_that_dies_costs_errors_and_no_wrong_reply() {
     assert!(has_failed, "the primary was killed");
 }
 
+/// The node that a client talks to knows who it is, the others know that node.
+#[test]
+fn the_audit_log_has_the_client_of_what_is_forwarded() {
+    let _alone = alone();
+    let path = std::env::temp_dir().join(format!("dunlin-forwarded-{}.log", std::process::id()));
+    let etcd = Etcd::start("one-address-audit");
+    let nodes = one_address(&etcd, &["--audit-log", path.to_str().expect("it is text")]);
+    let mut client = nodes[6].client();
+    let id = text(ask(&mut client, "CLIENT INFO"));
+    let address = id.split_whitespace().find_map(|word| word.strip_prefix("addr="));
+    let mine = format!("\"user\":\"default\",\"address\":\"{}\"", address.expect("it has one"));
+    ok(&mut client, "MULTI");
+    ask(&mut client, "SET foo 1");
+    ask(&mut client, "EXEC");
+    ok(&mut client, "FLUSHALL");
+    eventually("its node has recorded it", || {
+        let log = std::fs::read_to_string(&path).unwrap_or_default();
+        let its = log.lines().filter(|line| line.contains(&mine)).collect::<Vec<_>>();
+        assert!(its.iter().all(|line| line.contains("flushall")), "{its:?}");
+        its.iter().any(|line| line.contains("\"begun\""))
+    });
+    let _ = std::fs::remove_file(&path);
+}
+
 #[test]
 fn wait_concerns_the_shards_that_were_written_to() {
     let _alone = alone();

@@ -31,6 +31,15 @@ pub(super) fn note(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, erro
     record(cx.engine, cx.session, row, &row.command.shown(words), AuditOutcome::Begun);
 }
 
+/// Records a request that goes to other nodes, as begun: they record what they do, and know this
+/// node as their client.
+#[cold]
+pub(super) fn note_forwarded(cx: &Cx<'_>, row: &Resolved, words: &[&[u8]]) {
+    if listener(cx.engine).is_some() {
+        record(cx.engine, cx.session, row, &row.command.shown(words), AuditOutcome::Begun);
+    }
+}
+
 /// Records the end of a command whose reply has come, as RESP.
 #[cold]
 pub(crate) fn note_end(engine: &Engine, session: &Session, request: &AuditedRequest, reply: &[u8]) {

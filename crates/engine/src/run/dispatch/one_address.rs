@@ -2,6 +2,7 @@
 //! here, is forwarded to another node, or waits until other nodes have answered.
 //! `docs/internals/forwarding.md` describes the rules.
 
+use super::auditing;
 use super::gates::{self, Refusal};
 use super::refuse_request;
 use super::slots::note_primary;
@@ -650,6 +651,18 @@ fn text_of(engine: &Engine, row: &Resolved, words: &[&[u8]]) -> Option<(Vec<u8>,
     Some((name.as_bytes().to_vec(), text))
 }
 
+/// Tells the audit log of a request that is forwarded, or of those that a transaction has queued.
+fn note_audited(cx: &Cx<'_>, row: &Resolved, args: Args<'_>, multi: Option<&Multi>) {
+    if row.command.flags.has(Flags::AUDITED) {
+        auditing::note_forwarded(cx, row, args.words());
+    }
+    for queued in multi.into_iter().flat_map(Multi::queue) {
+        if queued.row.command.flags.has(Flags::AUDITED) {
+            auditing::note_forwarded(cx, queued.row, &queued.words());
+        }
+    }
+}
+
 /// Forwards a request to the node that answers it, or queues it in a transaction.
 ///
 /// # Errors
@@ -677,6 +690,7 @@ pub(super) fn forward(
         false => None,
     };
     note_scripts(cx, row, args);
+    note_audited(cx, row, args, multi.as_deref());
     let skipped = multi.as_ref().map_or(0, |multi| multi.len() as u32 + 1);
     let place = cx.reply.place();
     let one = Forward { place, end: 0, skipped, is_muted, travel };
