@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
-/// A line of the list: a command of another server.
+/// A line of the list: a command of another server, or one that only Dunlin has.
 struct Known<'a> {
     group: &'a str,
     name: &'a str,
@@ -208,10 +208,21 @@ fn what_is_here_is_in_the_list_and_in_its_group() {
     let table = CommandTable::build(&crate::rows(), &[]);
     for row in table.all() {
         let group = crate::server::command_docs::group_name(row.command.group);
-        let listed = known.iter().find(|known| known.name == row.full_name);
-        assert_eq!(listed.map(|known| known.group), Some(group), "{}", row.full_name);
+        let name = &row.full_name;
+        let listed = known.iter().find(|known| known.name == *name);
+        assert_eq!(
+            listed.map(|known| known.group),
+            Some(group),
+            "compatibility/commands.txt needs a line `{group} {name} SERVERS`; the head of the \
+             file says what SERVERS is"
+        );
     }
     for known in &known {
-        assert!(TITLES.iter().any(|(group, _)| *group == known.group), "no title: {}", known.group);
+        assert!(
+            TITLES.iter().any(|(group, _)| *group == known.group),
+            "compatibility/commands.txt: {}: the group '{}' is not in TITLES",
+            known.name,
+            known.group
+        );
     }
 }

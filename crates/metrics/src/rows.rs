@@ -2,7 +2,8 @@
 //!
 //! A row for each field that the server writes, and after them those of other servers, which the
 //! console shows, too. Fields in the plural (a line for each command, error, database, replica,
-//! listener) are [`PLURAL`].
+//! listener) are [`PLURAL`]. `docs/info.md` is made of the rows: `BLESS=1 cargo test -p metrics
+//! page`.
 
 use crate::rows_state::{CLIENTS, MEMORY, PERSISTENCE, SERVER};
 use crate::rows_work::{CPU, ELSEWHERE, REPLICATION, STATS, TIER};

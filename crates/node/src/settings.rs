@@ -92,8 +92,11 @@ fn policies() -> Vec<&'static str> {
     config::MaxmemoryPolicy::CHOICES.iter().map(|(name, _)| *name).collect()
 }
 
-/// The options of a database. This type is the only list of them: arguments, files, requests,
-/// forms, the chart's schema and the tables of the guide are made of its schema by [`fields`].
+/// The options of a database. Arguments, files, requests, forms, the chart's schema and the tables
+/// of the guide are made of this type's schema by [`fields`]; the comment of a field is its help.
+///
+/// A new field is left out of JSON while it has its default: earlier versions refuse to change a
+/// database with an option that they do not know ([`Settings::check`]).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Settings {
     /// What can be stored, in all shards together. Replicas come on top

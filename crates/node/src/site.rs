@@ -47,6 +47,9 @@ pub struct Machine {
 /// do not understand. It is written only when all nodes that are alive can read it.
 ///
 /// 1: jobs that move data, and backups that come round.
+///
+/// A machine says this number or [`SEALED_FORMAT`]. So it cannot rise before the second has a field
+/// of its own: a machine that says 2 is taken for one that can open sealed passwords.
 pub const FORMAT: u32 = 1;
 
 /// What a machine says instead that can open sealed passwords: see [`crate::sealed`].
@@ -278,7 +281,8 @@ impl Database {
     }
 }
 
-/// What a job does.
+/// What a job does. Earlier versions cannot read a job of a new kind, and leave it alone
+/// ([`FORMAT`]). `docs/internals/node.md` says what a new kind needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobKind {
@@ -387,7 +391,7 @@ pub struct Job {
     /// It is to be undone.
     #[serde(default)]
     pub is_cancelled: bool,
-    /// What else was asked for, of the jobs that move data.
+    /// What else was asked for, of the jobs with a task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<Task>,
     /// See there.

@@ -337,7 +337,8 @@ fn push_elements(out: &mut Vec<u8>, kind: u8, elements: &[&[u8]]) {
     elements.iter().for_each(|element| out.extend_from_slice(element));
 }
 
-/// Fields of INFO that are sums over servers.
+/// Fields of INFO that are sums over servers, in alphabetical order: they are looked up by halves.
+/// All others are the first server's.
 static SUMMED: &[&str] = &[
     "blocked_clients",
     "connected_clients",

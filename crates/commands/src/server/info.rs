@@ -1,7 +1,8 @@
 //! `INFO [section …]`
 //!
 //! Sections and fields are those that monitoring systems read; the process's own facts come from
-//! the host.
+//! the host. Each field has a row in the crate `metrics`, without which it is no series, and behind
+//! one address only the fields that `route/src/join.rs` names are sums.
 
 use super::memory_report::Memory;
 use engine::append_log::LogState;

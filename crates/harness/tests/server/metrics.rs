@@ -191,13 +191,16 @@ fn every_field_of_info_has_its_row() {
         for field in Fields::parse(&text).all() {
             let Some(row) = rows::find(field.name) else {
                 if !rows::is_plural(field.name) {
-                    wrong.insert(format!("{} has no row", field.name));
+                    wrong.insert(format!(
+                        "{} has no row in crates/metrics/src/rows_*.rs",
+                        field.name
+                    ));
                 }
                 continue;
             };
             let is_number = field.number().is_some();
             if row.kind != Type::Text && !is_number {
-                wrong.insert(format!("{} is {}", field.name, field.value));
+                wrong.insert(format!("{} is no number: {}", field.name, field.value));
             }
             written.insert(field.name.to_owned());
         }
@@ -212,5 +215,5 @@ fn every_field_of_info_has_its_row() {
         .filter(|name| !written.contains(*name))
         .filter(|name| !at_times.iter().any(|prefix| name.starts_with(prefix)))
         .collect();
-    assert!(missing.is_empty(), "no server writes {missing:?}");
+    assert!(missing.is_empty(), "these rows are of fields that no server writes: {missing:?}");
 }

@@ -28,7 +28,7 @@ struct Case<'a> {
     view: View,
 }
 
-/// Does what is next.
+/// Does what is next. Each kind but `fill` gives the copies of the machine away.
 ///
 /// # Errors
 /// etcd is away.

@@ -42,7 +42,8 @@ const ANSWER: Duration = Duration::from_secs(1);
 /// Does what is next. `None`: nothing, the rest is as it should be.
 type Next = Result<Option<Step>, Problem>;
 
-/// Does what is next for a job.
+/// Does what is next for a job. Each kind but `rebalance` and `move` makes the database as its
+/// options say.
 ///
 /// # Errors
 /// etcd is away, or a copy does not answer.

@@ -62,7 +62,7 @@ impl Subject {
         }
     }
 
-    /// Returns the event of a job that begins.
+    /// Returns the event of a job that begins. One about a machine is a drain if it is not named.
     fn event(&self, job: &str) -> String {
         let Subject { kind, database, machine, .. } = self;
         match kind {

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   mod        ports, who is let in, errors
-//!   routes     the table of routes, from which requests are answered and the OpenAPI document is made
+//!   routes     the table of routes, from which requests are answered and the OpenAPI document is
+//!              made; `changes`, `bdbs` and `tasks/routes.rs` add theirs
 //!   carry      how a request is planned, carried out once, and named
 //!   changes    routes that change a database or a machine while it serves
 //!   bdbs       databases with the fields of Redis Enterprise's API

@@ -1,10 +1,11 @@
-//! Jobs that move data: import, export, backup and restore. Each is a thread of the node that has
-//! the job.
+//! Jobs with a task: they move data (import, export, backup, its check, restore), or restart
+//! copies. Each but a restart is a thread of the node that has the job.
 //!
 //! ```text
 //!   verbs  routes           dunlin cluster import …, and the same as REST
 //!   schedule                backups that come round
 //!   import  backup  restore the work of a thread
+//!   restart                 the look at a rolling restart, which needs no thread
 //!   places                  a database as a source or target of the crate transfer
 //!   manifest  storage       what a backup consists of, and where it is kept
 //! ```
@@ -50,7 +51,7 @@ const REPORT: Duration = Duration::from_millis(500);
 /// How long a call to etcd may take.
 const CALL: Duration = Duration::from_secs(5);
 
-/// What a job that moves data was asked for.
+/// What a job was asked for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Task {
@@ -296,6 +297,7 @@ impl Task {
             Task::Backup(backup) => backup.run(work),
             Task::Verify(verify) => verify.run(work),
             Task::Restore(restore) => restore.run(work),
+            // It never has a thread: `jobs` looks at it.
             Task::Restart(_) => Ok(()),
         }
     }

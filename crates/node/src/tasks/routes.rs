@@ -213,8 +213,8 @@ pub struct Restarting {
     pub dry_run: bool,
 }
 
-/// Begins a job with a task, or only looks whether it can begin. `plan` makes the task, and perhaps
-/// something to show.
+/// Begins a job with a task, or only looks whether it can begin: all nodes have to be able to read
+/// it. `plan` makes the task, and perhaps something to show.
 async fn start(
     call: Call,
     (kind, name, dry_run): (JobKind, String, bool),
