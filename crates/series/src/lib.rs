@@ -9,6 +9,7 @@
 //! | [`aggregate`] | what buckets of samples are reduced to |
 //! | [`range`] | reading: filters, buckets, limits |
 //! | [`file`](mod@file) | the payload in RDB files |
+//! | [`redis_file`] | that of Redis's module, which is read |
 //! | [`types`] | what the type is for files and the keyspace |
 //!
 //! Times are milliseconds from 0 to 2^63 - 1. The crate knows no command, no clock and no key but
@@ -21,6 +22,7 @@ mod chunk;
 mod file;
 mod packed;
 pub mod range;
+mod redis_file;
 mod series;
 pub mod types;
 

@@ -409,7 +409,8 @@ impl Series {
         self.settings.encoding == Encoding::Compressed
     }
 
-    fn append(&mut self, sample: Sample) {
+    /// Adds a sample that is later than the last.
+    pub(crate) fn append(&mut self, sample: Sample) {
         self.count += 1;
         let is_compressed = self.is_compressed();
         if let Some(chunk) = self.chunks.last_mut() {

@@ -13,6 +13,7 @@ mod graph;
 mod names;
 mod payload;
 mod projection;
+mod redis_payload;
 #[cfg(test)]
 mod tests;
 mod vector;
