@@ -27,6 +27,7 @@ mod series;
 pub mod types;
 
 pub use file::{NAME, VERSION, load};
+pub use redis_file::REDIS_VERSION;
 pub use series::{AddError, Added, ChunkFigures, Encoding, Ignore, Policy, Rule, Series, Settings};
 
 /// A time in milliseconds and a number.

@@ -477,7 +477,8 @@ impl Series {
     /// Returns what a rule reduces the bucket of a time to, if any sample of it counts.
     pub fn reduced(&self, rule: &Rule, time: u64) -> Option<Sample> {
         let (begin, end) = rule.buckets.of(time);
-        let from = rule.after.filter(|&after| after >= begin).map_or(begin, |after| after + 1);
+        let in_it = rule.after.filter(|after| (begin..end).contains(after));
+        let from = in_it.map_or(begin, |after| after + 1);
         let mut reduction = Reduction::new(rule.aggregator);
         // The samples of the open bucket count, even if they are beyond the retention.
         let first = self.chunks.partition_point(|chunk| chunk.last().time < from);

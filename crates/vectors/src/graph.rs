@@ -561,8 +561,8 @@ impl VectorSet {
 
     /// Links elements that no other is linked to at level 0, so that searches find them.
     pub(crate) fn join_lonely(&mut self, ef: usize) {
-        for place in (0..self.nodes.len() as u32).filter(|&place| place != self.entry) {
-            if self.nodes[place as usize].links[0].is_empty() {
+        for place in 0..self.nodes.len() as u32 {
+            if place != self.entry && self.nodes[place as usize].links[0].is_empty() {
                 for level in 1..self.nodes[place as usize].links.len() {
                     for other in std::mem::take(&mut self.nodes[place as usize].links[level]) {
                         self.nodes[other as usize].links[level].retain(|&to| to != place);
@@ -618,6 +618,9 @@ impl VectorSet {
         };
         let nodes = self.nodes.capacity() * size_of::<Node>();
         let projection = self.projection.as_ref().map_or(0, Projection::allocated_bytes);
-        projection + nodes + self.names.allocated_bytes() + self.nodes.iter().map(of_node).sum::<usize>()
+        projection
+            + nodes
+            + self.names.allocated_bytes()
+            + self.nodes.iter().map(of_node).sum::<usize>()
     }
 }
