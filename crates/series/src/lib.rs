@@ -28,7 +28,9 @@ pub mod types;
 
 pub use file::{NAME, VERSION, load};
 pub use redis_file::REDIS_VERSION;
-pub use series::{AddError, Added, ChunkFigures, Encoding, Ignore, Policy, Rule, Series, Settings};
+pub use series::{
+    AddError, Added, ChunkFigures, Counted, Encoding, Ignore, Policy, Rule, Series, Settings,
+};
 
 /// A time in milliseconds and a number.
 #[derive(Clone, Copy, Debug, PartialEq)]

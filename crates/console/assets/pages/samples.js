@@ -67,7 +67,8 @@ export async function samplesOf(db, key, info) {
   const body = h("div");
   async function draw(/** @type {string} */ how) {
     const width = Math.max(1, Math.ceil((last - first + 1) / BUCKETS));
-    const words = ["TS.RANGE", key, "-", "+", "ALIGN", "-", "AGGREGATION", how, String(width)];
+    const range = ["TS.RANGE", key, String(first), "+", "ALIGN", "-"];
+    const words = [...range, "AGGREGATION", how, String(width)];
     const found = plain(await run(db, words));
     /** @type {[number, number][]} */
     const samples = found.map(([at, value]) => [Number(at), Number(value)]);
