@@ -56,6 +56,18 @@ function line(samples) {
 }
 
 /**
+ * Names and what they have: a list of lists under RESP2, under RESP3 one of names and lists in turn.
+ * @param {any[] | undefined} list
+ * @returns {any[][]}
+ */
+function pairs(list) {
+  if (!list || Array.isArray(list[0])) return list || [];
+  const found = [];
+  for (let at = 0; at + 1 < list.length; at += 2) found.push([list[at], list[at + 1]].flat());
+  return found;
+}
+
+/**
  * Shows the samples of a series, its labels and its rules.
  * @param {number} db
  * @param {any} key
@@ -77,10 +89,10 @@ export async function samplesOf(db, key, info) {
   }
   if (count) await draw(aggregations[0][0]);
   else body.append(h("p", { class: "empty" }, "No sample yet."));
-  const badges = (info.labels || []).map(([name, value]) =>
+  const badges = pairs(info.labels).map(([name, value]) =>
     h("span", { class: "badge" }, raw(`${name}=${value}`)),
   );
-  const rules = (info.rules || []).map(([target, duration, how]) =>
+  const rules = pairs(info.rules).map(([target, duration, how]) =>
     h("p", {}, "Makes ", raw(String(target)), `: ${how} of ${exact(duration)} ms.`),
   );
   return [
