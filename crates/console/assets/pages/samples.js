@@ -56,7 +56,7 @@ function line(samples) {
 }
 
 /**
- * Names and what they have: a list of lists under RESP2, under RESP3 one of names and lists in turn.
+ * Names and what they have: lists under RESP2, names and lists in turn under RESP3.
  * @param {any[] | undefined} list
  * @returns {any[][]}
  */
