@@ -2,8 +2,8 @@
 //!
 //! A member is the number of its name and a node: 12 bytes. Up to 64 members are searched one after
 //! the other, which is a comparison of numbers; larger objects have an index of their places.
-//! The last member takes the place of a removed one, as it does in Redis; that costs the same however
-//! many there are.
+//! The last member takes the place of a removed one, as it does in Redis; that costs the same
+//! however many there are.
 
 use crate::names::NameId;
 use crate::node::Node;

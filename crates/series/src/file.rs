@@ -12,7 +12,7 @@
 //!                   sample, number of bits, a string of them
 //! ```
 //!
-//! Numbers without a note are unsigned. The name is that of Redis's type, the version one that Redis
+//! Numbers without a note are unsigned. The name is that of Redis's type, the version one that it
 //! refuses. What Redis writes is read, too: `redis_file`.
 
 use crate::Sample;

@@ -8,15 +8,15 @@
 //!  time and value (double) of the last sample │ samples │ policy, 0: none
 //!  0, or 1 and the source (string) │ ignored time │ ignored value (double)
 //!  labels:  count, then name and value (strings) of each
-//!  rules:   count, then target (string), duration, align, aggregator, start of the open bucket, and
-//!           what the aggregator has of it
+//!  rules:   count, then target (string), duration, align, aggregator, start of the open bucket,
+//!           and what the aggregator has of it
 //!  chunks:  count, then of each
-//!           uncompressed  first time │ samples │ bytes │ a string: 16 bytes a sample, then anything
+//!           uncompressed  first time │ samples │ bytes │ a string: 16 bytes a sample, and more
 //!           compressed    bytes │ samples │ bits │ first value, its bits │ first time │ what is
 //!                         needed to append (five) │ a string of the bits, then anything
 //!
-//!  a compressed sample: 0, or 10, 110, 1110, 11110, 111110, 111111 and a number of 5, 8, 11, 15, 32,
-//!  64 bits: how much larger its distance to the sample before is than the last distance; then 0:
+//!  a compressed sample: 0, or 10, 110, 1110, 11110, 111110, 111111 and a number of 5, 8, 11, 15,
+//!  32, 64 bits: how much larger its distance to the sample before is than the last distance; then 0:
 //!  the same value; 10 and the bits that differ, at the same place; 11, zeros before them (5 bits),
 //!  their count less one (6 bits), and they. The lowest bit comes first, in bytes and numbers.
 //! ```

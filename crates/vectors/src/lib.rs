@@ -7,6 +7,7 @@
 //!
 //! Payloads are hostile by assumption: they are checked before they are used.
 
+mod checks;
 mod distance;
 mod filter;
 mod graph;

@@ -12,6 +12,7 @@
 //!  levels (unsigned) │ the places of the neighbours, 4 bytes each (a string for each level)
 //! ```
 
+use crate::checks::{DAMAGED, bounded, rows_of};
 use crate::graph::{MAX_LEVEL, MAX_LINKS, Node, VectorSet};
 use crate::names;
 use crate::projection::{Matrix, Projection};
@@ -19,11 +20,9 @@ use crate::redis_payload::{self, REDIS_VERSION};
 use crate::vector::{MAX_DIM, Quant, Vector};
 use rdb::Error;
 use rdb::module::{Reader, Type, Value, Writer};
-use std::sync::Arc;
 
 /// The version that is written.
 const VERSION: u16 = 512;
-pub(crate) const DAMAGED: Error = Error::Corrupt("a vector set");
 /// The primitives of an element, of at least two bytes each.
 const LEAST_ELEMENT: usize = 2 * 7;
 /// Dimensions that count as one element when commands are found to be long.
@@ -137,20 +136,6 @@ fn load(from: &mut Reader<'_, '_>) -> Result<VectorSet, Error> {
     }
     check(&set)?;
     Ok(set)
-}
-
-/// Returns the matrix that a string has.
-pub(crate) fn rows_of(bytes: &[u8], dim: usize, input: usize) -> Result<Matrix, Error> {
-    let (numbers, rest) = bytes.as_chunks::<4>();
-    let rows: Arc<[f32]> = numbers.iter().map(|number| f32::from_le_bytes(*number)).collect();
-    let is_sound = rest.is_empty() && Some(rows.len()) == dim.checked_mul(input);
-    let is_sound = is_sound && input > 0 && rows.iter().all(|x| x.abs() <= 1.0);
-    is_sound.then_some(Matrix::Rows(rows)).ok_or(DAMAGED)
-}
-
-pub(crate) fn bounded(number: u64, least: usize, most: usize) -> Result<usize, Error> {
-    let number = usize::try_from(number).map_err(|_| DAMAGED)?;
-    if (least..=most).contains(&number) { Ok(number) } else { Err(DAMAGED) }
 }
 
 fn element(from: &mut Reader<'_, '_>, set: &VectorSet, count: usize) -> Result<Node, Error> {

@@ -8,18 +8,18 @@
 //!  1: a projection, + 2: attributes                                        (all unsigned)
 //!  with a projection: input dimensions │ the matrix, row by row, 4 bytes a number (a string)
 //!  then for each element:
-//!  name │ with attributes: attributes, empty: none │ vector (strings) │ count of numbers, and they:
+//!  name │ with attributes: attributes, empty: none │ vector (strings) │ count of numbers, they:
 //!      number of the element │ its level in the lowest 24 bits
-//!      for each level from 0: links │ most links │ the numbers of the neighbours │ the worst of them
+//!      for each level from 0: links │ most links │ the numbers of the neighbours │ the worst
 //!      length in the low half, largest dimension in the high one, as floats
 //! ```
 //!
 //! The graph is taken over: links that do not go both ways are left out, and an element that has
 //! none left is linked anew. So whatever a file says of links, the result is a sound set.
 
+use crate::checks::{DAMAGED, bounded, rows_of};
 use crate::graph::{MAX_LEVEL, MAX_LINKS, Node, VectorSet};
 use crate::names;
-use crate::payload::{DAMAGED, bounded, rows_of};
 use crate::projection::Projection;
 use crate::vector::{MAX_DIM, Quant, Vector};
 use rdb::Error;
