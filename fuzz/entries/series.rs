@@ -9,22 +9,24 @@ use rdb::{Compression, Decoder, Encoder, Error};
 use series::aggregate::Aggregator;
 use series::buckets::Buckets;
 use series::range::{Aggregation, Query, Stamp};
-use series::{Policy, Sample, Series, VERSION};
+use series::{Policy, REDIS_VERSION, Sample, Series, VERSION};
 
-/// Reads the input as a payload.
+/// Reads the input as a payload of ours, and as one of Redis.
 pub fn check(input: &[u8]) {
-    memory::bounded(input.len(), || {
-        if let Ok(series) = load(input) {
-            let written = save(&series);
-            let again = load(&written).expect("what is written is read");
-            assert_eq!(written, save(&again));
-            use_series(again);
-        }
-    });
+    for version in [VERSION, REDIS_VERSION] {
+        memory::bounded(input.len(), || {
+            if let Ok(series) = load(input, version) {
+                let written = save(&series);
+                let again = load(&written, VERSION).expect("what is written is read");
+                assert_eq!(written, save(&again));
+                use_series(again);
+            }
+        });
+    }
 }
 
-fn load(body: &[u8]) -> Result<Series, Error> {
-    series::load(&mut Reader::new(&mut Decoder::new(body)), VERSION)
+fn load(body: &[u8], version: u16) -> Result<Series, Error> {
+    series::load(&mut Reader::new(&mut Decoder::new(body)), version)
 }
 
 fn save(series: &Series) -> Vec<u8> {

@@ -9,11 +9,16 @@ use rdb::module::{Reader, Value, Writer};
 use rdb::{Compression, Decoder, Encoder, Error};
 use vectors::{Filter, Search, TYPE, VectorSet};
 
-/// The first byte says whether the others are a payload (0) or an expression.
+/// The version of Redis's payloads.
+const REDIS_VERSION: u16 = 0;
+
+/// The first byte says whether the others are a payload of ours (0), one of Redis (2), or an
+/// expression.
 pub fn check(input: &[u8]) {
     let Some((&what, body)) = input.split_first() else { return };
     memory::bounded(body.len(), || match what {
-        0 => payload(body),
+        0 => payload(body, TYPE.version),
+        2 => payload(body, REDIS_VERSION),
         _ => {
             if let Ok(filter) = Filter::parse(body) {
                 let _ = filter.accepts(br#"{"a":1,"b":"x","c":[1,"x"]}"#);
@@ -22,8 +27,8 @@ pub fn check(input: &[u8]) {
     });
 }
 
-fn load(body: &[u8]) -> Result<Box<dyn Value>, Error> {
-    (TYPE.load)(&mut Reader::new(&mut Decoder::new(body)), TYPE.version)
+fn load(body: &[u8], version: u16) -> Result<Box<dyn Value>, Error> {
+    (TYPE.load)(&mut Reader::new(&mut Decoder::new(body)), version)
 }
 
 fn save(value: &dyn Value) -> Vec<u8> {
@@ -32,10 +37,10 @@ fn save(value: &dyn Value) -> Vec<u8> {
     encoder.into_bytes()
 }
 
-fn payload(body: &[u8]) {
-    let Ok(value) = load(body) else { return };
+fn payload(body: &[u8], version: u16) {
+    let Ok(value) = load(body, version) else { return };
     let written = save(&*value);
-    let again = load(&written).expect("what is written is read");
+    let again = load(&written, TYPE.version).expect("what is written is read");
     assert_eq!(written, save(&*again));
     let again = again as Box<dyn std::any::Any>;
     let mut set = *again.downcast::<VectorSet>().expect("the only type");

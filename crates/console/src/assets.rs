@@ -60,10 +60,13 @@ static FILES: &[File] = files![
     "pages/now.js",
     "pages/pubsub.js",
     "pages/replication.js",
+    "pages/samples.js",
     "pages/slow.js",
     "pages/streams.js",
+    "pages/types.js",
     "pages/users.js",
     "pages/value.js",
+    "pages/vectors.js",
     "pages/views.js",
 ];
 

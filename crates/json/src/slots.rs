@@ -57,19 +57,6 @@ impl Slots {
         }
     }
 
-    /// Subtracts 1 from each number that is larger than another.
-    pub(crate) fn lower_above(&mut self, number: u32) {
-        match self {
-            Slots::Short(slots) => {
-                let number = number as u16;
-                slots.as_mut_slice().iter_mut().for_each(|slot| *slot -= u16::from(*slot > number));
-            }
-            Slots::Long(slots) => {
-                slots.as_mut_slice().iter_mut().for_each(|slot| *slot -= u32::from(*slot > number));
-            }
-        }
-    }
-
     /// Frees the slot `hole` of a number, and moves those behind it that would not be found any
     /// more. `home` gives the slot at which the search for a number begins.
     pub(crate) fn remove(&mut self, mut hole: usize, home: impl Fn(u32) -> usize) {

@@ -214,6 +214,16 @@ impl<T> Thin<T> {
         item
     }
 
+    /// Removes and returns the item at `at`, whose place the last one takes.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(crate) fn swap_remove(&mut self, at: usize) -> T {
+        let last = self.len().checked_sub(1).expect("the item exists");
+        self.as_mut_slice().swap(at, last);
+        self.remove(last)
+    }
+
     /// Keeps the items of a range only.
     ///
     /// # Panics
@@ -292,6 +302,7 @@ mod tests {
         Push(u8),
         Insert(usize, Vec<u8>),
         Remove(usize),
+        SwapRemove(usize),
         Keep(usize, usize),
     }
 
@@ -301,6 +312,7 @@ mod tests {
             (any::<usize>(), proptest::collection::vec(any::<u8>(), 0..9))
                 .prop_map(|(at, items)| Change::Insert(at, items)),
             any::<usize>().prop_map(Change::Remove),
+            any::<usize>().prop_map(Change::SwapRemove),
             (any::<usize>(), any::<usize>()).prop_map(|(from, to)| Change::Keep(from, to)),
         ]
     }
@@ -328,7 +340,11 @@ mod tests {
                         let at = at % model.len();
                         prop_assert_eq!(thin.remove(at), model.remove(at));
                     }
-                    Change::Remove(_) => {}
+                    Change::SwapRemove(at) if !model.is_empty() => {
+                        let at = at % model.len();
+                        prop_assert_eq!(thin.swap_remove(at), model.swap_remove(at));
+                    }
+                    Change::Remove(_) | Change::SwapRemove(_) => {}
                     Change::Keep(from, to) => {
                         let to = to % (model.len() + 1);
                         let from = from % (to + 1);

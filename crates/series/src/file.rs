@@ -12,9 +12,8 @@
 //!                   sample, number of bits, a string of them
 //! ```
 //!
-//! Numbers without a note are unsigned. The name is that of Redis's type. Its own encodings are
-//! described by its sources alone, whose licence permits no reading; so the version is one that
-//! Redis refuses, and those of Redis are refused here, by name.
+//! Numbers without a note are unsigned. The name is that of Redis's type, the version one that it
+//! refuses. What Redis writes is read, too: `redis_file`.
 
 use crate::Sample;
 use crate::aggregate::Aggregator;
@@ -22,6 +21,7 @@ use crate::bits::Bits;
 use crate::buckets::Buckets;
 use crate::chunk::Chunk;
 use crate::packed::Packed;
+use crate::redis_file::{self, REDIS_VERSION};
 use crate::series::{Encoding, Ignore, Policy, Rule, Series, Settings};
 use rdb::Error;
 use rdb::module::{Reader, Writer};
@@ -30,7 +30,7 @@ use structs::labels::Labels;
 
 /// The name of the type.
 pub const NAME: &str = "TSDB-TYPE";
-/// The version that is written and read.
+/// The version that is written.
 pub const VERSION: u16 = 512;
 
 const PLAIN: u64 = u64::MAX - 1;
@@ -94,8 +94,10 @@ fn save_chunk(chunk: &Chunk, to: &mut Writer<'_>) {
 /// # Errors
 /// It is none, or of another version.
 pub fn load(from: &mut Reader<'_, '_>, version: u16) -> Result<Series, Error> {
-    if version != VERSION {
-        return Err(Error::Corrupt("a series of another version"));
+    match version {
+        VERSION => {}
+        REDIS_VERSION => return redis_file::load(from),
+        _ => return Err(Error::Corrupt("a series of another version")),
     }
     let corrupt = Error::Corrupt("a time series");
     let settings = load_settings(from)?;

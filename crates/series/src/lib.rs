@@ -9,6 +9,7 @@
 //! | [`aggregate`] | what buckets of samples are reduced to |
 //! | [`range`] | reading: filters, buckets, limits |
 //! | [`file`](mod@file) | the payload in RDB files |
+//! | [`redis_file`] | that of Redis's module, which is read |
 //! | [`types`] | what the type is for files and the keyspace |
 //!
 //! Times are milliseconds from 0 to 2^63 - 1. The crate knows no command, no clock and no key but
@@ -21,11 +22,15 @@ mod chunk;
 mod file;
 mod packed;
 pub mod range;
+mod redis_file;
 mod series;
 pub mod types;
 
 pub use file::{NAME, VERSION, load};
-pub use series::{AddError, Added, ChunkFigures, Encoding, Ignore, Policy, Rule, Series, Settings};
+pub use redis_file::REDIS_VERSION;
+pub use series::{
+    AddError, Added, ChunkFigures, Counted, Encoding, Ignore, Policy, Rule, Series, Settings,
+};
 
 /// A time in milliseconds and a number.
 #[derive(Clone, Copy, Debug, PartialEq)]

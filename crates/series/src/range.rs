@@ -172,7 +172,7 @@ impl Query {
         let limit = self.count.filter(|_| !self.is_reverse).unwrap_or(usize::MAX);
         let mut reducer = Reducer::new(self, series, aggregation, limit);
         let (begin, end) = (self.from.max(first.time), self.to.min(last.time));
-        if begin <= end {
+        if begin <= end && reducer.fills_ends {
             reducer.next = Some(aggregation.buckets.raw_start(begin));
         }
         let mut take = |sample: Sample| match self.takes(sample) {
@@ -204,8 +204,13 @@ struct Reducer<'q> {
     series: &'q Series,
     aggregation: &'q Aggregation,
     limit: usize,
-    /// The bucket that samples are added to: when it begins and ends.
-    open: Option<(i128, i128)>,
+    /// Whether buckets before the first sample and behind the last one have rows. They have if they
+    /// are asked for and have a weighted mean, which follows from the samples around.
+    fills_ends: bool,
+    /// The bucket that samples are added to: when it begins.
+    open: Option<i128>,
+    /// The first time that is not in the open bucket; 0 without one.
+    open_until: u64,
     reductions: Vec<Reduction>,
     /// The bucket of the next row, if empty ones have rows.
     next: Option<i128>,
@@ -226,13 +231,16 @@ impl<'q> Reducer<'q> {
     ) -> Reducer<'q> {
         let needs = |it: &Aggregator| matches!(it, Aggregator::Twa | Aggregator::Last);
         let needs_around = aggregation.aggregators.iter().any(needs);
+        let fills_ends = aggregation.empty && aggregation.aggregators.contains(&Aggregator::Twa);
         let number = if needs_around { series.number_before(query.from) } else { None };
         Reducer {
             query,
             series,
             aggregation,
             limit,
+            fills_ends,
             open: None,
+            open_until: 0,
             reductions: aggregation.aggregators.iter().map(|&it| Reduction::new(it)).collect(),
             next: None,
             number,
@@ -244,15 +252,17 @@ impl<'q> Reducer<'q> {
 
     #[inline]
     fn add(&mut self, sample: Sample) -> ControlFlow<()> {
-        let time = i128::from(sample.time);
-        if self.open.is_none_or(|(_, end)| time >= end) {
+        if sample.time >= self.open_until {
             self.close(Some(sample));
             let start = self.aggregation.buckets.raw_start(sample.time);
             self.fill(start, Some(sample));
             if self.rows.len() >= self.limit.min(MAX_ROWS + 1) {
                 return ControlFlow::Break(());
             }
-            self.open = Some((start, start + i128::from(self.aggregation.buckets.duration)));
+            self.open = Some(start);
+            let end = start + i128::from(self.aggregation.buckets.duration);
+            // Times are below 2^63, so a bucket that ends later has no end.
+            self.open_until = u64::try_from(end).unwrap_or(u64::MAX);
             self.before = self.number;
         }
         self.reductions.iter_mut().for_each(|reduction| reduction.add(sample));
@@ -264,7 +274,7 @@ impl<'q> Reducer<'q> {
 
     /// Makes the open bucket a row. `after` is the first sample behind it.
     fn close(&mut self, after: Option<Sample>) {
-        let Some((start, _)) = self.open.take() else { return };
+        let Some(start) = self.open.take() else { return };
         let is_silent = self.reductions.iter().all(Reduction::is_empty);
         if is_silent && !self.aggregation.empty {
             self.clear();
@@ -316,11 +326,14 @@ impl<'q> Reducer<'q> {
 
     /// Ends the rows; `last` is the last time that has any.
     fn finish(&mut self, last: u64) {
-        if self.open.is_none() && !self.aggregation.empty {
+        if self.open.is_none() && !self.fills_ends {
             return;
         }
         let after = if self.needs_around { self.series.number_after(self.query.to) } else { None };
         self.close(after);
+        if !self.fills_ends {
+            return;
+        }
         let buckets = self.aggregation.buckets;
         let end = buckets.raw_start(last) + i128::from(buckets.duration);
         self.fill(end, after);

@@ -123,6 +123,15 @@ pub struct Rule {
     pub after: Option<u64>,
 }
 
+/// Which samples of a bucket are reduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Those that came after the rule: of an open bucket, and of one that closes.
+    SinceRule,
+    /// All: of a closed bucket in which something has changed.
+    All,
+}
+
 /// Why a sample is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddError {
@@ -409,7 +418,8 @@ impl Series {
         self.settings.encoding == Encoding::Compressed
     }
 
-    fn append(&mut self, sample: Sample) {
+    /// Adds a sample that is later than the last.
+    pub(crate) fn append(&mut self, sample: Sample) {
         self.count += 1;
         let is_compressed = self.is_compressed();
         if let Some(chunk) = self.chunks.last_mut() {
@@ -474,9 +484,11 @@ impl Series {
     }
 
     /// Returns what a rule reduces the bucket of a time to, if any sample of it counts.
-    pub fn reduced(&self, rule: &Rule, time: u64) -> Option<Sample> {
+    pub fn reduced(&self, rule: &Rule, time: u64, counted: Counted) -> Option<Sample> {
         let (begin, end) = rule.buckets.of(time);
-        let from = rule.after.filter(|&after| after >= begin).map_or(begin, |after| after + 1);
+        let is_new = counted == Counted::SinceRule;
+        let before = rule.after.filter(|after| is_new && (begin..end).contains(after));
+        let from = before.map_or(begin, |after| after + 1);
         let mut reduction = Reduction::new(rule.aggregator);
         // The samples of the open bucket count, even if they are beyond the retention.
         let first = self.chunks.partition_point(|chunk| chunk.last().time < from);
@@ -504,7 +516,7 @@ impl Series {
 
     /// Returns what the open bucket of a rule is reduced to at present.
     pub fn open_bucket(&self, rule: &Rule) -> Option<Sample> {
-        self.reduced(rule, self.last()?.time)
+        self.reduced(rule, self.last()?.time, Counted::SinceRule)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::Series;
 use crate::file::{self, NAME, VERSION};
+use crate::redis_file::REDIS_VERSION;
 use rdb::module::{Type, Value, Writer};
 use std::sync::Arc;
 use structs::labels::Labels;
@@ -10,7 +11,7 @@ use structs::labels::Labels;
 pub static SERIES: Type = Type {
     name: NAME,
     version: VERSION,
-    reads: &[VERSION],
+    reads: &[VERSION, REDIS_VERSION],
     load: |from, version| Ok(Box::new(file::load(from, version)?)),
 };
 

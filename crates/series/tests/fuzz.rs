@@ -34,13 +34,22 @@ fn payload(encoding: Encoding, step: f64) -> Vec<u8> {
     encoder.into_bytes()
 }
 
+/// Returns payloads of a running Redis.
+fn of_redis() -> Vec<Vec<u8>> {
+    let lines = include_str!("../src/redis_file/payloads.txt").lines();
+    let hex = lines.filter(|line| !line.starts_with('#')).filter_map(|line| line.split(' ').next());
+    let byte = |hex: &str, at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("digits");
+    hex.map(|hex| (0..hex.len()).step_by(2).map(|at| byte(hex, at)).collect()).collect()
+}
+
 #[test]
 fn damaged_payloads_are_refused_or_sound() {
-    let inputs = [
+    let mut inputs = of_redis();
+    inputs.extend([
         payload(Encoding::Compressed, 0.5),
         payload(Encoding::Compressed, 1.0 / 3.0),
         payload(Encoding::Uncompressed, 1.0),
-    ];
+    ]);
     let words: [&[u8]; 5] = [
         b"\x81\x7f\xff\xff\xff\xff\xff\xff\xff",
         b"\xff\xff\xff\xff\xff\xff\xff\xff",

@@ -491,7 +491,17 @@ impl TDigest {
         let others = from.unsigned()?;
         digest.compressions = from.unsigned()?;
         let (weight, other_weight) = (from.double()?, from.double()?);
-        if room != digest.room as u64 || count > digest.room || others != 0 || other_weight != 0.0 {
+        if room != digest.room as u64 || count > digest.room {
+            return Err(DAMAGED);
+        }
+        if (count, others) == (0, 1) && min == max && min.is_finite() {
+            // Redis does not merge the first number, and leaves it out: it is both ends.
+            digest.nodes.push(Node { mean: min, weight: whole(other_weight)? });
+            (digest.merged, digest.merged_weight) = (1, digest.nodes[0].weight);
+            (digest.min, digest.max) = (min, max);
+            return Ok(digest);
+        }
+        if others != 0 || other_weight != 0.0 {
             return Err(DAMAGED);
         }
         let means = (0..count).map(|_| from.double()).collect::<Result<Vec<f64>, Error>>()?;
@@ -549,6 +559,17 @@ mod tests {
         let mut encoder = Encoder::new(Compression::Lzf);
         digest.save(&mut Writer::new(&mut encoder));
         encoder.into_bytes()
+    }
+
+    #[test]
+    fn the_only_number_that_redis_leaves_out_is_read() {
+        let mut encoder = Encoder::new(Compression::Off);
+        let mut to = Writer::new(&mut encoder);
+        [100.0, 5.0, 5.0].into_iter().for_each(|number| to.double(number));
+        [610, 0, 1, 0].into_iter().for_each(|number| to.unsigned(number));
+        [0.0, 1.0].into_iter().for_each(|number| to.double(number));
+        let digest = load(&encoder.into_bytes()).unwrap();
+        assert_eq!((digest.weights(), digest.quantile(0.5)), ((1, 0), 5.0));
     }
 
     /// The figures of TDIGEST.INFO in the public tests of RedisBloom.

@@ -14,7 +14,7 @@
 
 use crate::Filter;
 use crate::names::{self, Names};
-use crate::projection::Projection;
+use crate::projection::{Matrix, Projection};
 use crate::vector::{Quant, Vector};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -64,6 +64,7 @@ impl Clone for VectorSet {
         VectorSet {
             nodes: self.nodes.clone(),
             names: self.names.clone(),
+            projection: self.projection.clone(),
             uid: NEXT_UID.fetch_add(1, Relaxed),
             ..*self
         }
@@ -118,7 +119,7 @@ impl VectorSet {
     /// Creates an empty set of vectors of so many dimensions, with so many links for an element.
     /// `input` dimensions are projected to these, if given.
     pub fn new(dim: usize, quant: Quant, links: usize, input: Option<usize>) -> VectorSet {
-        let projection = input.map(|input| Projection { input, seed: SEED });
+        let projection = input.map(|input| Projection { input, matrix: Matrix::Seed(SEED) });
         VectorSet::from_parts(dim, quant, links, projection)
     }
 
@@ -159,7 +160,7 @@ impl VectorSet {
 
     /// Returns the dimensions of the vectors that are projected, if they are.
     pub fn input_dim(&self) -> Option<usize> {
-        self.projection.map(|projection| projection.input)
+        self.projection.as_ref().map(|projection| projection.input)
     }
 
     /// Returns the form of the vectors.
@@ -236,7 +237,7 @@ impl VectorSet {
     /// Returns numbers in the form of the set, with their length. They have the dimensions of the
     /// set, or those that its projection takes.
     pub fn form(&self, numbers: Vec<f32>) -> (Vector, f32) {
-        match self.projection {
+        match &self.projection {
             Some(projection) if projection.input == numbers.len() => {
                 Vector::new(projection.apply(&numbers, self.dim), self.quant)
             }
@@ -547,13 +548,29 @@ impl VectorSet {
         self.entry = match neighbour {
             Some(place) if place == last => removed,
             Some(place) => place,
-            None => {
-                let levels = self.nodes.iter().map(|node| node.links.len());
-                let highest =
-                    levels.enumerate().max_by_key(|&(place, level)| (level, Reverse(place)));
-                highest.map_or(0, |(place, _)| place as u32)
-            }
+            None => self.first_of_highest(),
         };
+    }
+
+    /// Returns the first place of the highest level.
+    pub(crate) fn first_of_highest(&self) -> u32 {
+        let levels = self.nodes.iter().map(|node| node.links.len());
+        let highest = levels.enumerate().max_by_key(|&(place, level)| (level, Reverse(place)));
+        highest.map_or(0, |(place, _)| place as u32)
+    }
+
+    /// Links elements that no other is linked to at level 0, so that searches find them.
+    pub(crate) fn join_lonely(&mut self, ef: usize) {
+        for place in 0..self.nodes.len() as u32 {
+            if place != self.entry && self.nodes[place as usize].links[0].is_empty() {
+                for level in 1..self.nodes[place as usize].links.len() {
+                    for other in std::mem::take(&mut self.nodes[place as usize].links[level]) {
+                        self.nodes[other as usize].links[level].retain(|&to| to != place);
+                    }
+                }
+                self.connect(place, ef);
+            }
+        }
     }
 
     /// Returns the elements nearest to a vector, the nearest first.
@@ -600,6 +617,10 @@ impl VectorSet {
                 + lists.sum::<usize>()
         };
         let nodes = self.nodes.capacity() * size_of::<Node>();
-        nodes + self.names.allocated_bytes() + self.nodes.iter().map(of_node).sum::<usize>()
+        let projection = self.projection.as_ref().map_or(0, Projection::allocated_bytes);
+        projection
+            + nodes
+            + self.names.allocated_bytes()
+            + self.nodes.iter().map(of_node).sum::<usize>()
     }
 }

@@ -7,12 +7,14 @@
 //!
 //! Payloads are hostile by assumption: they are checked before they are used.
 
+mod checks;
 mod distance;
 mod filter;
 mod graph;
 mod names;
 mod payload;
 mod projection;
+mod redis_payload;
 #[cfg(test)]
 mod tests;
 mod vector;

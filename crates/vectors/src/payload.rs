@@ -1,26 +1,28 @@
 //! The row of the type and its payload.
 //!
-//! The version is ours: Redis's payload of `vectorset` is described by its code alone, so version 0
-//! is refused by name, and Redis refuses ours. Numbers in strings are little-endian.
+//! The version is ours, and Redis refuses it. What Redis writes is read, too: `redis_payload`.
+//! Numbers in strings are little-endian.
 //!
 //! ```text
 //!  dimensions │ form 0 f32, 1 int8, 2 bits │ links │ input dimensions, 0: none │ seed
+//!  the matrix, 4 bytes a number, empty: that of the seed (a string)
 //!  state of chance │ ever added │ place of the entry point │ elements        (all unsigned)
 //!  then for each element, in the order of places:
 //!  name │ attributes, empty: none │ vector (strings) │ largest dimension │ length (doubles)
 //!  levels (unsigned) │ the places of the neighbours, 4 bytes each (a string for each level)
 //! ```
 
+use crate::checks::{DAMAGED, bounded, rows_of};
 use crate::graph::{MAX_LEVEL, MAX_LINKS, Node, VectorSet};
 use crate::names;
-use crate::projection::Projection;
+use crate::projection::{Matrix, Projection};
+use crate::redis_payload::{self, REDIS_VERSION};
 use crate::vector::{MAX_DIM, Quant, Vector};
 use rdb::Error;
 use rdb::module::{Reader, Type, Value, Writer};
 
-/// The version that is written and read.
+/// The version that is written.
 const VERSION: u16 = 512;
-const DAMAGED: Error = Error::Corrupt("a vector set");
 /// The primitives of an element, of at least two bytes each.
 const LEAST_ELEMENT: usize = 2 * 7;
 /// Dimensions that count as one element when commands are found to be long.
@@ -30,8 +32,11 @@ const ELEMENT_DIM: usize = 16;
 pub static TYPE: Type = Type {
     name: "vectorset",
     version: VERSION,
-    reads: &[VERSION],
-    load: |from, _| Ok(Box::new(load(from)?)),
+    reads: &[VERSION, REDIS_VERSION],
+    load: |from, version| match version {
+        REDIS_VERSION => Ok(Box::new(redis_payload::load(from)?)),
+        _ => Ok(Box::new(load(from)?)),
+    },
 };
 
 impl Value for VectorSet {
@@ -70,10 +75,16 @@ fn save(set: &VectorSet, to: &mut Writer<'_>) {
         Quant::Q8 => 1,
         Quant::Bin => 2,
     };
-    let (input, seed) = set.projection.map_or((0, 0), |it| (it.input as u64, it.seed));
-    let numbers = [set.dim as u64, form, set.links as u64, input, seed, set.chance, set.added];
+    let input = set.projection.as_ref().map_or(0, |it| it.input as u64);
+    let (seed, rows) = match set.projection.as_ref().map(|it| &it.matrix) {
+        None => (0, Vec::new()),
+        Some(Matrix::Seed(seed)) => (*seed, Vec::new()),
+        Some(Matrix::Rows(rows)) => (0, rows.iter().flat_map(|x| x.to_le_bytes()).collect()),
+    };
+    let numbers = [set.dim as u64, form, set.links as u64, input, seed];
     numbers.into_iter().for_each(|number| to.unsigned(number));
-    to.unsigned(set.entry.into());
+    to.string(&rows);
+    [set.chance, set.added, set.entry.into()].into_iter().for_each(|number| to.unsigned(number));
     to.unsigned(set.nodes.len() as u64);
     for node in &set.nodes {
         to.string(&node.name);
@@ -100,7 +111,9 @@ fn load(from: &mut Reader<'_, '_>) -> Result<VectorSet, Error> {
     let links = bounded(from.unsigned()?, 4, MAX_LINKS)?;
     let input = bounded(from.unsigned()?, 0, MAX_DIM)?;
     let seed = from.unsigned()?;
-    let projection = (input > 0).then_some(Projection { input, seed });
+    let rows = from.string()?;
+    let matrix = if rows.is_empty() { Matrix::Seed(seed) } else { rows_of(&rows, dim, input)? };
+    let projection = (input > 0).then_some(Projection { input, matrix });
     let mut set = VectorSet::from_parts(dim, quant, links, projection);
     set.chance = from.unsigned()?;
     set.added = from.unsigned()?;
@@ -123,11 +136,6 @@ fn load(from: &mut Reader<'_, '_>) -> Result<VectorSet, Error> {
     }
     check(&set)?;
     Ok(set)
-}
-
-fn bounded(number: u64, least: usize, most: usize) -> Result<usize, Error> {
-    let number = usize::try_from(number).map_err(|_| DAMAGED)?;
-    if (least..=most).contains(&number) { Ok(number) } else { Err(DAMAGED) }
 }
 
 fn element(from: &mut Reader<'_, '_>, set: &VectorSet, count: usize) -> Result<Node, Error> {

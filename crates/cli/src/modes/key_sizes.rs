@@ -19,7 +19,7 @@ pub enum Measure {
 pub struct Kind {
     /// Its name, as TYPE returns it.
     pub name: String,
-    /// The command that returns its length; none of types that modules bring.
+    /// The command that returns its length. A type without one is measured in bytes of memory.
     pub length_command: Option<&'static str>,
     /// What its elements are called.
     pub unit: &'static str,
@@ -47,7 +47,23 @@ pub fn kinds() -> Vec<Kind> {
     .into()
 }
 
+/// The types of Redis's modules that have a length: its command, and what it counts. Such a type is
+/// in the summary if there is a key of it.
+const MODULE_KINDS: [(&str, &str, &str); 3] = [
+    ("vectorset", "VCARD", "elements"),
+    ("MBbloom--", "BF.CARD", "items"),
+    ("bloomfltr", "BF.CARD", "items"),
+];
+
 impl Kind {
+    /// Returns the kind of a type that a module brings.
+    fn of_module(name: &str) -> Kind {
+        match MODULE_KINDS.iter().find(|(known, ..)| *known == name) {
+            Some(&(_, command, unit)) => Kind::new(name, Some(command), unit),
+            None => Kind::new(name, None, "bytes"),
+        }
+    }
+
     fn new(name: &str, length_command: Option<&'static str>, unit: &'static str) -> Kind {
         let name = name.to_owned();
         Kind { name, length_command, unit, count: 0, total: 0, biggest: 0, biggest_key: Vec::new() }
@@ -73,7 +89,7 @@ pub fn types(session: &mut Session, keys: &[Vec<u8>], kinds: &mut Vec<Kind>) -> 
                 fail("ERROR: TYPE did not return a name");
             }
             Some(kinds.iter().position(|kind| kind.name == name).unwrap_or_else(|| {
-                kinds.push(Kind::new(&name, None, "?"));
+                kinds.push(Kind::of_module(&name));
                 kinds.len() - 1
             }))
         })
@@ -162,13 +178,11 @@ fn sizes(
     let mut asked = Vec::new();
     for (index, (key, kind)) in keys.iter().zip(types).enumerate() {
         let Some(kind) = kind else { continue };
-        match measure {
-            Measure::Memory(samples) => requests.push(memory_usage(key, samples)),
-            Measure::Length => match kinds[*kind].length_command {
-                Some(command) => requests.push(vec![command.into(), key.clone()]),
-                None => continue,
-            },
-        }
+        requests.push(match (measure, kinds[*kind].length_command) {
+            (Measure::Length, Some(command)) => vec![command.into(), key.clone()],
+            (Measure::Length, None) => memory_usage(key, None),
+            (Measure::Memory(samples), _) => memory_usage(key, samples),
+        });
         asked.push(index);
     }
     let mut sizes = vec![0; keys.len()];

@@ -1,13 +1,14 @@
 //! `JSON.MERGE key path value`
 //!
-//! A merge patch (RFC 7396): members of objects are merged, a null removes, anything else replaces.
+//! A merge patch (RFC 7396): members of objects are merged, one that is null removes, anything else
+//! replaces.
 
 use super::set::{Change, put};
 use super::{
     NOT_ROOT, change_at, check_depth, document_for_write, json_event, parse, paths, refused,
 };
 use engine::{Arg, ArgKind, Args, Command, Cx, Effort, Flags, Group, KeyFlags, KeySpec, Outcome};
-use json::{Document, Kind, Location};
+use json::{Document, Location};
 
 /// `JSON.MERGE`.
 pub static MERGE: Command = Command {
@@ -44,7 +45,6 @@ fn merge(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         cx.reply.ok();
         return Ok(());
     };
-    let is_null = matches!(patch.root().kind(), Kind::Null);
     let change = if path.is_root() {
         Some(Change::Replace(vec![Location::root()]))
     } else {
@@ -55,16 +55,6 @@ fn merge(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         None => {
             cx.reply.null();
             return Ok(());
-        }
-        Some(Change::Replace(locations)) if is_null && !path.is_root() => {
-            change_at(
-                cx,
-                key,
-                event,
-                &locations,
-                |&is_gone| is_gone,
-                |document, at| Ok(document.remove(at)),
-            )?;
         }
         Some(Change::Replace(locations)) => {
             check_depth(&locations, [patch.root()])?;
@@ -77,8 +67,6 @@ fn merge(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
                 |document, at| document.merge(at, patch.root()),
             )?;
         }
-        // There is nothing to remove.
-        Some(Change::Insert(..)) if is_null => {}
         Some(change @ Change::Insert(..)) => {
             let value = applied_to_nothing(&patch)?;
             change.check(&value)?;

@@ -11,7 +11,7 @@ use datatypes::Json;
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Effort, Error, Event, Flags, Group, KeyFlags, KeySpec, Outcome,
 };
-use json::{Document, EditError, FloatType, Location, Targets, location};
+use json::{Document, EditError, FloatType, Location, Path, Targets, location};
 use keyspace::{Key, Value};
 use rdb::module::Module;
 
@@ -106,11 +106,7 @@ fn set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         None if !path.is_root() => return Err(NOT_ROOT),
         Some(_) if path.is_root() && condition == Condition::IfNew => false,
         Some(document) if !path.is_root() => {
-            let change = Change::find(paths::targets(&path, document)?)?;
-            let change = change.filter(|change| match change {
-                Change::Replace(_) => condition != Condition::IfNew,
-                Change::Insert(..) => condition != Condition::IfThere,
-            });
+            let change = Change::find_if(&path, paths::targets(&path, document)?, condition)?;
             if let Some(change) = &change {
                 change.check(&value)?;
                 change.apply(cx, key, event, &value)?;
@@ -146,6 +142,24 @@ pub(super) enum Change {
 }
 
 impl Change {
+    /// Returns what is to be done at the targets of a path under a condition, if anything.
+    ///
+    /// # Errors
+    /// The path names no place where a value could be. With XX that is no error; with NX it is one
+    /// that the path could name several places, even if it names none that is new.
+    fn find_if(
+        path: &Path,
+        targets: Targets<'_>,
+        condition: Condition,
+    ) -> Result<Option<Change>, Error> {
+        match (condition, targets) {
+            (Condition::IfThere, targets) if !matches!(targets, Targets::Existing(_)) => Ok(None),
+            (Condition::IfNew, _) if !path.is_static() => Change::find(Targets::NotStatic),
+            (Condition::IfNew, Targets::Existing(_)) => Ok(None),
+            (_, targets) => Change::find(targets),
+        }
+    }
+
     /// Returns what is to be done at the targets of a path, or nothing if there is nothing to do.
     ///
     /// # Errors

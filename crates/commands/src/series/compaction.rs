@@ -4,7 +4,7 @@ use super::{NO_KEY, series_event};
 use crate::typed;
 use engine::{Cx, Error, Event, Key};
 use rdb::module::Module;
-use series::{Added, Policy, Rule, Sample, Series};
+use series::{Added, Counted, Policy, Rule, Sample, Series};
 use structs::numbers;
 
 const ADDED: Event = series_event("ts.add:dest");
@@ -87,21 +87,25 @@ pub(super) fn after_adding(
     time: u64,
     added: Added,
 ) -> Result<Effects, Error> {
-    let times = match added {
-        Added::Appended(Some(last)) => vec![last],
-        Added::Inserted => vec![time],
-        _ => return Ok(Effects::default()),
-    };
-    reduce(cx, key, &times)
+    match added {
+        Added::Appended(Some(last)) => reduce(cx, key, &[last], Counted::SinceRule),
+        Added::Inserted => reduce(cx, key, &[time], Counted::All),
+        _ => Ok(Effects::default()),
+    }
 }
 
 /// Reduces again the closed buckets of these times, whose rules' keys are held.
-pub(super) fn reduce(cx: &mut Cx<'_>, key: Key<'_>, times: &[u64]) -> Result<Effects, Error> {
+pub(super) fn reduce(
+    cx: &mut Cx<'_>,
+    key: Key<'_>,
+    times: &[u64],
+    counted: Counted,
+) -> Result<Effects, Error> {
     let mut effects = Effects::default();
     let series = typed::read_for_write::<Series>(&cx.db, key)?.ok_or(NO_KEY)?;
     let mut changes = Vec::new();
     for rule in series.rules() {
-        changes.push((rule.target.clone(), changed_buckets(series, rule, times)));
+        changes.push((rule.target.clone(), changed_buckets(series, rule, times, counted)));
     }
     let mut orphans = Vec::new();
     for (target, buckets) in changes {
@@ -118,12 +122,17 @@ pub(super) fn reduce(cx: &mut Cx<'_>, key: Key<'_>, times: &[u64]) -> Result<Eff
 }
 
 /// Returns the closed buckets of these times, and what the rule reduces them to.
-fn changed_buckets(series: &Series, rule: &Rule, times: &[u64]) -> Vec<(u64, Option<Sample>)> {
+fn changed_buckets(
+    series: &Series,
+    rule: &Rule,
+    times: &[u64],
+    counted: Counted,
+) -> Vec<(u64, Option<Sample>)> {
     let open = series.last().map(|last| rule.buckets.start(last.time));
     let mut buckets: Vec<u64> = times.iter().map(|&time| rule.buckets.start(time)).collect();
     buckets.dedup();
     let closed = buckets.into_iter().filter(|&start| open.is_none_or(|open| start < open));
-    closed.map(|start| (start, series.reduced(rule, start))).collect()
+    closed.map(|start| (start, series.reduced(rule, start, counted))).collect()
 }
 
 /// Writes buckets into the series of a rule. Returns whether it is still that of the rule.

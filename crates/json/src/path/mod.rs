@@ -196,7 +196,7 @@ impl Path {
             Selector::Name(name) if is(|parent| parent.as_object().is_some()) => {
                 Targets::New { objects: parents, name: &self.0.names[name as usize] }
             }
-            Selector::Index(_) if is(|parent| parent.as_array().is_some()) => Targets::OutOfBounds,
+            Selector::Index(_) => Targets::OutOfBounds,
             _ => Targets::Missing,
         })
     }

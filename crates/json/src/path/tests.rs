@@ -451,7 +451,7 @@ fn targets_of_set() {
         ("$.c[1]", "1 existing"),
         ("$.c[2]", "OutOfBounds"),
         ("$.c.x", "Missing"),
-        ("$.a[0]", "Missing"),
+        ("$.a[0]", "OutOfBounds"),
         ("$.x.y", "Missing"),
         ("$.a.b.c", "Missing"),
         ("$..x", "NotStatic"),
