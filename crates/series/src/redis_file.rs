@@ -16,9 +16,10 @@
 //!                         needed to append (five) │ a string of the bits, then anything
 //!
 //!  a compressed sample: 0, or 10, 110, 1110, 11110, 111110, 111111 and a number of 5, 8, 11, 15,
-//!  32, 64 bits: how much larger its distance to the sample before is than the last distance; then 0:
-//!  the same value; 10 and the bits that differ, at the same place; 11, zeros before them (5 bits),
-//!  their count less one (6 bits), and they. The lowest bit comes first, in bytes and numbers.
+//!  32, 64 bits: how much larger its distance to the sample before is than the last distance; then
+//!  0: the same value; 10 and the bits that differ, at the same place; 11, zeros before them (5
+//!  bits), their count less one (6 bits), and they. The lowest bit comes first, in bytes and
+//!  numbers.
 //! ```
 
 use crate::Sample;
