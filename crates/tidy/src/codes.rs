@@ -38,12 +38,8 @@ fn first_word(text: &str) -> Option<&str> {
 /// Returns whether the text at a place becomes an error: `error("…")`, `Error::text("…")`,
 /// `error(&format!("…"))`, `const BUSY: &str = "…"`, `"…".into()`.
 fn becomes_an_error(tokens: &[Token], at: usize) -> bool {
-    let is_argument = at > 0 && tokens[at - 1].is("(");
-    let is_format =
-        |token: &&Token| ["(", "&", "!"].iter().any(|sign| token.is(sign)) || token.is("format");
-    let callers = tokens[..at].iter().rev().take(8);
-    let mut made = callers.clone().take(2).chain(callers.skip_while(is_format).take(1));
-    let is_made = is_argument && made.any(|token| MAKERS.contains(&token.text));
+    let is_argument = at > 1 && tokens[at - 1].is("(");
+    let is_made = is_argument && MAKERS.contains(&tokens[at - 2].text);
     let is_constant = at > 3 && matches(tokens, at - 3, &["&", "str", "="]);
     let is_formatted = at > 2 && matches(tokens, at - 3, &["format", "!", "("]);
     is_made || is_constant || is_formatted || matches(tokens, at + 1, &[".", "into", "("])
