@@ -1,9 +1,13 @@
 //! Processes beside this one, which outlive it: finding them again, and signals for them.
-#![allow(unsafe_code)] // kill(2) has no safe equivalent
+#![allow(unsafe_code)] // kill(2) and waitid(2) have no safe equivalents
 
+use crate::log;
 use std::fs;
 use std::io;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
+use std::thread;
 
 /// Returns the processes of this machine whose program has this file name, with their working
 /// directories. Those of other users are left out.
@@ -46,6 +50,48 @@ pub fn kill(id: u32) {
     send(id, libc::SIGKILL);
 }
 
+/// Returns how a child of this process has ended, `None` while it runs. It stays in the system's table
+/// until [`release`] takes it from there, which may take seconds.
+///
+/// # Errors
+/// It is no child of this process.
+pub fn status(id: u32) -> io::Result<Option<ExitStatus>> {
+    let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: all zeros are a valid siginfo_t, and waitid writes to no more than that.
+    let (done, info) = unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        (libc::waitid(libc::P_PID, id, &raw mut info, how), info)
+    };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: these fields are those of a child's end, or the zeros from above.
+    let (ended, code) = unsafe { (info.si_pid(), info.si_status()) };
+    if ended == 0 {
+        return Ok(None);
+    }
+    // As wait(2) packs it: the code of an exit above the signal.
+    Ok(Some(ExitStatus::from_raw(match info.si_code {
+        libc::CLD_EXITED => code << 8,
+        libc::CLD_DUMPED => code | 0x80,
+        _ => code,
+    })))
+}
+
+/// Takes a child that has ended from the system's table, beside the caller: the kernel forgets what it knows of
+/// the process there, which takes seconds on a machine that is short of processors.
+pub fn release(mut child: Child) {
+    let id = child.id();
+    let take = move || {
+        if let Err(error) = child.wait() {
+            log!(Warning, "The status of process {} is lost: {error}", child.id());
+        }
+    };
+    if let Err(error) = thread::Builder::new().name("reaper".into()).spawn(take) {
+        log!(Warning, "Process {id} stays in the system's table until this one ends: {error}");
+    }
+}
+
 fn send(id: u32, signal: i32) {
     // 0 and negative numbers are groups of processes.
     if let Ok(id) = libc::pid_t::try_from(id)
@@ -69,5 +115,34 @@ mod tests {
         terminate(child.id());
         child.wait().unwrap();
         assert_eq!(directory(child.id()), None);
+    }
+
+    /// Waits until a child has ended; returns how.
+    fn end_of(child: &Child) -> String {
+        loop {
+            if let Some(status) = status(child.id()).unwrap() {
+                return status.to_string();
+            }
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn the_status_of_a_child_is_known_before_it_is_released() {
+        let start = |script: &str| std::process::Command::new("sh").args(["-c", script]).spawn();
+        let exited = start("exit 3").unwrap();
+        assert_eq!(end_of(&exited), "exit status: 3");
+        assert_eq!(end_of(&exited), "exit status: 3", "it is asked again");
+        let running = start("exec sleep 600").unwrap();
+        assert_eq!(status(running.id()).unwrap(), None);
+        kill(running.id());
+        assert_eq!(end_of(&running), "signal: 9 (SIGKILL)");
+        for child in [exited, running] {
+            let id = child.id();
+            release(child);
+            while status(id).is_ok() {
+                thread::yield_now();
+            }
+        }
     }
 }

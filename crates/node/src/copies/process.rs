@@ -52,17 +52,22 @@ impl Process {
 
     /// Returns how it ended. `None`: it runs.
     pub fn end(&mut self) -> Option<String> {
-        match &mut self.child {
-            Some(child) => match child.try_wait() {
-                Ok(None) => None,
-                Ok(Some(status)) => Some(status.to_string()),
-                Err(error) => Some(format!("its status is lost: {error}")),
-            },
+        if let Some(child) = self.child.take() {
+            let end = match beside::status(child.id()) {
+                Ok(None) => {
+                    self.child = Some(child);
+                    return None;
+                }
+                Ok(Some(status)) => status.to_string(),
+                Err(error) => format!("its status is lost: {error}"),
+            };
+            beside::release(child);
+            return Some(end);
+        }
+        match beside::directory(self.id).as_deref() == Some(&self.directory) {
+            true => None,
             // Numbers are used again, directories are not.
-            None => match beside::directory(self.id).as_deref() == Some(&self.directory) {
-                true => None,
-                false => Some("it ended".into()),
-            },
+            false => Some("it ended".into()),
         }
     }
 }
