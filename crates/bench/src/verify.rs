@@ -8,13 +8,13 @@
 
 use crate::generator::cluster::Topology;
 use crate::generator::connection::Connection;
-use crate::generator::reply::Kind;
 use crate::measure::Counts;
 use crate::options::{Target, unexpected};
 use crate::workload::template::Placeholders;
 use crate::workload::{Effect, Workload};
 use client::Client;
 use resp::Value;
+use resp::count::Kind;
 use std::io;
 use std::sync::Arc;
 use structs::crc16::key_slot;

@@ -1,8 +1,10 @@
-//! A client of servers that speak RESP, for all of this process that asks one and waits.
+//! A client of servers that speak RESP, for all of this process that asks one and waits; and one of
+//! HTTP beside it.
 //!
 //! ```text
 //!   url ── address ── dial ── stream ── client ── slots
-//!                              tls
+//!                     │        tls
+//!                     └ http
 //! ```
 //!
 //! [`Connector`] opens a [`Client`], which sends requests and takes replies as [`resp::Value`]s.
@@ -17,12 +19,15 @@
 //! | `bench` | beside the load | 10 s each | files and suites | the load has the [`Stream`] alone |
 //! | `cli` | what a person types | for ever, or not at all | files and suites | pushes, SYNC, uploads |
 //! | `console` | asynchronously, by `tokio` | its own timeouts | files | [`resp::Incoming`], [`Url`] alone |
+//! | `etcd` | by [`http`] | until one deadline for each call | `tls-*` | answers without end |
+//! | `dunlin cluster`, `bench` | nodes' admin ports by [`http`] | half a minute, a minute | – | – |
 //!
 //! The design is in `docs/internals/client.md`.
 
 mod address;
 mod client;
 mod dial;
+pub mod http;
 mod slots;
 mod stream;
 pub mod tls;

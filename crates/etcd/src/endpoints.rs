@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The port of etcd's clients.
-const DEFAULT_PORT: u16 = 2379;
+/// The port of etcd's clients, if none is named.
+pub const DEFAULT_PORT: u16 = 2379;
 
 /// A server of an etcd.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,13 +1,14 @@
 //! The coordinator's six calls to etcd, version 3, over its JSON gateway: `POST /v3/…` with
 //! HTTP/1.1.
 //!
-//! Calls block, each for a bounded time, so they belong on a thread of their own, never on a
-//! reactor. A client has two connections: one for calls, one for the watch, whose answer never
-//! ends. Whatever goes wrong is [`Failure::Away`], and the next call goes to the next endpoint.
+//! Calls block, each until one deadline for all that it does, so they belong on a thread of their
+//! own, never on a reactor. A client has two connections: one for calls, one for the watch, whose
+//! answer never ends. Whatever goes wrong is [`Failure::Away`], and the next call goes to the next
+//! endpoint.
 //!
-//! Why the gateway and not gRPC: the calls are six, an HTTP/1.1 client for them is a page, and gRPC
-//! would bring tonic, prost and h2 into a server that has no other use for them. Every etcd has the
-//! gateway switched on by default.
+//! Why the gateway and not gRPC: the calls are six, [`client::http`] has all that they need, and
+//! gRPC would bring tonic, prost and generated code. Every etcd has the gateway switched on by
+//! default.
 
 mod access;
 mod endpoints;
@@ -18,7 +19,7 @@ mod watch;
 mod way;
 
 pub use access::Access;
-pub use endpoints::{Endpoint, Unusable};
+pub use endpoints::{DEFAULT_PORT, Endpoint, Unusable};
 pub use maintenance::{Peer, Size};
 pub use version::version_warning;
 pub use way::{Credentials, Way};
@@ -32,6 +33,7 @@ use cluster::coordinator::{
 };
 use http::{Connection, Response};
 use serde_json::{Value, json};
+use std::time::Instant;
 use watch::Watch;
 
 /// gRPC's code for something that does not exist: here a lease.
@@ -122,17 +124,26 @@ impl Client {
         let endpoint = &self.endpoints[self.next % self.endpoints.len()];
         let rules =
             self.access.rules_for(endpoint).map_err(|why| Failure::Away(why.to_string()))?;
-        Connection::open(endpoint, rules, self.timeout).map_err(|error| {
-            self.next += 1;
-            Failure::Away(format!("{endpoint}: {error}"))
-        })
+        Connection::new(endpoint, rules).map_err(|error| self.away(&error))
+    }
+
+    /// Returns what an error of a connection means. The next call goes to the next endpoint.
+    fn away(&mut self, error: &std::io::Error) -> Failure {
+        let endpoint = &self.endpoints[self.next % self.endpoints.len()];
+        self.next += 1;
+        Failure::Away(format!("{endpoint}: {error}"))
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.timeout
     }
 
     /// Makes a call as the user, who logs in if need be.
     fn call(&mut self, path: &str, body: &Value) -> Result<Response, Failure> {
         let had_token = self.token.is_some();
-        self.log_in()?;
-        let response = self.post(path, body)?;
+        let deadline = self.deadline();
+        self.log_in(deadline)?;
+        let response = self.post(path, body, deadline)?;
         if !self.access.is_token_refused(&response) {
             return Ok(response);
         }
@@ -140,16 +151,16 @@ impl Client {
         if !had_token {
             return Ok(response);
         }
-        self.log_in()?;
-        self.post(path, body)
+        self.log_in(deadline)?;
+        self.post(path, body, deadline)
     }
 
     /// Gets a token, if there is a user and no token.
-    fn log_in(&mut self) -> Result<(), Failure> {
+    fn log_in(&mut self, deadline: Instant) -> Result<(), Failure> {
         let Some(body) = self.access.login().filter(|_| self.token.is_none()) else {
             return Ok(());
         };
-        let response = self.post("/v3/auth/authenticate", &body)?;
+        let response = self.post("/v3/auth/authenticate", &body, deadline)?;
         match response.body["token"].as_str().filter(|_| response.is_ok()) {
             Some(token) => self.token = Some(token.to_owned()),
             None => return Err(self.refusal(&response)),
@@ -158,35 +169,22 @@ impl Client {
     }
 
     /// Sends a request and reads the answer. The connection is kept only if all went well.
-    fn post(&mut self, path: &str, body: &Value) -> Result<Response, Failure> {
+    fn post(&mut self, path: &str, body: &Value, deadline: Instant) -> Result<Response, Failure> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.connect()?,
         };
-        match connection.post(path, body, self.token.as_deref(), self.timeout) {
-            Ok(response) => {
-                if response.may_go_on {
-                    self.connection = Some(connection);
-                }
-                Ok(response)
-            }
-            Err(error) => {
-                let endpoint = &self.endpoints[self.next % self.endpoints.len()];
-                self.next += 1;
-                Err(Failure::Away(format!("{endpoint}: {error}")))
-            }
-        }
+        let response = connection
+            .post(path, body, self.token.as_deref(), deadline)
+            .map_err(|error| self.away(&error))?;
+        self.connection = Some(connection);
+        Ok(response)
     }
 
     /// Asks for what is at a path, on a connection of its own.
     fn get(&mut self, path: &str) -> Result<Response, Failure> {
-        let mut connection = self.connect()?;
-        connection.get(path, self.timeout).map_err(|error| {
-            let endpoint = &self.endpoints[self.next % self.endpoints.len()];
-            let failure = Failure::Away(format!("{endpoint}: {error}"));
-            self.next += 1;
-            failure
-        })
+        let deadline = self.deadline();
+        self.connect()?.get(path, deadline).map_err(|error| self.away(&error))
     }
 
     /// Makes a call that has no errors but that etcd is away.
@@ -298,10 +296,11 @@ impl Coordinator for Client {
         let mut watch = match self.watch.take().filter(|watch| watch.continues(prefix, from)) {
             Some(watch) => watch,
             None => {
-                self.log_in()?;
+                let deadline = self.deadline();
+                self.log_in(deadline)?;
                 let (connection, token) = (self.connect()?, self.token.as_deref());
                 // The reason is lost with the answer, and may be the token.
-                Watch::open(connection, prefix, from, token, self.timeout)
+                Watch::open(connection, prefix, from, token, deadline)
                     .inspect_err(|_| self.token = None)?
             }
         };

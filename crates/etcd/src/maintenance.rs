@@ -1,6 +1,6 @@
 //! What keeps an etcd in order: members, snapshots, defragmentation.
 
-use crate::{Client, http, list, number, number_or_zero, unreadable};
+use crate::{Client, list, number, number_or_zero, unreadable};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cluster::Moment;
@@ -98,27 +98,18 @@ impl Client {
     /// etcd is away, or the writer refuses it; what was written is not whole then.
     pub fn snapshot(&mut self, out: &mut dyn Write, limit: Moment) -> Result<u64, Failure> {
         let away = |error: std::io::Error| Failure::Away(error.to_string());
-        self.log_in()?;
-        let deadline = Instant::now() + limit;
-        let mut connection = self.connect()?;
-        let token = self.token.as_deref();
-        connection
-            .subscribe("/v3/maintenance/snapshot", &json!({}), token, self.timeout)
+        let (begins, deadline) = (self.deadline(), Instant::now() + limit);
+        self.log_in(begins)?;
+        let (connection, token) = (self.connect()?, self.token.as_deref());
+        let mut lines = connection
+            .subscribe("/v3/maintenance/snapshot", &json!({}), token, begins)
             .map_err(away)?;
-        let (mut bytes, mut line, mut is_whole) = (0, Vec::new(), false);
-        while let Some(mut chunk) = connection.chunk(deadline).map_err(away)? {
-            line.append(&mut chunk);
-            while let Some(end) = line.iter().position(|&byte| byte == b'\n') {
-                let rest = line.split_off(end + 1);
-                let part = std::mem::replace(&mut line, rest);
-                let (blob, remaining) = blob(&part)?;
-                out.write_all(&blob).map_err(away)?;
-                bytes += blob.len() as u64;
-                is_whole = remaining == 0;
-            }
-            if line.len() > http::MAX_BODY_LEN {
-                return Err(unreadable());
-            }
+        let (mut bytes, mut is_whole) = (0, false);
+        while let Some(line) = lines.next(deadline).map_err(away)? {
+            let (blob, remaining) = blob(&line)?;
+            out.write_all(&blob).map_err(away)?;
+            bytes += blob.len() as u64;
+            is_whole = remaining == 0;
         }
         if is_whole { Ok(bytes) } else { Err(Failure::Away("the snapshot was cut off".into())) }
     }

@@ -1,6 +1,6 @@
 //! A watch: one request whose answer never ends, a line of JSON for each batch of changes.
 
-use crate::http::Connection;
+use crate::http::{Connection, Lines};
 use crate::{end_of, list, number, number_or_zero, text, unreadable};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,21 +12,19 @@ use std::time::Instant;
 
 /// A watch that goes on from call to call.
 pub(crate) struct Watch {
-    connection: Connection,
+    lines: Lines,
     prefix: String,
     /// The first revision that was not reported.
     next: Revision,
-    /// A part of a line.
-    line: Vec<u8>,
 }
 
 impl Watch {
     pub(crate) fn open(
-        mut connection: Connection,
+        connection: Connection,
         prefix: &str,
         from: Revision,
         token: Option<&str>,
-        timeout: Moment,
+        deadline: Instant,
     ) -> Result<Watch, Failure> {
         let body = json!({ "create_request": {
             "key": text(prefix), "range_end": text(&end_of(prefix)),
@@ -34,8 +32,8 @@ impl Watch {
             // Many changes, or large values, come in several lines.
             "fragment": true,
         } });
-        connection.subscribe("/v3/watch", &body, token, timeout).map_err(away)?;
-        Ok(Watch { connection, prefix: prefix.to_owned(), next: from, line: Vec::new() })
+        let lines = connection.subscribe("/v3/watch", &body, token, deadline).map_err(away)?;
+        Ok(Watch { lines, prefix: prefix.to_owned(), next: from })
     }
 
     /// Returns whether it has what such a call wants.
@@ -82,17 +80,11 @@ impl Watch {
 
     /// Returns the next line. `None`: the time is over.
     fn line(&mut self, deadline: Instant) -> Result<Option<Vec<u8>>, Failure> {
-        loop {
-            if let Some(end) = self.line.iter().position(|&byte| byte == b'\n') {
-                let rest = self.line.split_off(end + 1);
-                return Ok(Some(std::mem::replace(&mut self.line, rest)));
-            }
-            match self.connection.chunk(deadline) {
-                Ok(Some(mut chunk)) => self.line.append(&mut chunk),
-                Ok(None) => return Err(Failure::Away("the watch has ended".into())),
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(None),
-                Err(error) => return Err(away(error)),
-            }
+        match self.lines.next(deadline) {
+            Ok(Some(line)) => Ok(Some(line)),
+            Ok(None) => Err(Failure::Away("the watch has ended".into())),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(None),
+            Err(error) => Err(away(error)),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! INFO's fields as rows: name, type, help, and the series that redis_exporter makes of the field.
+//! INFO's fields as rows: name, type, unit, help, the series that redis_exporter makes of the
+//! field, and what clients get of several servers.
 //!
 //! A row for each field that the server writes, and after them those of other servers, which the
 //! console shows, too. Fields in the plural (a line for each command, error, database, replica,
@@ -21,6 +22,33 @@ pub enum Type {
     Counter,
 }
 
+/// The unit of a field's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// None: words, switches, and counts of what the help names.
+    None,
+    /// Bits.
+    Bits,
+    /// Bytes.
+    Bytes,
+    /// Days.
+    Days,
+    /// KiB each second.
+    KibPerSecond,
+    /// Millionths of a second.
+    Microseconds,
+    /// Thousandths of a second.
+    Milliseconds,
+    /// Events each second.
+    PerSecond,
+    /// Hundredths.
+    Percent,
+    /// One quantity by another.
+    Ratio,
+    /// Seconds.
+    Seconds,
+}
+
 /// A field.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
@@ -28,25 +56,46 @@ pub struct Row {
     pub name: &'static str,
     /// Its type.
     pub kind: Type,
+    /// The unit of its number.
+    pub unit: Unit,
+    /// Clients of several servers behind one address get the sum. Of other fields they get the
+    /// first server's.
+    pub is_summed: bool,
     /// The name of redis_exporter's series without `redis_`; empty if the exporter has none.
     pub series: &'static str,
     /// What it says.
     pub help: &'static str,
 }
 
+const fn row(kind: Type, name: &'static str, series: &'static str, help: &'static str) -> Row {
+    Row { name, kind, unit: Unit::None, is_summed: false, series, help }
+}
+
+impl Row {
+    /// Returns the same with a unit.
+    pub(crate) const fn unit(self, unit: Unit) -> Row {
+        Row { unit, ..self }
+    }
+
+    /// Returns the same for a field that is added up over servers.
+    pub(crate) const fn summed(self) -> Row {
+        Row { is_summed: true, ..self }
+    }
+}
+
 /// A row of words.
 pub(crate) const fn text(name: &'static str, help: &'static str) -> Row {
-    Row { name, kind: Type::Text, series: "", help }
+    row(Type::Text, name, "", help)
 }
 
 /// A row whose number may go down.
 pub(crate) const fn gauge(name: &'static str, series: &'static str, help: &'static str) -> Row {
-    Row { name, kind: Type::Gauge, series, help }
+    row(Type::Gauge, name, series, help)
 }
 
 /// A row whose number goes up.
 pub(crate) const fn counter(name: &'static str, series: &'static str, help: &'static str) -> Row {
-    Row { name, kind: Type::Counter, series, help }
+    row(Type::Counter, name, series, help)
 }
 
 /// Sections with their rows. The last one has the fields of other servers.
@@ -96,7 +145,7 @@ pub fn is_plural(name: &str) -> bool {
 /// Writes `docs/info.md`, or compares it with the rows.
 #[cfg(test)]
 mod page {
-    use super::{PLURAL, Row, SECTIONS, Type};
+    use super::{PLURAL, Row, SECTIONS, Type, Unit};
     use std::fmt::Write as _;
     use std::path::Path;
 
@@ -104,49 +153,29 @@ mod page {
         `INFO [section …]` answers with these fields, and `/metrics` of the console with the \
         numbers among them as series for Prometheus: under the name that redis_exporter gives \
         them where it has one, else as `dunlin_…`. Types: *text* is no series, a *gauge* may go \
-        up and down, a *counter* goes up until `CONFIG RESETSTAT` or a restart.\n\n\
+        up and down, a *counter* goes up until `CONFIG RESETSTAT` or a restart. Clients of several \
+        servers behind one address get the first server's fields, and the sum of those with \
+        *sum*.\n\n\
         This page is made of the rows from which both are made. Some fields are there only in a \
         state: of a replica, while a load runs, with a flash tier.\n";
     const MANY: &str = "\n## Fields of which there are many\n\n\
         | begins with | one for each |\n|---|---|\n";
 
-    /// Returns the unit of the field's number: what its name ends with, or its help begins with.
-    /// Empty for words, switches and counts of things, which the help names.
-    fn unit(row: &Row) -> &'static str {
-        const ENDINGS: [(&str, &str); 15] = [
-            ("_human", ""),
-            ("_bytes", "bytes"),
-            ("_milliseconds", "ms"),
-            ("_seconds", "s"),
-            ("_seconds_ago", "s"),
-            ("_since_seconds", "s"),
-            ("_time_sec", "s"),
-            ("_in_days", "days"),
-            ("_usec", "µs"),
-            ("_perc", "%"),
-            ("_percent", "%"),
-            ("_ratio", "ratio"),
-            ("_kbps", "KiB/s"),
-            ("_per_sec", "1/s"),
-            ("_amplification", "ratio"),
-        ];
-        const WORDS: [(&str, &str); 9] = [
-            ("Bytes", "bytes"),
-            ("Bits", "bits"),
-            ("Microseconds", "µs"),
-            ("Milliseconds", "ms"),
-            ("Seconds", "s"),
-            ("Days", "days"),
-            ("Percent", "%"),
-            ("The most bytes", "bytes"),
-            ("The largest value that used_memory has had, in bytes", "bytes"),
-        ];
-        if row.name.contains("_usec_p") {
-            return "µs";
+    /// Returns how the page writes a unit.
+    fn word(unit: Unit) -> &'static str {
+        match unit {
+            Unit::None => "",
+            Unit::Bits => "bits",
+            Unit::Bytes => "bytes",
+            Unit::Days => "days",
+            Unit::KibPerSecond => "KiB/s",
+            Unit::Microseconds => "µs",
+            Unit::Milliseconds => "ms",
+            Unit::PerSecond => "1/s",
+            Unit::Percent => "%",
+            Unit::Ratio => "ratio",
+            Unit::Seconds => "s",
         }
-        let by_name = ENDINGS.iter().find(|(ending, _)| row.name.ends_with(ending));
-        let by_help = || WORDS.iter().find(|(word, _)| row.help.starts_with(word));
-        by_name.or_else(by_help).map_or("", |(_, unit)| unit)
     }
 
     fn row(out: &mut String, row: &Row) {
@@ -156,7 +185,9 @@ mod page {
             Type::Counter => "counter",
         };
         let series = crate::own::series(row).map_or(String::new(), |name| format!("`{name}`"));
-        writeln!(out, "| `{}` | {kind} | {} | {} | {series} |", row.name, unit(row), row.help)
+        let Row { name, help, .. } = row;
+        let (unit, sum) = (word(row.unit), if row.is_summed { "sum" } else { "" });
+        writeln!(out, "| `{name}` | {kind} | {unit} | {sum} | {help} | {series} |")
             .expect("a string takes all");
     }
 
@@ -165,9 +196,12 @@ mod page {
         let mut page = HEAD.to_owned();
         for (title, rows) in SECTIONS {
             let title = if title.is_empty() { "Fields of other servers" } else { title };
-            write!(page, "\n## {title}\n\n| field | type | unit | what it says | series |\n")
-                .and_then(|()| page.write_str("|---|---|---|---|---|\n"))
-                .expect("a string takes all");
+            write!(
+                page,
+                "\n## {title}\n\n| field | type | unit | together | what it says | series |\n"
+            )
+            .and_then(|()| page.write_str("|---|---|---|---|---|---|\n"))
+            .expect("a string takes all");
             rows.iter().for_each(|it| row(&mut page, it));
         }
         page.push_str(MANY);
@@ -200,6 +234,7 @@ mod tests {
             assert!(row.series.is_empty() || series.insert(row.series), "{}", row.series);
             assert!(row.series.is_empty() || row.kind != Type::Text, "{}", row.name);
             assert!(!row.help.is_empty(), "{}", row.name);
+            assert!(!row.is_summed || row.kind != Type::Text, "{}", row.name);
         }
     }
 

@@ -1,15 +1,18 @@
 //! Rows of INFO's sections that say what the server does, and those of other servers.
 
+use crate::rows::Unit::{
+    Bytes, KibPerSecond, Microseconds, Milliseconds, PerSecond, Percent, Ratio, Seconds,
+};
 use crate::rows::{Row, counter, gauge, text};
 
 pub(crate) static TIER: [Row; 42] = [
     gauge("tier_enabled", "", "Whether there is a flash tier."),
     gauge("tier_full", "", "Whether flash is full."),
     gauge("tier_values", "", "Values that are only on flash."),
-    gauge("tier_value_bytes", "", "Bytes of the values that are only on flash."),
+    gauge("tier_value_bytes", "", "Bytes of the values that are only on flash.").unit(Bytes),
     gauge("tier_copies", "", "Values in memory of which flash has a copy."),
     gauge("tier_ram_values", "", "Values that are in memory."),
-    gauge("tier_ram_bytes", "", "Bytes of the data in memory."),
+    gauge("tier_ram_bytes", "", "Bytes of the data in memory.").unit(Bytes),
     gauge("tier_segments", "", "Segments of the file on flash."),
     gauge("tier_segments_free", "", "Segments that nothing uses."),
     gauge(
@@ -17,16 +20,17 @@ pub(crate) static TIER: [Row; 42] = [
         "",
         "Segments that cannot be used again yet, because something reads them.",
     ),
-    gauge("tier_segment_bytes", "", "Bytes of all segments."),
-    gauge("tier_buffer_bytes", "", "Bytes that wait to be written to flash."),
-    gauge("tier_waste_bytes", "", "Bytes on flash that no key uses any more."),
+    gauge("tier_segment_bytes", "", "Bytes of all segments.").unit(Bytes),
+    gauge("tier_buffer_bytes", "", "Bytes that wait to be written to flash.").unit(Bytes),
+    gauge("tier_waste_bytes", "", "Bytes on flash that no key uses any more.").unit(Bytes),
     counter("tier_demotions", "", "Values that were moved from memory to flash."),
     counter(
         "tier_demotions_without_write",
         "",
         "Values that were dropped from memory, as flash had them unchanged.",
     ),
-    counter("tier_demoted_bytes", "", "Bytes of the values that were moved from memory to flash."),
+    counter("tier_demoted_bytes", "", "Bytes of the values that were moved from memory to flash.")
+        .unit(Bytes),
     counter("tier_promotions", "", "Values that were read from flash and kept in memory."),
     counter(
         "tier_reads_without_promotion",
@@ -43,40 +47,48 @@ pub(crate) static TIER: [Row; 42] = [
         "Reads of values that still waited to be written to flash.",
     ),
     gauge("tier_reads_in_flight", "", "Reads of flash that are under way."),
-    counter("tier_read_bytes", "", "Bytes that commands have read from flash."),
-    counter("tier_scanned_bytes", "", "Bytes that were read from flash to make segments free."),
-    counter("tier_read_usec", "", "Microseconds that all reads of flash took."),
+    counter("tier_read_bytes", "", "Bytes that commands have read from flash.").unit(Bytes),
+    counter("tier_scanned_bytes", "", "Bytes that were read from flash to make segments free.")
+        .unit(Bytes),
+    counter("tier_read_usec", "", "Microseconds that all reads of flash took.").unit(Microseconds),
     gauge(
         "tier_read_usec_p50",
         "",
         "Half of the reads of flash took at most so many microseconds.",
-    ),
+    )
+    .unit(Microseconds),
     gauge(
         "tier_read_usec_p99",
         "",
         "99 % of the reads of flash took at most so many microseconds.",
-    ),
+    )
+    .unit(Microseconds),
     gauge(
         "tier_read_usec_p999",
         "",
         "99.9 % of the reads of flash took at most so many microseconds.",
-    ),
+    )
+    .unit(Microseconds),
     counter("tier_appended_values", "", "Values that were appended to segments."),
-    counter("tier_appended_bytes", "", "Bytes of the values that were appended to segments."),
-    counter("tier_written_bytes", "", "Bytes that were written to the disk."),
+    counter("tier_appended_bytes", "", "Bytes of the values that were appended to segments.")
+        .unit(Bytes),
+    counter("tier_written_bytes", "", "Bytes that were written to the disk.").unit(Bytes),
     counter(
         "tier_rewritten_values",
         "",
         "Values that were moved to another segment, to make theirs free.",
     ),
-    counter("tier_rewritten_bytes", "", "Bytes of the values that were moved to another segment."),
+    counter("tier_rewritten_bytes", "", "Bytes of the values that were moved to another segment.")
+        .unit(Bytes),
     counter("tier_segments_cleaned", "", "Segments that were made free."),
     counter("tier_read_errors", "", "Values that could not be read from flash."),
     counter("tier_checksum_errors", "", "Values on flash whose checksums were wrong."),
     counter("tier_write_errors", "", "Writes to flash that failed."),
     gauge("tier_writes_failing", "", "Whether writes to flash fail at present."),
-    gauge("tier_hit_percent", "", "Percent of the values that commands needed and memory had."),
-    gauge("tier_write_amplification", "", "Bytes written to the disk divided by bytes appended."),
+    gauge("tier_hit_percent", "", "Percent of the values that commands needed and memory had.")
+        .unit(Percent),
+    gauge("tier_write_amplification", "", "Bytes written to the disk divided by bytes appended.")
+        .unit(Ratio),
 ];
 
 pub(crate) static STATS: [Row; 71] = [
@@ -84,22 +96,32 @@ pub(crate) static STATS: [Row; 71] = [
         "total_connections_received",
         "connections_received_total",
         "Connections that were accepted.",
-    ),
+    )
+    .summed(),
     counter(
         "total_commands_processed",
         "commands_processed_total",
         "Commands that were carried out.",
-    ),
-    gauge("instantaneous_ops_per_sec", "", "Commands each second."),
-    counter("total_net_input_bytes", "net_input_bytes_total", "Bytes from clients."),
-    counter("total_net_output_bytes", "net_output_bytes_total", "Bytes to clients."),
-    counter("total_net_repl_input_bytes", "net_repl_input_bytes_total", "Bytes from the primary."),
-    counter("total_net_repl_output_bytes", "net_repl_output_bytes_total", "Bytes to replicas."),
-    gauge("instantaneous_input_kbps", "", "KiB from clients each second."),
-    gauge("instantaneous_output_kbps", "", "KiB to clients each second."),
-    gauge("instantaneous_input_repl_kbps", "", "KiB from the primary each second."),
-    gauge("instantaneous_output_repl_kbps", "", "KiB to replicas each second."),
-    counter("rejected_connections", "rejected_connections_total", "Connections beyond maxclients."),
+    )
+    .summed(),
+    gauge("instantaneous_ops_per_sec", "", "Commands each second.").unit(PerSecond).summed(),
+    counter("total_net_input_bytes", "net_input_bytes_total", "Bytes from clients.")
+        .unit(Bytes)
+        .summed(),
+    counter("total_net_output_bytes", "net_output_bytes_total", "Bytes to clients.")
+        .unit(Bytes)
+        .summed(),
+    counter("total_net_repl_input_bytes", "net_repl_input_bytes_total", "Bytes from the primary.")
+        .unit(Bytes),
+    counter("total_net_repl_output_bytes", "net_repl_output_bytes_total", "Bytes to replicas.")
+        .unit(Bytes),
+    gauge("instantaneous_input_kbps", "", "KiB from clients each second.").unit(KibPerSecond),
+    gauge("instantaneous_output_kbps", "", "KiB to clients each second.").unit(KibPerSecond),
+    gauge("instantaneous_input_repl_kbps", "", "KiB from the primary each second.")
+        .unit(KibPerSecond),
+    gauge("instantaneous_output_repl_kbps", "", "KiB to replicas each second.").unit(KibPerSecond),
+    counter("rejected_connections", "rejected_connections_total", "Connections beyond maxclients.")
+        .summed(),
     gauge(
         "sync_full",
         "replica_resyncs_full",
@@ -120,13 +142,14 @@ pub(crate) static STATS: [Row; 71] = [
         "",
         "Writes that were not confirmed in time, as their commit mode asks.",
     ),
-    counter("expired_keys", "expired_keys_total", "Keys that expired."),
+    counter("expired_keys", "expired_keys_total", "Keys that expired.").summed(),
     counter("expired_fields", "", "Fields of hashes that expired."),
     gauge(
         "expired_stale_perc",
         "expired_stale_percentage",
         "Percent of the keys that have expired and are not removed yet; an estimate.",
-    ),
+    )
+    .unit(Percent),
     counter(
         "expired_time_cap_reached_count",
         "expired_time_cap_reached_total",
@@ -136,8 +159,9 @@ pub(crate) static STATS: [Row; 71] = [
         "expire_cycle_cpu_milliseconds",
         "expire_cycle_cpu_time_ms_total",
         "Milliseconds that active expiry took.",
-    ),
-    counter("evicted_keys", "evicted_keys_total", "Keys that were evicted at maxmemory."),
+    )
+    .unit(Milliseconds),
+    counter("evicted_keys", "evicted_keys_total", "Keys that were evicted at maxmemory.").summed(),
     counter(
         "evicted_clients",
         "evicted_clients_total",
@@ -152,14 +176,17 @@ pub(crate) static STATS: [Row; 71] = [
         "total_eviction_exceeded_time",
         "eviction_exceeded_time_ms_total",
         "Milliseconds that memory was above maxmemory.",
-    ),
+    )
+    .unit(Milliseconds),
     gauge(
         "current_eviction_exceeded_time",
         "current_eviction_exceeded_time_ms",
         "Milliseconds since memory went above maxmemory; 0 if it is below.",
-    ),
-    counter("keyspace_hits", "keyspace_hits_total", "Reads of keys that were there."),
-    counter("keyspace_misses", "keyspace_misses_total", "Reads of keys that were not there."),
+    )
+    .unit(Milliseconds),
+    counter("keyspace_hits", "keyspace_hits_total", "Reads of keys that were there.").summed(),
+    counter("keyspace_misses", "keyspace_misses_total", "Reads of keys that were not there.")
+        .summed(),
     gauge("pubsub_channels", "pubsub_channels", "Channels that have subscribers."),
     gauge("pubsub_patterns", "pubsub_patterns", "Patterns that have subscribers."),
     gauge("pubsubshard_channels", "pubsubshard_channels", "Shard channels that have subscribers."),
@@ -168,7 +195,8 @@ pub(crate) static STATS: [Row; 71] = [
         "latest_fork_usec",
         "latest_fork_seconds",
         "Microseconds that the start of the last snapshot took. Nothing forks.",
-    ),
+    )
+    .unit(Microseconds),
     counter("total_forks", "", "Snapshots that were begun. Nothing forks."),
     gauge(
         "migrate_cached_sockets",
@@ -196,12 +224,14 @@ pub(crate) static STATS: [Row; 71] = [
         "defrag_key_misses",
         "Keys of which defragmentation has moved nothing.",
     ),
-    counter("total_active_defrag_time", "", "Milliseconds that defragmentation took."),
+    counter("total_active_defrag_time", "", "Milliseconds that defragmentation took.")
+        .unit(Milliseconds),
     gauge(
         "current_active_defrag_time",
         "",
         "Milliseconds since the running defragmentation began.",
-    ),
+    )
+    .unit(Milliseconds),
     gauge("tracking_total_keys", "tracking_total_keys", "Keys that clients have cached."),
     gauge(
         "tracking_total_items",
@@ -218,7 +248,7 @@ pub(crate) static STATS: [Row; 71] = [
         "unexpected_error_replies",
         "Errors of commands that came from the primary.",
     ),
-    counter("total_error_replies", "total_error_replies", "Errors that were replied."),
+    counter("total_error_replies", "total_error_replies", "Errors that were replied.").summed(),
     counter(
         "dump_payload_sanitizations",
         "dump_payload_sanitizations",
@@ -294,22 +324,26 @@ pub(crate) static STATS: [Row; 71] = [
         "eventloop_duration_sum",
         "eventloop_duration_sum_usec_total",
         "Microseconds that the turns of all threads took.",
-    ),
+    )
+    .unit(Microseconds),
     counter(
         "eventloop_duration_cmd_sum",
         "eventloop_duration_cmd_sum_usec_total",
         "Microseconds that all threads ran commands.",
-    ),
+    )
+    .unit(Microseconds),
     gauge(
         "instantaneous_eventloop_cycles_per_sec",
         "instantaneous_eventloop_cycles_per_sec",
         "Turns of the event loops each second.",
-    ),
+    )
+    .unit(PerSecond),
     gauge(
         "instantaneous_eventloop_duration_usec",
         "instantaneous_eventloop_duration_usec",
         "Microseconds that a turn takes.",
-    ),
+    )
+    .unit(Microseconds),
     counter(
         "io_coalesced_waits",
         "",
@@ -324,7 +358,8 @@ pub(crate) static REPLICATION: [Row; 32] = [
     text("master_port", "The primary's port."),
     // The exporter gives these the primary's address as labels; the writer knows.
     text("master_link_status", "Whether the replica is connected to the primary."),
-    text("master_last_io_seconds_ago", "Seconds since something came from the primary."),
+    text("master_last_io_seconds_ago", "Seconds since something came from the primary.")
+        .unit(Seconds),
     text("master_sync_in_progress", "Whether a snapshot comes from the primary."),
     text(
         "slave_repl_offset",
@@ -339,22 +374,28 @@ pub(crate) static REPLICATION: [Row; 32] = [
         "replicas_repl_buffer_size",
         "",
         "Bytes of the primary's stream that wait until the snapshot is loaded.",
-    ),
+    )
+    .unit(Bytes),
     gauge(
         "replicas_repl_buffer_peak",
         "",
         "The most bytes that have waited until the snapshot was loaded.",
-    ),
-    gauge("master_sync_total_bytes", "", "Bytes of the primary's snapshot."),
-    gauge("master_sync_read_bytes", "", "Bytes of the primary's snapshot that have come."),
-    gauge("master_sync_left_bytes", "", "Bytes of the primary's snapshot that are to come."),
-    gauge("master_sync_perc", "", "Percent of the primary's snapshot that has come."),
-    gauge("master_sync_last_io_seconds_ago", "", "Seconds since a part of the snapshot came."),
+    )
+    .unit(Bytes),
+    gauge("master_sync_total_bytes", "", "Bytes of the primary's snapshot.").unit(Bytes),
+    gauge("master_sync_read_bytes", "", "Bytes of the primary's snapshot that have come.")
+        .unit(Bytes),
+    gauge("master_sync_left_bytes", "", "Bytes of the primary's snapshot that are to come.")
+        .unit(Bytes),
+    gauge("master_sync_perc", "", "Percent of the primary's snapshot that has come.").unit(Percent),
+    gauge("master_sync_last_io_seconds_ago", "", "Seconds since a part of the snapshot came.")
+        .unit(Seconds),
     gauge(
         "master_link_down_since_seconds",
         "",
         "Seconds since the connection to the primary was lost.",
-    ),
+    )
+    .unit(Seconds),
     gauge(
         "slave_priority",
         "slave_priority",
@@ -375,48 +416,57 @@ pub(crate) static REPLICATION: [Row; 32] = [
         "The position at which the stream before it ended; -1 if there was none.",
     ),
     gauge("repl_backlog_active", "repl_backlog_is_active", "Whether there is a backlog."),
-    gauge("repl_backlog_size", "replication_backlog_bytes", "Bytes that the backlog may keep."),
+    gauge("repl_backlog_size", "replication_backlog_bytes", "Bytes that the backlog may keep.")
+        .unit(Bytes),
     gauge(
         "repl_backlog_first_byte_offset",
         "repl_backlog_first_byte_offset",
         "The position at which the backlog begins.",
     ),
-    gauge("repl_backlog_histlen", "repl_backlog_history_bytes", "Bytes that the backlog keeps."),
+    gauge("repl_backlog_histlen", "repl_backlog_history_bytes", "Bytes that the backlog keeps.")
+        .unit(Bytes),
     gauge("cluster_enabled", "cluster_enabled", "Whether the server is a node of a cluster."),
 ];
 
 pub(crate) static CPU: [Row; 7] = [
-    counter("used_cpu_sys", "cpu_sys_seconds_total", "Seconds of processor time in the kernel."),
+    counter("used_cpu_sys", "cpu_sys_seconds_total", "Seconds of processor time in the kernel.")
+        .unit(Seconds),
     counter(
         "used_cpu_user",
         "cpu_user_seconds_total",
         "Seconds of processor time outside the kernel.",
-    ),
+    )
+    .unit(Seconds),
     counter(
         "used_cpu_sys_children",
         "cpu_sys_children_seconds_total",
         "Seconds of processor time of child processes in the kernel.",
-    ),
+    )
+    .unit(Seconds),
     counter(
         "used_cpu_user_children",
         "cpu_user_children_seconds_total",
         "Seconds of processor time of child processes outside the kernel.",
-    ),
+    )
+    .unit(Seconds),
     counter(
         "used_cpu_sys_main_thread",
         "cpu_sys_main_thread_seconds_total",
         "Seconds of processor time in the kernel of the threads that serve clients.",
-    ),
+    )
+    .unit(Seconds),
     counter(
         "used_cpu_user_main_thread",
         "cpu_user_main_thread_seconds_total",
         "Seconds outside the kernel of the threads that serve clients.",
-    ),
+    )
+    .unit(Seconds),
     counter(
         "used_active_time_main_thread",
         "active_time_main_thread_seconds_total",
         "Seconds that the threads that serve clients have worked.",
-    ),
+    )
+    .unit(Seconds),
 ];
 
 /// Fields that this server does not write.
@@ -437,5 +487,6 @@ pub(crate) static ELSEWHERE: [Row; 9] = [
     gauge("server_threads", "server_threads_total", "Threads of KeyDB."),
     gauge("long_lock_waits", "long_lock_waits_total", "Long waits of KeyDB."),
     counter("cached_keys", "cached_keys_total", "Keys of KeyDB's cache."),
-    gauge("aof_rewrite_buffer_length", "aof_rewrite_buffer_length", "Bytes that a rewrite lacks."),
+    gauge("aof_rewrite_buffer_length", "aof_rewrite_buffer_length", "Bytes that a rewrite lacks.")
+        .unit(Bytes),
 ];

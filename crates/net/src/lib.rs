@@ -63,7 +63,10 @@ pub use peer::{Kind, PeerInfo, Tag, share_private_range};
 pub use probe::{Backend, Choice};
 pub use reactor::Reactor;
 pub use shared::{MAX_THREADS, Net, NetOptions};
-pub use tls::{ClientAuth, NameCheck, TlsClient, TlsContext, TlsError, TlsSettings, client_rules};
+pub use tls::{
+    ClientAuth, NameCheck, TlsClient, TlsContext, TlsError, TlsSettings, Trust, client_rules,
+    client_rules_trusting,
+};
 pub use waker::Waker;
 
 /// A connection from a local address.

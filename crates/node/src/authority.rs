@@ -9,7 +9,7 @@
 //! which each derives the same key: an Ed25519 key is any 32 bytes. Their certificates of the
 //! authority differ, but its name and key do not, and these are what counts.
 
-use crate::copies::files;
+use crate::file;
 use crate::sealed;
 use crate::settings::Wrong;
 use base64::Engine as _;
@@ -183,7 +183,7 @@ fn wrong(error: rcgen::Error) -> Wrong {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Wrong> {
-    files::write(path, text).map_err(|error| Wrong(format!("{}: {error}", path.display())))
+    file::write(path, text).map_err(|error| Wrong(format!("{}: {error}", path.display())))
 }
 
 #[cfg(test)]

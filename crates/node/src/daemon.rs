@@ -156,7 +156,9 @@ impl Daemon {
             let known = self.site.machines.get(&self.name);
             if known.is_some_and(|known| known.is_removed && known.spec.value.id == self.machine.id)
             {
-                crate::up::end("This machine was removed from the cluster");
+                if !is_over.swap(true, Ordering::Relaxed) {
+                    log!(Notice, "This machine was removed from the cluster");
+                }
             }
             if let Err(failure) = self.turn() {
                 self.lose(&failure);

@@ -4,7 +4,6 @@
 use crate::shared::Shared;
 use crate::site::{Database, Placed, Stage};
 use crate::talk::{self, Answer, field};
-use cluster::id::Id;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,9 +69,6 @@ fn refused(info: &str) -> String {
     let refused: Vec<String> = refused.map(|(name, what)| format!("{what} ({name})")).collect();
     refused.join("; ")
 }
-
-/// What each copy's disk refuses.
-pub type DiskErrors = BTreeMap<Id, String>;
 
 #[cfg(test)]
 mod tests {

@@ -3,17 +3,17 @@
 use crate::settings::Wrong;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use client::http::{Answer, Connection, Error, Request, Server};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::io::{Read as _, Write as _};
-use std::net::{TcpStream, ToSocketAddrs as _};
-use std::time::Duration;
+use std::io;
+use std::time::{Duration, Instant};
 
 /// The longest answer.
-const MAX_BYTES: u64 = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
-/// How long a connection and an answer may take.
+/// How long an answer may take, connecting included.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Why a node did not do something.
@@ -66,15 +66,7 @@ impl Node {
     }
 
     fn ask<T: DeserializeOwned>(&self, method: &str, path: &str, body: &str) -> Result<T, Refusal> {
-        let away = |why: String| Refusal {
-            text: format!(
-                "no node answers at {} ({why}). Start one with dunlin cluster up, or name one with --node HOST:PORT",
-                self.address
-            ),
-            is_temporary: true,
-        };
-        let bytes = self.exchange(method, path, body).map_err(|error| away(error.to_string()))?;
-        let (status, body) = split(&bytes).ok_or_else(|| away("this is not HTTP".into()))?;
+        let Answer { status, body } = self.exchange(method, path, body)?;
         if status == 200 {
             return serde_json::from_slice(&body)
                 .map_err(|error| lasting(format!("the node's answer cannot be read: {error}")));
@@ -89,40 +81,60 @@ impl Node {
         Err(Refusal { text, is_temporary: status == 503 })
     }
 
-    fn exchange(&self, method: &str, path: &str, body: &str) -> std::io::Result<Vec<u8>> {
-        let mut error = std::io::Error::other("the host has no address");
-        for address in self.address.to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, LIMIT) {
-                Err(failed) => error = failed,
-                Ok(mut stream) => {
-                    stream.set_read_timeout(Some(LIMIT))?;
-                    stream.set_write_timeout(Some(LIMIT))?;
-                    stream.write_all(self.request(method, path, body).as_bytes())?;
-                    let mut bytes = Vec::new();
-                    stream.take(MAX_BYTES).read_to_end(&mut bytes)?;
-                    return Ok(bytes);
-                }
-            }
-        }
-        Err(error)
-    }
-
-    fn request(&self, method: &str, path: &str, body: &str) -> String {
+    fn exchange(&self, method: &str, path: &str, body: &str) -> Result<Answer, Refusal> {
+        let mut headers = vec![("Content-Type", "application/json")];
         let login = self.password.as_ref().map(|password| {
             let pair = STANDARD.encode(format!("{}:{password}", crate::rest::USER));
-            format!("Authorization: Basic {pair}\r\n")
+            format!("Basic {pair}")
         });
-        let request_id = match &*self.request_id {
-            "" => String::new(),
-            name => format!("Idempotency-Key: {}\r\n", name.replace(['\r', '\n'], " ")),
-        };
-        // A name may be an alias of the machine; an address is always let in.
-        format!(
-            "{method} /api/v1/cluster{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{}{request_id}\
-             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-            login.unwrap_or_default(),
-            body.len()
-        )
+        headers.extend(login.as_ref().map(|login| ("Authorization", &**login)));
+        let request_id = self.request_id.replace(['\r', '\n'], " ");
+        if !request_id.is_empty() {
+            headers.push(("Idempotency-Key", &request_id));
+        }
+        let path = format!("/api/v1/cluster{path}");
+        let request = Request { method, path: &path, headers: &headers, body: body.as_bytes() };
+        let deadline = Instant::now() + LIMIT;
+        let connection = self.server().and_then(Connection::new);
+        connection
+            .map_err(Error::Unsent)
+            .and_then(|mut connection| connection.ask(&request, deadline, MAX_BYTES))
+            .map_err(|why| self.away(&why))
+    }
+
+    fn server(&self) -> io::Result<Server> {
+        let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "this is not HOST:PORT");
+        let (host, port) = self.address.rsplit_once(':').ok_or_else(wrong)?;
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        Ok(Server {
+            host: host.to_owned(),
+            port: port.parse().map_err(|_| wrong())?,
+            // A name may be an alias of the machine; an address is always let in.
+            name: "localhost".to_owned(),
+            tls: None,
+        })
+    }
+
+    /// Says why there is no answer.
+    fn away(&self, why: &Error) -> Refusal {
+        let address = &self.address;
+        match why {
+            Error::Unsent(_) => Refusal {
+                text: format!(
+                    "no node answers at {address} ({why}). Start one with dunlin cluster up, or \
+                     name one with --node HOST:PORT"
+                ),
+                is_temporary: true,
+            },
+            Error::Unanswered(_) => Refusal {
+                text: format!(
+                    "the node at {address} has not answered ({why}), and may have done what it \
+                     was asked for"
+                ),
+                is_temporary: true,
+            },
+            Error::TooLong => lasting(format!("the node at {address} says too much: {why}")),
+        }
     }
 }
 
@@ -130,48 +142,21 @@ fn lasting(text: String) -> Refusal {
     Refusal { text, is_temporary: false }
 }
 
-/// The status and the body of an answer.
-fn split(bytes: &[u8]) -> Option<(u16, Vec<u8>)> {
-    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
-    let head = std::str::from_utf8(&bytes[..end]).ok()?;
-    let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
-    let body = &bytes[end + 4..];
-    let is_chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-    Some((status, if is_chunked { joined(body)? } else { body.to_vec() }))
-}
-
-fn joined(mut rest: &[u8]) -> Option<Vec<u8>> {
-    let mut body = Vec::new();
-    loop {
-        let line = rest.windows(2).position(|pair| pair == b"\r\n")?;
-        let len = usize::from_str_radix(std::str::from_utf8(&rest[..line]).ok()?, 16).ok()?;
-        if len == 0 {
-            return Some(body);
-        }
-        let begin = line + 2;
-        let end = begin.checked_add(len)?;
-        body.extend_from_slice(rest.get(begin..end)?);
-        rest = rest.get(end + 2..)?;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_split() {
-        let plain = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
-        assert_eq!(split(plain), Some((200, b"{}".to_vec())));
-        let chunked =
-            b"HTTP/1.1 404 x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n";
-        assert_eq!(split(chunked), Some((404, b"abc".to_vec())));
-        let hostile: [&[u8]; 4] = [
-            b"",
-            b"-ERR unknown command\r\n\r\n",
-            b"HTTP/1.1 2\r\n\r\n",
-            b"HTTP/1.1 200 x\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
-        ];
-        assert!(hostile.iter().all(|bytes| split(bytes).is_none()));
+    fn addresses_are_read() {
+        let read = |address: &str| {
+            let address = address.to_owned();
+            let node = Node { address, password: None, request_id: String::new() };
+            node.server().map(|server| (server.host, server.port)).map_err(|why| why.to_string())
+        };
+        assert_eq!(read("a.example:80"), Ok(("a.example".into(), 80)));
+        assert_eq!(read("[::1]:7480"), Ok(("::1".into(), 7480)));
+        for wrong in ["a", "a:", "a:x", "a:70000"] {
+            assert_eq!(read(wrong), Err("this is not HOST:PORT".into()), "{wrong}");
+        }
     }
 }

@@ -1,23 +1,21 @@
 //! Jobs: each look at the site says what is still missing. A node does its own, and takes up those
 //! of nodes whose lease is gone.
 
-use crate::change::{Owner, ended, is_running, replace_job, set_stage};
-use crate::copies::files::{self, Users, live_options};
+use crate::change::{Owner, Step, ended, is_running, replace_job, set_stage};
 use crate::drain;
 use crate::reshape;
 use crate::shared::Shared;
-use crate::site::{Database, INTERNAL, Job, JobKind, JobState, Login, Placed, Site, Stage};
+use crate::site::{Database, Job, JobKind, JobState, Placed, Site, Stage};
 use crate::store::{Problem, Store};
 use crate::talk::{self, Answer};
-use crate::tasks::{Task, Tasks, schedule};
+use crate::tasks::{Tasks, Way, schedule};
 use crate::unplaced;
 use cluster::coordinator::{Change, Outcome, Transaction};
 use cluster::view::{At, View};
 use process::log;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long the thread waits for a change before it looks again.
 const LOOK: Duration = Duration::from_millis(100);
@@ -25,14 +23,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How long it waits if there is nothing to do.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// What a copy of an earlier version says to a rule with a category that it does not know.
-const UNKNOWN_CATEGORY: &str = "Unknown command or category name";
-
 /// How long a copy may take to answer.
 const ANSWER: Duration = Duration::from_secs(1);
-
-/// What a copy says if it has no answer of etcd. It is asked again.
-const AWAY: &str = "The coordinator of the cluster is away";
 
 /// How long a call to etcd may take.
 const CALL: Duration = Duration::from_secs(5);
@@ -45,20 +37,6 @@ pub struct Jobs {
     shared: Arc<Shared>,
     store: Store,
     tasks: Tasks,
-}
-
-/// What a look at a job led to.
-pub(crate) enum Step {
-    /// It waits: hundredths that are done, and for what.
-    Waits(u8, String),
-    /// It is done, with these changes.
-    Done(Transaction),
-    /// Something is to be changed, and then it goes on.
-    Changes(Transaction),
-    /// The same, with this job in place of the old one.
-    Goes(Transaction, Box<Job>),
-    /// It cannot be done.
-    Fails(String),
 }
 
 impl Jobs {
@@ -114,10 +92,10 @@ impl Jobs {
     fn step(&mut self, site: &Site, id: &str, at: &At<Job>) -> Result<(), Problem> {
         let job = &at.value;
         let step = match site.databases.get(&job.database) {
-            _ if let Some(Task::Restart(restart)) = &job.task => {
-                restart.look(&mut self.store, site, job)?
-            }
-            _ if let Some(task) = &job.task => self.tasks.look(&self.shared, id, job, task),
+            _ if let Some(task) = &job.task => match task.way() {
+                Way::Steps(restart) => restart.look(&mut self.store, site, job)?,
+                Way::Thread(run) => self.tasks.look(&self.shared, id, (job, task), run),
+            },
             _ if !job.machine.is_empty() => drain::look(&mut self.store, site, job)?,
             None => Step::Fails("the database is gone".into()),
             Some(database) => self.look(job, database, site)?,
@@ -282,97 +260,6 @@ fn why(site: &Site, placed: &Placed) -> String {
         Some(_) => format!("{what} starts"),
         None => format!("{what} is not started yet"),
     }
-}
-
-/// Sets options and users on all copies that run; the others get them when they start. All copies
-/// know the users by which they log in before one logs in so. `None`: it is done.
-pub(crate) fn apply(database: &Database, view: &View) -> Option<Step> {
-    let users = files::users(database);
-    let former = database.former_users.iter().filter(|name| !database.users.contains_key(*name));
-    let former: Vec<&str> = former.map(String::as_str).collect();
-    let of_nodes = |users: &Users<'_>| order(database, view, 30, |_| orders(users, true));
-    let step = match of_nodes(&users) {
-        Some(Step::Fails(why)) if why.contains(UNKNOWN_CATEGORY) => {
-            of_nodes(&files::users_for_all_versions(database))
-        }
-        step => step,
-    };
-    if step.is_some() {
-        return step;
-    }
-    let shards = database.shards();
-    let options: BTreeMap<usize, Vec<(&'static str, String)>> =
-        shards.into_iter().map(|shard| (shard, live_options(database, shard))).collect();
-    order(database, view, 60, |placed| {
-        let mut words = vec!["CONFIG", "SET"];
-        let options = options.get(&placed.shard).into_iter().flatten();
-        let options = options.map(|(name, value)| (*name, &**value));
-        words.extend(
-            options.chain(users.logins.iter().copied()).flat_map(|(name, value)| [name, value]),
-        );
-        let gone = (!former.is_empty()).then(|| [&["ACL", "DELUSER"], &former[..]].concat());
-        [words].into_iter().chain(orders(&users, false)).chain(gone).collect()
-    })
-}
-
-/// Returns the requests that make users: those of nodes, or the others.
-fn orders<'a>(users: &'a Users<'_>, are_of_nodes: bool) -> Vec<Vec<&'a str>> {
-    let chosen = users.rules.iter().filter(|(user, _)| (*user == INTERNAL) == are_of_nodes);
-    let order = |(user, rules): &'a (&str, Vec<String>)| {
-        let words = ["ACL", "SETUSER", *user].into_iter();
-        words.chain(rules.iter().map(String::as_str)).collect()
-    };
-    chosen.map(order).collect()
-}
-
-/// Sends commands to all copies that run. Returns why it is not done.
-fn order<'a>(
-    database: &Database,
-    view: &View,
-    percent: u8,
-    commands: impl Fn(&Placed) -> Vec<Vec<&'a str>>,
-) -> Option<Step> {
-    let began = Instant::now();
-    // Without a password a long request is refused before its words are read.
-    let ping: &[&str] = &["PING"];
-    let runs = |placed: &&Placed| !placed.is_leaving && view.alive.contains_key(&placed.copy);
-    for placed in database.copies.iter().filter(runs) {
-        let commands = commands(placed);
-        let commands: Vec<&[&str]> =
-            [ping].into_iter().chain(commands.iter().map(Vec::as_slice)).collect();
-        let address = (&*placed.host, placed.port);
-        let send = |login: Login<'_>| {
-            let answers = talk::ask(address, login, &commands, ANSWER)?;
-            match &answers[0] {
-                Answer::Text(_) => Ok(answers),
-                Answer::Error(why) => Err(std::io::Error::other(why.clone())),
-            }
-        };
-        let Placed { machine, port, .. } = placed;
-        match send(database.login()).or_else(|_| send(database.old_login())) {
-            Ok(answers) => {
-                let refusal = answers.into_iter().find_map(|answer| match answer {
-                    Answer::Error(why) => Some(why),
-                    Answer::Text(_) => None,
-                });
-                if let Some(why) = refusal {
-                    if why.contains(AWAY) {
-                        let text = format!("the copy on machine '{machine}' waits for etcd: {why}");
-                        return Some(Step::Waits(percent, text));
-                    }
-                    return Some(Step::Fails(format!("machine '{machine}' refuses it: {why}")));
-                }
-            }
-            Err(_) => {
-                let text = format!("the copy on machine '{machine}', port {port}, does not answer");
-                return Some(Step::Waits(percent, text));
-            }
-        }
-        if began.elapsed() > Duration::from_secs(5) {
-            return Some(Step::Waits(percent, "copies answer slowly".into()));
-        }
-    }
-    None
 }
 
 fn describe(job: &Job) -> String {

@@ -2,26 +2,28 @@
 //! the commands for them.
 //!
 //! ```text
-//!   commands  http              dunlin cluster …: a client of a node's REST interface
-//!   up                          from options to a node that runs
-//!   rest      show              the admin port: REST, metrics, probes, console
-//!   daemon    jobs              the threads of a node
-//!   leaders   standing          shards that another copy leads, as events; shards without a primary
-//!   disks                       whether copies can write to their disks
-//!   tasks                       jobs that move data: import, export, backup, restore, restart
-//!   copies    own_etcd          processes that outlive it
-//!   authority  sealed           certificates for an etcd of our own; passwords at etcd
-//!   ready     relay             whether clients may be sent here; ports of databases without a copy here
-//!   switch    drain             a shard is handed over; a machine gives its copies away
-//!   reshape   members           a database becomes what its options say; copies that come and go
-//!   unplaced                    copies that run although no database has them
-//!   rollback                    databases that etcd knows as they were once
-//!   change    plan              what users ask for, as transactions; where copies go
-//!   hashing   rehash            rules from keys to slots: tried on keys; changed
-//!   shared    store             what threads share; the site at etcd
-//!   servers                     commands and rules of users, as the program says
-//!   site  settings  keys  talk  values at etcd; options of a database; requests to copies
+//!   rest     commands  http        dunlin cluster …: a client of a node's REST interface
+//!            up                    from options to a node that runs
+//!            rest                  the admin port: REST, metrics, probes, console
+//!   act      daemon    jobs        the threads of a node
+//!            own_etcd  copies      processes that outlive it
+//!            drain     reshape     a machine gives its copies away; a database becomes as asked
+//!            members   rehash      copies that come and go; rules from keys to slots that change
+//!            tasks                 jobs that move data: import, export, backup, restore, restart
+//!            switch    tell        a shard is handed over; copies are told options and users
+//!            relay     authority   ports of databases that are elsewhere; certificates of etcd
+//!   observe  show      hashing     what users are shown; rules tried on keys
+//!            leaders   standing    shards that another copy leads; shards without a primary
+//!            ready     disks       whether clients may be sent here; disks that refuse writes
+//!            rollback  talk        databases as they were once; requests to copies
+//!   store    shared    store       what threads share; the site at etcd
+//!            change    plan        what users ask for, as transactions; where copies go
+//!            unplaced              copies that run although no database has them
+//!   data     site      settings  keys    values at etcd; options of a database
+//!            sealed    servers   file    passwords at etcd; commands and rules of users; files
 //! ```
+//!
+//! A floor uses those below it (`crates/tidy/lists/modules/node.txt`).
 //!
 //! `docs/internals/node.md` has the decisions.
 
@@ -32,6 +34,7 @@ pub mod copies;
 mod daemon;
 mod disks;
 mod drain;
+mod file;
 mod hashing;
 mod http;
 mod jobs;
@@ -57,6 +60,7 @@ pub mod store;
 mod switch;
 mod talk;
 mod tasks;
+mod tell;
 mod unplaced;
 mod up;
 

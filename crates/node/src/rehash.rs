@@ -1,7 +1,7 @@
 //! The change of a database's hashing rules, as a part of a job: what is at etcd says what is
 //! missing. The primaries of the database move the keys.
 
-use crate::jobs::Step;
+use crate::change::Step;
 use crate::site::{Database, now_ms};
 use crate::talk::{self, Answer};
 use cluster::change::rehash;

@@ -1,8 +1,8 @@
 //! Passwords at etcd, and so in its snapshots, are sealed with a key that the machines of a cluster
 //! share: it is derived from the authority's key, which each machine has in `tls/ca.key`. A machine
 //! without that file cannot read them, so they are sealed only when all machines of the cluster
-//! have it ([`crate::site::SEALED_FORMAT`]). Values in clear are read as they are, and are written
-//! anew by and by.
+//! have it ([`crate::site::Machine::opens_sealed`]). Values in clear are read as they are, and are
+//! written anew by and by.
 //!
 //! A sealed text is `sealed1:` and in base64 a nonce of 12 bytes, which is drawn for each writing,
 //! and what AES-256-GCM makes of the text. Fields are marked by `#[serde(with = "crate::sealed")]`.

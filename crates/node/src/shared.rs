@@ -1,9 +1,8 @@
 //! What the threads of a node share: the newest site, and whether etcd is there.
 
 use crate::change::Owner;
-use crate::disks::DiskErrors;
 use crate::settings::Wrong;
-use crate::site::Site;
+use crate::site::{DiskErrors, Site};
 use crate::store::{Problem, Store};
 use cluster::coordinator::LeaseId;
 use etcd::Way;

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What a machine is.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Machine {
     /// Drawn once and kept in the node's directory: two machines must not have one name.
     pub id: String,
@@ -38,22 +38,44 @@ pub struct Machine {
     pub admin_port: u16,
     /// The version of its node.
     pub version: String,
-    /// What its node can read at etcd: see [`FORMAT`].
+    /// Both of the following in one number, for nodes of version 0.1, which know no other: 2 if it
+    /// can open sealed passwords, else 1.
     #[serde(default)]
-    pub format: u32,
+    pub(crate) format: u32,
+    /// What its node can read at etcd: see [`FORMAT`]. 0.1 does not say it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) reads: u32,
+    /// It can open sealed passwords: see [`crate::sealed`]. 0.1 does not say it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) opens_sealed: bool,
 }
 
 /// What this version can read at etcd, which rises when something is written that earlier versions
 /// do not understand. It is written only when all nodes that are alive can read it.
 ///
 /// 1: jobs that move data, and backups that come round.
-///
-/// A machine says this number or [`SEALED_FORMAT`]. So it cannot rise before the second has a field
-/// of its own: a machine that says 2 is taken for one that can open sealed passwords.
 pub const FORMAT: u32 = 1;
 
-/// What a machine says instead that can open sealed passwords: see [`crate::sealed`].
-pub const SEALED_FORMAT: u32 = 2;
+/// What [`Machine::format`] is for a machine that can open sealed passwords.
+const SEALED_FORMAT: u32 = 2;
+
+impl Machine {
+    /// Returns the same with what a node of this version can read.
+    pub fn of_this_version(self, opens_sealed: bool) -> Machine {
+        let format = if opens_sealed { SEALED_FORMAT } else { 1 };
+        Machine { format, reads: FORMAT, opens_sealed, ..self }
+    }
+
+    /// Returns whether it can open sealed passwords.
+    pub fn opens_sealed(&self) -> bool {
+        self.opens_sealed || self.format >= SEALED_FORMAT
+    }
+
+    /// Returns what its node can read at etcd: see [`FORMAT`].
+    pub fn reads(&self) -> u32 {
+        self.reads.max(self.format.min(1))
+    }
+}
 
 /// A machine whose node has a lease.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -102,6 +124,9 @@ pub struct CopyReport {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub disk_error: String,
 }
+
+/// What each copy's disk refuses.
+pub type DiskErrors = BTreeMap<Id, String>;
 
 /// How far a database is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -269,6 +294,15 @@ impl Database {
         self.copies.iter().filter(move |placed| placed.shard == shard && !placed.is_leaving)
     }
 
+    /// Returns what the copies that there are have: less is too little until slots have moved.
+    pub fn as_floor(&self) -> Floor {
+        Floor {
+            memory_bytes: self.copy_bytes(0),
+            flash_bytes: self.copy_flash_bytes(0),
+            shards: self.settings.shards,
+        }
+    }
+
     /// The numbers of the shards that have copies, in ascending order.
     pub fn shards(&self) -> BTreeSet<usize> {
         self.copies.iter().map(|placed| placed.shard).collect()
@@ -282,7 +316,7 @@ impl Database {
 }
 
 /// What a job does. Earlier versions cannot read a job of a new kind, and leave it alone
-/// ([`FORMAT`]). `docs/internals/node.md` says what a new kind needs.
+/// ([`JobKind::format`]). `docs/internals/node.md` says what a new kind needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobKind {
@@ -318,6 +352,32 @@ pub enum JobKind {
     Remove,
     /// Moves copies of other machines to one that has fewer.
     Fill,
+}
+
+impl JobKind {
+    /// Returns the least [`FORMAT`] of nodes that can read a job of this kind. A job begins only if
+    /// all nodes that are alive can.
+    pub fn format(self) -> u32 {
+        match self {
+            // Those of version 0.1.
+            JobKind::Create
+            | JobKind::Update
+            | JobKind::Rebalance
+            | JobKind::Move
+            | JobKind::Delete
+            | JobKind::Switch
+            | JobKind::Drain
+            | JobKind::Replace
+            | JobKind::Import
+            | JobKind::Export
+            | JobKind::Backup
+            | JobKind::Verify
+            | JobKind::Restore
+            | JobKind::Restart
+            | JobKind::Remove
+            | JobKind::Fill => 1,
+        }
+    }
 }
 
 /// How a job is.
@@ -597,12 +657,12 @@ impl Site {
 
     /// Returns whether all machines, those that are down as well, can open sealed passwords.
     pub fn can_seal(&self) -> bool {
-        self.machines.values().all(|known| known.spec.value.format >= SEALED_FORMAT)
+        self.machines.values().all(|known| known.spec.value.opens_sealed())
     }
 
-    /// Returns a machine whose node is alive and cannot read what this version writes.
-    pub fn older_machine(&self) -> Option<&str> {
-        let is_old = |known: &Known| known.alive.is_some() && known.spec.value.format < FORMAT;
+    /// Returns a machine whose node is alive and cannot read what needs this [`FORMAT`].
+    pub fn older_machine(&self, format: u32) -> Option<&str> {
+        let is_old = |known: &Known| known.alive.is_some() && known.spec.value.reads() < format;
         self.machines.iter().find(|(_, known)| is_old(known)).map(|(name, _)| &**name)
     }
 
@@ -725,5 +785,44 @@ pub fn later(keys: &SiteKeys, item: &Item) -> Later {
         ["gone", _] => Later::read::<Gone>(value),
         // One machine alone writes what is there while its node is.
         _ => Later::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::site;
+
+    #[test]
+    fn a_machine_says_what_it_reads_and_what_it_opens() {
+        let said = |more: &str| {
+            let text = format!(
+                r#"{{"id":"","host":"","memory_bytes":0,"cores":0,"admin_port":0,"version":""{more}}}"#
+            );
+            let machine: Machine = serde_json::from_str(&text).expect("it is one");
+            (machine.reads(), machine.opens_sealed())
+        };
+        assert_eq!(said(""), (0, false));
+        assert_eq!(said(r#","format":1"#), (1, false));
+        assert_eq!(said(r#","format":2"#), (1, true));
+        assert_eq!(said(r#","format":1,"reads":7"#), (7, false), "a later version without the key");
+        for opens_sealed in [false, true] {
+            let machine = Machine::default().of_this_version(opens_sealed);
+            assert_eq!((machine.reads(), machine.opens_sealed()), (FORMAT, opens_sealed));
+            // What 0.1 takes for one that opens sealed passwords.
+            assert_eq!(machine.format >= 2, opens_sealed);
+        }
+    }
+
+    #[test]
+    fn a_living_node_that_cannot_read_it_is_named() {
+        let mut site = site(&[("a", "", 8), ("b", "", 8)]);
+        assert_eq!(site.older_machine(FORMAT), None);
+        assert_eq!(site.older_machine(FORMAT + 1), Some("a"));
+        let old = site.machines.get_mut("b").expect("it is there");
+        old.spec.value = Machine { format: 0, reads: 0, ..old.spec.value.clone() };
+        assert_eq!(site.older_machine(JobKind::Create.format()), Some("b"));
+        site.machines.get_mut("b").expect("it is there").alive = None;
+        assert_eq!(site.older_machine(JobKind::Create.format()), None);
     }
 }

@@ -336,6 +336,21 @@ mod tests {
         assert!(read.later.values().all(|(_, later)| later.is_empty()));
     }
 
+    /// Nodes of the first release keep an option that they do not know, and refuse to change a
+    /// database that has one.
+    #[test]
+    fn a_database_without_special_options_has_none_that_the_first_release_does_not_know() {
+        let (keys, range) = first_release();
+        let words = range.items.iter().find(|item| item.key == keys.database("words"));
+        let words: Value = serde_json::from_slice(&words.unwrap().value).unwrap();
+        let known = words["settings"].as_object().unwrap();
+        let plain = serde_json::to_value(crate::settings::tests::settings()).unwrap();
+        for name in plain.as_object().unwrap().keys() {
+            let advice = "is in JSON although it has its default: use skip_serializing_if";
+            assert!(known.contains_key(name), "{name} {advice}");
+        }
+    }
+
     #[test]
     fn a_field_too_many_of_each_stored_type_stays() {
         let (keys, mut range) = first_release();

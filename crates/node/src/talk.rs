@@ -1,6 +1,5 @@
 //! Requests to copies: a connection for a few commands, with a limit for all of them together.
 
-use crate::copies::files::{Certificates, NO_CERTIFICATES};
 use crate::settings::Wrong;
 use crate::site::Login;
 use client::{Address, Connector, Patience};
@@ -13,6 +12,21 @@ use std::time::{Duration, Instant};
 
 /// The longest reply.
 const MAX_BYTES: usize = 16 << 20;
+
+/// Why a database with TLS cannot be on a machine.
+pub const NO_CERTIFICATES: &str = "this machine has no certificates for a database with TLS: they come with an etcd of \
+    `dunlin cluster up` that has TLS, or with --etcd-cacert, --etcd-cert and --etcd-key";
+
+/// Files with certificates.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Certificates {
+    /// The authorities that others' certificates must come from.
+    pub ca_cert_file: String,
+    /// What is shown.
+    pub cert_file: String,
+    /// Its key.
+    pub key_file: String,
+}
 
 /// A reply as text, for what is text: elements of lists are lines of it.
 #[derive(Clone, PartialEq, Eq, Debug)]

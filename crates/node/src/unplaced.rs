@@ -6,7 +6,7 @@
 //! For nodes that were not there at that time the same transaction leaves a key for each copy
 //! ([`Gone`]), which the node removes when the copy is gone.
 
-use crate::copies::files;
+use crate::file;
 use crate::keys::SiteKeys;
 use crate::site::{CopyReport, Database, Placed, ProcessState, Site, Stage, encode, unchanged};
 use crate::store::{Problem, put};
@@ -55,7 +55,7 @@ impl Known {
     /// Writes the file. It has passwords in it.
     pub fn write(&self, directory: &Path) -> std::io::Result<()> {
         let text = String::from_utf8_lossy(&encode(self)).into_owned();
-        files::write(&Known::path(directory), &text)
+        file::write(&Known::path(directory), &text)
     }
 
     /// Returns the place that the copy has in the database.

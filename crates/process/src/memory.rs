@@ -35,6 +35,12 @@ impl Memory {
     }
 }
 
+/// Returns how much of a memory that is the server's alone its data may take. A quarter is left for
+/// buffers, snapshots and the program.
+pub fn for_data(bytes: u64) -> u64 {
+    bytes / 4 * 3
+}
+
 /// As in `2.0 GiB by cgroup, of 7.7 GiB`.
 impl fmt::Display for Memory {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

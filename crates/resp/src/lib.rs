@@ -3,10 +3,12 @@
 //! [`parser`] finds requests in what a client sent, without copying, and [`plain`] does so for most
 //! of them in less time; [`reply`] writes answers into a connection's output buffer, and [`bulk`]
 //! what requests and answers have in common. [`token`] and [`decode`] read the answers of others,
-//! [`incoming`] from what has come to a client, as a [`value`].
+//! [`incoming`] from what has come to a client, as a [`value`]; [`count`] finds where they end and
+//! which are errors, for a client that looks at nothing else.
 //! [`passage`] follows a request that is too long to be kept, and [`http`] knows requests of HTTP.
 
 pub mod bulk;
+pub mod count;
 pub mod decode;
 pub mod http;
 pub mod incoming;

@@ -337,38 +337,15 @@ fn push_elements(out: &mut Vec<u8>, kind: u8, elements: &[&[u8]]) {
     elements.iter().for_each(|element| out.extend_from_slice(element));
 }
 
-/// Fields of INFO that are sums over servers, in alphabetical order: they are looked up by halves.
-/// All others are the first server's.
-static SUMMED: &[&str] = &[
-    "blocked_clients",
-    "connected_clients",
-    "evicted_keys",
-    "expired_keys",
-    "instantaneous_ops_per_sec",
-    "keyspace_hits",
-    "keyspace_misses",
-    "maxmemory",
-    "rejected_connections",
-    "total_commands_processed",
-    "total_connections_received",
-    "total_error_replies",
-    "total_net_input_bytes",
-    "total_net_output_bytes",
-    "total_system_memory",
-    "used_memory",
-    "used_memory_dataset",
-    "used_memory_rss",
-];
-
-/// The first text, with the sums of all in the fields that are counters, and with all databases. They
-/// are one server to clients, whatever they are to each other.
+/// The first text, with the sums of all in the fields whose rows say so, and with all databases.
+/// They are one server to clients, whatever they are to each other.
 fn merge_info(texts: &[&[u8]]) -> Vec<u8> {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     let mut databases: BTreeMap<u64, [u64; 2]> = BTreeMap::new();
     for text in texts {
         for (name, value) in fields(text) {
-            if let Ok(at) = SUMMED.binary_search(&name) {
-                *sums.entry(SUMMED[at]).or_default() += value.parse::<u64>().unwrap_or(0);
+            if metrics::rows::find(name).is_some_and(|row| row.is_summed) {
+                *sums.entry(name).or_default() += value.parse::<u64>().unwrap_or(0);
             } else if let Some(index) = name.strip_prefix("db").and_then(|n| n.parse().ok()) {
                 let sum = databases.entry(index).or_default();
                 sum[0] += database_count(value, "keys=");

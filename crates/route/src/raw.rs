@@ -5,6 +5,8 @@ use structs::numbers;
 
 /// The request that begins a transaction.
 pub const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
+/// The request that runs it.
+pub const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 /// The request that ends it without running it.
 pub const DISCARD: &[u8] = b"*1\r\n$7\r\nDISCARD\r\n";
 /// The request that forgets watched keys.

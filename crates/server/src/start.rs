@@ -445,14 +445,14 @@ fn stop_in_time(engine: &'static Engine) {
 type ReactorThread = std::thread::JoinHandle<std::io::Result<()>>;
 
 /// Sets `maxmemory` from the container's limit, where that is wanted and nothing else is given, not
-/// even 0. A quarter is left for buffers, snapshots and the program.
+/// even 0.
 fn limit_memory(loaded: &Loaded, memory: &Memory) {
     let config = &loaded.config;
     let Some(limit) = memory.container_bytes() else { return };
     if !config.maxmemory_from_limit() || loaded.has_maxmemory {
         return;
     }
-    let bytes = limit / 4 * 3;
+    let bytes = process::memory::for_data(limit);
     match config.record("maxmemory", bytes.to_string().as_bytes()) {
         Ok(()) => log!(
             Notice,

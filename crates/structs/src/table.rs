@@ -41,19 +41,20 @@
 //! memory cliff), hashes stored beside the items (8 bytes each to save a re-hash at growth).
 #![allow(unsafe_code)]
 
+mod buckets;
+mod order;
+
+pub use buckets::{BUCKET_SLOTS, Buckets};
+pub use order::{ByHash, Order, Salted, in_order_of};
+
 use crate::hashing::{self, fingerprint, position};
-use crate::{give_way, mapping, size_class::block_size};
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::cell::Cell;
+use crate::{give_way, size_class::block_size};
+use buckets::{Bucket, Source, first};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
 
-/// Items a bucket holds.
-pub const BUCKET_SLOTS: usize = 7;
-/// Bytes from which on an array is a mapping, if its table's items ask for it.
-const MAPPED_FROM: usize = mapping::PAGE;
 /// Buckets of a new array that get their pages together, ahead of the items: 20 µs' work.
 const BUCKETS_POPULATED: usize = 1024;
 /// Bytes at the start of an item that a lookup reads: a header and a short key.
@@ -63,10 +64,6 @@ const ITEM_HEAD: usize = 40;
 const HOMES_PER_STEP: usize = 32;
 /// Homes whose items are fetched into the cache together.
 const HOMES_FETCHED: usize = 8;
-/// `over` counts up to this and then no longer changes.
-const OVER_SATURATED: u64 = 255;
-const OVER_SHIFT: u32 = 56;
-const FINGERPRINTS: u64 = 0x00ff_ffff_ffff_ffff;
 
 /// What a [`Table`] stores.
 ///
@@ -78,213 +75,6 @@ pub unsafe trait Item: Sized {
     const MAPS_ARRAYS: bool = false;
     /// The bytes that identify the item.
     fn key(&self) -> &[u8];
-}
-
-/// How a table orders its items.
-pub trait Order: Copy {
-    /// The order of a new table.
-    fn new() -> Self;
-    /// What takes the place of an item's hash.
-    fn apply(self, hash: u64) -> u64;
-}
-
-/// By their hashes as they are: every such table has the same order.
-#[derive(Clone, Copy, Debug)]
-pub struct ByHash;
-
-/// By their hashes times a number of the table's own.
-#[derive(Clone, Copy, Debug)]
-pub struct Salted(u64);
-
-thread_local! {
-    /// The number of the next tables, while one is given.
-    static GIVEN: Cell<Option<u64>> = const { Cell::new(None) };
-}
-
-/// Has the tables that `make` makes order their items as another table does ([`Table::order`]): a
-/// value that is made anew in the same place has to, or a client that scans it meanwhile misses
-/// elements.
-pub fn in_order_of<R>(order: Option<u64>, make: impl FnOnce() -> R) -> R {
-    let before = GIVEN.replace(order);
-    let made = make();
-    GIVEN.set(before);
-    made
-}
-
-impl Order for ByHash {
-    fn new() -> ByHash {
-        ByHash
-    }
-    #[inline]
-    fn apply(self, hash: u64) -> u64 {
-        hash
-    }
-}
-
-impl Order for Salted {
-    fn new() -> Salted {
-        if let Some(given) = GIVEN.get() {
-            return Salted(given | 1);
-        }
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        // Multiples of the golden ratio: no two tables of a process have the same number, and an
-        // odd number loses nothing of the hash.
-        let salt = LAST.fetch_add(0x9e37_79b9_7f4a_7c16, Relaxed);
-        Salted(hashing::hash(&salt.to_ne_bytes()) | 1)
-    }
-    #[inline]
-    fn apply(self, hash: u64) -> u64 {
-        hash.wrapping_mul(self.0)
-    }
-}
-
-#[repr(C, align(64))]
-struct Bucket {
-    meta: AtomicU64,
-    slots: [AtomicPtr<u8>; BUCKET_SLOTS],
-}
-
-const _: () = assert!(size_of::<Bucket>() == 64);
-
-impl Bucket {
-    #[inline]
-    fn meta(&self) -> u64 {
-        self.meta.load(Relaxed)
-    }
-    #[inline]
-    fn over(&self) -> u64 {
-        self.meta() >> OVER_SHIFT
-    }
-    fn add_over(&self) {
-        if self.over() < OVER_SATURATED {
-            self.meta.store(self.meta() + (1 << OVER_SHIFT), Relaxed);
-        }
-    }
-    fn subtract_over(&self) {
-        if self.over() < OVER_SATURATED {
-            debug_assert!(self.over() > 0, "an overflow was counted twice");
-            self.meta.store(self.meta() - (1 << OVER_SHIFT), Relaxed);
-        }
-    }
-    /// A bit in the top of each byte whose fingerprint may equal `fp`; a bit above a true match
-    /// may be false, so callers compare keys anyway.
-    #[inline]
-    fn matches(&self, fp: u8) -> u64 {
-        const ONES: u64 = 0x0001_0101_0101_0101;
-        const TOPS: u64 = 0x0080_8080_8080_8080;
-        let x = (self.meta() & FINGERPRINTS) ^ (ONES * u64::from(fp));
-        x.wrapping_sub(ONES) & !x & TOPS
-    }
-    /// A bit in the top of each empty byte; exact.
-    #[inline]
-    fn empties(&self) -> u64 {
-        const LOWS: u64 = 0x007f_7f7f_7f7f_7f7f;
-        const TOPS: u64 = 0x0080_8080_8080_8080;
-        let x = self.meta() & FINGERPRINTS;
-        !((x & LOWS).wrapping_add(LOWS) | x) & TOPS
-    }
-    #[inline]
-    fn item(&self, slot: usize) -> *mut u8 {
-        self.slots[slot].load(Relaxed)
-    }
-    fn occupied(&self) -> impl Iterator<Item = usize> + '_ {
-        let meta = self.meta();
-        (0..BUCKET_SLOTS).filter(move |slot| (meta >> (slot * 8)) & 0xff != 0)
-    }
-    fn put(&self, slot: usize, fp: u8, item: *mut u8) {
-        debug_assert_eq!((self.meta() >> (slot * 8)) & 0xff, 0);
-        self.slots[slot].store(item, Relaxed);
-        self.meta.store(self.meta() | u64::from(fp) << (slot * 8), Relaxed);
-    }
-    fn clear(&self, slot: usize) -> *mut u8 {
-        self.meta.store(self.meta() & !(0xff << (slot * 8)), Relaxed);
-        self.slots[slot].swap(ptr::null_mut(), Relaxed)
-    }
-}
-
-#[inline]
-fn first(bits: u64) -> usize {
-    bits.trailing_zeros() as usize / 8
-}
-
-/// An owned array of buckets; what a table retires after it has grown.
-pub struct Buckets {
-    start: NonNull<Bucket>,
-    count: usize,
-    source: Source,
-}
-
-/// Where an array's memory comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Source {
-    Allocator,
-    Mapping,
-}
-
-// SAFETY: an array of plain atomics, owned by its holder.
-unsafe impl Send for Buckets {}
-
-impl Buckets {
-    fn layout(count: usize) -> Layout {
-        Layout::array::<Bucket>(count).expect("a bucket array fits the address space")
-    }
-    /// At least `count` buckets, and as many more as fit into the same memory.
-    fn new(count: usize, may_map: bool) -> Buckets {
-        let bytes = Buckets::layout(count).size();
-        if may_map && bytes >= MAPPED_FROM {
-            let bytes = bytes.next_multiple_of(mapping::PAGE);
-            if let Some(start) = mapping::map_zeroed(bytes) {
-                let count = bytes / size_of::<Bucket>();
-                return Buckets { start: start.cast(), count, source: Source::Mapping };
-            }
-        }
-        let count = block_size(bytes) / size_of::<Bucket>();
-        let layout = Buckets::layout(count);
-        // SAFETY: `count` is at least 1, so the layout is not empty; all-zero is a valid Bucket.
-        let start = unsafe { alloc_zeroed(layout) }.cast::<Bucket>();
-        match NonNull::new(start) {
-            Some(start) => Buckets { start, count, source: Source::Allocator },
-            None => handle_alloc_error(layout),
-        }
-    }
-    /// Gives a part of a mapping its pages: those from bucket `from`, which begins one, to `to`.
-    fn populate(&self, from: usize, to: usize) {
-        if self.source == Source::Mapping {
-            let bytes = (to - from) * size_of::<Bucket>();
-            // SAFETY: `from` and `to` are at most `count`, and page boundaries if they are less.
-            unsafe { mapping::populate(self.start.add(from).cast(), bytes) }
-        }
-    }
-    /// Frees arrays, those that are mappings in one go as far as the kernel can.
-    pub fn free(arrays: Vec<Buckets>) {
-        let mapped = arrays.iter().filter(|array| array.source == Source::Mapping);
-        // SAFETY: they are owned, and dropped here.
-        unsafe { mapping::empty(mapped.map(|array| (array.start.cast(), array.bytes()))) };
-        drop(arrays);
-    }
-    /// Bytes of memory.
-    pub fn bytes(&self) -> usize {
-        Buckets::layout(self.count).size()
-    }
-    #[inline]
-    fn bucket(&self, index: usize) -> &Bucket {
-        debug_assert!(index < self.count);
-        // SAFETY: `index` is below `count`, the array's length.
-        unsafe { &*self.start.as_ptr().add(index) }
-    }
-}
-
-impl Drop for Buckets {
-    fn drop(&mut self) {
-        let layout = Buckets::layout(self.count);
-        // SAFETY: obtained in `new`, of the same size and from the same source.
-        unsafe {
-            match self.source {
-                Source::Allocator => dealloc(self.start.as_ptr().cast(), layout),
-                Source::Mapping => mapping::unmap(self.start.cast(), layout.size()),
-            }
-        }
-    }
 }
 
 /// The home bucket of `hash` among `count`.

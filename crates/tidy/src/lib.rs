@@ -7,6 +7,7 @@
 //! | `crates.rs` | a crate depends only on crates further down |
 //! | `modules.rs` | a module uses only modules further down; circles become fewer |
 //! | `uncalled.rs` | a public item has a caller outside tests |
+//! | `doubled.rs` | a constant is said once |
 //! | `documents.rs` | links and paths in documents lead to something |
 //! | `lines.rs` | no line is longer than 100 characters |
 //! | `engine.rs` | the engine names no command and reads no clock |
@@ -25,6 +26,7 @@
 mod codes;
 mod crates;
 mod documents;
+mod doubled;
 mod engine;
 mod graph;
 mod lines;

@@ -4,10 +4,9 @@
 use super::servers::Lab;
 use crate::generator::os;
 use crate::measure::cost::{Sample, process};
+use client::http::{Connection, Error, Request, Server};
 use serde_json::Value;
 use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,6 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How long one answer of a node may take.
 const ANSWER: Duration = Duration::from_secs(60);
+
+/// The longest answer.
+const MAX_ANSWER: usize = 64 << 20;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(100);
@@ -190,23 +192,19 @@ impl Machine {
 
 /// Sends a request to a node's interface, and returns what it answers.
 fn request(port: u16, method: &str, path: &str, body: &str) -> Result<Value, String> {
-    let refuse = |error: std::io::Error| format!("the node on port {port}: {error}");
-    let mut socket = TcpStream::connect(("127.0.0.1", port)).map_err(refuse)?;
-    socket.set_read_timeout(Some(ANSWER)).map_err(refuse)?;
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\
-         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    socket.write_all(head.as_bytes()).map_err(refuse)?;
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).map_err(refuse)?;
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    let status = head.split(' ').nth(1).unwrap_or_default();
-    if !status.starts_with('2') {
-        return Err(format!("{method} {path}: status {status}, {}", body.trim()));
+    let host = "127.0.0.1";
+    let server = Server { host: host.into(), port, name: format!("{host}:{port}"), tls: None };
+    let headers = &[("Content-Type", "application/json")];
+    let request = Request { method, path, headers, body: body.as_bytes() };
+    let answer = Connection::new(server)
+        .map_err(Error::Unsent)
+        .and_then(|mut node| node.ask(&request, Instant::now() + ANSWER, MAX_ANSWER))
+        .map_err(|error| format!("the node on port {port}: {error}"))?;
+    if !(200..300).contains(&answer.status) {
+        let said = String::from_utf8_lossy(&answer.body);
+        return Err(format!("{method} {path}: status {}, {}", answer.status, said.trim()));
     }
-    Ok(serde_json::from_str(body).unwrap_or(Value::Null))
+    Ok(serde_json::from_slice(&answer.body).unwrap_or(Value::Null))
 }
 
 fn refused(path: &Path, error: &std::io::Error) -> String {

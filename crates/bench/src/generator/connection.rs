@@ -1,12 +1,12 @@
 //! One connection of the generator: bytes to send, requests under way, and where it is in its work.
 
 use super::os;
-use super::reply::Scanner;
 use crate::ledger::Versions;
 use crate::options::{Address, Load, Target, resolve};
 use crate::workload::keys::{Cursor, Pattern};
 use crate::workload::{Turn, Workload};
 use client::Stream;
+use resp::count::ReplyCounter;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
@@ -106,7 +106,7 @@ pub struct Connection {
     /// Requests under way, the oldest first.
     pub under_way: UnderWay,
     /// Finds the ends of replies.
-    pub scanner: Scanner,
+    pub counter: ReplyCounter,
     /// Its random numbers.
     pub rng: Rng,
     /// Where it is in the cycle of operations.
@@ -160,7 +160,7 @@ impl Connection {
             state: State::Down { retry_ns: 0 },
             node,
             under_way: UnderWay::default(),
-            scanner: Scanner::default(),
+            counter: ReplyCounter::default(),
             rng: Rng::seeded(mixer.next_u64()),
             turn: workload.start(number),
             cursors: workload.operations.iter().map(cursor).collect(),
@@ -211,7 +211,7 @@ impl Connection {
         self.under_way.clear();
         self.drawn.clear();
         self.capture.clear();
-        self.scanner = Scanner::default();
+        self.counter = ReplyCounter::default();
         if let Some(versions) = &mut self.versions {
             versions.forget_under_way();
         }

@@ -3,7 +3,6 @@
 pub mod cluster;
 pub mod connection;
 pub mod os;
-pub mod reply;
 mod schedule;
 mod worker;
 

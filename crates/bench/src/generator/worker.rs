@@ -10,7 +10,6 @@ mod upkeep;
 
 use super::connection::{Connection, State};
 use super::os::{self, Epoll};
-use super::reply::Kind;
 use super::schedule::Schedule;
 use super::{Outcome, Shared};
 use crate::generator::cluster::Topology;
@@ -19,6 +18,7 @@ use crate::measure::recorder::Recorder;
 use crate::options::{Limit, Load, Pacing, Target};
 use crate::verify::Checker;
 use crate::workload::{Effect, Workload};
+use resp::count::Kind;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -344,7 +344,7 @@ impl<'a> Worker<'a> {
         let unseen = self.checker.is_none() && connection.versions.is_none();
         while !rest.is_empty() {
             if unseen && let Some(sent) = connection.under_way.first() {
-                let (kind, count, used) = connection.scanner.alike(rest, sent.count);
+                let (kind, count, used) = connection.counter.alike(rest, sent.count);
                 if count > 0 {
                     rest = &rest[used..];
                     connection.under_way.answered(count);
@@ -361,7 +361,7 @@ impl<'a> Worker<'a> {
                     continue;
                 }
             }
-            let (used, kind) = connection.scanner.next(rest).map_err(|error| {
+            let (used, kind) = connection.counter.next(rest).map_err(|error| {
                 if self.running {
                     let address = &self.topology.nodes[connection.node];
                     self.shared.abort(format!("{address}: {error}"));
@@ -400,7 +400,7 @@ impl<'a> Worker<'a> {
                 Kind::Nil if effect == Effect::Reads => self.recorder.misses(operation, 1),
                 Kind::Nil => {}
                 Kind::Error => {
-                    let text = connection.scanner.error();
+                    let text = connection.counter.error();
                     if text.starts_with(b"MOVED ") {
                         self.shared.topology_is_stale.store(true, Ordering::Relaxed);
                     }
@@ -476,7 +476,7 @@ fn greeted(connection: &mut Connection, kind: Kind) -> Result<(), String> {
         return Err("a reply came that nobody had asked for".into());
     };
     if kind == Kind::Error {
-        return Err(String::from_utf8_lossy(connection.scanner.error()).into_owned());
+        return Err(String::from_utf8_lossy(connection.counter.error()).into_owned());
     }
     connection.state = if missing > 1 { State::Greeting(missing - 1) } else { State::Ready };
     Ok(())

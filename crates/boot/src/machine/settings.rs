@@ -1,5 +1,6 @@
 //! The kernel's command line, as far as it is for PID 1.
 
+use process::memory::for_data;
 use std::net::Ipv4Addr;
 
 /// How the machine gets its address.
@@ -40,13 +41,13 @@ pub struct Settings {
 const SERVER: [&str; 4] = ["--protected-mode-private-networks", "yes", "--syslog-enabled", "no"];
 
 impl Settings {
-    /// Gives the server three quarters of the machine's memory, unless the arguments say otherwise.
+    /// Lets the data take their share of the machine's memory, unless the arguments say otherwise.
     /// `meminfo` is what the kernel says: `MemTotal: 1000 kB`.
     pub fn limit_memory(&mut self, meminfo: &str) {
         let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
         let number = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
         if let Some(kib) = number {
-            let words = ["--maxmemory".to_owned(), format!("{}kb", kib / 4 * 3)];
+            let words = ["--maxmemory".to_owned(), format!("{}kb", for_data(kib))];
             self.server_arguments.splice(0..0, words);
         }
     }

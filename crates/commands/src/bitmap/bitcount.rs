@@ -15,14 +15,7 @@ pub static BITCOUNT: Command = Command {
     complexity: "O(N)",
     effort: Effort::Elements(1),
     summary: "How many bits of a string are set, in a part of it or in all.",
-    history: &[
-        ("7.0.0", "Added the `BYTE|BIT` option."),
-        (
-            "8.0.0",
-            "`end` made optional; when called without argument the command \
-             reports the last BYTE.",
-        ),
-    ],
+    history: &[("7.0.0", "Takes `BYTE|BIT`."), ("8.0.0", "Without `end` the last byte is meant.")],
     args: &[
         Arg::key("key", 0),
         Arg::block(

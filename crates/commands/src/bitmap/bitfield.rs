@@ -21,7 +21,7 @@ pub static BITFIELD: Command = Command {
     .note("This command allows both access and modification of the key")],
     group: Group::Bitmap,
     since: "3.2.0",
-    complexity: "O(1) for each subcommand specified",
+    complexity: "O(N) for N operations",
     summary: "Reads, sets and adds to integers of any width within a string.",
     find_keys: Some(find_keys),
     args: &[
@@ -89,7 +89,7 @@ pub static BITFIELD_RO: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::Bitmap,
     since: "6.0.0",
-    complexity: "O(1) for each subcommand specified",
+    complexity: "O(N) for N operations",
     summary: "Reads integers of any width within a string.",
     args: &[
         Arg::key("key", 0),

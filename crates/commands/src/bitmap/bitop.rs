@@ -24,7 +24,7 @@ pub static BITOP: Command = Command {
     complexity: "O(N)",
     effort: Effort::Elements(2),
     summary: "Combines strings bit by bit and keeps what comes out.",
-    history: &[("8.2.0", "Added the `DIFF`, `DIFF1`, `ANDOR` and `ONE` operations.")],
+    history: &[("8.2.0", "Takes `DIFF`, `DIFF1`, `ANDOR` and `ONE`.")],
     args: &[
         Arg::one_of(
             "operation",

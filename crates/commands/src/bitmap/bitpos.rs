@@ -20,7 +20,7 @@ pub static BITPOS: Command = Command {
     complexity: "O(N)",
     effort: Effort::Elements(1),
     summary: "Where the first bit of a kind is in a string.",
-    history: &[("7.0.0", "Added the `BYTE|BIT` option.")],
+    history: &[("7.0.0", "Takes `BYTE|BIT`.")],
     args: &[
         Arg::key("key", 0),
         Arg::new("bit", ArgKind::Integer),

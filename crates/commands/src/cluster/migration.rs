@@ -19,7 +19,7 @@ pub static CLUSTER_CANCELSLOTMIGRATIONS: Command = Command {
     flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING).with(Flags::AUDITED),
     group: Group::Cluster,
     since: "9.0.0",
-    complexity: "O(N), where N is the number of slot migration operations being cancelled.",
+    complexity: "O(N) for N jobs that are cancelled",
     summary: "Ends the moving of slots that is under way.",
     databases: Databases::All,
     run: cancel,
@@ -33,7 +33,7 @@ pub static CLUSTER_GETSLOTMIGRATIONS: Command = Command {
     flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
     group: Group::Cluster,
     since: "9.0.0",
-    complexity: "O(N), where N is the number of active slot import and export jobs.",
+    complexity: "O(N) for N jobs that run",
     summary: "Which slots are moving, or have moved lately.",
     run: list,
     ..Command::ROW
@@ -46,7 +46,7 @@ pub static CLUSTER_MIGRATESLOTS: Command = Command {
     flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING).with(Flags::AUDITED),
     group: Group::Cluster,
     since: "9.0.0",
-    complexity: "O(N) where N is the total number of the slots between all start slot and end slot arguments.",
+    complexity: "O(N) for N slots in the ranges",
     summary: "Moves slots to other nodes.",
     args: &[Arg::block(
         "migration-group",
@@ -71,7 +71,7 @@ pub static CLUSTER_MIGRATION: Command = Command {
     flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING).with(Flags::AUDITED),
     group: Group::Cluster,
     since: "8.4.0",
-    complexity: "O(N) where N is the number of slots or jobs.",
+    complexity: "O(N) for N slots or jobs",
     summary: "Moves slots to this node, cancels that, or tells of it.",
     args: &[Arg::one_of(
         "subcommand",
@@ -116,7 +116,7 @@ pub static CLUSTER_SYNCSLOTS: Command = Command {
     flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING).with(Flags::SYSCMD),
     group: Group::Cluster,
     since: "9.0.0",
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     summary: "What nodes send each other while slots move.",
     run: sync,
     ..Command::ROW

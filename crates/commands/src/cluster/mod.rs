@@ -29,7 +29,7 @@ pub static CLUSTER: Command = Command {
     arity: -2,
     group: Group::Cluster,
     since: "3.0.0",
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     summary: "The commands for a cluster of nodes.",
     subcommands: &[
         &slots::CLUSTER_DELSLOTSRANGE,

@@ -26,7 +26,7 @@ pub static CLUSTERSCAN: Command = Command {
     categories: &["keyspace"],
     group: Group::Cluster,
     since: "9.1.0",
-    complexity: "O(N) where N is the number of elements returned.",
+    complexity: "O(N) for N elements in the reply",
     effort: Effort::Estimate(crate::effort::scanned),
     summary: "Walks through the keys of a cluster in steps.",
     keys: &[KeySpec::one(KeyFlags::NOT_KEY)],

@@ -17,9 +17,9 @@ pub static AUTH: Command = Command {
         .with(Flags::ALLOW_BUSY),
     group: Group::Connection,
     since: "1.0.0",
-    complexity: "O(N) where N is the number of passwords defined for the user",
+    complexity: "O(N) for a user with N passwords",
     summary: "Logs in with a password, as a user or as the default one.",
-    history: &[("6.0.0", "Added ACL style (username and password).")],
+    history: &[("6.0.0", "Takes a user's name before the password.")],
     args: &[
         Arg::new("username", ArgKind::String).optional().since("6.0.0"),
         Arg::new("password", ArgKind::String),

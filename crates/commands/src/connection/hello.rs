@@ -20,16 +20,8 @@ pub static HELLO: Command = Command {
     complexity: "O(1)",
     summary: "Chooses the protocol; can log in and name the connection too.",
     history: &[
-        (
-            "8.1.0",
-            "A new `availability_zone` field is added to the response if \
-             the `availability-zone` config is set.",
-        ),
-        (
-            "6.2.0",
-            "`protover` made optional; when called without arguments the \
-             command reports the current connection's context.",
-        ),
+        ("8.1.0", "The reply has an `availability_zone` if one is configured."),
+        ("6.2.0", "Without `protover` it says how the connection is."),
     ],
     args: &[Arg::block(
         "arguments",

@@ -20,8 +20,7 @@ pub static COPY: Command = Command {
     ],
     group: Group::Generic,
     since: "6.2.0",
-    complexity: "O(N) worst case for collections, where N is the number of nested \
-        items. O(1) for string values.",
+    complexity: "O(1) for a string, O(N) for a collection of N elements",
     effort: Effort::Estimate(copied),
     summary: "Makes a second key with the same value.",
     args: &[

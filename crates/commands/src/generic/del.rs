@@ -11,10 +11,7 @@ pub static DEL: Command = Command {
     keys: &[KeySpec::rest(1, 1, KeyFlags::RM.with(KeyFlags::DELETE))],
     group: Group::Generic,
     since: "1.0.0",
-    complexity: "O(N) where N is the number of keys that will be removed. When a key to \
-        remove holds a value other than a string, the individual complexity for this key \
-        is O(M) where M is the number of elements in the list, set, sorted set or hash. \
-        Removing a single key that holds a string value is O(1).",
+    complexity: "O(N+M) for N keys whose collections have M elements together",
     effort: Effort::Words(5),
     summary: "Deletes keys.",
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
@@ -31,9 +28,7 @@ pub static UNLINK: Command = Command {
     keys: &[KeySpec::rest(1, 1, KeyFlags::RM.with(KeyFlags::DELETE))],
     group: Group::Generic,
     since: "4.0.0",
-    complexity: "O(1) for each key removed regardless of its size. Then the command \
-        does O(N) work in a different thread in order to reclaim memory, where N is the \
-        number of allocations the deleted objects where composed of.",
+    complexity: "O(N) for N keys, of whatever size; a background thread frees the memory",
     effort: Effort::Words(5),
     summary: "Deletes keys; large values are freed in the background.",
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],

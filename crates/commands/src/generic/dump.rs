@@ -24,10 +24,7 @@ pub static DUMP: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::Generic,
     since: "2.6.0",
-    complexity: "O(1) to access the key and additional O(N*M) to serialize it, where N \
-        is the number of objects composing the value and M their average size. For small \
-        string values the time complexity is thus O(1)+O(1*M) where M is small, so \
-        simply O(1).",
+    complexity: "O(N) for a value of N bytes",
     effort: Effort::Elements(3),
     summary: "The value of a key as bytes that RESTORE reads.",
     tips: &["nondeterministic_output"],
@@ -45,18 +42,13 @@ pub static RESTORE: Command = Command {
     group: Group::Generic,
     categories: &["dangerous"],
     since: "2.6.0",
-    complexity: "O(1) to create the new key and additional O(N*M) to reconstruct the \
-        serialized value, where N is the number of objects composing the value and M \
-        their average size. For small string values the time complexity is thus \
-        O(1)+O(1*M) where M is small, so simply O(1). However for sorted set values the \
-        complexity is O(N*M*log(N)) because inserting values into sorted sets is \
-        O(log(N)).",
+    complexity: "O(N) for a payload of N bytes, O(N*log(N)) for a sorted set",
     effort: Effort::Estimate(|_, args| args.get(3).map_or(0, <[u8]>::len) / BYTES_PER_UNIT),
     summary: "Makes a key from what DUMP gave.",
     history: &[
-        ("3.0.0", "Added the `REPLACE` modifier."),
-        ("5.0.0", "Added the `ABSTTL` modifier."),
-        ("5.0.0", "Added the `IDLETIME` and `FREQ` options."),
+        ("3.0.0", "Takes `REPLACE`."),
+        ("5.0.0", "Takes `ABSTTL`."),
+        ("5.0.0", "Takes `IDLETIME` and `FREQ`."),
     ],
     args: &[
         Arg::key("key", 0),
@@ -79,9 +71,9 @@ pub static RESTORE_ASKING: Command = Command {
     categories: &["keyspace", "dangerous"],
     since: "3.0.0",
     history: &[
-        ("3.0.0", "Added the `REPLACE` modifier."),
-        ("5.0.0", "Added the `ABSTTL` modifier."),
-        ("5.0.0", "Added the `IDLETIME` and `FREQ` options."),
+        ("3.0.0", "Takes `REPLACE`."),
+        ("5.0.0", "Takes `ABSTTL`."),
+        ("5.0.0", "Takes `IDLETIME` and `FREQ`."),
     ],
     summary: "Makes a key in a slot that is arriving from what DUMP gave.",
     ..RESTORE

@@ -20,9 +20,7 @@ pub static SSCAN: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::Set,
     since: "2.8.0",
-    complexity: "O(1) for every call. O(N) for a complete iteration, including enough \
-        command calls for the cursor to return back to 0. N is the number of elements \
-        inside the collection.",
+    complexity: "O(1) for a call, O(N) for a whole walk over N elements",
     effort: Effort::Estimate(crate::effort::scanned),
     summary: "Walks through a set in steps.",
     tips: &["nondeterministic_output"],
@@ -44,9 +42,7 @@ pub static HSCAN: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::Hash,
     since: "2.8.0",
-    complexity: "O(1) for every call. O(N) for a complete iteration, including enough \
-        command calls for the cursor to return back to 0. N is the number of elements \
-        inside the collection.",
+    complexity: "O(1) for a call, O(N) for a whole walk over N elements",
     effort: Effort::Estimate(crate::effort::scanned),
     summary: "Walks through a hash in steps.",
     tips: &["nondeterministic_output"],
@@ -69,12 +65,10 @@ pub static ZSCAN: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::SortedSet,
     since: "2.8.0",
-    complexity: "O(1) for every call. O(N) for a complete iteration, including enough \
-        command calls for the cursor to return back to 0. N is the number of elements \
-        inside the collection.",
+    complexity: "O(1) for a call, O(N) for a whole walk over N elements",
     effort: Effort::Estimate(crate::effort::scanned),
     summary: "Walks through a sorted set in steps.",
-    history: &[("8.0.0", "Added noscores option.")],
+    history: &[("8.0.0", "Takes `NOSCORES`.")],
     tips: &["nondeterministic_output"],
     args: &[
         Arg::key("key", 0),

@@ -18,7 +18,7 @@ pub static EXPIRE: Command = Command {
     since: "1.0.0",
     complexity: "O(1)",
     summary: "Lets a key end in so many seconds.",
-    history: &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")],
+    history: &[("7.0.0", "Takes `NX`, `XX`, `GT` and `LT`.")],
     args: &[
         Arg::key("key", 0),
         Arg::new("seconds", ArgKind::Integer),
@@ -48,7 +48,7 @@ pub static PEXPIRE: Command = Command {
     since: "2.6.0",
     complexity: "O(1)",
     summary: "Lets a key end in so many milliseconds.",
-    history: &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")],
+    history: &[("7.0.0", "Takes `NX`, `XX`, `GT` and `LT`.")],
     args: &[
         Arg::key("key", 0),
         Arg::new("milliseconds", ArgKind::Integer),
@@ -78,7 +78,7 @@ pub static EXPIREAT: Command = Command {
     since: "1.2.0",
     complexity: "O(1)",
     summary: "Lets a key end at a second of Unix time.",
-    history: &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")],
+    history: &[("7.0.0", "Takes `NX`, `XX`, `GT` and `LT`.")],
     args: &[
         Arg::key("key", 0),
         Arg::new("unix-time-seconds", ArgKind::UnixTime),
@@ -108,7 +108,7 @@ pub static PEXPIREAT: Command = Command {
     since: "2.6.0",
     complexity: "O(1)",
     summary: "Lets a key end at a millisecond of Unix time.",
-    history: &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")],
+    history: &[("7.0.0", "Takes `NX`, `XX`, `GT` and `LT`.")],
     args: &[
         Arg::key("key", 0),
         Arg::new("unix-time-milliseconds", ArgKind::UnixTime),

@@ -15,9 +15,7 @@ pub static KEYS: Command = Command {
     group: Group::Generic,
     categories: &["dangerous"],
     since: "1.0.0",
-    complexity: "O(N) with N being the number of keys in the database, under the \
-        assumption that the key names in the database and the given pattern have limited \
-        length.",
+    complexity: "O(N) for N keys in the database",
     effort: Effort::Estimate(|db, _| db.rough_key_count(db.index)),
     summary: "All keys whose names match a pattern.",
     tips: &["request_policy:all_shards", "nondeterministic_output_order"],

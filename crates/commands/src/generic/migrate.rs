@@ -38,15 +38,13 @@ pub static MIGRATE: Command = Command {
     group: Group::Generic,
     categories: &["dangerous"],
     since: "2.6.0",
-    complexity: "This command actually executes a DUMP+DEL in the source instance, and a \
-        RESTORE in the target instance. See the pages of these commands for time \
-        complexity. Also an O(N) data transfer between the two instances is performed.",
+    complexity: "Those of DUMP and DEL here and of RESTORE at the target, and the transfer between",
     summary: "Sends keys to another server and deletes them here.",
     history: &[
-        ("3.0.0", "Added the `COPY` and `REPLACE` options."),
-        ("3.0.6", "Added the `KEYS` option."),
-        ("4.0.7", "Added the `AUTH` option."),
-        ("6.0.0", "Added the `AUTH2` option."),
+        ("3.0.0", "Takes `COPY` and `REPLACE`."),
+        ("3.0.6", "Takes `KEYS`."),
+        ("4.0.7", "Takes `AUTH`."),
+        ("6.0.0", "Takes `AUTH2`."),
     ],
     tips: &["nondeterministic_output"],
     args: &[

@@ -88,7 +88,7 @@ pub static OBJECT: Command = Command {
     flags: Flags::NONE,
     group: Group::Generic,
     since: "2.2.3",
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     summary: "The commands that look at how a value is kept.",
     subcommands: &[
         &OBJECT_ENCODING,

@@ -37,11 +37,7 @@ pub static RENAMENX: Command = Command {
     since: "1.0.0",
     complexity: "O(1)",
     summary: "Gives a key another name if that is free.",
-    history: &[(
-        "3.2.0",
-        "The command no longer returns an error when source and \
-             destination names are the same.",
-    )],
+    history: &[("3.2.0", "Both names may be the same.")],
     args: &[Arg::key("key", 0), Arg::key("newkey", 1)],
     run: renamenx,
     ..Command::ROW

@@ -28,12 +28,10 @@ pub static SCAN: Command = Command {
     flags: Flags::READONLY.with(Flags::WALKS),
     group: Group::Generic,
     since: "2.8.0",
-    complexity: "O(1) for every call. O(N) for a complete iteration, including enough \
-        command calls for the cursor to return back to 0. N is the number of elements \
-        inside the collection.",
+    complexity: "O(1) for a call, O(N) for a whole walk over N elements",
     effort: Effort::Estimate(crate::effort::scanned),
     summary: "Walks through the keys of a database in steps.",
-    history: &[("6.0.0", "Added the `TYPE` subcommand.")],
+    history: &[("6.0.0", "Takes `TYPE`.")],
     tips: &["nondeterministic_output", "request_policy:special", "response_policy:special"],
     args: &[
         Arg::new("cursor", ArgKind::Integer),

@@ -73,9 +73,7 @@ pub static SORT: Command = Command {
     group: Group::Generic,
     categories: &["-keyspace", "set", "sortedset", "list", "dangerous"],
     since: "1.0.0",
-    complexity: "O(N+M*log(M)) where N is the number of elements in the list or set to \
-        sort, and M the number of returned elements. When the elements are not sorted, \
-        complexity is O(N).",
+    complexity: "O(N+M*log(M)) for N elements of which M are returned, O(N) if they are not sorted",
     effort: Effort::Estimate(estimate),
     summary: "Puts the elements of a collection in order; can keep the result.",
     find_keys: Some(keys::find_keys),
@@ -102,9 +100,7 @@ pub static SORT_RO: Command = Command {
     group: Group::Generic,
     categories: &["-keyspace", "set", "sortedset", "list", "dangerous"],
     since: "7.0.0",
-    complexity: "O(N+M*log(M)) where N is the number of elements in the list or set to \
-        sort, and M the number of returned elements. When the elements are not sorted, \
-        complexity is O(N).",
+    complexity: "O(N+M*log(M)) for N elements of which M are returned, O(N) if they are not sorted",
     effort: Effort::Estimate(estimate),
     summary: "Puts the elements of a collection in order, for reading.",
     find_keys: Some(keys::find_keys_ro),

@@ -16,11 +16,10 @@ pub static GEOADD: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
     group: Group::Geo,
     since: "3.2.0",
-    complexity: "O(log(N)) for each item added, where N is the number of elements in the \
-        sorted set.",
+    complexity: "O(M*log(N)) for M members that a set of N gets",
     effort: Effort::Words(5),
     summary: "Puts named places into an index.",
-    history: &[("6.2.0", "Added the `CH`, `NX` and `XX` options.")],
+    history: &[("6.2.0", "Takes `CH`, `NX` and `XX`.")],
     args: &[
         Arg::key("key", 0),
         Arg::one_of("condition", &[Arg::token("nx", "NX"), Arg::token("xx", "XX")])

@@ -93,23 +93,17 @@ const fn stored(option: &'static str, from: i32) -> KeySpec {
 /// What the rows of the GEORADIUS commands have in common.
 const RADIUS: Command = Command {
     group: Group::Geo,
-    complexity: "O(N+log(M)) where N is the number of elements inside the bounding box of the circular area delimited by center and radius and M is the number of items inside the index.",
+    complexity: "O(N+log(M)) for N members in the square around the circle and M in the set",
     effort: Effort::Elements(2),
-    history: &[
-        ("6.2.0", "Added the `ANY` option for `COUNT`."),
-        ("7.0.0", "Added support for uppercase unit names."),
-    ],
+    history: &[("6.2.0", "`COUNT` takes `ANY`."), ("7.0.0", "Units may be in capitals.")],
     ..Command::ROW
 };
 /// What the rows of the GEOSEARCH commands have in common.
 const SEARCH: Command = Command {
     group: Group::Geo,
-    complexity: "O(N+log(M)) where N is the number of elements in the grid-aligned bounding box area around the shape provided as the filter and M is the number of items inside the shape",
+    complexity: "O(N+log(M)) for N members in the box around the shape and M in the set",
     effort: Effort::Elements(2),
-    history: &[
-        ("7.0.0", "Added support for uppercase unit names."),
-        ("9.0.0", "Added support for the BYPOLYGON option."),
-    ],
+    history: &[("7.0.0", "Units may be in capitals."), ("9.0.0", "Takes `BYPOLYGON`.")],
     ..Command::ROW
 };
 

@@ -28,7 +28,7 @@ pub static HMGET: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::Hash,
     since: "2.0.0",
-    complexity: "O(N) where N is the number of fields being requested.",
+    complexity: "O(N) for N fields",
     effort: Effort::Words(3),
     summary: "The values of several fields.",
     args: &[Arg::key("key", 0), Arg::new("field", ArgKind::String).multiple()],

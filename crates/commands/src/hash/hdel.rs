@@ -14,10 +14,10 @@ pub static HDEL: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::DELETE))],
     group: Group::Hash,
     since: "2.0.0",
-    complexity: "O(N) where N is the number of fields to be removed.",
+    complexity: "O(N) for N fields",
     effort: Effort::Words(3),
     summary: "Deletes fields.",
-    history: &[("2.4.0", "Accepts multiple `field` arguments.")],
+    history: &[("2.4.0", "Takes more than one `field`.")],
     args: &[Arg::key("key", 0), Arg::new("field", ArgKind::String).multiple()],
     run: hdel,
     ..Command::ROW

@@ -30,7 +30,7 @@ const EXPIRE: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
     group: Group::Hash,
     since: "9.0.0",
-    complexity: "O(N) where N is the number of specified fields.",
+    complexity: "O(N) for N fields",
     effort: Effort::Words(3),
     ..Command::ROW
 };

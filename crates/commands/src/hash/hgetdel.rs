@@ -14,7 +14,7 @@ pub static HGETDEL: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))],
     group: Group::Hash,
     since: "9.1.0",
-    complexity: "O(N) where N is the number of fields to be retrieved and deleted.",
+    complexity: "O(N) for N fields",
     effort: Effort::Words(3),
     summary: "Takes fields out of a hash and answers with their values.",
     args: &[Arg::key("key", 0), FIELDS],

@@ -19,7 +19,7 @@ pub static HGETEX: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))],
     group: Group::Hash,
     since: "9.0.0",
-    complexity: "O(N) where N is the number of specified fields.",
+    complexity: "O(N) for N fields",
     effort: Effort::Words(3),
     summary: "The values of fields, whose expiry it can change.",
     args: &[Arg::key("key", 0), EXPIRE_OR_PERSIST, FIELDS],

@@ -13,7 +13,7 @@ pub static HPERSIST: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
     group: Group::Hash,
     since: "9.0.0",
-    complexity: "O(N) where N is the number of specified fields.",
+    complexity: "O(N) for N fields",
     effort: Effort::Words(3),
     summary: "Lets fields stay that would have expired.",
     args: &[Arg::key("key", 0), FIELDS],

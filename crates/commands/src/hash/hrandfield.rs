@@ -18,7 +18,7 @@ pub static HRANDFIELD: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::Hash,
     since: "6.2.0",
-    complexity: "O(N) where N is the number of fields returned",
+    complexity: "O(N) for N fields in the reply",
     effort: Effort::Estimate(crate::effort::sampled),
     summary: "Some fields of a hash, with their values if asked.",
     tips: &["nondeterministic_output"],

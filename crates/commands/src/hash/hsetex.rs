@@ -20,7 +20,7 @@ pub static HSETEX: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::INSERT))],
     group: Group::Hash,
     since: "9.0.0",
-    complexity: "O(N) where N is the number of specified fields.",
+    complexity: "O(N) for N fields",
     effort: Effort::Words(3),
     summary: "Sets fields, with one expiry for all of them.",
     args: &[

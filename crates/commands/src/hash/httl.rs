@@ -15,7 +15,7 @@ const TIME: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::Hash,
     since: "9.0.0",
-    complexity: "O(N) where N is the number of specified fields.",
+    complexity: "O(N) for N fields",
     effort: Effort::Words(3),
     args: &[Arg::key("key", 0), FIELDS],
     ..Command::ROW

@@ -15,11 +15,10 @@ pub static HSET: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
     group: Group::Hash,
     since: "2.0.0",
-    complexity: "O(1) for each field/value pair added, so O(N) to add N field/value \
-        pairs when the command is called with multiple field/value pairs.",
+    complexity: "O(N) for N fields",
     effort: Effort::Words(3),
     summary: "Sets fields, and counts those that are new.",
-    history: &[("4.0.0", "Accepts multiple `field` and `value` arguments.")],
+    history: &[("4.0.0", "Takes more than one `field` and `value`.")],
     args: &[
         Arg::key("key", 0),
         Arg::block(
@@ -40,7 +39,7 @@ pub static HMSET: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
     group: Group::Hash,
     since: "2.0.0",
-    complexity: "O(N) where N is the number of fields being set.",
+    complexity: "O(N) for N fields",
     effort: Effort::Words(3),
     summary: "Sets fields; HSET says more.",
     args: &[

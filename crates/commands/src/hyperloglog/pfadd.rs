@@ -14,7 +14,7 @@ pub static PFADD: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::INSERT))],
     group: Group::Hyperloglog,
     since: "2.8.9",
-    complexity: "O(1) to add every element.",
+    complexity: "O(N) for N elements",
     effort: Effort::Words(5),
     summary: "Adds elements to what is counted.",
     args: &[Arg::key("key", 0), Arg::new("element", ArgKind::String).optional().multiple()],

@@ -18,9 +18,7 @@ pub static PFCOUNT: Command = Command {
     )],
     group: Group::Hyperloglog,
     since: "2.8.9",
-    complexity: "O(1) with a very small average constant time when called with a single key. \
-        O(N) with N being the number of keys, and much bigger constant times, when called with \
-        multiple keys.",
+    complexity: "O(1) for a key whose count is kept, O(N) for N keys, which are merged",
     effort: Effort::Words(100),
     summary: "About how many distinct elements were added.",
     args: &[Arg::key("key", 0).multiple()],

@@ -15,7 +15,7 @@ pub static PFMERGE: Command = Command {
     ],
     group: Group::Hyperloglog,
     since: "2.8.9",
-    complexity: "O(N) to merge N HyperLogLogs, but with high constant times.",
+    complexity: "O(N) for N keys, each of which costs much",
     effort: Effort::Words(100),
     summary: "Joins what several keys have counted.",
     args: &[Arg::key("destkey", 0), Arg::key("sourcekey", 1).optional().multiple()],

@@ -17,9 +17,9 @@ pub static BLPOP: Command = Command {
     keys: &[KeySpec::all_but_last(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))],
     group: Group::List,
     since: "2.0.0",
-    complexity: "O(N) where N is the number of provided keys.",
+    complexity: "O(N) for N keys",
     summary: "Takes the first element of a list; waits for one.",
-    history: &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")],
+    history: &[("6.0.0", "`timeout` may have a fraction.")],
     args: &[Arg::key("key", 0).multiple(), Arg::new("timeout", ArgKind::Double)],
     run: blpop,
     ..Command::ROW
@@ -33,9 +33,9 @@ pub static BRPOP: Command = Command {
     keys: &[KeySpec::all_but_last(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))],
     group: Group::List,
     since: "2.0.0",
-    complexity: "O(N) where N is the number of provided keys.",
+    complexity: "O(N) for N keys",
     summary: "Takes the last element of a list; waits for one.",
-    history: &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")],
+    history: &[("6.0.0", "`timeout` may have a fraction.")],
     args: &[Arg::key("key", 0).multiple(), Arg::new("timeout", ArgKind::Double)],
     run: brpop,
     ..Command::ROW
@@ -49,8 +49,7 @@ pub static LMPOP: Command = Command {
     keys: &[KeySpec::counted(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))],
     group: Group::List,
     since: "7.0.0",
-    complexity: "O(N+M) where N is the number of provided keys and M is the number of \
-        elements returned.",
+    complexity: "O(N+M) for N keys and M elements in the reply",
     summary: "Takes elements from the first list that has some.",
     args: &[
         Arg::new("numkeys", ArgKind::Integer),
@@ -70,8 +69,7 @@ pub static BLMPOP: Command = Command {
     keys: &[KeySpec::counted(2, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))],
     group: Group::List,
     since: "7.0.0",
-    complexity: "O(N+M) where N is the number of provided keys and M is the number of \
-        elements returned.",
+    complexity: "O(N+M) for N keys and M elements in the reply",
     summary: "Takes elements from the first list that has some; waits for them.",
     args: &[
         Arg::new("timeout", ArgKind::Double),

@@ -15,8 +15,7 @@ pub static LSET: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
     group: Group::List,
     since: "1.0.0",
-    complexity: "O(N) where N is the length of the list. Setting either the first or \
-        the last element of the list is O(1).",
+    complexity: "O(N) for a list of N elements, O(1) at its ends",
     summary: "Puts a value in the place of an element.",
     args: &[
         Arg::key("key", 0),
@@ -35,10 +34,7 @@ pub static LINSERT: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::INSERT))],
     group: Group::List,
     since: "2.2.0",
-    complexity: "O(N) where N is the number of elements to traverse before seeing the \
-        value pivot. This means that inserting somewhere on the left end on the list \
-        (head) can be considered O(1) and inserting somewhere on the right end (tail) is \
-        O(N).",
+    complexity: "O(N) for N elements before the pivot",
     effort: Effort::Elements(1),
     summary: "Puts an element in front of another one, or behind it.",
     args: &[
@@ -59,8 +55,7 @@ pub static LREM: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::DELETE))],
     group: Group::List,
     since: "1.0.0",
-    complexity: "O(N+M) where N is the length of the list and M is the number of \
-        elements removed.",
+    complexity: "O(N) for a list of N elements",
     effort: Effort::Elements(1),
     summary: "Takes elements that equal a value out of a list.",
     args: &[
@@ -80,7 +75,7 @@ pub static LTRIM: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::DELETE))],
     group: Group::List,
     since: "1.0.0",
-    complexity: "O(N) where N is the number of elements to be removed by the operation.",
+    complexity: "O(N) for N elements that are removed",
     effort: Effort::Part(1, trimmed),
     summary: "Keeps one range of a list and drops the rest.",
     args: &[

@@ -86,7 +86,7 @@ pub static BRPOPLPUSH: Command = Command {
     since: "2.2.0",
     complexity: "O(1)",
     summary: "RPOPLPUSH that waits for an element.",
-    history: &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")],
+    history: &[("6.0.0", "`timeout` may have a fraction.")],
     args: &[
         Arg::key("source", 0),
         Arg::key("destination", 1),

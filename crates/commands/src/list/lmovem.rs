@@ -41,7 +41,7 @@ pub static LMOVEM: Command = Command {
     ],
     group: Group::List,
     since: "8.10.0",
-    complexity: "O(N) where N is the number of elements moved.",
+    complexity: "O(N) for N elements that are moved",
     effort: Effort::Estimate(effort),
     summary: "Moves several elements from one list to another and returns them.",
     args: &[
@@ -66,7 +66,7 @@ pub static BLMOVEM: Command = Command {
     ],
     group: Group::List,
     since: "8.10.0",
-    complexity: "O(N) where N is the number of elements moved.",
+    complexity: "O(N) for N elements that are moved",
     effort: Effort::Estimate(effort),
     summary: "LMOVEM that waits until there are enough elements.",
     args: &[

@@ -14,9 +14,7 @@ pub static LPOS: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::List,
     since: "6.0.6",
-    complexity: "O(N) where N is the number of elements in the list, for the average \
-        case. When searching for elements near the head or the tail of the list, or when \
-        the MAXLEN option is provided, the command may run in constant time.",
+    complexity: "O(N) for N elements up to the last match, at most MAXLEN",
     effort: Effort::Elements(1),
     summary: "Where a value stands in a list.",
     args: &[

@@ -15,11 +15,10 @@ pub static LPUSH: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::INSERT))],
     group: Group::List,
     since: "1.0.0",
-    complexity: "O(1) for each element added, so O(N) to add N elements when the \
-        command is called with multiple arguments.",
+    complexity: "O(N) for N elements",
     effort: Effort::Words(1),
     summary: "Puts elements in front of a list.",
-    history: &[("2.4.0", "Accepts multiple `element` arguments.")],
+    history: &[("2.4.0", "Takes more than one `element`.")],
     args: &[Arg::key("key", 0), Arg::new("element", ArgKind::String).multiple()],
     run: lpush,
     ..Command::ROW
@@ -33,11 +32,10 @@ pub static RPUSH: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::INSERT))],
     group: Group::List,
     since: "1.0.0",
-    complexity: "O(1) for each element added, so O(N) to add N elements when the \
-        command is called with multiple arguments.",
+    complexity: "O(N) for N elements",
     effort: Effort::Words(1),
     summary: "Puts elements behind a list.",
-    history: &[("2.4.0", "Accepts multiple `element` arguments.")],
+    history: &[("2.4.0", "Takes more than one `element`.")],
     args: &[Arg::key("key", 0), Arg::new("element", ArgKind::String).multiple()],
     run: rpush,
     ..Command::ROW
@@ -51,11 +49,10 @@ pub static LPUSHX: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::INSERT))],
     group: Group::List,
     since: "2.2.0",
-    complexity: "O(1) for each element added, so O(N) to add N elements when the \
-        command is called with multiple arguments.",
+    complexity: "O(N) for N elements",
     effort: Effort::Words(1),
     summary: "Puts elements in front of a list that is there.",
-    history: &[("4.0.0", "Accepts multiple `element` arguments.")],
+    history: &[("4.0.0", "Takes more than one `element`.")],
     args: &[Arg::key("key", 0), Arg::new("element", ArgKind::String).multiple()],
     run: lpushx,
     ..Command::ROW
@@ -69,11 +66,10 @@ pub static RPUSHX: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::INSERT))],
     group: Group::List,
     since: "2.2.0",
-    complexity: "O(1) for each element added, so O(N) to add N elements when the \
-        command is called with multiple arguments.",
+    complexity: "O(N) for N elements",
     effort: Effort::Words(1),
     summary: "Puts elements behind a list that is there.",
-    history: &[("4.0.0", "Accepts multiple `element` arguments.")],
+    history: &[("4.0.0", "Takes more than one `element`.")],
     args: &[Arg::key("key", 0), Arg::new("element", ArgKind::String).multiple()],
     run: rpushx,
     ..Command::ROW

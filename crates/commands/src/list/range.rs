@@ -14,9 +14,7 @@ pub static LRANGE: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::List,
     since: "1.0.0",
-    complexity: "O(S+N) where S is the distance of start offset from HEAD for small \
-        lists, from nearest end (HEAD or TAIL) for large lists; and N is the number of \
-        elements in the specified range.",
+    complexity: "O(S+N) for N elements that are S away from the nearer end",
     effort: Effort::Part(1, ranged),
     summary: "The elements between two places of a list.",
     args: &[
@@ -51,9 +49,7 @@ pub static LINDEX: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::List,
     since: "1.0.0",
-    complexity: "O(N) where N is the number of elements to traverse to get to the \
-        element at index. This makes asking for the first or the last element of the \
-        list O(1).",
+    complexity: "O(N) for an element that is N away from the nearer end",
     summary: "The element at a place of a list.",
     args: &[Arg::key("key", 0), Arg::new("index", ArgKind::Integer)],
     run: lindex,

@@ -12,8 +12,7 @@ pub static PUBSUB_CHANNELS: Command = Command {
     flags: Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE),
     group: Group::Pubsub,
     since: "2.8.0",
-    complexity: "O(N) where N is the number of active channels, and assuming constant \
-        time pattern matching (relatively short channels and patterns)",
+    complexity: "O(N) for N channels with subscribers",
     summary: "The channels that have subscribers.",
     args: &[Arg::new("pattern", ArgKind::Pattern).optional()],
     routing: Routing::all(Merge::Union, About::Clients),
@@ -56,8 +55,7 @@ pub static PUBSUB_NUMSUB: Command = Command {
     flags: Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE),
     group: Group::Pubsub,
     since: "2.8.0",
-    complexity: "O(N) for the NUMSUB subcommand, where N is the number of requested \
-        channels",
+    complexity: "O(N) for N channels that are named",
     summary: "How many subscribers channels have.",
     args: &[Arg::new("channel", ArgKind::String).optional().multiple()],
     routing: Routing::all(Merge::SumPairs, About::Clients),
@@ -72,8 +70,7 @@ pub static PUBSUB_SHARDCHANNELS: Command = Command {
     flags: Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE),
     group: Group::Pubsub,
     since: "7.0.0",
-    complexity: "O(N) where N is the number of active shard channels, and assuming \
-        constant time pattern matching (relatively short shard channels).",
+    complexity: "O(N) for N shard channels with subscribers",
     summary: "The shard channels that have subscribers.",
     args: &[Arg::new("pattern", ArgKind::Pattern).optional()],
     routing: Routing::all(Merge::Union, About::Clients),
@@ -88,8 +85,7 @@ pub static PUBSUB_SHARDNUMSUB: Command = Command {
     flags: Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE),
     group: Group::Pubsub,
     since: "7.0.0",
-    complexity: "O(N) for the SHARDNUMSUB subcommand, where N is the number of \
-        requested shard channels",
+    complexity: "O(N) for N shard channels that are named",
     summary: "How many subscribers shard channels have.",
     args: &[Arg::new("shardchannel", ArgKind::String).optional().multiple()],
     routing: Routing::all(Merge::SumPairs, About::Clients),
@@ -104,7 +100,7 @@ pub static PUBSUB: Command = Command {
     flags: Flags::NONE,
     group: Group::Pubsub,
     since: "2.8.0",
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     summary: "The commands that look at subscriptions.",
     subcommands: &[
         &PUBSUB_CHANNELS,

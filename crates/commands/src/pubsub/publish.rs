@@ -15,8 +15,7 @@ pub static PUBLISH: Command = Command {
         .with(Flags::MAY_REPLICATE),
     group: Group::Pubsub,
     since: "2.0.0",
-    complexity: "O(N+M) where N is the number of clients subscribed to the receiving \
-        channel and M is the total number of subscribed patterns (by any client).",
+    complexity: "O(N+M) for N subscribers of the channel and M patterns of all clients",
     summary: "Sends a message to all who listen to a channel.",
     args: &[Arg::new("channel", ArgKind::String), Arg::new("message", ArgKind::String)],
     channels: Channels::First,
@@ -37,8 +36,7 @@ pub static SPUBLISH: Command = Command {
     keys: &[KeySpec::one(KeyFlags::NOT_KEY)],
     group: Group::Pubsub,
     since: "7.0.0",
-    complexity: "O(N) where N is the number of clients subscribed to the receiving \
-        shard channel.",
+    complexity: "O(N) for N subscribers of the channel",
     summary: "Sends a message to all who listen to a shard channel.",
     args: &[Arg::new("shardchannel", ArgKind::String), Arg::new("message", ArgKind::String)],
     channels: Channels::First,

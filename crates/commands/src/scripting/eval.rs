@@ -34,7 +34,7 @@ const SCRIPT: Command = Command {
     keys: &[WRITTEN.note(WRITTEN_NOTE)],
     group: Group::Scripting,
     since: "2.6.0",
-    complexity: "Depends on the script that is executed.",
+    complexity: "That of the script",
     args: &arguments("script"),
     script: Some(ScriptName::Source),
     run: scripting::eval,
@@ -50,7 +50,7 @@ const DIGEST: Command = Command {
 
 const FUNCTION: Command = Command {
     since: "7.0.0",
-    complexity: "Depends on the function that is executed.",
+    complexity: "That of the function",
     args: &arguments("function"),
     script: Some(ScriptName::Function),
     run: scripting::fcall,

@@ -34,7 +34,7 @@ static DUMP: Command = Command {
     name: "dump",
     arity: 2,
     flags: Flags::NOSCRIPT,
-    complexity: "O(N) where N is the number of functions",
+    complexity: "O(N) for N functions",
     summary: "All libraries as bytes that FUNCTION RESTORE reads.",
     run: dump,
     ..SUB
@@ -44,7 +44,7 @@ static FLUSH: Command = Command {
     name: "flush",
     arity: -2,
     flags: CHANGES,
-    complexity: "O(N) where N is the number of functions deleted",
+    complexity: "O(N) for N functions that are removed",
     summary: "Deletes all libraries.",
     tips: ALL,
     args: &[Arg::one_of("flush-type", &[Arg::token("async", "ASYNC"), Arg::token("sync", "SYNC")])
@@ -79,7 +79,7 @@ static LIST: Command = Command {
     name: "list",
     arity: -2,
     flags: Flags::NOSCRIPT,
-    complexity: "O(N) where N is the number of functions",
+    complexity: "O(N) for N functions",
     summary: "The libraries with their functions.",
     tips: &["nondeterministic_output_order"],
     args: &[
@@ -94,7 +94,7 @@ static LOAD: Command = Command {
     name: "load",
     arity: -3,
     flags: CHANGES.with(Flags::DENYOOM),
-    complexity: "O(1) (considering compilation time is redundant)",
+    complexity: "O(N) for N bytes of code",
     summary: "Adds a library, or puts it in the place of an old one.",
     tips: ALL,
     args: &[
@@ -110,7 +110,7 @@ static RESTORE: Command = Command {
     name: "restore",
     arity: -3,
     flags: CHANGES.with(Flags::DENYOOM),
-    complexity: "O(N) where N is the number of functions on the payload",
+    complexity: "O(N) for N functions in the payload",
     summary: "Brings back what FUNCTION DUMP gave.",
     tips: ALL,
     args: &[
@@ -146,7 +146,7 @@ static STATS: Command = Command {
 pub static FUNCTION: Command = Command {
     name: "function",
     arity: -2,
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     summary: "The commands about libraries of functions.",
     subcommands: &[&DELETE, &DUMP, &FLUSH, &HELP, &KILL, &LIST, &LOAD, &RESTORE, &STATS],
     help: &[

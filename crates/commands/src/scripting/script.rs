@@ -30,8 +30,7 @@ static EXISTS: Command = Command {
     name: "exists",
     arity: -3,
     flags: Flags::NOSCRIPT.with(Flags::STALE),
-    complexity: "O(N) with N being the number of scripts to check (so checking a single script is an \
-                 O(1) operation).",
+    complexity: "O(N) for N hashes",
     summary: "Which scripts the server knows.",
     tips: &["request_policy:all_shards", "response_policy:agg_logical_and"],
     args: &[Arg::new("sha1", ArgKind::String).multiple()],
@@ -43,9 +42,9 @@ static FLUSH: Command = Command {
     name: "flush",
     arity: -2,
     flags: Flags::NOSCRIPT.with(Flags::STALE),
-    complexity: "O(N) with N being the number of scripts in cache",
+    complexity: "O(N) for N scripts that are kept",
     summary: "Forgets all scripts.",
-    history: &[("6.2.0", "Added the `ASYNC` and `SYNC` flushing mode modifiers.")],
+    history: &[("6.2.0", "Takes `ASYNC` and `SYNC`.")],
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     args: &[Arg::one_of("flush-type", &[Arg::token("async", "ASYNC"), Arg::token("sync", "SYNC")])
         .since("6.2.0")
@@ -81,7 +80,7 @@ static LOAD: Command = Command {
     name: "load",
     arity: 3,
     flags: Flags::NOSCRIPT.with(Flags::STALE),
-    complexity: "O(N) with N being the length in bytes of the script body.",
+    complexity: "O(N) for a script of N bytes",
     summary: "Keeps a script for EVALSHA, without a run.",
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     args: &[Arg::new("script", ArgKind::String)],
@@ -106,7 +105,7 @@ static SHOW: Command = Command {
 pub static SCRIPT: Command = Command {
     name: "script",
     arity: -2,
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     summary: "The commands about scripts that the server knows.",
     subcommands: &[&DEBUG, &EXISTS, &FLUSH, &HELP, &KILL, &LOAD, &SHOW],
     help: &[

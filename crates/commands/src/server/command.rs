@@ -35,7 +35,7 @@ pub static COMMAND_DOCS: Command = Command {
     group: Group::Server,
     categories: &["connection"],
     since: "7.0.0",
-    complexity: "O(N) where N is the number of commands to look up",
+    complexity: "O(N) for N names",
     summary: "What commands are for and how they are written.",
     tips: &["nondeterministic_output_order"],
     args: &[Arg::new("command-name", ArgKind::String).optional().multiple()],
@@ -51,7 +51,7 @@ pub static COMMAND_GETKEYS: Command = Command {
     group: Group::Server,
     categories: &["connection"],
     since: "2.8.13",
-    complexity: "O(N) where N is the number of arguments to the command",
+    complexity: "O(N) for a request of N words",
     summary: "Which arguments of a request are keys.",
     args: &[
         Arg::new("command", ArgKind::String),
@@ -69,7 +69,7 @@ pub static COMMAND_GETKEYSANDFLAGS: Command = Command {
     group: Group::Server,
     categories: &["connection"],
     since: "7.0.0",
-    complexity: "O(N) where N is the number of arguments to the command",
+    complexity: "O(N) for a request of N words",
     summary: "Which arguments of a request are keys, and what becomes of them.",
     args: &[
         Arg::new("command", ArgKind::String),
@@ -101,13 +101,9 @@ pub static COMMAND_INFO: Command = Command {
     group: Group::Server,
     categories: &["connection"],
     since: "2.8.13",
-    complexity: "O(N) where N is the number of commands to look up",
+    complexity: "O(N) for N names",
     summary: "How commands are to be called, as clients need it.",
-    history: &[(
-        "7.0.0",
-        "Allowed to be called with no argument to get info on all \
-             commands.",
-    )],
+    history: &[("7.0.0", "Without names it tells all commands.")],
     tips: &["nondeterministic_output_order"],
     args: &[Arg::new("command-name", ArgKind::String).optional().multiple()],
     run: command_info,
@@ -122,7 +118,7 @@ pub static COMMAND_LIST: Command = Command {
     group: Group::Server,
     categories: &["connection"],
     since: "7.0.0",
-    complexity: "O(N) where N is the total number of commands",
+    complexity: "O(N) for N commands",
     summary: "The names of commands, all or some.",
     tips: &["nondeterministic_output_order"],
     args: &[Arg::one_of(
@@ -147,7 +143,7 @@ pub static COMMAND: Command = Command {
     group: Group::Server,
     categories: &["connection"],
     since: "2.8.13",
-    complexity: "O(N) where N is the total number of commands",
+    complexity: "O(N) for N commands",
     summary: "How all commands are to be called, as clients need it.",
     tips: &["nondeterministic_output_order"],
     subcommands: &[

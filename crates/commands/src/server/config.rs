@@ -14,13 +14,9 @@ pub static CONFIG_GET: Command = Command {
     flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
     group: Group::Server,
     since: "2.0.0",
-    complexity: "O(N) when N is the number of configuration parameters provided",
+    complexity: "O(N) for N options or patterns",
     summary: "The values of options whose names match.",
-    history: &[(
-        "7.0.0",
-        "Added the ability to pass multiple pattern parameters in one \
-             call",
-    )],
+    history: &[("7.0.0", "Takes several patterns.")],
     args: &[Arg::new("parameter", ArgKind::String).multiple()],
     routing: Routing::all(Merge::First, About::Server),
     run: config_get,
@@ -88,9 +84,9 @@ pub static CONFIG_SET: Command = Command {
         .with(Flags::AUDITED),
     group: Group::Server,
     since: "2.0.0",
-    complexity: "O(N) when N is the number of configuration parameters provided",
+    complexity: "O(N) for N options or patterns",
     summary: "Changes options while the server runs.",
-    history: &[("7.0.0", "Added the ability to set multiple parameters in one call.")],
+    history: &[("7.0.0", "Takes several options.")],
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     args: &[Arg::block(
         "data",
@@ -109,7 +105,7 @@ pub static CONFIG: Command = Command {
     flags: Flags::NONE,
     group: Group::Server,
     since: "2.0.0",
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     summary: "The commands about options.",
     subcommands: &[&CONFIG_GET, &CONFIG_HELP, &CONFIG_RESETSTAT, &CONFIG_REWRITE, &CONFIG_SET],
     help: &[

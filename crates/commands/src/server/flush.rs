@@ -20,12 +20,9 @@ pub static FLUSHALL: Command = Command {
     group: Group::Server,
     categories: &["keyspace", "dangerous"],
     since: "1.0.0",
-    complexity: "O(N) where N is the total number of keys in all databases",
+    complexity: "O(N) for N keys in all databases",
     summary: "Deletes the keys of all databases.",
-    history: &[
-        ("4.0.0", "Added the `ASYNC` flushing mode modifier."),
-        ("6.2.0", "Added the `SYNC` flushing mode modifier."),
-    ],
+    history: &[("4.0.0", "Takes `ASYNC`."), ("6.2.0", "Takes `SYNC`.")],
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
     args: &[Arg::one_of(
         "flush-type",
@@ -46,12 +43,9 @@ pub static FLUSHDB: Command = Command {
     group: Group::Server,
     categories: &["keyspace", "dangerous"],
     since: "1.0.0",
-    complexity: "O(N) where N is the number of keys in the selected database",
+    complexity: "O(N) for N keys in the database",
     summary: "Deletes the keys of this database.",
-    history: &[
-        ("4.0.0", "Added the `ASYNC` flushing mode modifier."),
-        ("6.2.0", "Added the `SYNC` flushing mode modifier."),
-    ],
+    history: &[("4.0.0", "Takes `ASYNC`."), ("6.2.0", "Takes `SYNC`.")],
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
     args: &[Arg::one_of(
         "flush-type",

@@ -17,7 +17,7 @@ pub static HOTKEYS_GET: Command = Command {
     flags: FLAGS,
     group: Group::Server,
     since: "8.6.0",
-    complexity: "O(K) where K is the number of hotkeys returned.",
+    complexity: "O(N) for N keys in the reply",
     summary: "Shows the keys that took most.",
     tips: &["nondeterministic_output"],
     run: hotkeys_get,
@@ -106,7 +106,7 @@ pub static HOTKEYS: Command = Command {
     flags: Flags::NONE,
     group: Group::Server,
     since: "8.6.0",
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     summary: "The commands about keys that take most of the server.",
     subcommands: &[&HOTKEYS_GET, &HOTKEYS_HELP, &HOTKEYS_RESET, &HOTKEYS_START, &HOTKEYS_STOP],
     help: &[

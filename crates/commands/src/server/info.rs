@@ -26,7 +26,7 @@ pub static INFO: Command = Command {
     since: "1.0.0",
     complexity: "O(1)",
     summary: "What the server is and does, in figures.",
-    history: &[("7.0.0", "Added support for taking multiple section arguments.")],
+    history: &[("7.0.0", "Takes several sections.")],
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
     args: &[Arg::new("section", ArgKind::String).optional().multiple()],
     routing: Routing::all(Merge::Info, About::Server),

@@ -17,7 +17,7 @@ pub static SAVE: Command = Command {
     flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING).with(Flags::NO_MULTI),
     group: Group::Server,
     since: "1.0.0",
-    complexity: "O(N) where N is the total number of keys in all databases",
+    complexity: "O(N) for N keys in all databases",
     summary: "Writes all databases to disk, and answers when that is done.",
     run: save,
     ..Command::ROW
@@ -32,7 +32,7 @@ pub static BGSAVE: Command = Command {
     since: "1.0.0",
     complexity: "O(1)",
     summary: "Writes all databases to disk, in the background.",
-    history: &[("3.2.2", "Added the `SCHEDULE` option."), ("8.1.0", "Added the `CANCEL` option.")],
+    history: &[("3.2.2", "Takes `SCHEDULE`."), ("8.1.0", "Takes `CANCEL`.")],
     args: &[Arg::one_of(
         "operation",
         &[

@@ -18,12 +18,11 @@ pub static SHUTDOWN: Command = Command {
         .with(Flags::AUDITED),
     group: Group::Server,
     since: "1.0.0",
-    complexity: "O(N) when saving, where N is the total number of keys in all databases \
-        when saving data, otherwise O(1)",
+    complexity: "O(N) for N keys that are saved, O(1) without saving",
     summary: "Ends the server, after what has to be saved is saved.",
     history: &[
-        ("7.0.0", "Added the `NOW`, `FORCE` and `ABORT` modifiers."),
-        ("9.0.0", "Added the `SAFE` and `FAILOVER` modifiers."),
+        ("7.0.0", "Takes `NOW`, `FORCE` and `ABORT`."),
+        ("9.0.0", "Takes `SAFE` and `FAILOVER`."),
     ],
     args: &[Arg::one_of(
         "abort-selector",

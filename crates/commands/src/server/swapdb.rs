@@ -12,8 +12,7 @@ pub static SWAPDB: Command = Command {
     group: Group::Server,
     categories: &["keyspace", "dangerous"],
     since: "4.0.0",
-    complexity: "O(N) where N is the count of clients watching or blocking on keys from \
-        both databases.",
+    complexity: "O(N) for N clients that watch or wait for keys of both",
     summary: "Lets two databases change places.",
     args: &[Arg::new("index1", ArgKind::Integer), Arg::new("index2", ArgKind::Integer)],
     databases: Databases::Named(|_, found| (1..3).for_each(found)),

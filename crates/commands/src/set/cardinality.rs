@@ -16,8 +16,7 @@ pub static SINTERCARD: Command = Command {
     keys: &[KeySpec::counted(1, KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::Set,
     since: "7.0.0",
-    complexity: "O(N*M) worst case where N is the cardinality of the smallest set and M \
-        is the number of sets.",
+    complexity: "O(N*M) for M sets of which the smallest has N members",
     effort: Effort::Intersection(3),
     summary: "How many members all sets have in common.",
     args: &[
@@ -37,7 +36,7 @@ pub static SUNIONCARD: Command = Command {
     keys: &[KeySpec::counted(1, KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::Set,
     since: "8.10.0",
-    complexity: "O(N) where N is the total number of elements in all given sets.",
+    complexity: "O(N) for sets with N members together",
     effort: Effort::Elements(3),
     summary: "Counts the members that at least one of the sets has.",
     args: &[
@@ -58,7 +57,7 @@ pub static SDIFFCARD: Command = Command {
     keys: &[KeySpec::counted(1, KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::Set,
     since: "8.10.0",
-    complexity: "O(N) where N is the total number of elements in all given sets.",
+    complexity: "O(N) for sets with N members together",
     effort: Effort::Elements(3),
     summary: "Counts the members of the first set that no other set has.",
     args: &[

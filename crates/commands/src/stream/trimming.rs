@@ -19,10 +19,10 @@ pub static XTRIM: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::DELETE))],
     group: Group::Stream,
     since: "5.0.0",
-    complexity: "O(N), with N being the number of evicted entries. Constant times are very small however, since entries are organized in macro nodes containing multiple entries that can be released with a single deallocation.",
+    complexity: "O(N) for N entries that are removed, which go in blocks",
     effort: Effort::Estimate(effort),
     summary: "Drops the oldest entries of a stream.",
-    history: &[("6.2.0", "Added the `MINID` trimming strategy and the `LIMIT` option.")],
+    history: &[("6.2.0", "Takes `MINID` and `LIMIT`.")],
     tips: &["nondeterministic_output"],
     args: &[
         Arg::key("key", 0),

@@ -15,7 +15,7 @@ pub static XACK: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
     group: Group::Stream,
     since: "5.0.0",
-    complexity: "O(1) for each message ID processed.",
+    complexity: "O(N) for N entries",
     effort: Effort::Words(8),
     summary: "Says that a group is done with entries.",
     args: &[
@@ -35,7 +35,7 @@ pub static XACKDEL: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::DELETE))],
     group: Group::Stream,
     since: "8.2.0",
-    complexity: "O(1) for each entry ID processed.",
+    complexity: "O(N) for N entries",
     effort: Effort::Words(10),
     summary: "Says that a group is done with entries, and deletes them.",
     args: &[

@@ -20,14 +20,11 @@ pub static XADD: Command = Command {
         .note("UPDATE instead of INSERT because of the optional trimming feature")],
     group: Group::Stream,
     since: "5.0.0",
-    complexity: "O(1) when adding a new entry, O(N) when trimming where N being the number of entries evicted.",
+    complexity: "O(1), and O(N) for N entries that are trimmed",
     summary: "Adds an entry at the end of a stream.",
     history: &[
-        (
-            "6.2.0",
-            "Added the `NOMKSTREAM` option, `MINID` trimming strategy and the `LIMIT` option.",
-        ),
-        ("7.0.0", "Added support for the `<ms>-*` explicit ID form."),
+        ("6.2.0", "Takes `NOMKSTREAM`, `MINID` and `LIMIT`."),
+        ("7.0.0", "An ID may be `<ms>-*`."),
     ],
     tips: &["nondeterministic_output"],
     args: &[

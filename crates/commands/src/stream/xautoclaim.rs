@@ -17,13 +17,10 @@ pub static XAUTOCLAIM: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::DELETE))],
     group: Group::Stream,
     since: "6.2.0",
-    complexity: "O(1) if COUNT is small.",
+    complexity: "O(N) for a count of N",
     effort: Effort::Estimate(effort),
     summary: "Takes over entries that others have left lying, in steps.",
-    history: &[(
-        "7.0.0",
-        "Added an element to the reply array, containing deleted entries the command cleared from the PEL",
-    )],
+    history: &[("7.0.0", "The reply names pending entries that were gone and are forgotten.")],
     tips: &["nondeterministic_output"],
     args: &[
         Arg::key("key", 0),

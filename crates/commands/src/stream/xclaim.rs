@@ -17,7 +17,7 @@ pub static XCLAIM: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
     group: Group::Stream,
     since: "5.0.0",
-    complexity: "O(log N) with N being the number of messages in the PEL of the consumer group.",
+    complexity: "O(M*log(N)) for M entries of a group with N pending ones",
     effort: Effort::Words(40),
     summary: "Takes over entries that were given to another consumer.",
     tips: &["nondeterministic_output"],

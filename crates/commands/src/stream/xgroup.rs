@@ -15,7 +15,7 @@ pub static XGROUP: Command = Command {
     flags: Flags::NONE,
     group: Group::Stream,
     since: "5.0.0",
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     summary: "The commands about groups of consumers.",
     subcommands: &[
         &XGROUP_CREATE,
@@ -39,7 +39,7 @@ pub static XGROUP_CREATE: Command = Command {
     since: "5.0.0",
     complexity: "O(1)",
     summary: "Makes a group.",
-    history: &[("7.0.0", "Added the `entries_read` named argument.")],
+    history: &[("7.0.0", "Takes `entries_read`.")],
     args: &[
         Arg::key("key", 0),
         Arg::new("group", ArgKind::String),
@@ -100,7 +100,7 @@ pub static XGROUP_DESTROY: Command = Command {
     keys: &[KeySpec::at(2, KeyFlags::RW.with(KeyFlags::DELETE))],
     group: Group::Stream,
     since: "5.0.0",
-    complexity: "O(N) where N is the number of entries in the group's pending entries list (PEL).",
+    complexity: "O(N) for a group with N pending entries",
     summary: "Deletes a group.",
     args: &[Arg::key("key", 0), Arg::new("group", ArgKind::String)],
     run: xgroup_destroy,
@@ -130,7 +130,7 @@ pub static XGROUP_SETID: Command = Command {
     since: "5.0.0",
     complexity: "O(1)",
     summary: "Says from where on a group reads.",
-    history: &[("7.0.0", "Added the optional `entries_read` argument.")],
+    history: &[("7.0.0", "Takes `entries_read`.")],
     args: &[
         Arg::key("key", 0),
         Arg::new("group", ArgKind::String),

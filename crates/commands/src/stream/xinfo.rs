@@ -16,7 +16,7 @@ pub static XINFO: Command = Command {
     flags: Flags::NONE,
     group: Group::Stream,
     since: "5.0.0",
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     summary: "The commands that look into a stream.",
     subcommands: &[&XINFO_CONSUMERS, &XINFO_GROUPS, &XINFO_HELP, &XINFO_STREAM],
     help: HELP,
@@ -33,7 +33,7 @@ pub static XINFO_CONSUMERS: Command = Command {
     since: "5.0.0",
     complexity: "O(1)",
     summary: "The consumers of a group.",
-    history: &[("7.2.0", "Added the `inactive` field, and changed the meaning of `idle`.")],
+    history: &[("7.2.0", "The reply has `inactive`; `idle` counts from the last attempt.")],
     tips: &["nondeterministic_output"],
     args: &[Arg::key("key", 0), Arg::new("group", ArgKind::String)],
     run: xinfo_consumers,
@@ -50,7 +50,7 @@ pub static XINFO_GROUPS: Command = Command {
     since: "5.0.0",
     complexity: "O(1)",
     summary: "The groups of a stream.",
-    history: &[("7.0.0", "Added the `entries-read` and `lag` fields")],
+    history: &[("7.0.0", "The reply has `entries-read` and `lag`.")],
     args: &[Arg::key("key", 0)],
     run: xinfo_groups,
     ..Command::ROW
@@ -81,12 +81,12 @@ pub static XINFO_STREAM: Command = Command {
     effort: Effort::Estimate(effort),
     summary: "What is known about a stream.",
     history: &[
-        ("6.0.0", "Added the `FULL` modifier."),
+        ("6.0.0", "Takes `FULL`."),
         (
             "7.0.0",
-            "Added the `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, `entries-read` and `lag` fields",
+            "The reply has `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, `entries-read` and `lag`.",
         ),
-        ("7.2.0", "Added the `active-time` field, and changed the meaning of `seen-time`."),
+        ("7.2.0", "The reply has `active-time`; `seen-time` is that of the last attempt."),
     ],
     args: &[
         Arg::key("key", 0),

@@ -19,7 +19,7 @@ pub static XNACK: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
     group: Group::Stream,
     since: "8.8.0",
-    complexity: "O(1) for each entry.",
+    complexity: "O(N) for N entries",
     summary: "Gives pending entries back to their group, for any consumer to claim at once.",
     args: &[
         Arg::key("key", 0),

@@ -17,10 +17,10 @@ pub static XPENDING: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::Stream,
     since: "5.0.0",
-    complexity: "O(N) with N being the number of elements returned, so asking for a small fixed number of entries per call is O(1). O(M), where M is the total number of entries scanned when used with the IDLE filter. When the command returns just the summary and the list of consumers is small, it runs in O(1) time; otherwise, an additional O(N) time for iterating every consumer.",
+    complexity: "O(N) for N entries that are looked at, or N consumers of a summary",
     effort: Effort::Estimate(asked),
     summary: "Entries that consumers have got and not acknowledged.",
-    history: &[("6.2.0", "Added the `IDLE` option and exclusive range intervals.")],
+    history: &[("6.2.0", "Takes `IDLE`; ends of ranges may be exclusive.")],
     tips: &["nondeterministic_output"],
     args: &[
         Arg::key("key", 0),

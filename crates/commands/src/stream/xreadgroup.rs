@@ -33,7 +33,7 @@ pub static XREADGROUP: Command = Command {
     )],
     group: Group::Stream,
     since: "5.0.0",
-    complexity: "For each stream mentioned: O(M) with M being the number of elements returned. If M is constant (e.g. always asking for the first 10 elements with COUNT), you can consider it O(1). On the other side when XREADGROUP blocks, XADD will pay the O(N) time in order to serve the N clients blocked on the stream getting new data.",
+    complexity: "O(N) for N entries in the reply; a client that waits is served by XADD",
     effort: Effort::Estimate(effort),
     summary: "Entries for a consumer of a group; can wait for some.",
     args: &[

@@ -16,7 +16,7 @@ pub static XSETID: Command = Command {
     since: "5.0.0",
     complexity: "O(1)",
     summary: "Sets the last ID of a stream, as replication needs it.",
-    history: &[("7.0.0", "Added the `entries_added` and `max_deleted_entry_id` arguments.")],
+    history: &[("7.0.0", "Takes `entries_added` and `max_deleted_entry_id`.")],
     args: &[
         Arg::key("key", 0),
         Arg::new("last-id", ArgKind::String),

@@ -13,10 +13,7 @@ pub static APPEND: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::INSERT))],
     group: Group::String,
     since: "2.0.0",
-    complexity: "O(1). The amortized time complexity is O(1) assuming the appended \
-        value is small and the already present value is of any size, since the dynamic \
-        string library used by the server will double the free space available on every \
-        reallocation.",
+    complexity: "O(N) for N appended bytes, amortised: a string that grows gets room for more",
     summary: "Puts bytes behind a string.",
     args: &[Arg::key("key", 0), Arg::new("value", ArgKind::String)],
     run: append,

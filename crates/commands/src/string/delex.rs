@@ -14,7 +14,7 @@ pub static DELEX: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::DELETE).with(KeyFlags::VARIABLE))],
     group: Group::String,
     since: "8.4.0",
-    complexity: "O(1) for IFEQ/IFNE, O(N) for IFDEQ/IFDNE where N is the length of the value.",
+    complexity: "O(N) for a value of N bytes",
     summary: "Deletes a key if its value, or the digest of it, compares as asked.",
     find_keys: Some(find_keys),
     args: &[
@@ -42,7 +42,7 @@ pub static DIGEST: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::String,
     since: "8.4.0",
-    complexity: "O(N) where N is the length of the string value.",
+    complexity: "O(N) for a value of N bytes",
     effort: Effort::Elements(1),
     summary: "Returns the XXH3 digest of a string as hexadecimal digits.",
     args: &[Arg::key("key", 0)],

@@ -14,10 +14,7 @@ pub static GETRANGE: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::String,
     since: "2.4.0",
-    complexity: "O(N) where N is the length of the returned string. The complexity is \
-        ultimately determined by the returned length, but because creating a substring \
-        from an existing string is very cheap, it can be considered O(1) for small \
-        strings.",
+    complexity: "O(N) for N bytes in the reply",
     summary: "The bytes between two places of a string.",
     args: &[
         Arg::key("key", 0),
@@ -36,10 +33,7 @@ pub static SUBSTR: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::String,
     since: "1.0.0",
-    complexity: "O(N) where N is the length of the returned string. The complexity is \
-        ultimately determined by the returned length, but because creating a substring \
-        from an existing string is very cheap, it can be considered O(1) for small \
-        strings.",
+    complexity: "O(N) for N bytes in the reply",
     summary: "The old name of GETRANGE.",
     args: &[
         Arg::key("key", 0),
@@ -58,9 +52,7 @@ pub static SETRANGE: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
     group: Group::String,
     since: "2.2.0",
-    complexity: "O(1), not counting the time taken to copy the new string in place. \
-        Usually, this string is very small so the amortized complexity is O(1). \
-        Otherwise, complexity is O(M) with M being the length of the value argument.",
+    complexity: "O(N) for N bytes that are written",
     summary: "Writes bytes over a part of a string.",
     args: &[
         Arg::key("key", 0),

@@ -25,7 +25,7 @@ pub static LCS: Command = Command {
     )],
     group: Group::String,
     since: "7.0.0",
-    complexity: "O(N*M) where N and M are the lengths of s1 and s2, respectively",
+    complexity: "O(N*M) for strings of N and M bytes",
     effort: Effort::Estimate(compared),
     summary: "What two strings have in common, in the order of both.",
     args: &[

@@ -20,7 +20,7 @@ pub static MSETEX: Command = Command {
     )],
     group: Group::String,
     since: "9.1.0",
-    complexity: "O(N) where N is the number of keys to set.",
+    complexity: "O(N) for N keys",
     effort: Effort::Words(3),
     summary: "Sets several strings at once, with one expiry for all.",
     tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],

@@ -27,12 +27,12 @@ pub static SET: Command = Command {
     complexity: "O(1)",
     summary: "Sets a string, whatever was there; has conditions and expiry.",
     history: &[
-        ("2.6.12", "Added the `EX`, `PX`, `NX` and `XX` options."),
-        ("6.0.0", "Added the `KEEPTTL` option."),
-        ("6.2.0", "Added the `GET`, `EXAT` and `PXAT` option."),
-        ("7.0.0", "Allowed the `NX` and `GET` options to be used together."),
-        ("8.1.0", "Added the `IFEQ` option."),
-        ("8.4.0", "Added the `IFNE`, `IFDEQ` and `IFDNE` options."),
+        ("2.6.12", "Takes `EX`, `PX`, `NX` and `XX`."),
+        ("6.0.0", "Takes `KEEPTTL`."),
+        ("6.2.0", "Takes `GET`, `EXAT` and `PXAT`."),
+        ("7.0.0", "`NX` and `GET` go together."),
+        ("8.1.0", "Takes `IFEQ`."),
+        ("8.4.0", "Takes `IFNE`, `IFDEQ` and `IFDNE`."),
     ],
     find_keys: Some(find_keys),
     args: &[

@@ -20,7 +20,7 @@ pub static WATCH: Command = Command {
     keys: &[KeySpec::rest(1, 1, KeyFlags::RO)],
     group: Group::Transactions,
     since: "2.2.0",
-    complexity: "O(1) for every key.",
+    complexity: "O(N) for N keys",
     effort: Effort::Words(8),
     summary: "Makes EXEC fail if one of these keys changes before it.",
     args: &[Arg::key("key", 0).multiple()],

@@ -27,8 +27,7 @@ pub static ZUNION: Command = Command {
     keys: &[KeySpec::counted(1, KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::SortedSet,
     since: "6.2.0",
-    complexity: "O(N)+O(M*log(M)) with N being the sum of the sizes of the input sorted \
-        sets, and M being the number of elements in the resulting sorted set.",
+    complexity: "O(N+M*log(M)) for sets with N members together and a result of M",
     effort: Effort::Elements(8),
     summary: "The members of any of the sets, with their scores joined.",
     args: &[
@@ -50,9 +49,7 @@ pub static ZINTER: Command = Command {
     keys: &[KeySpec::counted(1, KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::SortedSet,
     since: "6.2.0",
-    complexity: "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted \
-        set, K being the number of input sorted sets and M being the number of elements \
-        in the resulting sorted set.",
+    complexity: "O(N*K+M*log(M)) for K sets of which the smallest has N members, and a result of M",
     effort: Effort::Intersection(8),
     summary: "The members of all of the sets, with their scores joined.",
     args: &[
@@ -74,9 +71,7 @@ pub static ZDIFF: Command = Command {
     keys: &[KeySpec::counted(1, KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::SortedSet,
     since: "6.2.0",
-    complexity: "O(L + (N-K)log(N)) worst case where L is the total number of elements \
-        in all the sets, N is the size of the first set, and K is the size of the result \
-        set.",
+    complexity: "O(L+(N-K)*log(N)) for a first set of N members, a result of K, and L members in all sets",
     effort: Effort::Elements(8),
     summary: "The members of the first set that no other has, with scores.",
     args: &[
@@ -96,8 +91,7 @@ pub static ZINTERCARD: Command = Command {
     keys: &[KeySpec::counted(1, KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::SortedSet,
     since: "7.0.0",
-    complexity: "O(N*K) worst case with N being the smallest input sorted set, K being \
-        the number of input sorted sets.",
+    complexity: "O(N*K) for K sets of which the smallest has N members",
     effort: Effort::Intersection(4),
     summary: "How many members all sorted sets have in common.",
     args: &[
@@ -120,8 +114,7 @@ pub static ZUNIONSTORE: Command = Command {
     ],
     group: Group::SortedSet,
     since: "2.0.0",
-    complexity: "O(N)+O(M log(M)) with N being the sum of the sizes of the input sorted \
-        sets, and M being the number of elements in the resulting sorted set.",
+    complexity: "O(N+M*log(M)) for sets with N members together and a result of M",
     effort: Effort::Elements(8),
     summary: "Keeps the members of any of the sets.",
     args: &[
@@ -146,9 +139,7 @@ pub static ZINTERSTORE: Command = Command {
     ],
     group: Group::SortedSet,
     since: "2.0.0",
-    complexity: "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted \
-        set, K being the number of input sorted sets and M being the number of elements \
-        in the resulting sorted set.",
+    complexity: "O(N*K+M*log(M)) for K sets of which the smallest has N members, and a result of M",
     effort: Effort::Intersection(8),
     summary: "Keeps the members of all of the sets.",
     args: &[
@@ -173,9 +164,7 @@ pub static ZDIFFSTORE: Command = Command {
     ],
     group: Group::SortedSet,
     since: "6.2.0",
-    complexity: "O(L + (N-K)log(N)) worst case where L is the total number of elements \
-        in all the sets, N is the size of the first set, and K is the size of the result \
-        set.",
+    complexity: "O(L+(N-K)*log(N)) for a first set of N members, a result of K, and L members in all sets",
     effort: Effort::Elements(8),
     summary: "Keeps the members of the first set that no other has.",
     args: &[

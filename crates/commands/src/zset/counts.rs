@@ -17,7 +17,7 @@ pub static ZCOUNT: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::SortedSet,
     since: "2.0.0",
-    complexity: "O(log(N)) with N being the number of elements in the sorted set.",
+    complexity: "O(log(N)) for a set of N members",
     summary: "How many members have scores between two limits.",
     args: &[Arg::key("key", 0), Arg::new("min", ArgKind::Double), Arg::new("max", ArgKind::Double)],
     run: zcount,
@@ -32,7 +32,7 @@ pub static ZLEXCOUNT: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::SortedSet,
     since: "2.8.9",
-    complexity: "O(log(N)) with N being the number of elements in the sorted set.",
+    complexity: "O(log(N)) for a set of N members",
     summary: "How many members stand between two texts.",
     args: &[Arg::key("key", 0), Arg::new("min", ArgKind::String), Arg::new("max", ArgKind::String)],
     run: zlexcount,
@@ -47,8 +47,7 @@ pub static ZREMRANGEBYRANK: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::DELETE))],
     group: Group::SortedSet,
     since: "2.0.0",
-    complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
-        M the number of elements removed by the operation.",
+    complexity: "O(log(N)+M) for M members that a set of N loses",
     effort: Effort::Part(4, |db, args| removed(db, args, ranks(args))),
     summary: "Drops the members between two places.",
     args: &[
@@ -68,8 +67,7 @@ pub static ZREMRANGEBYSCORE: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::DELETE))],
     group: Group::SortedSet,
     since: "1.2.0",
-    complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
-        M the number of elements removed by the operation.",
+    complexity: "O(log(N)+M) for M members that a set of N loses",
     effort: Effort::Part(4, |db, args| removed(db, args, scores(args))),
     summary: "Drops the members with scores between two limits.",
     args: &[Arg::key("key", 0), Arg::new("min", ArgKind::Double), Arg::new("max", ArgKind::Double)],
@@ -85,8 +83,7 @@ pub static ZREMRANGEBYLEX: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::DELETE))],
     group: Group::SortedSet,
     since: "2.8.9",
-    complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
-        M the number of elements removed by the operation.",
+    complexity: "O(log(N)+M) for M members that a set of N loses",
     effort: Effort::Part(4, |db, args| removed(db, args, members(args))),
     summary: "Drops the members between two texts.",
     args: &[Arg::key("key", 0), Arg::new("min", ArgKind::String), Arg::new("max", ArgKind::String)],

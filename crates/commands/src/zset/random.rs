@@ -18,7 +18,7 @@ pub static ZRANDMEMBER: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::SortedSet,
     since: "6.2.0",
-    complexity: "O(N) where N is the number of members returned",
+    complexity: "O(N) for N members in the reply",
     effort: Effort::Estimate(crate::effort::sampled),
     summary: "Some members of a sorted set, by chance.",
     tips: &["nondeterministic_output"],

@@ -14,11 +14,10 @@ pub static ZREM: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::DELETE))],
     group: Group::SortedSet,
     since: "1.2.0",
-    complexity: "O(M*log(N)) with N being the number of elements in the sorted set and \
-        M the number of elements to be removed.",
+    complexity: "O(M*log(N)) for M members that a set of N loses",
     effort: Effort::Words(8),
     summary: "Takes members out of a sorted set.",
-    history: &[("2.4.0", "Accepts multiple elements.")],
+    history: &[("2.4.0", "Takes several members.")],
     args: &[Arg::key("key", 0), Arg::new("member", ArgKind::String).multiple()],
     run: zrem,
     ..Command::ROW
@@ -47,7 +46,7 @@ pub static ZMSCORE: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::SortedSet,
     since: "6.2.0",
-    complexity: "O(N) where N is the number of members being requested.",
+    complexity: "O(N) for N members",
     effort: Effort::Words(3),
     summary: "The scores of several members.",
     args: &[Arg::key("key", 0), Arg::new("member", ArgKind::String).multiple()],
@@ -80,7 +79,7 @@ pub static ZRANK: Command = Command {
     since: "2.0.0",
     complexity: "O(log(N))",
     summary: "The place of a member, counted from the lowest score.",
-    history: &[("7.2.0", "Added the optional `WITHSCORE` argument.")],
+    history: &[("7.2.0", "Takes `WITHSCORE`.")],
     args: &[
         Arg::key("key", 0),
         Arg::new("member", ArgKind::String),
@@ -100,7 +99,7 @@ pub static ZREVRANK: Command = Command {
     since: "2.0.0",
     complexity: "O(log(N))",
     summary: "The place of a member, counted from the highest score.",
-    history: &[("7.2.0", "Added the optional `WITHSCORE` argument.")],
+    history: &[("7.2.0", "Takes `WITHSCORE`.")],
     args: &[
         Arg::key("key", 0),
         Arg::new("member", ArgKind::String),

@@ -17,14 +17,13 @@ pub static ZADD: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
     group: Group::SortedSet,
     since: "1.2.0",
-    complexity: "O(log(N)) for each item added, where N is the number of elements in \
-        the sorted set.",
+    complexity: "O(M*log(N)) for M members that a set of N gets",
     effort: Effort::Words(5),
     summary: "Adds members with their scores, or changes scores.",
     history: &[
-        ("2.4.0", "Accepts multiple elements."),
-        ("3.0.2", "Added the `XX`, `NX`, `CH` and `INCR` options."),
-        ("6.2.0", "Added the `GT` and `LT` options."),
+        ("2.4.0", "Takes several members."),
+        ("3.0.2", "Takes `XX`, `NX`, `CH` and `INCR`."),
+        ("6.2.0", "Takes `GT` and `LT`."),
     ],
     args: &[
         Arg::key("key", 0),
@@ -54,7 +53,7 @@ pub static ZINCRBY: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))],
     group: Group::SortedSet,
     since: "1.2.0",
-    complexity: "O(log(N)) where N is the number of elements in the sorted set.",
+    complexity: "O(log(N)) for a set of N members",
     summary: "Adds to the score of a member.",
     args: &[
         Arg::key("key", 0),

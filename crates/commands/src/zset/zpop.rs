@@ -16,8 +16,7 @@ pub static ZPOPMIN: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))],
     group: Group::SortedSet,
     since: "5.0.0",
-    complexity: "O(log(N)*M) with N being the number of elements in the sorted set, and \
-        M being the number of elements popped.",
+    complexity: "O(M*log(N)) for M members that a set of N loses",
     effort: Effort::Estimate(crate::effort::popped),
     summary: "Takes the members with the lowest scores.",
     args: &[Arg::key("key", 0), Arg::new("count", ArgKind::Integer).optional()],
@@ -33,8 +32,7 @@ pub static ZPOPMAX: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))],
     group: Group::SortedSet,
     since: "5.0.0",
-    complexity: "O(log(N)*M) with N being the number of elements in the sorted set, and \
-        M being the number of elements popped.",
+    complexity: "O(M*log(N)) for M members that a set of N loses",
     effort: Effort::Estimate(crate::effort::popped),
     summary: "Takes the members with the highest scores.",
     args: &[Arg::key("key", 0), Arg::new("count", ArgKind::Integer).optional()],
@@ -50,8 +48,7 @@ pub static ZMPOP: Command = Command {
     keys: &[KeySpec::counted(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))],
     group: Group::SortedSet,
     since: "7.0.0",
-    complexity: "O(K) + O(M*log(N)) where K is the number of provided keys, N being the \
-        number of elements in the sorted set, and M being the number of elements popped.",
+    complexity: "O(K+M*log(N)) for K keys, and M members that a set of N loses",
     summary: "Takes members from the first sorted set that has some.",
     args: &[
         Arg::new("numkeys", ArgKind::Integer),
@@ -71,9 +68,9 @@ pub static BZPOPMIN: Command = Command {
     keys: &[KeySpec::all_but_last(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))],
     group: Group::SortedSet,
     since: "5.0.0",
-    complexity: "O(log(N)) with N being the number of elements in the sorted set.",
+    complexity: "O(log(N)) for a set of N members",
     summary: "Takes the member with the lowest score; waits for one.",
-    history: &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")],
+    history: &[("6.0.0", "`timeout` may have a fraction.")],
     args: &[Arg::key("key", 0).multiple(), Arg::new("timeout", ArgKind::Double)],
     run: bzpopmin,
     ..Command::ROW
@@ -87,9 +84,9 @@ pub static BZPOPMAX: Command = Command {
     keys: &[KeySpec::all_but_last(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))],
     group: Group::SortedSet,
     since: "5.0.0",
-    complexity: "O(log(N)) with N being the number of elements in the sorted set.",
+    complexity: "O(log(N)) for a set of N members",
     summary: "Takes the member with the highest score; waits for one.",
-    history: &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")],
+    history: &[("6.0.0", "`timeout` may have a fraction.")],
     args: &[Arg::key("key", 0).multiple(), Arg::new("timeout", ArgKind::Double)],
     run: bzpopmax,
     ..Command::ROW
@@ -103,8 +100,7 @@ pub static BZMPOP: Command = Command {
     keys: &[KeySpec::counted(2, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))],
     group: Group::SortedSet,
     since: "7.0.0",
-    complexity: "O(K) + O(M*log(N)) where K is the number of provided keys, N being the \
-        number of elements in the sorted set, and M being the number of elements popped.",
+    complexity: "O(K+M*log(N)) for K keys, and M members that a set of N loses",
     summary: "Takes members from the first sorted set that has some; waits.",
     args: &[
         Arg::new("timeout", ArgKind::Double),

@@ -23,11 +23,10 @@ pub static ZRANGE: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::SortedSet,
     since: "1.2.0",
-    complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
-        M the number of elements returned.",
+    complexity: "O(log(N)+M) for M members of a set of N in the reply",
     effort: Effort::Part(2, |db, args| ranged(db, args, By::Rank, false)),
     summary: "The members between two places, scores or texts.",
-    history: &[("6.2.0", "Added the `REV`, `BYSCORE`, `BYLEX` and `LIMIT` options.")],
+    history: &[("6.2.0", "Takes `REV`, `BYSCORE`, `BYLEX` and `LIMIT`.")],
     args: &[
         Arg::key("key", 0),
         Arg::new("start", ArgKind::String),
@@ -57,8 +56,7 @@ pub static ZREVRANGE: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::SortedSet,
     since: "1.2.0",
-    complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
-        M the number of elements returned.",
+    complexity: "O(log(N)+M) for M members of a set of N in the reply",
     effort: Effort::Part(2, |db, args| ranged(db, args, By::Rank, true)),
     summary: "The members between two places, from the highest score down.",
     args: &[
@@ -79,12 +77,10 @@ pub static ZRANGEBYSCORE: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::SortedSet,
     since: "1.0.5",
-    complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
-        M the number of elements being returned. If M is constant (e.g. always asking \
-        for the first 10 elements with LIMIT), you can consider it O(log(N)).",
+    complexity: "O(log(N)+M) for M members of a set of N in the reply",
     effort: Effort::Part(2, |db, args| ranged(db, args, By::Score, false)),
     summary: "The members with scores between two limits.",
-    history: &[("2.0.0", "Added the `WITHSCORES` modifier.")],
+    history: &[("2.0.0", "Takes `WITHSCORES`.")],
     args: &[
         Arg::key("key", 0),
         Arg::new("min", ArgKind::Double),
@@ -109,12 +105,10 @@ pub static ZREVRANGEBYSCORE: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::SortedSet,
     since: "2.2.0",
-    complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
-        M the number of elements being returned. If M is constant (e.g. always asking \
-        for the first 10 elements with LIMIT), you can consider it O(log(N)).",
+    complexity: "O(log(N)+M) for M members of a set of N in the reply",
     effort: Effort::Part(2, |db, args| ranged(db, args, By::Score, true)),
     summary: "The members with scores between two limits, highest first.",
-    history: &[("2.1.6", "`min` and `max` can be exclusive.")],
+    history: &[("2.1.6", "`min` and `max` may be exclusive.")],
     args: &[
         Arg::key("key", 0),
         Arg::new("max", ArgKind::Double),
@@ -139,9 +133,7 @@ pub static ZRANGEBYLEX: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::SortedSet,
     since: "2.8.9",
-    complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
-        M the number of elements being returned. If M is constant (e.g. always asking \
-        for the first 10 elements with LIMIT), you can consider it O(log(N)).",
+    complexity: "O(log(N)+M) for M members of a set of N in the reply",
     effort: Effort::Part(2, |db, args| ranged(db, args, By::Lex, false)),
     summary: "The members between two texts.",
     args: &[
@@ -167,9 +159,7 @@ pub static ZREVRANGEBYLEX: Command = Command {
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::SortedSet,
     since: "2.8.9",
-    complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
-        M the number of elements being returned. If M is constant (e.g. always asking \
-        for the first 10 elements with LIMIT), you can consider it O(log(N)).",
+    complexity: "O(log(N)+M) for M members of a set of N in the reply",
     effort: Effort::Part(2, |db, args| ranged(db, args, By::Lex, true)),
     summary: "The members between two texts, the last first.",
     args: &[
@@ -198,8 +188,7 @@ pub static ZRANGESTORE: Command = Command {
     ],
     group: Group::SortedSet,
     since: "6.2.0",
-    complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
-        M the number of elements stored into the destination key.",
+    complexity: "O(log(N)+M) for M members of a set of N that are stored",
     effort: Effort::Elements(4),
     summary: "Keeps the members between two places, scores or texts.",
     args: &[

@@ -18,11 +18,10 @@ use crate::failure::Failure;
 use crate::policy::{Audience, Policy};
 use resp::Protocol;
 use route::plan::{self, Course, Placement, Plan, Request};
-use route::raw::{self, DISCARD, MULTI, UNWATCH};
+use route::raw::{self, DISCARD, EXEC, MULTI, UNWATCH};
 use route::slots::redirection;
 use spec::{Flags, Local, Session, Way};
 
-const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 /// What the next request, or transaction, is sent behind to a server that does not have the slot
 /// yet.
 pub(super) const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";

@@ -3,6 +3,7 @@
 
 use md5::{Digest, Md5};
 use structs::crc16;
+use structs::murmur::murmur2;
 
 /// A hash function, by Twemproxy's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -165,27 +166,7 @@ fn hsieh(key: &[u8]) -> u32 {
 
 /// MurmurHash2, seeded with the length.
 fn murmur(key: &[u8]) -> u32 {
-    const M: u32 = 0x5bd1_e995;
-    let seed = 0xdead_beefu32.wrapping_mul(key.len() as u32);
-    let mut hash = seed ^ key.len() as u32;
-    let blocks = key.chunks_exact(4);
-    let rest = blocks.remainder();
-    for block in blocks {
-        let mut k = u32::from_le_bytes([block[0], block[1], block[2], block[3]]);
-        k = k.wrapping_mul(M);
-        k ^= k >> 24;
-        k = k.wrapping_mul(M);
-        hash = hash.wrapping_mul(M) ^ k;
-    }
-    if !rest.is_empty() {
-        for (at, byte) in rest.iter().enumerate() {
-            hash ^= u32::from(*byte) << (8 * at);
-        }
-        hash = hash.wrapping_mul(M);
-    }
-    hash ^= hash >> 13;
-    hash = hash.wrapping_mul(M);
-    hash ^ (hash >> 15)
+    murmur2(key, 0xdead_beefu32.wrapping_mul(key.len() as u32))
 }
 
 /// Bob Jenkins' lookup3, little-endian, with the initial value 13.

@@ -1,4 +1,6 @@
-//! Cipher suites by the names OpenSSL gives them, which are those in configuration files.
+//! Cipher suites by the names that configuration files and command lines have: those of OpenSSL,
+//! or those of the standards (`ECDHE-RSA-AES128-GCM-SHA256` and
+//! `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256` are the same suite).
 //!
 //! rustls has only suites that are sound, so an OpenSSL list is taken as a restriction of those:
 //! names it does not have select nothing, classes such as `HIGH` select everything, and `!name`
@@ -7,21 +9,19 @@
 use rustls::SupportedCipherSuite;
 use rustls::crypto::ring::cipher_suite as suite;
 
-/// TLS 1.2: OpenSSL's name, the suite.
-static TLS12: [(&str, SupportedCipherSuite); 6] = [
-    ("ECDHE-ECDSA-AES256-GCM-SHA384", suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384),
-    ("ECDHE-ECDSA-AES128-GCM-SHA256", suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256),
-    ("ECDHE-ECDSA-CHACHA20-POLY1305", suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256),
-    ("ECDHE-RSA-AES256-GCM-SHA384", suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384),
-    ("ECDHE-RSA-AES128-GCM-SHA256", suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256),
-    ("ECDHE-RSA-CHACHA20-POLY1305", suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
+static TLS12: [SupportedCipherSuite; 6] = [
+    suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+    suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+    suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+    suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+    suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+    suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 ];
 
-/// TLS 1.3: the standard's name, which OpenSSL uses too.
-static TLS13: [(&str, SupportedCipherSuite); 3] = [
-    ("TLS_AES_256_GCM_SHA384", suite::TLS13_AES_256_GCM_SHA384),
-    ("TLS_AES_128_GCM_SHA256", suite::TLS13_AES_128_GCM_SHA256),
-    ("TLS_CHACHA20_POLY1305_SHA256", suite::TLS13_CHACHA20_POLY1305_SHA256),
+static TLS13: [SupportedCipherSuite; 3] = [
+    suite::TLS13_AES_256_GCM_SHA384,
+    suite::TLS13_AES_128_GCM_SHA256,
+    suite::TLS13_CHACHA20_POLY1305_SHA256,
 ];
 
 /// Words that select every suite there is: classes of OpenSSL in which all of ours are.
@@ -37,18 +37,24 @@ pub(super) fn tls13(list: &str) -> Vec<SupportedCipherSuite> {
     select(list, &TLS13)
 }
 
-fn select(list: &str, known: &[(&str, SupportedCipherSuite)]) -> Vec<SupportedCipherSuite> {
-    let find = |name: &str| known.iter().find(|(n, _)| *n == name).map(|(_, suite)| *suite);
+fn select(list: &str, known: &[SupportedCipherSuite]) -> Vec<SupportedCipherSuite> {
+    let find = |name: &str| {
+        let name = canonical(name);
+        let of = |suite: &SupportedCipherSuite| {
+            suite.suite().as_str().is_some_and(|own| canonical(own) == name)
+        };
+        known.iter().copied().find(of)
+    };
     let mut words = list.split([':', ',', ' ']).filter(|word| !word.is_empty()).peekable();
     if words.peek().is_none() {
-        return known.iter().map(|(_, suite)| *suite).collect();
+        return known.to_vec();
     }
     let mut selected: Vec<SupportedCipherSuite> = Vec::new();
     for word in words {
         if let Some(name) = word.strip_prefix(['!', '-']) {
             selected.retain(|suite| find(name) != Some(*suite));
         } else if CLASSES.contains(&word) {
-            for (_, suite) in known {
+            for suite in known {
                 if !selected.contains(suite) {
                     selected.push(*suite);
                 }
@@ -60,6 +66,23 @@ fn select(list: &str, known: &[(&str, SupportedCipherSuite)]) -> Vec<SupportedCi
         }
     }
     selected
+}
+
+/// Returns what is the same in both names of a suite.
+fn canonical(name: &str) -> String {
+    let name: String = name
+        .to_ascii_uppercase()
+        .replace("TLS13_", "")
+        .replace("TLS_", "")
+        .replace("WITH_", "")
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .collect();
+    // OpenSSL leaves away the hash of its ChaCha suites.
+    match name.strip_suffix("POLY1305") {
+        Some(_) => name + "SHA256",
+        None => name,
+    }
 }
 
 #[cfg(test)]
@@ -84,5 +107,14 @@ mod tests {
         assert_eq!(tls12("DEFAULT:!MEDIUM:!ECDHE-RSA-CHACHA20-POLY1305").len(), 5);
         assert!(tls12("RC4-MD5").is_empty());
         assert_eq!(tls13("TLS_AES_128_GCM_SHA256"), [suite::TLS13_AES_128_GCM_SHA256]);
+    }
+
+    #[test]
+    fn either_name_selects_a_suite() {
+        let named =
+            "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,tls_ecdhe_rsa_with_aes_128_gcm_sha256";
+        assert_eq!(tls12(named), tls12("ECDHE-RSA-CHACHA20-POLY1305:ECDHE-RSA-AES128-GCM-SHA256"));
+        assert_eq!(tls12(named).len(), 2);
+        assert_eq!(tls13("AES256-GCM-SHA384"), [suite::TLS13_AES_256_GCM_SHA384]);
     }
 }

@@ -10,5 +10,5 @@ mod outgoing;
 mod session;
 
 pub use context::{ClientAuth, TlsContext, TlsError, TlsSettings};
-pub use outgoing::{NameCheck, TlsClient, client_rules};
+pub use outgoing::{NameCheck, TlsClient, Trust, client_rules, client_rules_trusting};
 pub(super) use session::{FeedResult, Session};

@@ -2,7 +2,6 @@
 
 use crate::keys::SiteKeys;
 use crate::plan::{self, Plan};
-use crate::reshape;
 use crate::settings::{Settings, Wrong, check_name};
 use crate::site::{Aim, Database, Job, JobKind, JobState, Known, Placed, Served, Site, Stage};
 use crate::site::{encode, now_ms, unchanged};
@@ -36,6 +35,20 @@ pub struct Owner {
     pub lease: LeaseId,
     /// What the request was named by its sender, perhaps nothing.
     pub request_id: String,
+}
+
+/// What a look at a job led to.
+pub enum Step {
+    /// It waits: hundredths that are done, and for what.
+    Waits(u8, String),
+    /// It is done, with these changes.
+    Done(Transaction),
+    /// Something is to be changed, and then it goes on.
+    Changes(Transaction),
+    /// The same, with this job in place of the old one.
+    Goes(Transaction, Box<Job>),
+    /// It cannot be done.
+    Fails(String),
 }
 
 /// Returns the job that a request with this name has begun before.
@@ -232,7 +245,7 @@ pub fn with_settings(old: &Database, settings: &Settings) -> Database {
     let takes_flash = (old.settings.flash_bytes == 0) != (settings.flash_bytes == 0);
     let is_reshaped = old.settings.shards != settings.shards;
     Database {
-        floor: is_reshaped.then(|| reshape::floor(old)),
+        floor: is_reshaped.then(|| old.as_floor()),
         layout: old.layout + u32::from(takes_flash),
         settings,
         ..old.clone()

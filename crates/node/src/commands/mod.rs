@@ -2,7 +2,8 @@
 
 mod apply;
 mod arguments;
-pub(crate) mod print;
+mod data;
+mod print;
 mod unplaced;
 
 use crate::hashing::{self, Trial};
@@ -14,11 +15,11 @@ use crate::rest::wire::{
 use crate::settings::fields::{self, Changes};
 use crate::settings::{Measure, Wrong};
 use crate::show::{DatabaseShown, EventShown, JobShown, MachineShown};
-use crate::tasks::verbs::{self, DataVerb};
 use crate::up::{ADMIN_PORT, DownOptions, UpOptions, down, up};
 use apply::ApplyOptions;
 use arguments::{ChangedOptions, NewOptions};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use data::DataVerb;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::ffi::OsString;
@@ -511,7 +512,7 @@ fn run(verb: Verb) -> Result<(), Wrong> {
         Verb::SetZone { machine: name, zone, place } => {
             place.order("/machines/zone", &Zone { name, zone }, "The zone is set.")
         }
-        Verb::Data(verb) => verbs::run(verb),
+        Verb::Data(verb) => data::run(verb),
         Verb::Forget { machine: name, replace: true, place } => {
             give_away(&place, "/machines/replace", &Named { name })
         }

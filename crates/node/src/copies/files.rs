@@ -1,11 +1,12 @@
 //! The files of a copy: its configuration, and the file with its name.
 
+use crate::file;
 use crate::settings::{Persistence, Settings, Wrong, fields, sha256};
 use crate::site::{CONSOLE, Database, INTERNAL, Placed, console_password};
+use crate::talk::{Certificates, NO_CERTIFICATES};
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// What is the same for all copies of a node.
@@ -31,17 +32,6 @@ pub struct Common {
     pub logs_to_output: bool,
     /// The certificates of this machine, if it has some.
     pub certificates: Option<Certificates>,
-}
-
-/// Files with certificates.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Certificates {
-    /// The authorities that others' certificates must come from.
-    pub ca_cert_file: String,
-    /// What is shown.
-    pub cert_file: String,
-    /// Its key.
-    pub key_file: String,
 }
 
 impl Certificates {
@@ -246,10 +236,6 @@ fn user_lines(rules: Vec<(&str, Vec<String>)>, settings: &Settings) -> String {
     own.chain(settings.users.iter().map(|user| format!("user {user}\n"))).collect()
 }
 
-/// Why a database with TLS cannot be on a machine.
-pub const NO_CERTIFICATES: &str = "this machine has no certificates for a database with TLS: they come with an etcd of \
-    `dunlin cluster up` that has TLS, or with --etcd-cacert, --etcd-cert and --etcd-key";
-
 /// Writes what a copy needs to start.
 ///
 /// # Errors
@@ -265,23 +251,13 @@ pub fn prepare(
     if let Some(folder) = flash {
         fs::create_dir_all(folder.join(placed.copy.to_string()))?;
     }
-    write(&directory.join("dunlin.conf"), text)?;
+    file::write(&directory.join("dunlin.conf"), text)?;
     let name = directory.join("nodes.conf");
     if name.exists() {
         return Ok(());
     }
     let Placed { copy, host, port, .. } = placed;
-    write(&name, &format!("{copy} {host}:{port}@0 myself,master - 0 0 0 connected\n"))
-}
-
-/// Writes a file of which a crash leaves all or nothing. It may have a password in it.
-pub fn write(path: &Path, text: &str) -> io::Result<()> {
-    let temporary = path.with_extension("new");
-    let mut options = File::options();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)
+    file::write(&name, &format!("{copy} {host}:{port}@0 myself,master - 0 0 0 connected\n"))
 }
 
 #[cfg(test)]

@@ -9,8 +9,7 @@
 pub mod files;
 pub mod process;
 
-use crate::disks::DiskErrors;
-use crate::site::{CopyReport, Database, Placed, ProcessState, Site, Stage};
+use crate::site::{CopyReport, Database, DiskErrors, Placed, ProcessState, Site, Stage};
 use crate::unplaced::Known;
 use ::process::{beside, log};
 use cluster::id::Id;

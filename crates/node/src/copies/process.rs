@@ -1,12 +1,17 @@
 //! A process that outlives the node: started in a group of its own, or found again.
 
-use crate::up::{PASSWORD, TOKEN};
 use process::beside;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+
+/// The variable with the password of etcd's user, if no file has it.
+pub const PASSWORD: &str = "DUNLIN_ETCD_PASSWORD";
+
+/// The variable with the token, if no file has it.
+pub const TOKEN: &str = "DUNLIN_JOIN_TOKEN";
 
 /// See the head of this file.
 pub struct Process {

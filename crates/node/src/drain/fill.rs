@@ -4,8 +4,7 @@
 //! that has a copy here and one too many is on its way: the copy of its fullest machine goes, as
 //! soon as the one here is a member.
 
-use crate::change::placed;
-use crate::jobs::Step;
+use crate::change::{Step, placed};
 use crate::members::Of;
 use crate::plan;
 use crate::show::{PlannedShown, copy_planned};

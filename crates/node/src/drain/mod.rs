@@ -10,8 +10,7 @@ mod fill;
 
 pub use fill::plan as plan_fill;
 
-use crate::change::{self, placed};
-use crate::jobs::Step;
+use crate::change::{self, Step, placed};
 use crate::members::Of;
 use crate::plan;
 use crate::site::{Database, Job, JobKind, Placed, Site, Stage};
@@ -28,14 +27,37 @@ struct Case<'a> {
     view: View,
 }
 
+/// What becomes of a machine that has given its copies away.
+enum Afterwards {
+    Stays,
+    IsForgotten,
+    EndsAndIsForgotten,
+}
+
 /// Does what is next. Each kind but `fill` gives the copies of the machine away.
 ///
 /// # Errors
 /// etcd is away.
 pub fn look(store: &mut Store, site: &Site, job: &Job) -> Result<Step, Problem> {
-    if job.kind == JobKind::Fill {
-        return fill::look(store, site, job);
-    }
+    let afterwards = match job.kind {
+        JobKind::Fill => return fill::look(store, site, job),
+        JobKind::Switch | JobKind::Drain => Afterwards::Stays,
+        JobKind::Replace => Afterwards::IsForgotten,
+        JobKind::Remove => Afterwards::EndsAndIsForgotten,
+        JobKind::Create
+        | JobKind::Update
+        | JobKind::Rebalance
+        | JobKind::Move
+        | JobKind::Delete
+        | JobKind::Import
+        | JobKind::Export
+        | JobKind::Backup
+        | JobKind::Verify
+        | JobKind::Restore
+        | JobKind::Restart => {
+            return Ok(Step::Fails("a job of this kind is about a database".into()));
+        }
+    };
     if job.is_cancelled {
         let keys = [store.keys.draining(&job.machine), store.keys.removed(&job.machine)];
         let changes = keys.into_iter().map(|key| Change::Delete { key }).collect();
@@ -62,9 +84,9 @@ pub fn look(store: &mut Store, site: &Site, job: &Job) -> Result<Step, Problem> 
         return Ok(Step::Waits(0, format!("{count} copies to go: {first}")));
     }
     let keys = &store.keys;
-    Ok(match job.kind {
+    Ok(match afterwards {
         // Its node ends itself when it sees that.
-        JobKind::Remove if site.is_alive(&job.machine) => {
+        Afterwards::EndsAndIsForgotten if site.is_alive(&job.machine) => {
             let known = site.machines.get(&job.machine);
             match known.is_some_and(|known| known.is_removed) {
                 true => Step::Waits(99, "the node ends".into()),
@@ -74,11 +96,13 @@ pub fn look(store: &mut Store, site: &Site, job: &Job) -> Result<Step, Problem> 
                 }),
             }
         }
-        JobKind::Replace | JobKind::Remove => match change::forget(site, keys, &job.machine) {
-            Ok(transaction) => Step::Done(transaction),
-            Err(why) => Step::Fails(why.to_string()),
-        },
-        _ => Step::Done(Transaction::default()),
+        Afterwards::IsForgotten | Afterwards::EndsAndIsForgotten => {
+            match change::forget(site, keys, &job.machine) {
+                Ok(transaction) => Step::Done(transaction),
+                Err(why) => Step::Fails(why.to_string()),
+            }
+        }
+        Afterwards::Stays => Step::Done(Transaction::default()),
     })
 }
 

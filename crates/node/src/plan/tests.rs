@@ -18,8 +18,9 @@ pub(crate) fn site(machines: &[(&str, &str, u64)]) -> Site {
             flash_bytes: 0,
             admin_port: 8380,
             version: String::new(),
-            format: crate::site::FORMAT,
+            ..Machine::default()
         };
+        let machine = machine.of_this_version(false);
         let alive = MachineAlive { id, lease: 1, copies: Vec::new(), is_ending: false };
         let spec = At { value: machine, revision: 1 };
         let alive = Some(At { value: alive, revision: 1 });

@@ -20,8 +20,7 @@ pub mod forecast;
 pub mod measure;
 mod spread;
 
-use crate::change::placed;
-use crate::jobs::{Step, apply};
+use crate::change::{Step, placed};
 use crate::members::Of;
 use crate::plan;
 use crate::rehash;
@@ -30,6 +29,7 @@ use crate::site::{Database, Floor, Job, JobKind, Placed, Site, Stage};
 use crate::store::{Problem, Store};
 use crate::switch;
 use crate::talk::{self, Answer};
+use crate::tell;
 use cluster::coordinator::Transaction;
 use cluster::id::Id;
 use cluster::view::{At, View};
@@ -42,8 +42,7 @@ const ANSWER: Duration = Duration::from_secs(1);
 /// Does what is next. `None`: nothing, the rest is as it should be.
 type Next = Result<Option<Step>, Problem>;
 
-/// Does what is next for a job. Each kind but `rebalance` and `move` makes the database as its
-/// options say.
+/// Does what is next for a job: it moves slots, or makes the database as its options say.
 ///
 /// # Errors
 /// etcd is away, or a copy does not answer.
@@ -62,7 +61,22 @@ pub fn look(
     match job.kind {
         JobKind::Rebalance => return spread::rebalance(of, job),
         JobKind::Move => return spread::move_slots(of, job),
-        _ => {}
+        JobKind::Update => {}
+        JobKind::Create
+        | JobKind::Delete
+        | JobKind::Switch
+        | JobKind::Drain
+        | JobKind::Replace
+        | JobKind::Import
+        | JobKind::Export
+        | JobKind::Backup
+        | JobKind::Verify
+        | JobKind::Restore
+        | JobKind::Restart
+        | JobKind::Remove
+        | JobKind::Fill => {
+            return Ok(Step::Fails("a job of this kind changes no database".into()));
+        }
     }
     if job.is_cancelled && !job.aim.is_undone {
         return Ok(undo(of, job));
@@ -103,20 +117,11 @@ fn undo(of: Of<'_>, job: &Job) -> Step {
     let old = &of.at.value;
     let layout =
         old.layout + u32::from((old.settings.flash_bytes == 0) != (before.flash_bytes == 0));
-    let floor = Some(Floor { shards: usize::MAX, ..floor(old) });
+    let floor = Some(Floor { shards: usize::MAX, ..old.as_floor() });
     of.put(&Database { settings: before, floor, layout, ..old.clone() }, &mut transaction);
     let mut changed = job.clone();
     changed.aim.is_undone = true;
     Step::Goes(transaction, Box::new(changed))
-}
-
-/// What the copies that there are have: less is too little until slots have moved.
-pub fn floor(database: &Database) -> Floor {
-    Floor {
-        memory_bytes: database.copy_bytes(0),
-        flash_bytes: database.copy_flash_bytes(0),
-        shards: database.settings.shards,
-    }
 }
 
 /// Copies that are on their way out leave the topology when they have ended.
@@ -300,7 +305,7 @@ fn thin(store: &mut Store, site: &Site, of: Of<'_>) -> Next {
     let what = format!("shard {}", number + 1);
     let leader = shard.holder.id;
     // A smaller quorum is told before copies go that the larger one waits for.
-    if let Some(step) = apply(database, of.view) {
+    if let Some(step) = tell::apply(database, of.view) {
         return Ok(Some(step));
     }
     let is_member = |copy: Id| of.view.has_member(copy);
@@ -359,7 +364,7 @@ fn finish(of: Of<'_>) -> Step {
         of.put(&Database { floor: None, ..database.clone() }, &mut transaction);
         return Step::Changes(transaction);
     }
-    if let Some(step) = apply(database, of.view) {
+    if let Some(step) = tell::apply(database, of.view) {
         return step;
     }
     let mut transaction = Transaction::default();

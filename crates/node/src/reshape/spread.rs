@@ -2,13 +2,13 @@
 
 use super::balance::{self, Part, Transfer};
 use super::{ANSWER, BY, Next, measure};
-use crate::change::draw;
-use crate::jobs::{Step, apply};
+use crate::change::{Step, draw};
 use crate::members::Of;
 use crate::rehash;
 use crate::site::{Aim, Job};
 use crate::store::Problem;
 use crate::talk::{self, Answer};
+use crate::tell;
 use cluster::change::{self, Refused, moves};
 use cluster::coordinator::{Change, Transaction};
 use cluster::id::Id;
@@ -50,7 +50,7 @@ pub fn fit(of: Of<'_>, job: &Job) -> Next {
         return Ok(None);
     }
     // Shards that grow have to have the memory first.
-    if let Some(step) = apply(&of.at.value, of.view) {
+    if let Some(step) = tell::apply(&of.at.value, of.view) {
         return Ok(Some(step));
     }
     let slotted = measure::slots(&of.at.value, of.view, BY)?;

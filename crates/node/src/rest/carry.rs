@@ -58,11 +58,21 @@ impl Subject {
             | JobKind::Backup
             | JobKind::Verify
             | JobKind::Restore => Waits::Elsewhere,
-            _ => Waits::Cluster,
+            JobKind::Create
+            | JobKind::Update
+            | JobKind::Delete
+            | JobKind::Rebalance
+            | JobKind::Move
+            | JobKind::Switch
+            | JobKind::Drain
+            | JobKind::Replace
+            | JobKind::Restart
+            | JobKind::Remove
+            | JobKind::Fill => Waits::Cluster,
         }
     }
 
-    /// Returns the event of a job that begins. One about a machine is a drain if it is not named.
+    /// Returns the event of a job that begins.
     fn event(&self, job: &str) -> String {
         let Subject { kind, database, machine, .. } = self;
         match kind {
@@ -73,8 +83,17 @@ impl Subject {
                 format!("slots of database '{database}' are being moved")
             }
             JobKind::Fill => format!("machine '{machine}' gets copies of others"),
-            _ if !machine.is_empty() => format!("machine '{machine}' gives its copies away"),
-            _ => format!("job {job}: the {} of database '{database}' begins", show::word(kind)),
+            JobKind::Switch | JobKind::Drain | JobKind::Replace | JobKind::Remove => {
+                format!("machine '{machine}' gives its copies away")
+            }
+            JobKind::Import
+            | JobKind::Export
+            | JobKind::Backup
+            | JobKind::Verify
+            | JobKind::Restore
+            | JobKind::Restart => {
+                format!("job {job}: the {} of database '{database}' begins", show::word(kind))
+            }
         }
     }
 }
@@ -96,9 +115,19 @@ impl<W> Planned<W> {
     }
 }
 
-/// Begins a job, or only plans it. `plan` checks all that can be checked before, and is told
-/// whether only the plan is wanted; `begin` makes the transaction of the newest site, and is asked
-/// again after a conflict.
+/// Says which node could not read a job of this kind: it could neither go on with it nor show it.
+pub fn check_versions(site: &Site, kind: JobKind) -> Result<(), Problem> {
+    match site.older_machine(kind.format()) {
+        None => Ok(()),
+        Some(machine) => Err(Problem::Wrong(format!(
+            "the node of machine '{machine}' is of an older version: start it with this one first"
+        ))),
+    }
+}
+
+/// Begins a job that all nodes can read, or only plans it. `plan` checks all that can be checked
+/// before, and is told whether only the plan is wanted; `begin` makes the transaction of the newest
+/// site, and is asked again after a conflict.
 pub async fn carry<W: 'static>(
     call: Call,
     about: Subject,
@@ -116,6 +145,7 @@ pub async fn carry<W: 'static>(
         if let Some(job) = before(&site)? {
             return Ok(Begun { job: Some(job), plan: None });
         }
+        check_versions(&site, about.kind)?;
         let Planned { shown, is_done, work } = plan(store, &site, is_dry)?;
         if is_dry || is_done {
             return Ok(Begun { job: None, plan: shown });
@@ -123,7 +153,10 @@ pub async fn carry<W: 'static>(
         let owner = Owner { request_id: asking.request_id.clone(), ..shared.owner()? };
         let job = store.change(|site, keys, copies| match before(site)? {
             Some(job) => Ok((job, Transaction::default())),
-            None => begin(&work, site, (keys, copies), &owner),
+            None => {
+                check_versions(site, about.kind)?;
+                begin(&work, site, (keys, copies), &owner)
+            }
         })?;
         store.note(&about.event(&job));
         Ok(Begun { job: Some(job), plan: shown })

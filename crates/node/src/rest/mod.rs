@@ -4,7 +4,7 @@
 //! ```text
 //!   mod        ports, who is let in, errors
 //!   routes     the table of routes, from which requests are answered and the OpenAPI document is
-//!              made; `changes`, `bdbs` and `tasks/routes.rs` add theirs
+//!              made; `changes`, `bdbs` and `data` add theirs
 //!   carry      how a request is planned, carried out once, and named
 //!   changes    routes that change a database or a machine while it serves
 //!   bdbs       databases with the fields of Redis Enterprise's API
@@ -19,6 +19,7 @@
 mod bdbs;
 pub(crate) mod carry;
 pub(crate) mod changes;
+pub(crate) mod data;
 mod metrics;
 pub(crate) mod routes;
 mod session;

@@ -6,7 +6,6 @@ use super::wire::{Begun, Creation, Deletion, JobId, Named, Pace, Recovery, Statu
 use super::work::{work, work_of};
 use super::{Call, MAX_REQUEST_ID};
 use crate::change::{self, Owner};
-use crate::copies::files::NO_CERTIFICATES;
 use crate::drain;
 use crate::hashing::{self, Trial, Tried};
 use crate::keys::SiteKeys;
@@ -35,7 +34,7 @@ use std::sync::OnceLock;
 pub fn routes() -> &'static [Route<Call>] {
     static ROUTES: OnceLock<Vec<Route<Call>>> = OnceLock::new();
     ROUTES.get_or_init(|| {
-        let mut routes = crate::tasks::routes::routes();
+        let mut routes = super::data::routes();
         routes.extend([
             Route::get("/cluster", "How the cluster is", status),
             Route::get("/cluster/machines", "All machines", machines),
@@ -217,7 +216,7 @@ pub async fn begin_creation(call: Call, asked: Creation) -> Result<Begun, ApiErr
     let about = Subject::database(JobKind::Create, &name).dry(dry_run);
     let plan = move |_: &mut Store, site: &Site, _| {
         if settings.tls && !talk::has_certificates() {
-            return Err(Problem::Wrong(NO_CERTIFICATES.into()));
+            return Err(Problem::Wrong(talk::NO_CERTIFICATES.into()));
         }
         let plan = show::plan(site, &name, &settings)?;
         Ok(Planned::new(Some(plan), (name, settings)))

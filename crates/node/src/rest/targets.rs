@@ -141,7 +141,7 @@ async fn connect(found: Option<Found>) -> io::Result<Box<dyn Stream>> {
     let Found { address, secret, is_tls } = found.ok_or_else(gone)?;
     let rules = || {
         let rules = talk::rules();
-        rules.ok_or_else(|| io::Error::other(crate::copies::files::NO_CERTIFICATES))
+        rules.ok_or_else(|| io::Error::other(crate::talk::NO_CERTIFICATES))
     };
     let tls = is_tls.then(rules).transpose()?;
     let mut stream = console::open(&address, tls).await?;

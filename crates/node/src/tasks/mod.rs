@@ -2,7 +2,6 @@
 //! copies. Each but a restart is a thread of the node that has the job.
 //!
 //! ```text
-//!   verbs  routes           dunlin cluster import …, and the same as REST
 //!   schedule                backups that come round
 //!   import  backup  restore the work of a thread
 //!   restart                 the look at a rolling restart, which needs no thread
@@ -15,20 +14,17 @@
 //! etcd that the job is its own, and a node that takes a job up closes the connections of the one
 //! before. `docs/internals/transfer.md` has the rest.
 
-mod backup;
+pub(crate) mod backup;
 mod connecting;
-mod import;
+pub(crate) mod import;
 pub(crate) mod manifest;
-mod places;
+pub(crate) mod places;
 pub mod restart;
-mod restore;
-pub(crate) mod routes;
+pub(crate) mod restore;
 pub mod schedule;
-mod storage;
-pub(crate) mod verbs;
+pub(crate) mod storage;
 
-use crate::change::{self, Owner, is_running};
-use crate::jobs::Step;
+use crate::change::{self, Owner, Step, is_running};
 use crate::servers;
 use crate::shared::Shared;
 use crate::site::{Job, Site};
@@ -241,12 +237,18 @@ impl Tasks {
     }
 
     /// One look at a job: its thread is started, asked how far it is, or told to end.
-    pub(crate) fn look(&mut self, shared: &Arc<Shared>, id: &str, job: &Job, task: &Task) -> Step {
+    pub(crate) fn look(
+        &mut self,
+        shared: &Arc<Shared>,
+        id: &str,
+        (job, task): (&Job, &Task),
+        run: Run,
+    ) -> Step {
         let Some(running) = self.running.get_mut(id) else {
             if job.is_cancelled {
                 return Step::Done(Transaction::default());
             }
-            return self.start(shared, id, job, task);
+            return self.start(shared, id, (job, task), run);
         };
         let control = &running.desk.control;
         control.is_finishing.store(task.is_finishing(), SeqCst);
@@ -260,7 +262,13 @@ impl Tasks {
         step
     }
 
-    fn start(&mut self, shared: &Arc<Shared>, id: &str, job: &Job, task: &Task) -> Step {
+    fn start(
+        &mut self,
+        shared: &Arc<Shared>,
+        id: &str,
+        (job, task): (&Job, &Task),
+        run: Run,
+    ) -> Step {
         let desk = Arc::new(Desk::default());
         desk.control.is_finishing.store(task.is_finishing(), SeqCst);
         desk.say(0, "it begins".into());
@@ -271,9 +279,8 @@ impl Tasks {
             lease: job.lease,
             desk: Arc::clone(&desk),
         };
-        let task = task.clone();
         let run = move || {
-            let outcome = task.run(&work);
+            let outcome = run(&work);
             work.desk.has_ended.store(true, SeqCst);
             outcome
         };
@@ -289,16 +296,37 @@ impl Tasks {
     }
 }
 
+/// What a thread does for a job.
+pub(crate) type Run = Box<dyn FnOnce(&Work) -> Result<(), End> + Send>;
+
+/// How a task is done.
+pub(crate) enum Way<'a> {
+    /// By a thread of its own.
+    Thread(Run),
+    /// By looks of the one that has the job, each of which says what is next.
+    Steps(&'a restart::Restart),
+}
+
+impl Way<'_> {
+    fn thread<T: Clone + Send + 'static>(
+        task: &T,
+        run: fn(&T, &Work) -> Result<(), End>,
+    ) -> Way<'static> {
+        let task = task.clone();
+        Way::Thread(Box::new(move |work| run(&task, work)))
+    }
+}
+
 impl Task {
-    fn run(&self, work: &Work) -> Result<(), End> {
+    /// Returns how it is done.
+    pub(crate) fn way(&self) -> Way<'_> {
         match self {
-            Task::Import(import) => import.run(work),
-            Task::Export(export) => export.run(work),
-            Task::Backup(backup) => backup.run(work),
-            Task::Verify(verify) => verify.run(work),
-            Task::Restore(restore) => restore.run(work),
-            // It never has a thread: `jobs` looks at it.
-            Task::Restart(_) => Ok(()),
+            Task::Import(import) => Way::thread(import, import::Import::run),
+            Task::Export(export) => Way::thread(export, import::Export::run),
+            Task::Backup(backup) => Way::thread(backup, backup::Backup::run),
+            Task::Verify(verify) => Way::thread(verify, backup::Verify::run),
+            Task::Restore(restore) => Way::thread(restore, restore::Restore::run),
+            Task::Restart(restart) => Way::Steps(restart),
         }
     }
 

@@ -2,8 +2,7 @@
 //! hands its shard over before. So a database gets a new version of the program, or options that
 //! need a start, while it serves.
 
-use crate::change;
-use crate::jobs::Step;
+use crate::change::{self, Step};
 use crate::site::{Database, Job, Placed, ProcessState, Site};
 use crate::store::{Problem, Store};
 use crate::{switch, talk};

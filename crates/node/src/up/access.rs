@@ -3,19 +3,14 @@
 
 use super::kept::Kept;
 use crate::authority::Files;
-use crate::copies::files::Certificates;
+use crate::copies::process::{PASSWORD, TOKEN};
 use crate::settings::Wrong;
+use crate::talk::Certificates;
 use clap::Args;
 use etcd::{Credentials, Endpoint, Way};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// The password of etcd's user, if no file has it.
-pub const PASSWORD: &str = "DUNLIN_ETCD_PASSWORD";
-
-/// The token, if no file has it.
-pub const TOKEN: &str = "DUNLIN_JOIN_TOKEN";
 
 /// Options about etcd's certificates and users.
 #[derive(Args, Clone, Debug, Default)]

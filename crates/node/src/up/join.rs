@@ -15,9 +15,6 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The port of etcd's clients.
-pub const CLIENT_PORT: u16 = 2379;
-
 /// Servers of etcd that are started on their own; more machines are clients.
 pub const MEMBERS: usize = 3;
 
@@ -255,7 +252,7 @@ fn server(options: &UpOptions, kept: &Kept) -> Result<Server, Wrong> {
             (port, port.checked_add(1).ok_or_else(|| Wrong("--etcd-port is too large".into()))?)
         }
         None => {
-            let client = free_port(&host, CLIENT_PORT)?;
+            let client = free_port(&host, etcd::DEFAULT_PORT)?;
             (client, free_port(&host, client.saturating_add(1))?)
         }
     };

@@ -1,7 +1,7 @@
 //! What a node remembers in its directory, and the lock on it.
 
 use super::access::Access;
-use crate::copies::files;
+use crate::file;
 use crate::own_etcd::Server;
 use crate::settings::Wrong;
 use crate::site::encode;
@@ -76,7 +76,7 @@ impl Kept {
         let path = directory.join(FILE);
         let text = String::from_utf8(encode(self)).unwrap_or_default();
         let wrong = |error| Wrong(format!("{} cannot be written: {error}", path.display()));
-        files::write(&path, &text).map_err(wrong)
+        file::write(&path, &text).map_err(wrong)
     }
 }
 

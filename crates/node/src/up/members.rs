@@ -4,7 +4,7 @@
 
 use super::UpOptions;
 use super::absent::Absent;
-use super::join::{self, CALL, CLIENT_PORT, Entered, Name};
+use super::join::{self, CALL, Entered, Name};
 use super::kept::Kept;
 use crate::own_etcd::{self, Server, is_loopback};
 use crate::settings::{Wrong, check_name};
@@ -38,7 +38,7 @@ pub fn enter(
     let mut access = kept.access.clone();
     access.share(&options.access, directory)?;
     kept.access = access;
-    let port = options.etcd_port.unwrap_or(CLIENT_PORT);
+    let port = options.etcd_port.unwrap_or(etcd::DEFAULT_PORT);
     let peer_port =
         port.checked_add(1).ok_or_else(|| Wrong("--etcd-port is too large".to_owned()))?;
     let mut all: Vec<Server> =

@@ -24,7 +24,6 @@ mod members;
 mod stand_in;
 mod tls;
 
-pub use access::{PASSWORD, TOKEN};
 pub use down::{DownOptions, down};
 
 use crate::authority::Files;
@@ -36,7 +35,7 @@ use crate::own_etcd::OwnEtcd;
 use crate::sealed;
 use crate::settings::{Wrong, check_name};
 use crate::shared::Shared;
-use crate::site::{FORMAT, Machine, SEALED_FORMAT};
+use crate::site::Machine;
 use crate::{disks, relay, rest, talk};
 use access::AccessOptions;
 use clap::Args;
@@ -376,7 +375,7 @@ fn common(options: &UpOptions, kept: &Kept) -> Result<Common, Wrong> {
 
 fn machine(kept: &Kept) -> Machine {
     let all = Memory::detect().limit_bytes();
-    Machine {
+    let machine = Machine {
         id: kept.id.clone(),
         host: kept.host.clone(),
         zone: kept.zone.clone(),
@@ -385,8 +384,9 @@ fn machine(kept: &Kept) -> Machine {
         flash_bytes: kept.flash_bytes.unwrap_or(0),
         admin_port: kept.admin_port,
         version: facts::VERSION.to_owned(),
-        format: if sealed::has_key() { SEALED_FORMAT } else { FORMAT },
-    }
+        ..Machine::default()
+    };
+    machine.of_this_version(sealed::has_key())
 }
 
 /// Says what was done, and what comes next.
@@ -469,13 +469,6 @@ fn detach() -> Result<(), Wrong> {
     }
     let status = child.wait().map_err(wrong)?;
     Err(Wrong(format!("the node has ended: {status}")))
-}
-
-/// Ends the node, as a signal does.
-pub fn end(why: &str) {
-    if !IS_OVER.swap(true, Ordering::Relaxed) {
-        log!(Notice, "{why}");
-    }
 }
 
 /// Returns whether the process was asked to end.

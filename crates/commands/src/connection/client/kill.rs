@@ -21,25 +21,17 @@ pub static CLIENT_KILL: Command = Command {
         .with(Flags::AUDITED),
     group: Group::Connection,
     since: "2.4.0",
-    complexity: "O(N) where N is the number of client connections",
+    complexity: "O(N) for N connections",
     summary: "Closes the connections that match.",
     history: &[
-        ("2.8.12", "Added new filter format."),
-        ("2.8.12", "`ID` option."),
-        ("3.2.0", "Added `master` type in for `TYPE` option."),
-        (
-            "5.0.0",
-            "Replaced `slave` `TYPE` with `replica`. `slave` still \
-             supported for backward compatibility.",
-        ),
-        ("6.2.0", "`LADDR` option."),
-        ("8.0.0", "`MAXAGE` option."),
-        (
-            "8.0.0",
-            "Replaced `master` `TYPE` with `primary`. `master` still \
-             supported for backward compatibility.",
-        ),
-        ("8.1.0", "`ID` option accepts multiple IDs."),
+        ("2.8.12", "Takes filters as pairs of a name and a value."),
+        ("2.8.12", "Takes `ID`."),
+        ("3.2.0", "`TYPE` takes `master`."),
+        ("5.0.0", "`TYPE` takes `replica` for `slave`, which still works."),
+        ("6.2.0", "Takes `LADDR`."),
+        ("8.0.0", "Takes `MAXAGE`."),
+        ("8.0.0", "`TYPE` takes `primary` for `master`, which still works."),
+        ("8.1.0", "`ID` takes several numbers."),
         filters::ADDED_IN_9,
     ],
     args: &[Arg::one_of(

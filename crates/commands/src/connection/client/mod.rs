@@ -36,7 +36,7 @@ pub static CLIENT: Command = Command {
     flags: Flags::NONE,
     group: Group::Connection,
     since: "2.4.0",
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     summary: "The commands about connections.",
     subcommands: &[
         &CLIENT_HELP,

@@ -20,7 +20,7 @@ pub static CLIENT_PAUSE: Command = Command {
     since: "3.0.0",
     complexity: "O(1)",
     summary: "Makes clients wait for a while.",
-    history: &[("6.2.0", "`CLIENT PAUSE WRITE` mode added along with the `mode` option.")],
+    history: &[("6.2.0", "Takes a `mode`, of which `WRITE` is new.")],
     args: &[
         Arg::new("timeout", ArgKind::Integer),
         Arg::one_of("mode", &[Arg::token("write", "WRITE"), Arg::token("all", "ALL")])
@@ -42,7 +42,7 @@ pub static CLIENT_UNPAUSE: Command = Command {
         .with(Flags::AUDITED),
     group: Group::Connection,
     since: "6.2.0",
-    complexity: "O(N) Where N is the number of paused clients",
+    complexity: "O(N) for N clients that are paused",
     summary: "Ends CLIENT PAUSE.",
     run: client_unpause,
     ..Command::ROW

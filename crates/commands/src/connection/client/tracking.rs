@@ -15,7 +15,7 @@ pub static CLIENT_TRACKING: Command = Command {
     flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE),
     group: Group::Connection,
     since: "6.0.0",
-    complexity: "O(1). Some options may introduce additional complexity.",
+    complexity: "O(1), more with prefixes",
     summary: "Has a client told when keys that it has read change.",
     args: &[
         Arg::one_of("status", &[Arg::token("on", "ON"), Arg::token("off", "OFF")]),

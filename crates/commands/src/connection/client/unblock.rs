@@ -16,7 +16,7 @@ pub static CLIENT_UNBLOCK: Command = Command {
     flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
     group: Group::Connection,
     since: "5.0.0",
-    complexity: "O(log N) where N is the number of client connections",
+    complexity: "O(log(N)) for N connections",
     summary: "Ends the waiting of another client.",
     args: &[
         Arg::new("client-id", ArgKind::Integer),

@@ -36,7 +36,7 @@ pub static DEBUG: Command = Command {
         .with(Flags::AUDITED),
     group: Group::Server,
     since: "1.0.0",
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     summary: "Commands for tests and for those who look for faults.",
     run: debug,
     ..Command::ROW

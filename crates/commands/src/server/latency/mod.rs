@@ -61,8 +61,7 @@ pub static LATENCY_HISTOGRAM: Command = Command {
     flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
     group: Group::Server,
     since: "7.0.0",
-    complexity: "O(N) where N is the number of commands with latency information being \
-        retrieved.",
+    complexity: "O(N) for N commands with figures",
     summary: "How long commands have taken, in classes.",
     tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
     args: &[Arg::new("command", ArgKind::String).optional().multiple()],
@@ -121,7 +120,7 @@ pub static LATENCY: Command = Command {
     flags: Flags::NONE,
     group: Group::Server,
     since: "2.8.13",
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     summary: "The commands about pauses of the server.",
     subcommands: &[
         &LATENCY_DOCTOR,

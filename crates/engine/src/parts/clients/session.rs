@@ -596,19 +596,27 @@ impl Session {
     /// Returns whether it is in none of the states of which the registry shows more than that.
     #[inline]
     fn is_plain(&self) -> bool {
-        let is_said = self.is_postponed
-            | self.tracking_broken
-            | self.no_evict
-            | self.no_touch
-            | self.is_import_source
-            | self.can_redirect
-            | self.reads_replica
-            | self.is_link;
+        let is_said = self.said().iter().fold(false, |is_said, &(is, _)| is_said | is);
         let is_in_a_state = self.special != 0
             || self.suspension.is_some()
             || self.watching.is_some()
             || self.fate != Fate::Open;
         !is_said && !is_in_a_state
+    }
+
+    /// Returns what is said of it by a field alone, with the bit that the registry shows.
+    #[inline]
+    fn said(&self) -> [(bool, u64); 8] {
+        [
+            (self.is_postponed, flag::BLOCKED),
+            (self.tracking_broken, flag::BROKEN_REDIRECT),
+            (self.no_evict, flag::NO_EVICT),
+            (self.no_touch, flag::NO_TOUCH),
+            (self.is_import_source, flag::IMPORT_SOURCE),
+            (self.can_redirect, flag::CAN_REDIRECT),
+            (self.reads_replica, flag::READS_REPLICA),
+            (self.is_link, flag::LINK),
+        ]
     }
 
     fn publish_states(&self) {
@@ -619,9 +627,10 @@ impl Session {
                 flags |= bit;
             }
         };
+        self.said().iter().for_each(|&(is, bit)| set(is, bit));
         // A long command runs, it does not wait.
         let waits = self.suspension.as_ref().is_some_and(|s| s.waiter.is_some());
-        set(waits || self.is_postponed, flag::BLOCKED);
+        set(waits, flag::BLOCKED);
         let has_deadline = self.suspension.as_ref().is_some_and(|s| s.deadline.is_some());
         set(waits && has_deadline, flag::TIMED_WAIT);
         set(self.multi.is_some(), flag::MULTI);
@@ -630,14 +639,7 @@ impl Session {
         set(self.is_subscribed(), flag::PUBSUB);
         set(self.watching.as_ref().is_some_and(|w| w.is_changed()), flag::WATCH_DIRTY);
         set(self.tracking.is_some(), flag::TRACKING);
-        set(self.tracking_broken, flag::BROKEN_REDIRECT);
         set(self.tracking.as_ref().is_some_and(|t| t.broadcast.is_some()), flag::TRACKING_BCAST);
-        set(self.no_evict, flag::NO_EVICT);
-        set(self.no_touch, flag::NO_TOUCH);
-        set(self.is_import_source, flag::IMPORT_SOURCE);
-        set(self.can_redirect, flag::CAN_REDIRECT);
-        set(self.reads_replica, flag::READS_REPLICA);
-        set(self.is_link, flag::LINK);
         set(self.fate != Fate::Open, flag::CLOSING);
         live.flags.store(flags, Relaxed);
         live.channels.store(self.subscriptions.channels.len(), Relaxed);

@@ -1,11 +1,11 @@
 //! The commands of `dunlin cluster` that move data.
 
-use super::routes::{
+use super::print::{self, encoded};
+use super::{Change, Place, bytes, follow};
+use crate::rest::data::{
     BackingUp, BackupNamed, BackupShown, Backups, Exporting, Importing, Restarting, Restoring,
     ScheduleShown,
 };
-use crate::commands::print::{self, encoded};
-use crate::commands::{Change, Place, bytes, follow};
 use crate::rest::wire::{Begun, JobId, Named};
 use crate::settings::Wrong;
 use clap::{Args, Subcommand};

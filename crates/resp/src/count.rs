@@ -9,7 +9,7 @@
 //! RESP2 and RESP3. Attributes belong to the element after them; pushes are no replies and are
 //! skipped.
 
-use resp::ReplyLimits;
+use crate::token::ReplyLimits;
 use std::fmt;
 
 /// What a reply was.
@@ -19,7 +19,7 @@ pub enum Kind {
     Value,
     /// No value: `$-1`, `*-1` or `_`.
     Nil,
-    /// An error, or an aggregate with one inside; [`Scanner::error`] has its text.
+    /// An error, or an aggregate with one inside; [`ReplyCounter::error`] has its text.
     Error,
 }
 
@@ -41,7 +41,7 @@ const LINE_BYTES: usize = 64 * 1024;
 
 /// The state between two pieces of input.
 #[derive(Debug, Default)]
-pub struct Scanner {
+pub struct ReplyCounter {
     /// Elements still to come; 0 between replies.
     pending: u64,
     /// Bytes of the string under way still to come, its line end included.
@@ -55,7 +55,7 @@ pub struct Scanner {
     error: Vec<u8>,
 }
 
-impl Scanner {
+impl ReplyCounter {
     /// Looks at input that follows what was looked at before: how much was used, and what the reply
     /// was that ended there. Without one all of the input was used.
     #[inline]
@@ -70,7 +70,7 @@ impl Scanner {
     }
 
     /// Counts up to `limit` whole replies of one kind that lie one behind the other: the kind, how
-    /// many and their bytes. 0 says only that [`Scanner::next`] has to look.
+    /// many and their bytes. 0 says only that [`ReplyCounter::next`] has to look.
     #[inline]
     pub fn alike(&self, input: &[u8], limit: u32) -> (Kind, u32, usize) {
         let mut count = 0;
@@ -326,16 +326,38 @@ fn signed(text: &[u8]) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::incoming::Incoming;
+    use crate::value::Value;
+
+    /// Returns the kinds of all replies in `input` as values say them.
+    fn kinds_of_values(input: &[u8]) -> Vec<Kind> {
+        fn has_error(value: &Value) -> bool {
+            value.is_error() || value.items().iter().any(has_error)
+        }
+        let mut incoming = Incoming::new(ReplyLimits::PEER, input.len());
+        incoming.buffer().extend_from_slice(input);
+        let mut kinds = Vec::new();
+        while let Some(value) = incoming.take().expect("it is RESP") {
+            match value {
+                Value::Push(_) => {}
+                Value::Null => kinds.push(Kind::Nil),
+                value if has_error(&value) => kinds.push(Kind::Error),
+                _ => kinds.push(Kind::Value),
+            }
+        }
+        kinds
+    }
 
     /// The kinds of all replies in `input`, fed whole and cut at every byte.
     #[track_caller]
     fn check(input: &[u8], expected: &[Kind]) {
+        assert_eq!(kinds_of_values(input), expected, "as values");
         for piece in 1..=input.len() {
-            let mut scanner = Scanner::default();
+            let mut counter = ReplyCounter::default();
             let mut kinds = Vec::new();
             for mut part in input.chunks(piece) {
                 while !part.is_empty() {
-                    let (used, kind) = scanner.next(part).unwrap_or_else(|error| panic!("{error}"));
+                    let (used, kind) = counter.next(part).unwrap_or_else(|error| panic!("{error}"));
                     part = &part[used..];
                     kinds.extend(kind);
                 }
@@ -358,26 +380,27 @@ mod tests {
 
     #[test]
     fn replies_alike_are_counted_together() {
-        let scanner = Scanner::default();
+        let counter = ReplyCounter::default();
         let input = b"+OK\r\n+OK\r\n:12\r\n$3\r\nabc\r\n$-1\r\n+OK\r\n$3\r\nab";
-        assert_eq!(scanner.alike(input, 9), (Kind::Value, 4, 24));
-        assert_eq!(scanner.alike(input, 2), (Kind::Value, 2, 10));
-        assert_eq!(scanner.alike(&input[24..], 9), (Kind::Nil, 1, 5));
-        assert_eq!(scanner.alike(&input[29..], 9), (Kind::Value, 1, 5));
-        assert_eq!(scanner.alike(&input[34..], 9).1, 0);
-        assert_eq!(scanner.alike(b"-ERR\r\n", 9).1, 0);
+        assert_eq!(counter.alike(input, 9), (Kind::Value, 4, 24));
+        assert_eq!(counter.alike(input, 2), (Kind::Value, 2, 10));
+        assert_eq!(counter.alike(&input[24..], 9), (Kind::Nil, 1, 5));
+        assert_eq!(counter.alike(&input[29..], 9), (Kind::Value, 1, 5));
+        assert_eq!(counter.alike(&input[34..], 9).1, 0);
+        assert_eq!(counter.alike(b"-ERR\r\n", 9).1, 0);
         // First lines of every length, and values that look like the end of one.
         let input = b":1\r\n:1\r\n:12345\r\n:123456\r\n:123456\r\n:1234567\r\n:1234567\r\n";
-        assert_eq!(scanner.alike(input, 9), (Kind::Value, 7, input.len()));
-        let input = b"$2\r\n\n\n\r\n$2\r\n\r\n\r\n$2\r\n$2\r\n$0\r\n\r\n$0\r\n\r\n$12\r\n$2\r\n$2\r\n$2\r\n\r\n";
-        assert_eq!(scanner.alike(input, 9), (Kind::Value, 6, input.len()));
+        assert_eq!(counter.alike(input, 9), (Kind::Value, 7, input.len()));
+        let input = b"$2\r\n\n\n\r\n$2\r\n\r\n\r\n$2\r\n$2\r\n$0\r\n\r\n$0\r\n\r\n\
+            $12\r\n$2\r\n$2\r\n$2\r\n\r\n";
+        assert_eq!(counter.alike(input, 9), (Kind::Value, 6, input.len()));
         // What is left of a reply cut in two is not the start of one.
-        let mut scanner = Scanner::default();
-        assert_eq!(scanner.next(b"$6\r\n+OK"), Ok((7, None)));
-        assert_eq!(scanner.alike(b"+OK\r\n", 9).1, 0);
-        let mut scanner = Scanner::default();
-        assert_eq!(scanner.next(b"+ab"), Ok((3, None)));
-        assert_eq!(scanner.alike(b"+OK\r\n", 9).1, 0);
+        let mut counter = ReplyCounter::default();
+        assert_eq!(counter.next(b"$6\r\n+OK"), Ok((7, None)));
+        assert_eq!(counter.alike(b"+OK\r\n", 9).1, 0);
+        let mut counter = ReplyCounter::default();
+        assert_eq!(counter.next(b"+ab"), Ok((3, None)));
+        assert_eq!(counter.alike(b"+OK\r\n", 9).1, 0);
     }
 
     #[test]
@@ -389,9 +412,9 @@ mod tests {
 
     #[test]
     fn errors_keep_their_text() {
-        let mut scanner = Scanner::default();
-        assert_eq!(scanner.next(b"-MOVED 1 a:1\r\n"), Ok((14, Some(Kind::Error))));
-        assert_eq!(scanner.error(), b"MOVED 1 a:1");
+        let mut counter = ReplyCounter::default();
+        assert_eq!(counter.next(b"-MOVED 1 a:1\r\n"), Ok((14, Some(Kind::Error))));
+        assert_eq!(counter.error(), b"MOVED 1 a:1");
     }
 
     #[test]
@@ -404,8 +427,8 @@ mod tests {
             b"\r\n",
             b"$99999999999999\r\n",
         ] {
-            assert!(Scanner::default().next(input).is_err(), "{input:?}");
+            assert!(ReplyCounter::default().next(input).is_err(), "{input:?}");
         }
-        assert!(Scanner::default().walk(&[b'a'; LINE_BYTES + 1]).is_err());
+        assert!(ReplyCounter::default().walk(&[b'a'; LINE_BYTES + 1]).is_err());
     }
 }

@@ -1,25 +1,24 @@
 //! The interface below `/api/v1/cluster` for what moves data.
 
-use super::backup::{Backup, Verify};
-use super::import::{Export, Import};
-use super::manifest::{FILE, Manifest, moment};
-use super::places;
-use super::restart::Restart;
-use super::restore::Restore;
-use super::schedule::Schedule;
-use super::storage::{Storage, shown};
-use super::{Task, ready};
+use super::Call;
+use super::carry::{Looked, Order, Planned, Subject, carry, check_versions, once, order};
+use super::threads::Waits;
+use super::wire::{Begun, JobId, Named};
+use super::work::{work, work_elsewhere};
 use crate::change::{self, begin_with, is_running};
 use crate::keys::SiteKeys;
-use crate::rest::Call;
-use crate::rest::carry::{Looked, Order, Planned, Subject, carry, once, order};
-use crate::rest::threads::Waits;
-use crate::rest::wire::{Begun, JobId, Named};
-use crate::rest::work::{work, work_elsewhere};
 use crate::settings::{Settings, Wrong};
 use crate::show::{self, PlanShown};
 use crate::site::{Aim, Database, Job, JobKind, Site, encode, now_ms, unchanged};
 use crate::store::{Problem, Store, put};
+use crate::tasks::backup::{Backup, Verify};
+use crate::tasks::import::{Export, Import};
+use crate::tasks::manifest::{FILE, Manifest, moment};
+use crate::tasks::restart::Restart;
+use crate::tasks::restore::Restore;
+use crate::tasks::schedule::Schedule;
+use crate::tasks::storage::{Storage, shown};
+use crate::tasks::{Task, places, ready};
 use axum::http::Method;
 use cluster::coordinator::{Change, Transaction};
 use console::rest::{ApiError, Done, Nothing, Route};
@@ -213,8 +212,8 @@ pub struct Restarting {
     pub dry_run: bool,
 }
 
-/// Begins a job with a task, or only looks whether it can begin: all nodes have to be able to read
-/// it. `plan` makes the task, and perhaps something to show.
+/// Begins a job with a task, or only looks whether it can begin. `plan` makes the task, and perhaps
+/// something to show.
 async fn start(
     call: Call,
     (kind, name, dry_run): (JobKind, String, bool),
@@ -223,33 +222,19 @@ async fn start(
     + 'static,
 ) -> Result<Begun, ApiError> {
     let about = Subject::database(kind, &name).dry(dry_run);
-    let check = move |site: &Site, name: &str| {
-        check_idle(site, name, kind)?;
-        check_versions(site)
-    };
     let plan = move |store: &mut Store, site: &Site, is_dry| {
         let (task, shown) = plan(store, site, is_dry)?;
-        check(site, &name)?;
+        check_idle(site, &name, kind)?;
         Ok(Planned::new(shown, (name, task)))
     };
     carry(call, about, plan, move |(name, task), site, (keys, _), owner| {
-        check(site, name)?;
+        check_idle(site, name, kind)?;
         let mut transaction = Transaction::default();
         let task = (Some(task.clone()), Aim::default());
         let job = begin_with(site, keys, (kind, name, ""), task, owner, &mut transaction);
         Ok((job, transaction))
     })
     .await
-}
-
-/// An older node could neither go on with such a job nor show it.
-fn check_versions(site: &Site) -> Result<(), Problem> {
-    match site.older_machine() {
-        None => Ok(()),
-        Some(machine) => Err(Problem::Wrong(format!(
-            "the node of machine '{machine}' is of an older version: start it with this one first"
-        ))),
-    }
 }
 
 /// Two jobs of a kind would disturb each other, and so would an import with another that writes.
@@ -413,7 +398,7 @@ async fn schedule(call: Call, asked: BackingUp, every_s: u64) -> Result<Begun, A
         Ok(Looked { work: asked, more: String::new() })
     };
     let change = move |asked: &BackingUp, site: &Site, keys: &SiteKeys| {
-        check_versions(site)?;
+        check_versions(site, JobKind::Backup)?;
         let name = &asked.database;
         let (at, keep) = (asked.at.clone(), asked.keep);
         let schedule = Schedule { at, every_s, keep, last_ms: 0 };

@@ -1,0 +1,109 @@
+//! Options and users of a database, told to the copies that run.
+
+use crate::change::Step;
+use crate::copies::files::{self, Users, live_options};
+use crate::site::{Database, INTERNAL, Login, Placed};
+use crate::talk::{self, Answer};
+use cluster::view::View;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// What a copy of an earlier version says to a rule with a category that it does not know.
+const UNKNOWN_CATEGORY: &str = "Unknown command or category name";
+
+/// How long a copy may take to answer.
+const ANSWER: Duration = Duration::from_secs(1);
+
+/// What a copy says if it has no answer of etcd. It is asked again.
+const AWAY: &str = "The coordinator of the cluster is away";
+
+/// Sets options and users on all copies that run; the others get them when they start. All copies
+/// know the users by which they log in before one logs in so. `None`: it is done.
+pub fn apply(database: &Database, view: &View) -> Option<Step> {
+    let users = files::users(database);
+    let former = database.former_users.iter().filter(|name| !database.users.contains_key(*name));
+    let former: Vec<&str> = former.map(String::as_str).collect();
+    let of_nodes = |users: &Users<'_>| order(database, view, 30, |_| orders(users, true));
+    let step = match of_nodes(&users) {
+        Some(Step::Fails(why)) if why.contains(UNKNOWN_CATEGORY) => {
+            of_nodes(&files::users_for_all_versions(database))
+        }
+        step => step,
+    };
+    if step.is_some() {
+        return step;
+    }
+    let shards = database.shards();
+    let options: BTreeMap<usize, Vec<(&'static str, String)>> =
+        shards.into_iter().map(|shard| (shard, live_options(database, shard))).collect();
+    order(database, view, 60, |placed| {
+        let mut words = vec!["CONFIG", "SET"];
+        let options = options.get(&placed.shard).into_iter().flatten();
+        let options = options.map(|(name, value)| (*name, &**value));
+        words.extend(
+            options.chain(users.logins.iter().copied()).flat_map(|(name, value)| [name, value]),
+        );
+        let gone = (!former.is_empty()).then(|| [&["ACL", "DELUSER"], &former[..]].concat());
+        [words].into_iter().chain(orders(&users, false)).chain(gone).collect()
+    })
+}
+
+/// Returns the requests that make users: those of nodes, or the others.
+fn orders<'a>(users: &'a Users<'_>, are_of_nodes: bool) -> Vec<Vec<&'a str>> {
+    let chosen = users.rules.iter().filter(|(user, _)| (*user == INTERNAL) == are_of_nodes);
+    let order = |(user, rules): &'a (&str, Vec<String>)| {
+        let words = ["ACL", "SETUSER", *user].into_iter();
+        words.chain(rules.iter().map(String::as_str)).collect()
+    };
+    chosen.map(order).collect()
+}
+
+/// Sends commands to all copies that run. Returns why it is not done.
+fn order<'a>(
+    database: &Database,
+    view: &View,
+    percent: u8,
+    commands: impl Fn(&Placed) -> Vec<Vec<&'a str>>,
+) -> Option<Step> {
+    let began = Instant::now();
+    // Without a password a long request is refused before its words are read.
+    let ping: &[&str] = &["PING"];
+    let runs = |placed: &&Placed| !placed.is_leaving && view.alive.contains_key(&placed.copy);
+    for placed in database.copies.iter().filter(runs) {
+        let commands = commands(placed);
+        let commands: Vec<&[&str]> =
+            [ping].into_iter().chain(commands.iter().map(Vec::as_slice)).collect();
+        let address = (&*placed.host, placed.port);
+        let send = |login: Login<'_>| {
+            let answers = talk::ask(address, login, &commands, ANSWER)?;
+            match &answers[0] {
+                Answer::Text(_) => Ok(answers),
+                Answer::Error(why) => Err(std::io::Error::other(why.clone())),
+            }
+        };
+        let Placed { machine, port, .. } = placed;
+        match send(database.login()).or_else(|_| send(database.old_login())) {
+            Ok(answers) => {
+                let refusal = answers.into_iter().find_map(|answer| match answer {
+                    Answer::Error(why) => Some(why),
+                    Answer::Text(_) => None,
+                });
+                if let Some(why) = refusal {
+                    if why.contains(AWAY) {
+                        let text = format!("the copy on machine '{machine}' waits for etcd: {why}");
+                        return Some(Step::Waits(percent, text));
+                    }
+                    return Some(Step::Fails(format!("machine '{machine}' refuses it: {why}")));
+                }
+            }
+            Err(_) => {
+                let text = format!("the copy on machine '{machine}', port {port}, does not answer");
+                return Some(Step::Waits(percent, text));
+            }
+        }
+        if began.elapsed() > Duration::from_secs(5) {
+            return Some(Step::Waits(percent, "copies answer slowly".into()));
+        }
+    }
+    None
+}
