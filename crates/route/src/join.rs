@@ -349,6 +349,7 @@ static SUMMED: &[&str] = &[
     "keyspace_misses",
     "maxmemory",
     "rejected_connections",
+    "shed_requests",
     "total_commands_processed",
     "total_connections_received",
     "total_error_replies",

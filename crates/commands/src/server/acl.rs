@@ -24,7 +24,8 @@ pub static ACL_DELUSER: Command = Command {
         .with(Flags::NOSCRIPT)
         .with(Flags::LOADING)
         .with(Flags::STALE)
-        .with(Flags::AUDITED),
+        .with(Flags::AUDITED)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(1) amortized time considering the typical user.",
@@ -59,7 +60,11 @@ pub static ACL_DRYRUN: Command = Command {
 pub static ACL_GETUSER: Command = Command {
     name: "getuser",
     arity: 3,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N). Where N is the number of password, command and pattern rules \
@@ -84,7 +89,11 @@ pub static ACL_GETUSER: Command = Command {
 pub static ACL_LIST: Command = Command {
     name: "list",
     arity: 2,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N). Where N is the number of configured users.",
@@ -101,7 +110,8 @@ pub static ACL_LOAD: Command = Command {
         .with(Flags::NOSCRIPT)
         .with(Flags::LOADING)
         .with(Flags::STALE)
-        .with(Flags::AUDITED),
+        .with(Flags::AUDITED)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N). Where N is the number of configured users.",
@@ -119,7 +129,8 @@ pub static ACL_SETUSER: Command = Command {
         .with(Flags::NOSCRIPT)
         .with(Flags::LOADING)
         .with(Flags::STALE)
-        .with(Flags::AUDITED),
+        .with(Flags::AUDITED)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N). Where N is the number of rules provided.",
@@ -146,7 +157,11 @@ pub static ACL_SETUSER: Command = Command {
 pub static ACL_USERS: Command = Command {
     name: "users",
     arity: 2,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N). Where N is the number of configured users.",
@@ -159,7 +174,7 @@ pub static ACL_USERS: Command = Command {
 pub static ACL_CAT: Command = Command {
     name: "cat",
     arity: -2,
-    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(1) since the categories and commands are a fixed set.",
@@ -173,7 +188,7 @@ pub static ACL_CAT: Command = Command {
 pub static ACL_GENPASS: Command = Command {
     name: "genpass",
     arity: -2,
-    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(1)",
@@ -187,7 +202,7 @@ pub static ACL_GENPASS: Command = Command {
 pub static ACL_HELP: Command = Command {
     name: "help",
     arity: 2,
-    flags: Flags::LOADING.with(Flags::STALE),
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(1)",
@@ -200,7 +215,11 @@ pub static ACL_HELP: Command = Command {
 pub static ACL_LOG: Command = Command {
     name: "log",
     arity: -2,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N) with N being the number of entries shown.",
@@ -223,7 +242,8 @@ pub static ACL_SAVE: Command = Command {
         .with(Flags::NOSCRIPT)
         .with(Flags::LOADING)
         .with(Flags::STALE)
-        .with(Flags::AUDITED),
+        .with(Flags::AUDITED)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N). Where N is the number of configured users.",
@@ -237,7 +257,7 @@ pub static ACL_SAVE: Command = Command {
 pub static ACL_WHOAMI: Command = Command {
     name: "whoami",
     arity: 2,
-    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(1)",

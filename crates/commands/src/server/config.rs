@@ -11,7 +11,11 @@ pub static CONFIG_GET: Command = Command {
     name: "get",
     arity: -3,
     categories: &["nodes"],
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "2.0.0",
     complexity: "O(N) when N is the number of configuration parameters provided",
@@ -31,7 +35,7 @@ pub static CONFIG_GET: Command = Command {
 pub static CONFIG_HELP: Command = Command {
     name: "help",
     arity: 2,
-    flags: Flags::LOADING.with(Flags::STALE),
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     since: "5.0.0",
     complexity: "O(1)",
@@ -48,7 +52,8 @@ pub static CONFIG_RESETSTAT: Command = Command {
         .with(Flags::NOSCRIPT)
         .with(Flags::LOADING)
         .with(Flags::STALE)
-        .with(Flags::AUDITED),
+        .with(Flags::AUDITED)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "2.0.0",
     complexity: "O(1)",
@@ -66,7 +71,8 @@ pub static CONFIG_REWRITE: Command = Command {
         .with(Flags::NOSCRIPT)
         .with(Flags::LOADING)
         .with(Flags::STALE)
-        .with(Flags::AUDITED),
+        .with(Flags::AUDITED)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "2.8.0",
     complexity: "O(1)",
@@ -85,7 +91,8 @@ pub static CONFIG_SET: Command = Command {
         .with(Flags::NOSCRIPT)
         .with(Flags::LOADING)
         .with(Flags::STALE)
-        .with(Flags::AUDITED),
+        .with(Flags::AUDITED)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "2.0.0",
     complexity: "O(N) when N is the number of configuration parameters provided",
