@@ -86,6 +86,8 @@ numbers! {
     protected_mode_private_networks: bool = "protected-mode-private-networks" as yes;
     maxclients: usize = "maxclients" as count;
     max_new_connections_per_cycle: u32 = "max-new-connections-per-cycle" as small;
+    shed_turn_usec: u32 = "shed-turn-usec" as small;
+    max_waiting_tls_handshakes: u32 = "max-waiting-tls-handshakes" as small;
     max_new_tls_connections_per_cycle: u32 = "max-new-tls-connections-per-cycle" as small;
     io_threads: usize = "io-threads" as count;
     io_backend: IoBackend = "io-backend" as IoBackend::from_number;
@@ -143,6 +145,7 @@ numbers! {
 
     maxmemory: u64 = "maxmemory" as unsigned;
     maxmemory_from_limit: bool = "maxmemory-from-limit" as yes;
+    shed_requests: ShedRequests = "shed-requests" as ShedRequests::from_number;
     maxmemory_policy: MaxmemoryPolicy = "maxmemory-policy" as MaxmemoryPolicy::from_number;
     maxmemory_samples: usize = "maxmemory-samples" as count;
     maxmemory_eviction_tenacity: u32 = "maxmemory-eviction-tenacity" as small;
@@ -255,6 +258,8 @@ texts! {
     hash_seed = "hash-seed";
     unixsocket = "unixsocket";
     unixsocketgroup = "unixsocketgroup";
+    admin_socket = "admin-socket";
+    shed_users = "shed-users";
     admin_hosts = "admin-hosts";
     server_cpulist = "server-cpulist";
     bio_cpulist = "bio-cpulist";
@@ -319,6 +324,12 @@ impl Config {
             Value::Text(text) => text.as_path().to_path_buf(),
             _ => unreachable!("the kind is checked by the compiler"),
         }
+    }
+
+    /// Returns whether a thread of its own serves operators: those who come by `admin-socket`, and
+    /// the admin port's requests.
+    pub fn has_operator_thread(&self) -> bool {
+        !self.admin_socket().is_empty() || self.admin_port() > 0
     }
 
     /// `admin-bind`: the addresses that the admin port listens on, in order.

@@ -59,6 +59,8 @@ choices! {
     /// Which copies of a write must exist before its reply leaves.
     CommitMode: Memory | Fsync | Quorum =
         ["memory" => Memory, "fsync" => Fsync, "quorum" => Quorum];
+    /// What is refused to `shed-users` while a thread is overloaded.
+    ShedRequests: All | Writes = ["all" => All, "writes" => Writes];
     /// The least important message that is still logged.
     LogLevel: Debug | Verbose | Notice | Warning | Nothing = [
         "debug" => Debug, "verbose" => Verbose, "notice" => Notice, "warning" => Warning,

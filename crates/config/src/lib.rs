@@ -42,8 +42,8 @@ pub use choices::{
     AclPubsubDefault, AppendFsync, Choice, ClusterConfigSaveBehavior, ClusterEndpoint,
     ClusterEndpointType, CommitMode, IoBackend, LogFormat, LogLevel, LogTimestampFormat,
     MaxmemoryPolicy, OomScoreAdj, PropagationErrorBehavior, ProtectedAction, RdbVersionCheck,
-    ReplDisklessLoad, ReplicaRdbVersion, SanitizeDumpPayload, ShutdownOptions, Supervised,
-    SyslogFacility, TlsAuthClients, TlsAuthClientsUser,
+    ReplDisklessLoad, ReplicaRdbVersion, SanitizeDumpPayload, ShedRequests, ShutdownOptions,
+    Supervised, SyslogFacility, TlsAuthClients, TlsAuthClientsUser,
 };
 pub use events::KeyspaceEvents;
 pub use limits::{ClientClass, OutputLimit};

@@ -6,6 +6,8 @@ use crate::reply::{Protocol, Reply, decode};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long a reply may take before the test fails, unless `DUNLIN_TEST_TIMEOUT` (seconds) says
@@ -35,6 +37,55 @@ pub trait LocalStream: Send {
     fn has_data(&mut self) -> bool;
     /// Whether the server has closed it.
     fn is_closed(&self) -> bool;
+}
+
+/// A Unix socket.
+struct UnixConnection {
+    stream: UnixStream,
+    /// What has arrived and was not taken yet.
+    arrived: Vec<u8>,
+    is_closed: bool,
+}
+
+impl UnixConnection {
+    /// Reads what arrives in so much time.
+    fn read(&mut self, patience: Duration) {
+        let mut bytes = [0; 16 << 10];
+        let patience = patience.max(Duration::from_millis(1));
+        let read = self
+            .stream
+            .set_read_timeout(Some(patience))
+            .and_then(|()| self.stream.read(&mut bytes));
+        match read {
+            Ok(0) => self.is_closed = true,
+            Ok(len) => self.arrived.extend_from_slice(&bytes[..len]),
+            Err(error) => self.is_closed |= is_gone(&error),
+        }
+    }
+}
+
+impl LocalStream for UnixConnection {
+    fn send(&mut self, bytes: &[u8]) {
+        self.is_closed |= self.stream.write_all(bytes).is_err();
+    }
+
+    fn receive(&mut self, patience: Duration) -> Vec<u8> {
+        if self.arrived.is_empty() && !self.is_closed {
+            self.read(patience);
+        }
+        std::mem::take(&mut self.arrived)
+    }
+
+    fn has_data(&mut self) -> bool {
+        if self.arrived.is_empty() && !self.is_closed {
+            self.read(Duration::ZERO);
+        }
+        !self.arrived.is_empty()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed
+    }
 }
 
 enum Wire {
@@ -67,6 +118,13 @@ impl Client {
         let client = Client::over(Wire::Socket(stream));
         // Long commands have a low priority: on a busy machine they get a small part of a core.
         Ok(Client { patience: 3 * patience, ..client })
+    }
+
+    /// Connects to a Unix socket.
+    pub fn unix(path: &Path) -> io::Result<Client> {
+        let stream = UnixStream::connect(path)?;
+        let unix = UnixConnection { stream, arrived: Vec::new(), is_closed: false };
+        Ok(Client::local(Box::new(unix)))
     }
 
     /// A client of a server in this process.
@@ -201,7 +259,7 @@ impl Client {
     pub fn stream(&self) -> &TcpStream {
         match &self.wire {
             Wire::Socket(stream) => stream,
-            Wire::Local(_) => panic!("a server in this process has no sockets"),
+            Wire::Local(_) => panic!("the connection is no TCP socket"),
         }
     }
 

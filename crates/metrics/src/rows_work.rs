@@ -91,7 +91,7 @@ pub(crate) static TIER: [Row; 42] = [
         .unit(Ratio),
 ];
 
-pub(crate) static STATS: [Row; 71] = [
+pub(crate) static STATS: [Row; 75] = [
     counter(
         "total_connections_received",
         "connections_received_total",
@@ -122,6 +122,9 @@ pub(crate) static STATS: [Row; 71] = [
     gauge("instantaneous_output_repl_kbps", "", "KiB to replicas each second.").unit(KibPerSecond),
     counter("rejected_connections", "rejected_connections_total", "Connections beyond maxclients.")
         .summed(),
+    counter("shed_requests", "", "Requests refused to shed-users because a thread was overloaded.")
+        .summed(),
+    gauge("overloaded_threads", "", "Threads whose turns are over shed-turn-usec."),
     gauge(
         "sync_full",
         "replica_resyncs_full",
@@ -350,6 +353,8 @@ pub(crate) static STATS: [Row; 71] = [
         "Waits that were prolonged so that more requests come at once.",
     ),
     counter("io_periods_yielding", "", "Periods in which threads left their processors to others."),
+    gauge("tls_handshakes_waiting", "", "TLS handshakes that wait their turn."),
+    counter("tls_handshakes_refused", "", "TLS handshakes refused because too many waited."),
 ];
 
 pub(crate) static REPLICATION: [Row; 32] = [

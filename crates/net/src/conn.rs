@@ -133,6 +133,12 @@ pub(super) mod flag {
     /// The handler supplied the socket.
     pub const ADOPTED: u32 = 1 << 16;
 
+    /// The first bytes of a TLS handshake were not looked at. They cost much, and wait their turn.
+    pub const HELLO: u32 = 1 << 17;
+
+    /// In the list of connections whose TLS handshakes wait for their turn.
+    pub const QUEUED: u32 = 1 << 18;
+
     /// Input is kept from the handler while any of these is set.
     pub const BLOCKED: u32 = CLOSING | DEAD | PAUSED | RETRY | HANDSHAKE | CONNECTING | HELD_BACK;
 }

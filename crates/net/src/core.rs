@@ -40,6 +40,8 @@ pub(super) struct Core {
     pub has_progress: bool,
     /// Connections whose next request could not run.
     pub retries: Vec<Token>,
+    /// Connections whose TLS handshakes wait for their turn, oldest first.
+    pub hellos: VecDeque<Token>,
     pub pool: Pool,
     /// Connections with held output, by gate, in the order of their positions.
     pub holding: [VecDeque<(u64, Token)>; 3],
@@ -80,6 +82,7 @@ impl Core {
             rerun: Vec::new(),
             has_progress: false,
             retries: Vec::new(),
+            hellos: VecDeque::new(),
             pool: Pool::default(),
             holding: Default::default(),
             passed: Passed::default(),
@@ -208,6 +211,7 @@ impl Core {
             && self.adopted.is_empty()
             && self.rerun.is_empty()
             && self.retries.is_empty()
+            && self.hellos.is_empty()
             && self.dead.is_empty())
             || (!self.connecting.is_empty() || !self.not_opened.is_empty()) && self.has_steps()
     }

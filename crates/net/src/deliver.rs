@@ -52,9 +52,26 @@ impl<H: Handler> Reactor<H> {
         if link.is(flag::DEAD) {
             return;
         }
+        if link.is(flag::HELLO) {
+            append(link, self.driver.input(buf));
+            return self.queue_hello(slot);
+        }
         let Some(session) = link.tls.as_mut() else { return };
         let mut plain = std::mem::take(&mut self.plain);
         let fed = session.feed(self.driver.input(buf), &mut plain);
+        self.on_fed(slot, fed, plain);
+    }
+
+    /// Acts on what a TLS session made of its input. `plain` is the reactor's buffer.
+    #[inline]
+    pub(super) fn on_fed(
+        &mut self,
+        slot: u32,
+        fed: Result<FeedResult, rustls::Error>,
+        mut plain: Vec<u8>,
+    ) {
+        let link = &mut self.core.links[slot as usize];
+        let Some(session) = link.tls.as_mut() else { return };
         let ready = !session.is_handshaking();
         if link.is(flag::HANDSHAKE) {
             // The session's records are sent at the end of the turn.

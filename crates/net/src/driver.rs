@@ -76,6 +76,12 @@ impl Driver {
         either!(self, d => d.listen(key, fd))
     }
 
+    /// Sets how many connections are accepted from one listener in one turn. The others stay in the
+    /// kernel's queue.
+    pub fn set_accepts(&mut self, accepts: usize) {
+        either!(self, d => d.accepts = accepts);
+    }
+
     pub fn unlisten(&mut self, key: u32) {
         either!(self, d => d.unlisten(key));
     }

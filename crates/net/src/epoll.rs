@@ -17,8 +17,6 @@ use std::time::Duration;
 
 /// Events taken from the kernel in one call.
 const EVENTS: usize = 256;
-/// Connections accepted from one listener in one turn.
-const ACCEPTS: usize = 64;
 
 /// The high byte of an event's data says whose it is.
 const CONN: u64 = 0;
@@ -63,6 +61,8 @@ pub(super) struct Epoll {
     reads: Vec<Read>,
     /// Sockets with more to read than the last turn took.
     again: Vec<Token>,
+    /// Connections accepted from one listener in one turn.
+    pub accepts: usize,
     listens: Vec<(u32, RawFd)>,
     flights: Vec<Flight>,
     events: Vec<libc::epoll_event>,
@@ -83,6 +83,7 @@ impl Epoll {
             free: Vec::new(),
             reads: Vec::new(),
             again: Vec::new(),
+            accepts: 1,
             listens: Vec::new(),
             flights: Vec::new(),
             events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS],
@@ -324,7 +325,7 @@ impl Epoll {
 
     fn accept(&mut self, key: u32, batch: &mut Batch) {
         let Some((_, fd)) = self.listens.iter().find(|(k, _)| *k == key).copied() else { return };
-        for _ in 0..ACCEPTS {
+        for _ in 0..self.accepts {
             match sys::accept(fd) {
                 Ok(conn) => batch.accepted.push((key, conn)),
                 Err(e) => match e.raw_os_error().unwrap_or(libc::EIO) {

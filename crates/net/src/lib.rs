@@ -26,6 +26,7 @@
 //! What must *not* be here: anything that knows a protocol, a command, a key or a reply; files; the
 //! log.
 
+mod admission;
 mod buffers;
 mod coalesce;
 mod conn;
@@ -38,6 +39,7 @@ mod fair;
 mod filling;
 mod gated;
 mod handed;
+mod hello;
 mod listen;
 mod outgoing;
 mod peer;
@@ -54,6 +56,7 @@ mod uring;
 mod waker;
 mod yielding;
 
+pub use admission::Admission;
 pub use conn::ConnId;
 pub use cx::{ConnIo, Cx, OutputSize};
 pub use gated::{Gate, Passed};

@@ -160,6 +160,7 @@ impl<H: Handler> Reactor<H> {
             self.tick();
         }
         self.retry();
+        self.begin_handshakes();
         self.reap();
         self.advance();
         let mut cx = Cx { core: &mut self.core, users: &mut self.users };
@@ -268,6 +269,7 @@ impl<H: Handler> Reactor<H> {
         if self.eager || self.core.hurried() {
             let only_retries = !self.eager
                 && self.core.deferred_close.is_empty()
+                && self.core.hellos.is_empty()
                 && self.core.rerun.is_empty()
                 && self.core.dead.is_empty();
             let tired = only_retries && self.fruitless > EAGER_RETRIES;
@@ -348,7 +350,7 @@ impl<H: Handler> Reactor<H> {
                 continue;
             };
             let arrival = Arrival::accepted(fd, &from);
-            let thread = self.net.assign(own);
+            let thread = self.net.assign(own, arrival.tag);
             if thread == own {
                 self.admit(arrival);
             } else {
@@ -373,6 +375,7 @@ impl<H: Handler> Reactor<H> {
             self.admit(arrival);
         }
         self.on_found();
+        self.driver.set_accepts(self.net.admission().accepts());
         if self.net.listeners().version() != self.listening_version {
             self.sync_listeners();
         }
@@ -382,7 +385,8 @@ impl<H: Handler> Reactor<H> {
     }
 
     fn sync_listeners(&mut self) {
-        let (version, wanted) = self.net.listeners().snapshot();
+        let (version, mut wanted) = self.net.listeners().snapshot();
+        wanted.retain(|listener| self.net.serves(self.core.thread as usize, listener.tag()));
         self.listening_version = version;
         let old = std::mem::take(&mut self.listening);
         for listener in &wanted {
@@ -444,7 +448,7 @@ impl<H: Handler> Reactor<H> {
         let link = &mut self.core.links[slot as usize];
         if let Some(Ok(session)) = session {
             link.tls = Some(Box::new(session));
-            link.flags |= flag::TLS | flag::HANDSHAKE;
+            link.flags |= flag::TLS | flag::HANDSHAKE | flag::HELLO;
             self.handshakes.push_back((token, self.core.now + HANDSHAKE_TIME));
         } else {
             let why = io::Error::other("TLS is not set up");

@@ -1,6 +1,7 @@
 //! What the reactor threads share: listeners, settings that can change at run time, and each
 //! thread's seat, through which others reach it.
 
+use super::admission::{Admission, SharedAdmission};
 use super::gated::Passed;
 use super::handed::HandedReplies;
 use super::listen::{BindError, ListenSpec, Listener, Listeners};
@@ -12,6 +13,7 @@ use super::waker::Waker;
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -34,10 +36,15 @@ pub struct NetOptions {
     pub backend: Backend,
     /// How many reactor threads there will be, at most [`MAX_THREADS`].
     pub threads: usize,
+    /// Connections with these tags belong to the last thread, and no others do. Where there are
+    /// none, or only one thread, every thread serves all.
+    pub reserved: &'static [Tag],
     /// Seconds of silence after which the kernel probes a TCP peer; zero for never.
     pub keepalive_seconds: u32,
     /// How long a busy thread may wait for several connections to have sent something.
     pub coalescing_time: Duration,
+    /// How many strangers a turn lets in.
+    pub admission: Admission,
     /// Pending connections a listener may have.
     pub backlog: u32,
     /// Threads may choose their scheduling policy. Not where a filter of system calls may kill for
@@ -50,8 +57,10 @@ impl Default for NetOptions {
         Self {
             backend: Backend::Epoll,
             threads: 1,
+            reserved: &[],
             keepalive_seconds: 300,
             coalescing_time: Duration::from_micros(50),
+            admission: Admission::default(),
             backlog: 511,
             may_schedule: true,
         }
@@ -93,6 +102,9 @@ struct Seat {
     coalesced_waits: AtomicU64,
     /// How often it began to give way to other threads.
     yielding: AtomicU64,
+    /// TLS handshakes that wait for their turn, and those that were refused.
+    waiting_handshakes: AtomicUsize,
+    refused_handshakes: AtomicU64,
 }
 
 /// What all reactor threads share. Made once, before the threads.
@@ -100,6 +112,7 @@ pub struct Net {
     options: NetOptions,
     keepalive_seconds: AtomicU32,
     coalescing_micros: AtomicU32,
+    admission: SharedAdmission,
     stopping: AtomicBool,
     /// Reactors that may still run requests, once [`Net::stop`] was called.
     serving: Mutex<usize>,
@@ -140,11 +153,14 @@ impl Net {
                 is_holding: AtomicBool::new(false),
                 coalesced_waits: AtomicU64::new(0),
                 yielding: AtomicU64::new(0),
+                waiting_handshakes: AtomicUsize::new(0),
+                refused_handshakes: AtomicU64::new(0),
             })
         };
         Ok(Arc::new(Self {
             keepalive_seconds: AtomicU32::new(options.keepalive_seconds),
             coalescing_micros: AtomicU32::new(micros(options.coalescing_time)),
+            admission: SharedAdmission::new(options.admission),
             stopping: AtomicBool::new(false),
             serving: Mutex::new(threads),
             served: Condvar::new(),
@@ -196,7 +212,7 @@ impl Net {
     /// Makes a connected socket a connection of the thread with the fewest, as if it had been
     /// accepted.
     pub fn adopt(&self, fd: OwnedFd, kind: Kind, tag: Tag) {
-        self.hand_over(self.assign(0), Arrival::adopted(fd, kind, tag));
+        self.hand_over(self.assign(0, tag), Arrival::adopted(fd, kind, tag));
     }
 
     /// Sets the keep-alive time of connections accepted from now on; zero for none.
@@ -208,6 +224,34 @@ impl Net {
     /// for not at all. Up to an hour counts.
     pub fn set_coalescing_time(&self, time: Duration) {
         self.coalescing_micros.store(micros(time), Ordering::Relaxed);
+    }
+
+    /// Sets how many strangers a turn lets in.
+    pub fn set_admission(&self, admission: Admission) {
+        self.admission.set(admission);
+        self.wake_all();
+    }
+
+    pub(super) fn admission(&self) -> &SharedAdmission {
+        &self.admission
+    }
+
+    /// How many TLS handshakes wait for their turn.
+    pub fn waiting_handshakes(&self) -> usize {
+        self.seats.iter().map(|seat| seat.waiting_handshakes.load(Ordering::Relaxed)).sum()
+    }
+
+    /// How many TLS handshakes were refused because too many waited.
+    pub fn refused_handshakes(&self) -> u64 {
+        self.seats.iter().map(|seat| seat.refused_handshakes.load(Ordering::Relaxed)).sum()
+    }
+
+    pub(super) fn note_waiting_handshakes(&self, thread: usize, waiting: usize) {
+        self.seats[thread].waiting_handshakes.store(waiting, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_refused_handshake(&self, thread: usize) {
+        self.seats[thread].refused_handshakes.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How many waits have been for several events.
@@ -406,13 +450,30 @@ impl Net {
         &self.listeners
     }
 
-    /// Picks the thread with the fewest connections, the caller's if it is among them, and counts
-    /// the new connection there.
-    pub(super) fn assign(&self, own: usize) -> usize {
+    /// Returns the threads that serve connections with this tag.
+    fn threads_for(&self, tag: Tag) -> Range<usize> {
+        let threads = self.seats.len();
+        if threads == 1 || self.options.reserved.is_empty() {
+            0..threads
+        } else if self.options.reserved.contains(&tag) {
+            threads - 1..threads
+        } else {
+            0..threads - 1
+        }
+    }
+
+    /// Returns whether a thread serves connections with this tag.
+    pub(super) fn serves(&self, thread: usize, tag: Tag) -> bool {
+        self.threads_for(tag).contains(&thread)
+    }
+
+    /// Picks the thread with the fewest connections of those that serve this tag, the caller's if
+    /// it is among them, and counts the new connection there.
+    pub(super) fn assign(&self, own: usize, tag: Tag) -> usize {
         // Accepting is rare and expensive enough for a lock, which makes the spreading exact.
         let _one_at_a_time = lock(&self.assigning);
         let load = |thread: &usize| (self.connections(*thread), *thread != own);
-        let chosen = (0..self.seats.len()).min_by_key(load).unwrap_or(own);
+        let chosen = self.threads_for(tag).min_by_key(load).unwrap_or(own);
         self.seats[chosen].connections.fetch_add(1, Ordering::Relaxed);
         chosen
     }
@@ -439,11 +500,25 @@ mod tests {
     fn connections_go_where_there_are_fewest() {
         let net = Net::new(NetOptions { threads: 3, ..NetOptions::default() }).unwrap();
         for _ in 0..30 {
-            net.assign(1);
+            net.assign(1, Tag::default());
         }
         assert_eq!([0, 1, 2].map(|t| net.connections(t)), [10, 10, 10]);
         net.depart(2);
-        assert_eq!(net.assign(0), 2, "the one with a vacancy");
-        assert_eq!(net.assign(1), 1, "a tie goes to the one that accepted");
+        assert_eq!(net.assign(0, Tag::default()), 2, "the one with a vacancy");
+        assert_eq!(net.assign(1, Tag::default()), 1, "a tie goes to the one that accepted");
+    }
+
+    #[test]
+    fn a_reserved_thread_has_its_tags_and_nothing_else() {
+        const RESERVED: Tag = Tag(7);
+        let options = NetOptions { threads: 3, reserved: &[RESERVED], ..NetOptions::default() };
+        let net = Net::new(options).unwrap();
+        for _ in 0..4 {
+            net.assign(2, Tag::default());
+            net.assign(0, RESERVED);
+        }
+        assert_eq!([0, 1, 2].map(|t| net.connections(t)), [2, 2, 4]);
+        assert!(net.serves(2, RESERVED) && !net.serves(2, Tag::default()));
+        assert!(net.serves(0, Tag::default()) && !net.serves(0, RESERVED));
     }
 }

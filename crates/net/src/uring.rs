@@ -81,8 +81,6 @@ struct Listen {
     fd: RawFd,
 }
 
-/// Connections accepted from one listener in one turn.
-const ACCEPTS: usize = 64;
 /// Listeners that are looked at in one turn.
 const READY_LISTENERS: usize = 16;
 
@@ -99,6 +97,8 @@ pub(super) struct Uring {
     listeners: OwnedFd,
     /// There is a poll of `listeners`.
     is_accepting: bool,
+    /// Connections accepted from one listener in one turn.
+    pub accepts: usize,
     flights: Vec<Flight>,
     /// Completions on their way to becoming events; empty between calls.
     news: Vec<cqueue::Entry>,
@@ -122,6 +122,7 @@ impl Uring {
             listens: Vec::new(),
             listeners: sys::epoll()?,
             is_accepting: false,
+            accepts: 1,
             flights: Vec::new(),
             news: Vec::new(),
             waker,
@@ -480,7 +481,7 @@ impl Uring {
 
     fn accept(&mut self, key: u32, batch: &mut Batch) {
         let Some(at) = self.listens.iter().position(|l| l.key == key) else { return };
-        for _ in 0..ACCEPTS {
+        for _ in 0..self.accepts {
             match sys::accept(self.listens[at].fd) {
                 Ok(conn) => batch.accepted.push((key, conn)),
                 Err(e) => match e.raw_os_error().unwrap_or(libc::EIO) {

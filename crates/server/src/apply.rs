@@ -5,10 +5,10 @@
 use crate::cluster::{Node, identity::Announcer};
 use crate::persistence::aof::Aof;
 use crate::title::Variables;
-use crate::{log, tls};
+use crate::{inside, log, tls};
 use config::{ApplyError, Changed, CommitMode, Config, OomScoreAdj};
 use engine::Engine;
-use net::{Kind, ListenSpec, Net};
+use net::{Admission, Kind, ListenSpec, Net, Tag};
 use process::oom_score::{self, OomScore};
 use process::title::ProcessTitle;
 use process::{checks, crash, log as logging, open_files};
@@ -18,7 +18,13 @@ use std::time::Duration;
 use structs::sync::lock;
 
 /// Descriptors that are not for clients: files, rings, listeners.
-pub const RESERVED_FILES: u64 = 32;
+const RESERVED_FILES: u64 = 32;
+
+/// Returns how many descriptors are not for clients, as operators' are not.
+pub fn reserved_files(config: &Config) -> u64 {
+    let of_operators = if config.admin_socket().is_empty() { 0 } else { inside::MAX_OPERATORS };
+    RESERVED_FILES + of_operators as u64
+}
 
 /// The process's title, and what its template may name.
 pub struct Title {
@@ -74,6 +80,7 @@ enum Effect {
     Clients,
     Commit,
     Announce,
+    Admission,
     Other(&'static str),
 }
 
@@ -85,6 +92,9 @@ impl Effect {
             "maxmemory" | "maxmemory-clients" => Effect::Clients,
             "appendfsync" | "aof-preallocation-size" => Effect::Commit,
             "availability-zone" => Effect::Announce,
+            "max-new-connections-per-cycle"
+            | "max-new-tls-connections-per-cycle"
+            | "max-waiting-tls-handshakes" => Effect::Admission,
             name if name.starts_with("cluster-announce-") => Effect::Announce,
             name if name.starts_with("commit-") => Effect::Commit,
             name if name.starts_with("tls-") => Effect::Tls,
@@ -177,6 +187,10 @@ impl Applier {
             }
             Effect::Other("io-coalesce-usec") => {
                 self.net.set_coalescing_time(coalescing_time(config));
+                Ok(())
+            }
+            Effect::Admission => {
+                self.net.set_admission(admission(config));
                 Ok(())
             }
             Effect::Other("loglevel" | "log-format" | "log-timestamp-format") => {
@@ -305,7 +319,8 @@ pub fn apply_log_options(config: &Config) {
 
 fn raise_open_files(config: &Config) -> Result<(), String> {
     let wanted = u32::try_from(config.maxclients()).unwrap_or(u32::MAX);
-    let fitting = open_files::adjust(wanted, RESERVED_FILES).map_err(|error| error.to_string())?;
+    let fitting =
+        open_files::adjust(wanted, reserved_files(config)).map_err(|error| error.to_string())?;
     if fitting < wanted {
         return Err(format!(
             "The operating system is not able to handle the specified number of clients, try with \
@@ -338,17 +353,28 @@ pub fn coalescing_time(config: &Config) -> Duration {
     Duration::from_micros(config.io_coalesce_usec().into())
 }
 
+/// How many new connections a turn of a reactor lets in.
+pub fn admission(config: &Config) -> Admission {
+    Admission {
+        accepts: config.max_new_connections_per_cycle() as usize,
+        handshakes: config.max_new_tls_connections_per_cycle() as usize,
+        max_waiting: config.max_waiting_tls_handshakes() as usize,
+    }
+}
+
 /// What the configuration listens on.
 pub fn listeners(config: &Config) -> Vec<ListenSpec> {
     let binds: Vec<String> =
         config.bind().iter().map(|bind| bind.to_string_lossy().into_owned()).collect();
     let mut specs = ListenSpec::tcp(Kind::Tcp, &binds, config.port());
     specs.extend(ListenSpec::tcp(Kind::Tls, &binds, config.tls_port()));
-    let socket = config.unixsocket();
-    if !socket.is_empty() {
+    let sockets =
+        [(config.unixsocket(), Tag::default()), (config.admin_socket(), inside::OPERATOR)];
+    for (socket, tag) in sockets.iter().filter(|(socket, _)| !socket.is_empty()) {
         let group = config.unixsocketgroup();
         let group = (!group.is_empty()).then(|| group.to_string_lossy().into_owned());
-        specs.push(ListenSpec::unix(socket.as_path(), config.unixsocketperm(), group));
+        let spec = ListenSpec::unix(socket.as_path(), config.unixsocketperm(), group);
+        specs.push(spec.tagged(*tag));
     }
     specs
 }

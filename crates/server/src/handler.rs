@@ -43,6 +43,9 @@ const ROUND: Duration = Duration::from_millis(100);
 /// How often the thread's empty pages are made available to others.
 const COLLECT_MS: i64 = 500;
 
+/// How often the thread for operators notes the databases' figures.
+const FIGURES_MS: i64 = 1000;
+
 /// Between two turns of eviction that were too short.
 const EVICTION_PAUSE: Duration = Duration::from_millis(1);
 
@@ -62,6 +65,8 @@ pub struct Client {
     session: Session,
     /// When its output began to exceed the soft limit.
     over_soft_limit_since: Option<Millis>,
+    /// It came by `admin-socket`.
+    is_operator: bool,
     /// Bytes of input and output that waited in the last round.
     seen: (usize, usize),
     /// The longest output of one batch since `peak_since`.
@@ -107,6 +112,9 @@ pub struct ReactorHandler {
     bridges: Vec<(ConnId, Bridge)>,
     next_round: Millis,
     next_collection: Millis,
+    next_figures: Millis,
+    /// Connections by `admin-socket`.
+    operators: usize,
     /// Keys have to go, and the last turn was too short for them.
     is_evicting: bool,
     expiry: engine::expire::Cycle,
@@ -125,6 +133,8 @@ impl ReactorHandler {
             bridges: Vec::new(),
             next_round: Millis(0),
             next_collection: Millis(0),
+            next_figures: Millis(0),
+            operators: 0,
             is_evicting: false,
             expiry: engine::expire::Cycle::default(),
         }
@@ -345,7 +355,11 @@ impl ReactorHandler {
                 io.close();
             }
         });
-        self.expiry.begin(&mut self.worker);
+        if self.worker.context().is_for_operators {
+            self.note_figures(now);
+        } else {
+            self.expiry.begin(&mut self.worker);
+        }
         if now >= self.next_collection {
             self.next_collection = Millis(now.0 + COLLECT_MS);
             memory::collect();
@@ -356,6 +370,14 @@ impl ReactorHandler {
             self.mail(cx);
             self.is_evicting = self.worker.keep_limit();
             self.engine.sample_rates(now);
+        }
+    }
+
+    /// Notes what operators are told while it cannot be had.
+    fn note_figures(&mut self, now: Millis) {
+        if now >= self.next_figures {
+            self.next_figures = Millis(now.0 + FIGURES_MS);
+            self.worker.with_db(|db| db.note_figures());
         }
     }
 
@@ -530,8 +552,13 @@ impl Handler for ReactorHandler {
             }
             return Some(Conn::Link);
         }
-        let is_insider = peer.tag == inside::CLIENT || peer.tag == inside::WATCHER;
-        if !is_insider && self.refuse(peer, io) {
+        let is_from_inside = peer.tag == inside::CLIENT || peer.tag == inside::WATCHER;
+        let is_operator = peer.tag == inside::OPERATOR;
+        if is_operator && self.operators >= inside::MAX_OPERATORS {
+            self.refuse_one_too_many(io);
+            return None;
+        }
+        if !is_from_inside && !is_operator && self.refuse(peer, io) {
             return None;
         }
         let transport_flags = match peer.kind {
@@ -541,12 +568,12 @@ impl Handler for ReactorHandler {
         };
         let is_ipv6 = peer.addr.is_some_and(|addr| addr.ip().to_canonical().is_ipv6());
         let connected = self.worker.connect(Peer {
-            addr: if is_insider { inside::NAME.to_owned() } else { peer.addr_text() },
+            addr: if is_from_inside { inside::NAME.to_owned() } else { peer.addr_text() },
             laddr: peer.local_text(),
             fd: peer.fd,
             is_local: peer.is_local(),
             transport_flags: transport_flags | if is_ipv6 { flag::IPV6 } else { 0 },
-            is_insider,
+            is_insider: is_from_inside || is_operator,
             certified: self.certified(peer),
         });
         let Some(mut session) = connected else {
@@ -558,8 +585,10 @@ impl Handler for ReactorHandler {
             session.become_watcher(self.engine.acl());
         }
         self.by_client.insert(session.id(), peer.id);
+        self.operators += usize::from(is_operator);
         Some(Conn::Client(Client {
             session,
+            is_operator,
             over_soft_limit_since: None,
             seen: (0, 0),
             reply_peak: 0,
@@ -700,6 +729,7 @@ impl Handler for ReactorHandler {
             Close::Eof | Close::Failed(_) | Close::Tls | Close::Stopping => Departure::Left,
         };
         self.by_client.remove(&conn.session.id());
+        self.operators -= usize::from(conn.is_operator);
         self.worker.disconnect(conn.session, departure);
     }
 
@@ -727,7 +757,7 @@ impl Handler for ReactorHandler {
     }
 
     fn begin_of_turn(&mut self) {
-        self.worker.context().stats().turns.add_own(1);
+        self.worker.begin_turn();
         if self.engine.tier().get().is_some() {
             tier::own_ring::reap();
         }
@@ -765,6 +795,7 @@ impl Handler for ReactorHandler {
             let wait = deadline.left(now()) as u64;
             cx.tick_within(Duration::from_millis(wait));
         }
+        self.worker.end_turn();
     }
 
     fn tick(&mut self, cx: &mut Cx<'_, Conn>) -> Duration {

@@ -315,6 +315,8 @@ impl ProcessControl for ServerHost {
             "stats" => vec![
                 line("io_coalesced_waits", self.net.coalesced_waits().to_string()),
                 line("io_periods_yielding", self.net.periods_yielding().to_string()),
+                line("tls_handshakes_waiting", self.net.waiting_handshakes().to_string()),
+                line("tls_handshakes_refused", self.net.refused_handshakes().to_string()),
                 line("eventloop_duration_sum", {
                     let time = self.serving_time();
                     (time.user + time.system).as_micros().to_string()

@@ -27,6 +27,14 @@ pub(crate) const CLIENT: Tag = Tag(1);
 /// A connection from inside that may do everything.
 pub(crate) const WATCHER: Tag = Tag(2);
 
+/// A connection by `admin-socket`.
+pub(crate) const OPERATOR: Tag = Tag(3);
+/// What the thread for operators serves, and no other thread.
+pub(crate) const RESERVED: &[Tag] = &[CLIENT, WATCHER, OPERATOR];
+
+/// Connections by `admin-socket` at a time.
+pub(crate) const MAX_OPERATORS: usize = 16;
+
 /// Bytes that a replica may have received and not yet applied, and still be ready.
 const MAX_HELD_BYTES: u64 = 16 << 20;
 

@@ -1,6 +1,6 @@
 //! Starting and stopping: from arguments to running reactors, in redis-server's order.
 
-use crate::apply::{self, Applier, RESERVED_FILES, Title};
+use crate::apply::{self, Applier, Title};
 use crate::forward::{self, Forwarder};
 use crate::handler::ReactorHandler;
 use crate::host::{ServerHost, Started};
@@ -12,7 +12,7 @@ use crate::persistence::load::{self, LoadedAtStart};
 use crate::persistence::tier::TierFiles;
 use crate::persistence::{self, save, save_points};
 use crate::tls;
-use crate::{cluster, defragment, reclaim, reports, title};
+use crate::{cluster, defragment, inside, reclaim, reports, title};
 use config::{Arguments, Config, Directive, IoBackend, LoadError, Loaded};
 use engine::background::Purpose;
 use engine::clock::Clock;
@@ -33,6 +33,9 @@ use std::time::{Duration, Instant};
 
 /// The beginning of the names of threads that serve clients.
 pub const REACTOR: &str = "reactor-";
+
+/// The name of the thread that serves operators.
+const OPERATORS: &str = "operators";
 
 /// Why the server does not start; the text is for the operator.
 type Failure = String;
@@ -127,7 +130,8 @@ fn serve(
         .map_err(|error| format!("Can't install the crash handlers: {error}"))?;
     start_audit_log(&config)?;
     let maxclients = u32::try_from(config.maxclients()).unwrap_or(u32::MAX);
-    let fitting = open_files::adjust(maxclients, RESERVED_FILES).map_err(|e| e.to_string())?;
+    let fitting = open_files::adjust(maxclients, apply::reserved_files(&config))
+        .map_err(|e| e.to_string())?;
     if fitting != maxclients {
         // The option exists and takes numbers; nothing can be wrong with this one.
         let _ = config.record("maxclients", fitting.to_string().as_bytes());
@@ -136,7 +140,8 @@ fn serve(
     apply::choose_page_size(&config);
     let io_threads = Some(config.io_threads()).filter(|&count| count > 0);
     let mut threads = cpus.threads(io_threads);
-    threads.count = threads.count.clamp(1, MAX_THREADS);
+    let for_operators = usize::from(config.has_operator_thread());
+    threads.count = threads.count.clamp(1, MAX_THREADS - for_operators);
     let count = threads.count;
     let choice = choose_backend(&config)?;
     let node = cluster::prepare(&config)?;
@@ -150,16 +155,18 @@ fn serve(
         .set_prologue(Box::new(move |purpose| begin_background_thread(purpose, &background)));
     let net = Net::new(NetOptions {
         backend: choice.backend,
-        threads: count,
+        threads: count + for_operators,
+        reserved: if for_operators > 0 { inside::RESERVED } else { &[] },
         keepalive_seconds: config.tcp_keepalive(),
         coalescing_time: apply::coalescing_time(&config),
+        admission: apply::admission(&config),
         backlog: config.tcp_backlog(),
         may_schedule: sandbox::allows_optional_calls(),
     })
     .map_err(|error| format!("Can't set up the reactors: {error}"))?;
-    for index in 0..count {
+    for (index, mailbox) in engine.mailboxes().iter().enumerate() {
         let net = Arc::clone(&net);
-        engine.mailboxes()[index].set_wake(Box::new(move || net.waker(index).wake()));
+        mailbox.set_wake(Box::new(move || net.waker(index).wake()));
     }
     let memory = Memory::detect();
     limit_memory(&loaded, &memory);
@@ -353,7 +360,7 @@ impl Drop for Marks<'_> {
         if let Some(pid_file) = self.pid_file.take() {
             pid_file.remove();
         }
-        remove_unix_socket(self.config);
+        remove_unix_sockets(self.config);
     }
 }
 
@@ -474,8 +481,13 @@ fn start_reactors(
         .map(|index| {
             let net = Arc::clone(net);
             let forward = forward.cloned();
-            let cpu = (!pinned.is_empty()).then(|| pinned[index % pinned.len()]);
-            let name = format!("{REACTOR}{index}");
+            let is_for_operators = index >= engine.threads();
+            let is_pinned = !pinned.is_empty() && !is_for_operators;
+            let cpu = is_pinned.then(|| pinned[index % pinned.len()]);
+            let name = match is_for_operators {
+                true => OPERATORS.to_owned(),
+                false => format!("{REACTOR}{index}"),
+            };
             thread::spawn(&name, move || {
                 if let Some(cpu) = cpu
                     && let Err(error) = affinity::pin_current_thread(&[cpu])
@@ -633,9 +645,11 @@ fn kinds(specs: &[ListenSpec]) -> Vec<&'static str> {
         .collect()
 }
 
-fn remove_unix_socket(config: &Config) {
-    let socket = config.unixsocket();
-    if !socket.is_empty() {
+fn remove_unix_sockets(config: &Config) {
+    for socket in [config.unixsocket(), config.admin_socket()] {
+        if socket.is_empty() {
+            continue;
+        }
         log!(Notice, "Removing the unix socket file.");
         if let Err(error) = std::fs::remove_file(socket.as_path()) {
             log!(Warning, "Can't remove {}: {error}", socket.as_path().display());

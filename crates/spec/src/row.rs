@@ -378,6 +378,10 @@ impl Flags {
     /// it.
     pub const AUDITED: Flags = Flags(1 << 60);
 
+    /// Ours: reaches no key and waits for no other command, so that operators get it answered while
+    /// the world is stopped.
+    pub const OUTSIDE: Flags = Flags(1 << 61);
+
     /// Both sets.
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
@@ -448,6 +452,7 @@ mod tests {
             Flags::REACHES,
             Flags::RELINKS,
             Flags::AUDITED,
+            Flags::OUTSIDE,
         ];
         let all = ours.into_iter().fold(Flags::NONE, Flags::with);
         assert_eq!(all.0.count_ones() as usize, ours.len());

@@ -7,7 +7,7 @@ use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, Outcome};
 pub static ECHO: Command = Command {
     name: "echo",
     arity: 2,
-    flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST),
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST).with(Flags::OUTSIDE),
     group: Group::Connection,
     since: "1.0.0",
     complexity: "O(1)",

@@ -7,7 +7,10 @@ use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, Outcome, Protocol};
 pub static PING: Command = Command {
     name: "ping",
     arity: -1,
-    flags: Flags::FAST.with(Flags::WHILE_SUBSCRIBED).with(Flags::REPORTS_HEALTH),
+    flags: Flags::FAST
+        .with(Flags::WHILE_SUBSCRIBED)
+        .with(Flags::REPORTS_HEALTH)
+        .with(Flags::OUTSIDE),
     group: Group::Connection,
     since: "1.0.0",
     complexity: "O(1)",

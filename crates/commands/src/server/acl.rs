@@ -24,7 +24,8 @@ pub static ACL_DELUSER: Command = Command {
         .with(Flags::NOSCRIPT)
         .with(Flags::LOADING)
         .with(Flags::STALE)
-        .with(Flags::AUDITED),
+        .with(Flags::AUDITED)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N) for a user with N rules",
@@ -59,7 +60,11 @@ pub static ACL_DRYRUN: Command = Command {
 pub static ACL_GETUSER: Command = Command {
     name: "getuser",
     arity: 3,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N) for a user with N rules",
@@ -79,7 +84,11 @@ pub static ACL_GETUSER: Command = Command {
 pub static ACL_LIST: Command = Command {
     name: "list",
     arity: 2,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N) for N users",
@@ -96,7 +105,8 @@ pub static ACL_LOAD: Command = Command {
         .with(Flags::NOSCRIPT)
         .with(Flags::LOADING)
         .with(Flags::STALE)
-        .with(Flags::AUDITED),
+        .with(Flags::AUDITED)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N) for N users",
@@ -114,7 +124,8 @@ pub static ACL_SETUSER: Command = Command {
         .with(Flags::NOSCRIPT)
         .with(Flags::LOADING)
         .with(Flags::STALE)
-        .with(Flags::AUDITED),
+        .with(Flags::AUDITED)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N) for N rules",
@@ -141,7 +152,11 @@ pub static ACL_SETUSER: Command = Command {
 pub static ACL_USERS: Command = Command {
     name: "users",
     arity: 2,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N) for N users",
@@ -154,7 +169,7 @@ pub static ACL_USERS: Command = Command {
 pub static ACL_CAT: Command = Command {
     name: "cat",
     arity: -2,
-    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(1)",
@@ -168,7 +183,7 @@ pub static ACL_CAT: Command = Command {
 pub static ACL_GENPASS: Command = Command {
     name: "genpass",
     arity: -2,
-    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(1)",
@@ -182,7 +197,7 @@ pub static ACL_GENPASS: Command = Command {
 pub static ACL_HELP: Command = Command {
     name: "help",
     arity: 2,
-    flags: Flags::LOADING.with(Flags::STALE),
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(1)",
@@ -195,7 +210,11 @@ pub static ACL_HELP: Command = Command {
 pub static ACL_LOG: Command = Command {
     name: "log",
     arity: -2,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N) for N entries in the reply",
@@ -218,7 +237,8 @@ pub static ACL_SAVE: Command = Command {
         .with(Flags::NOSCRIPT)
         .with(Flags::LOADING)
         .with(Flags::STALE)
-        .with(Flags::AUDITED),
+        .with(Flags::AUDITED)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N) for N users",
@@ -232,7 +252,7 @@ pub static ACL_SAVE: Command = Command {
 pub static ACL_WHOAMI: Command = Command {
     name: "whoami",
     arity: 2,
-    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(1)",

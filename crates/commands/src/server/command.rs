@@ -17,7 +17,7 @@ use structs::glob::{self, Case};
 pub static COMMAND_COUNT: Command = Command {
     name: "count",
     arity: 2,
-    flags: Flags::LOADING.with(Flags::STALE),
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     categories: &["connection"],
     since: "2.8.13",
@@ -31,7 +31,7 @@ pub static COMMAND_COUNT: Command = Command {
 pub static COMMAND_DOCS: Command = Command {
     name: "docs",
     arity: -2,
-    flags: Flags::LOADING.with(Flags::STALE),
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     categories: &["connection"],
     since: "7.0.0",
@@ -83,7 +83,7 @@ pub static COMMAND_GETKEYSANDFLAGS: Command = Command {
 pub static COMMAND_HELP: Command = Command {
     name: "help",
     arity: 2,
-    flags: Flags::LOADING.with(Flags::STALE),
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     categories: &["connection"],
     since: "5.0.0",
@@ -97,7 +97,7 @@ pub static COMMAND_HELP: Command = Command {
 pub static COMMAND_INFO: Command = Command {
     name: "info",
     arity: -2,
-    flags: Flags::LOADING.with(Flags::STALE),
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     categories: &["connection"],
     since: "2.8.13",
@@ -114,7 +114,7 @@ pub static COMMAND_INFO: Command = Command {
 pub static COMMAND_LIST: Command = Command {
     name: "list",
     arity: -2,
-    flags: Flags::LOADING.with(Flags::STALE),
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     categories: &["connection"],
     since: "7.0.0",
@@ -139,7 +139,7 @@ pub static COMMAND_LIST: Command = Command {
 pub static COMMAND: Command = Command {
     name: "command",
     arity: -1,
-    flags: Flags::LOADING.with(Flags::STALE),
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     categories: &["connection"],
     since: "2.8.13",

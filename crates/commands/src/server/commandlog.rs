@@ -9,7 +9,7 @@ use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 pub static SLOWLOG_GET: Command = Command {
     name: "get",
     arity: -2,
-    flags: Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     since: "2.2.12",
     complexity: "O(N) for N entries in the reply",
@@ -25,7 +25,7 @@ pub static SLOWLOG_GET: Command = Command {
 pub static SLOWLOG_HELP: Command = Command {
     name: "help",
     arity: 2,
-    flags: Flags::LOADING.with(Flags::STALE),
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     since: "6.2.0",
     complexity: "O(1)",
@@ -38,7 +38,7 @@ pub static SLOWLOG_HELP: Command = Command {
 pub static SLOWLOG_LEN: Command = Command {
     name: "len",
     arity: 2,
-    flags: Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     since: "2.2.12",
     complexity: "O(1)",
@@ -52,7 +52,11 @@ pub static SLOWLOG_LEN: Command = Command {
 pub static SLOWLOG_RESET: Command = Command {
     name: "reset",
     arity: 2,
-    flags: Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE).with(Flags::AUDITED),
+    flags: Flags::ADMIN
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::AUDITED)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "2.2.12",
     complexity: "O(N) for N entries that are removed",
@@ -91,7 +95,7 @@ pub static SLOWLOG: Command = Command {
 pub static COMMANDLOG_GET: Command = Command {
     name: "get",
     arity: 4,
-    flags: Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     since: "8.1.0",
     complexity: "O(N) for N entries in the reply",
@@ -116,7 +120,7 @@ pub static COMMANDLOG_GET: Command = Command {
 pub static COMMANDLOG_HELP: Command = Command {
     name: "help",
     arity: 2,
-    flags: Flags::LOADING.with(Flags::STALE),
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     since: "8.1.0",
     complexity: "O(1)",
@@ -129,7 +133,7 @@ pub static COMMANDLOG_HELP: Command = Command {
 pub static COMMANDLOG_LEN: Command = Command {
     name: "len",
     arity: 3,
-    flags: Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     since: "8.1.0",
     complexity: "O(1)",
@@ -151,7 +155,11 @@ pub static COMMANDLOG_LEN: Command = Command {
 pub static COMMANDLOG_RESET: Command = Command {
     name: "reset",
     arity: 3,
-    flags: Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE).with(Flags::AUDITED),
+    flags: Flags::ADMIN
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::AUDITED)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "8.1.0",
     complexity: "O(N) for N entries that are removed",

@@ -11,7 +11,11 @@ pub static CONFIG_GET: Command = Command {
     name: "get",
     arity: -3,
     categories: &["nodes"],
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "2.0.0",
     complexity: "O(N) for N options or patterns",
@@ -27,7 +31,7 @@ pub static CONFIG_GET: Command = Command {
 pub static CONFIG_HELP: Command = Command {
     name: "help",
     arity: 2,
-    flags: Flags::LOADING.with(Flags::STALE),
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     since: "5.0.0",
     complexity: "O(1)",
@@ -44,7 +48,8 @@ pub static CONFIG_RESETSTAT: Command = Command {
         .with(Flags::NOSCRIPT)
         .with(Flags::LOADING)
         .with(Flags::STALE)
-        .with(Flags::AUDITED),
+        .with(Flags::AUDITED)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "2.0.0",
     complexity: "O(1)",
@@ -62,7 +67,8 @@ pub static CONFIG_REWRITE: Command = Command {
         .with(Flags::NOSCRIPT)
         .with(Flags::LOADING)
         .with(Flags::STALE)
-        .with(Flags::AUDITED),
+        .with(Flags::AUDITED)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "2.8.0",
     complexity: "O(1)",
@@ -81,7 +87,8 @@ pub static CONFIG_SET: Command = Command {
         .with(Flags::NOSCRIPT)
         .with(Flags::LOADING)
         .with(Flags::STALE)
-        .with(Flags::AUDITED),
+        .with(Flags::AUDITED)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "2.0.0",
     complexity: "O(N) for N options or patterns",

@@ -20,7 +20,7 @@ use structs::sync::lock;
 pub static INFO: Command = Command {
     name: "info",
     arity: -1,
-    flags: Flags::WALKS.with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::WALKS.with(Flags::LOADING).with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     categories: &["dangerous", "nodes"],
     since: "1.0.0",
@@ -439,6 +439,8 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
     line(out, "instantaneous_input_repl_kbps", kib(engine.rates().repl_in_per_second()));
     line(out, "instantaneous_output_repl_kbps", kib(engine.rates().repl_out_per_second()));
     line(out, "rejected_connections", stats.rejected_connections.get());
+    line(out, "shed_requests", stats.shed_requests.get());
+    line(out, "overloaded_threads", engine.shedding().overloaded_threads());
     let syncs = &cx.engine.replicas().figures;
     line(out, "sync_full", syncs.full.load(Relaxed));
     line(out, "sync_partial_ok", syncs.partial.load(Relaxed));

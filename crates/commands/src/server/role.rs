@@ -9,7 +9,11 @@ use replication::replica::Stage::Following;
 pub static ROLE: Command = Command {
     name: "role",
     arity: 1,
-    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST),
+    flags: Flags::NOSCRIPT
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::FAST)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     categories: &["admin", "dangerous"],
     since: "2.8.12",

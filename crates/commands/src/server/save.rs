@@ -50,7 +50,7 @@ pub static BGSAVE: Command = Command {
 pub static LASTSAVE: Command = Command {
     name: "lastsave",
     arity: 1,
-    flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST),
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST).with(Flags::OUTSIDE),
     group: Group::Server,
     categories: &["admin", "dangerous"],
     since: "1.0.0",

@@ -6,7 +6,7 @@ use engine::{Args, Command, Cx, Flags, Group, Outcome};
 pub static TIME: Command = Command {
     name: "time",
     arity: 1,
-    flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST),
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST).with(Flags::OUTSIDE),
     group: Group::Server,
     since: "2.6.0",
     complexity: "O(1)",

@@ -1,7 +1,7 @@
 //! Sockets, connections and reactors.
 
 use crate::checks;
-use crate::choices::IoBackend;
+use crate::choices::{IoBackend, ShedRequests};
 use crate::spec::range::{COUNT, PORT};
 use crate::spec::{Kind, Spec, choice, flag, int, memory, optional, special};
 
@@ -36,6 +36,8 @@ pub(super) const OPTIONS: &[Spec] = &[
     )
     .immutable(),
     optional("unixsocketgroup", "group of the Unix socket").immutable(),
+    optional("admin-socket", "path of the operators' Unix socket, which a thread of its own serves")
+        .immutable(),
     int("tcp-backlog", COUNT, "511", "connections the kernel may hold before they are accepted")
         .immutable(),
     int("tcp-keepalive", COUNT, "300", "seconds of silence before a TCP keep-alive; 0 sends none"),
@@ -51,16 +53,36 @@ pub(super) const OPTIONS: &[Spec] = &[
         "max-new-connections-per-cycle",
         (1, 1000),
         "10",
-        "connections accepted in one turn of a reactor",
-    )
-    .not_yet(),
+        "connections accepted from one listener in one turn of a reactor",
+    ),
     int(
         "max-new-tls-connections-per-cycle",
         (1, 1000),
         "1",
-        "TLS connections accepted in one turn of a reactor",
-    )
-    .not_yet(),
+        "TLS handshakes begun in one turn of a reactor",
+    ),
+    int(
+        "max-waiting-tls-handshakes",
+        (1, 1_000_000),
+        "4096",
+        "TLS handshakes of a reactor that may wait for their turn; further connections are closed",
+    ),
+    int(
+        "shed-turn-usec",
+        (0, 10_000_000),
+        "0",
+        "microseconds of an average turn above which shed-users are refused; 0 refuses none",
+    ),
+    optional(
+        "shed-users",
+        "names of users, with blanks between them, whose requests are refused under overload",
+    ),
+    choice(
+        "shed-requests",
+        ShedRequests::CHOICES,
+        "all",
+        "which of their requests are refused: all or writes",
+    ),
     int("io-threads", (0, 256), "0", "reactor threads; 0 is one for each usable core").immutable(),
     choice(
         "io-backend",

@@ -73,6 +73,7 @@ impl<'a> Cx<'a> {
         let mut db = Db::new(engine, now, engine.access_policy(), thread.rng());
         db.index = session.db;
         db.touches = !session.no_touch;
+        db.is_for_operator = thread.is_for_operators;
         db.set_import_source(session.is_import_source);
         if session.import().is_some() {
             db.set_import();
@@ -220,7 +221,7 @@ impl Cx<'_> {
     /// Waits for the end of the commands that other threads have begun, but for scripts on
     /// background threads; not within a transaction, which holds locks that they may want.
     pub fn wait_for_running_commands(&mut self) {
-        if self.db.locks.is_empty() {
+        if self.db.locks.is_empty() && !self.is_outside {
             let (reader, holds) = (&self.thread.reader, &self.engine.holds);
             // A thread that is about to stop the world waits for this one, and has ended its own
             // command.

@@ -75,6 +75,8 @@ pub struct Db<'a> {
     pub(crate) outbox: Outbox<'a>,
     /// A script keeps the world stopped: no stripe may be locked.
     pub(crate) is_outside: bool,
+    /// It serves an operator, who gets figures of a moment ago rather than none.
+    pub(crate) is_for_operator: bool,
     /// A stripe that the command wanted to visit could not be locked.
     has_missed_stripe: Cell<bool>,
     /// Values that were taken out of RAM to make room.
@@ -141,6 +143,7 @@ impl<'a> Db<'a> {
             shown: None,
             outbox: Outbox::new(engine),
             is_outside: false,
+            is_for_operator: false,
             has_missed_stripe: Cell::new(false),
             demoted: Cell::new(0),
             hits: Cell::new(0),

@@ -43,6 +43,7 @@ use crate::rates::{Rates, StaleShare};
 use crate::request_keys::RequestKeys;
 use crate::scripts::Scripts;
 use crate::session::Session;
+use crate::shedding::Shedding;
 use crate::slot_usage::SlotUsage;
 use crate::special::{Special, follow_options};
 use crate::stats::defrag::Defrag;
@@ -88,6 +89,8 @@ pub struct Engine {
     pub(crate) clients: Clients,
     /// Memory of the clients.
     pub(crate) client_usage: ClientUsage,
+    /// Reactor threads that serve clients.
+    pub(crate) threads: usize,
     /// One mailbox per thread.
     pub(crate) mailboxes: Box<[Mailbox]>,
     /// Number of mailboxes whose threads do not keep up, and the tickets of messages.
@@ -167,6 +170,8 @@ pub struct Engine {
     pub(crate) pause: Pause,
     /// The wait for replicas before a shutdown.
     pub(crate) last_wait: LastWait,
+    /// Requests that are refused while threads are overloaded.
+    pub(crate) shedding: Shedding,
     /// Clients in MONITOR.
     pub(crate) monitors: CountedFlag,
     /// Whether expired keys are deleted actively (DEBUG SET-ACTIVE-EXPIRE).
@@ -182,7 +187,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Creates an engine for `threads` reactor threads, with some commands renamed
+    /// Creates an engine for `threads` reactor threads that serve clients, and one more for
+    /// operators where the configuration has one. Some commands may be renamed
     /// (`rename-command`). It takes its time from `clock` and lives as long as the process.
     pub fn new(
         config: Arc<Config>,
@@ -200,21 +206,24 @@ impl Engine {
         let special = Arc::<FlagWord>::default();
         follow_options(&special, &config);
         let flag = |state: Special| state.flag(&special);
+        let reactors = threads + usize::from(config.has_operator_thread());
         let shared_by_mailboxes = Arc::new(mailbox::Shared::new(flag(Special::OverdueMail)));
         let journal = Journal::new(flag(Special::JournalFull));
         journal.set_backlog(config.repl_backlog_size());
         let engine = Box::leak(Box::new(Engine {
             keyspace: Keyspace::new(databases, assignment),
+            shedding: Shedding::new(&config, flag(Special::Overload)),
             acl: Acl::with_flag(table, &config, flag(Special::RestrictedUsers)),
             config,
             table,
             clients: if is_in_cluster { Clients::of_node() } else { Clients::default() },
             client_usage: ClientUsage::default(),
-            mailboxes: (0..threads).map(|_| Mailbox::new(&shared_by_mailboxes)).collect(),
+            threads,
+            mailboxes: (0..reactors).map(|_| Mailbox::new(&shared_by_mailboxes)).collect(),
             shared_by_mailboxes,
             // The last counters belong to the thread that follows a primary. Those before belong to
             // the appliers.
-            thread_stats: (0..threads + all_threads(threads))
+            thread_stats: (0..reactors + all_threads(threads))
                 .chain(0..threads_beside(threads) + 1)
                 .map(|_| ThreadStats::new(commands))
                 .collect(),
@@ -265,7 +274,7 @@ impl Engine {
             special,
         }));
         let engine: &'static Engine = engine;
-        engine.background.set_contexts(move |job_thread| engine.context(threads + job_thread));
+        engine.background.set_contexts(move |job_thread| engine.context(reactors + job_thread));
         engine
     }
 
@@ -278,7 +287,9 @@ impl Engine {
     /// Returns a context for the calling thread. `index` is the index of its counters.
     pub(crate) fn context(&'static self, index: usize) -> ThreadContext {
         let reader = self.keyspace.world().register();
-        ThreadContext::new(index, &self.thread_stats[index], self.clock, reader)
+        let is_for_operators = (self.threads..self.mailboxes.len()).contains(&index);
+        let stats = &self.thread_stats[index];
+        ThreadContext::new(index, is_for_operators, stats, self.clock, reader)
     }
 
     /// Adds a refusal to ACL LOG, with the client's last published state.
@@ -360,9 +371,10 @@ impl Engine {
         *self.startup_bytes.get_or_init(keyspace::memory::used_bytes)
     }
 
-    /// Returns the number of reactor threads.
+    /// Returns the number of reactor threads that serve clients. The thread for operators, if there
+    /// is one, comes behind them and has a mailbox, too.
     pub fn threads(&self) -> usize {
-        self.mailboxes.len()
+        self.threads
     }
 
     /// Returns whether events of a class are published.

@@ -22,6 +22,7 @@ use crate::{cold, cold_values};
 use keyspace::Millis;
 use resp::{Limits, Output, Parsed, Parser, Reply, plain};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 /// A new connection: its client and its kind.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +37,7 @@ pub struct Peer {
     pub is_local: bool,
     /// [`crate::clients::flag`] bits of the transport.
     pub transport_flags: u64,
-    /// It comes from this process, which is served beyond `maxclients`.
+    /// It comes from this process or by `admin-socket`, and is served beyond `maxclients`.
     pub is_insider: bool,
     /// Names of users that it may be, as its certificate says; the first that there is and that is
     /// on.
@@ -51,6 +52,11 @@ const DEMOTED_AT_A_TIME: u32 = 4;
 /// network's, so that it takes turns with clients. Otherwise all that its socket holds would be run
 /// before the next of them.
 const IMPORT_SHARE: usize = 8 << 10;
+
+/// How long the thread for operators waits for the world to go on.
+const PATIENCE: Duration = Duration::from_millis(5);
+/// For so long after it has waited in vain it does not wait at all.
+const IMPATIENT_FOR: Duration = Duration::from_millis(100);
 
 /// What [`Worker::feed`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +120,21 @@ impl Worker {
         &self.context
     }
 
+    /// A turn of the thread begins.
+    #[inline]
+    pub fn begin_turn(&self) {
+        self.context.stats().turns.add_own(1);
+        if !self.context.is_for_operators {
+            self.context.turns.begin(&self.engine.shedding, &self.engine.clock);
+        }
+    }
+
+    /// A turn of the thread has run all its requests.
+    #[inline]
+    pub fn end_turn(&self) {
+        self.context.turns.end(&self.engine.shedding, &self.engine.clock);
+    }
+
     /// A connection was accepted; `None` if that is one more than `maxclients`.
     pub fn connect(&mut self, peer: Peer) -> Option<Session> {
         let engine = self.engine;
@@ -143,8 +164,7 @@ impl Worker {
     /// script keeps the world stopped for long.
     fn enter(&mut self) -> bool {
         let engine = self.engine;
-        let running = &engine.scripts.running;
-        if !self.context.reader.enter_unless(|| running.is_busy()) {
+        if !enter_world(&self.context, engine) {
             return false;
         }
         engine.background.do_chores();
@@ -370,8 +390,7 @@ impl Worker {
                 None if consumed == input.len() => break,
                 None if is_inside && self.context.reader.is_wanted() => {
                     leave(&self.context, engine, cx.session);
-                    let running = &engine.scripts.running;
-                    is_inside = self.context.reader.enter_unless(|| running.is_busy());
+                    is_inside = enter_world(&self.context, engine);
                     cx.is_outside = !is_inside;
                     cx.db.is_outside = !is_inside;
                 }
@@ -449,6 +468,34 @@ impl Worker {
         cx.db.effects.ready = ready;
         dispatch::serve_ready(&mut cx);
     }
+}
+
+/// Enters the world; `false` if a script keeps it stopped for long, and for operators if anything
+/// keeps it stopped.
+#[inline]
+fn enter_world(context: &ThreadContext, engine: &Engine) -> bool {
+    let running = &engine.scripts.running;
+    if context.is_for_operators {
+        return enter_soon(context, engine);
+    }
+    context.reader.enter_unless(|| running.is_busy())
+}
+
+#[cold]
+fn enter_soon(context: &ThreadContext, engine: &Engine) -> bool {
+    let clock = engine.clock;
+    let gave_up = context.gave_up.get();
+    // One request after another must not wait for the same script.
+    let patience = match gave_up.is_some_and(|at| clock.elapsed(at) < IMPATIENT_FOR) {
+        true => Duration::ZERO,
+        false => PATIENCE,
+    };
+    let began = clock.now();
+    let is_inside = context.reader.enter_unless(|| clock.elapsed(began) >= patience);
+    if !is_inside && !patience.is_zero() {
+        context.gave_up.set(Some(clock.now()));
+    }
+    is_inside
 }
 
 /// How the rest of an unfinished request is to be read, of which `arrived` bytes are there.

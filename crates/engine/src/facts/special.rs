@@ -47,6 +47,8 @@ pub enum Special {
     SlotStats,
     /// `latency-monitor-threshold` is set. Owner: [`Options`].
     LatencyMonitor,
+    /// A thread is overloaded. Owner: `shedding::Shedding`.
+    Overload,
 }
 
 impl Special {
@@ -64,7 +66,8 @@ impl Special {
         | Special::SaveFailed.mask()
         | Special::LogBroken.mask()
         | Special::JournalFull.mask()
-        | Special::Replica.mask();
+        | Special::Replica.mask()
+        | Special::Overload.mask();
     /// What is looked at when the locks of the keys are held: what may hold a key back. Only then
     /// is it certain that a state that began before is seen.
     pub const KEYS: u64 = Special::Holds.mask() | Special::Snapshot.mask();
@@ -74,7 +77,7 @@ impl Special {
 
     /// All states.
     #[cfg(test)]
-    pub(crate) const ALL: [Special; 17] = [
+    pub(crate) const ALL: [Special; 18] = [
         Special::MemoryLimit,
         Special::MinReplicas,
         Special::Pause,
@@ -92,6 +95,7 @@ impl Special {
         Special::HotKeys,
         Special::SlotStats,
         Special::LatencyMonitor,
+        Special::Overload,
     ];
 
     /// Returns the bit.

@@ -16,6 +16,7 @@ pub mod pressure;
 pub mod pubsub;
 pub mod replicas;
 pub mod scripts;
+pub mod shedding;
 pub mod slot_usage;
 pub mod thread;
 pub mod upstream;

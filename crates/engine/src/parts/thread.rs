@@ -1,8 +1,9 @@
 //! What belongs to one thread that runs commands.
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Ticks};
 use crate::membership::Seen;
 use crate::request_keys::RequestKeys;
+use crate::shedding::Turns;
 use crate::stats::ThreadStats;
 use keyspace::Millis;
 use keyspace::world::Reader;
@@ -14,6 +15,12 @@ use structs::random::Rng;
 pub struct ThreadContext {
     /// Which thread.
     pub index: usize,
+    /// It serves operators alone, and waits for no other thread for long.
+    pub is_for_operators: bool,
+    /// How long its turns take.
+    pub turns: Turns,
+    /// When it last gave up waiting for the world to go on.
+    pub(crate) gave_up: Cell<Option<Ticks>>,
     stats: &'static ThreadStats,
     /// What commands are timed with.
     pub clock: Clock,
@@ -40,12 +47,16 @@ impl ThreadContext {
     /// The context of the calling thread, whose counters have this index.
     pub(crate) fn new(
         index: usize,
+        is_for_operators: bool,
         stats: &'static ThreadStats,
         clock: Clock,
         reader: Reader<'static>,
     ) -> ThreadContext {
         ThreadContext {
             index,
+            is_for_operators,
+            turns: Turns::default(),
+            gave_up: Cell::new(None),
             stats,
             clock,
             reader,

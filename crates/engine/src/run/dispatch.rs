@@ -75,8 +75,7 @@ pub(crate) fn process(
     let written = cx.session.written;
     cx.keys.clear();
     if cx.is_outside {
-        run_outside(cx, row, args);
-        return Ok(());
+        return run_outside(cx, row, args);
     }
     let mut is_special = false;
     if cx.session.is_special() || engine.special.any(Special::GATES) {
@@ -230,8 +229,53 @@ pub(crate) fn refuse_busy(cx: &mut Cx<'_>, row: &Resolved) {
 
 /// Runs a request while a script keeps the world stopped for long. Only commands that end the
 /// script or touch no key are allowed, and WATCH. Others are refused.
+///
+/// # Errors
+/// An operator's request has to be tried again: the world may go on soon.
 #[cold]
-fn run_outside(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
+fn run_outside(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), NotNow> {
+    if cx.thread.is_for_operators {
+        return run_outside_for_operator(cx, row, args);
+    }
+    run_while_busy(cx, row, args);
+    Ok(())
+}
+
+/// Runs an operator's request while the world is stopped, if its command never waits for the world.
+///
+/// # Errors
+/// It does, and the world may go on soon.
+fn run_outside_for_operator(
+    cx: &mut Cx<'_>,
+    row: &'static Resolved,
+    args: Args<'_>,
+) -> Result<(), NotNow> {
+    let is_queued = cx.session.multi().is_some();
+    if !row.command.flags.has(Flags::OUTSIDE) || is_queued {
+        let waits = !row.command.flags.has(Flags::ALLOW_BUSY) || is_queued;
+        if waits && !cx.engine.scripts.running.is_busy() {
+            return Err(NotNow::Busy);
+        }
+        run_while_busy(cx, row, args);
+        return Ok(());
+    }
+    let passed = gates::pass(cx, row, args, gates::LOADING);
+    if let Err(Refusal::Error(error)) =
+        passed.and_then(|()| gates::pass(cx, row, args, gates::OUTSIDE))
+    {
+        reject(cx, row, &error);
+        return Ok(());
+    }
+    cx.start_timing();
+    match call(cx, row, args) {
+        // It has come to a key after all, and has done nothing.
+        Err(Error::StripeTaken) => Err(NotNow::Busy),
+        _ => Ok(()),
+    }
+}
+
+#[cold]
+fn run_while_busy(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     let flags = row.command.flags;
     let is_watch = may_watch_unseen(cx, row);
     let is_allowed = flags.has(Flags::ALLOW_BUSY)

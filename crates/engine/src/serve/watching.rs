@@ -140,7 +140,7 @@ impl Db<'_> {
                     usize::from(waiters.any(|waiter| waiter.waits_for_deletion()));
             }
         };
-        let may_be_left_out = self.engine.holds.has_scripts();
+        let may_be_left_out = self.is_for_operator || self.engine.holds.has_scripts();
         for index in 0..self.engine.keyspace.stripes().len() {
             if self.try_visit(index, &mut count).is_none() && !may_be_left_out {
                 self.visit(index, &mut count);

@@ -10,4 +10,6 @@ mod host_options;
 mod hostile_clients;
 mod memory_returns;
 mod metrics;
+mod operators;
+mod shedding;
 mod tls_reload;

@@ -43,6 +43,11 @@ impl Session {
         self.tls.is_handshaking()
     }
 
+    /// Returns whether it has something to say.
+    pub fn has_output(&self) -> bool {
+        self.tls.wants_write()
+    }
+
     /// Takes bytes from the wire and appends the plain text in them to `plain`; also if it fails,
     /// what came before the record that is no good.
     pub fn feed(

@@ -3,7 +3,7 @@
 
 use crate::support::authority::{Authority, Tls, connect};
 use crate::support::{Message, Note, Peer};
-use net::{Backend, ClientAuth, Close, Kind, Tag, TlsContext};
+use net::{Admission, Backend, ClientAuth, Close, Kind, Tag, TlsContext};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -25,6 +25,8 @@ crate::on_both!(
     goodbye_is_said,
     what_came_before_a_bad_record_counts,
     a_flood_to_a_paused_connection_is_stopped,
+    handshakes_take_turns_and_none_is_lost,
+    a_handshake_too_many_is_refused,
 );
 
 /// A request that is expected to fail, at whatever point.
@@ -276,4 +278,47 @@ fn a_flood_to_a_paused_connection_is_stopped(backend: Backend) {
     assert!(sent < LINES, "nothing stops the flood");
     server.send(Message::Hang(id));
     assert_eq!(server.watch.closed(id), Close::Asked);
+}
+
+/// Has a client send the first message of its handshake, and nothing more.
+fn say_hello(peer: &mut Peer<Tls>) {
+    let StreamOwned { conn, sock } = peer.stream.get_mut();
+    while conn.wants_write() {
+        conn.write_tls(sock).unwrap();
+    }
+}
+
+fn handshakes_take_turns_and_none_is_lost(backend: Backend) {
+    let authority = Authority::new();
+    let server = authority.server(backend, ClientAuth::No);
+    let mut old = authority.connect(&server, None);
+    assert_eq!(old.ask("echo old"), "old");
+    let mut peers: Vec<_> = (0..90).map(|_| authority.connect(&server, None)).collect();
+    peers.iter_mut().for_each(say_hello);
+    assert_eq!(old.ask("echo still here"), "still here");
+    // Some do not wait.
+    let mut number = 0;
+    peers.retain(|_| {
+        number += 1;
+        number % 3 > 0
+    });
+    // The last first: nothing but the server's own list brings a handshake its turn.
+    for (number, peer) in peers.iter_mut().enumerate().rev() {
+        assert_eq!(peer.ask(&format!("echo {number}")), number.to_string());
+    }
+    assert_eq!(server.net.waiting_handshakes(), 0);
+    assert_eq!(server.net.refused_handshakes(), 0);
+}
+
+fn a_handshake_too_many_is_refused(backend: Backend) {
+    let authority = Authority::new();
+    let server = authority.server(backend, ClientAuth::No);
+    let mut old = authority.connect(&server, None);
+    assert_eq!(old.ask("echo old"), "old");
+    server.net.set_admission(Admission { max_waiting: 0, ..Admission::default() });
+    assert!(refused(authority.connect(&server, None)));
+    assert_eq!(server.net.refused_handshakes(), 1);
+    assert_eq!(old.ask("echo still here"), "still here");
+    server.net.set_admission(Admission::default());
+    assert_eq!(authority.connect(&server, None).ask("echo new"), "new");
 }

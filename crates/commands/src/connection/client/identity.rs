@@ -32,7 +32,7 @@ pub static CLIENT_ID: Command = Command {
 pub static CLIENT_INFO: Command = Command {
     name: "info",
     arity: 2,
-    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Connection,
     since: "6.2.0",
     complexity: "O(1)",

@@ -18,7 +18,8 @@ pub static CLIENT_KILL: Command = Command {
         .with(Flags::NOSCRIPT)
         .with(Flags::LOADING)
         .with(Flags::STALE)
-        .with(Flags::AUDITED),
+        .with(Flags::AUDITED)
+        .with(Flags::OUTSIDE),
     group: Group::Connection,
     since: "2.4.0",
     complexity: "O(N) for N connections",

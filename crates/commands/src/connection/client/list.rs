@@ -14,7 +14,11 @@ use std::sync::atomic::Ordering::Relaxed;
 pub static CLIENT_LIST: Command = Command {
     name: "list",
     arity: -2,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::OUTSIDE),
     group: Group::Connection,
     since: "2.4.0",
     complexity: "O(N) for N connections",

@@ -20,7 +20,7 @@ pub(crate) use kill::close;
 pub static CLIENT_HELP: Command = Command {
     name: "help",
     arity: 2,
-    flags: Flags::LOADING.with(Flags::STALE),
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Connection,
     since: "5.0.0",
     complexity: "O(1)",

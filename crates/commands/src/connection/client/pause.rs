@@ -39,7 +39,8 @@ pub static CLIENT_UNPAUSE: Command = Command {
         .with(Flags::NOSCRIPT)
         .with(Flags::LOADING)
         .with(Flags::STALE)
-        .with(Flags::AUDITED),
+        .with(Flags::AUDITED)
+        .with(Flags::OUTSIDE),
     group: Group::Connection,
     since: "6.2.0",
     complexity: "O(N) for N clients that are paused",

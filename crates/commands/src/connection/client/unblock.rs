@@ -13,7 +13,11 @@ use std::sync::Arc;
 pub static CLIENT_UNBLOCK: Command = Command {
     name: "unblock",
     arity: -3,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::OUTSIDE),
     group: Group::Connection,
     since: "5.0.0",
     complexity: "O(log(N)) for N connections",

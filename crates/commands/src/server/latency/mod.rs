@@ -16,7 +16,11 @@ use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 pub static LATENCY_DOCTOR: Command = Command {
     name: "doctor",
     arity: 2,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "2.8.13",
     complexity: "O(1)",
@@ -30,7 +34,11 @@ pub static LATENCY_DOCTOR: Command = Command {
 pub static LATENCY_GRAPH: Command = Command {
     name: "graph",
     arity: 3,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "2.8.13",
     complexity: "O(1)",
@@ -45,7 +53,7 @@ pub static LATENCY_GRAPH: Command = Command {
 pub static LATENCY_HELP: Command = Command {
     name: "help",
     arity: 2,
-    flags: Flags::LOADING.with(Flags::STALE),
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::OUTSIDE),
     group: Group::Server,
     since: "2.8.13",
     complexity: "O(1)",
@@ -58,7 +66,11 @@ pub static LATENCY_HELP: Command = Command {
 pub static LATENCY_HISTOGRAM: Command = Command {
     name: "histogram",
     arity: -2,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "7.0.0",
     complexity: "O(N) for N commands with figures",
@@ -73,7 +85,11 @@ pub static LATENCY_HISTOGRAM: Command = Command {
 pub static LATENCY_HISTORY: Command = Command {
     name: "history",
     arity: 3,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "2.8.13",
     complexity: "O(1)",
@@ -88,7 +104,11 @@ pub static LATENCY_HISTORY: Command = Command {
 pub static LATENCY_LATEST: Command = Command {
     name: "latest",
     arity: 2,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "2.8.13",
     complexity: "O(1)",
@@ -102,7 +122,11 @@ pub static LATENCY_LATEST: Command = Command {
 pub static LATENCY_RESET: Command = Command {
     name: "reset",
     arity: -2,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::OUTSIDE),
     group: Group::Server,
     since: "2.8.13",
     complexity: "O(1)",

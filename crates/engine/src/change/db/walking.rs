@@ -45,7 +45,8 @@ impl Db<'_> {
         if self.locks.held().covers(index) {
             return Some(visit(self.locks.data(index)));
         }
-        let Some(guard) = self.lock_for_visit(index) else {
+        let guard = if self.is_outside { None } else { self.lock_for_visit(index) };
+        let Some(guard) = guard else {
             self.has_missed_stripe.set(true);
             return None;
         };
@@ -106,6 +107,9 @@ impl Db<'_> {
     pub fn try_visit<R>(&self, index: usize, visit: impl FnOnce(&StripeData) -> R) -> Option<R> {
         if self.locks.held().covers(index) {
             return Some(visit(self.locks.data(index)));
+        }
+        if self.is_outside {
+            return None;
         }
         self.begin_visit();
         let result = self.engine.keyspace.stripe(index).try_lock_soon().map(|data| visit(&data));

@@ -30,6 +30,7 @@ use crate::pressure::OverLimit;
 use crate::pubsub::PubSub;
 use crate::rates::{Rates, StaleShare};
 use crate::scripts::Scripts;
+use crate::shedding::Shedding;
 use crate::slot_usage::SlotUsage;
 use crate::stats::defrag::Defrag;
 use crate::stats::timings::Timings;
@@ -247,6 +248,11 @@ impl Engine {
     #[inline]
     pub fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// Returns what is refused while threads are overloaded.
+    pub fn shedding(&self) -> &Shedding {
+        &self.shedding
     }
 
     /// Counters of each thread, including those of long commands.

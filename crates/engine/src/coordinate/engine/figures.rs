@@ -77,6 +77,7 @@ impl Engine {
             &stats.evicted_clients,
             &stats.connections,
             &stats.rejected_connections,
+            &stats.shed_requests,
             &stats.errors,
             &stats.query_buffer_disconnections,
             &stats.output_buffer_disconnections,

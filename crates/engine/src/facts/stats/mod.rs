@@ -53,6 +53,8 @@ pub struct Stats {
     pub connections: Counter,
     /// Connections refused by `maxclients`.
     pub rejected_connections: Counter,
+    /// Requests refused to `shed-users` because a thread was overloaded.
+    pub shed_requests: Counter,
     /// Error replies.
     pub errors: Counter,
     /// Clients closed because of `client-query-buffer-limit`.

@@ -183,7 +183,7 @@ pub struct Session {
     pub fate: Fate,
     /// Connected by a Unix socket or from the machine itself.
     pub is_local: bool,
-    /// Connected from inside the process: the admin port.
+    /// Connected from inside the process, for the admin port, or by `admin-socket`.
     pub is_insider: bool,
     /// Transport flags of CLIENT LIST ([`flag::UNIX_SOCKET`], [`flag::TLS`], [`flag::IPV6`]).
     pub transport_flags: u64,

@@ -71,6 +71,8 @@ impl KeyFigures {
 #[derive(Default)]
 pub struct LockedFigures {
     stripes: Mutex<HashMap<usize, Vec<(DbIndex, KeyFigures)>>>,
+    /// The last figures of databases that operators' thread has seen.
+    last: Mutex<HashMap<DbIndex, KeyFigures>>,
 }
 
 impl LockedFigures {
@@ -89,6 +91,16 @@ impl LockedFigures {
     pub(crate) fn forget(&self, locks: &Locks<'_>) {
         let mut stripes = lock(&self.stripes);
         locks.held().for_each(|stripe| _ = stripes.remove(&stripe));
+    }
+
+    /// Notes the figures of a database, as they are at this moment.
+    pub(crate) fn note_last(&self, db: DbIndex, figures: KeyFigures) {
+        lock(&self.last).insert(db, figures);
+    }
+
+    /// Returns the figures of a database that were noted last.
+    pub(crate) fn last(&self, db: DbIndex) -> KeyFigures {
+        lock(&self.last).get(&db).copied().unwrap_or_default()
     }
 
     pub(crate) fn get(&self, stripe: usize, db: DbIndex) -> Option<KeyFigures> {

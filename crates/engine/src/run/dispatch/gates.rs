@@ -51,10 +51,11 @@ impl From<NotNow> for Refusal {
 pub(super) type Gate = fn(&mut Cx<'_>, &Resolved, Args<'_>) -> Result<(), Refusal>;
 
 /// The gates of a client's request.
-pub(super) const CLIENT: [Gate; 17] = [
+pub(super) const CLIENT: [Gate; 18] = [
     authentication,
     protection,
     permission,
+    overload,
     super::slots::slot,
     redirection,
     replica_link,
@@ -188,6 +189,24 @@ fn script_permission(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<
     // The keys found before belong to the script itself or to its previous command.
     cx.keys.clear();
     super::permission::check_of_script(cx, row, args).map_err(Refusal::from)
+}
+
+/// Refuses requests of the least important users while this thread is overloaded. A transaction
+/// that has begun goes on.
+fn overload(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
+    if !cx.thread.turns.is_overloaded() {
+        return Ok(());
+    }
+    let is_exempt = row.command.flags.any(Flags::NO_AUTH.with(Flags::ALLOW_BUSY));
+    let session = &*cx.session;
+    if is_exempt || session.multi().is_some() || session.is_link || session.is_insider {
+        return Ok(());
+    }
+    if !cx.engine.shedding.concerns(session.user.name().as_bytes(), may_write(cx, row)) {
+        return Ok(());
+    }
+    cx.engine.stats.shed_requests.add(1);
+    Err(Error::text("TRYAGAIN The server is overloaded: send the request again later").into())
 }
 
 /// Redirects a client that understands it (`CLIENT CAPA redirect`) from a replica to the primary.
@@ -427,8 +446,8 @@ fn is_paused(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
         return false;
     }
     // A pause of all commands also delays the command that would end it, as in Valkey. Only its
-    // timeout ends it.
-    pause.actions == Actions::All || may_write(cx, row)
+    // timeout ends it, or an operator.
+    pause.actions == Actions::All && !cx.thread.is_for_operators || may_write(cx, row)
 }
 
 /// Returns whether this is the hello message of a sentinel. Sentinels would take a server that

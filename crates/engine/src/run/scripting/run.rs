@@ -90,7 +90,9 @@ pub(crate) fn dispatch(
         return Err(NotNow::Held);
     }
     let is_out_of_memory = reclaimed == Reclaimed::Nothing;
-    if target.as_ref().is_some_and(|target| target.learned().is_long()) {
+    // The thread that serves operators runs none itself, since it must stay free.
+    let is_long = target.as_ref().is_some_and(|target| target.learned().is_long());
+    if is_long || cx.thread.is_for_operators && !is_missing {
         begin_in_background(cx, row, args, mode, is_out_of_memory);
         return Ok(());
     }
@@ -285,7 +287,7 @@ fn begin_in_background(
 impl Job {
     fn run(mut self, engine: &'static Engine, thread: &ThreadContext) {
         // No thread became free for it in time, so it is refused.
-        let is_refused = !engine.background.is_for_scripts(thread.index - engine.threads());
+        let is_refused = !engine.background.is_for_scripts(thread.index - engine.mailboxes.len());
         if is_refused && !engine.scripts.running.is_busy() {
             engine.background.run_script(Box::new(move |thread| self.run(engine, thread)));
             return;

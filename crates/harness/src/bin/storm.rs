@@ -1,0 +1,335 @@
+//! Measures what clients that come back all at once do to those that are there: `./test storm`.
+//!
+//!     storm [--clients N] [--seconds S] [--rounds N] [-- SERVER-ARGUMENT…]
+//!
+//! Fifty connections send GET, each some milliseconds after its last reply. Beside them a process
+//! (at a low priority, as it shares the cores of the server) has N connections by TLS that
+//! have logged in. It is killed, and another one opens as many at once. The latency of the fifty is
+//! measured before, and from the kill until the last one is back. Then eight connections keep all
+//! reactors busy with pipelines, and an operator asks by `admin-socket`.
+
+use harness::client::{Client, encode, ok};
+use harness::info::number;
+use harness::server::{Options, Program, Server, free_port};
+use harness::stalls::histogram::Histogram;
+use harness::tls::Authority;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const OLD_CLIENTS: usize = 50;
+/// Between a reply to one of them and its next request.
+const PAUSE: Duration = Duration::from_millis(4);
+const PASSWORD: &str = "secret";
+/// Threads of the process whose connections are killed.
+const THREADS: usize = 8;
+/// A client that is not let in by then begins again, as most do.
+const TIMEOUT: Duration = Duration::from_secs(5);
+const BUSY_CLIENTS: usize = 8;
+/// What the columns are: the storm's p99 over the quiet one, the seconds until all were back, and
+/// how often one of them tried again.
+const HEAD: &str = "round   quiet p50    p99  p99.9    storm p50    p99  p99.9    max    \
+                    p99 ×  back s  again";
+
+struct Arguments {
+    clients: usize,
+    seconds: f64,
+    rounds: usize,
+    server: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let result = match &words[..] {
+        [mode, port, authority, clients] if mode == "as-clients" => {
+            match (port.parse(), clients.parse()) {
+                (Ok(port), Ok(clients)) => come(port, authority, clients),
+                _ => Err("as-clients PORT CERTIFICATE NUMBER".to_owned()),
+            }
+        }
+        _ => parse(words).and_then(|arguments| {
+            measure(&arguments).map_err(|error| format!("the measurement failed: {error}"))
+        }),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(words: Vec<String>) -> Result<Arguments, String> {
+    let mut arguments = Arguments { clients: 2000, seconds: 3.0, rounds: 3, server: Vec::new() };
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        let value = |next: Option<String>| next.ok_or_else(|| format!("{word} needs a number"));
+        let bad = |_| format!("{word} needs a number");
+        match word.as_str() {
+            "--clients" => arguments.clients = value(words.next())?.parse().map_err(bad)?,
+            "--rounds" => arguments.rounds = value(words.next())?.parse().map_err(bad)?,
+            "--seconds" => {
+                let text = value(words.next())?;
+                arguments.seconds = text.parse().map_err(|_| format!("{word} needs a number"))?;
+            }
+            "--" => arguments.server.extend(words.by_ref()),
+            _ => return Err(format!("unknown word {word}")),
+        }
+    }
+    Ok(arguments)
+}
+
+// ---- the clients that come back ------------------------------------------------------------
+
+/// Opens connections until all have been answered, says how long that took, and keeps them.
+fn come(port: u16, authority: &str, clients: usize) -> Result<(), String> {
+    let began = Instant::now();
+    let mut roots = RootCertStore::empty();
+    let certificate = CertificateDer::from_pem_file(authority).map_err(|why| why.to_string())?;
+    roots.add(certificate).map_err(|why| why.to_string())?;
+    let config =
+        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|why| why.to_string())?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+    let config = Arc::new(config);
+    let retries = Arc::new(AtomicUsize::new(0));
+    let threads: Vec<_> = (0..THREADS)
+        .map(|number| {
+            let (config, retries) = (Arc::clone(&config), Arc::clone(&retries));
+            let share = clients / THREADS + usize::from(number < clients % THREADS);
+            thread::spawn(move || come_together(port, &config, share, &retries))
+        })
+        .collect();
+    let kept: Vec<_> = threads.into_iter().flat_map(|thread| thread.join()).collect();
+    println!("{:.3} {}", began.elapsed().as_secs_f64(), retries.load(SeqCst));
+    // Until it is killed.
+    let _ = io::stdin().read(&mut [0]);
+    drop(kept);
+    Ok(())
+}
+
+type Encrypted = StreamOwned<ClientConnection, TcpStream>;
+
+/// All say hello before the first is waited for.
+fn come_together(
+    port: u16,
+    config: &Arc<ClientConfig>,
+    clients: usize,
+    retries: &AtomicUsize,
+) -> Vec<Encrypted> {
+    let mut waiting: Vec<_> = (0..clients).map(|_| hello(port, config)).collect();
+    let mut done = Vec::new();
+    while let Some(opened) = waiting.pop() {
+        match opened.and_then(log_in) {
+            Ok(connection) => done.push(connection),
+            Err(_) => {
+                retries.fetch_add(1, SeqCst);
+                thread::sleep(Duration::from_millis(20));
+                waiting.insert(0, hello(port, config));
+            }
+        }
+    }
+    done
+}
+
+fn hello(port: u16, config: &Arc<ClientConfig>) -> io::Result<Encrypted> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
+    let mut session = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
+    while session.wants_write() {
+        session.write_tls(&mut stream)?;
+    }
+    Ok(StreamOwned::new(session, stream))
+}
+
+fn log_in(mut connection: Encrypted) -> io::Result<Encrypted> {
+    connection.write_all(&encode(&["AUTH", PASSWORD]))?;
+    let mut reply = [0; 5];
+    connection.read_exact(&mut reply)?;
+    Ok(connection)
+}
+
+// ---- the measurement -----------------------------------------------------------------------
+
+/// The process with the connections that are killed.
+struct Crowd(Child);
+
+impl Crowd {
+    fn start(port: u16, authority: &Authority, clients: usize) -> io::Result<Crowd> {
+        let program = std::env::current_exe()?;
+        let mut command = Command::new("nice");
+        command.args(["-n", "10"]).arg(program).arg("as-clients").arg(port.to_string());
+        command.arg(authority.path("ca.crt")).arg(clients.to_string());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map(Crowd)
+    }
+
+    /// Waits until all are connected. Returns the seconds that took, and how many tried again.
+    fn settled(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        let output = self.0.stdout.as_mut().ok_or_else(|| io::Error::other("no output"))?;
+        BufReader::new(output).read_line(&mut line)?;
+        Ok(line.trim().to_owned())
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What the fifty measure now: nothing, the quiet time, the storm.
+const NOTHING: u8 = 0;
+const QUIET: u8 = 1;
+const STORM: u8 = 2;
+
+struct Old {
+    phase: Arc<AtomicU8>,
+    threads: Vec<thread::JoinHandle<io::Result<[Histogram; 2]>>>,
+}
+
+const END: u8 = 3;
+
+impl Old {
+    fn start(server: &Server) -> io::Result<Old> {
+        let phase = Arc::new(AtomicU8::new(NOTHING));
+        let mut threads = Vec::new();
+        for number in 0..OLD_CLIENTS {
+            let mut client = server.connect(harness::reply::Protocol::Resp2)?;
+            ok(&mut client, &["AUTH", PASSWORD]);
+            let phase = Arc::clone(&phase);
+            threads.push(thread::spawn(move || {
+                let mut seen = [Histogram::default(), Histogram::default()];
+                // Not all at the same time.
+                thread::sleep(PAUSE * number as u32 / OLD_CLIENTS as u32);
+                loop {
+                    let now = phase.load(SeqCst);
+                    if now == END {
+                        return Ok(seen);
+                    }
+                    let began = Instant::now();
+                    client.command(&["GET", "key"])?;
+                    if now != NOTHING {
+                        let us = began.elapsed().as_micros() as u64;
+                        seen[usize::from(now - QUIET)].record(us);
+                    }
+                    thread::sleep(PAUSE);
+                }
+            }));
+        }
+        Ok(Old { phase, threads })
+    }
+
+    fn end(self) -> io::Result<[Histogram; 2]> {
+        self.phase.store(END, SeqCst);
+        let mut sum = [Histogram::default(), Histogram::default()];
+        for thread in self.threads {
+            let seen = thread.join().map_err(|_| io::Error::other("a client panicked"))??;
+            sum[0].merge(&seen[0]);
+            sum[1].merge(&seen[1]);
+        }
+        Ok(sum)
+    }
+}
+
+fn measure(arguments: &Arguments) -> io::Result<()> {
+    let authority = Authority::new("storm");
+    authority.sign("server");
+    let tls_port = free_port()?;
+    let mut options = authority.options(tls_port, "server");
+    let more = ["--requirepass", PASSWORD, "--save", "", "--admin-socket", "operators.socket"];
+    options.extend(more.iter().map(|&word| word.to_owned()));
+    options.extend(arguments.server.iter().cloned());
+    let server = Server::start(&Program::under_test(), Options::arguments(&options))?;
+    println!("{} clients by TLS; milliseconds, of {OLD_CLIENTS} old clients", arguments.clients);
+    println!("{HEAD}");
+    let mut crowd = Crowd::start(tls_port, &authority, arguments.clients)?;
+    crowd.settled()?;
+    for round in 1..=arguments.rounds {
+        let old = Old::start(&server)?;
+        thread::sleep(Duration::from_millis(300));
+        old.phase.store(QUIET, SeqCst);
+        thread::sleep(Duration::from_secs_f64(arguments.seconds));
+        old.phase.store(STORM, SeqCst);
+        drop(crowd);
+        crowd = Crowd::start(tls_port, &authority, arguments.clients)?;
+        let back = crowd.settled()?;
+        let [quiet, storm] = old.end()?;
+        let ms = |seen: &Histogram, share: f64| seen.quantile_us(share) as f64 / 1000.0;
+        let (seconds, again) = back.split_once(' ').unwrap_or((&back, "?"));
+        println!(
+            "{round:>5}   {:>9.2} {:>6.2} {:>6.2}    {:>9.2} {:>6.2} {:>6.2} {:>6.1}    {:>5.1}  \
+             {seconds:>6}  {again:>5}",
+            ms(&quiet, 0.5),
+            ms(&quiet, 0.99),
+            ms(&quiet, 0.999),
+            ms(&storm, 0.5),
+            ms(&storm, 0.99),
+            ms(&storm, 0.999),
+            storm.longest_us() as f64 / 1000.0,
+            ms(&storm, 0.99) / ms(&quiet, 0.99),
+        );
+    }
+    drop(crowd);
+    let mut operator = Client::unix(&server.directory().join("operators.socket"))?;
+    ok(&mut operator, &["AUTH", PASSWORD]);
+    println!("handshakes refused: {}", number(&mut operator, "tls_handshakes_refused"));
+    ask_beside_pipelines(&server, &mut operator, arguments.seconds)
+}
+
+/// Has an operator ask while pipelines keep the reactors busy.
+fn ask_beside_pipelines(server: &Server, operator: &mut Client, seconds: f64) -> io::Result<()> {
+    let ends = Arc::new(AtomicBool::new(false));
+    let threads: Vec<_> = (0..BUSY_CLIENTS)
+        .map(|_| {
+            let mut client = server.client();
+            ok(&mut client, &["AUTH", PASSWORD]);
+            let ends = Arc::clone(&ends);
+            thread::spawn(move || -> io::Result<()> {
+                let pipeline = encode(&["INCR", "number"]).repeat(1000);
+                while !ends.load(SeqCst) {
+                    client.send_raw(&pipeline)?;
+                    for _ in 0..1000 {
+                        client.reply()?;
+                    }
+                }
+                Ok(())
+            })
+        })
+        .collect();
+    let mut seen = Histogram::default();
+    let began = Instant::now();
+    while began.elapsed().as_secs_f64() < seconds {
+        for request in [&["PING"][..], &["INFO"], &["CLIENT", "LIST"], &["CONFIG", "GET", "*"]] {
+            let asked = Instant::now();
+            operator.command(request)?;
+            seen.record(asked.elapsed().as_micros() as u64);
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+    ends.store(true, SeqCst);
+    for thread in threads {
+        thread.join().map_err(|_| io::Error::other("a client panicked"))??;
+    }
+    println!(
+        "operator beside {BUSY_CLIENTS} pipelines: {} requests, p50 {:.2} ms, p99 {:.2} ms, \
+         longest {:.2} ms",
+        seen.total(),
+        seen.quantile_us(0.5) as f64 / 1000.0,
+        seen.quantile_us(0.99) as f64 / 1000.0,
+        seen.longest_us() as f64 / 1000.0,
+    );
+    Ok(())
+}
