@@ -1,6 +1,6 @@
 //! Values of module types (documents, filters, sketches) as commands ask for them.
 
-use engine::{Db, Error, Key};
+use engine::{Args, Cx, Db, Error, Key};
 use keyspace::Value;
 use rdb::module::{self, Module};
 
@@ -40,4 +40,52 @@ pub(crate) fn create(db: &mut Db<'_>, key: Key<'_>, value: impl module::Value) {
 /// repeated.
 pub(crate) fn limit(db: &Db<'_>, config: &config::Config) -> usize {
     if db.repeats_history() { usize::MAX } else { config.bf_max_memory() }
+}
+
+/// What a request creates a value by.
+pub(crate) struct Options<O> {
+    /// What the request says; for the rest what the configuration says, or where history is
+    /// repeated what the journal says, which is what is built in unless a command says otherwise.
+    pub chosen: O,
+    /// Whether the request alone makes the same value where history is repeated.
+    pub is_usual: bool,
+}
+
+impl<O: PartialEq> Options<O> {
+    /// Returns the options that `read` makes of defaults: those of the configuration, or those that
+    /// are built in.
+    pub fn read(
+        cx: &Cx<'_>,
+        configured: impl FnOnce(&config::Config) -> O,
+        built_in: O,
+        read: impl Fn(O) -> Result<O, Error>,
+    ) -> Result<Options<O>, Error> {
+        let usual = read(built_in)?;
+        if cx.db.repeats_history() {
+            return Ok(Options { chosen: usual, is_usual: true });
+        }
+        let chosen = read(configured(cx.engine.config()))?;
+        let is_usual = chosen == usual;
+        Ok(Options { chosen, is_usual })
+    }
+
+    /// Has the journal get a command that creates the value, and behind it the request if that did
+    /// more, unless the request alone makes the same value elsewhere.
+    pub fn propagate(&self, cx: &mut Cx<'_>, creation: &[Vec<u8>], request: Option<Args<'_>>) {
+        if self.is_usual {
+            return;
+        }
+        cx.db.propagate_as(|journal| {
+            let words: Vec<&[u8]> = creation.iter().map(|word| &**word).collect();
+            journal.command(&words);
+            if let Some(request) = request {
+                journal.command(request.words());
+            }
+        });
+    }
+}
+
+/// Returns a number as a word.
+pub(crate) fn word(number: impl std::fmt::Display) -> Vec<u8> {
+    number.to_string().into_bytes()
 }

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::checks::decimal;
 use crate::choices::*;
 use crate::events::KeyspaceEvents;
 use crate::limits::{ClientClass, OutputLimit};
@@ -67,6 +68,11 @@ fn small(number: u64) -> u32 {
 #[inline]
 fn port(number: u64) -> u16 {
     u16::try_from(number).unwrap_or(0)
+}
+
+#[inline]
+fn short(number: u64) -> u16 {
+    u16::try_from(number).unwrap_or(u16::MAX)
 }
 
 #[inline]
@@ -180,6 +186,17 @@ numbers! {
     stream_node_max_bytes: usize = "stream-node-max-bytes" as count;
     stream_node_max_entries: usize = "stream-node-max-entries" as count;
     bf_max_memory: usize = "bf-max-memory" as count;
+    bf_initial_size: u64 = "bf-initial-size" as unsigned;
+    bf_expansion_factor: u32 = "bf-expansion-factor" as small;
+    cf_initial_size: u64 = "cf-initial-size" as unsigned;
+    cf_bucket_size: u16 = "cf-bucket-size" as short;
+    cf_max_iterations: u16 = "cf-max-iterations" as short;
+    cf_expansion_factor: u16 = "cf-expansion-factor" as short;
+    ts_duplicate_policy: SeriesPolicy = "ts-duplicate-policy" as SeriesPolicy::from_number;
+    ts_encoding: SeriesEncoding = "ts-encoding" as SeriesEncoding::from_number;
+    ts_retention_policy: u64 = "ts-retention-policy" as unsigned;
+    ts_chunk_size_bytes: usize = "ts-chunk-size-bytes" as count;
+    ts_ignore_max_time_diff: u64 = "ts-ignore-max-time-diff" as unsigned;
 
     rdbcompression: bool = "rdbcompression" as yes;
     rdb_save_incremental_fsync: bool = "rdb-save-incremental-fsync" as yes;
@@ -254,7 +271,29 @@ numbers! {
     cluster_announce_client_tls_port: u16 = "cluster-announce-client-tls-port" as port;
 }
 
+/// The same for options that are text, and a number with a fraction.
+macro_rules! decimals {
+    ($($method:ident = $option:literal;)+) => {
+        impl Config {$(
+            #[doc = concat!("`", $option, "`.")]
+            pub fn $method(&self) -> f64 {
+                const AT: usize = text_index($option);
+                match self.load(AT) {
+                    Value::Text(text) => decimal(&text).unwrap_or(0.0),
+                    _ => unreachable!("the kind is checked by the compiler"),
+                }
+            }
+        )+}
+    };
+}
+
+decimals! {
+    bf_error_rate = "bf-error-rate";
+    ts_ignore_max_val_diff = "ts-ignore-max-val-diff";
+}
+
 texts! {
+    ts_compaction_policy = "ts-compaction-policy";
     hash_seed = "hash-seed";
     unixsocket = "unixsocket";
     unixsocketgroup = "unixsocketgroup";

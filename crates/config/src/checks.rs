@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use crate::compaction::parse_compaction;
 use crate::proc_title;
 
 type Verdict = Result<(), &'static str>;
@@ -59,6 +60,31 @@ pub(crate) fn cluster_name(name: &[u8]) -> Verdict {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
     let is_name = (1..=64).contains(&name.len()) && name.iter().all(is_plain);
     refuse_unless(is_name, "cluster-name is 1 to 64 letters, digits, '-', '_' and '.'")
+}
+
+/// The error rate of a Bloom filter.
+pub(crate) fn error_rate(text: &[u8]) -> Verdict {
+    let is_rate = decimal(text).is_some_and(|rate| rate > 0.0 && rate < 1.0);
+    refuse_unless(is_rate, "argument must be a number between 0 and 1")
+}
+
+/// How far two values of a time series may be apart.
+pub(crate) fn value_difference(text: &[u8]) -> Verdict {
+    let is_one = decimal(text).is_some_and(|difference| difference >= 0.0);
+    refuse_unless(is_one, "argument must be a number that is not negative")
+}
+
+pub(crate) fn compaction_policy(text: &[u8]) -> Verdict {
+    refuse_unless(
+        parse_compaction(text).is_some(),
+        "rules are aggregator:bucket:retention[:align], with semicolons between them",
+    )
+}
+
+/// Returns a text as a finite number.
+pub(crate) fn decimal(text: &[u8]) -> Option<f64> {
+    let number: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    number.is_finite().then_some(number)
 }
 
 pub(crate) fn cluster_config_file(name: &[u8]) -> Verdict {

@@ -113,6 +113,14 @@ choices! {
     /// The field of a client certificate that names the ACL user.
     TlsAuthClientsUser: Off | CommonName | Uri =
         ["CN" => CommonName, "URI" => Uri, "off" => Off];
+    /// What a time series does with a second sample of a time.
+    SeriesPolicy: Block | First | Last | Min | Max | Sum = [
+        "block" => Block, "first" => First, "last" => Last, "min" => Min, "max" => Max,
+        "sum" => Sum,
+    ];
+    /// How a time series keeps samples.
+    SeriesEncoding: Compressed | Uncompressed =
+        ["compressed" => Compressed, "uncompressed" => Uncompressed];
     /// How the reactors talk to the kernel.
     IoBackend: Auto | IoUring | Epoll =
         ["auto" => Auto, "io_uring" => IoUring, "epoll" => Epoll];

@@ -18,12 +18,13 @@ const BEGIN: &str = "<!-- directives: BLESS=1 cargo test -p config directives --
 const END: &str = "<!-- end of the directives -->\n";
 
 /// The groups' headings, in the order of [`GROUPS`].
-const TITLES: [&str; 8] = [
+const TITLES: [&str; 9] = [
     "Sockets, connections and threads",
     "TLS",
     "Process, log, users and monitoring",
     "Memory, eviction, expiry and freeing",
     "Encodings of values",
+    "Filters, sketches and time series",
     "Snapshots and append-only file",
     "Replication",
     "Cluster",

@@ -17,6 +17,7 @@ mod accessors;
 mod args;
 mod checks;
 mod choices;
+mod compaction;
 #[cfg(test)]
 mod directives;
 mod events;
@@ -42,9 +43,10 @@ pub use choices::{
     AclPubsubDefault, AppendFsync, Choice, ClusterConfigSaveBehavior, ClusterEndpoint,
     ClusterEndpointType, CommitMode, IoBackend, LogFormat, LogLevel, LogTimestampFormat,
     MaxmemoryPolicy, OomScoreAdj, PropagationErrorBehavior, ProtectedAction, RdbVersionCheck,
-    ReplDisklessLoad, ReplicaRdbVersion, SanitizeDumpPayload, ShedRequests, ShutdownOptions,
-    Supervised, SyslogFacility, TlsAuthClients, TlsAuthClientsUser,
+    ReplDisklessLoad, ReplicaRdbVersion, SanitizeDumpPayload, SeriesEncoding, SeriesPolicy,
+    ShedRequests, ShutdownOptions, Supervised, SyslogFacility, TlsAuthClients, TlsAuthClientsUser,
 };
+pub use compaction::{AGGREGATORS, CompactionRule, parse_compaction};
 pub use events::KeyspaceEvents;
 pub use limits::{ClientClass, OutputLimit};
 pub use load::{Directive, LoadError, Loaded, load, load_text};

@@ -50,7 +50,9 @@ impl Value<'_> {
                     layout.line(at > 0, level + 1, out);
                     write_string(name, out);
                     out.push(b':');
-                    out.extend_from_slice(layout.space);
+                    if !layout.space.is_empty() {
+                        out.extend_from_slice(layout.space);
+                    }
                     value.write_at(layout, level + 1, out);
                 }
                 layout.end(object.is_empty(), level, out);
@@ -66,8 +68,13 @@ impl Layout<'_> {
         if behind_another {
             out.push(b',');
         }
-        out.extend_from_slice(self.newline);
-        (0..level).for_each(|_| out.extend_from_slice(self.indent));
+        // Most text is compact, and has many lines.
+        if !self.newline.is_empty() {
+            out.extend_from_slice(self.newline);
+        }
+        if !self.indent.is_empty() {
+            (0..level).for_each(|_| out.extend_from_slice(self.indent));
+        }
     }
 
     /// Begins the line of a closing bracket.
@@ -87,11 +94,10 @@ impl Document {
 
 /// Appends a string with quotes and escapes.
 pub fn write_string(text: &str, out: &mut Vec<u8>) {
+    out.reserve(text.len() + 2);
     out.push(b'"');
     let mut rest = text.as_bytes();
-    while let Some(plain) =
-        rest.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\')
-    {
+    while let Some(plain) = first_escaped(rest) {
         out.extend_from_slice(&rest[..plain]);
         match rest[plain] {
             b'"' => out.extend_from_slice(b"\\\""),
@@ -114,10 +120,55 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
+/// Returns the place of the first byte that is not written as it is.
+#[inline]
+fn first_escaped(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    while let Some(word) = bytes[at..].first_chunk() {
+        let found = escaped_in(u64::from_le_bytes(*word));
+        if found != 0 {
+            return Some(at + (found.trailing_zeros() / 8) as usize);
+        }
+        at += size_of::<u64>();
+    }
+    let is_escaped = |&byte: &u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+    bytes[at..].iter().position(is_escaped).map(|found| at + found)
+}
+
+/// Returns the highest bit of each byte that is a control character, a quote or a backslash. Bits
+/// of bytes above the lowest of these may be set, too.
+#[inline]
+fn escaped_in(word: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGH: u64 = ONES << 7;
+    let below = |limit: u8, word: u64| word.wrapping_sub(ONES * u64::from(limit)) & !word;
+    let is = |byte: u8| below(1, word ^ (ONES * u64::from(byte)));
+    (below(0x20, word) | is(b'"') | is(b'\\')) & HIGH
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Limits;
+    use proptest::prelude::*;
+
+    fn character() -> impl Strategy<Value = char> {
+        prop_oneof![any::<char>(), prop::char::range('\0', '#'), Just('\\'), Just('x')]
+    }
+
+    proptest! {
+        #![proptest_config(crate::few_cases(256))]
+        #[test]
+        fn what_is_escaped_is_found(text in prop::collection::vec(character(), 0..40)) {
+            let text: String = text.into_iter().collect();
+            let bytes = text.as_bytes();
+            let is_escaped = |&byte: &u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+            prop_assert_eq!(first_escaped(bytes), bytes.iter().position(is_escaped));
+            let mut out = Vec::new();
+            write_string(&text, &mut out);
+            prop_assert_eq!(serde_json::from_slice::<String>(&out).ok(), Some(text));
+        }
+    }
 
     fn laid_out(text: &str, layout: Layout<'_>) -> String {
         let document = Document::parse(text.as_bytes(), &Limits::default()).unwrap();

@@ -49,11 +49,9 @@ impl Bits {
     pub fn peek(&self, at: usize) -> u64 {
         let (word, shift) = (at / WORD, (at % WORD) as u32);
         let first = self.words.get(word).copied().unwrap_or(0);
-        if shift == 0 {
-            return first;
-        }
         let second = self.words.get(word + 1).copied().unwrap_or(0);
-        first << shift | second >> (u64::BITS - shift)
+        // In two steps: a shift by 64 is none.
+        first << shift | second >> 1 >> (u64::BITS - 1 - shift)
     }
 
     /// Returns a number of `count` bits, at most 64, at a place.

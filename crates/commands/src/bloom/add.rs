@@ -3,7 +3,7 @@
 //!
 //! A filter that cannot take an item ends the reply of several with the error, as in Redis.
 
-use super::{ADDED, NOT_FOUND, is_rate, not_added, not_created};
+use super::{ADDED, NOT_FOUND, is_rate, not_added, not_created, options, reservation};
 use crate::typed;
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
@@ -68,42 +68,59 @@ const WRITES: Command = Command {
 fn add(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
     let limit = typed::limit(&cx.db, cx.engine.config());
-    create_if_absent(cx, args, Options::default())?;
+    let created = create_if_absent(cx, args, Ok)?;
     let bloom = typed::write::<Bloom>(&mut cx.db, key)?.ok_or(NOT_FOUND)?;
     let is_new = bloom.add(args[2], limit).map_err(not_added)?;
     if is_new {
         cx.db.changed(key, ADDED);
     }
     cx.reply.boolean(is_new);
+    propagate(cx, args, created);
     Ok(())
 }
 
 fn madd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    create_if_absent(cx, args, Options::default())?;
-    add_all(cx, args, args.from(2))
+    let created = create_if_absent(cx, args, Ok)?;
+    add_all(cx, args, args.from(2), created)
 }
 
 fn insert(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let (options, creates, items) = parse(args)?;
-    if creates {
-        create_if_absent(cx, args, options)?;
-    }
-    add_all(cx, args, items)
+    let (_, creates, items) = parse(args, Options::default())?;
+    let created = match creates {
+        true => create_if_absent(cx, args, |usual| parse(args, usual).map(|read| read.0))?,
+        false => None,
+    };
+    add_all(cx, args, items, created)
 }
+
+/// How a request has created the filter, if it has.
+type Created = Option<typed::Options<Options>>;
 
 /// Creates the filter if the key is absent. Its first item fits, so it is never left behind empty.
-fn create_if_absent(cx: &mut Cx<'_>, args: Args<'_>, options: Options) -> Result<(), Error> {
+fn create_if_absent(
+    cx: &mut Cx<'_>,
+    args: Args<'_>,
+    read: impl Fn(Options) -> Result<Options, Error>,
+) -> Result<Created, Error> {
     let key = args.key(1);
     if typed::read_for_write::<Bloom>(&cx.db, key)?.is_some() {
-        return Ok(());
+        return Ok(None);
     }
+    let options = options(cx, read)?;
     let limit = typed::limit(&cx.db, cx.engine.config());
-    let bloom = Bloom::new(options, limit).map_err(not_created)?;
+    let bloom = Bloom::new(options.chosen, limit).map_err(not_created)?;
     typed::create(&mut cx.db, key, bloom);
-    Ok(())
+    Ok(Some(options))
 }
 
-fn add_all(cx: &mut Cx<'_>, args: Args<'_>, items: &[&[u8]]) -> Outcome {
+/// Has the journal get how the filter was created, if the request does not say all of it.
+fn propagate(cx: &mut Cx<'_>, args: Args<'_>, created: Created) {
+    if let Some(options) = created {
+        options.propagate(cx, &reservation(args.key(1), options.chosen), Some(args));
+    }
+}
+
+fn add_all(cx: &mut Cx<'_>, args: Args<'_>, items: &[&[u8]], created: Created) -> Outcome {
     let key = args.key(1);
     let limit = typed::limit(&cx.db, cx.engine.config());
     let bloom = typed::write::<Bloom>(&mut cx.db, key)?.ok_or(NOT_FOUND)?;
@@ -124,13 +141,14 @@ fn add_all(cx: &mut Cx<'_>, args: Args<'_>, items: &[&[u8]]) -> Outcome {
     if added > 0 {
         cx.db.changed_in(key, ADDED, added);
     }
+    propagate(cx, args, created);
     Ok(())
 }
 
 /// Returns the options of BF.INSERT, whether it creates the key, and the items.
-fn parse<'a>(args: Args<'a>) -> Result<(Options, bool, &'a [&'a [u8]]), Error> {
+fn parse<'a>(args: Args<'a>, usual: Options) -> Result<(Options, bool, &'a [&'a [u8]]), Error> {
     let arity = || Error::Arity("bf.insert".into());
-    let mut options = Options::default();
+    let mut options = usual;
     let (mut creates, mut is_fixed) = (true, false);
     let mut at = 2;
     while at < args.len() && !args.is(at, "items") {

@@ -6,8 +6,10 @@ mod exists;
 mod info;
 mod reserve;
 
-use engine::{Class, Command, Error, Event, event};
-use sketches::bloom;
+use crate::typed::{self, word};
+use engine::{Class, Command, Cx, Error, Event, Key, event};
+use sketches::bloom::{self, Options};
+use structs::numbers::push_f64;
 
 /// The rows of this group.
 pub static COMMANDS: &[&Command] = &[
@@ -31,6 +33,28 @@ const LOADED: Event = event(Class::MODULE, "bf.loadchunk");
 
 const NOT_FOUND: Error = Error::text("ERR not found");
 const TOO_LARGE: Error = Error::text("ERR operation exceeds bloom object memory limit");
+
+/// Returns the options of a filter that is created, which `read` makes of the usual ones.
+fn options(
+    cx: &Cx<'_>,
+    read: impl Fn(Options) -> Result<Options, Error>,
+) -> Result<typed::Options<Options>, Error> {
+    let configured = |config: &config::Config| Options {
+        capacity: config.bf_initial_size(),
+        rate: config.bf_error_rate(),
+        expansion: config.bf_expansion_factor(),
+    };
+    typed::Options::read(cx, configured, Options::default(), read)
+}
+
+/// Returns the command that makes a filter with these options.
+fn reservation(key: Key<'_>, options: Options) -> Vec<Vec<u8>> {
+    let mut rate = Vec::new();
+    push_f64(&mut rate, options.rate);
+    let (capacity, expansion) = (word(options.capacity), word(options.expansion));
+    let expansion = [b"EXPANSION".to_vec(), expansion];
+    [&[b"BF.RESERVE".to_vec(), key.bytes.to_vec(), rate, capacity][..], &expansion].concat()
+}
 
 /// Returns the error of a filter that cannot be created.
 fn not_created(error: bloom::Error) -> Error {

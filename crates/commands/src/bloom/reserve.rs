@@ -2,7 +2,7 @@
 //!
 //! As in Redis, other words behind the capacity are passed over.
 
-use super::{RESERVED, is_rate, not_created};
+use super::{RESERVED, is_rate, not_created, options, reservation};
 use crate::typed;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
 use sketches::bloom::{Bloom, MAX_CAPACITY, MAX_EXPANSION, Options};
@@ -34,20 +34,21 @@ pub static BF_RESERVE: Command = Command {
 const MOST_WORDS: usize = 7;
 
 fn reserve(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let options = parse(args)?;
+    let options = options(cx, |usual| parse(args, usual))?;
     let key = args.key(1);
     if typed::read_for_write::<Bloom>(&cx.db, key)?.is_some() {
         return Err(Error::text("ERR item exists"));
     }
     let limit = typed::limit(&cx.db, cx.engine.config());
-    let bloom = Bloom::new(options, limit).map_err(not_created)?;
+    let bloom = Bloom::new(options.chosen, limit).map_err(not_created)?;
     typed::create(&mut cx.db, key, bloom);
     cx.db.changed(key, RESERVED);
+    options.propagate(cx, &reservation(key, options.chosen), None);
     cx.reply.ok();
     Ok(())
 }
 
-fn parse(args: Args<'_>) -> Result<Options, Error> {
+fn parse(args: Args<'_>, usual: Options) -> Result<Options, Error> {
     if args.len() > MOST_WORDS {
         return Err(Error::Arity("bf.reserve".into()));
     }
@@ -76,7 +77,7 @@ fn parse(args: Args<'_>) -> Result<Options, Error> {
             _ => return Err(Error::text("ERR expansion must be in the range [0, 32768]")),
         },
         None if is_fixed => 0,
-        None => Options::default().expansion,
+        None => usual.expansion,
     };
     Ok(Options { capacity, rate, expansion })
 }

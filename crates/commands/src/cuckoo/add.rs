@@ -4,7 +4,7 @@
 //! Of several items each has a number in the reply: -1 if the filter is full.
 
 use super::reserve::capacity;
-use super::{ADDED, NOT_FOUND, REMOVED, refused};
+use super::{ADDED, NOT_FOUND, REMOVED, options, refused, reservation};
 use crate::typed;
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
@@ -110,34 +110,51 @@ impl Adds {
 fn add(cx: &mut Cx<'_>, args: Args<'_>, adds: Adds) -> Outcome {
     let key = args.key(1);
     let limit = typed::limit(&cx.db, cx.engine.config());
-    create_if_absent(cx, args, Options::default())?;
+    let created = create_if_absent(cx, args, Ok)?;
     let filter = typed::write::<Cuckoo>(&mut cx.db, key)?.ok_or(NOT_FOUND)?;
     let is_added = adds.add(filter, args[2], limit).map_err(refused)?;
     if is_added {
         cx.db.changed(key, ADDED);
     }
     cx.reply.boolean(is_added);
+    propagate(cx, args, created);
     Ok(())
 }
 
+/// How a request has created the filter, if it has.
+type Created = Option<typed::Options<Options>>;
+
 /// Creates the filter if the key is absent. Its first item fits, so it is never left behind empty.
-fn create_if_absent(cx: &mut Cx<'_>, args: Args<'_>, options: Options) -> Result<(), Error> {
+fn create_if_absent(
+    cx: &mut Cx<'_>,
+    args: Args<'_>,
+    read: impl Fn(Options) -> Result<Options, Error>,
+) -> Result<Created, Error> {
     let key = args.key(1);
     if typed::read_for_write::<Cuckoo>(&cx.db, key)?.is_some() {
-        return Ok(());
+        return Ok(None);
     }
+    let options = options(cx, read)?;
     let limit = typed::limit(&cx.db, cx.engine.config());
-    let filter = Cuckoo::new(options, limit).map_err(refused)?;
+    let filter = Cuckoo::new(options.chosen, limit).map_err(refused)?;
     typed::create(&mut cx.db, key, filter);
-    Ok(())
+    Ok(Some(options))
+}
+
+/// Has the journal get how the filter was created, if the request does not say all of it.
+fn propagate(cx: &mut Cx<'_>, args: Args<'_>, created: Created) {
+    if let Some(options) = created {
+        options.propagate(cx, &reservation(args.key(1), options.chosen), Some(args));
+    }
 }
 
 fn insert(cx: &mut Cx<'_>, args: Args<'_>, adds: Adds) -> Outcome {
-    let (options, creates, items) = parse(args)?;
+    let (_, creates, items) = parse(args, Options::default())?;
     let key = args.key(1);
-    if creates {
-        create_if_absent(cx, args, options)?;
-    }
+    let created = match creates {
+        true => create_if_absent(cx, args, |usual| parse(args, usual).map(|read| read.0))?,
+        false => None,
+    };
     let limit = typed::limit(&cx.db, cx.engine.config());
     let filter = typed::write::<Cuckoo>(&mut cx.db, key)?.ok_or(NOT_FOUND)?;
     if filter.layers() >= MAX_LAYERS {
@@ -165,12 +182,13 @@ fn insert(cx: &mut Cx<'_>, args: Args<'_>, adds: Adds) -> Outcome {
     if added > 0 {
         cx.db.changed_in(key, ADDED, added);
     }
+    propagate(cx, args, created);
     Ok(())
 }
 
 /// Returns the options of CF.INSERT, whether it creates the key, and the items.
-fn parse<'a>(args: Args<'a>) -> Result<(Options, bool, &'a [&'a [u8]]), Error> {
-    let mut options = Options::default();
+fn parse<'a>(args: Args<'a>, usual: Options) -> Result<(Options, bool, &'a [&'a [u8]]), Error> {
+    let mut options = usual;
     let mut creates = true;
     let mut at = 2;
     while at < args.len() && !args.is(at, "items") {

@@ -6,8 +6,9 @@ mod info;
 mod lookup;
 mod reserve;
 
-use engine::{Class, Command, Error, Event, event};
-use sketches::cuckoo;
+use crate::typed::{self, word};
+use engine::{Class, Command, Cx, Error, Event, Key, event};
+use sketches::cuckoo::{self, Options};
 
 /// The rows of this group.
 pub static COMMANDS: &[&Command] = &[
@@ -32,6 +33,36 @@ const REMOVED: Event = event(Class::MODULE, "cf.del");
 const LOADED: Event = event(Class::MODULE, "cf.loadchunk");
 
 const NOT_FOUND: Error = Error::text("ERR not found");
+
+/// Returns the options of a filter that is created, which `read` makes of the usual ones.
+fn options(
+    cx: &Cx<'_>,
+    read: impl Fn(Options) -> Result<Options, Error>,
+) -> Result<typed::Options<Options>, Error> {
+    let configured = |config: &config::Config| {
+        let bucket_size = config.cf_bucket_size();
+        Options {
+            capacity: config.cf_initial_size().max(2 * u64::from(bucket_size)),
+            bucket_size,
+            max_iterations: config.cf_max_iterations(),
+            expansion: config.cf_expansion_factor(),
+        }
+    };
+    typed::Options::read(cx, configured, Options::default(), read)
+}
+
+/// Returns the command that makes a filter with these options.
+fn reservation(key: Key<'_>, options: Options) -> Vec<Vec<u8>> {
+    let Options { capacity, bucket_size, max_iterations, expansion } = options;
+    let named = |name: &[u8], number: u16| [name.to_vec(), word(number)];
+    [
+        &[b"CF.RESERVE".to_vec(), key.bytes.to_vec(), word(capacity)][..],
+        &named(b"BUCKETSIZE", bucket_size),
+        &named(b"MAXITERATIONS", max_iterations),
+        &named(b"EXPANSION", expansion),
+    ]
+    .concat()
+}
 
 /// Returns the error of a filter that cannot be created or take an item.
 fn refused(error: cuckoo::Error) -> Error {

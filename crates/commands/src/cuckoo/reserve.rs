@@ -1,7 +1,7 @@
 //! `CF.RESERVE key capacity [BUCKETSIZE bucketsize] [MAXITERATIONS maxiterations] [EXPANSION
 //! expansion]`
 
-use super::{RESERVED, refused};
+use super::{RESERVED, options, refused, reservation};
 use crate::typed;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
 use sketches::cuckoo::{Cuckoo, MAX_BUCKET_SIZE, MAX_EXPANSION, Options};
@@ -30,20 +30,21 @@ pub static CF_RESERVE: Command = Command {
 };
 
 fn reserve(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let options = parse(args)?;
+    let options = options(cx, |usual| parse(args, usual))?;
     let key = args.key(1);
     if typed::read_for_write::<Cuckoo>(&cx.db, key)?.is_some() {
         return Err(Error::text("ERR item exists"));
     }
     let limit = typed::limit(&cx.db, cx.engine.config());
-    let filter = Cuckoo::new(options, limit).map_err(refused)?;
+    let filter = Cuckoo::new(options.chosen, limit).map_err(refused)?;
     typed::create(&mut cx.db, key, filter);
     cx.db.changed(key, RESERVED);
+    options.propagate(cx, &reservation(key, options.chosen), None);
     cx.reply.ok();
     Ok(())
 }
 
-fn parse(args: Args<'_>) -> Result<Options, Error> {
+fn parse(args: Args<'_>, usual: Options) -> Result<Options, Error> {
     if args.len().is_multiple_of(2) {
         return Err(Error::Arity("cf.reserve".into()));
     }
@@ -54,7 +55,6 @@ fn parse(args: Args<'_>) -> Result<Options, Error> {
         let number = args.get(at + 1).and_then(parse_i64).and_then(|it| u16::try_from(it).ok());
         number.filter(|it| range.contains(it)).map(Some).ok_or(Error::text(error))
     };
-    let usual = Options::default();
     let bucket_size = number("bucketsize", 1..=MAX_BUCKET_SIZE, "Couldn't parse BUCKETSIZE")?;
     let max_iterations = number("maxiterations", 1..=u16::MAX, "Couldn't parse MAXITERATIONS")?;
     let expansion = number("expansion", 0..=MAX_EXPANSION, "Couldn't parse EXPANSION")?;

@@ -137,13 +137,23 @@ fn get(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         }
         return Ok(());
     }
-    let mut text = Vec::new();
+    let mut text = Vec::with_capacity(expected_len(&options.paths, document));
     match options.paths.as_slice() {
         [path] => write_matches(path, document, path.is_legacy(), &options.layout, 0, &mut text)?,
         paths => write_object(paths, document, &options.layout, &mut text)?,
     }
     cx.reply.bulk(&text);
     Ok(())
+}
+
+/// Returns the bytes to allocate for the text of the matches, so that it seldom grows.
+fn expected_len(paths: &[Path], document: &Document) -> usize {
+    const SMALL: usize = 64;
+    const MAX: usize = 64 << 10;
+    match paths.iter().any(Path::is_root) {
+        true => document.memory_used().clamp(SMALL, MAX),
+        false => SMALL,
+    }
 }
 
 /// Writes the matches of several paths as members of an object.

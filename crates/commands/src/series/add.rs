@@ -3,10 +3,11 @@
 use super::compaction::{self, Effects, time_word};
 use super::create::CREATED;
 use super::options::{self, Options};
-use super::{BAD_TIME, NO_KEY, WRITES, series_event, whole};
+use super::{BAD_TIME, NO_KEY, WRITES, policy, series_event, whole};
 use crate::typed;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Event, Key, KeyFlags, KeySpec, Outcome};
 use series::{AddError, Added, Policy, Sample, Series};
+use std::sync::Arc;
 use structs::numbers::parse_f64;
 
 /// `TS.ADD`.
@@ -125,7 +126,8 @@ pub(super) fn add_sample(
     Ok(Step { time: sample.time, is_changed, effects })
 }
 
-/// Creates the series of a request if it is not there. Returns whether it did.
+/// Creates the series of a request if it is not there. Returns whether the journal has got that:
+/// then it needs the request, too, which does not say all of it.
 pub(super) fn create_missing(
     cx: &mut Cx<'_>,
     key: Key<'_>,
@@ -134,8 +136,22 @@ pub(super) fn create_missing(
     if typed::read_for_write::<Series>(&cx.db, key)?.is_some() {
         return Ok(false);
     }
-    typed::create(&mut cx.db, key, options.create());
+    let rules = policy::rules(cx, key)?;
+    let (series, settings) = options.create(cx)?;
+    let creation = options::creation(key, &series);
+    let labels = Arc::clone(series.labels());
+    typed::create(&mut cx.db, key, series);
     cx.db.notify(key, CREATED);
+    if rules.is_empty() {
+        settings.propagate(cx, &creation, None);
+        return Ok(!settings.is_usual);
+    }
+    let mut effects = Effects::default();
+    for rule in rules {
+        policy::make(cx, key, &labels, rule, &mut effects)?;
+    }
+    let creation: Vec<&[u8]> = creation.iter().map(|word| &**word).collect();
+    effects.propagate(cx, &creation);
     Ok(true)
 }
 
@@ -143,9 +159,9 @@ fn add(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let sample = Sample { time: time(cx, args[2])?, value: value(args[3])? };
     let options = Options::parse(args, 4)?;
     let (key, policy) = (args.key(1), options.on_duplicate);
-    create_missing(cx, key, options)?;
+    let is_told = create_missing(cx, key, options)?;
     let step = add_sample(cx, key, sample, policy, ADDED)?;
-    if step.is_changed && (args[2] == b"*" || !step.effects.is_empty()) {
+    if is_told || step.is_changed && (args[2] == b"*" || !step.effects.is_empty()) {
         let time = time_word(sample.time);
         let mut words = args.words().to_vec();
         words[2] = &time;

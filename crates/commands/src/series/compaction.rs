@@ -39,7 +39,8 @@ impl Effects {
         self.command(&[b"TS.DELETERULE", source.bytes, target.bytes]);
     }
 
-    fn command(&mut self, words: &[&[u8]]) {
+    /// Adds a command.
+    pub fn command(&mut self, words: &[&[u8]]) {
         self.0.push(words.iter().map(|word| word.to_vec()).collect());
     }
 

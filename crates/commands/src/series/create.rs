@@ -54,8 +54,11 @@ fn create(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if cx.db.lookup_write(key).is_some() {
         return Err(Error::text("ERR TSDB: key already exists"));
     }
-    typed::create(&mut cx.db, key, options.create());
+    let (series, settings) = options.create(cx)?;
+    let creation = options::creation(key, &series);
+    typed::create(&mut cx.db, key, series);
     cx.db.changed(key, CREATED);
+    settings.propagate(cx, &creation, None);
     cx.reply.ok();
     Ok(())
 }

@@ -60,9 +60,9 @@ fn change(cx: &mut Cx<'_>, args: Args<'_>, sign: f64, event: Event) -> Outcome {
         return Err(Error::NanOrInfinity);
     }
     let is_now = options.time.is_none();
-    create_missing(cx, key, options)?;
+    let is_told = create_missing(cx, key, options)?;
     let step = add_sample(cx, key, Sample { time, value }, Some(Policy::Last), event)?;
-    if step.is_changed && (is_now || !step.effects.is_empty()) {
+    if is_told || step.is_changed && (is_now || !step.effects.is_empty()) {
         // The last TIMESTAMP counts, and labels may be behind it.
         let time = time_word(time);
         let mut words = args.words()[..3].to_vec();

@@ -16,6 +16,7 @@ mod info;
 mod mrange;
 mod nrange;
 mod options;
+mod policy;
 mod query;
 mod queryindex;
 mod range;

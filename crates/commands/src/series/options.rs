@@ -3,10 +3,12 @@
 //! [LABELS [name value …]]`, in any order
 
 use super::whole;
-use engine::{Arg, ArgKind, Args, Error};
+use crate::typed;
+use config::Config;
+use engine::{Arg, ArgKind, Args, Cx, Error, Key};
 use series::{Encoding, Ignore, Policy, Series, Settings};
 use structs::labels::Labels;
-use structs::numbers::parse_f64;
+use structs::numbers::{parse_f64, push_f64};
 
 /// The arguments, for COMMAND DOCS.
 pub(super) const RETENTION: Arg =
@@ -136,29 +138,78 @@ impl Options {
         Ok(at)
     }
 
-    /// Returns a new series.
-    pub fn create(self) -> Series {
-        let settings = Settings {
-            retention: self.retention.unwrap_or(0),
-            encoding: self.encoding.unwrap_or(Encoding::Compressed),
-            chunk_size: self.chunk_size.unwrap_or(CHUNK_BYTES),
-            policy: self.policy.unwrap_or(Policy::Block),
-            ignore: self.ignore.unwrap_or_default(),
-        };
-        Series::new(settings, self.labels.unwrap_or_default())
+    /// Returns a new series, and by what it is created.
+    pub fn create(self, cx: &Cx<'_>) -> Result<(Series, typed::Options<Settings>), Error> {
+        let read = |usual: Settings| Ok(self.settings(&usual));
+        let settings = typed::Options::read(cx, configured, built_in(), read)?;
+        let labels = self.labels.unwrap_or_default();
+        Ok((Series::new(settings.chosen.clone(), labels), settings))
+    }
+
+    /// Returns settings of which those that the request does not say are the usual ones.
+    fn settings(&self, usual: &Settings) -> Settings {
+        Settings {
+            retention: self.retention.unwrap_or(usual.retention),
+            encoding: self.encoding.unwrap_or(usual.encoding),
+            chunk_size: self.chunk_size.unwrap_or(usual.chunk_size),
+            policy: self.policy.unwrap_or(usual.policy),
+            ignore: self.ignore.unwrap_or(usual.ignore),
+        }
     }
 
     /// Changes a series. Returns whether its labels were.
     pub fn alter(self, series: &mut Series) -> bool {
-        let settings = series.settings_mut();
-        settings.retention = self.retention.unwrap_or(settings.retention);
-        settings.chunk_size = self.chunk_size.unwrap_or(settings.chunk_size);
-        settings.policy = self.policy.unwrap_or(settings.policy);
-        settings.ignore = self.ignore.unwrap_or(settings.ignore);
+        let encoding = series.settings().encoding;
+        *series.settings_mut() = Settings { encoding, ..self.settings(series.settings()) };
         let Some(labels) = self.labels else { return false };
         series.set_labels(labels);
         true
     }
+}
+
+/// What a series has that a request creates without saying more.
+fn built_in() -> Settings {
+    Settings {
+        retention: 0,
+        encoding: Encoding::Compressed,
+        chunk_size: CHUNK_BYTES,
+        policy: Policy::Block,
+        ignore: Ignore::default(),
+    }
+}
+
+/// The same by the configuration. As in Redis, `ts-encoding` is for the series of rules alone.
+pub(super) fn configured(config: &Config) -> Settings {
+    let policy = Policy::named(config.ts_duplicate_policy().name().as_bytes());
+    Settings {
+        retention: config.ts_retention_policy(),
+        encoding: Encoding::Compressed,
+        chunk_size: config.ts_chunk_size_bytes() / 8 * 8,
+        policy: policy.unwrap_or(Policy::Block),
+        ignore: Ignore {
+            max_time: config.ts_ignore_max_time_diff(),
+            max_value: config.ts_ignore_max_val_diff(),
+        },
+    }
+}
+
+/// Returns the command that creates a series as it is, without samples.
+pub(super) fn creation(key: Key<'_>, series: &Series) -> Vec<Vec<u8>> {
+    let Settings { retention, encoding, chunk_size, policy, ignore } = series.settings();
+    let mut max_value = Vec::new();
+    push_f64(&mut max_value, ignore.max_value);
+    let encoding: &[u8] = match encoding {
+        Encoding::Compressed => b"COMPRESSED",
+        Encoding::Uncompressed => b"UNCOMPRESSED",
+    };
+    let (retention, chunk_size) = (typed::word(retention), typed::word(chunk_size));
+    let max_time = typed::word(ignore.max_time);
+    let mut words: Vec<&[u8]> = vec![b"TS.CREATE", key.bytes, b"RETENTION", &retention];
+    words.extend([&b"ENCODING"[..], encoding, b"CHUNK_SIZE", &chunk_size]);
+    words.extend([&b"DUPLICATE_POLICY"[..], policy.name().as_bytes()]);
+    words.extend([&b"IGNORE"[..], &max_time, &max_value, b"LABELS"]);
+    words.extend(series.labels().iter().flat_map(|(name, value)| [name, value]));
+    words.iter().map(|word| word.to_vec()).collect()
 }
 
 const BAD_IGNORE: Error = Error::text("ERR TSDB: Couldn't parse IGNORE");

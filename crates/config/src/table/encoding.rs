@@ -32,10 +32,4 @@ pub(super) const OPTIONS: &[Spec] = &[
     memory("hll-sparse-max-bytes", SIZE, "3000", "bytes of a sparse HyperLogLog"),
     memory("stream-node-max-bytes", SIZE, "4096", "bytes of a stream node; 0 is no limit"),
     int("stream-node-max-entries", LONG, "100", "entries of a stream node; 0 is no limit"),
-    memory(
-        "bf-max-memory",
-        SIZE,
-        "512mb",
-        "bytes of a filter or sketch that commands create or grow",
-    ),
 ];

@@ -9,6 +9,7 @@ mod cluster;
 mod encoding;
 mod general;
 mod maxmemory;
+mod modules;
 mod network;
 mod persistence;
 mod replication;
@@ -17,12 +18,13 @@ mod tls;
 use crate::spec::{Kind, Spec};
 
 /// The options by subject.
-pub(crate) const GROUPS: [&[Spec]; 8] = [
+pub(crate) const GROUPS: [&[Spec]; 9] = [
     network::OPTIONS,
     tls::OPTIONS,
     general::OPTIONS,
     maxmemory::OPTIONS,
     encoding::OPTIONS,
+    modules::OPTIONS,
     persistence::OPTIONS,
     replication::OPTIONS,
     cluster::OPTIONS,

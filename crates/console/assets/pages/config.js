@@ -15,6 +15,7 @@ const groups = [
   ["Persistence", /^(save|rdb|dbfilename|dir$|append|aof|auto-aof|no-appendfsync|stop-writes)/],
   ["Flash tier", /^(tier|flash)/],
   ["Encodings of values", /^(hash|list|set|zset|stream|hll|json)-/],
+  ["Filters and time series", /^(bf|cf|ts)-/],
   ["Memory and eviction", /^(maxmemory|active|defrag|lfu|lazy|jemalloc|oom|disable-thp)/],
   [
     "Network and clients",
@@ -36,6 +37,7 @@ const order = [
   "Flash tier",
   "Logs and figures",
   "Encodings of values",
+  "Filters and time series",
   "Scripts",
   "Others",
 ];

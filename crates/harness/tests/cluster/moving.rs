@@ -485,6 +485,7 @@ fn what_concerns_all_shards_is_not_answered_without_one_of_them() {
 
 mod jobs;
 mod phases;
+mod waiting;
 
 /// As `redis-cli --cluster fix` gives a slot to the node that is to have it.
 #[test]

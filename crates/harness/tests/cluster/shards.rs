@@ -390,6 +390,8 @@ fn a_planned_switch_loses_nothing_and_refuses_nothing() {
     assert_eq!(refusal, "ERR You should send CLUSTER FAILOVER to a replica");
     let mut waiting = node(primary_of_foo()).client();
     waiting.send(&["BLPOP", "{foo}list", "0"]).expect("it is sent");
+    let mut reading = node(primary_of_foo()).client();
+    reading.send(&["TS.READ", "{foo}s", "-", "BLOCK", "0", "1"]).expect("it is sent");
     let is_over = AtomicBool::new(false);
     let address = node(primary_of_foo()).address();
     std::thread::scope(|threads| {
@@ -410,8 +412,10 @@ fn a_planned_switch_loses_nothing_and_refuses_nothing() {
             });
             eventually("the replica takes over", || Some(primary_of_foo()) == replica);
         }
-        let reply = error(&waiting.reply().expect("the connection stays"));
-        assert!(reply.starts_with("MOVED 12182 "), "{reply}");
+        for client in [&mut waiting, &mut reading] {
+            let reply = error(&client.reply().expect("the connection stays"));
+            assert!(reply.starts_with("MOVED 12182 "), "{reply}");
+        }
         drop(over);
         for client in clients {
             let (key, (confirmed, refused)) = client.join().expect("it ends");

@@ -2,7 +2,7 @@
 //! fails.
 
 use harness::client::{Client, ask, ok};
-use harness::contents::contents;
+use harness::contents::{KEYS_OF_MODULES, contents, fill_modules};
 use harness::info::{field, fields, number};
 use harness::replicas::{
     compare, dunlin, fill, forget_deleted, lying_primary, start, until_linked, while_writing,
@@ -85,6 +85,44 @@ fn a_replica_resumes_after_its_own_restart() {
                 assert_eq!(number(&mut ours, "sync_full"), 1, "a restart needs no snapshot");
             }
         }
+    }
+}
+
+/// Values of these types come with a snapshot and by the stream, and outlast restarts of both.
+#[test]
+fn values_of_the_types_of_modules_are_those_of_the_primary() {
+    for preamble in ["yes", "no"] {
+        let log = ["--appendonly", "yes", "--aof-use-rdb-preamble", preamble];
+        let mut primary = dunlin(&log);
+        let mut ours = primary.client();
+        fill_modules(&mut ours, "");
+        let mut replica = replica_of(&primary, &log);
+        until_not_rewriting(&mut replica.client());
+        fill_modules(&mut ours, "{later}");
+        // What they do next follows from what came with the snapshot, chance included.
+        for request in [
+            "TS.MADD {series}gauge 3700 1 {series}gauge 1000 4 {series}gauge 4800 2",
+            "TOPK.ADD topk d d d d e f g",
+            "BF.MADD bloom 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16",
+            "CF.ADD cuckoo d",
+            "TDIGEST.ADD tdigest 5 6 7",
+            "VADD vectors VALUES 4 0.1 0.2 0.3 0.4 four",
+            "VADD reduced REDUCE 3 VALUES 6 1 1 1 4 5 6 three NOQUANT",
+            "VREM vectors two",
+            "JSON.ARRAPPEND json $.n 9",
+        ] {
+            let reply = ask(&mut ours, request);
+            assert!(!reply.is_error(), "{request}: {reply:?}");
+        }
+        compare(&primary, &replica);
+        let before = contents(&mut ours);
+        assert_eq!(before.len(), 2 * KEYS_OF_MODULES);
+        rewrite(&mut ours);
+        replica.restart().expect("it starts again");
+        until_linked(&replica);
+        compare(&primary, &replica);
+        primary.restart().expect("it starts again");
+        assert_eq!(contents(&mut primary.client()), before);
     }
 }
 

@@ -1,13 +1,15 @@
 //! Serves the clients that are blocked on keys which a command has made ready.
 
+use super::gates::Refusal;
 use super::locking::is_held_back;
-use super::{permission, refuse, run_row};
+use super::{open_slots, permission, refuse, run_row, slots};
 use crate::args::Args;
 use crate::blocking::{self, Ready, Resumption, Run, Waiter};
 use crate::command::{Command, Flags, Group};
 use crate::commit;
 use crate::cx::Cx;
 use crate::db::Db;
+use crate::error::Error;
 use crate::interest;
 use crate::latency::Slow;
 use crate::locks::{Busy, Locked};
@@ -160,15 +162,17 @@ fn run_again(
     guest.db.locks = held;
     guest.run = run;
     guest.find_keys(row, args);
+    let place = place_of_keys(&mut guest, waiter, args);
     let need = guest.keys.stripes();
-    if !lock_to_serve(&mut guest, need, row, args) {
+    let is_in_doubt = run == Run::Last && matches!(place, Err(Refusal::NotNow(_)));
+    if is_in_doubt || !lock_to_serve(&mut guest, need, row, args) {
         cx.db.locks = guest.db.locks.take();
         return Err(Busy);
     }
     // Claim the waiter only after locking, so that a thread that asks whether it is being served
     // need not wait for locks.
     let is_claimed = if run == Run::Last { waiter.claim_last() } else { waiter.claim() };
-    let is_served = is_claimed && run_claimed(&mut guest, waiter, args);
+    let is_served = is_claimed && run_claimed(&mut guest, waiter, args, place);
     let locks = guest.db.locks.take();
     ready.append(&mut guest.db.effects.ready);
     drop(guest);
@@ -185,17 +189,42 @@ fn run_again(
     Ok(Some(Resumption::new(waiter.token(), out, session.written)))
 }
 
+/// Looks where the keys of a waiter's command are, if its reply would say what is missing. That
+/// reply is wrong if they have moved to another node.
+fn place_of_keys(guest: &mut Cx<'_>, waiter: &Waiter, args: Args<'_>) -> Result<(), Refusal> {
+    match says_what_is_missing(guest) {
+        true => slots::of_waiter(guest, &waiter.session_client, args),
+        false => Ok(()),
+    }
+}
+
+fn says_what_is_missing(guest: &Cx<'_>) -> bool {
+    guest.run == Run::Last || guest.resolved.command.flags.has(Flags::NOTICES_LOSS)
+}
+
 /// Runs the command of a claimed waiter, whose locks are held. Returns `false` if it keeps waiting.
-fn run_claimed(guest: &mut Cx<'_>, waiter: &Arc<Waiter>, args: Args<'_>) -> bool {
+fn run_claimed(
+    guest: &mut Cx<'_>,
+    waiter: &Arc<Waiter>,
+    args: Args<'_>,
+    place: Result<(), Refusal>,
+) -> bool {
     let (engine, row) = (guest.engine, guest.resolved);
     // The user's permissions may have changed during the wait.
     if let Err(denied) = permission::check(guest, row, args) {
-        guest.thread.stats().by_command[row.index].rejected.add_own(1);
         let error = denied.error(guest, row);
-        refuse(guest, &error);
-        waiter.note_rejection();
-        blocking::forget(&mut guest.db, waiter);
-        waiter.finish();
+        turn_away(guest, waiter, &error);
+        return true;
+    }
+    let mut found = Ok(());
+    if says_what_is_missing(guest) && engine.membership.is_on() {
+        found = open_slots::check(guest, row, args);
+    }
+    if let Err(Refusal::Error(error)) = place {
+        found = Err(error);
+    }
+    if let Err(error) = found {
+        turn_away(guest, waiter, &slots::elsewhere_for_waiter(engine, error));
         return true;
     }
     let clock = &guest.thread.clock;
@@ -217,6 +246,15 @@ fn run_claimed(guest: &mut Cx<'_>, waiter: &Arc<Waiter>, args: Args<'_>) -> bool
     }
     commit::commit(guest, args);
     !goes_on
+}
+
+/// Ends a claimed wait with an error. Its command does not count as a call.
+fn turn_away(guest: &mut Cx<'_>, waiter: &Arc<Waiter>, error: &Error) {
+    guest.thread.stats().by_command[guest.resolved.index].rejected.add_own(1);
+    refuse(guest, error);
+    waiter.note_rejection();
+    blocking::forget(&mut guest.db, waiter);
+    waiter.finish();
 }
 
 /// Locks the stripes of a blocked command, in addition to any locks already held. Returns `false`

@@ -538,14 +538,7 @@ impl Engine {
     fn send_away(&self, client: &Client, published: &Published) {
         let Some(key) = client.waits_for_key() else { return };
         let Some(slot) = published.slot_of(Key::new(&key)) else { return };
-        let flags = client.flags();
-        let caller = Caller {
-            asker: self.asker(flags),
-            reads_replica: flags & flag::READS_REPLICA != 0,
-            writes: self.last_writes(client),
-            is_about_channel: false,
-        };
-        let served = served(&self.config, Some(published), slot, caller);
+        let served = served(&self.config, Some(published), slot, self.waiting(client));
         let line = match served {
             Err(Refusal::Error(Error::Elsewhere(line))) => line,
             // What it waits for comes to be elsewhere by the rule that comes.
@@ -553,12 +546,27 @@ impl Engine {
             _ => return,
         };
         if let Some(token) = client.call_off_wait(&self.stats) {
-            // Clients of one server know of no other node; a link tries again by itself.
-            let line = if self.is_one_address() { ROLE_CHANGED.to_owned() } else { line };
-            let error = Some(Cow::Owned(line));
+            let error = Some(Cow::Owned(self.sent_away(line)));
             let message = Message::Unblock { client: client.id, token, error, fate: Fate::Open };
             self.mailboxes[client.thread].post(message);
         }
+    }
+
+    /// A client that waits for keys.
+    fn waiting(&self, client: &Client) -> Caller {
+        let flags = client.flags();
+        Caller {
+            asker: self.asker(flags),
+            reads_replica: flags & flag::READS_REPLICA != 0,
+            writes: self.last_writes(client),
+            is_about_channel: false,
+        }
+    }
+
+    /// What a client that has waited is told instead of a redirection. Clients of one server know
+    /// of no other node; a link tries again by itself.
+    fn sent_away(&self, line: String) -> String {
+        if self.is_one_address() { ROLE_CHANGED.to_owned() } else { line }
     }
 
     /// How nodes are named to a client with these flags.
@@ -569,6 +577,44 @@ impl Engine {
             is_ipv6: flags & flag::IPV6 != 0,
             wants_hostname: by == ClusterEndpointType::Hostname,
         }
+    }
+}
+
+/// Checks that the command of a client that has waited may say what is here of its keys, although
+/// it has not got what it waited for: their slots may have moved meanwhile, or be about to.
+///
+/// # Errors
+/// Where the client is to ask, or that it is to be looked at again.
+#[cold]
+pub(super) fn of_waiter(cx: &mut Cx<'_>, client: &Client, args: Args<'_>) -> Result<(), Refusal> {
+    let engine = cx.engine;
+    if !engine.membership.is_on() {
+        return Ok(());
+    }
+    let moves = &engine.membership.moves;
+    let mut slots = cx.keys.iter().filter_map(|key| key.slot(&engine.keyspace));
+    if moves.any_paused() && slots.any(|slot| moves.is_paused(slot)) {
+        return Err(NotNow::Paused.into());
+    }
+    let published = cx.membership();
+    let caller = engine.waiting(client);
+    for request_key in cx.keys.iter() {
+        let key = request_key.key(args.words());
+        let slot = published.as_deref().and_then(|published| published.slot_of(key));
+        let Some(slot) = slot else { continue };
+        let open = published.as_deref().and_then(|published| published.open_key(slot, key.bytes));
+        if !open_slots::is_arriving(open, true) {
+            served(&engine.config, published.as_deref(), slot, caller)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the error for a client that has waited for keys which are elsewhere.
+pub(super) fn elsewhere_for_waiter(engine: &Engine, error: Error) -> Error {
+    match error {
+        Error::Elsewhere(line) => Error::Elsewhere(engine.sent_away(line)),
+        other => other,
     }
 }
 

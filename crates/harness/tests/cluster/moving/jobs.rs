@@ -2,6 +2,7 @@
 
 use super::*;
 use harness::client::encode;
+use harness::contents::{KEYS_OF_MODULES, contents, fill_modules};
 use std::time::Instant;
 
 /// The jobs that a node tells of: what each of them says.
@@ -171,6 +172,8 @@ fn a_copy_is_hidden_until_its_slot_has_moved() {
     ask(&mut source, "XADD {b}stream 1-1 f v");
     ok(&mut source, "XGROUP CREATE {b}stream group 0");
     ask(&mut source, "XREADGROUP GROUP group consumer COUNT 1 STREAMS {b}stream >");
+    fill_modules(&mut source, "{b}");
+    let expected = contents(&mut source);
     let digest = text(ask(&mut source, "DEBUG DIGEST"));
     let mut listener = nodes[0].client();
     assert!(!ask(&mut listener, "SSUBSCRIBE {b}channel").is_error());
@@ -180,10 +183,16 @@ fn a_copy_is_hidden_until_its_slot_has_moved() {
     change(&mut source, &format!("CLUSTER MIGRATESLOTS SLOTSRANGE 3300 3300 NODE {to}"));
     ok(&mut target, "CLIENT UNPAUSE");
     eventually("it ends", || has_ended(&nodes[0], "success") && has_ended(&nodes[2], "success"));
-    assert_eq!(ask(&mut target, "DBSIZE"), Reply::Integer(504));
+    assert_eq!(ask(&mut target, "DBSIZE"), Reply::Integer((504 + KEYS_OF_MODULES) as i64));
     assert_eq!(ask(&mut source, "DBSIZE"), Reply::Integer(0));
     assert_eq!(text(ask(&mut target, "DEBUG DIGEST")), digest);
+    assert_eq!(contents(&mut target), expected);
     assert!(matches!(ask(&mut target, "PTTL b"), Reply::Integer(90_000_000..)));
+    // Rules and labels have come along.
+    assert_eq!(ask(&mut target, "TS.ADD {b}{series}gauge 3700 1"), Reply::Integer(3700));
+    let averages = ask(&mut target, "TS.RANGE {b}{series}hour - +");
+    assert_eq!(list(&averages).len(), 3, "{averages:?}");
+    assert_eq!(list(&ask(&mut target, "TS.QUERYINDEX kind=hour")).len(), 1);
     eventually("the source has dropped its copy", || {
         ask(&mut source, "CLUSTER COUNTKEYSINSLOT 3300") == Reply::Integer(0)
     });

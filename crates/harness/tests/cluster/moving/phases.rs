@@ -398,7 +398,7 @@ fn hold_nothing_else_up(
 }
 
 /// Waits until no job is under way.
-fn settle(nodes: &[Server]) {
+pub(super) fn settle(nodes: &[Server]) {
     eventually("no job is under way", || {
         let is_over = |job: &BTreeMap<String, String>| {
             ["success", "cancelled", "failed"].contains(&&*job["state"])
@@ -408,7 +408,7 @@ fn settle(nodes: &[Server]) {
 }
 
 /// Has nodes hold jobs at a phase, or let them go on.
-fn hold(nodes: &[Server], phase: Phase, holds: bool) {
+pub(super) fn hold(nodes: &[Server], phase: Phase, holds: bool) {
     let Some(words) = phase.hold(holds) else { return };
     for node in nodes {
         let Ok(client) = Client::connect(node.address()) else { continue };
