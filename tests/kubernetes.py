@@ -1,9 +1,11 @@
 """The parts of tests/kubernetes, which installs what they need."""
 
 import base64
+import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -79,6 +81,10 @@ def render():
         ("databases.a.port=99999", "databases"),
         ("databases.a.size=1gb", "databases"),
         ("storage.whenDeleted=Never", "storage"),
+        ("image.digest=latest", "image"),
+        ("auth.enabled=true", "databases.NAME.passwordSecret"),
+        ("mode=server,databases.a.memory=1gb,databases.a.port=7000", "mode: cluster"),
+        ("tls.certManager.isuer=x", "tls.certManager.isuer"),
     ]:
         done = run(f"{CACHE}/helm", "template", "t", CHART, "--kube-version", f"{VERSION}.0", "--set", values,
                    check=False)
@@ -95,8 +101,205 @@ def render():
     if not named(documents, "PrometheusRule", "t-dunlin")["spec"]["groups"]:
         fail("there are no rules")
     passed("dashboards and rules are those of the compose files")
+    strangers()
+    images()
+    containers_and_claims()
+    secrets()
+    networks()
+    notes()
+    alarms()
     monitored()
     quoted()
+
+
+def strangers():
+    """All values of other charts are refused at once, each with what does the same here."""
+    with open(f"{CHART}/files/others.yaml") as file:
+        others = yaml.safe_load(file)
+    with open(f"{CHART}/values.yaml") as file:
+        own = yaml.safe_load(file)
+    values = {}
+    for path in sorted(others):
+        place, known, names = values, own, path.split(".")
+        for name in names[:-1]:
+            place, known = place.setdefault(name, {}), known.get(name) or {}
+        if names[-1] in known:
+            fail(f"{path} is a value of this chart, and others.yaml has it")
+        place.setdefault(names[-1], {})
+    values["livenessProbe"] = {"enabled": True}
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        yaml.safe_dump(values, file)
+        file.flush()
+        words = ["template", "t", CHART, "--kube-version", f"{VERSION}.0", "-f", file.name]
+        done = run(f"{CACHE}/helm", *words, check=False)
+    others["livenessProbe.enabled"] = "livenessProbe, with"
+    missing = [path for path, hint in others.items() if f"\n  {path}: take {hint}" not in done.stderr]
+    if done.returncode == 0 or missing:
+        fail(f"these are not refused: {missing}: {done.stderr}")
+    passed(f"{len(others)} values of other charts are refused, each with the name that it has here")
+
+
+def pods_of(documents):
+    """The templates of pods: of StatefulSets and of the job."""
+    return {it["metadata"]["name"]: it["spec"]["template"] for it in documents if it["kind"] in ("StatefulSet", "Job")}
+
+
+def images():
+    with open(f"{CHART}/Chart.yaml") as file:
+        version = yaml.safe_load(file)["appVersion"]
+    digest = "sha256:" + "0" * 64
+    for file, more, wanted in [
+        ("cluster.yaml", [], f"dunlin:{version}-cluster"),
+        ("server.yaml", [], f"dunlin:{version}"),
+        ("server.yaml", ["image.registry=r.example"], f"r.example/dunlin:{version}"),
+        ("server.yaml", ["global.imageRegistry=g.example", "image.tag=v7"], "g.example/dunlin:v7"),
+        ("etcd.yaml", [f"image.digest={digest}"], f"registry.example/dunlin@{digest}"),
+        ("odd-cluster.yaml", [], f"dunlin:{version}"),
+    ]:
+        documents = template(f"{CHART}/ci/{file}", *[word for one in more for word in ("--set", one)])
+        found = {container["image"] for pod in pods_of(documents).values() for container in pod["spec"]["containers"]}
+        if found != {wanted}:
+            fail(f"{file} {more}: the images are {found}")
+    passed("images have the tag of the version, or a digest")
+
+
+def containers_and_claims():
+    more = ["--set", "extraInitContainers[0].name=before,extraContainers[0].name=beside"]
+    for file, names in [("cluster.yaml", ["t-dunlin"]), ("replicas.yaml", ["t-dunlin-primary", "t-dunlin-replica"])]:
+        pods = pods_of(template(f"{CHART}/ci/{file}", *more))
+        for name in names:
+            spec = pods[name]["spec"]
+            if [it["name"] for it in spec["initContainers"]] != ["before"] or spec["containers"][1:] != [{"name": "beside"}]:
+                fail(f"{file}: {name} has not the containers before and beside")
+    documents = template(f"{CHART}/ci/everything.yaml")
+    job = pods_of(documents)["t-dunlin-databases"]["spec"]["containers"][0]
+    if job["resources"] != {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}:
+        fail(f"the job has the resources {job['resources']}")
+    hooks = named(documents, "Job", "t-dunlin-databases")["metadata"]["annotations"]["helm.sh/hook"]
+    if hooks != "post-install,post-upgrade,post-rollback":
+        fail(f"the job runs at {hooks}")
+    documents = template(f"{CHART}/ci/replicas.yaml", "--set", "dataStorage.existingClaim=old")
+    primary, replica = (named(documents, "StatefulSet", f"t-dunlin-{role}")["spec"] for role in ("primary", "replica"))
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "old"}}
+    if claim not in primary["template"]["spec"]["volumes"] or "volumeClaimTemplates" in primary:
+        fail("the primary has not the claim that is there")
+    if claim in replica["template"]["spec"]["volumes"] or not replica["volumeClaimTemplates"]:
+        fail("the replicas have the primary's claim")
+    passed("containers before and beside, resources and hooks of the job, a claim that is there")
+
+
+def secrets():
+    """Pods are others when their secret is."""
+    def state(file, *more):
+        documents = template(f"{CHART}/ci/{file}", *more)
+        states = {pod["metadata"]["annotations"].get("checksum/secret") for name, pod in pods_of(documents).items()
+                  if name != "t-dunlin-databases"}
+        if len(states) != 1:
+            fail(f"{file}: pods of one release have {states}")
+        return documents, states.pop()
+
+    for _ in range(2):
+        documents, found = state("cluster.yaml")
+        data = named(documents, "Secret", "t-dunlin")["data"]
+        text = "\n".join(f"{key}: {data[key]}" for key in sorted(data))
+        if found != hashlib.sha256(text.encode()).hexdigest():
+            fail("the pods' checksum is not that of the secret")
+    one = state("odd-server.yaml")[1]
+    if one != state("odd-server.yaml")[1]:
+        fail("the checksum of passwords that are given changes by itself")
+    if one == state("odd-server.yaml", "--set", "auth.aclUsers.1e3.password=other")[1]:
+        fail("another password leaves the checksum as it is")
+    if state("server-tls.yaml")[1] is not None:
+        fail("a server without secrets has a checksum of them")
+    passed("pods change with the secret that the chart makes, and only then")
+
+
+def networks():
+    def rules(*more):
+        documents = template(f"{CHART}/ci/everything.yaml", *more)
+        rules = named(documents, "NetworkPolicy", "t-dunlin")["spec"]["ingress"]
+        return [rule["from"] for rule in rules if {"protocol": "TCP", "port": 8380} in rule.get("ports", [])]
+
+    monitors = [{"namespaceSelector": {}, "podSelector": {"matchLabels": {"app.kubernetes.io/name": "prometheus"}}}]
+    admins = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+    if rules() != [monitors, admins]:
+        fail(f"the port of nodes is open for {rules()}")
+    if rules("--set", "metrics.serviceMonitor.enabled=false") != [admins]:
+        fail("the port of nodes is open for Prometheus, which has no monitor")
+    passed("with a network policy the monitor's Prometheus gets in")
+
+
+def notes():
+    """What helm prints in the end."""
+    with tempfile.TemporaryDirectory() as work:
+        chart = f"{work}/dunlin"
+        shutil.copytree(CHART, chart)
+        with open(f"{chart}/templates/NOTES.txt") as file:
+            text = file.read()
+        with open(f"{chart}/templates/notes.yaml", "w") as file:
+            file.write('{{- define "notes" }}' + text + '{{ end }}\nkind: Notes\ntext: {{ include "notes" . | quote }}\n')
+
+        def said(file, *more):
+            words = ["template", "t", chart, "--namespace", NAMESPACE, "--kube-version", f"{VERSION}.0"]
+            done = run(f"{CACHE}/helm", *words, "-f", f"{CHART}/ci/{file}", "--show-only", "templates/notes.yaml", *more)
+            return yaml.safe_load(done.stdout)["text"]
+
+        for file, more, wanted, unwanted in [
+            ("etcd.yaml", [], ["NO DATABASE"], ["NO PASSWORD"]),
+            ("cluster.yaml", [], ["NO PASSWORD", "database lone", "database cache"], ["NO DATABASE", "database sessions"]),
+            ("server-tls.yaml", [], ["NO PASSWORD"], ["get secret"]),
+            ("server.yaml", [], ["get secret t-dunlin -o jsonpath='{.data.password}'"], ["NO PASSWORD"]),
+        ]:
+            text = said(file, *more)
+            if not all(part in text for part in wanted) or any(part in text for part in unwanted):
+                fail(f"{file}: the notes say {text}")
+    passed("the notes say that there is no database, and no password")
+
+
+def alarms():
+    """Rules are about this release alone, and fire when its pods are gone."""
+    promtool = os.environ["PROMTOOL"]
+    for file, job, pods in [("everything.yaml", "t-dunlin", 5), ("replicas.yaml", "t-dunlin-metrics", 3)]:
+        documents = template(f"{CHART}/ci/{file}", "--set", "metrics.prometheusRule.enabled=true")
+        spec = named(documents, "PrometheusRule", "t-dunlin")["spec"]
+        names = {rule["alert"] for group in spec["groups"] for rule in group["rules"]}
+        cluster = {"EtcdAway", "MachineDown", "CopyRestarts", "MachineFull", "JobRuns"}
+        if (names & cluster) != (cluster if job == "t-dunlin" else set()):
+            fail(f"{file}: the alarms are {names}")
+        own = f'job="{job}", namespace="{NAMESPACE}"'
+        for rule in (rule for group in spec["groups"] for rule in group["rules"]):
+            series = re.findall(r"\b(?:redis|dunlin)_\w+|\bup\b", rule["expr"])
+            if rule["expr"].count(own.replace(", ", ",")) != len(series):
+                fail(f"{file}: {rule['alert']} is about more than this release: {rule['expr']}")
+        up = lambda number, job=job: f'up{{job="{job}", namespace="{NAMESPACE}", instance="{number}", metrics_path="/metrics"}}'
+        down = {"exp_labels": {"severity": "critical", "job": job, "namespace": NAMESPACE, "instance": "0",
+                               "metrics_path": "/metrics"}, "exp_annotations": {"summary": "0 does not answer"}}
+
+        def missing(count):
+            summary = f"{count} of {pods} pods of t-dunlin answer Prometheus"
+            return {"exp_labels": {"severity": "critical", "job": job, "namespace": NAMESPACE},
+                    "exp_annotations": {"summary": summary}}
+
+        def case(series, expected):
+            tests = [{"eval_time": "25m", "alertname": name, "exp_alerts": alerts} for name, alerts in expected.items()]
+            values = [{"series": it, "values": value} for it, value in series]
+            return {"interval": "1m", "input_series": values, "alert_rule_test": tests}
+
+        of_another = (f'up{{job="other-dunlin", namespace="{NAMESPACE}", instance="9"}}', "0x30")
+        every = [(up(number), "1x30") for number in range(pods)]
+        tests = {"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [
+            case([*every, of_another], {"ServerDown": [], "ServersMissing": []}),
+            # It does not answer, and is gone.
+            case([(up(0), "0x30"), *every[1:]], {"ServerDown": [down], "ServersMissing": [missing(pods - 1)]}),
+            case(every[1:], {"ServerDown": [], "ServersMissing": [missing(pods - 1)]}),
+            case([of_another], {"ServerDown": [], "ServersMissing": [missing(0)]}),
+        ]}
+        with tempfile.TemporaryDirectory() as work:
+            for name, content in (("rules.yml", spec), ("tests.yml", tests)):
+                with open(f"{work}/{name}", "w") as out:
+                    yaml.safe_dump(content, out)
+            run(promtool, "test", "rules", f"{work}/tests.yml")
+    passed("rules are about this release, and fire when a pod does not answer, is gone, and when all are")
 
 
 def monitored():
@@ -120,6 +323,10 @@ def monitored():
     for file, values in wanted.items():
         if ends(file) != values:
             fail(f"{file}: the monitor has {ends(file)}")
+    monitor = named(template(f"{CHART}/ci/everything.yaml"), "ServiceMonitor", "t-dunlin")["spec"]["endpoints"]
+    if [it["path"] for it in monitor] != ["/metrics", "/metrics/copies"] or not all(
+            it["relabelings"][0]["targetLabel"] == "metrics_path" and it["basicAuth"] for it in monitor):
+        fail(f"nodes and copies are scraped as {monitor}")
     if ends("replicas.yaml", "--set", "metrics.serviceMonitor.user=repl")[1:] != ("repl", ("users-t", "replication")):
         fail("the monitor's user is not heeded")
     done = run(f"{CACHE}/helm", "template", "t", CHART, "-f", f"{CHART}/ci/replicas.yaml", "--set",
@@ -157,7 +364,7 @@ def quoted():
     if config != "  save 60 1\r\nappendonly yes\r\n# *x: 'y' \"z\"\r\n":
         fail(f"the configuration: {config!r}")
     labels = server["metadata"]["labels"]
-    if [labels[key] for key in ("7", "true", "e", "star")] != ["8", "true", "1e3", "*x"]:
+    if [labels[key] for key in ("7", "true", "e", "star")] != ["8", "true", "1e3", "0x7"]:
         fail(f"the labels: {labels}")
     if pod["nodeSelector"] != {"disk": "1", "fast": "true"} or pod["serviceAccountName"] != "007":
         fail(f"the pod: {pod}")
@@ -185,6 +392,30 @@ def named(documents, kind, name):
     fail(f"there is no {kind} {name}")
 
 
+# --- image -----------------------------------------------------------------------------------------------------------
+
+
+def image():
+    """The image for clusters is not built with an etcd that is too old, or a busybox that would not start."""
+    with tempfile.TemporaryDirectory() as work:
+        def build(**more):
+            words = ["deploy/image/build", "--etcd", f"{work}/image.tar.gz"]
+            return run(*words, check=False, env={**os.environ, "PROGRAM": "/bin/true", **more})
+
+        etcd = f"{work}/etcd"
+        for version, is_taken in [("3.4.23", False), ("3.5.9", False), ("3.5.12", False), ("3.5.13", True), ("3.10.0", True)]:
+            with open(etcd, "w") as file:
+                file.write(f"#!/bin/sh\necho etcd Version: {version}\n")
+            os.chmod(etcd, 0o755)
+            done = build(ETCD=etcd)
+            if (done.returncode == 0) != is_taken or not is_taken and "needs 3.5.13 or later" not in done.stderr:
+                fail(f"etcd {version}: {done.stdout}{done.stderr}")
+        done = build(ETCD=etcd, BUSYBOX="/bin/ls")
+        if done.returncode == 0 or "is not static" not in done.stderr:
+            fail(f"a busybox that is not static: {done.stdout}{done.stderr}")
+    passed("an image is not built with an etcd before 3.5.13, or a busybox that is not static")
+
+
 # --- api -------------------------------------------------------------------------------------------------------------
 
 PLURALS = {
@@ -208,8 +439,9 @@ def free_port():
 class ApiServer:
     """A kube-apiserver with an etcd."""
 
-    def __init__(self, work):
+    def __init__(self, work, host="127.0.0.1"):
         client, peer, self.port = free_port(), free_port(), free_port()
+        self.host = host
         key, tokens = f"{work}/key", f"{work}/tokens"
         run("openssl", "genrsa", "-out", key, "2048")
         with open(tokens, "w") as file:
@@ -221,10 +453,11 @@ class ApiServer:
                        "--advertise-client-urls", url, "--listen-peer-urls", peers, "--initial-advertise-peer-urls",
                        peers, "--initial-cluster", f"default={peers}"),
             self.start(work, "api", f"{CACHE}/kube-apiserver", f"--etcd-servers={url}", f"--secure-port={self.port}",
-                       "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", f"--cert-dir={work}/certificates",
-                       "--service-account-issuer=https://test", f"--service-account-key-file={key}",
+                       f"--bind-address={host}", f"--advertise-address={host}", f"--cert-dir={work}/certificates",
+                       "--service-account-issuer=https://test", "--allow-privileged=true",
+                       "--kubelet-preferred-address-types=InternalIP", f"--service-account-key-file={key}",
                        f"--service-account-signing-key-file={key}", "--service-cluster-ip-range=10.0.0.0/24",
-                       "--authorization-mode=AlwaysAllow", f"--token-auth-file={tokens}"),
+                       "--authorization-mode=RBAC", f"--token-auth-file={tokens}"),
         ]
 
     @staticmethod
@@ -236,7 +469,7 @@ class ApiServer:
         data = None if body is None else json.dumps(body).encode()
         kind = "application/apply-patch+yaml" if method == "PATCH" else "application/json"
         headers = {"Authorization": "Bearer secret", "Content-Type": kind}
-        url = f"https://127.0.0.1:{self.port}/{path}"
+        url = f"https://{self.host}:{self.port}/{path}"
         request = urllib.request.Request(url, data, headers, method=method)
         with urllib.request.urlopen(request, context=ssl._create_unverified_context(), timeout=30) as answer:
             return answer.read()
@@ -495,7 +728,8 @@ def pods():
     with tempfile.TemporaryDirectory() as work:
         os.chmod(work, 0o755)
         image = f"{work}/image.tar.gz"
-        run("deploy/image/build", "--etcd", image)
+        name = pods_of(template(f"{CHART}/ci/cluster.yaml"))["t-dunlin"]["spec"]["containers"][0]["image"]
+        run("deploy/image/build", "--etcd", image, env={**os.environ, "NAME": name})
         size = os.path.getsize(image)
         if size > 45_000_000 and "release" in os.environ["PROGRAM"]:
             fail(f"the image with etcd has {size} bytes")
@@ -638,5 +872,12 @@ def roll(docker, kubelet, start, container, names, port, grace_s):
     passed("a roll under writes: each pod has come back with another address, and no acknowledged write is lost")
 
 
-for part in sys.argv[1:]:
-    {"render": render, "pods": pods, "api": api}[part]()
+def kubelet():
+    import kubelet as node
+
+    node.kubelet()
+
+
+if __name__ == "__main__":
+    for part in sys.argv[1:]:
+        {"render": render, "image": image, "pods": pods, "api": api, "kubelet": kubelet}[part]()

@@ -5,23 +5,16 @@
 //! folder is given to user 999, which the server then runs as. New files are the owner's alone.
 //! What is not the server is run as it is.
 
-use crate::system;
+use crate::{environment, health, system};
 use std::ffi::{OsStr, OsString};
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
 
 /// The user and group that the server runs as.
 const USER: u32 = 999;
-
-/// What the server is told unless the arguments say otherwise later on.
-const DEFAULTS: [&str; 4] =
-    ["--protected-mode-private-networks", "yes", "--maxmemory-from-limit", "yes"];
 
 /// Links to the program in the image.
 const OWN_NAMES: [&str; 13] = [
@@ -45,8 +38,12 @@ const OWN_NAMES: [&str; 13] = [
 pub struct Surroundings {
     /// Whether the container runs as root.
     pub is_root: bool,
-    /// `VALKEY_EXTRA_FLAGS`: more arguments for the server, divided by blanks.
-    pub extra_flags: String,
+    /// Options of the server that variables of other images stand for.
+    pub options: Vec<OsString>,
+    /// Arguments of the server that they hold, as `VALKEY_EXTRA_FLAGS` does.
+    pub arguments: Vec<OsString>,
+    /// `ALLOW_EMPTY_PASSWORD`, if it is set.
+    pub allows_no_password: Option<bool>,
     /// `SKIP_DROP_PRIVS`: stay root.
     pub stay_root: bool,
     /// `SKIP_FIX_PERMS`: leave the owner of the data as it is.
@@ -56,15 +53,33 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    fn here() -> Surroundings {
-        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        Surroundings {
+    fn here() -> Result<Surroundings, String> {
+        let get = |name: &str| std::env::var_os(name);
+        let is_set = |name: &str| get(name).is_some_and(|value| !value.is_empty());
+        Ok(Surroundings {
             is_root: system::is_root(),
-            extra_flags: std::env::var("VALKEY_EXTRA_FLAGS").unwrap_or_default(),
+            options: environment::options(&get)?,
+            arguments: environment::arguments(&get),
+            allows_no_password: environment::allows_no_password(&get),
             stay_root: is_set("SKIP_DROP_PRIVS"),
             leave_owner: is_set("SKIP_FIX_PERMS") || !is_start_of_container(),
             closed: is_set("DUNLIN_CLOSED"),
+        })
+    }
+
+    /// Returns what the server is told unless the arguments say otherwise later on.
+    fn defaults(&self) -> Vec<OsString> {
+        let mut defaults = Vec::new();
+        if !self.closed {
+            defaults.extend(["--protected-mode-private-networks", "yes"]);
         }
+        defaults.extend(["--maxmemory-from-limit", "yes"]);
+        let has_password = self.options.iter().any(|word| word == "--requirepass");
+        if self.allows_no_password == Some(true) && !has_password {
+            defaults.extend(["--protected-mode", "no"]);
+        }
+        let defaults = defaults.into_iter().map(OsString::from);
+        defaults.chain(self.options.iter().cloned()).collect()
     }
 }
 
@@ -89,7 +104,10 @@ pub struct Plan {
 }
 
 /// Decides, from the arguments of the container.
-pub fn plan(args: Vec<OsString>, around: &Surroundings) -> Plan {
+///
+/// # Errors
+/// The server shall have a password, and has none; the text says what to do.
+pub fn plan(args: Vec<OsString>, around: &Surroundings) -> Result<Plan, String> {
     let mut words = args;
     let is_option = |word: &OsString| {
         let word = word.as_bytes();
@@ -105,19 +123,33 @@ pub fn plan(args: Vec<OsString>, around: &Surroundings) -> Plan {
         _ => None,
     };
     let Some(first) = first else {
-        return Plan { words, is_server: false, fixes_owner: false, drops_root: false };
+        return Ok(Plan { words, is_server: false, fixes_owner: false, drops_root: false });
     };
-    words.extend(around.extra_flags.split_whitespace().map(OsString::from));
+    words.extend(around.arguments.iter().cloned());
     let asks = ["-v", "--version", "-h", "--help"];
     let only_asks = words.get(first).is_some_and(|word| asks.iter().any(|asked| word == asked));
     if !only_asks {
         let has_file = words.get(first).is_some_and(|word| !word.as_bytes().starts_with(b"-"));
         let at = first + usize::from(has_file);
-        let defaults = if around.closed { &DEFAULTS[2..] } else { &DEFAULTS[..] };
-        words.splice(at..at, defaults.iter().map(OsString::from));
+        words.splice(at..at, around.defaults());
+        // A file may have a password.
+        let has_password = has_file || words.iter().any(sets_password);
+        if around.allows_no_password == Some(false) && !has_password {
+            return Err(NO_PASSWORD.into());
+        }
     }
     let drops_root = around.is_root && !around.stay_root && !only_asks;
-    Plan { words, is_server: true, fixes_owner: drops_root && !around.leave_owner, drops_root }
+    Ok(Plan { words, is_server: true, fixes_owner: drops_root && !around.leave_owner, drops_root })
+}
+
+/// Why a server does not start.
+const NO_PASSWORD: &str = "ALLOW_EMPTY_PASSWORD says that there has to be a password, and there is \
+     none: set REDIS_PASSWORD or REDIS_PASSWORD_FILE";
+
+/// Returns whether an argument, which may hold blanks, gives the server a password.
+fn sets_password(word: &OsString) -> bool {
+    let options = [&b"--requirepass"[..], b"--user", b"--aclfile"];
+    options.iter().any(|option| word.as_bytes().starts_with(option))
 }
 
 fn base_name(word: &OsStr) -> &str {
@@ -128,9 +160,12 @@ fn base_name(word: &OsStr) -> &str {
 /// runs it otherwise, which returns only if that fails.
 pub fn enter(args: Vec<OsString>) -> Result<Vec<OsString>, ExitCode> {
     if args.first().is_some_and(|word| word == "--healthcheck") {
-        return Err(check_health());
+        return Err(health::check());
     }
-    let plan = plan(args, &Surroundings::here());
+    let plan = Surroundings::here().and_then(|around| plan(args, &around)).map_err(|why| {
+        eprintln!("dunlin: {why}");
+        ExitCode::from(2)
+    })?;
     if plan.fixes_owner {
         give(Path::new("."));
     }
@@ -164,32 +199,6 @@ fn give(path: &Path) {
     }
 }
 
-/// How long a healthy server takes to answer.
-const PATIENCE: Duration = Duration::from_secs(3);
-
-/// Whether something answers on the server's port: `DUNLIN_HEALTH_PORT`, or 6379. An error is an
-/// answer, and so is TLS.
-fn check_health() -> ExitCode {
-    let port = std::env::var("DUNLIN_HEALTH_PORT").ok().and_then(|port| port.parse().ok());
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.unwrap_or(6379)));
-    let answered = TcpStream::connect_timeout(&address, PATIENCE).and_then(|mut stream| {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.write_all(b"PING\r\n")?;
-        stream.read(&mut [0; 16])
-    });
-    match answered {
-        Ok(count) if count > 0 => ExitCode::SUCCESS,
-        Ok(_) => {
-            eprintln!("dunlin: {address} closed the connection");
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("dunlin: {address}: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,18 +228,18 @@ mod tests {
             ("redis-server --version", "redis-server --version".into()),
             ("redis-server -", format!("redis-server {SET} -")),
         ] {
-            let plan = plan(words(args), &around);
+            let plan = plan(words(args), &around).unwrap();
             assert_eq!((line(&plan), plan.is_server), (wanted, true), "{args}");
         }
         for args in ["redis-cli ping", "sh -c true", "dunlin bench", "redis-sentinel x"] {
-            let plan = plan(words(args), &around);
+            let plan = plan(words(args), &around).unwrap();
             assert_eq!((line(&plan), plan.is_server), (args.into(), false));
         }
     }
 
     #[test]
     fn an_argument_may_hold_blanks() {
-        let plan = plan(vec!["--requirepass x".into()], &Surroundings::default());
+        let plan = plan(vec!["--requirepass x".into()], &Surroundings::default()).unwrap();
         assert_eq!(plan.words.last().unwrap(), "--requirepass x");
     }
 
@@ -238,17 +247,44 @@ mod tests {
     fn the_environment_adds_and_takes_away() {
         let root = Surroundings { is_root: true, ..Surroundings::default() };
         let both = |around: &Surroundings| {
-            let plan = plan(words("--port 7"), around);
+            let plan = plan(words("--port 7"), around).unwrap();
             (plan.fixes_owner, plan.drops_root)
         };
         assert_eq!(both(&root), (true, true));
         assert_eq!(both(&Surroundings::default()), (false, false));
         assert_eq!(both(&Surroundings { leave_owner: true, ..root.clone() }), (false, true));
         assert_eq!(both(&Surroundings { stay_root: true, ..root.clone() }), (false, false));
-        let extra = Surroundings { extra_flags: " --save 60  1".into(), ..root.clone() };
-        assert!(line(&plan(words("--port 7"), &extra)).ends_with("--port 7 --save 60 1"));
+        let said = |args: &str, around: &Surroundings| line(&plan(words(args), around).unwrap());
+        let extra = Surroundings { arguments: words("--save 60 1"), ..root.clone() };
+        assert!(said("--port 7", &extra).ends_with("--port 7 --save 60 1"));
         let closed = Surroundings { closed: true, ..root.clone() };
-        assert!(!line(&plan(Vec::new(), &closed)).contains("private"));
-        assert!(!plan(words("redis-cli ping"), &root).drops_root);
+        assert!(!said("", &closed).contains("private"));
+        assert!(!plan(words("redis-cli ping"), &root).unwrap().drops_root);
+    }
+
+    #[test]
+    fn passwords_of_the_environment_come_before_arguments() {
+        let options = ["--requirepass".into(), "a b".into()].to_vec();
+        let around = Surroundings { options, ..Surroundings::default() };
+        let said = |args: &str, around: &Surroundings| {
+            plan(words(args), around)
+                .map(|plan| line(&plan))
+                .map_err(|why| why.contains("has to be"))
+        };
+        let wanted = format!("redis-server x.conf {SET} --requirepass a b --port 7");
+        assert_eq!(said("x.conf --port 7", &around), Ok(wanted));
+        // Others than the server have nothing of it.
+        assert_eq!(said("redis-cli ping", &around), Ok("redis-cli ping".into()));
+        let open = Surroundings { allows_no_password: Some(true), ..Surroundings::default() };
+        assert!(said("", &open).unwrap().ends_with("--protected-mode no"));
+        let both = Surroundings { allows_no_password: Some(true), ..around.clone() };
+        assert!(!said("", &both).unwrap().contains("--protected-mode no"));
+        let closed = Surroundings { allows_no_password: Some(false), ..Surroundings::default() };
+        assert_eq!(said("--port 7", &closed), Err(true));
+        let given = Surroundings { allows_no_password: Some(false), ..around };
+        assert!(said("--port 7", &given).is_ok());
+        for args in ["x.conf", "--requirepass x", "--user default on", "redis-cli", "--version"] {
+            assert!(said(args, &closed).is_ok(), "{args}");
+        }
     }
 }

@@ -3,5 +3,7 @@
 //! server.
 
 pub mod container;
+mod environment;
+mod health;
 pub mod machine;
 mod system;

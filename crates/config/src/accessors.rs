@@ -109,6 +109,7 @@ numbers! {
     tls_prefer_server_ciphers: bool = "tls-prefer-server-ciphers" as yes;
     tls_session_caching: bool = "tls-session-caching" as yes;
     tls_session_cache_size: usize = "tls-session-cache-size" as count;
+    tls_auto_reload_interval: usize = "tls-auto-reload-interval" as count;
     tls_session_cache_timeout: u32 = "tls-session-cache-timeout" as small;
 
     daemonize: bool = "daemonize" as yes;

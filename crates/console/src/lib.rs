@@ -34,7 +34,8 @@ mod remote;
 mod sampler;
 mod target;
 
-pub use remote::{authenticate, command, open, run};
+pub use metrics::scrape;
+pub use remote::{authenticate, command, open, order, run};
 pub use target::Target;
 
 /// What another admin port builds its interface from: tables of routes, their OpenAPI document,
@@ -43,7 +44,7 @@ pub mod rest {
     pub use crate::api::openapi::{About, describe};
     pub use crate::api::route::{Done, Nothing, Route, check_type, find, json, only_reads, unread};
     pub use crate::api::{ApiError, PREFIX};
-    pub use crate::auth::{Limiter, METRICS, Tokens, basic, clear, is_trusted_name};
+    pub use crate::auth::{COPY_METRICS, Limiter, METRICS, Tokens, basic, clear, is_trusted_name};
 }
 
 /// The page's files, for another admin port.

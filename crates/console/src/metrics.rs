@@ -2,20 +2,22 @@
 //! without any, as the default user. What that user may not ask is left out, but INFO, without
 //! which there is nothing to say.
 
+use crate::access::Access;
 use crate::api::{self, ApiError};
 use crate::app::App;
-use crate::host::ThreadTime;
+use crate::host::{Host, ThreadTime};
 use crate::link::Words;
 use crate::words;
 use axum::extract::{Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use metrics::exporter::{self, Answers, Durations, Spike};
+use metrics::info::Fields;
 use metrics::own;
 use metrics::text::{CONTENT_TYPE, Exposition};
 use resp::Value;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Answers a scrape.
 pub async fn expose(State(app): State<Arc<App>>, request: Request) -> Response {
@@ -34,12 +36,36 @@ pub async fn expose(State(app): State<Arc<App>>, request: Request) -> Response {
 
 async fn ask(app: &Arc<App>, request: Request) -> Result<Answers, ApiError> {
     let session = api::session_of(app, request).await?;
-    let mut answers = read(session.access.run_all(&requests()).await?)?;
+    ask_as(&session.access).await
+}
+
+async fn ask_as(access: &Access) -> Result<Answers, ApiError> {
+    let mut answers = read(access.run_all(&requests()).await?)?;
     // Of others it would be an error, which they would count.
     if answers.info.contains("cluster_enabled:1") {
-        answers.cluster = session.access.run(words!["CLUSTER", "INFO"]).await?.text();
+        answers.cluster = access.run(words!["CLUSTER", "INFO"]).await?.text();
     }
     Ok(answers)
+}
+
+/// Returns the series of a server, for a port that is not the server's: `redis_up 0` if there is no
+/// answer within `patience`. `threads` finds those of the server's process.
+pub async fn scrape(
+    host: Arc<dyn Host>,
+    patience: Duration,
+    threads: fn(u32) -> Vec<(String, f64)>,
+) -> String {
+    let access = Access::watching(&host);
+    let mut out = Exposition::default();
+    match tokio::time::timeout(patience, ask_as(&access)).await {
+        Ok(Ok(answers)) => {
+            exporter::write(&mut out, &answers);
+            let process = Fields::parse(&answers.info).text("process_id").parse();
+            own::write(&mut out, &answers, &process.map_or_else(|_| Vec::new(), threads));
+        }
+        Ok(Err(_)) | Err(_) => exporter::write_down(&mut out),
+    }
+    out.into_text()
 }
 
 fn threads(times: Vec<ThreadTime>) -> Vec<(String, f64)> {

@@ -100,8 +100,16 @@ pub async fn open(
 /// # Errors
 /// The server refuses it, or does not answer.
 pub async fn authenticate(stream: &mut Box<dyn Stream>, login: Login<'_>) -> io::Result<()> {
+    order(stream, &login.words()).await
+}
+
+/// Sends a request on a connection on which no other waits for its reply.
+///
+/// # Errors
+/// The server refuses it, or does not answer.
+pub async fn order(stream: &mut Box<dyn Stream>, words: &[&str]) -> io::Result<()> {
     let mut request = Vec::new();
-    push_request(&mut request, &login.words());
+    push_request(&mut request, words);
     stream.write_all(&request).await?;
     let mut incoming = Incoming::new(ReplyLimits::PEER, 1024);
     loop {

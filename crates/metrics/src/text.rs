@@ -2,6 +2,7 @@
 //! samples.
 
 use crate::go_number::special;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// The content type of the text.
@@ -58,6 +59,48 @@ impl Exposition {
     }
 }
 
+/// Joins the texts of several servers into one, in which each family is once. Samples get the
+/// labels of their server before their own.
+pub fn join<'a, L: AsRef<[Label<'a>]>>(servers: &[(L, &str)]) -> String {
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut families: Vec<String> = Vec::new();
+    for (labels, text) in servers {
+        let mut own = String::new();
+        write_labels(&mut own, labels.as_ref());
+        let (mut place, mut is_new) = (0, false);
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# HELP ") {
+                let name = rest.split(' ').next().unwrap_or_default();
+                is_new = !places.contains_key(name);
+                place = *places.entry(name).or_insert(families.len());
+                families.resize(families.len().max(place + 1), String::new());
+            }
+            let Some(family) = families.get_mut(place) else { continue };
+            if line.starts_with('#') {
+                // The first server's head is that of all.
+                if is_new {
+                    *family += line;
+                    family.push('\n');
+                }
+            } else {
+                push_labelled(family, line, &own);
+            }
+        }
+    }
+    families.concat()
+}
+
+/// Writes a sample with more labels: `labels` as they stand between the braces.
+fn push_labelled(out: &mut String, sample: &str, labels: &str) {
+    let end = sample.find(['{', ' ']).unwrap_or(sample.len());
+    let (name, rest) = sample.split_at(end);
+    // Writing to a string cannot fail.
+    let _ = match rest.strip_prefix('{') {
+        Some(rest) => writeln!(out, "{name}{{{labels},{rest}"),
+        None => writeln!(out, "{name}{{{labels}}}{rest}"),
+    };
+}
+
 /// A family that is being written.
 #[derive(Debug)]
 pub struct Family<'a> {
@@ -79,14 +122,9 @@ impl Family<'_> {
         self.begin();
         self.out.push_str(self.name);
         self.out.push_str(suffix);
-        for (number, (label, text)) in labels.iter().enumerate() {
-            self.out.push_str(if number == 0 { "{" } else { "," });
-            self.out.push_str(label);
-            self.out.push_str("=\"");
-            escape(self.out, text, true);
-            self.out.push('"');
-        }
         if !labels.is_empty() {
+            self.out.push('{');
+            write_labels(self.out, labels);
             self.out.push('}');
         }
         self.out.push(' ');
@@ -101,6 +139,19 @@ impl Family<'_> {
         let _ = write!(self.out, "# HELP {} ", self.name);
         escape(self.out, self.help, false);
         let _ = write!(self.out, "\n# TYPE {} {}\n", self.name, self.kind.name());
+    }
+}
+
+/// Writes labels as they stand between the braces.
+fn write_labels(out: &mut String, labels: &[Label<'_>]) {
+    for (number, (label, text)) in labels.iter().enumerate() {
+        if number > 0 {
+            out.push(',');
+        }
+        out.push_str(label);
+        out.push_str("=\"");
+        escape(out, text, true);
+        out.push('"');
     }
 }
 
@@ -136,6 +187,30 @@ fn escape(out: &mut String, text: &str, is_label: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn servers_are_joined_by_family() {
+        let text = |calls: f64, has_up: bool| {
+            let mut text = Exposition::default();
+            let mut family = text.family("calls", Kind::Counter, "Calls.");
+            family.sample(&[("cmd", "a b{")], calls);
+            family.suffixed("_sum", &[], 2.0);
+            if has_up {
+                text.single("up", Kind::Gauge, "Up.", 1.0);
+            }
+            text.into_text()
+        };
+        let (first, second) = ([("database", "d"), ("shard", "0")], [("database", "e\"")]);
+        let texts = [text(1.0, false), text(7.0, true)];
+        assert_eq!(
+            join(&[(&first[..], &*texts[0]), (&second[..], &*texts[1])]),
+            "# HELP calls Calls.\n# TYPE calls counter\n\
+             calls{database=\"d\",shard=\"0\",cmd=\"a b{\"} 1\n\
+             calls_sum{database=\"d\",shard=\"0\"} 2\n\
+             calls{database=\"e\\\"\",cmd=\"a b{\"} 7\ncalls_sum{database=\"e\\\"\"} 2\n\
+             # HELP up Up.\n# TYPE up gauge\nup{database=\"e\\\"\"} 1\n"
+        );
+    }
 
     #[test]
     fn families_are_written_and_escaped() {

@@ -2,6 +2,7 @@
 
 use crate::facts::CpuTime;
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 /// Clock ticks of a second in /proc, which is fixed in the interface.
@@ -18,7 +19,11 @@ pub struct Thread {
 
 /// Each thread of the process. Empty where /proc is not mounted.
 pub fn all() -> Vec<Thread> {
-    let Ok(threads) = fs::read_dir("/proc/self/task") else { return Vec::new() };
+    below(Path::new("/proc/self/task"))
+}
+
+fn below(folder: &Path) -> Vec<Thread> {
+    let Ok(threads) = fs::read_dir(folder) else { return Vec::new() };
     threads
         .flatten()
         // A thread that has ended meanwhile has no file.
@@ -29,8 +34,17 @@ pub fn all() -> Vec<Thread> {
 
 /// The name of each thread and the seconds of processor time that it has used.
 pub fn times() -> Vec<(String, f64)> {
+    named(all())
+}
+
+/// As [`times`], of another process of this machine. Empty if it has ended.
+pub fn times_of(process: u32) -> Vec<(String, f64)> {
+    named(below(Path::new(&format!("/proc/{process}/task"))))
+}
+
+fn named(threads: Vec<Thread>) -> Vec<(String, f64)> {
     let seconds = |time: CpuTime| (time.user + time.system).as_secs_f64();
-    all().into_iter().map(|thread| (thread.name, seconds(thread.time))).collect()
+    threads.into_iter().map(|thread| (thread.name, seconds(thread.time))).collect()
 }
 
 /// The time of all threads together whose names have this beginning.
@@ -70,5 +84,7 @@ mod tests {
     fn this_thread_is_among_them() {
         let name = fs::read_to_string("/proc/thread-self/comm").unwrap();
         assert!(times().iter().any(|(other, _)| *other == name.trim_end()));
+        let of_process = times_of(std::process::id());
+        assert!(of_process.iter().any(|(other, _)| *other == name.trim_end()));
     }
 }

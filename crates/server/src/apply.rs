@@ -168,6 +168,7 @@ impl Applier {
                     log!(Warning, "{error}");
                     "Unable to update TLS configuration. Check server logs.".to_owned()
                 })?;
+                tls::watch(self.engine, &self.net).map_err(|error| error.to_string())?;
                 self.listen("tls-port")
             }
             Effect::OomScore => self.apply_oom_score(),

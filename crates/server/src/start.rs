@@ -198,6 +198,8 @@ fn serve(
     signals::install(move || stop_in_time(engine))
         .map_err(|error| format!("Can't install the signal handlers: {error}"))?;
     tls::apply(&config, &net)?;
+    tls::watch(engine, &net)
+        .map_err(|e| format!("Can't start the thread that looks for certificates: {e}"))?;
     let specs = apply::listeners(&config);
     listening::open(&net, &specs)?;
     let pid_path = config.pidfile();

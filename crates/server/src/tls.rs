@@ -1,9 +1,18 @@
 //! From the `tls-*` options to a context for the network layer.
 
+use crate::log;
 use config::{Config, Text, TlsAuthClients};
+use engine::Engine;
 use net::{self, ClientAuth, Net, Tag, TlsContext, TlsSettings};
+use process::thread;
 use rustls::ClientConfig;
+use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 fn text(text: Text) -> String {
     text.to_string_lossy().into_owned()
@@ -33,13 +42,85 @@ fn settings(config: &Config) -> TlsSettings {
     }
 }
 
-/// The options that connections to other nodes of a cluster depend on.
-pub type OutgoingOptions = (bool, TlsSettings);
+/// How often files of certificates were found changed.
+static RENEWALS: AtomicU64 = AtomicU64::new(0);
+
+/// What connections to other nodes of a cluster depend on: options, and [`RENEWALS`].
+pub type OutgoingOptions = (bool, TlsSettings, u64);
 
 /// Returns those options as they are now.
 pub fn outgoing_options(config: &Config) -> OutgoingOptions {
-    (config.tls_cluster(), settings(config))
+    (config.tls_cluster(), settings(config), RENEWALS.load(Relaxed))
 }
+
+/// Returns a number that changes with the content of the files that the options name. One that
+/// cannot be read counts as empty.
+fn content(config: &Config) -> u64 {
+    let settings = settings(config);
+    let mut hasher = DefaultHasher::new();
+    let mut add = |path: &Path| fs::read(path).unwrap_or_default().hash(&mut hasher);
+    for file in [
+        &settings.cert_file,
+        &settings.key_file,
+        &settings.client_cert_file,
+        &settings.client_key_file,
+        &settings.ca_cert_file,
+    ] {
+        add(Path::new(file));
+    }
+    let folder = fs::read_dir(&settings.ca_cert_dir).into_iter().flatten().flatten();
+    let mut authorities: Vec<_> = folder.map(|entry| entry.path()).collect();
+    authorities.sort();
+    authorities.iter().for_each(|path| add(path));
+    hasher.finish()
+}
+
+/// Starts the thread that looks for new certificates, once `tls-auto-reload-interval` asks for it.
+/// The options have been applied a moment ago.
+///
+/// # Errors
+/// There can be no thread.
+pub fn watch(engine: &'static Engine, net: &Arc<Net>) -> io::Result<()> {
+    static IS_STARTED: AtomicBool = AtomicBool::new(false);
+    if engine.config().tls_auto_reload_interval() == 0 || IS_STARTED.swap(true, Relaxed) {
+        return Ok(());
+    }
+    let (net, mut known) = (Arc::clone(net), content(engine.config()));
+    let mut looked = Instant::now();
+    let mut refused = None;
+    thread::spawn("tls-reload", move || {
+        loop {
+            std::thread::sleep(ROUND);
+            let seconds = engine.config().tls_auto_reload_interval();
+            let interval = Duration::from_secs(seconds.try_into().unwrap_or(u64::MAX));
+            if seconds == 0 || looked.elapsed() < interval {
+                continue;
+            }
+            looked = Instant::now();
+            let found = content(engine.config());
+            if found == known {
+                continue;
+            }
+            match apply(engine.config(), &net) {
+                Ok(()) => {
+                    known = found;
+                    RENEWALS.fetch_add(1, Relaxed);
+                    log!(Notice, "Certificates have changed: new connections have the new ones");
+                }
+                // Perhaps one file is written and the next is not. That is said once.
+                Err(why) if refused != Some(found) => {
+                    refused = Some(found);
+                    log!(Warning, "Certificates have changed, and the old ones stay: {why}");
+                }
+                Err(_) => (),
+            }
+        }
+    })
+    .map(drop)
+}
+
+/// Time between two looks at the interval.
+const ROUND: Duration = Duration::from_secs(1);
 
 /// The rules of connections that this server makes, read from the files as they are now.
 ///

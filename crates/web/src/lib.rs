@@ -18,7 +18,7 @@ mod places;
 pub use audit::{Why, note_user};
 pub use gate::{Probes, Read, SMALL_BODY, Unread, read};
 pub use listen::bind;
-pub use names::{METRICS, is_trusted_name};
+pub use names::{COPY_METRICS, METRICS, is_trusted_name};
 
 use axum::Router;
 use axum::http::{HeaderValue, header};

@@ -5,6 +5,9 @@ use axum::http::{HeaderMap, header};
 /// The path of the metrics.
 pub const METRICS: &str = "/metrics";
 
+/// The path of the metrics of a node's copies.
+pub const COPY_METRICS: &str = "/metrics/copies";
+
 /// Returns whether a request without a password is answered under the name in its Host header. A
 /// page elsewhere can have a name of its own lead to this port, but neither an address nor a name
 /// of this machine. Metrics are answered under a name without a dot, too, as containers of one
@@ -19,7 +22,7 @@ pub fn is_trusted_name(headers: &HeaderMap, path: &str, names: &str) -> bool {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.split(':').next().unwrap_or_default(),
     };
-    if path == METRICS && !name.is_empty() && !name.contains('.') {
+    if [METRICS, COPY_METRICS].contains(&path) && !name.is_empty() && !name.contains('.') {
         return true;
     }
     let name = name.trim_end_matches('.');
@@ -58,7 +61,7 @@ mod tests {
             }
         }
         for host in ["dunlin:9121", "dunlin", "my_server:80"] {
-            assert!(is_trusted(host, METRICS), "{host}");
+            assert!(is_trusted(host, METRICS) && is_trusted(host, COPY_METRICS), "{host}");
             assert!(!is_trusted(host, "/api/v1/now"), "{host}");
         }
         for host in ["ai.", ":80"] {

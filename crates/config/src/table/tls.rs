@@ -44,8 +44,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         COUNT,
         "0",
         "seconds between checks for new certificates; 0 never checks",
-    )
-    .not_yet(),
+    ),
     flag("tls-replication", "no", "follow a primary by TLS"),
     flag(
         "tls-cluster",

@@ -10,7 +10,7 @@ pub use cookie::{clear, clear_cookie, session_cookie, token_of};
 pub use limiter::Limiter;
 pub use sessions::{Session, Sessions};
 pub use tokens::Tokens;
-pub use web::{METRICS, is_trusted_name};
+pub use web::{COPY_METRICS, METRICS, is_trusted_name};
 
 use crate::access::Credentials;
 use axum::http::{HeaderMap, header};

@@ -156,3 +156,26 @@ fn a_certificate_names_its_user() {
         is("alice", "default");
     });
 }
+
+#[test]
+fn a_renewed_file_is_read_by_itself() {
+    start("renewed", |server, authority, port, first| {
+        let mut client = server.client();
+        let mut old = authority.connect(port);
+        assert_eq!(set(&mut client, &["tls-auto-reload-interval", "1"]), ok());
+        // Half of a renewal: a key that is of no certificate. The old pair stays.
+        let key = std::fs::read(authority.path("first.key")).unwrap();
+        authority.sign("other");
+        std::fs::copy(authority.path("other.key"), authority.path("first.key")).unwrap();
+        eventually("the server says that it keeps the old one", || {
+            server.log().contains("Certificates have changed, and the old ones stay")
+        });
+        assert_eq!(authority.connect(port).certificate(), first);
+        std::fs::write(authority.path("first.key"), key).unwrap();
+        let second = authority.sign("first");
+        eventually("a new connection has the new certificate", || {
+            authority.connect(port).certificate() == second
+        });
+        old.ping();
+    });
+}

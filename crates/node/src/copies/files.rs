@@ -36,7 +36,7 @@ pub struct Common {
 
 impl Certificates {
     /// The options of a copy that speaks TLS alone, with clients and with other copies.
-    fn options(&self, port: u16) -> [(&'static str, String); 9] {
+    fn options(&self, port: u16) -> [(&'static str, String); 10] {
         let Certificates { ca_cert_file, cert_file, key_file } = self;
         let yes = || "yes".to_owned();
         [
@@ -50,9 +50,13 @@ impl Certificates {
             ("tls-auth-clients", "optional".into()),
             ("tls-replication", yes()),
             ("tls-cluster", yes()),
+            ("tls-auto-reload-interval", RELOAD_S.into()),
         ]
     }
 }
+
+/// The seconds after which a copy looks for certificates that were renewed.
+const RELOAD_S: &str = "30";
 
 /// Returns the options that can be changed while a copy of a shard runs, with their values.
 pub fn live_options(database: &Database, shard: usize) -> Vec<(&'static str, String)> {
@@ -175,6 +179,7 @@ pub fn configuration(
         for (name, value) in &common.tls {
             line(name, value);
         }
+        line("tls-auto-reload-interval", RELOAD_S);
     }
     line("io-threads", &placed.threads.to_string());
     line("cluster-enabled", "yes");
@@ -364,6 +369,7 @@ mod tests {
             ("tls-port", "12001"),
             ("tls-replication", "yes"),
             ("tls-cluster", "yes"),
+            ("tls-auto-reload-interval", "30"),
         ];
         for (name, value) in expected {
             assert!(text.contains(&format!("\n{name} \"{value}\"\n")), "{text}");

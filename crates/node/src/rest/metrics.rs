@@ -1,5 +1,5 @@
-//! `/metrics` of a node: what it knows of machines, databases, its own copies and jobs. Copies have
-//! ports of their own for what they do.
+//! `/metrics` of a node: what it knows of machines, databases, its own copies and jobs. What
+//! copies do is `/metrics/copies`, in `targets`.
 
 use crate::change::is_running;
 use crate::shared::Shared;

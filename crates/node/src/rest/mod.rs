@@ -13,7 +13,7 @@
 //!   work       work of requests that waits for others
 //!   threads    what waits for etcd, copies and storages
 //!   wire       what requests and answers carry
-//!   metrics    what Prometheus reads
+//!   metrics    what Prometheus reads; `targets` has the series of copies
 //! ```
 
 mod bdbs;
@@ -39,7 +39,8 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get};
 use console::files::Shows;
 use console::rest::{
-    ApiError, Limiter, METRICS, PREFIX, Route, Tokens, check_type, find, only_reads, unread,
+    ApiError, COPY_METRICS, Limiter, METRICS, PREFIX, Route, Tokens, check_type, find, only_reads,
+    unread,
 };
 use process::audit::Source;
 use process::log;
@@ -105,7 +106,7 @@ impl web::Site for Site {
     }
 
     fn probes(&self) -> web::Probes {
-        &[PROBES[0], PROBES[1], PROBES[2], METRICS]
+        &[PROBES[0], PROBES[1], PROBES[2], METRICS, COPY_METRICS]
     }
 
     fn audited_as(&self) -> Option<Source> {
@@ -161,6 +162,7 @@ fn router(site: &Arc<Site>) -> Router {
         .route(PROBES[1], get(ready))
         .route(PROBES[2], get(availability))
         .route(METRICS, get(expose))
+        .route(COPY_METRICS, get(expose_copies))
         .route("/api/v1/{*path}", any(answer))
         .route("/", get(page))
         .route("/assets/{*path}", get(asset))
@@ -290,6 +292,11 @@ async fn availability(State(site): State<Arc<Site>>, request: Request) -> Respon
 async fn expose(State(site): State<Arc<Site>>) -> Response {
     let kind = [(header::CONTENT_TYPE, ::metrics::text::CONTENT_TYPE)];
     (kind, metrics::expose(&site.call.shared)).into_response()
+}
+
+async fn expose_copies(State(site): State<Arc<Site>>) -> Response {
+    let kind = [(header::CONTENT_TYPE, ::metrics::text::CONTENT_TYPE)];
+    (kind, targets::expose(&site.call.shared).await).into_response()
 }
 
 async fn asset(

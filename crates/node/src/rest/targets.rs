@@ -2,10 +2,12 @@
 //! of the admin port of the copy of that name. Requests run as a user that may do everything: a
 //! request that is let in here is the administrator's of the cluster, who may set every user's
 //! password.
+//!
+//! `/metrics/copies` has the series of the copies of this machine.
 
 use super::Site;
 use crate::shared::Shared;
-use crate::site::{CONSOLE, INTERNAL, console_password};
+use crate::site::{CONSOLE, INTERNAL, Placed, Stage, console_password};
 use crate::talk;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
@@ -14,7 +16,9 @@ use cluster::id::Id;
 use console::Target;
 use console::host::{Boxed, Host, Peer, Purpose, Stream, ThreadTime};
 use console::rest::{ApiError, PREFIX};
+use metrics::text::join;
 use process::log;
+use process::threads::times_of;
 use rustls::ServerConfig;
 use std::collections::HashMap;
 use std::io;
@@ -61,7 +65,7 @@ impl Targets {
         {
             kept.remove(&oldest);
         }
-        let host = CopyHost { shared: Arc::clone(shared), copy };
+        let host = CopyHost { shared: Arc::clone(shared), copy, of: Figures::Database };
         let target = Arc::new(Target::new(Arc::new(host)));
         kept.insert(copy, Kept { target: Arc::clone(&target), asked: Instant::now() });
         let targets = self.clone();
@@ -107,10 +111,49 @@ fn only_asks(request: &Request) -> bool {
     console::rest::only_reads(request.method())
 }
 
+/// How long a copy may take to answer a scrape. Prometheus waits for ten seconds.
+const MAX_SCRAPE: Duration = Duration::from_secs(5);
+
+/// Returns the series of this machine's copies, as their own admin port would have them, with
+/// labels that say which copy it is. One that does not answer is down, and holds up no other.
+pub async fn expose(shared: &Arc<Shared>) -> String {
+    let site = shared.site();
+    let of_machine = |placed: &&Placed| placed.machine == shared.machine && !placed.is_leaving;
+    let databases = site.databases.iter().filter(|(_, at)| at.value.stage == Stage::Ready);
+    let scrapes: Vec<_> = databases
+        .flat_map(|(name, at)| at.value.copies.iter().filter(of_machine).map(move |it| (name, it)))
+        .map(|(name, placed)| {
+            let labels = [name.clone(), placed.shard.to_string(), placed.copy.to_string()];
+            let of = Figures::Own;
+            let host = CopyHost { shared: Arc::clone(shared), copy: placed.copy, of };
+            (labels, tokio::spawn(console::scrape(Arc::new(host), MAX_SCRAPE, times_of)))
+        })
+        .collect();
+    let mut texts = Vec::new();
+    for (labels, scrape) in scrapes {
+        // It fails only if it panics, which ends the process.
+        texts.push((labels, scrape.await.unwrap_or_default()));
+    }
+    let labelled = texts.iter().map(|([database, shard, copy], text)| {
+        ([("database", &**database), ("shard", &**shard), ("copy", &**copy)], &**text)
+    });
+    join(&labelled.collect::<Vec<_>>())
+}
+
 /// A copy of a database.
 struct CopyHost {
     shared: Arc<Shared>,
     copy: Id,
+    of: Figures,
+}
+
+/// What a copy is asked about, if it answers for all keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Figures {
+    /// The whole database, as its clients see it.
+    Database,
+    /// Itself.
+    Own,
 }
 
 /// Where a copy is, and the password by which nodes log in to it; empty if there is none.
@@ -136,7 +179,7 @@ impl CopyHost {
     }
 }
 
-async fn connect(found: Option<Found>) -> io::Result<Box<dyn Stream>> {
+async fn connect(found: Option<Found>, of: Figures) -> io::Result<Box<dyn Stream>> {
     let gone = || io::Error::other("no database has this copy any more");
     let Found { address, secret, is_tls } = found.ok_or_else(gone)?;
     let rules = || {
@@ -153,12 +196,15 @@ async fn connect(found: Option<Found>) -> io::Result<Box<dyn Stream>> {
             console::authenticate(&mut stream, login).await?;
         }
     }
+    if of == Figures::Own {
+        console::order(&mut stream, &["CLIENT", "CAPA", "cluster", "node"]).await?;
+    }
     Ok(stream)
 }
 
 impl Host for CopyHost {
     fn open(&self, _: Purpose) -> Boxed<io::Result<Box<dyn Stream>>> {
-        Box::pin(connect(CopyHost::find(&self.shared, self.copy)))
+        Box::pin(connect(CopyHost::find(&self.shared, self.copy), self.of))
     }
 
     fn readiness(&self) -> Boxed<Result<(), String>> {

@@ -69,10 +69,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
 {{- define "dunlin.image" -}}
-{{- $tag := .Values.image.tag | default (ternary "cluster" "latest" (eq (include "dunlin.ownEtcd" .) "true")) -}}
-{{- $registry := .Values.image.registry -}}
+{{- $ending := ternary "-cluster" "" (eq (include "dunlin.ownEtcd" .) "true") -}}
+{{- $tag := .Values.image.tag | default (printf "%s%s" .Chart.AppVersion $ending) -}}
+{{- $registry := (.Values.global).imageRegistry | default .Values.image.registry -}}
 {{- if $registry -}}{{ $registry }}/{{- end -}}
-{{ .Values.image.repository }}:{{ $tag }}
+{{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ $tag }}{{ end }}
 {{- end -}}
 
 {{- define "dunlin.serviceAccount" -}}
@@ -127,7 +128,7 @@ passwordKey: {{ include "dunlin.text" $auth.existingSecretPasswordKey | quote }}
 serviceAccountName: {{ include "dunlin.serviceAccount" . | quote }}
 automountServiceAccountToken: false
 enableServiceLinks: false
-{{- with .Values.imagePullSecrets }}
+{{- with concat .Values.imagePullSecrets (include "dunlin.globalPullSecrets" . | fromYamlArray) }}
 imagePullSecrets: {{ toYaml . | nindent 2 }}
 {{- end }}
 securityContext: {{ toYaml .Values.podSecurityContext | nindent 2 }}
@@ -162,10 +163,89 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
+{{/* global.imagePullSecrets, whose elements are names or as imagePullSecrets'. */}}
+{{- define "dunlin.globalPullSecrets" -}}
+{{- $secrets := list -}}
+{{- range (.Values.global).imagePullSecrets }}{{ $secrets = append $secrets (kindIs "map" . | ternary . (dict "name" .)) }}{{ end -}}
+{{- toYaml $secrets -}}
+{{- end -}}
+
+{{/* Containers of the user before ours. */}}
+{{- define "dunlin.initContainers" -}}
+{{- with .Values.extraInitContainers }}
+initContainers: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* What the chart's own secret holds. Random values are those of the secret that is there; else they are made once, also if
+this is asked for twice. */}}
+{{- define "dunlin.secretData" -}}
+{{- if not (hasKey .Release "dunlinSecret") -}}
+{{- $_ := set .Release "dunlinSecret" (include "dunlin.newSecretData" .) -}}
+{{- end -}}
+{{- .Release.dunlinSecret -}}
+{{- end -}}
+
+{{- define "dunlin.newSecretData" -}}
+{{- $name := ternary (include "dunlin.secret" .) (include "dunlin.fullname" .) (eq .Values.mode "cluster") -}}
+{{- $known := (lookup "v1" "Secret" .Release.Namespace $name).data | default dict -}}
+{{- $data := dict -}}
+{{- $auth := .Values.auth -}}
+{{- if eq .Values.mode "cluster" -}}
+{{- $_ := set $data "token" ($known.token | default (randAlphaNum 48 | b64enc)) -}}
+{{- $_ := set $data "username" ("admin" | b64enc) -}}
+{{- $_ := set $data "admin-password" (index $known "admin-password" | default (randAlphaNum 32 | b64enc)) -}}
+{{- else if $auth.aclUsers -}}
+{{- range $user, $options := $auth.aclUsers -}}
+{{- $password := required (printf "auth.aclUsers.%s.password, or auth.usersExistingSecret" $user) $options.password -}}
+{{- $_ := set $data (include "dunlin.text" ($options.passwordKey | default $user)) (include "dunlin.text" $password | b64enc) -}}
+{{- end -}}
+{{- else -}}
+{{- $key := include "dunlin.text" $auth.existingSecretPasswordKey -}}
+{{- $given := include "dunlin.text" $auth.password | b64enc -}}
+{{- $_ := set $data $key ($given | default (index $known $key) | default (randAlphaNum 32 | b64enc)) -}}
+{{- end -}}
+{{- toYaml $data -}}
+{{- end -}}
+
+{{/* Changes when a secret that pods read at their start changes: names of the user's secrets, root. Pods can be read by many, so
+of passwords that may be short there is a slow hash, and of the user's secrets the revision. */}}
+{{- define "dunlin.secretState" -}}
+{{- $root := index . 1 -}}
+{{- $parts := list -}}
+{{- range $secret := index . 0 | uniq -}}
+{{- $found := lookup "v1" "Secret" $root.Release.Namespace $secret -}}
+{{- if $found }}{{ $parts = append $parts (printf "%s:%s" $secret $found.metadata.resourceVersion) }}{{ end -}}
+{{- end -}}
+{{- $auth := $root.Values.auth -}}
+{{- if eq $root.Values.mode "cluster" -}}
+{{- if not $root.Values.existingSecret }}{{ $parts = append $parts (include "dunlin.secretData" $root) }}{{ end -}}
+{{- else if and $auth.enabled (not $auth.existingSecret) (not $auth.usersExistingSecret) -}}
+{{- $parts = append $parts (derivePassword 1 "maximum" (include "dunlin.secretData" $root) $root.Release.Name $root.Release.Namespace) -}}
+{{- end -}}
+{{- join "," $parts | sha256sum -}}
+{{- end -}}
+
+{{/* The label `job` that the Prometheus operator gives: the name of the service. */}}
+{{- define "dunlin.job" -}}
+{{ include "dunlin.fullname" . }}{{ if eq .Values.mode "server" }}-metrics{{ end }}
+{{- end -}}
+
+{{/* An expression of the alerts, about the series of this release alone: expression, root. */}}
+{{- define "dunlin.expression" -}}
+{{- $root := index . 1 -}}
+{{- $selector := printf "{job=%q,namespace=%q}" (include "dunlin.job" $root) $root.Release.Namespace -}}
+{{- $plain := regexReplaceAll "\\bup\\{[^}]*\\}" (index . 0) "up" -}}
+{{- regexReplaceAll "\\b((?:redis|dunlin)_[a-z0-9_]+|up)\\b" $plain (printf "${1}%s" $selector) | replace "}{" "," -}}
+{{- end -}}
+
 {{- define "dunlin.container" -}}
 image: {{ include "dunlin.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy | quote }}
 securityContext: {{ toYaml .Values.securityContext | nindent 2 }}
+{{- end -}}
+
+{{- define "dunlin.resources" -}}
 {{- with .Values.resources }}
 resources: {{ toYaml . | nindent 2 }}
 {{- end }}

@@ -1,0 +1,56 @@
+{{/* Fails if the values have a name that the chart does not know, or what is for the other mode. */}}
+{{- define "dunlin.check" -}}
+{{- $defaults := .Files.Get "files/values.yaml" | fromYaml -}}
+{{- $others := .Files.Get "files/others.yaml" | fromYaml -}}
+{{- $wrong := include "dunlin.unknown" (list "" (omit .Values "global") $defaults $others) -}}
+{{- if $wrong -}}
+{{- fail (printf "these are no values of this chart:%s\nvalues.yaml has all that are" $wrong) -}}
+{{- end -}}
+{{- $unused := ternary (dict
+      "auth" "databases.NAME.passwordSecret"
+      "config" "fields of databases.NAME"
+      "dataStorage" "storage.data"
+      "replica" "databases.NAME.replicas"
+      "service" "databases.NAME.service"
+      "terminationGracePeriodSeconds" "nodes.drainTimeoutSeconds"
+    ) (dict
+      "clusterName" "nothing"
+      "databases" "config"
+      "etcd" "nothing"
+      "existingSecret" "auth.existingSecret"
+      "nodes" "replica"
+    ) (eq .Values.mode "cluster") -}}
+{{- range $name, $instead := $unused -}}
+{{- if ne (toJson (index $.Values $name)) (toJson (index $defaults $name)) -}}
+{{- fail (printf "%s is for mode: %s. The mode %s has %s in its place" $name (ternary "server" "cluster" (eq $.Values.mode "cluster")) $.Values.mode $instead) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Lines about values that the defaults do not have: path, values, defaults, names of other charts. */}}
+{{- define "dunlin.unknown" -}}
+{{- $path := index . 0 -}}
+{{- $defaults := index . 2 -}}
+{{- $others := index . 3 -}}
+{{- /* What Kubernetes defines, and maps whose names are the user's. */ -}}
+{{- $open := list "podSecurityContext" "securityContext" "livenessProbe" "readinessProbe" "startupProbe" "jobResources" "tls.certManager.issuerRef" "metrics.dashboards.labels" -}}
+{{- range $name, $value := index . 1 -}}
+{{- $full := trimPrefix "." (printf "%s.%s" $path $name) -}}
+{{- if not (hasKey $defaults $name) -}}
+{{- $hints := list -}}
+{{- if kindIs "map" $value -}}
+{{- range $child := keys $value | sortAlpha -}}
+{{- with index $others (printf "%s.%s" $full $child) }}{{ $hints = append $hints (printf "\n  %s.%s: take %s" $full $child .) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- with index $others $full }}{{ $hints = append $hints (printf "\n  %s: take %s" $full .) }}{{ end -}}
+{{- default (printf "\n  %s" $full) (join "" $hints) -}}
+{{- else if has $full $open -}}
+{{- range $child := list "enabled" "customProbe" -}}
+{{- if hasKey ($value | default dict) $child }}{{ printf "\n  %s.%s: take %s, with the fields that Kubernetes has" $full $child $full }}{{ end -}}
+{{- end -}}
+{{- else if and (kindIs "map" $value) (index $defaults $name) -}}
+{{- include "dunlin.unknown" (list $full $value (index $defaults $name) $others) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
