@@ -1,5 +1,6 @@
-//! Ports of databases that have no copy on this machine: connections there are passed on to a
-//! machine that has one.
+//! Ports of databases that no copy on this machine has: connections there are passed on to a
+//! machine that has one. A copy here may have one of the next ports, if it came when another had
+//! the first.
 //!
 //! This is done for databases with `--endpoint all`, and in a container for all: a service of
 //! Kubernetes leads to any pod that is ready, and knows nothing of ports. Copies that come to this
@@ -7,7 +8,7 @@
 //! meanwhile.
 
 use crate::shared::Shared;
-use crate::site::{Site, Stage};
+use crate::site::{Placed, Site, Stage};
 use process::log;
 use process::thread;
 use std::collections::BTreeMap;
@@ -87,11 +88,9 @@ fn wanted(site: &Site, machine: &str, relayed: &Relayed) -> BTreeMap<u16, Vec<Ta
     for at in site.databases.values().filter(|at| at.value.stage == Stage::Ready) {
         let (copies, settings) = (&at.value.copies, &at.value.settings);
         // Several machines may be one host. A copy that is away for a moment keeps its port.
-        let is_here = |host: &str, port: u16| *host == *relayed.host && port == settings.port;
+        let is_here = |it: &&Placed| it.machine == machine || it.host == relayed.host;
         let is_asked_for = relayed.all || settings.endpoint.is_everywhere();
-        if !is_asked_for
-            || copies.iter().any(|it| it.machine == machine || is_here(&it.host, it.port))
-        {
+        if !is_asked_for || copies.iter().filter(is_here).any(|it| it.port == settings.port) {
             continue;
         }
         for offset in [Some(0), relayed.tls_offset].into_iter().flatten() {
@@ -127,7 +126,7 @@ fn keep(
         }
         // A copy that has just left may still have the port: the next look tries it again.
         let Ok(listener) = runtime.block_on(TcpListener::bind((host, number))) else { continue };
-        log!(Notice, "Port {number} is passed on: this machine has no copy of its database");
+        log!(Notice, "Port {number} is passed on: no copy of its database has it on this machine");
         let targets = Arc::new(Targets { list: Mutex::new(list), next: AtomicUsize::new(0) });
         let accepting = runtime.spawn(accept(listener, Arc::clone(&targets)));
         ports.insert(number, Port { targets, accepting });
@@ -178,6 +177,12 @@ mod tests {
         assert_eq!(ports[&13000][0], (copies[0].host.clone(), copies[0].port + 1000));
         let same = Relayed { host: copies[0].host.clone(), tls_offset: None, all: true };
         assert!(wanted(&site, "z", &same).is_empty(), "the port is a copy's");
+        let mut moved = site.clone();
+        let database = moved.databases.get_mut("d").expect("it is there");
+        let here = database.value.copies.iter_mut().filter(|it| it.machine == "a");
+        here.for_each(|it| it.port += 10);
+        let ports = wanted(&moved, "a", &relayed(None, true));
+        assert_eq!(ports.keys().copied().collect::<Vec<_>>(), [12000], "copies have other ports");
         let (creating, _) = with_database(Stage::Creating);
         assert!(wanted(&creating, "z", &relayed(None, true)).is_empty());
         assert!(wanted(&site, "z", &relayed(None, false)).is_empty(), "it is not asked for");
