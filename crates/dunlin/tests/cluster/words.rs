@@ -1,9 +1,12 @@
 //! Errors say what to do, and nothing is changed by a dry run.
 
-use crate::support::{Machine, port, run};
+use crate::support::{Machine, port, run, until_ok};
 use harness::http;
+use harness::server::signal;
 use harness::wait::eventually;
+use std::collections::BTreeSet;
 use std::net::TcpListener;
+use std::path::Path;
 
 #[test]
 fn what_makes_no_sense_is_refused_with_what_to_do() {
@@ -56,6 +59,69 @@ fn a_node_plans_and_refuses_without_changing_anything() {
     assert!(!is_done && text.contains("another node runs in"), "{text}");
 }
 
+/// The names of series with this beginning in our dashboard and alerts.
+fn asked_for(beginnings: &[&str]) -> BTreeSet<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/compose");
+    let read = |file: &str| std::fs::read_to_string(folder.join(file)).expect("it is there");
+    let text = read("grafana/dunlin.json") + &read("alerts.yml");
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words = text.split(|c| !is_part(c));
+    let names = words.filter(|word| beginnings.iter().any(|name| word.starts_with(name)));
+    names.map(str::to_owned).collect()
+}
+
+/// Fails if a text lacks one of these series.
+fn assert_has(text: &str, names: &BTreeSet<String>) {
+    let is_there = |name: &&String| {
+        let rest = |line: &'_ str| {
+            line.strip_prefix(name.as_str()).map(|rest| rest.starts_with(['{', ' ']))
+        };
+        !text.lines().any(|line| rest(line) == Some(true))
+    };
+    let missing: Vec<&String> = names.iter().filter(is_there).collect();
+    assert!(missing.is_empty(), "{missing:?} are missing: {text}");
+}
+
+#[test]
+fn alarms_and_panels_find_the_series_of_machines_and_copies() {
+    let machine = Machine::first("scrapes", "a");
+    machine.create("d", "1");
+    until_ok(&machine, "d");
+    let get = |path: &str| http::get(machine.admin_port, path).text();
+    assert_has(&get("/metrics"), &asked_for(&["dunlin_cluster_"]));
+    // How many copies have this label and value at the end of their line.
+    let count = |text: &str, end: &str| {
+        let lines = text.lines().filter(|line| line.starts_with("redis_up{"));
+        lines.filter(|line| line.ends_with(end)).count()
+    };
+    let mut text = String::new();
+    eventually("all copies answer", || {
+        text = get("/metrics/copies");
+        count(&text, "} 1") == 6
+    });
+    let names = asked_for(&["redis_", "dunlin_thread_", "dunlin_unconfirmed_"]);
+    assert!(names.len() > 20, "{names:?}");
+    assert_has(&text, &names);
+    assert_eq!(text.matches("# TYPE redis_up gauge\n").count(), 1, "{text}");
+    // Each has figures of its own, although each answers clients for all keys.
+    let ports: BTreeSet<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("redis_instance_info{database=\"d\",shard=\""))
+        .filter_map(|line| line.split("tcp_port=\"").nth(1)?.split('"').next())
+        .collect();
+    assert_eq!(ports.len(), 6, "{text}");
+    // A copy that does not answer is down, and holds up no other.
+    let copy = &machine.copies("d")[0];
+    let process = machine.process_of(copy).expect("it runs");
+    signal(process, "STOP").expect("it runs");
+    let end = format!("copy=\"{}\"}} 0", copy["id"].as_str().expect("a copy has an id"));
+    eventually("the stopped copy is down, and the others answer", || {
+        let text = get("/metrics/copies");
+        count(&text, "} 1") == 5 && count(&text, &end) == 1
+    });
+    signal(process, "CONT").expect("it runs");
+}
+
 #[test]
 fn the_admin_port_of_a_node_is_for_probes_scrapes_and_programs() {
     let machine = Machine::first("rest", "a");
@@ -89,7 +155,9 @@ fn the_admin_port_of_a_node_is_for_probes_scrapes_and_programs() {
     assert_eq!(change("", "roof"), 422, "another request of this name");
     assert_eq!(send(&["Origin: http://a.example"], "{}"), 403, "a page elsewhere");
     let elsewhere = ["Sec-Fetch-Site: cross-site"];
-    for path in ["/api/v1/cluster", "/api/v1/cluster/backups?at=/tmp", "/metrics"] {
+    for path in
+        ["/api/v1/cluster", "/api/v1/cluster/backups?at=/tmp", "/metrics", "/metrics/copies"]
+    {
         let read = http::ask(machine.admin_port, "GET", path, &elsewhere, "").expect("it answers");
         assert_eq!(read.status, 403, "a page elsewhere: {path}");
     }
@@ -134,7 +202,14 @@ fn storages_that_do_not_answer_hold_up_none() {
             connection = silent.accept().ok();
             connection.is_some()
         });
-        let paths = ["/healthz", "/readyz", "/metrics", "/api/v1/cluster", "/api/v1/cluster/jobs"];
+        let paths = [
+            "/healthz",
+            "/readyz",
+            "/metrics",
+            "/metrics/copies",
+            "/api/v1/cluster",
+            "/api/v1/cluster/jobs",
+        ];
         for path in paths {
             assert_eq!(http::get(machine.admin_port, path).status, 200, "{path}");
         }
