@@ -155,10 +155,9 @@ impl Daemon {
         while !is_over.load(Ordering::Relaxed) && !self.has_ended_copies() {
             let known = self.site.machines.get(&self.name);
             if known.is_some_and(|known| known.is_removed && known.spec.value.id == self.machine.id)
+                && !is_over.swap(true, Ordering::Relaxed)
             {
-                if !is_over.swap(true, Ordering::Relaxed) {
-                    log!(Notice, "This machine was removed from the cluster");
-                }
+                log!(Notice, "This machine was removed from the cluster");
             }
             if let Err(failure) = self.turn() {
                 self.lose(&failure);
