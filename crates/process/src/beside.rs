@@ -50,8 +50,8 @@ pub fn kill(id: u32) {
     send(id, libc::SIGKILL);
 }
 
-/// Returns how a child of this process has ended, `None` while it runs. It stays in the system's table
-/// until [`release`] takes it from there, which may take seconds.
+/// Returns how a child of this process has ended, `None` while it runs. It stays in the system's
+/// table until [`release`] takes it from there.
 ///
 /// # Errors
 /// It is no child of this process.
@@ -78,8 +78,8 @@ pub fn status(id: u32) -> io::Result<Option<ExitStatus>> {
     })))
 }
 
-/// Takes a child that has ended from the system's table, beside the caller: the kernel forgets what it knows of
-/// the process there, which takes seconds on a machine that is short of processors.
+/// Takes a child that has ended from the system's table, on a thread of its own: the kernel then
+/// forgets what it knows of the process, which takes seconds on a busy machine.
 pub fn release(mut child: Child) {
     let id = child.id();
     let take = move || {

@@ -41,13 +41,16 @@ fn is_our_own(reply: &Reply) -> bool {
     OUR_OWN.iter().any(|own| name.contains(own))
 }
 
-/// What is in no order, sorted; summaries, which are in our own words, left out.
+/// Fields of COMMAND DOCS that are in our own words.
+const OWN_WORDS: &[&str] = &["summary", "complexity", "history"];
+
+/// What is in no order, sorted, without what is in our own words.
 fn comparable(reply: Reply) -> Reply {
     match reply {
         Reply::Map(pairs) => {
             let mut pairs: Vec<(Reply, Reply)> = pairs
                 .into_iter()
-                .filter(|(name, _)| name.shown() != "summary" && !is_our_own(name))
+                .filter(|(name, _)| !OWN_WORDS.contains(&&*name.shown()) && !is_our_own(name))
                 .map(|(name, value)| (name, comparable(value)))
                 .collect();
             pairs.sort_by_key(|(name, _)| name.shown());

@@ -72,7 +72,9 @@ fn three_replicas_of_redis_7_synchronise_at_once_and_resume_after_a_cut() {
 }
 
 fn synchronise_and_resume(program: &Program) {
-    let primary = primary(&["--repl-diskless-sync-delay", "1"]);
+    // A replica that loads for long on a busy machine has to find the backlog that it needs.
+    let options = ["--repl-diskless-sync-delay", "1", "--repl-backlog-size", "256mb"];
+    let primary = primary(&options);
     let mut client = primary.client();
     let mut rng = Rng::new(7);
     for _ in 0..3000 {

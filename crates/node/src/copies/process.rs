@@ -19,6 +19,8 @@ pub struct Process {
     /// It was started by this node, which has to take its status.
     child: Option<Child>,
     directory: PathBuf,
+    /// How it has ended.
+    end: Option<String>,
 }
 
 impl Process {
@@ -42,12 +44,12 @@ impl Process {
         // Neither a signal to the node's group nor the end of its terminal reaches it.
         let child = command.process_group(0).spawn()?;
         let directory = directory.to_owned();
-        Ok(Process { id: child.id(), child: Some(child), directory })
+        Ok(Process { id: child.id(), child: Some(child), directory, end: None })
     }
 
     /// A process that was started by another node.
     pub fn adopt(id: u32, directory: &Path) -> Process {
-        Process { id, child: None, directory: directory.to_owned() }
+        Process { id, child: None, directory: directory.to_owned(), end: None }
     }
 
     /// Its number.
@@ -57,22 +59,26 @@ impl Process {
 
     /// Returns how it ended. `None`: it runs.
     pub fn end(&mut self) -> Option<String> {
-        if let Some(child) = self.child.take() {
-            let end = match beside::status(child.id()) {
-                Ok(None) => {
-                    self.child = Some(child);
-                    return None;
-                }
-                Ok(Some(status)) => status.to_string(),
-                Err(error) => format!("its status is lost: {error}"),
-            };
-            beside::release(child);
-            return Some(end);
+        if self.end.is_none() {
+            self.end = self.look();
+            if self.end.is_some()
+                && let Some(child) = self.child.take()
+            {
+                beside::release(child);
+            }
         }
-        match beside::directory(self.id).as_deref() == Some(&self.directory) {
-            true => None,
+        self.end.clone()
+    }
+
+    fn look(&self) -> Option<String> {
+        let Some(child) = &self.child else {
             // Numbers are used again, directories are not.
-            false => Some("it ended".into()),
+            let is_there = beside::directory(self.id).as_deref() == Some(&self.directory);
+            return (!is_there).then(|| "it ended".into());
+        };
+        match beside::status(child.id()) {
+            Ok(status) => status.map(|status| status.to_string()),
+            Err(error) => Some(format!("its status is lost: {error}")),
         }
     }
 }
