@@ -71,8 +71,8 @@ fn write(
     while !is_over.load(SeqCst) {
         let Ok(client) = Client::connect_within(address, PATIENCE) else { continue };
         let mut client = client.with_patience(PATIENCE);
-        // A replica answers MOVED instead of forwarding. An answer that comes late would be taken for
-        // that of the first write.
+        // A replica answers MOVED instead of forwarding. An answer that comes late would be taken
+        // for that of the first write.
         let capa = client.command(&["CLIENT", "CAPA", "cluster", "node"]);
         if !matches!(capa, Ok(Reply::Simple(_))) {
             continue;
