@@ -72,8 +72,9 @@ fn a_cluster_is_made_and_changed_by_its_own_command_line() {
     // A primary that has nothing yet, and a replica of it.
     done(&["add-node", address[6], address[0]]);
     let added = id_of(&nodes[6]);
-    done(&["add-node", address[7], address[0], "--cluster-slave", "--cluster-master-id", &added]);
     let info = || done(&["info", address[0]]);
+    eventually("the first node knows it", || info().contains(" 0 slots | 0 replicas."));
+    done(&["add-node", address[7], address[0], "--cluster-slave", "--cluster-master-id", &added]);
     eventually("it has its replica", || info().contains("0 slots | 1 replicas."));
     let first = id_of(&nodes[0]);
     let words = ["reshard", address[1], "--cluster-from", &first, "--cluster-to", &added];
