@@ -85,6 +85,38 @@ impl<O: PartialEq> Options<O> {
     }
 }
 
+/// How a request has created its value, if it has.
+pub(crate) type Created<O> = Option<Options<O>>;
+
+/// Creates the value that `make` returns for the options and the limit of bytes, if the key is
+/// absent. The first item of a request fits, so the value is never left behind empty.
+pub(crate) fn create_if_absent<T: module::Value, O: Copy>(
+    cx: &mut Cx<'_>,
+    key: Key<'_>,
+    options: impl FnOnce(&Cx<'_>) -> Result<Options<O>, Error>,
+    make: impl FnOnce(O, usize) -> Result<T, Error>,
+) -> Result<Created<O>, Error> {
+    if read_for_write::<T>(&cx.db, key)?.is_some() {
+        return Ok(None);
+    }
+    let options = options(cx)?;
+    let limit = limit(&cx.db, cx.engine.config());
+    create(&mut cx.db, key, make(options.chosen, limit)?);
+    Ok(Some(options))
+}
+
+/// Has the journal get how a request has created its value, if the request does not say all of it.
+pub(crate) fn propagate_creation<O: Copy + PartialEq>(
+    cx: &mut Cx<'_>,
+    args: Args<'_>,
+    created: Created<O>,
+    reservation: impl FnOnce(Key<'_>, O) -> Vec<Vec<u8>>,
+) {
+    if let Some(options) = created {
+        options.propagate(cx, &reservation(args.key(1), options.chosen), Some(args));
+    }
+}
+
 /// Returns a number as a word.
 pub(crate) fn word(number: impl std::fmt::Display) -> Vec<u8> {
     number.to_string().into_bytes()

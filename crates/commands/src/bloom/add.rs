@@ -4,7 +4,7 @@
 //! A filter that cannot take an item ends the reply of several with the error, as in Redis.
 
 use super::{ADDED, NOT_FOUND, is_rate, not_added, not_created, options, reservation};
-use crate::typed;
+use crate::typed::{self, Created};
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
 };
@@ -75,7 +75,7 @@ fn add(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         cx.db.changed(key, ADDED);
     }
     cx.reply.boolean(is_new);
-    propagate(cx, args, created);
+    typed::propagate_creation(cx, args, created, reservation);
     Ok(())
 }
 
@@ -93,34 +93,17 @@ fn insert(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     add_all(cx, args, items, created)
 }
 
-/// How a request has created the filter, if it has.
-type Created = Option<typed::Options<Options>>;
-
-/// Creates the filter if the key is absent. Its first item fits, so it is never left behind empty.
+/// Creates the filter if the key is absent.
 fn create_if_absent(
     cx: &mut Cx<'_>,
     args: Args<'_>,
     read: impl Fn(Options) -> Result<Options, Error>,
-) -> Result<Created, Error> {
-    let key = args.key(1);
-    if typed::read_for_write::<Bloom>(&cx.db, key)?.is_some() {
-        return Ok(None);
-    }
-    let options = options(cx, read)?;
-    let limit = typed::limit(&cx.db, cx.engine.config());
-    let bloom = Bloom::new(options.chosen, limit).map_err(not_created)?;
-    typed::create(&mut cx.db, key, bloom);
-    Ok(Some(options))
+) -> Result<Created<Options>, Error> {
+    let make = |chosen, limit| Bloom::new(chosen, limit).map_err(not_created);
+    typed::create_if_absent(cx, args.key(1), |cx| options(cx, read), make)
 }
 
-/// Has the journal get how the filter was created, if the request does not say all of it.
-fn propagate(cx: &mut Cx<'_>, args: Args<'_>, created: Created) {
-    if let Some(options) = created {
-        options.propagate(cx, &reservation(args.key(1), options.chosen), Some(args));
-    }
-}
-
-fn add_all(cx: &mut Cx<'_>, args: Args<'_>, items: &[&[u8]], created: Created) -> Outcome {
+fn add_all(cx: &mut Cx<'_>, args: Args<'_>, items: &[&[u8]], created: Created<Options>) -> Outcome {
     let key = args.key(1);
     let limit = typed::limit(&cx.db, cx.engine.config());
     let bloom = typed::write::<Bloom>(&mut cx.db, key)?.ok_or(NOT_FOUND)?;
@@ -141,7 +124,7 @@ fn add_all(cx: &mut Cx<'_>, args: Args<'_>, items: &[&[u8]], created: Created) -
     if added > 0 {
         cx.db.changed_in(key, ADDED, added);
     }
-    propagate(cx, args, created);
+    typed::propagate_creation(cx, args, created, reservation);
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 
 use super::reserve::capacity;
 use super::{ADDED, NOT_FOUND, REMOVED, options, refused, reservation};
-use crate::typed;
+use crate::typed::{self, Created};
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
 };
@@ -117,35 +117,18 @@ fn add(cx: &mut Cx<'_>, args: Args<'_>, adds: Adds) -> Outcome {
         cx.db.changed(key, ADDED);
     }
     cx.reply.boolean(is_added);
-    propagate(cx, args, created);
+    typed::propagate_creation(cx, args, created, reservation);
     Ok(())
 }
 
-/// How a request has created the filter, if it has.
-type Created = Option<typed::Options<Options>>;
-
-/// Creates the filter if the key is absent. Its first item fits, so it is never left behind empty.
+/// Creates the filter if the key is absent.
 fn create_if_absent(
     cx: &mut Cx<'_>,
     args: Args<'_>,
     read: impl Fn(Options) -> Result<Options, Error>,
-) -> Result<Created, Error> {
-    let key = args.key(1);
-    if typed::read_for_write::<Cuckoo>(&cx.db, key)?.is_some() {
-        return Ok(None);
-    }
-    let options = options(cx, read)?;
-    let limit = typed::limit(&cx.db, cx.engine.config());
-    let filter = Cuckoo::new(options.chosen, limit).map_err(refused)?;
-    typed::create(&mut cx.db, key, filter);
-    Ok(Some(options))
-}
-
-/// Has the journal get how the filter was created, if the request does not say all of it.
-fn propagate(cx: &mut Cx<'_>, args: Args<'_>, created: Created) {
-    if let Some(options) = created {
-        options.propagate(cx, &reservation(args.key(1), options.chosen), Some(args));
-    }
+) -> Result<Created<Options>, Error> {
+    let make = |chosen, limit| Cuckoo::new(chosen, limit).map_err(refused);
+    typed::create_if_absent(cx, args.key(1), |cx| options(cx, read), make)
 }
 
 fn insert(cx: &mut Cx<'_>, args: Args<'_>, adds: Adds) -> Outcome {
@@ -182,7 +165,7 @@ fn insert(cx: &mut Cx<'_>, args: Args<'_>, adds: Adds) -> Outcome {
     if added > 0 {
         cx.db.changed_in(key, ADDED, added);
     }
-    propagate(cx, args, created);
+    typed::propagate_creation(cx, args, created, reservation);
     Ok(())
 }
 
