@@ -366,7 +366,7 @@ impl Config {
         }
     }
 
-    /// Returns whether a thread of its own serves operators: those who come by `admin-socket`, and
+    /// Returns whether a thread of its own serves operators: connections by `admin-socket`, and
     /// the admin port's requests.
     pub fn has_operator_thread(&self) -> bool {
         !self.admin_socket().is_empty() || self.admin_port() > 0

@@ -1,4 +1,4 @@
-//! How strangers are let in: so many a turn, so that those who are in already go first.
+//! How new connections are let in: so many a turn, so that the open ones go first.
 //!
 //! To accept a connection costs some ten microseconds, and to answer the first message of a TLS
 //! handshake a few hundred. When thousands come at once, all of it in one turn would keep the

@@ -75,7 +75,7 @@ pub struct Db<'a> {
     pub(crate) outbox: Outbox<'a>,
     /// A script keeps the world stopped: no stripe may be locked.
     pub(crate) is_outside: bool,
-    /// It serves an operator, who gets figures of a moment ago rather than none.
+    /// It serves an operator: figures of a moment ago are better than none.
     pub(crate) is_for_operator: bool,
     /// A stripe that the command wanted to visit could not be locked.
     has_missed_stripe: Cell<bool>,

@@ -80,7 +80,7 @@ fn operators_are_answered_while_a_script_stops_the_world() {
         let reply = ask(&mut operator, request);
         assert!(!reply.is_error(), "{request}: {reply:?}");
     }
-    // Others get in, too, and one who leaves is not in the way.
+    // Others get in, too, and a connection that ends is not in the way.
     drop(self::operator(&server));
     assert_eq!(text(&ask(&mut self::operator(&server), "PING")), "PONG");
     // Who wants the data waits, and keeps no other operator waiting.

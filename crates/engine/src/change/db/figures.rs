@@ -51,7 +51,8 @@ impl Db<'_> {
         Some(sum)
     }
 
-    /// Notes the figures of all databases, for operators who ask while they cannot be had.
+    /// Notes the figures of all databases. Operators get these while the present ones cannot be
+    /// had.
     pub fn note_figures(&self) {
         for db in self.engine.keyspace.used_databases() {
             if let Some(figures) = self.try_figures(db) {
