@@ -84,20 +84,28 @@ impl Names {
         &self.text.as_slice()[entry.start as usize..][..entry.len()]
     }
 
+    /// Returns whether a member has this name, and the name this number.
+    pub(crate) fn has(&self, id: NameId, name: &str) -> bool {
+        let entry = self.entries.as_slice().get(id as usize);
+        entry.is_some_and(|entry| self.is(*entry, name.as_bytes()))
+    }
+
+    fn is(&self, entry: Entry, name: &[u8]) -> bool {
+        entry.uses() > 0 && entry.len() == name.len() && self.bytes(entry) == name
+    }
+
     /// Returns the number of a name, if a member has it.
     pub(crate) fn find(&self, name: &str) -> Option<NameId> {
         let name = name.as_bytes();
         if self.index.len() == 0 {
-            let is_name = |entry: &Entry| {
-                entry.uses() > 0 && entry.len() == name.len() && self.bytes(*entry) == name
-            };
-            return self.entries.as_slice().iter().position(is_name).map(|at| at as u32);
+            let mut entries = self.entries.as_slice().iter();
+            return entries.position(|entry| self.is(*entry, name)).map(|at| at as u32);
         }
         let mut at = self.slot_of(name);
         loop {
             let id = self.index.get(at).checked_sub(1)?;
             let entry = self.entries.as_slice()[id as usize];
-            if entry.len() == name.len() && self.bytes(entry) == name {
+            if self.is(entry, name) {
                 return Some(id);
             }
             at = (at + 1) & (self.index.len() - 1);

@@ -363,6 +363,10 @@ impl Node {
 
     /// Returns the bytes of the heap that it owns, with those of its children.
     pub(crate) fn memory(&self) -> usize {
+        // Reading a scalar costs more than finding out that it has no children.
+        if !matches!(self.tag(), Tag::Nodes | Tag::Object | Tag::Large) {
+            return self.own_memory();
+        }
         let children = match self.shape() {
             Shape::Array(Elements::Nodes(nodes)) => nodes.iter().map(Node::memory).sum(),
             Shape::Object(members) => {

@@ -12,7 +12,11 @@ use crate::names::{MAX_NAME_LEN, NameId, Names};
 use crate::node::Node;
 use crate::object::{Member, Object};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::de::Read;
 use std::fmt;
+
+/// Children that the stacks have place for from the beginning: most documents need more than none.
+const FIRST_CHILDREN: usize = 16;
 
 /// What a text may have.
 #[derive(Clone, Copy, Debug)]
@@ -43,15 +47,27 @@ fn parse(text: &[u8], limits: &Limits) -> Result<Document, ParseError> {
     if text.len() > limits.max_bytes.min(u32::MAX as usize) {
         return Err(ParseError(format!("document is longer than {} bytes", limits.max_bytes)));
     }
+    // One look at the whole costs less than one at each string.
+    match std::str::from_utf8(text) {
+        Ok(text) => read(serde_json::Deserializer::from_str(text), limits),
+        // The reader says where the bytes are.
+        Err(_) => read(serde_json::Deserializer::from_slice(text), limits),
+    }
+}
+
+fn read<'t, R: Read<'t>>(
+    mut reader: serde_json::Deserializer<R>,
+    limits: &Limits,
+) -> Result<Document, ParseError> {
     let mut builder = Builder {
         names: Names::new(),
-        elements: Vec::new(),
-        members: Vec::new(),
-        last_object: Vec::new(),
+        elements: Vec::with_capacity(FIRST_CHILDREN),
+        members: Vec::with_capacity(FIRST_CHILDREN),
+        met: Vec::with_capacity(FIRST_CHILDREN),
+        last_name: 0,
         objects: 0,
         depth_left: limits.max_depth.min(MAX_DEPTH),
     };
-    let mut reader = serde_json::Deserializer::from_slice(text);
     reader.disable_recursion_limit();
     let root = Seed(&mut builder)
         .deserialize(&mut reader)
@@ -66,10 +82,21 @@ struct Builder {
     elements: Vec<Element>,
     /// Members of the objects that are being read, the innermost last.
     members: Vec<Member>,
-    /// For each name the number of the object that had it last.
-    last_object: Vec<u32>,
+    /// For each name where it was met last.
+    met: Vec<Met>,
+    /// The name that was read last.
+    last_name: NameId,
     objects: u32,
     depth_left: usize,
+}
+
+/// Where a name was met last.
+#[derive(Clone, Copy, Default)]
+struct Met {
+    /// The number of the object.
+    object: u32,
+    /// The name that came after it. Objects of a list mostly have the same names in the same order.
+    next: NameId,
 }
 
 impl Builder {
@@ -83,17 +110,26 @@ impl Builder {
         if name.len() > MAX_NAME_LEN {
             return Err(E::custom("name of a member is too long"));
         }
-        let id = self.names.intern(name);
-        if self.last_object.len() <= id as usize {
-            self.last_object.resize(id as usize + 1, 0);
+        let expected = self.met.get(self.last_name as usize).map(|met| met.next);
+        let id = match expected {
+            Some(id) if self.names.has(id, name) => {
+                self.names.count(id);
+                id
+            }
+            _ => self.names.intern(name),
+        };
+        if self.met.len() <= id as usize {
+            self.met.resize(id as usize + 1, Met::default());
         }
+        self.met[self.last_name as usize].next = id;
+        self.last_name = id;
         Ok(id)
     }
 
     /// Returns the place of a name among the members from `first` on. A name that this object had
     /// is marked with its number, or with that of an object that began later.
     fn duplicate(&self, name: NameId, object: u32, first: usize) -> Option<usize> {
-        if self.last_object[name as usize] < object {
+        if self.met[name as usize].object < object {
             return None;
         }
         let place = self.members[first..].iter().position(|member| member.name == name);
@@ -165,7 +201,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
             let value = members.next_value_seed(Seed(builder))?.into_node();
             // A nested object may have had the name meanwhile: the mark only has to be at least
             // ours.
-            let mark = &mut builder.last_object[name as usize];
+            let mark = &mut builder.met[name as usize].object;
             *mark = (*mark).max(object);
             match duplicate {
                 None => builder.members.push(Member { name, value }),
@@ -249,6 +285,15 @@ mod tests {
         assert_eq!(
             shown(r#"{"a":{"a":1},"b":{"a":{"b":7},"a":2},"a":{"c":{"a":0}},"b":5}"#),
             r#"{"a":{"c":{"a":0}},"b":5}"#
+        );
+        // A name that is expected next may have been forgotten with a value that was replaced.
+        assert_eq!(
+            shown(r#"{"x":{"a":1,"":2},"x":0,"x":1,"":3,"a":{"x":{"a":4}}}"#),
+            r#"{"x":1,"":3,"a":{"x":{"a":4}}}"#
+        );
+        assert_eq!(
+            shown(r#"[{"x":{"a":1},"x":{"":2}},{"x":{"":5}}]"#),
+            r#"[{"x":{"":2}},{"x":{"":5}}]"#
         );
         let text: Vec<String> = (0..300).map(|at| format!("\"k{}\":{at}", at % 200)).collect();
         let document =
