@@ -5,8 +5,10 @@
 //! Fifty connections send GET, each some milliseconds after its last reply. Beside them a process
 //! (at a low priority, as it shares the cores of the server) has N connections by TLS that
 //! have logged in. It is killed, and another one opens as many at once. The latency of the fifty is
-//! measured before, and from the kill until the last one is back. Then eight connections keep all
-//! reactors busy with pipelines, and an operator asks by `admin-socket`.
+//! measured before, and from the kill until the last one is back. Then connections that read and
+//! write values of 10 MB, again of a process at a low priority, are measured by the latency of the
+//! fifty. Then eight connections keep all reactors busy with pipelines, and an operator asks by
+//! `admin-socket`.
 
 use harness::client::{Client, encode, ok};
 use harness::info::number;
@@ -19,8 +21,8 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,6 +35,9 @@ const THREADS: usize = 8;
 /// A client that is not let in by then begins again, as most do.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const BUSY_CLIENTS: usize = 8;
+/// Connections that read or write long values, so many at a time.
+const OF_VALUES: [usize; 2] = [1, 4];
+const VALUE: usize = 10 << 20;
 /// What the columns are: the storm's p99 over the quiet one, the seconds until all were back, and
 /// how often one of them tried again.
 const HEAD: &str = "round   quiet p50    p99  p99.9    storm p50    p99  p99.9    max    \
@@ -52,6 +57,12 @@ fn main() -> ExitCode {
             match (port.parse(), clients.parse()) {
                 (Ok(port), Ok(clients)) => come(port, authority, clients),
                 _ => Err("as-clients PORT CERTIFICATE NUMBER".to_owned()),
+            }
+        }
+        [mode, port, connections] if mode == "as-values" => {
+            match (port.parse(), connections.parse()) {
+                (Ok(port), Ok(connections)) => move_values(port, connections),
+                _ => Err("as-values PORT NUMBER".to_owned()),
             }
         }
         _ => parse(words).and_then(|arguments| {
@@ -160,21 +171,56 @@ fn log_in(mut connection: Encrypted) -> io::Result<Encrypted> {
     Ok(connection)
 }
 
+// ---- the clients with long values ------------------------------------------------------------
+
+/// Reads and writes long values until it is killed. Says so when each connection has moved one.
+fn move_values(port: u16, connections: usize) -> Result<(), String> {
+    let moved = Arc::new(Barrier::new(connections + 1));
+    for number in 0..connections {
+        let moved = Arc::clone(&moved);
+        thread::spawn(move || -> io::Result<()> {
+            let mut client = Client::connect((Ipv4Addr::LOCALHOST, port).into())?;
+            ok(&mut client, &["AUTH", PASSWORD]);
+            let (key, value) = (format!("value:{number}"), "x".repeat(VALUE));
+            let set = ["SET", &key, &value];
+            client.command(&set)?;
+            moved.wait();
+            loop {
+                if number.is_multiple_of(2) {
+                    client.command(&["GET", &key])?;
+                } else {
+                    client.command(&set)?;
+                }
+            }
+        });
+    }
+    moved.wait();
+    println!("moved");
+    // Until it is killed.
+    let _ = io::stdin().read(&mut [0]);
+    Ok(())
+}
+
 // ---- the measurement -----------------------------------------------------------------------
 
-/// The process with the connections that are killed.
+/// A process with other clients, which is killed. It has a low priority.
 struct Crowd(Child);
 
 impl Crowd {
+    /// The connections by TLS.
     fn start(port: u16, authority: &Authority, clients: usize) -> io::Result<Crowd> {
-        let program = std::env::current_exe()?;
+        let authority = authority.path("ca.crt");
+        Crowd::run(&["as-clients", &port.to_string(), &authority, &clients.to_string()])
+    }
+
+    fn run(words: &[&str]) -> io::Result<Crowd> {
         let mut command = Command::new("nice");
-        command.args(["-n", "10"]).arg(program).arg("as-clients").arg(port.to_string());
-        command.arg(authority.path("ca.crt")).arg(clients.to_string());
+        command.args(["-n", "10"]).arg(std::env::current_exe()?).args(words);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map(Crowd)
     }
 
-    /// Waits until all are connected. Returns the seconds that took, and how many tried again.
+    /// Waits until all are connected. Returns what the process says then: the seconds that took,
+    /// and how many tried again.
     fn settled(&mut self) -> io::Result<String> {
         let mut line = String::new();
         let output = self.0.stdout.as_mut().ok_or_else(|| io::Error::other("no output"))?;
@@ -190,7 +236,7 @@ impl Drop for Crowd {
     }
 }
 
-/// What the fifty measure now: nothing, the quiet time, the storm.
+/// What the fifty measure now: nothing, the quiet time, the storm (or the long values).
 const NOTHING: u8 = 0;
 const QUIET: u8 = 1;
 const STORM: u8 = 2;
@@ -286,7 +332,47 @@ fn measure(arguments: &Arguments) -> io::Result<()> {
     let mut operator = Client::unix(&server.directory().join("operators.socket"))?;
     ok(&mut operator, &["AUTH", PASSWORD]);
     println!("handshakes refused: {}", number(&mut operator, "tls_handshakes_refused"));
+    for connections in OF_VALUES {
+        beside_values(&server, connections, arguments.seconds)?;
+    }
     ask_beside_pipelines(&server, &mut operator, arguments.seconds)
+}
+
+/// Measures the fifty while other connections read and write long values.
+fn beside_values(server: &Server, connections: usize, seconds: f64) -> io::Result<()> {
+    let mut own = server.client();
+    ok(&mut own, &["AUTH", PASSWORD]);
+    let bytes = |own: &mut Client| {
+        number(own, "total_net_input_bytes") + number(own, "total_net_output_bytes")
+    };
+    let old = Old::start(server)?;
+    thread::sleep(Duration::from_millis(300));
+    old.phase.store(QUIET, SeqCst);
+    thread::sleep(Duration::from_secs_f64(seconds));
+    old.phase.store(NOTHING, SeqCst);
+    let port = server.port().to_string();
+    let mut crowd = Crowd::run(&["as-values", &port, &connections.to_string()])?;
+    crowd.settled()?;
+    let (before, began) = (bytes(&mut own), Instant::now());
+    old.phase.store(STORM, SeqCst);
+    thread::sleep(Duration::from_secs_f64(seconds));
+    let moved = (bytes(&mut own) - before) as f64 / began.elapsed().as_secs_f64();
+    let [quiet, beside] = old.end()?;
+    let ms = |seen: &Histogram, share: f64| seen.quantile_us(share) as f64 / 1000.0;
+    println!(
+        "beside {connections} with values of 10 MB ({:.0} MB/s): p50 {:.2} ms (quiet {:.2}), p99 {:.2} \
+         ({:.2}), p99.9 {:.2} ({:.2}), which is {:.1} ×; longest {:.1}",
+        moved / 1e6,
+        ms(&beside, 0.5),
+        ms(&quiet, 0.5),
+        ms(&beside, 0.99),
+        ms(&quiet, 0.99),
+        ms(&beside, 0.999),
+        ms(&quiet, 0.999),
+        ms(&beside, 0.999) / ms(&quiet, 0.999),
+        beside.longest_us() as f64 / 1000.0,
+    );
+    Ok(())
 }
 
 /// Has an operator ask while pipelines keep the reactors busy.
