@@ -300,6 +300,7 @@ texts! {
     unixsocketgroup = "unixsocketgroup";
     admin_socket = "admin-socket";
     shed_users = "shed-users";
+    rate_limits = "rate-limits";
     admin_hosts = "admin-hosts";
     server_cpulist = "server-cpulist";
     bio_cpulist = "bio-cpulist";

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::compaction::parse_compaction;
 use crate::proc_title;
+use crate::rates::parse_rate_limits;
 
 type Verdict = Result<(), &'static str>;
 
@@ -47,6 +48,11 @@ pub(crate) fn host_names(text: &[u8]) -> Verdict {
     };
     let are_names = text.split(|byte| *byte == b' ').filter(|name| !name.is_empty()).all(is_name);
     refuse_unless(are_names, "admin-hosts are names of hosts with blanks between them")
+}
+
+/// Groups of [`crate::RateLimit`].
+pub(crate) fn rate_limits(text: &[u8]) -> Verdict {
+    parse_rate_limits(text).map(drop)
 }
 
 /// The words of a coordinator's addresses; the server reads the addresses themselves.

@@ -58,6 +58,11 @@ impl Info {
             .filter_map(move |(_, name, value)| Some((name.strip_prefix(prefix)?, Parts(value))))
     }
 
+    /// The parts of a field; it has none if it is not there.
+    pub fn parts(&self, name: &str) -> Parts<'_> {
+        Parts(self.text(name))
+    }
+
     /// Sums a part over the lines of databases.
     pub fn sum_of_databases(&self, part: &str) -> f64 {
         let is_number = |rest: &str| rest.parse::<u32>().is_ok();
@@ -75,8 +80,12 @@ pub struct Parts<'a>(&'a str);
 impl<'a> Parts<'a> {
     /// A part as text; empty if it is not there.
     pub fn text(&self, name: &str) -> &'a str {
-        let find = |part: &'a str| part.split_once('=').filter(|(other, _)| *other == name);
-        self.0.split(',').find_map(find).map_or("", |(_, value)| value)
+        self.all().find(|(other, _)| *other == name).map_or("", |(_, value)| value)
+    }
+
+    /// The parts in order, with their names.
+    pub fn all(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.0.split(',').filter_map(|part| part.split_once('='))
     }
 
     /// A part as a number; 0 if it is none.

@@ -25,8 +25,8 @@ pub use facts::{
 use facts::{special, words};
 pub use parts::{
     appliers, background, clients, cold_reads, commits, failover, flash, holds, hotkeys,
-    membership, own_keys, persistence, pressure, pubsub, replicas, scripts, shedding, slot_usage,
-    thread, upstream, votes,
+    membership, own_keys, persistence, pressure, pubsub, rate_limits, replicas, scripts, shedding,
+    slot_usage, thread, upstream, votes,
 };
 pub use run::{carrying, dispatch, exporting, long, scripting};
 use run::{importing, lanes};

@@ -77,7 +77,7 @@ pub fn write_down(out: &mut Exposition) {
 }
 
 /// Sections of which each field is several series, or one with labels.
-const OF_MANY: [&str; 4] = ["Commandstats", "Latencystats", "Errorstats", "Keyspace"];
+const OF_MANY: [&str; 5] = ["Commandstats", "Latencystats", "Sizestats", "Errorstats", "Keyspace"];
 
 fn single_fields(out: &mut Exposition, fields: &Fields<'_>) {
     for field in fields.all().filter(|field| !OF_MANY.contains(&field.section)) {

@@ -4,7 +4,7 @@
 use crate::exporter::Answers;
 use crate::info::{Field, Fields};
 use crate::rows::{self, Row, Type};
-use crate::text::{Exposition, Kind};
+use crate::text::{Exposition, Family, Kind, Label};
 use std::collections::BTreeMap;
 
 /// Bounds of durations: microseconds, which LATENCY HISTOGRAM has among its own, and the label.
@@ -53,6 +53,22 @@ const POWERS: [(u64, &str); 9] = [
     (1_048_576, "1.048576"),
 ];
 
+/// Bounds of sizes in bytes, and the label. Each is a line for each command, so they are few.
+const SIZES: [(u64, &str); 6] = [
+    (64, "64"),
+    (1024, "1024"),
+    (16_384, "16384"),
+    (262_144, "262144"),
+    (4_194_304, "4194304"),
+    (67_108_864, "67108864"),
+];
+
+/// Sizes by command: the beginning of their names in INFO, the series, and its help.
+const SIZES_OF: [(&str, &str, &str); 2] = [
+    ("request_bytes_", "dunlin_command_request_size_bytes", "Sizes of requests by command."),
+    ("reply_bytes_", "dunlin_command_reply_size_bytes", "Sizes of replies by command."),
+];
+
 /// Writes them. `threads` are names with seconds of processor time; what has the same name is added
 /// up.
 pub fn write(out: &mut Exposition, answers: &Answers, threads: &[(String, f64)]) {
@@ -65,6 +81,7 @@ pub fn write(out: &mut Exposition, answers: &Answers, threads: &[(String, f64)])
     }
     durations(out, answers, &fields);
     timings(out, &fields);
+    sizes(out, &fields);
     let mut by_name: BTreeMap<&str, f64> = BTreeMap::new();
     for (name, seconds) in threads {
         *by_name.entry(name).or_default() += seconds;
@@ -99,22 +116,47 @@ fn own_field(out: &mut Exposition, field: &Field<'_>) {
 fn timings(out: &mut Exposition, fields: &Fields<'_>) {
     for (name, series, help) in TIMINGS {
         let Some(value) = fields.find(&format!("timing_{name}")) else { continue };
-        let figures: BTreeMap<&str, f64> = crate::info::numbers(value).collect();
-        let steps = figures.iter().filter_map(|(bound, calls)| {
-            Some((bound.strip_prefix("lt")?.parse::<u64>().ok()?, *calls))
-        });
-        let steps: Vec<(u64, f64)> = steps.collect();
-        let figure = |name: &str| figures.get(name).copied().unwrap_or(0.0);
         let mut family = out.family(series, Kind::Histogram, help);
-        for (bound, label) in POWERS {
-            let below = steps.iter().filter(|(most, _)| *most <= bound);
-            let calls = below.map(|(_, calls)| *calls).fold(0.0, f64::max);
-            family.suffixed("_bucket", &[("le", label)], calls);
-        }
-        family.suffixed("_bucket", &[("le", "+Inf")], figure("calls"));
-        family.suffixed("_sum", &[], figure("usec") / 1e6);
-        family.suffixed("_count", &[], figure("calls"));
+        histogram(&mut family, &[], value, &POWERS, ("usec", 1e6));
     }
+}
+
+fn sizes(out: &mut Exposition, fields: &Fields<'_>) {
+    for (prefix, series, help) in SIZES_OF {
+        let mut family = out.family(series, Kind::Histogram, help);
+        for field in fields.of("Sizestats") {
+            let Some(command) = field.name.strip_prefix(prefix) else { continue };
+            histogram(&mut family, &[("cmd", command)], field.value, &SIZES, ("bytes", 1.0));
+        }
+    }
+}
+
+/// Writes a histogram of powers of two that INFO has: its bounds among the powers, and under which
+/// name the sum of its values is, which is divided by `unit`.
+fn histogram(
+    family: &mut Family<'_>,
+    labels: &[Label<'_>],
+    value: &str,
+    bounds: &[(u64, &str)],
+    (of_sum, unit): (&str, f64),
+) {
+    let figures: BTreeMap<&str, f64> = crate::info::numbers(value).collect();
+    let steps = figures.iter().filter_map(|(bound, calls)| {
+        Some((bound.strip_prefix("lt")?.parse::<u64>().ok()?, *calls))
+    });
+    let steps: Vec<(u64, f64)> = steps.collect();
+    let figure = |name: &str| figures.get(name).copied().unwrap_or(0.0);
+    let mut bucket = |label: &str, calls: f64| {
+        let labels: Vec<Label<'_>> = labels.iter().copied().chain([("le", label)]).collect();
+        family.suffixed("_bucket", &labels, calls);
+    };
+    for (bound, label) in bounds {
+        let below = steps.iter().filter(|(most, _)| most <= bound);
+        bucket(label, below.map(|(_, calls)| *calls).fold(0.0, f64::max));
+    }
+    bucket("+Inf", figure("calls"));
+    family.suffixed("_sum", labels, figure(of_sum) / unit);
+    family.suffixed("_count", labels, figure("calls"));
 }
 
 fn durations(out: &mut Exposition, answers: &Answers, fields: &Fields<'_>) {

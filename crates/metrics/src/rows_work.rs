@@ -91,7 +91,7 @@ pub(crate) static TIER: [Row; 42] = [
         .unit(Ratio),
 ];
 
-pub(crate) static STATS: [Row; 75] = [
+pub(crate) static STATS: [Row; 76] = [
     counter(
         "total_connections_received",
         "connections_received_total",
@@ -122,6 +122,12 @@ pub(crate) static STATS: [Row; 75] = [
     gauge("instantaneous_output_repl_kbps", "", "KiB to replicas each second.").unit(KibPerSecond),
     counter("rejected_connections", "rejected_connections_total", "Connections beyond maxclients.")
         .summed(),
+    counter(
+        "rate_limited_requests",
+        "",
+        "Times that a request had to wait because of rate-limits.",
+    )
+    .summed(),
     counter("shed_requests", "", "Requests refused to shed-users because a thread was overloaded.")
         .summed(),
     gauge("overloaded_threads", "", "Threads whose turns are over shed-turn-usec."),

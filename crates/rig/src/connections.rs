@@ -167,9 +167,9 @@ impl Connections {
         match fed.next {
             Next::Again | Next::NotNow(NotNow::Busy) => return true,
             // Nothing is forwarded without a cluster.
-            Next::NotNow(NotNow::Paused | NotNow::Held | NotNow::Cold | NotNow::Forwarded) => {
-                connection.is_paused = true
-            }
+            Next::NotNow(
+                NotNow::Paused | NotNow::Limited | NotNow::Held | NotNow::Cold | NotNow::Forwarded,
+            ) => connection.is_paused = true,
             Next::Closing => {
                 if connection.session.fate == Fate::Close {
                     connection.output.clear();

@@ -22,7 +22,7 @@ use keyspace::memory;
 use net::{
     Close, ConnId, ConnIo, ConnectError, Consumed, Cx, Gate, Handler, Kind, PeerInfo, Problem,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -30,6 +30,12 @@ use structs::output::Output;
 
 /// Bytes of replies to one client, after which the others get their turn.
 const TURN_OUTPUT: usize = 1 << 20;
+
+/// How long a thread rests before it looks again whether connections are within their rate.
+const LIMITED_REST: Duration = Duration::from_millis(2);
+
+/// How many of them it looks at then: what is left of the rate is soon used up again.
+const MOST_RESUMED: usize = 64;
 
 /// How long CLIENT LIST goes on showing the peak of a client's replies.
 const PEAK_MS: i64 = 5000;
@@ -105,6 +111,8 @@ pub struct ReactorHandler {
     by_client: HashMap<u64, ConnId>,
     /// Connections that wait for CLIENT PAUSE or a long command to end.
     paused: Vec<ConnId>,
+    /// Connections whose next request waits for what `rate-limits` allows, the longest first.
+    limited: VecDeque<ConnId>,
     replicas: Feeding,
     /// What sends requests to other nodes of the cluster.
     forwarder: Option<Forwarder>,
@@ -129,6 +137,7 @@ impl ReactorHandler {
             worker,
             by_client: HashMap::new(),
             paused: Vec::new(),
+            limited: VecDeque::new(),
             replicas: Feeding::default(),
             bridges: Vec::new(),
             next_round: Millis(0),
@@ -287,6 +296,19 @@ impl ReactorHandler {
         }
     }
 
+    /// Looks at some of the connections that are limited, and lets those go on that may.
+    fn resume_limited(&mut self, cx: &mut Cx<'_, Conn>) {
+        for _ in 0..self.limited.len().min(MOST_RESUMED) {
+            let Some(id) = self.limited.pop_front() else { return };
+            let Some((conn, mut io)) = client_of(cx, id) else { continue };
+            if !self.engine.is_within_rate(&mut conn.session) {
+                self.limited.push_back(id);
+            } else if conn.session.suspension.is_none() {
+                io.resume();
+            }
+        }
+    }
+
     fn resume_paused(&mut self, cx: &mut Cx<'_, Conn>) {
         for id in std::mem::take(&mut self.paused) {
             if let Some((conn, mut io)) = client_of(cx, id)
@@ -407,6 +429,11 @@ impl ReactorHandler {
             }
             Next::NotNow(NotNow::Forwarded) => {
                 conn.wait_for_gaps(io);
+                Consumed::read(fed.consumed)
+            }
+            Next::NotNow(NotNow::Limited) => {
+                self.limited.push_back(io.id());
+                io.pause();
                 Consumed::read(fed.consumed)
             }
             Next::NotNow(NotNow::Paused | NotNow::Held) => {
@@ -791,6 +818,9 @@ impl Handler for ReactorHandler {
         if has_tier {
             tier::own_ring::flush();
         }
+        if !self.limited.is_empty() {
+            cx.tick_within(LIMITED_REST);
+        }
         if let Some(deadline) = self.worker.next_deadline() {
             let wait = deadline.left(now()) as u64;
             cx.tick_within(Duration::from_millis(wait));
@@ -801,6 +831,7 @@ impl Handler for ReactorHandler {
     fn tick(&mut self, cx: &mut Cx<'_, Conn>) -> Duration {
         let now = now();
         self.end_waits(cx, now);
+        self.resume_limited(cx);
         if now >= self.next_round {
             self.next_round = Millis(now.0 + ROUND.as_millis() as i64);
             self.round(cx, now);

@@ -10,7 +10,8 @@ use engine::clients::flag;
 use engine::pause::{Actions, Purpose};
 use engine::pubsub::Space;
 use engine::routing::{About, Merge, Routing};
-use engine::stats::{Counter, Durations};
+use engine::stats::powers::Spread;
+use engine::stats::{Counter, Durations, Sizes};
 use engine::{Arg, ArgKind, Args, Command, Cx, DbIndex, Engine, Flags, Group, Outcome, View};
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
@@ -37,7 +38,7 @@ pub static INFO: Command = Command {
 type Section = (&'static str, fn(&Cx<'_>, &mut String));
 
 /// The sections in their order; the ones after the first twelve are only shown when asked for.
-const SECTIONS: [Section; 15] = [
+const SECTIONS: [Section; 16] = [
     ("Server", server),
     ("Clients", clients),
     ("Memory", memory),
@@ -54,6 +55,7 @@ const SECTIONS: [Section; 15] = [
     ("Keyspace", keyspace),
     ("Commandstats", commandstats),
     ("Latencystats", latencystats),
+    ("Sizestats", sizestats),
     ("Timings", timings),
 ];
 
@@ -440,6 +442,7 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
     line(out, "instantaneous_output_repl_kbps", kib(engine.rates().repl_out_per_second()));
     line(out, "rejected_connections", stats.rejected_connections.get());
     line(out, "shed_requests", stats.shed_requests.get());
+    line(out, "rate_limited_requests", stats.limited_requests.get());
     line(out, "overloaded_threads", engine.shedding().overloaded_threads());
     let syncs = &cx.engine.replicas().figures;
     line(out, "sync_full", syncs.full.load(Relaxed));
@@ -695,33 +698,48 @@ fn latencystats(cx: &Cx<'_>, out: &mut String) {
     }
 }
 
-/// Durations of what is no command: how many there were, their sum, and how many took less than a
-/// power of two of microseconds. Powers that add nothing are left out.
+/// Sizes of requests and replies by command.
+fn sizestats(cx: &Cx<'_>, out: &mut String) {
+    if !cx.engine.config().latency_tracking() {
+        return;
+    }
+    for row in cx.engine.table().all() {
+        let Some(sizes) = Sizes::of(cx.engine.thread_stats(), row.index) else { continue };
+        for (name, spread) in [("request", sizes.requests), ("reply", sizes.replies)] {
+            let name = format!("{name}_bytes_{}", row.full_name);
+            histogram(out, &name, ("bytes", spread.sum), &spread.counts);
+        }
+    }
+}
+
+/// Durations of what is no command.
 fn timings(cx: &Cx<'_>, out: &mut String) {
     let tier = cx.engine.tier();
     let of_tier = tier.get().map(|tier| (tier.figures().read_us, tier.read_latencies()));
     if let Some((us, counts)) = of_tier {
-        timing(out, "tier_read", us, &counts);
+        histogram(out, "timing_tier_read", ("usec", us), &counts);
     }
-    for (name, figures) in cx.engine.timings().all() {
-        let (us, counts) = figures.figures();
-        timing(out, name, us, &counts);
+    for (name, timing) in cx.engine.timings().all() {
+        let Spread { sum, counts } = timing.spread();
+        histogram(out, &format!("timing_{name}"), ("usec", sum), &counts);
     }
 }
 
-fn timing(out: &mut String, name: &str, us: u64, counts: &[u64]) {
+/// Writes how many values there were, their sum with its name, and how many were less than a power
+/// of two. Powers that add nothing are left out, and a histogram without values is.
+fn histogram(out: &mut String, name: &str, (of_sum, sum): (&str, u64), counts: &[u64]) {
     let calls: u64 = counts.iter().sum();
     if calls == 0 {
         return;
     }
-    let mut figures = format!("calls={calls},usec={us}");
+    let mut figures = format!("calls={calls},{of_sum}={sum}");
     let mut below = 0;
     for (power, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
         below += count;
         // Writing to a string cannot fail.
         let _ = write!(figures, ",lt{}={below}", 2_u64 << power);
     }
-    line(out, &format!("timing_{name}"), figures);
+    line(out, name, figures);
 }
 
 /// What the server is to clients.

@@ -83,6 +83,11 @@ pub(super) const OPTIONS: &[Spec] = &[
         "all",
         "which of their requests are refused: all or writes",
     ),
+    optional(
+        "rate-limits",
+        "groups of three words: user:NAME or address:NETWORK, requests and bytes a second; 0 is no limit",
+    )
+    .checked(checks::rate_limits),
     int("io-threads", (0, 256), "0", "reactor threads; 0 is one for each usable core").immutable(),
     choice(
         "io-backend",

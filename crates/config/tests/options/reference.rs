@@ -41,6 +41,7 @@ const NOT_IN_VALKEY: &[(&str, &str)] = &[
     ("shed-requests", "Dunlin's own"),
     ("shed-turn-usec", "Dunlin's own"),
     ("shed-users", "Dunlin's own"),
+    ("rate-limits", "Dunlin's own"),
     ("maxmemory-from-limit", "Dunlin's own"),
     ("protected-mode-private-networks", "Dunlin's own"),
     ("io-coalesce-usec", "Dunlin's own"),

@@ -143,6 +143,18 @@ async function statistics(body, again) {
     sort: (row) => row[name],
     cell: (row) => format(row[name]),
   });
+  const sizes = (name, title) => ({
+    name,
+    title,
+    number: true,
+    sort: (row) => row[name],
+    cell: (row) =>
+      h(
+        "span",
+        { title: `99 % have less than ${bytes(row[name + "_p99"])}` },
+        bytes(row[name]),
+      ),
+  });
   /** @type {import("../ui.js").Column[]} */
   const columns = [
     {
@@ -169,6 +181,8 @@ async function statistics(body, again) {
     field("p50", "p50", usec),
     field("p99", "p99", usec),
     field("p999", "p99.9", usec),
+    sizes("request", "Request"),
+    sizes("reply", "Reply"),
     field("rejected", "Refused", exact),
     field("failed", "Failed", exact),
   ];

@@ -4,7 +4,7 @@ use super::error::check;
 use super::route::{Done, Nothing, Route};
 use super::{ApiError, Call};
 use crate::blob::Blob;
-use crate::info::Info;
+use crate::info::{Info, Parts};
 use crate::words;
 use resp::Value;
 use schemars::JsonSchema;
@@ -127,30 +127,65 @@ struct Statistics {
     p99: f64,
     /// 999 of 1000 did.
     p999: f64,
+    /// Bytes of a request on the average.
+    request: f64,
+    /// 99 of 100 requests had fewer bytes; a power of two.
+    request_p99: f64,
+    /// Bytes of a reply on the average.
+    reply: f64,
+    /// 99 of 100 replies had fewer bytes; a power of two.
+    reply_p99: f64,
+}
+
+/// The average, and the power of two that 99 of 100 values are below, of a histogram of INFO
+/// (`calls=3,bytes=90,lt32=2,lt64=3`).
+fn sizes(histogram: Parts<'_>) -> (f64, f64) {
+    let calls = histogram.number("calls");
+    if calls == 0.0 {
+        return (0.0, 0.0);
+    }
+    let bounds = histogram.all().filter_map(|(name, below)| {
+        let (bound, below) = (name.strip_prefix("lt")?.parse().ok()?, below.parse::<f64>().ok()?);
+        (below >= 0.99 * calls).then_some(bound)
+    });
+    (histogram.number("bytes") / calls, bounds.fold(f64::INFINITY, f64::min))
 }
 
 async fn statistics(call: Call, _: Nothing) -> Result<Vec<Statistics>, ApiError> {
-    let request = words!["INFO", "commandstats", "latencystats"];
+    let request = words!["INFO", "commandstats", "latencystats", "sizestats"];
     let reply = check(call.session.access.run(request).await?)?;
     let info = Info::parse(&reply.text());
     let rows = info.lines("cmdstat_").map(|(name, line)| {
-        let field = format!("latency_percentiles_usec_{name}");
-        let latency = info.text(&field).to_owned();
-        let percentile = |name: &str| {
-            let part =
-                latency.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
-            part.and_then(|value| value.parse().ok()).unwrap_or(0.0)
-        };
+        let percentiles = info.parts(&format!("latency_percentiles_usec_{name}"));
+        let (request, request_p99) = sizes(info.parts(&format!("request_bytes_{name}")));
+        let (reply, reply_p99) = sizes(info.parts(&format!("reply_bytes_{name}")));
         Statistics {
             name: name.to_owned(),
             calls: line.number("calls"),
             usec: line.number("usec"),
             rejected: line.number("rejected_calls"),
             failed: line.number("failed_calls"),
-            p50: percentile("p50"),
-            p99: percentile("p99"),
-            p999: percentile("p99.9"),
+            p50: percentiles.number("p50"),
+            p99: percentiles.number("p99"),
+            p999: percentiles.number("p99.9"),
+            request,
+            request_p99,
+            reply,
+            reply_p99,
         }
     });
     Ok(rows.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_an_average_and_a_bound() {
+        let info =
+            Info::parse("request_bytes_set:calls=200,bytes=8000,lt32=197,lt64=199,lt4096=200");
+        assert_eq!(sizes(info.parts("request_bytes_set")), (40.0, 64.0));
+        assert_eq!(sizes(info.parts("reply_bytes_set")), (0.0, 0.0));
+    }
 }

@@ -39,6 +39,7 @@ use crate::persistence::Persistence;
 use crate::persistence::snapshots::Snapshots;
 use crate::pressure::{InVain, OverLimit};
 use crate::pubsub::{PubSub, Space};
+use crate::rate_limits::RateLimits;
 use crate::rates::{Rates, StaleShare};
 use crate::request_keys::RequestKeys;
 use crate::scripts::Scripts;
@@ -172,6 +173,7 @@ pub struct Engine {
     pub(crate) last_wait: LastWait,
     /// Requests that are refused while threads are overloaded.
     pub(crate) shedding: Shedding,
+    pub(crate) rate_limits: RateLimits,
     /// Clients in MONITOR.
     pub(crate) monitors: CountedFlag,
     /// Whether expired keys are deleted actively (DEBUG SET-ACTIVE-EXPIRE).
@@ -213,6 +215,7 @@ impl Engine {
         let engine = Box::leak(Box::new(Engine {
             keyspace: Keyspace::new(databases, assignment),
             shedding: Shedding::new(&config, flag(Special::Overload)),
+            rate_limits: RateLimits::new(&config, flag(Special::RateLimits), &clock),
             acl: Acl::with_flag(table, &config, flag(Special::RestrictedUsers)),
             config,
             table,

@@ -160,6 +160,8 @@ pub enum NotNow {
     Busy,
     /// CLIENT PAUSE: try again then, or when told to.
     Paused,
+    /// Its user, or its address, has had what `rate-limits` allows: try again in a while.
+    Limited,
     /// A long command, a snapshot or a full journal is in the way: try again when told to.
     Held,
     /// Values that are not in RAM are being read.

@@ -49,6 +49,8 @@ pub enum Special {
     LatencyMonitor,
     /// A thread is overloaded. Owner: `shedding::Shedding`.
     Overload,
+    /// `rate-limits` is set. Owner: `rate_limits::RateLimits`.
+    RateLimits,
 }
 
 impl Special {
@@ -67,17 +69,20 @@ impl Special {
         | Special::LogBroken.mask()
         | Special::JournalFull.mask()
         | Special::Replica.mask()
-        | Special::Overload.mask();
+        | Special::Overload.mask()
+        | Special::RateLimits.mask();
     /// What is looked at when the locks of the keys are held: what may hold a key back. Only then
     /// is it certain that a state that began before is seen.
     pub const KEYS: u64 = Special::Holds.mask() | Special::Snapshot.mask();
     /// What is looked at when a command has run: what counts it besides the statistics.
-    pub const USAGE: u64 =
-        Special::HotKeys.mask() | Special::SlotStats.mask() | Special::LatencyMonitor.mask();
+    pub const USAGE: u64 = Special::HotKeys.mask()
+        | Special::SlotStats.mask()
+        | Special::LatencyMonitor.mask()
+        | Special::RateLimits.mask();
 
     /// All states.
     #[cfg(test)]
-    pub(crate) const ALL: [Special; 18] = [
+    pub(crate) const ALL: [Special; 19] = [
         Special::MemoryLimit,
         Special::MinReplicas,
         Special::Pause,
@@ -96,6 +101,7 @@ impl Special {
         Special::SlotStats,
         Special::LatencyMonitor,
         Special::Overload,
+        Special::RateLimits,
     ];
 
     /// Returns the bit.

@@ -14,6 +14,7 @@ pub mod own_keys;
 pub mod persistence;
 pub mod pressure;
 pub mod pubsub;
+pub mod rate_limits;
 pub mod replicas;
 pub mod scripts;
 pub mod shedding;

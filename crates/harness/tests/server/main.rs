@@ -11,5 +11,6 @@ mod hostile_clients;
 mod memory_returns;
 mod metrics;
 mod operators;
+mod rate_limits;
 mod shedding;
 mod tls_reload;

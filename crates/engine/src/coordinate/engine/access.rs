@@ -30,8 +30,10 @@ use crate::pressure::OverLimit;
 use crate::pubsub::PubSub;
 use crate::rates::{Rates, StaleShare};
 use crate::scripts::Scripts;
+use crate::session::Session;
 use crate::shedding::Shedding;
 use crate::slot_usage::SlotUsage;
+use crate::special::Special;
 use crate::stats::defrag::Defrag;
 use crate::stats::timings::Timings;
 use crate::stats::{Stats, ThreadStats};
@@ -253,6 +255,19 @@ impl Engine {
     /// Returns what is refused while threads are overloaded.
     pub fn shedding(&self) -> &Shedding {
         &self.shedding
+    }
+
+    /// Returns whether the next request of a session may begin under `rate-limits`.
+    pub fn is_within_rate(&self, session: &mut Session) -> bool {
+        self.rate_limits.is_open(&self.clock, session)
+    }
+
+    /// Counts for `rate-limits` what other nodes do for a client: requests that they get, bytes of
+    /// requests and replies.
+    pub fn charge_forwarded(&self, session: &mut Session, requests: usize, bytes: usize) {
+        if self.special.any(Special::RateLimits.mask()) {
+            self.rate_limits.charge(&self.clock, session, requests as u64, bytes as u64);
+        }
     }
 
     /// Counters of each thread, including those of long commands.

@@ -78,6 +78,7 @@ impl Engine {
             &stats.connections,
             &stats.rejected_connections,
             &stats.shed_requests,
+            &stats.limited_requests,
             &stats.errors,
             &stats.query_buffer_disconnections,
             &stats.output_buffer_disconnections,

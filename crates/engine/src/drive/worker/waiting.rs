@@ -7,6 +7,7 @@ use crate::cx::Cx;
 use crate::db::Db;
 use crate::dispatch;
 use crate::session::{Fate, Session, WriteReply};
+use crate::stats::Call;
 use journal::JournalPos;
 use journal::safe::Gate;
 use keyspace::Millis;
@@ -72,10 +73,13 @@ impl Worker {
         let Some(nanoseconds) = waiter.spent_ns() else { return };
         let (engine, stats) = (self.engine, self.context.stats());
         let row = &engine.table.all()[session.last_command - 1];
-        stats.by_command[row.index].count(nanoseconds, engine.config.latency_tracking());
+        let words: Vec<&[u8]> = waiter.argv.iter().map(|word| &**word).collect();
+        let request: usize = words.iter().map(|word| word.len()).sum();
+        let call = Call { nanoseconds, request, reply: reply_bytes };
+        engine.rate_limits.charge(&engine.clock, session, 1, (request + reply_bytes) as u64);
+        stats.by_command[row.index].count(call, engine.config.latency_tracking());
         stats.commands.add_own(1);
         session.commands += 1;
-        let words: Vec<&[u8]> = waiter.argv.iter().map(|word| &**word).collect();
         if engine.config.cluster_slot_stats_enabled() && engine.membership.is_on() {
             dispatch::slot_noting::note_blocked(engine, row, &words, nanoseconds, reply_bytes);
         }

@@ -7,9 +7,11 @@
 pub mod commandlog;
 pub mod defrag;
 pub mod latency;
+pub mod powers;
 pub mod rates;
 pub mod timings;
 
+use powers::{Powers, Spread};
 use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 /// A counter.
@@ -55,6 +57,8 @@ pub struct Stats {
     pub rejected_connections: Counter,
     /// Requests refused to `shed-users` because a thread was overloaded.
     pub shed_requests: Counter,
+    /// Requests that waited because of `rate-limits`.
+    pub limited_requests: Counter,
     /// Error replies.
     pub errors: Counter,
     /// Clients closed because of `client-query-buffer-limit`.
@@ -133,7 +137,46 @@ pub struct CommandStats {
     pub rejected: Counter,
     /// Times it ran and answered with an error.
     pub failed: Counter,
-    histogram: AtomicPtr<Histogram>,
+    histograms: AtomicPtr<Histograms>,
+}
+
+/// What is kept of each call of a command while `latency-tracking` is on.
+struct Histograms {
+    durations: Histogram,
+    requests: Powers,
+    replies: Powers,
+}
+
+/// One call of a command.
+#[derive(Debug, Clone, Copy)]
+pub struct Call {
+    /// How long it ran.
+    pub nanoseconds: u64,
+    /// Bytes of its request.
+    pub request: usize,
+    /// Bytes of its reply.
+    pub reply: usize,
+}
+
+/// How long the requests and replies of a command were, over all threads, in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sizes {
+    /// Of its requests.
+    pub requests: Spread,
+    /// Of its replies.
+    pub replies: Spread,
+}
+
+impl Sizes {
+    /// Returns the sizes of the command of this index; `None` if it did not run.
+    pub fn of(threads: &[ThreadStats], index: usize) -> Option<Sizes> {
+        let mut sizes = Sizes::default();
+        for kept in threads.iter().filter_map(|thread| thread.by_command[index].histograms()) {
+            sizes.requests.add(&kept.requests.spread());
+            sizes.replies.add(&kept.replies.spread());
+        }
+        sizes.requests.counts.iter().any(|count| *count > 0).then_some(sizes)
+    }
 }
 
 /// Buckets of a [`Histogram`]: 16 for each doubling of the duration, up to that of one second.
@@ -186,8 +229,11 @@ impl Durations {
     /// Returns the durations of the command of this index; `None` if it did not run.
     pub fn of(threads: &[ThreadStats], index: usize) -> Option<Durations> {
         let mut counts = vec![0; BUCKETS];
-        for histogram in threads.iter().filter_map(|t| t.by_command[index].histogram()) {
-            counts.iter_mut().zip(histogram.counts()).for_each(|(sum, count)| *sum += count);
+        for histogram in threads.iter().filter_map(|t| t.by_command[index].histograms()) {
+            counts
+                .iter_mut()
+                .zip(histogram.durations.counts())
+                .for_each(|(sum, count)| *sum += count);
         }
         let calls = counts.iter().sum();
         (calls > 0).then_some(Durations { counts, calls })
@@ -226,31 +272,36 @@ impl Durations {
 impl CommandStats {
     /// Counts a call; only its thread does.
     #[inline]
-    pub fn count(&self, nanoseconds: u64, with_histogram: bool) {
+    pub fn count(&self, call: Call, with_histograms: bool) {
         self.calls.add_own(1);
-        self.nanoseconds.add_own(nanoseconds);
-        if with_histogram {
-            self.own_histogram().counts[Histogram::index(nanoseconds)].add_own(1);
+        self.nanoseconds.add_own(call.nanoseconds);
+        if with_histograms {
+            let kept = self.own_histograms();
+            kept.durations.counts[Histogram::index(call.nanoseconds)].add_own(1);
+            kept.requests.note_own(call.request as u64);
+            kept.replies.note_own(call.reply as u64);
         }
     }
 
     #[inline]
     #[allow(unsafe_code)]
-    fn own_histogram(&self) -> &Histogram {
-        let mut at = self.histogram.load(Relaxed);
+    fn own_histograms(&self) -> &Histograms {
+        let mut at = self.histograms.load(Relaxed);
         if at.is_null() {
             let counts = (0..BUCKETS).map(|_| Counter::default()).collect();
-            at = Box::into_raw(Box::new(Histogram { counts }));
-            self.histogram.store(at, std::sync::atomic::Ordering::Release);
+            let (requests, replies) = (Powers::default(), Powers::default());
+            let kept = Histograms { durations: Histogram { counts }, requests, replies };
+            at = Box::into_raw(Box::new(kept));
+            self.histograms.store(at, std::sync::atomic::Ordering::Release);
         }
         // SAFETY: set once, by this thread, and freed with `self`.
         unsafe { &*at }
     }
 
-    /// Returns the histogram, if anything was counted.
+    /// Returns the histograms, if anything was counted.
     #[allow(unsafe_code)]
-    pub fn histogram(&self) -> Option<&Histogram> {
-        let at = self.histogram.load(std::sync::atomic::Ordering::Acquire);
+    fn histograms(&self) -> Option<&Histograms> {
+        let at = self.histograms.load(std::sync::atomic::Ordering::Acquire);
         // SAFETY: null or a leaked box that lives as long as `self`.
         unsafe { at.as_ref() }
     }
@@ -260,8 +311,10 @@ impl CommandStats {
         for counter in [&self.calls, &self.nanoseconds, &self.rejected, &self.failed] {
             counter.set(0);
         }
-        if let Some(histogram) = self.histogram() {
-            histogram.counts.iter().for_each(|count| count.set(0));
+        if let Some(kept) = self.histograms() {
+            kept.durations.counts.iter().for_each(|count| count.set(0));
+            kept.requests.reset();
+            kept.replies.reset();
         }
     }
 }
@@ -269,9 +322,9 @@ impl CommandStats {
 impl Drop for CommandStats {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
-        let at = *self.histogram.get_mut();
+        let at = *self.histograms.get_mut();
         if !at.is_null() {
-            // SAFETY: made by `Box::into_raw` in `own_histogram`, freed once.
+            // SAFETY: made by `Box::into_raw` in `own_histograms`, freed once.
             drop(unsafe { Box::from_raw(at) });
         }
     }
@@ -296,8 +349,12 @@ mod tests {
         let threads = [ThreadStats::new(1), ThreadStats::new(1)];
         assert!(Durations::of(&threads, 0).is_none());
         for (thread, nanoseconds) in [(0, 1000), (0, 5000), (1, 1000), (1, 6000), (1, 70_000)] {
-            threads[thread].by_command[0].count(nanoseconds, true);
+            let call = Call { nanoseconds, request: 30, reply: nanoseconds as usize };
+            threads[thread].by_command[0].count(call, true);
         }
+        let sizes = Sizes::of(&threads, 0).unwrap();
+        assert_eq!((sizes.requests.sum, sizes.requests.counts[4]), (150, 5));
+        assert_eq!((sizes.replies.counts[9], sizes.replies.counts[16]), (2, 1));
         let durations = Durations::of(&threads, 0).unwrap();
         assert_eq!(durations.calls, 5);
         assert_eq!(durations.cumulative(), [(1024, 2), (8192, 4), (131_072, 5)]);

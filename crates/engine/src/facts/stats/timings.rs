@@ -1,37 +1,29 @@
 //! How long what is no command takes: writes and fsyncs of the journal's file, replies that wait
 //! for a copy, acknowledgements of replicas.
 //!
-//! Each is a histogram whose buckets are the powers of two of microseconds. All of them are added
-//! to by slow paths alone, so plain atomics do.
+//! Each is a histogram of microseconds. All of them are added to by slow paths alone, so plain
+//! atomics do.
 
 use crate::clock::monotonic;
 use crate::journal::JournalPos;
-use crate::stats::Counter;
+use crate::stats::powers::{Powers, Spread};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 use structs::sync::lock;
 
-/// Number of buckets; the last one has all that took longer than half an hour.
-pub const BUCKETS: usize = 32;
-
 /// A sample that is not met within this time is one of a gate that was opened or of a history that
 /// has ended, and counts for nothing.
 const MAX_WAIT: Duration = Duration::from_mins(1);
 
-/// How long something took.
+/// How long something took, in microseconds.
 #[derive(Default)]
-pub struct Timing {
-    us: Counter,
-    counts: [Counter; BUCKETS],
-}
+pub struct Timing(Powers);
 
 impl Timing {
     /// Adds one duration.
     pub fn note(&self, took: Duration) {
-        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
-        self.us.add(us);
-        self.counts[(us.ilog2() as usize).min(BUCKETS - 1)].add(1);
+        self.0.note(u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1));
     }
 
     /// Runs something and counts how long it takes.
@@ -42,15 +34,13 @@ impl Timing {
         outcome
     }
 
-    /// Returns the sum of all durations in microseconds, and how many began with which power of
-    /// two: bucket N has those of 2^N to 2^(N+1) microseconds.
-    pub fn figures(&self) -> (u64, [u64; BUCKETS]) {
-        (self.us.get(), std::array::from_fn(|bucket| self.counts[bucket].get()))
+    /// Returns what was counted.
+    pub fn spread(&self) -> Spread {
+        self.0.spread()
     }
 
     fn reset(&self) {
-        self.us.set(0);
-        self.counts.iter().for_each(|count| count.set(0));
+        self.0.reset();
     }
 }
 
@@ -164,22 +154,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_go_to_the_power_of_two_below_them() {
+    fn a_duration_is_a_microsecond_at_least() {
         let timing = Timing::default();
-        for us in [0, 1, 2, 3, 1024, 2047] {
+        for us in [0, 1, 3] {
             timing.note(Duration::from_micros(us));
         }
-        timing.note(Duration::MAX);
-        let (_, counts) = timing.figures();
-        assert_eq!((counts[0], counts[1], counts[10], counts[BUCKETS - 1]), (2, 2, 2, 1));
+        let spread = timing.spread();
+        assert_eq!((spread.sum, spread.counts[0], spread.counts[1]), (5, 2, 1));
         timing.reset();
-        assert_eq!(timing.figures(), (0, [0; BUCKETS]));
+        assert_eq!(timing.spread(), Spread::default());
     }
 
     #[test]
     fn one_position_at_a_time_is_followed() {
         let wait = Wait::default();
-        let samples = || wait.timing.figures().1.iter().sum::<u64>();
+        let samples = || wait.timing.spread().counts.iter().sum::<u64>();
         wait.begin(JournalPos(0));
         wait.reached(JournalPos(9));
         assert_eq!(samples(), 0, "nothing waited");

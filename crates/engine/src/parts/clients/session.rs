@@ -8,6 +8,7 @@ use super::watching::Watching;
 use crate::acl::{Acl, SessionUser};
 use crate::clients::{Client, flag};
 use crate::journal::JournalPos;
+use crate::rate_limits::Limited;
 use crate::thread::ThreadContext;
 use crate::transaction::Multi;
 use config::CommitMode;
@@ -209,6 +210,8 @@ pub struct Session {
     pub(crate) commands: u64,
     /// Index of the last command, plus one.
     pub(crate) last_command: usize,
+    /// Its limits of rate; none before its first request under a limit.
+    pub(crate) limited: Option<Box<Limited>>,
     /// Bytes of the request that runs, as it was sent; that of EXEC while its commands run.
     pub(crate) request_bytes: usize,
 }
@@ -406,6 +409,7 @@ impl Session {
             parser: Parser::new(),
             commands: 0,
             last_command: 0,
+            limited: None,
             request_bytes: 0,
         }
     }
@@ -490,6 +494,7 @@ impl Session {
     /// From now on the client is this user.
     pub fn act_as(&mut self, user: SessionUser) {
         self.client.names().user = user.name().to_owned();
+        self.limited = None;
         self.user = user;
     }
 

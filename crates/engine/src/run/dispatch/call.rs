@@ -15,6 +15,7 @@ use crate::latency::Slow;
 use crate::scripting;
 use crate::session::Fate;
 use crate::special::Special;
+use crate::stats::Call;
 use crate::table::Resolved;
 
 /// Runs a command inside a transaction or a script ([`Cx::begin_transaction`]). The locks of all
@@ -88,7 +89,11 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
         request.spent_ns = nanoseconds;
         return outcome;
     }
-    command_stats.count(nanoseconds, cx.engine.config.latency_tracking());
+    let reply = cx.reply.len_since(started);
+    let is_nested = cx.in_transaction || cx.script.is_some();
+    let request = if is_nested { bytes_of(args) } else { cx.session.request_bytes };
+    let counted = Call { nanoseconds, request, reply };
+    command_stats.count(counted, cx.engine.config.latency_tracking());
     stats.commands.add_own(1);
     cx.session.commands += 1;
     // EXEC has run other commands.
@@ -98,7 +103,6 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
     {
         note_effects(cx, row, args, outcome.as_ref().err());
     }
-    let reply = cx.reply.len_since(started);
     if cx.engine.special.any(Special::USAGE) {
         note_usage(cx, row, args, nanoseconds, reply);
     }
@@ -107,6 +111,12 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
         overflow(cx, started);
     }
     outcome
+}
+
+/// Returns the bytes of a request's words.
+#[cold]
+fn bytes_of(args: Args<'_>) -> usize {
+    args.words().iter().map(|word| word.len()).sum()
 }
 
 /// Flags of commands that more is noted of than figures: what they read, what they changed.
@@ -130,6 +140,13 @@ fn note_effects(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, error: 
 fn note_usage(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, nanoseconds: u64, reply: usize) {
     let is_fast = row.command.flags.has(Flags::FAST);
     cx.engine.note_latency(if is_fast { Slow::FastCommand } else { Slow::Command }, nanoseconds);
+    if cx.script.is_none() {
+        // The reply to EXEC has those of its commands.
+        let reply = if cx.in_transaction { 0 } else { reply };
+        let request = if cx.in_transaction { bytes_of(args) } else { cx.session.request_bytes };
+        let bytes = (request + reply) as u64;
+        cx.engine.rate_limits.charge(&cx.engine.clock, cx.session, 1, bytes);
+    }
     if cx.engine.hotkeys.is_active() {
         note_hot_keys(cx, row, args, nanoseconds, reply);
     }
@@ -143,8 +160,7 @@ fn note_hot_keys(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, nanoseconds: u
     if row.command.script.is_some() || row.command.flags.has(Flags::RUNS_QUEUE) {
         return;
     }
-    let request: usize = args.words().iter().map(|word| word.len()).sum();
-    let bytes = (request + reply) as u64;
+    let bytes = (bytes_of(args) + reply) as u64;
     let is_sampled = cx.engine.hotkeys.note_command(nanoseconds, bytes);
     if !is_sampled && !cx.engine.hotkeys.has_slots() {
         return;

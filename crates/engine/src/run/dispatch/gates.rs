@@ -51,11 +51,12 @@ impl From<NotNow> for Refusal {
 pub(super) type Gate = fn(&mut Cx<'_>, &Resolved, Args<'_>) -> Result<(), Refusal>;
 
 /// The gates of a client's request.
-pub(super) const CLIENT: [Gate; 18] = [
+pub(super) const CLIENT: [Gate; 19] = [
     authentication,
     protection,
     permission,
     overload,
+    rate,
     super::slots::slot,
     redirection,
     replica_link,
@@ -207,6 +208,20 @@ fn overload(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal>
     }
     cx.engine.stats.shed_requests.add(1);
     Err(Error::text("TRYAGAIN The server is overloaded: send the request again later").into())
+}
+
+/// Makes requests wait whose user or address has had its share. Links of other nodes carry what
+/// was counted there.
+fn rate(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
+    let is_exempt = row.command.flags.any(Flags::NO_AUTH);
+    if is_exempt || cx.session.is_link || cx.session.is_insider || cx.session.is_replica() {
+        return Ok(());
+    }
+    if cx.engine.rate_limits.is_open(&cx.engine.clock, cx.session) {
+        return Ok(());
+    }
+    cx.engine.stats.limited_requests.add(1);
+    Err(NotNow::Limited.into())
 }
 
 /// Redirects a client that understands it (`CLIENT CAPA redirect`) from a replica to the primary.
