@@ -2,7 +2,8 @@
 
 use crate::support::{Machine, row_of_ports, until_ok};
 use harness::client::{Client, ask, ok};
-use harness::contents::{Contents, KEYS_OF_MODULES, contents, fill_modules};
+use harness::contents::{Contents, contents};
+use harness::module_types;
 use harness::reply::Reply;
 use harness::server::{Options, Program, Server};
 use harness::wait::{SetAtEnd, eventually};
@@ -213,7 +214,7 @@ fn a_backup_is_of_one_moment_and_is_restored_into_other_shards() {
     let (port, _) = machine.create("kept", "0");
     fill(&mut client(port));
     for tag in ["", "{first}", "{second}", "{third}"] {
-        fill_modules(&mut client(port), tag);
+        module_types::fill(&mut client(port), tag);
     }
     let folder: PathBuf = machine.directory.join("backups");
     // `./test backup` has a server that speaks S3's protocol.
@@ -286,16 +287,16 @@ fn values_of_the_types_of_modules_are_imported_and_exported() {
     let start = || Server::start(&Program::under_test(), Options::default()).expect("it starts");
     let (source, back) = (start(), start());
     let mut writer = source.client();
-    ["", "{one}"].iter().for_each(|tag| fill_modules(&mut writer, tag));
+    ["", "{one}"].iter().for_each(|tag| module_types::fill(&mut writer, tag));
     let import = begin(&machine, &["import", &address(&source), "there"]);
     until_in_step(&machine, &import);
-    fill_modules(&mut writer, "{two}");
+    module_types::fill(&mut writer, "{two}");
     ok(&mut writer, "JSON.SET {one}json $.name 1");
     assert_eq!(ask(&mut writer, "TS.ADD {one}{series}gauge 3700 1"), Reply::Integer(3700));
     let (is_done, text) = machine.ask(&["finish", &import]);
     assert!(is_done && text.contains("done"), "{text}");
     let expected = first_database(&mut writer);
-    assert_eq!(expected.len(), 3 * KEYS_OF_MODULES);
+    assert_eq!(expected.len(), 3 * module_types::KEYS);
     let mut there = client(port);
     assert_eq!(first_database(&mut there), expected);
     // Labels are found on all shards, and rules go on.
@@ -304,12 +305,12 @@ fn values_of_the_types_of_modules_are_imported_and_exported() {
 
     let export = begin(&machine, &["export", "there", &address(&back)]);
     until_in_step(&machine, &export);
-    fill_modules(&mut there, "{three}");
+    module_types::fill(&mut there, "{three}");
     assert_eq!(ask(&mut there, "TS.ADD {two}{series}gauge 9000 1"), Reply::Integer(9000));
     let (is_done, text) = machine.ask(&["finish", &export]);
     assert!(is_done && text.contains("done"), "{text}");
     let found = first_database(&mut back.client());
-    assert_eq!(found.len(), 4 * KEYS_OF_MODULES);
+    assert_eq!(found.len(), 4 * module_types::KEYS);
     assert_eq!(found, first_database(&mut there));
 }
 
