@@ -3,6 +3,7 @@
 use crate::support::{Machine, row_of_ports, until_ok};
 use harness::client::{Client, ask, ok};
 use harness::contents::{Contents, contents};
+use harness::environment::skipped;
 use harness::module_types;
 use harness::reply::Reply;
 use harness::server::{Options, Program, Server};
@@ -312,6 +313,62 @@ fn values_of_the_types_of_modules_are_imported_and_exported() {
     let found = first_database(&mut back.client());
     assert_eq!(found.len(), 4 * module_types::KEYS);
     assert_eq!(found, first_database(&mut there));
+}
+
+/// What clients read of the values, and of the series that a rule makes.
+fn reads(client: &mut Client, tag: &str) -> Vec<Reply> {
+    let series = format!("TS.RANGE {tag}{{series}}hour - +");
+    // Searches by vectors differ in the last digits.
+    let rows = module_types::TYPES.iter().filter(|row| row.name != "vectorset");
+    let mut replies: Vec<Reply> =
+        rows.map(|row| module_types::send(client, row.read, tag)).collect();
+    replies.extend([series, format!("VCARD {tag}vectors")].map(|words| ok(client, &words)));
+    replies
+}
+
+/// The same from and to a Redis with modules, whose port is in `DUNLIN_REDIS_WITH_MODULES`. Its
+/// keys are lost. It does not read our series and vector sets.
+#[test]
+fn a_redis_with_modules_is_imported_and_exported() {
+    let Ok(port) = std::env::var("DUNLIN_REDIS_WITH_MODULES") else {
+        return skipped("DUNLIN_REDIS_WITH_MODULES is not set");
+    };
+    let redis = format!("redis://127.0.0.1:{port}");
+    let machine = Machine::first("import-modules", "a");
+    let (there, _) = machine.create("there", "0");
+    let mut writer = client(port.parse().expect("a port"));
+    ok(&mut writer, "FLUSHALL");
+    for tag in ["", "{one}"] {
+        module_types::fill(&mut writer, tag);
+    }
+    let import = begin(&machine, &["import", &redis, "there"]);
+    until_in_step(&machine, &import);
+    module_types::fill(&mut writer, "{two}");
+    ["", "{one}", "{two}"].iter().for_each(|tag| module_types::change(&mut writer, tag));
+    let (is_done, text) = machine.ask(&["finish", &import]);
+    assert!(is_done && text.contains("done"), "{text}");
+    let mut there = client(there);
+    for tag in ["", "{one}", "{two}"] {
+        assert_eq!(reads(&mut there, tag), reads(&mut writer, tag), "{tag}");
+        for key in ["{series}gauge", "{series}hour", "plain", "vectors", "reduced"] {
+            ok(&mut there, &format!("DEL {tag}{key}"));
+        }
+    }
+
+    ok(&mut writer, "FLUSHALL");
+    let export = begin(&machine, &["export", "there", &redis]);
+    until_in_step(&machine, &export);
+    ok(&mut there, "BF.ADD {one}bloom later");
+    let (is_done, text) = machine.ask(&["finish", &export]);
+    assert!(is_done && text.contains("done"), "{text}");
+    let rows =
+        module_types::TYPES.iter().filter(|row| !["TSDB-TYPE", "vectorset"].contains(&row.name));
+    for (row, tag) in rows.flat_map(|row| ["", "{one}", "{two}"].map(|tag| (row, tag))) {
+        let [ours, theirs] =
+            [&mut there, &mut writer].map(|client| module_types::send(client, row.read, tag));
+        assert_eq!(ours, theirs, "{} of {tag}", row.name);
+    }
+    assert_eq!(ok(&mut writer, "BF.EXISTS {one}bloom later"), Reply::Integer(1));
 }
 
 /// A backup that is damaged is refused before anything is changed.

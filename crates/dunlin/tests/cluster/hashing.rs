@@ -371,8 +371,9 @@ fn values_of_the_types_of_modules_follow_the_rules() {
             says(&mut one, "DBSIZE")
         })
         .collect();
-    let whole_tags =
-        |size: &String| size.parse().is_ok_and(|size: usize| size % module_types::KEYS == 0);
+    let whole_tags = |size: &String| {
+        size.parse().is_ok_and(|size: usize| size.is_multiple_of(module_types::KEYS))
+    };
     assert!(sizes.iter().all(whole_tags), "{sizes:?}");
     for rules in [&["--hashing", "standard"][..], &["--hashing-rule", ".*:(?<tag>[a-z])-.*"]] {
         change(&machine, rules);
