@@ -2,25 +2,23 @@
 //! gives. Nothing panics.
 
 use json::{Document, EvalError, Limits, Path, Targets};
-use std::sync::OnceLock;
 
-fn documents() -> &'static [Document] {
-    static DOCUMENTS: OnceLock<Vec<Document>> = OnceLock::new();
-    DOCUMENTS.get_or_init(|| {
-        let texts = [
-            r#"{"a":1,"b":[1,2.5,"x",null,true,{"a":"y","b":[[],{}]}],"c":{"a":{"a":-1}},"é":"z"}"#,
-            r#"[[1,2,3],[0.5,1.5],["a","b"],{"t":"a","p":8.95},{"t":"b","p":12,"r":"(?i)a"}]"#,
-            "7",
-        ];
-        let parse = |text: &str| Document::parse(text.as_bytes(), &Limits::default());
-        texts.map(|text| parse(text).expect("it is JSON")).into()
-    })
+/// Returns the documents that paths are tried on. They are made anew each time: what a static held
+/// by their tagged addresses would be a leak to the sanitizer.
+fn documents() -> [Document; 3] {
+    let parse = |text: &str| Document::parse(text.as_bytes(), &Limits::default());
+    let texts = [
+        r#"{"a":1,"b":[1,2.5,"x",null,true,{"a":"y","b":[[],{}]}],"c":{"a":{"a":-1}},"é":"z"}"#,
+        r#"[[1,2,3],[0.5,1.5],["a","b"],{"t":"a","p":8.95},{"t":"b","p":12,"r":"(?i)a"}]"#,
+        "7",
+    ];
+    texts.map(|text| parse(text).expect("it is JSON"))
 }
 
 /// The text of a path.
 pub fn check(input: &[u8]) {
     let Ok(path) = Path::parse(input) else { return };
-    for document in documents() {
+    for document in &documents() {
         let Ok(found) = path.read(document) else { continue };
         let first = path.first(document).expect("it is a part of all");
         let show = |found: &json::Found<'_>| found.value().to_string();

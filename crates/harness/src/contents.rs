@@ -1,6 +1,7 @@
 //! Everything a server holds, in a form in which two servers can be compared.
 
 use crate::client::Client;
+use crate::module_types::TYPES;
 use crate::reply::Reply;
 use std::collections::BTreeMap;
 use std::io;
@@ -12,69 +13,10 @@ pub type Contents = BTreeMap<(u32, Vec<u8>), (String, i64)>;
 /// Databases that are looked at.
 const DATABASES: u32 = 16;
 
-/// What TYPE says of types that Redis has in modules.
-const MODULES: [&str; 8] = [
-    "ReJSON-RL",
-    "MBbloom--",
-    "MBbloomCF",
-    "CMSk-TYPE",
-    "TopK-TYPE",
-    "TDIS-TYPE",
-    "TSDB-TYPE",
-    "vectorset",
-];
-
 /// What a group's lag begins with in [`contents`] if the group has all entries before it and none
 /// of them is deleted, or there is none. Redis 8 shows their number then. Valkey goes by what was
 /// ever added and read, and so counts trimmed entries too, or does not know.
 pub const LAG_OF_ALL: &str = "lag=all:";
-
-/// Requests that make keys of each type that Redis has in a module. `~` stands before each key.
-const OF_MODULES: [&str; 24] = [
-    r#"JSON.SET ~json $ {"name":"Ann","tags":["a","b"],"n":[1,2,3],"f":[1.5],"in":{"x":null}}"#,
-    "JSON.NUMINCRBY ~json $.n[1] 5",
-    "BF.RESERVE ~bloom 0.01 20",
-    "BF.MADD ~bloom a b c d e f g h i j k l m n o p q r s t u v w x y z",
-    "CF.RESERVE ~cuckoo 64 BUCKETSIZE 4",
-    "CF.INSERT ~cuckoo ITEMS a b c a",
-    "CF.DEL ~cuckoo b",
-    "CMS.INITBYDIM ~cms 100 5",
-    "CMS.INCRBY ~cms a 5 b 70000",
-    "TOPK.RESERVE ~topk 2 50 4 0.9",
-    "TOPK.INCRBY ~topk a 3 b 2 c 9",
-    "TDIGEST.CREATE ~tdigest",
-    "TDIGEST.ADD ~tdigest 1 2 3.5 100 -7",
-    "TS.CREATE ~{series}gauge RETENTION 1000000 DUPLICATE_POLICY LAST LABELS kind gauge room hall",
-    "TS.CREATE ~{series}hour LABELS kind hour",
-    "TS.CREATERULE ~{series}gauge ~{series}hour AGGREGATION avg 1000",
-    "TS.MADD ~{series}gauge 1000 1.5 ~{series}gauge 2600 -3 ~{series}gauge 500 7",
-    "TS.CREATE ~plain UNCOMPRESSED",
-    "TS.ADD ~plain 1 0.1",
-    r#"VADD ~vectors VALUES 4 1 0.5 -1 0.25 one SETATTR {"year":1979}"#,
-    "VADD ~vectors VALUES 4 0.9 0.5 -1 0.3 two",
-    "VADD ~vectors VALUES 4 -1 0 0.5 0.75 three",
-    "VADD ~reduced REDUCE 3 VALUES 6 1 2 3 4 5 6 one NOQUANT",
-    "VADD ~reduced REDUCE 3 VALUES 6 -1 2 -3 4 5 6 two NOQUANT",
-];
-
-/// How many keys [`fill_modules`] makes.
-pub const KEYS_OF_MODULES: usize = 11;
-
-/// Makes keys of each type that Redis has in a module. Their names begin with a tag.
-///
-/// # Panics
-/// If a request is refused: it is for tests.
-pub fn fill_modules(client: &mut Client, tag: &str) {
-    for request in OF_MODULES {
-        let word = |word: &str| match word.strip_prefix('~') {
-            Some(key) => format!("{tag}{key}"),
-            None => word.to_owned(),
-        };
-        let words: Vec<String> = request.split(' ').map(word).collect();
-        let reply = client.command(&words).expect("it answers");
-        assert!(!reply.is_error(), "{request}: {reply:?}");
-    }
-}
 
 /// What a server holds now. The client is in database 0 afterwards.
 ///
@@ -110,7 +52,7 @@ pub fn value(client: &mut Client, key: &[u8]) -> io::Result<String> {
         "hash" => vec![b"HGETALL", key],
         "stream" => return stream(client, key),
         // Their payloads have nothing that depends on how they came to be.
-        kind if MODULES.contains(&kind) => vec![b"DUMP", key],
+        kind if TYPES.iter().any(|row| row.name == kind) => vec![b"DUMP", key],
         _ => vec![b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"],
     };
     let mut value = answer(client, &words)?;

@@ -3,6 +3,7 @@
 //! - [`server`] starts and stops the server under test and the reference it is compared with, at
 //!   ports that no other test takes;
 //! - [`contents`] is all that a server holds, to be compared;
+//! - [`module_types`] is the table of the types that Redis has in modules;
 //! - [`client`] and [`reply`] are a small, strict client of both protocols;
 //! - [`crowd`] is many of them that keep a server busy;
 //! - [`script`], [`expect`] and [`notation`] run the command scripts in `tests/commands`;
@@ -39,6 +40,7 @@ pub mod history;
 pub mod http;
 pub mod info;
 pub mod ledger;
+pub mod module_types;
 pub mod network;
 pub mod notation;
 mod ports;

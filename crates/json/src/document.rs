@@ -113,6 +113,7 @@ impl From<crate::Number> for Element {
     fn from(number: crate::Number) -> Element {
         match number {
             crate::Number::Int(int) => Element::Int(int),
+            crate::Number::Uint(int) => Element::Node(Node::uint(int)),
             crate::Number::Double(double) => Element::Double(double),
         }
     }
@@ -129,6 +130,7 @@ pub(crate) fn copy_element(value: Value<'_>, names: &mut Names) -> Element {
         Kind::Null => Element::Node(Node::NULL),
         Kind::Bool(bool) => Element::Node(Node::bool(bool)),
         Kind::Int(int) => Element::Int(int),
+        Kind::Uint(int) => Element::Node(Node::uint(int)),
         Kind::Double(double) => Element::Double(double),
         Kind::Str(text) => Element::Node(Node::string(text)),
         Kind::Array(array) => Element::Node(copy_array(array, names)),

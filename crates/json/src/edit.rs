@@ -177,6 +177,7 @@ impl Document {
         let number = match &place {
             Place::Node(node) => match node.shape() {
                 Shape::Int(int) => Number::Int(int),
+                Shape::Uint(int) => Number::Uint(int),
                 Shape::Double(double) => Number::Double(double),
                 _ => return Err(EditError::WrongType),
             },
@@ -238,6 +239,7 @@ impl Document {
                 Element::Node(Node::object(Object::new(std::iter::empty())))
             }
             Kind::Int(int) if int != 0 => Element::Int(0),
+            Kind::Uint(_) => Element::Int(0),
             Kind::Double(double) if double != 0.0 => Element::Int(0),
             _ => return false,
         };

@@ -11,6 +11,7 @@
 //!  │ Decimal│        │ digits  │ integer of 48 bits                  │  ÷ 10^digits: 19.99, 1.0
 //!  │ Inline │ length │ up to 7 bytes of text, the first in bits 0-7  │
 //!  │ Int64  │        │         │ address of an i64                   │
+//!  │ Uint64 │        │         │ address of a u64 above 2^63 - 1     │
 //!  │ Double │        │         │ address of an f64                   │
 //!  │ Text   │ length, 12 bits  │ address of that many bytes          │
 //!  │ Long   │        │         │ address of a vector of bytes        │  vectors: `thin.rs`,
@@ -49,6 +50,7 @@ enum Tag {
     Decimal,
     Inline,
     Int64,
+    Uint64,
     Double,
     Text,
     Long,
@@ -58,13 +60,14 @@ enum Tag {
     Large,
 }
 
-const TAGS: [Tag; 13] = [
+const TAGS: [Tag; 14] = [
     Tag::Null,
     Tag::Bool,
     Tag::Int,
     Tag::Decimal,
     Tag::Inline,
     Tag::Int64,
+    Tag::Uint64,
     Tag::Double,
     Tag::Text,
     Tag::Long,
@@ -94,6 +97,7 @@ pub(crate) enum Shape<'a> {
     Null,
     Bool(bool),
     Int(i64),
+    Uint(u64),
     Double(f64),
     Str(&'a str),
     Array(Elements<'a>),
@@ -137,6 +141,11 @@ impl Node {
         } else {
             Node::boxed(Tag::Int64, value)
         }
+    }
+
+    /// Returns an integer that may be above those that have a sign.
+    pub(crate) fn uint(value: u64) -> Node {
+        i64::try_from(value).map_or_else(|_| Node::boxed(Tag::Uint64, value), Node::int)
     }
 
     /// Returns a double, which is finite.
@@ -216,6 +225,10 @@ impl Node {
             }
             // SAFETY: the address is that of a boxed value of this type, which the node owns.
             Tag::Int64 => Shape::Int(unsafe { *std::ptr::with_exposed_provenance(self.address()) }),
+            Tag::Uint64 => {
+                // SAFETY: as above.
+                Shape::Uint(unsafe { *std::ptr::with_exposed_provenance(self.address()) })
+            }
             Tag::Double => {
                 // SAFETY: the address is that of a boxed value of this type, which the node owns.
                 Shape::Double(unsafe { *std::ptr::with_exposed_provenance(self.address()) })
@@ -344,7 +357,7 @@ impl Node {
         unsafe {
             match self.tag() {
                 Tag::Null | Tag::Bool | Tag::Int | Tag::Decimal | Tag::Inline => 0,
-                Tag::Int64 | Tag::Double => block_size(8),
+                Tag::Int64 | Tag::Uint64 | Tag::Double => block_size(8),
                 Tag::Text => block_size(self.text_len()),
                 Tag::Long => with_vector::<u8, _>(address, Thin::memory),
                 Tag::Nodes => with_vector::<Node, _>(address, Thin::memory),
@@ -387,6 +400,9 @@ impl Drop for Node {
                 Tag::Null | Tag::Bool | Tag::Int | Tag::Decimal | Tag::Inline => {}
                 Tag::Int64 => {
                     drop(Box::<i64>::from_raw(std::ptr::with_exposed_provenance_mut(address)))
+                }
+                Tag::Uint64 => {
+                    drop(Box::<u64>::from_raw(std::ptr::with_exposed_provenance_mut(address)));
                 }
                 Tag::Double => {
                     drop(Box::<f64>::from_raw(std::ptr::with_exposed_provenance_mut(address)));
@@ -468,6 +484,10 @@ mod tests {
         for value in [0, 1, -1, 1 << 54, (1 << 55) - 1, 1 << 55, -(1 << 55), i64::MIN, i64::MAX] {
             assert!(matches!(Node::int(value).shape(), Shape::Int(same) if same == value));
         }
+        for value in [1 << 63, u64::MAX] {
+            assert!(matches!(Node::uint(value).shape(), Shape::Uint(same) if same == value));
+        }
+        assert!(matches!(Node::uint(i64::MAX as u64).shape(), Shape::Int(i64::MAX)));
         for value in [
             0.0,
             -0.0,

@@ -1,4 +1,5 @@
-//! Numbers: integers of 64 bits, and doubles for everything else.
+//! Numbers: integers of 64 bits with or without a sign, and doubles for everything else. What is
+//! computed of an integer above 2^63 - 1 is a double, as in Redis.
 
 use std::cmp::Ordering;
 
@@ -7,6 +8,8 @@ use std::cmp::Ordering;
 pub enum Number {
     /// An integer.
     Int(i64),
+    /// An integer above those.
+    Uint(u64),
     /// Anything else.
     Double(f64),
 }
@@ -19,16 +22,23 @@ impl Number {
     /// Returns the number that a text in JSON's syntax is, or nothing.
     pub fn parse(text: &[u8]) -> Option<Number> {
         let number: serde_json::Number = serde_json::from_slice(text).ok()?;
-        match number.as_i64() {
-            Some(int) => Some(Number::Int(int)),
-            None => number.as_f64().map(Number::Double),
+        match (number.as_i64(), number.as_u64()) {
+            (Some(int), _) => Some(Number::Int(int)),
+            (None, Some(int)) => Some(Number::Uint(int)),
+            (None, None) => number.as_f64().map(Number::Double),
         }
+    }
+
+    /// Returns whether it is an integer.
+    pub fn is_integer(self) -> bool {
+        !matches!(self, Number::Double(_))
     }
 
     /// Returns it as a double, rounded if it is a large integer.
     pub fn as_f64(self) -> f64 {
         match self {
             Number::Int(int) => int as f64,
+            Number::Uint(int) => int as f64,
             Number::Double(double) => double,
         }
     }
@@ -76,9 +86,14 @@ impl Number {
     pub fn compare(self, other: Number) -> Ordering {
         match (self, other) {
             (Number::Int(a), Number::Int(b)) => a.cmp(&b),
+            (Number::Uint(a), Number::Uint(b)) => a.cmp(&b),
+            (Number::Uint(_), Number::Int(_)) => Ordering::Greater,
+            (Number::Int(_), Number::Uint(_)) => Ordering::Less,
             (Number::Double(a), Number::Double(b)) => a.partial_cmp(&b).unwrap_or(Ordering::Equal),
-            (Number::Int(a), Number::Double(b)) => compare_mixed(a, b),
-            (Number::Double(a), Number::Int(b)) => compare_mixed(b, a).reverse(),
+            (Number::Int(a), Number::Double(b)) => compare_mixed(a.into(), b),
+            (Number::Uint(a), Number::Double(b)) => compare_mixed(a.into(), b),
+            (Number::Double(a), Number::Int(b)) => compare_mixed(b.into(), a).reverse(),
+            (Number::Double(a), Number::Uint(b)) => compare_mixed(b.into(), a).reverse(),
         }
     }
 
@@ -86,6 +101,7 @@ impl Number {
     pub fn write(self, out: &mut Vec<u8>) {
         match self {
             Number::Int(int) => structs::numbers::push_i64(out, int),
+            Number::Uint(int) => out.extend_from_slice(int.to_string().as_bytes()),
             Number::Double(double) => {
                 out.extend_from_slice(ryu::Buffer::new().format_finite(double).as_bytes());
             }
@@ -100,8 +116,8 @@ impl PartialEq for Number {
 }
 
 /// Compares an integer with a finite double, without rounding the integer.
-fn compare_mixed(int: i64, double: f64) -> Ordering {
-    const BEYOND: f64 = 9_223_372_036_854_775_808.0; // 2^63
+fn compare_mixed(int: i128, double: f64) -> Ordering {
+    const BEYOND: f64 = 18_446_744_073_709_551_616.0; // 2^64
     if double >= BEYOND {
         return Ordering::Less;
     }
@@ -109,7 +125,7 @@ fn compare_mixed(int: i64, double: f64) -> Ordering {
         return Ordering::Greater;
     }
     let whole = double.trunc();
-    int.cmp(&(whole as i64))
+    int.cmp(&(whole as i128))
         .then_with(|| 0.0_f64.partial_cmp(&(double - whole)).unwrap_or(Ordering::Equal))
 }
 
@@ -179,7 +195,8 @@ mod tests {
         for (input, expected) in [
             ("1", "1"),
             ("-9223372036854775808", "-9223372036854775808"),
-            ("9223372036854775808", "9.223372036854776e18"),
+            ("9223372036854775808", "9223372036854775808"),
+            ("18446744073709551616", "1.8446744073709552e19"),
             ("1.0", "1.0"),
             ("-0", "-0.0"),
             ("1e308", "1e308"),
@@ -208,6 +225,11 @@ mod tests {
         assert_eq!(shown(number("1").plus(number("0.5"))), "1.5");
         assert_eq!(shown(number("2.0").times(number("2"))), "4.0");
         assert_eq!(shown(number("9223372036854775807").plus(number("1"))), "9.223372036854776e18");
+        assert_eq!(
+            shown(number("18446744073709551615").plus(number("0"))),
+            "1.8446744073709552e19"
+        );
+        assert_eq!(text(number("9223372036854775808")), "9223372036854775808");
         assert_eq!(shown(number("1e308").times(number("10"))), "error");
         assert_eq!(shown(number("5").minus(number("7"))), "-2");
     }
@@ -222,5 +244,11 @@ mod tests {
         assert_eq!(Number::Int(i64::MAX).compare(Number::Double(1e300)), Ordering::Less);
         assert_eq!(Number::Int(-1).compare(Number::Double(-1.5)), Ordering::Greater);
         assert_eq!(Number::Int(1).compare(Number::Double(1.5)), Ordering::Less);
+        let large = Number::Uint(u64::MAX);
+        assert_eq!(large.compare(Number::Double(18_446_744_073_709_551_616.0)), Ordering::Less);
+        assert_eq!(Number::Double(9.3e18).compare(large), Ordering::Less);
+        assert_eq!(large.compare(Number::Int(i64::MAX)), Ordering::Greater);
+        assert_eq!(Number::Int(-1).compare(large), Ordering::Less);
+        assert_ne!(large, Number::Uint(u64::MAX - 1));
     }
 }

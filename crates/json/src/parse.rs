@@ -168,7 +168,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<Element, E> {
-        Ok(i64::try_from(value).map_or(Element::Double(value as f64), Element::Int))
+        Ok(i64::try_from(value).map_or_else(|_| Element::Node(Node::uint(value)), Element::Int))
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Element, E> {
@@ -275,7 +275,9 @@ mod tests {
         }
         assert_eq!(shown(" [ 1 , 2 ]\n"), "[1,2]");
         assert_eq!(shown(r#""\u00e9\/\ud83d\ude00""#), "\"é/😀\"");
-        assert_eq!(shown("9223372036854775808"), "9.223372036854776e18");
+        assert_eq!(shown("9223372036854775808"), "9223372036854775808");
+        assert_eq!(shown("[18446744073709551615,1]"), "[18446744073709551615,1]");
+        assert_eq!(shown("18446744073709551616"), "1.8446744073709552e19");
         assert_eq!(shown("123456789012345678901234567890"), "1.2345678901234568e29");
     }
 

@@ -28,8 +28,10 @@ pub enum Kind<'a> {
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// A number without fraction and exponent that 64 bits can hold.
+    /// A number without fraction and exponent that 64 bits with a sign can hold.
     Int(i64),
+    /// An integer above 2^63 - 1 that 64 bits can hold.
+    Uint(u64),
     /// Any other number. It is finite.
     Double(f64),
     /// A string.
@@ -81,11 +83,13 @@ impl<'a> Value<'a> {
         let names = self.names;
         match self.item {
             Item::Number(Number::Int(int)) => Kind::Int(int),
+            Item::Number(Number::Uint(int)) => Kind::Uint(int),
             Item::Number(Number::Double(double)) => Kind::Double(double),
             Item::Node(node) => match node.shape() {
                 Shape::Null => Kind::Null,
                 Shape::Bool(bool) => Kind::Bool(bool),
                 Shape::Int(int) => Kind::Int(int),
+                Shape::Uint(int) => Kind::Uint(int),
                 Shape::Double(double) => Kind::Double(double),
                 Shape::Str(text) => Kind::Str(text),
                 Shape::Array(elements) => Kind::Array(Array { names, elements }),
@@ -99,7 +103,7 @@ impl<'a> Value<'a> {
         match self.kind() {
             Kind::Null => "null",
             Kind::Bool(_) => "boolean",
-            Kind::Int(_) => "integer",
+            Kind::Int(_) | Kind::Uint(_) => "integer",
             Kind::Double(_) => "number",
             Kind::Str(_) => "string",
             Kind::Array(_) => "array",
@@ -111,6 +115,7 @@ impl<'a> Value<'a> {
     pub fn as_number(self) -> Option<Number> {
         match self.kind() {
             Kind::Int(int) => Some(Number::Int(int)),
+            Kind::Uint(int) => Some(Number::Uint(int)),
             Kind::Double(double) => Some(Number::Double(double)),
             _ => None,
         }
@@ -280,7 +285,7 @@ struct ByType;
 
 impl Equality for ByType {
     fn numbers(&self, a: Number, b: Number) -> bool {
-        matches!(a, Number::Int(_)) == matches!(b, Number::Int(_)) && a == b
+        a.is_integer() == b.is_integer() && a == b
     }
 }
 

@@ -33,6 +33,7 @@ impl Value<'_> {
             Kind::Bool(true) => out.extend_from_slice(b"true"),
             Kind::Bool(false) => out.extend_from_slice(b"false"),
             Kind::Int(int) => Number::Int(int).write(out),
+            Kind::Uint(int) => Number::Uint(int).write(out),
             Kind::Double(double) => Number::Double(double).write(out),
             Kind::Str(text) => write_string(text, out),
             Kind::Array(array) => {

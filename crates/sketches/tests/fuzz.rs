@@ -54,6 +54,14 @@ fn damaged_payloads_and_dumps_are_refused_or_sound() {
         dump(6, bloom.chunk(0)),
         dump(7, cuckoo.chunk(0)),
         [&[8][..], &valkey_filter()].concat(),
+        // A cuckoo filter that may move items 65279 times.
+        [
+            &[7, 1, 0, 0, 0, 0, 0, 0, 0, 2][..],
+            &[0; 13],
+            &[254, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0],
+            b"+\xff\x02\0\x02@",
+        ]
+        .concat(),
     ];
     let words: [&[u8]; 8] = [
         b"\x80\xff\xff\xff\xff",

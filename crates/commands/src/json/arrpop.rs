@@ -1,9 +1,13 @@
 //! `JSON.ARRPOP key [FORMAT format] [path [index]]`
+//!
+//! Elements are removed in the order of the matches, as in Redis: an array inside of an element
+//! that was removed before, or behind it, may no longer be where the path has found it. Its place
+//! in the reply is null, or an element of the array that is there now.
 
 use super::expand::{Format, format_at, write};
-use super::{ROOT, change_at, json_event, matches, paths};
+use super::{ROOT, change_at_in_order, json_event, matches, paths};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
-use json::Document;
+use json::{Document, EditError};
 
 /// `JSON.ARRPOP`.
 pub static ARRPOP: Command = Command {
@@ -53,9 +57,20 @@ fn arrpop(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let matches = matches(&cx.db, key, &path, "array", |it| it.as_array().is_some())?;
     let locations = matches.locations();
     let event = json_event("json.arrpop");
-    let results = change_at(cx, key, event, &locations, Option::is_some, |document, at| {
-        document.array_pop(at, index)
-    })?;
+    let order: Vec<usize> = (0..locations.len()).collect();
+    let in_order = (&locations[..], &order[..]);
+    let results =
+        change_at_in_order(
+            cx,
+            key,
+            event,
+            in_order,
+            Option::is_some,
+            |document, at| match document.array_pop(at, index) {
+                Err(EditError::NotFound | EditError::WrongType) => Ok(None),
+                popped => popped,
+            },
+        )?;
     let places = matches.place(results);
     if matches.is_legacy {
         show(cx, places.into_iter().flatten().next_back().flatten(), format);

@@ -12,7 +12,7 @@ pub(super) enum Format {
     String,
     /// As a text for each.
     Strings,
-    /// As a reply for each, in which containers are texts.
+    /// As a reply for each, an array or an object as a text.
     Expand1,
     /// As a reply for each, down to the last value.
     Expand,
@@ -42,8 +42,10 @@ pub(super) fn format_at(cx: &Cx<'_>, args: Args<'_>, at: usize) -> Result<Format
 pub(super) fn write(reply: &mut Reply<'_>, value: Value<'_>, format: Format) {
     match format {
         Format::String | Format::Strings => text(reply, value),
-        Format::Expand => expand(reply, value, usize::MAX),
-        Format::Expand1 => expand(reply, value, 1),
+        Format::Expand1 if matches!(value.kind(), Kind::Array(_) | Kind::Object(_)) => {
+            text(reply, value);
+        }
+        Format::Expand1 | Format::Expand => expand(reply, value),
     }
 }
 
@@ -53,23 +55,24 @@ fn text(reply: &mut Reply<'_>, value: Value<'_>) {
     reply.bulk(&text);
 }
 
-fn expand(reply: &mut Reply<'_>, value: Value<'_>, levels: usize) {
+fn expand(reply: &mut Reply<'_>, value: Value<'_>) {
     match value.kind() {
         Kind::Null => reply.null(),
         Kind::Bool(is_true) => reply.boolean(is_true),
         Kind::Int(number) => reply.integer(number),
+        // No reply has such an integer.
+        Kind::Uint(number) => reply.double(number as f64),
         Kind::Double(number) => reply.double(number),
         Kind::Str(string) => reply.bulk(string.as_bytes()),
-        Kind::Array(_) | Kind::Object(_) if levels == 0 => text(reply, value),
         Kind::Array(array) => {
             reply.array(array.len());
-            array.iter().for_each(|element| expand(reply, element, levels - 1));
+            array.iter().for_each(|element| expand(reply, element));
         }
         Kind::Object(object) => {
             reply.map(object.len());
             for (name, member) in object.iter() {
                 reply.bulk(name.as_bytes());
-                expand(reply, member, levels - 1);
+                expand(reply, member);
             }
         }
     }

@@ -124,14 +124,9 @@ fn get(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         let found: Result<Vec<_>, Error> =
             options.paths.iter().map(|path| paths::read(path, document)).collect();
         let found = found?;
-        let is_one = options.paths.len() == 1;
-        if !is_one {
-            cx.reply.map(options.paths.len());
-        }
-        for (path, found) in options.paths.iter().zip(&found) {
-            if !is_one {
-                cx.reply.bulk(path.text().as_bytes());
-            }
+        // An array of matches for each path.
+        cx.reply.array(found.len());
+        for found in &found {
             cx.reply.array(found.len());
             found.iter().for_each(|it| write(&mut cx.reply, it.value(), options.format));
         }

@@ -197,11 +197,25 @@ impl Matches {
 fn change_each<R>(
     document: &mut Document,
     locations: &[Location],
+    change: impl FnMut(&mut Document, &Location) -> Result<R, EditError>,
+) -> Result<Vec<R>, EditError> {
+    change_in_order(document, locations, &location::update_order(locations), change)
+}
+
+/// Makes a change at each location, in the order of the places in `order`. Returns the results in
+/// the order of the locations.
+///
+/// # Errors
+/// The first error of a change.
+fn change_in_order<R>(
+    document: &mut Document,
+    locations: &[Location],
+    order: &[usize],
     mut change: impl FnMut(&mut Document, &Location) -> Result<R, EditError>,
 ) -> Result<Vec<R>, EditError> {
     let mut results: Vec<Option<R>> = Vec::new();
     results.resize_with(locations.len(), || None);
-    for at in location::update_order(locations) {
+    for &at in order {
         results[at] = Some(change(document, &locations[at])?);
     }
     Ok(results.into_iter().flatten().collect())
@@ -220,6 +234,20 @@ fn change_at<R>(
     event: Event,
     locations: &[Location],
     is_change: impl Fn(&R) -> bool,
+    change: impl FnMut(&mut Document, &Location) -> Result<R, EditError>,
+) -> Result<Vec<R>, Error> {
+    let order = location::update_order(locations);
+    change_at_in_order(cx, key, event, (locations, &order), is_change, change)
+}
+
+/// Makes a change at each location as [`change_at`] does, in the order of the places that stand
+/// beside the locations. A location may lead elsewhere after the changes before it.
+fn change_at_in_order<R>(
+    cx: &mut Cx<'_>,
+    key: Key<'_>,
+    event: Event,
+    (locations, order): (&[Location], &[usize]),
+    is_change: impl Fn(&R) -> bool,
     mut change: impl FnMut(&mut Document, &Location) -> Result<R, EditError>,
 ) -> Result<Vec<R>, Error> {
     if locations.is_empty() {
@@ -227,7 +255,7 @@ fn change_at<R>(
     }
     let json: &mut Json = typed::write(&mut cx.db, key)?.ok_or(NO_KEY)?;
     let mut has_changed = false;
-    let results = change_each(json.document_mut(), locations, |document, at| {
+    let results = change_in_order(json.document_mut(), locations, order, |document, at| {
         let result = change(document, at)?;
         has_changed |= is_change(&result);
         Ok(result)

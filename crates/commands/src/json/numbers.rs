@@ -96,7 +96,7 @@ fn change(cx: &mut Cx<'_>, args: Args<'_>, operation: &Operation) -> Outcome {
         for place in places {
             match place {
                 Some(Number::Int(number)) => cx.reply.integer(number),
-                Some(Number::Double(number)) => cx.reply.double(number),
+                Some(number) => cx.reply.double(number.as_f64()),
                 None => cx.reply.null(),
             }
         }

@@ -47,6 +47,7 @@ fn show(reply: &mut Reply<'_>, value: Value<'_>) {
         Kind::Null => reply.null(),
         Kind::Bool(is_true) => reply.simple(if is_true { "true" } else { "false" }),
         Kind::Int(number) => reply.integer(number),
+        Kind::Uint(number) => reply.double(number as f64),
         Kind::Double(number) => reply.double(number),
         Kind::Str(text) => reply.bulk(text.as_bytes()),
         Kind::Array(array) => {

@@ -68,11 +68,11 @@ fn parse(args: Args<'_>) -> Result<Options, Error> {
         if args.is(at, "latest") {
             options.latest = true;
         } else if args.is(at, "withlabels") {
-            options.shown = Shown::All;
+            options.shown.set(Shown::All)?;
         } else if args.is(at, "selected_labels") {
             let end = end_of_list(args, at + 1);
             let labels = args.words()[at + 1..end].iter().map(|&word| word.into());
-            options.shown = Shown::Selected(labels.collect());
+            options.shown.set(Shown::Selected(labels.collect()))?;
             at = end;
             continue;
         } else if args.is(at, "filter") {

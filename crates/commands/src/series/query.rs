@@ -51,6 +51,27 @@ pub(super) enum Shown {
     Selected(Vec<Box<[u8]>>),
 }
 
+impl Shown {
+    /// Takes what a request says.
+    ///
+    /// # Errors
+    /// It names no label, or says both.
+    pub(super) fn set(&mut self, shown: Shown) -> Result<(), Error> {
+        match (&*self, &shown) {
+            (_, Shown::Selected(labels)) if labels.is_empty() => {
+                Err(Error::text("ERR TSDB: SELECT_LABELS should have at least 1 parameter"))
+            }
+            (Shown::All, Shown::Selected(_)) | (Shown::Selected(_), Shown::All) => {
+                Err(Error::text("ERR TSDB: cannot accept WITHLABELS and SELECT_LABELS together"))
+            }
+            _ => {
+                *self = shown;
+                Ok(())
+            }
+        }
+    }
+}
+
 /// How series are put into groups.
 pub(super) struct Grouping {
     pub label: Box<[u8]>,
@@ -171,7 +192,7 @@ impl<'a> Parser<'a> {
             () if is("latest") => self.options.latest = true,
             () if is("excludeempty") => self.options.excludes_empty = true,
             () if is("empty") => self.empty = true,
-            () if is("withlabels") => self.options.shown = Shown::All,
+            () if is("withlabels") => self.options.shown.set(Shown::All)?,
             () if is("filter_by_ts") => self.take_times()?,
             () if is("filter_by_value") => self.take_values()?,
             () if is("count") => {
@@ -188,7 +209,7 @@ impl<'a> Parser<'a> {
             () if is("selected_labels") => {
                 let end = end_of_list(self.args, self.at);
                 let labels = self.args.words()[self.at..end].iter();
-                self.options.shown = Shown::Selected(labels.map(|&it| it.into()).collect());
+                self.options.shown.set(Shown::Selected(labels.map(|&it| it.into()).collect()))?;
                 self.at = end;
             }
             () if is("filter") => {

@@ -2,6 +2,7 @@
 
 use crate::beside::{prepare, same};
 use crate::support::{cli, dunlin, ours, run};
+use harness::module_types;
 use std::fs;
 
 #[test]
@@ -28,6 +29,21 @@ fn keys_are_measured_as_there() {
     }
     let printed = cli(server.port(), &["--hotkeys-count", "1"], "");
     assert!(printed.out.contains("\tkeyname: \"text\"\n"), "{printed:?}");
+}
+
+/// Types of modules are in the summary, by length where they have one, else by bytes.
+#[test]
+fn keys_of_the_types_of_modules_are_measured() {
+    let server = dunlin(&[]);
+    module_types::fill(&mut server.client(), "");
+    for words in [&["--bigkeys"][..], &["--memkeys"], &["--keystats"]] {
+        let printed = cli(server.port(), words, "");
+        assert_eq!(printed.status, Some(0), "{}", printed.err);
+        for row in &module_types::TYPES {
+            let line = printed.out.lines().find(|line| line.contains(row.name));
+            assert!(line.is_some(), "{words:?}: no {} in {}", row.name, printed.out);
+        }
+    }
 }
 
 #[test]

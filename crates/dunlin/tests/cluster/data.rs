@@ -2,7 +2,9 @@
 
 use crate::support::{Machine, row_of_ports, until_ok};
 use harness::client::{Client, ask, ok};
-use harness::contents::{Contents, KEYS_OF_MODULES, contents, fill_modules};
+use harness::contents::{Contents, contents};
+use harness::environment::skipped;
+use harness::module_types;
 use harness::reply::Reply;
 use harness::server::{Options, Program, Server};
 use harness::wait::{SetAtEnd, eventually};
@@ -213,7 +215,7 @@ fn a_backup_is_of_one_moment_and_is_restored_into_other_shards() {
     let (port, _) = machine.create("kept", "0");
     fill(&mut client(port));
     for tag in ["", "{first}", "{second}", "{third}"] {
-        fill_modules(&mut client(port), tag);
+        module_types::fill(&mut client(port), tag);
     }
     let folder: PathBuf = machine.directory.join("backups");
     // `./test backup` has a server that speaks S3's protocol.
@@ -286,16 +288,16 @@ fn values_of_the_types_of_modules_are_imported_and_exported() {
     let start = || Server::start(&Program::under_test(), Options::default()).expect("it starts");
     let (source, back) = (start(), start());
     let mut writer = source.client();
-    ["", "{one}"].iter().for_each(|tag| fill_modules(&mut writer, tag));
+    ["", "{one}"].iter().for_each(|tag| module_types::fill(&mut writer, tag));
     let import = begin(&machine, &["import", &address(&source), "there"]);
     until_in_step(&machine, &import);
-    fill_modules(&mut writer, "{two}");
+    module_types::fill(&mut writer, "{two}");
     ok(&mut writer, "JSON.SET {one}json $.name 1");
     assert_eq!(ask(&mut writer, "TS.ADD {one}{series}gauge 3700 1"), Reply::Integer(3700));
     let (is_done, text) = machine.ask(&["finish", &import]);
     assert!(is_done && text.contains("done"), "{text}");
     let expected = first_database(&mut writer);
-    assert_eq!(expected.len(), 3 * KEYS_OF_MODULES);
+    assert_eq!(expected.len(), 3 * module_types::KEYS);
     let mut there = client(port);
     assert_eq!(first_database(&mut there), expected);
     // Labels are found on all shards, and rules go on.
@@ -304,13 +306,69 @@ fn values_of_the_types_of_modules_are_imported_and_exported() {
 
     let export = begin(&machine, &["export", "there", &address(&back)]);
     until_in_step(&machine, &export);
-    fill_modules(&mut there, "{three}");
+    module_types::fill(&mut there, "{three}");
     assert_eq!(ask(&mut there, "TS.ADD {two}{series}gauge 9000 1"), Reply::Integer(9000));
     let (is_done, text) = machine.ask(&["finish", &export]);
     assert!(is_done && text.contains("done"), "{text}");
     let found = first_database(&mut back.client());
-    assert_eq!(found.len(), 4 * KEYS_OF_MODULES);
+    assert_eq!(found.len(), 4 * module_types::KEYS);
     assert_eq!(found, first_database(&mut there));
+}
+
+/// What clients read of the values, and of the series that a rule makes.
+fn reads(client: &mut Client, tag: &str) -> Vec<Reply> {
+    let series = format!("TS.RANGE {tag}{{series}}hour - +");
+    // Searches by vectors differ in the last digits.
+    let rows = module_types::TYPES.iter().filter(|row| row.name != "vectorset");
+    let mut replies: Vec<Reply> =
+        rows.map(|row| module_types::send(client, row.read, tag)).collect();
+    replies.extend([series, format!("VCARD {tag}vectors")].map(|words| ok(client, &words)));
+    replies
+}
+
+/// The same from and to a Redis with modules, whose port is in `DUNLIN_REDIS_WITH_MODULES`. Its
+/// keys are lost. It does not read our series and vector sets.
+#[test]
+fn a_redis_with_modules_is_imported_and_exported() {
+    let Ok(port) = std::env::var("DUNLIN_REDIS_WITH_MODULES") else {
+        return skipped("DUNLIN_REDIS_WITH_MODULES is not set");
+    };
+    let redis = format!("redis://127.0.0.1:{port}");
+    let machine = Machine::first("import-modules", "a");
+    let (there, _) = machine.create("there", "0");
+    let mut writer = client(port.parse().expect("a port"));
+    ok(&mut writer, "FLUSHALL");
+    for tag in ["", "{one}"] {
+        module_types::fill(&mut writer, tag);
+    }
+    let import = begin(&machine, &["import", &redis, "there"]);
+    until_in_step(&machine, &import);
+    module_types::fill(&mut writer, "{two}");
+    ["", "{one}", "{two}"].iter().for_each(|tag| module_types::change(&mut writer, tag));
+    let (is_done, text) = machine.ask(&["finish", &import]);
+    assert!(is_done && text.contains("done"), "{text}");
+    let mut there = client(there);
+    for tag in ["", "{one}", "{two}"] {
+        assert_eq!(reads(&mut there, tag), reads(&mut writer, tag), "{tag}");
+        for key in ["{series}gauge", "{series}hour", "plain", "vectors", "reduced"] {
+            ok(&mut there, &format!("DEL {tag}{key}"));
+        }
+    }
+
+    ok(&mut writer, "FLUSHALL");
+    let export = begin(&machine, &["export", "there", &redis]);
+    until_in_step(&machine, &export);
+    ok(&mut there, "BF.ADD {one}bloom later");
+    let (is_done, text) = machine.ask(&["finish", &export]);
+    assert!(is_done && text.contains("done"), "{text}");
+    let rows =
+        module_types::TYPES.iter().filter(|row| !["TSDB-TYPE", "vectorset"].contains(&row.name));
+    for (row, tag) in rows.flat_map(|row| ["", "{one}", "{two}"].map(|tag| (row, tag))) {
+        let [ours, theirs] =
+            [&mut there, &mut writer].map(|client| module_types::send(client, row.read, tag));
+        assert_eq!(ours, theirs, "{} of {tag}", row.name);
+    }
+    assert_eq!(ok(&mut writer, "BF.EXISTS {one}bloom later"), Reply::Integer(1));
 }
 
 /// A backup that is damaged is refused before anything is changed.

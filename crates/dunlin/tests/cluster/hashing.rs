@@ -1,7 +1,9 @@
 //! Databases with hashing rules of their own: one address, keys where the rules put them.
 
+use crate::data::first_database;
 use crate::support::{Machine, run, until_ok};
 use harness::client::{Client, ask};
+use harness::module_types;
 use harness::reply::Reply;
 use harness::server::signal;
 use harness::wait::eventually;
@@ -344,6 +346,48 @@ fn a_change_goes_on_after_a_switch_of_primaries() {
 fn change(machine: &Machine, options: &[&str]) {
     let (is_done, said) = machine.ask(&[&["update-db", "d"][..], options].concat());
     assert!(is_done && said.contains("done in"), "{options:?}: {said}");
+}
+
+/// Keys of one tag are in one command, and the keys of each tag go where each rule has them.
+#[test]
+fn values_of_the_types_of_modules_follow_the_rules() {
+    let machine = Machine::first("rehash", "e");
+    let port = create(&machine, "d", &["--hashing-rule", ".*(?<tag>[a-z])-.*"]);
+    until_ok(&machine, "d");
+    let ports = ports(&machine, "d", "primary");
+    // By the rule all keys of a tag are together, by the standard one those of a series are.
+    for (at, tag) in ["x:a-", "x:b-", "x:c-", "x:d-", "x:e-", "x:f-"].iter().enumerate() {
+        let mut one = client(ports[at % ports.len()]);
+        module_types::fill(&mut one, tag);
+        module_types::change(&mut one, tag);
+    }
+    let expected = first_database(&mut client(port));
+    assert_eq!(expected.len(), 6 * module_types::KEYS);
+    let sizes: Vec<String> = ports
+        .iter()
+        .map(|&port| {
+            let mut one = client(port);
+            says(&mut one, "CLIENT CAPA cluster node");
+            says(&mut one, "DBSIZE")
+        })
+        .collect();
+    let whole_tags = |size: &String| {
+        size.parse().is_ok_and(|size: usize| size.is_multiple_of(module_types::KEYS))
+    };
+    assert!(sizes.iter().all(whole_tags), "{sizes:?}");
+    for rules in [&["--hashing", "standard"][..], &["--hashing-rule", ".*:(?<tag>[a-z])-.*"]] {
+        change(&machine, rules);
+        until_ok(&machine, "d");
+        let mut one = client(port);
+        assert_eq!(first_database(&mut one), expected, "{rules:?}");
+        // Rules of series go on, and labels are found on all shards.
+        for tag in ["x:a-", "x:b-", "x:c-", "x:d-", "x:e-", "x:f-"] {
+            let reply = ask(&mut one, &format!("TS.RANGE {tag}{{series}}hour - + LATEST"));
+            assert_eq!(reply.elements().map(<[Reply]>::len), Some(5), "{reply:?}");
+        }
+        let found = ask(&mut one, "TS.QUERYINDEX kind=hour");
+        assert_eq!(found.elements().map(<[Reply]>::len), Some(6), "{found:?}");
+    }
 }
 
 /// A copy that is killed loads a file that is older than the rules, in which keys are that others

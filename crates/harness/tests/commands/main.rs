@@ -9,5 +9,6 @@ mod hostile_arguments;
 mod long_commands;
 mod long_strings;
 mod migrate;
+mod module_types;
 mod scan_guarantee;
 mod scripts;

@@ -4,9 +4,10 @@
 #![allow(clippy::unwrap_used)]
 
 use harness::client::{Client, encode, ok};
-use harness::contents::{KEYS_OF_MODULES, contents, fill_modules};
+use harness::contents::contents;
 use harness::environment::skipped;
 use harness::info::{field, number};
+use harness::module_types;
 use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
@@ -106,10 +107,10 @@ fn values_of_every_type_go_and_come_back() {
     let server = start(&["--maxmemory", "200mb"]);
     let mut client = server.client();
     every_type(&mut client);
-    fill_modules(&mut client, "");
+    module_types::fill(&mut client, "");
     let digest = client.command(&["DEBUG", "DIGEST"]).unwrap();
     // Numbers stay where they are; there are none.
-    let values = (21 + KEYS_OF_MODULES) as i64;
+    let values = (21 + module_types::KEYS) as i64;
     assert_eq!(demote(&mut client), values);
     assert_eq!(number(&mut client, "tier_values") as i64, values);
     assert_eq!(client.command(&["DEBUG", "DIGEST"]).unwrap(), digest);

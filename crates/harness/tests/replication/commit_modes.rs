@@ -2,7 +2,10 @@
 //! of a write that is not confirmed.
 
 use harness::client::{Client, ask, ok};
+use harness::contents::contents;
 use harness::info::{field, number};
+use harness::module_types::{self, TYPES};
+use harness::replicas::{dunlin, until_linked};
 use harness::reply::Reply;
 use harness::server::{Options, Program, Server, signal};
 use harness::wait::eventually;
@@ -132,6 +135,41 @@ fn a_reply_waits_until_the_replica_has_the_write() {
     assert!(is_ok(&next(&mut client)));
     assert_eq!(next(&mut reader), Reply::Bulk(b"2".to_vec()));
     assert_eq!(number(&mut observer, "unconfirmed_writes"), 0);
+}
+
+#[test]
+fn changes_of_every_type_of_modules_wait_for_the_replica() {
+    let server = patient(&["--repl-ping-replica-period", "3600"]);
+    let mut observer = observer(&server);
+    let mut replica = Replica::of(&server);
+    module_types::fill(&mut observer, "");
+    let mut client = server.client();
+    for request in TYPES.iter().flat_map(|row| row.change) {
+        let before = position(&mut observer);
+        client.send(&module_types::words(request, "")).expect("it sends");
+        eventually("the change has run", || position(&mut observer) > before);
+        assert!(!client.has_data().expect("it is open"), "{request} waits");
+        replica.acknowledge(position(&mut observer), None);
+        let reply = next(&mut client);
+        assert!(!reply.is_error(), "{request}: {reply:?}");
+    }
+    assert_eq!(number(&mut observer, "unconfirmed_writes"), 0);
+}
+
+/// What was confirmed is at the replica when the primary is gone.
+#[test]
+fn confirmed_values_of_every_type_of_modules_outlive_the_primary() {
+    let mut server = patient(&[]);
+    let replica = dunlin(&["--replicaof", "127.0.0.1", &server.port().to_string()]);
+    until_linked(&replica);
+    let mut client = server.client();
+    module_types::fill(&mut client, "");
+    module_types::change(&mut client, "");
+    let expected = contents(&mut client);
+    server.kill().expect("it was there");
+    let mut survivor = replica.client();
+    ok(&mut survivor, &["REPLICAOF", "NO", "ONE"]);
+    assert_eq!(contents(&mut survivor), expected);
 }
 
 #[test]

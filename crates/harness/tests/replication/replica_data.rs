@@ -2,8 +2,9 @@
 //! fails.
 
 use harness::client::{Client, ask, ok};
-use harness::contents::{KEYS_OF_MODULES, contents, fill_modules};
+use harness::contents::contents;
 use harness::info::{field, fields, number};
+use harness::module_types;
 use harness::replicas::{
     compare, dunlin, fill, forget_deleted, lying_primary, start, until_linked, while_writing,
 };
@@ -95,28 +96,15 @@ fn values_of_the_types_of_modules_are_those_of_the_primary() {
         let log = ["--appendonly", "yes", "--aof-use-rdb-preamble", preamble];
         let mut primary = dunlin(&log);
         let mut ours = primary.client();
-        fill_modules(&mut ours, "");
+        module_types::fill(&mut ours, "");
         let mut replica = replica_of(&primary, &log);
         until_not_rewriting(&mut replica.client());
-        fill_modules(&mut ours, "{later}");
+        module_types::fill(&mut ours, "{later}");
         // What they do next follows from what came with the snapshot, chance included.
-        for request in [
-            "TS.MADD {series}gauge 3700 1 {series}gauge 1000 4 {series}gauge 4800 2",
-            "TOPK.ADD topk d d d d e f g",
-            "BF.MADD bloom 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16",
-            "CF.ADD cuckoo d",
-            "TDIGEST.ADD tdigest 5 6 7",
-            "VADD vectors VALUES 4 0.1 0.2 0.3 0.4 four",
-            "VADD reduced REDUCE 3 VALUES 6 1 1 1 4 5 6 three NOQUANT",
-            "VREM vectors two",
-            "JSON.ARRAPPEND json $.n 9",
-        ] {
-            let reply = ask(&mut ours, request);
-            assert!(!reply.is_error(), "{request}: {reply:?}");
-        }
+        module_types::change(&mut ours, "");
         compare(&primary, &replica);
         let before = contents(&mut ours);
-        assert_eq!(before.len(), 2 * KEYS_OF_MODULES);
+        assert_eq!(before.len(), 2 * module_types::KEYS);
         rewrite(&mut ours);
         replica.restart().expect("it starts again");
         until_linked(&replica);

@@ -7,6 +7,7 @@
 
 use harness::client::{Client, ask};
 use harness::http::get;
+use harness::module_types::{self, TYPES};
 use harness::replicas;
 use harness::server::Server;
 use metrics::info::Fields;
@@ -181,6 +182,20 @@ fn our_dashboards_and_alerts_find_their_series() {
         };
         let missing: Vec<&&str> = asked.iter().filter(|name| !is_there(name)).collect();
         assert!(missing.is_empty(), "{file} asks for {missing:?}");
+    }
+}
+
+#[test]
+fn requests_of_the_types_of_modules_are_counted_by_command() {
+    let (server, port) = start(&[]);
+    module_types::fill(&mut server.client(), "");
+    let text = get(port, "/metrics").text();
+    for request in TYPES.iter().flat_map(|row| row.make) {
+        let command = request.split(' ').next().unwrap().to_lowercase();
+        for name in ["redis_commands_total", "dunlin_command_duration_seconds_count"] {
+            let series = format!("{name}{{cmd=\"{command}\"}} ");
+            assert!(text.lines().any(|line| line.starts_with(&series)), "there is no {series}");
+        }
     }
 }
 

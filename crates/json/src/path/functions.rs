@@ -138,7 +138,7 @@ fn numbers(of: &Operand<'_>) -> Option<Vec<Number>> {
 fn round(function: Function, number: Number) -> Option<Number> {
     match (number, function) {
         (Number::Int(int), Function::Abs) => int.checked_abs().map(Number::Int),
-        (Number::Int(int), _) => Some(Number::Int(int)),
+        (Number::Int(_) | Number::Uint(_), _) => Some(number),
         (Number::Double(double), Function::Abs) => Some(Number::Double(double.abs())),
         (Number::Double(double), Function::Ceiling) => Some(Number::Double(double.ceil())),
         (Number::Double(double), _) => Some(Number::Double(double.floor())),

@@ -268,11 +268,8 @@ impl Cuckoo {
         let mut fingerprint = place.fingerprint;
         let mut bucket = place.first & mask;
         let mut slot = 0;
-        let mut moved = Vec::with_capacity(self.max_iterations.min(64).into());
         for _ in 0..self.max_iterations {
-            let at = start(bucket, len, size) + slot;
-            std::mem::swap(&mut layer[at], &mut fingerprint);
-            moved.push(at);
+            std::mem::swap(&mut layer[start(bucket, len, size) + slot], &mut fingerprint);
             bucket = other(fingerprint, bucket) & mask;
             let slots = &mut layer[start(bucket, len, size)..][..size];
             if let Some(free) = slots.iter_mut().find(|slot| **slot == 0) {
@@ -281,8 +278,11 @@ impl Cuckoo {
             }
             slot = (slot + 1) % size;
         }
-        for at in moved.into_iter().rev() {
-            std::mem::swap(&mut layer[at], &mut fingerprint);
+        // The other bucket of the last fingerprint is the one that it was in.
+        for _ in 0..self.max_iterations {
+            slot = (slot + size - 1) % size;
+            bucket = other(fingerprint, bucket) & mask;
+            std::mem::swap(&mut layer[start(bucket, len, size) + slot], &mut fingerprint);
         }
         false
     }

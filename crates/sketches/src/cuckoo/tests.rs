@@ -91,6 +91,23 @@ fn load(bytes: &[u8], version: u16) -> Result<Cuckoo, rdb::Error> {
 }
 
 #[test]
+fn a_refused_item_leaves_the_filter_as_it_was() {
+    for (bucket_size, max_iterations) in [(1, 500), (2, 1), (2, 20), (3, 7), (255, 300)] {
+        let options = Options { capacity: 128, bucket_size, max_iterations, expansion: 0 };
+        let mut filter = Cuckoo::new(options, LIMIT).unwrap();
+        let mut refused = 0;
+        for number in 0..2000_u32 {
+            let before = filter.clone();
+            if filter.add(&number.to_le_bytes(), LIMIT).is_err() {
+                refused += 1;
+                assert_eq!(filter, before, "buckets of {bucket_size}");
+            }
+        }
+        assert!(refused > 1000, "{refused} with buckets of {bucket_size}");
+    }
+}
+
+#[test]
 fn files_come_back_and_damage_does_no_harm() {
     let mut grown = cuckoo(8, 2, 20, 2);
     add_numbers(&mut grown, 0..100);

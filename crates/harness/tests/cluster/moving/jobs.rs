@@ -2,7 +2,8 @@
 
 use super::*;
 use harness::client::encode;
-use harness::contents::{KEYS_OF_MODULES, contents, fill_modules};
+use harness::contents::contents;
+use harness::module_types;
 use std::time::Instant;
 
 /// The jobs that a node tells of: what each of them says.
@@ -172,7 +173,7 @@ fn a_copy_is_hidden_until_its_slot_has_moved() {
     ask(&mut source, "XADD {b}stream 1-1 f v");
     ok(&mut source, "XGROUP CREATE {b}stream group 0");
     ask(&mut source, "XREADGROUP GROUP group consumer COUNT 1 STREAMS {b}stream >");
-    fill_modules(&mut source, "{b}");
+    module_types::fill(&mut source, "{b}");
     let expected = contents(&mut source);
     let digest = text(ask(&mut source, "DEBUG DIGEST"));
     let mut listener = nodes[0].client();
@@ -183,7 +184,7 @@ fn a_copy_is_hidden_until_its_slot_has_moved() {
     change(&mut source, &format!("CLUSTER MIGRATESLOTS SLOTSRANGE 3300 3300 NODE {to}"));
     ok(&mut target, "CLIENT UNPAUSE");
     eventually("it ends", || has_ended(&nodes[0], "success") && has_ended(&nodes[2], "success"));
-    assert_eq!(ask(&mut target, "DBSIZE"), Reply::Integer((504 + KEYS_OF_MODULES) as i64));
+    assert_eq!(ask(&mut target, "DBSIZE"), Reply::Integer((504 + module_types::KEYS) as i64));
     assert_eq!(ask(&mut source, "DBSIZE"), Reply::Integer(0));
     assert_eq!(text(ask(&mut target, "DEBUG DIGEST")), digest);
     assert_eq!(contents(&mut target), expected);
