@@ -18,7 +18,7 @@ use crate::site::{JobKind, Site};
 use crate::store::{Problem, Store};
 use cluster::coordinator::Transaction;
 use cluster::view::Keys;
-use console::rest::{ApiError, Done};
+use web::rest::{ApiError, Done};
 
 /// A job that is asked for.
 #[derive(Clone, Debug)]

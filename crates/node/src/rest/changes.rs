@@ -22,7 +22,7 @@ use axum::http::Method;
 use cluster::coordinator::Transaction;
 use cluster::slots::{COUNT, Slots};
 use cluster::view::View;
-use console::rest::{ApiError, Done, Route};
+use web::rest::{ApiError, Done, Route};
 
 /// The routes.
 pub fn routes() -> Vec<Route<Call>> {

@@ -21,7 +21,6 @@ use crate::tasks::storage::{Storage, shown};
 use crate::tasks::{Task, places, ready};
 use axum::http::Method;
 use cluster::coordinator::{Change, Transaction};
-use console::rest::{ApiError, Done, Nothing, Route};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -29,6 +28,7 @@ use std::time::Duration;
 use transfer::locate::{self, Keyspace, Locate as _, Part, Servers, open};
 use transfer::place::Place;
 use transfer::target::{Route as Way, Target};
+use web::rest::{ApiError, Done, Nothing, Route};
 
 /// How long a server elsewhere may take to answer.
 const LIMIT: Duration = Duration::from_secs(5);
