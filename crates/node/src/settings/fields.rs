@@ -365,6 +365,7 @@ pub fn read_word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::WORDS_FORMAT;
     use crate::settings::tests::settings;
 
     #[test]
@@ -386,6 +387,20 @@ mod tests {
             let mut given = plain.clone();
             given.insert(field.key.clone(), field.default.clone().unwrap_or_default());
             assert_eq!(from_values(given), Ok(Settings::plain(1)), "{}", field.key);
+        }
+    }
+
+    #[test]
+    fn this_version_says_that_it_reads_all_words() {
+        for field in all() {
+            let Kind::Words(words) = &field.kind else { continue };
+            for word in words {
+                let mut given = values(&Settings::plain(1));
+                given.insert(field.key.clone(), json!(word.word));
+                let format = from_values(given).expect("it is a word of the field").format();
+                let known = 1..=WORDS_FORMAT;
+                assert!(known.contains(&format), "{}: raise WORDS_FORMAT", word.word);
+            }
         }
     }
 
