@@ -379,7 +379,9 @@ mod tests {
         assert_eq!(kind("memory"), Kind::Bytes(1));
         let Kind::Words(words) = kind("persistence") else { panic!("it is one of some words") };
         let said: Vec<_> = words.iter().map(|it| (&*it.word, &*it.enterprise)).collect();
-        assert_eq!(said, [("none", "disabled"), ("rdb", "snapshot"), ("aof", "aof")]);
+        // A word without one of Redis Enterprise's own is called the same there.
+        let expected = [("none", "disabled"), ("rdb", "snapshot"), ("aof", "aof")];
+        assert!(expected.iter().all(|word| said.contains(word)), "{said:?}");
         assert!(matches!(kind("eviction"), Kind::Words(words) if words.len() >= 8));
         // What JSON leaves out is said in the schema, too.
         let plain = values(&Settings::plain(1));
