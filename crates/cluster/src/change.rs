@@ -30,6 +30,28 @@ pub enum Refused {
     Away(String),
 }
 
+impl Refused {
+    /// Returns the code by which clients tell whether to ask again (`docs/errors.md`).
+    pub fn code(&self) -> &'static str {
+        match self {
+            Refused::Wrong(_) => "ERR",
+            Refused::Away(_) => "AWAY",
+        }
+    }
+}
+
+impl From<String> for Refused {
+    fn from(why: String) -> Refused {
+        Refused::Wrong(why)
+    }
+}
+
+impl From<&str> for Refused {
+    fn from(why: &str) -> Refused {
+        Refused::Wrong(why.into())
+    }
+}
+
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Refused::Wrong(why) | Refused::Away(why)) = self;

@@ -25,10 +25,10 @@ pub struct Driver<C> {
     /// The copy as its own database has it when it starts for the first time.
     myself: Replica,
     incarnation: Incarnation,
-    /// The copy is in no database yet, and this call came to know it.
+    /// The last read has found the copy in no database, so the turn founds one.
     is_homeless: bool,
-    /// The copy's database has no topology, and this is the revision of the order to write it
-    /// again.
+    /// The last read has found no topology of the copy's database, but an order to write it again:
+    /// the revision of the order.
     order: Option<Revision>,
 }
 
@@ -148,7 +148,7 @@ impl<C: Coordinator> Driver<C> {
         Err(change::Refused::Wrong("Others change the cluster at the same time, try again".into()))
     }
 
-    /// Takes the reply to a call, or its failure.
+    /// Hands the reply to a call to the copy, or says that the call has failed.
     fn take<T>(
         &mut self,
         clock: &impl Fn() -> Moment,
@@ -162,9 +162,8 @@ impl<C: Coordinator> Driver<C> {
         }
     }
 
-    /// Reads the copy's database: the one in which it was, if that has it still, since a copy
-    /// leaves one database in the transaction that brings it into another. With a value that
-    /// cannot be read the copy goes on as it knows the database, and changes nothing.
+    /// Reads the copy's database. Looks first in the one that the copy was in: it leaves that one
+    /// only in the transaction that brings it into another. `None`: it is in no database.
     fn read(&mut self) -> Result<Option<View>, Failure> {
         let known = self.copy().view().map(|view| view.database);
         if let Some(view) = known.map_or(Ok(None), |database| self.read_database(database))?
@@ -173,7 +172,7 @@ impl<C: Coordinator> Driver<C> {
             return Ok(Some(view));
         }
         let home = self.coordinator.range(&self.keys.home(self.myself.id), None)?;
-        // A copy that was in a database waits for it: somebody may have removed keys of it.
+        // A copy that was in a database founds no other: its keys may have been removed by mistake.
         self.is_homeless = home.items.is_empty() && known.is_none();
         let Some(home) = home.items.first() else { return Ok(None) };
         let database = view::read_home(&home.value).map_err(|why| Failure::Unreadable(why.0))?;
@@ -201,7 +200,7 @@ impl<C: Coordinator> Driver<C> {
         self.take(clock, Call::Commit, outcome, |copy, now, _| copy.changed(now));
     }
 
-    /// Begins a database of the copy's own, if it is in none.
+    /// Founds a database with this copy alone, if it is in none.
     fn found(&mut self, clock: &impl Fn() -> Moment) {
         let lease = self.copy().lease();
         let Some(lease) = lease.filter(|_| self.is_homeless) else { return };
@@ -209,7 +208,7 @@ impl<C: Coordinator> Driver<C> {
         let database = self.myself.id;
         let transaction = change::found(&self.keys, database, self.myself.clone(), alive);
         let outcome = self.coordinator.commit(&transaction);
-        // What the copy knew was another cluster's, or of one that is no more.
+        // What the copy remembers is of another cluster, or of one that was removed.
         self.copy().remember(None);
         self.is_homeless = false;
         self.take(clock, Call::Commit, outcome, |copy, now, _| copy.changed(now));

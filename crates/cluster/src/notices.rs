@@ -1,8 +1,8 @@
 //! What changes for clients between two views of a database: shards that fail over or are handed
 //! over, and slots that move.
 //!
-//! Every node finds the same by itself, from what it reads anyway. So whatever begins a switch or a
-//! move tells clients without knowing of them.
+//! Every node computes the same notices from the views that it reads. So nothing that begins a
+//! switch or a move has to know the clients.
 
 use crate::id::Id;
 use crate::slots::Slots;
@@ -73,13 +73,13 @@ pub fn between(before: &View, after: &View) -> Notices {
     notices
 }
 
-/// Whether a shard with slots is to be handed over, or its primary has no lease.
+/// Returns whether a shard with slots is to be handed over, or its primary has no lease.
 fn loses_primary(view: &View, shard: &Shard) -> bool {
     let is_asked = view.switches.get(&shard.id).is_some_and(|at| at.value.epoch == shard.epoch);
     !shard.slots.is_empty() && !shard.is_unborn() && (is_asked || !view.is_alive(shard.holder))
 }
 
-/// The slots that are to leave each shard.
+/// Returns the slots that are to leave each shard.
 fn leaving(view: &View) -> Vec<(Id, Slots)> {
     let topology = &view.topology.value;
     let of_shard = |shard: &Shard| {
@@ -91,6 +91,7 @@ fn leaving(view: &View) -> Vec<(Id, Slots)> {
     topology.shards.iter().map(of_shard).filter(|(_, slots)| !slots.is_empty()).collect()
 }
 
+/// Returns the slots whose primary is another, by the pair of primaries.
 fn moved(before: &View, after: &View) -> Vec<Moved> {
     let mut moved = Vec::new();
     for earlier in &before.topology.value.shards {

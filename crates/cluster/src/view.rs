@@ -31,68 +31,68 @@ impl Keys {
         Keys { root: format!("/dunlin/{cluster}/") }
     }
 
-    /// The key that says which database a copy belongs to.
+    /// Returns the key that says which database a copy belongs to.
     pub fn home(&self, copy: Id) -> String {
         format!("{}node/{copy}", self.root)
     }
 
-    /// The beginning of the keys of servers that start from files.
+    /// Returns the beginning of the keys of servers that start from files.
     pub fn claims(&self) -> String {
         format!("{}claim/", self.root)
     }
 
-    /// What the file of a server says that starts from one.
+    /// Returns the key of what a server says that starts from files.
     pub fn claim(&self, copy: Id) -> String {
         format!("{}{copy}", self.claims())
     }
 
-    /// The beginning of all keys of all databases.
+    /// Returns the beginning of all keys of all databases.
     pub fn databases(&self) -> String {
         format!("{}db/", self.root)
     }
 
-    /// The database that one of these keys is of.
+    /// Returns the database that a key below [`Keys::databases`] belongs to.
     pub fn database_of(&self, key: &str) -> Option<Id> {
         key.strip_prefix(&self.databases())?.split('/').next()?.parse().ok()
     }
 
-    /// The beginning of all keys of a database.
+    /// Returns the beginning of all keys of a database.
     pub fn database(&self, database: Id) -> String {
         format!("{}db/{database}/", self.root)
     }
 
-    /// The key of a database's topology.
+    /// Returns the key of a database's topology.
     pub fn topology(&self, database: Id) -> String {
         format!("{}topology", self.database(database))
     }
 
-    /// The key that is there while a copy's lease is.
+    /// Returns the key that is there while a copy's lease is.
     pub fn alive(&self, database: Id, copy: Id) -> String {
         format!("{}alive/{copy}", self.database(database))
     }
 
-    /// The key of the switch that is asked for in a shard.
+    /// Returns the key of the switch that is asked for in a shard.
     pub fn switch(&self, database: Id, shard: Id) -> String {
         format!("{}switch/{shard}", self.database(database))
     }
 
-    /// The key that says that the coordinator was rolled back.
+    /// Returns the key that says that the coordinator was rolled back.
     pub fn rolled_back(&self, database: Id) -> String {
         format!("{}rolled-back", self.database(database))
     }
 
-    /// The key by which an operator asks the copies to write the topology again.
+    /// Returns the key by which an operator asks the copies to write the topology again.
     pub fn write_again(&self, database: Id) -> String {
         format!("{}write-again", self.database(database))
     }
 
-    /// The beginning of the keys of what all copies of a database have alike: see
+    /// Returns the beginning of the keys of what all copies of a database have alike: see
     /// [`crate::shared`].
     pub fn shared(&self, database: Id) -> String {
         format!("{}shared/{database}/", self.root)
     }
 
-    /// The key that says that a copy refuses an epoch.
+    /// Returns the key that says that a copy refuses an epoch.
     pub fn fence(&self, database: Id, shard: Id, copy: Id) -> String {
         format!("{}fence/{shard}/{copy}", self.database(database))
     }
@@ -126,11 +126,11 @@ pub struct Fence {
     pub restored: Option<Incarnation>,
 }
 
-/// An operator's wish that a copy becomes the primary. The primary of `epoch` fulfils it, or lets
-/// it lapse.
+/// An operator's request that a copy becomes the primary. The primary of `epoch` carries it out, or
+/// leaves it. In a later epoch it says nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Switch {
-    /// The epoch that it ends. In any other it says nothing.
+    /// The epoch that it ends.
     pub epoch: Epoch,
     /// The successor.
     pub to: Id,
@@ -154,26 +154,24 @@ pub struct RolledBack {
 }
 
 impl RolledBack {
-    /// What a copy has found out.
+    /// Makes the note of a copy that has found this out.
     pub(crate) fn new(known: Revision, found: Revision) -> RolledBack {
         RolledBack { known, found, later: BTreeMap::new() }
     }
-}
 
-impl RolledBack {
-    /// Takes what another copy knew.
+    /// Returns the note with what another copy knew.
     pub(crate) fn with(&self, other: &RolledBack) -> RolledBack {
         let (known, found) = (self.known.max(other.known), self.found.min(other.found));
         RolledBack { known, found, later: self.later.clone() }
     }
 }
 
-/// A value with the revision of its last change.
+/// A value that was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct At<T> {
     /// The value.
     pub value: T,
-    /// See there.
+    /// The revision of its last change.
     pub revision: Revision,
 }
 
@@ -198,7 +196,7 @@ pub struct View {
     pub rolled_back: Option<At<RolledBack>>,
 }
 
-/// A database has one content at a revision.
+/// Hashes the revision only: it decides what a database contains.
 impl Hash for View {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.database, self.revision).hash(state);
@@ -281,26 +279,26 @@ impl View {
         Transaction { compares, changes: vec![change] }
     }
 
-    /// The condition that the topology is the one that was read.
+    /// Returns the condition that the topology is the one that was read.
     pub fn unchanged(&self) -> Compare {
         let key = self.keys.topology(self.database);
         Compare { key, revision: self.topology.revision }
     }
 
-    /// The condition that a copy's lease is as it was read, or still absent.
+    /// Returns the condition that a copy's lease is as it was read, or still absent.
     pub fn alive_unchanged(&self, copy: Id) -> Compare {
         let revision = self.alive.get(&copy).map_or(0, |at| at.revision);
         Compare { key: self.keys.alive(self.database, copy), revision }
     }
 
-    /// The change that says that a copy has a lease.
+    /// Returns the change that says that a copy has a lease.
     pub fn put_alive(&self, copy: Id, alive: Alive) -> Change {
         put_alive(&self.keys, self.database, copy, alive)
     }
 }
 
-/// The transaction that makes a database of shards that have not been started yet. Nothing of it
-/// may be there.
+/// Makes the transaction that creates a database whose copies have not been started yet. It
+/// conflicts if any key of it is there.
 pub fn plan(keys: &Keys, database: Id, topology: &Topology) -> Transaction {
     let absent = |key| Compare { key, revision: 0 };
     let homes = || topology.copies().map(|copy| keys.home(copy.id));
@@ -312,9 +310,9 @@ pub fn plan(keys: &Keys, database: Id, topology: &Topology) -> Transaction {
     Transaction { compares, changes }
 }
 
-/// The transaction by which a copy writes the topology of its database again, as it knew it last:
-/// the coordinator has lost it, and an operator has given the order of this revision. The shards
-/// elect their primaries by what their copies have.
+/// Makes the transaction by which a copy writes the topology of its database again, as it knew it
+/// last: the coordinator has lost it, and an operator has given the order of this revision. The
+/// shards elect their primaries by what their copies have.
 pub fn write_again(known: &View, order: Revision) -> Transaction {
     let (keys, database) = (&known.keys, known.database);
     let mut topology = known.topology.value.clone();
@@ -348,7 +346,7 @@ pub fn read_home(value: &[u8]) -> Result<Id, Invalid> {
         .map_err(|error| Invalid(format!("a node's database is not readable: {error}")))
 }
 
-/// The change that says that a copy of a database has a lease.
+/// Returns the change that says that a copy of a database has a lease.
 pub(crate) fn put_alive(keys: &Keys, database: Id, copy: Id, alive: Alive) -> Change {
     Change::Put { key: keys.alive(database, copy), value: encode(&alive), lease: Some(alive.lease) }
 }

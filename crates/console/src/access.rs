@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use structs::sync::lock;
 use tokio::sync::Semaphore;
+use web::login::Credentials;
 
 /// How long a request may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -15,15 +16,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MAX_RUNNING: usize = 6;
 /// Connections of one user that are kept for the next request.
 const MAX_IDLE: usize = 2;
-
-/// A name and its password.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Credentials {
-    /// The user's name.
-    pub user: String,
-    /// The password, as it is.
-    pub password: String,
-}
 
 /// The server, for one user.
 pub struct Access {

@@ -1,7 +1,7 @@
 //! What all requests share, the routes, and the rules that hold for every answer.
 
 use crate::access::Access;
-use crate::auth::{Limiter, METRICS, Session, Sessions};
+use crate::auth::{Session, Sessions};
 use crate::events::Events;
 use crate::history::History;
 use crate::host::{Host, Peer};
@@ -20,6 +20,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use structs::sync::lock;
 use tokio::sync::{Semaphore, watch};
+use web::METRICS;
+use web::login::Limiter;
 
 /// What all requests share.
 pub struct App {

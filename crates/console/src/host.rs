@@ -1,20 +1,16 @@
 //! What the console is given: a server to speak to, and the rules of the port that it serves on.
 
 use rustls::ServerConfig;
-use std::future::Future;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use web::Peer;
+pub use web::rest::Boxed;
 
 /// A connection to the server, on which RESP is spoken.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
-
-/// A future that is on the heap.
-pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// On behalf of what a connection is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

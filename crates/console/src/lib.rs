@@ -38,15 +38,6 @@ pub use metrics::scrape;
 pub use remote::{authenticate, command, open, order, run};
 pub use target::Target;
 
-/// What another admin port builds its interface from: tables of routes, their OpenAPI document,
-/// errors, and what tells a foreign page.
-pub mod rest {
-    pub use crate::api::openapi::{About, describe};
-    pub use crate::api::route::{Done, Nothing, Route, check_type, find, json, only_reads, unread};
-    pub use crate::api::{ApiError, PREFIX};
-    pub use crate::auth::{COPY_METRICS, Limiter, METRICS, Tokens, basic, clear, is_trusted_name};
-}
-
 /// The page's files, for another admin port.
 pub mod files {
     pub use crate::assets::{File, Shows, send, send_page};

@@ -3,7 +3,7 @@
 //! which there is nothing to say.
 
 use crate::access::Access;
-use crate::api::{self, ApiError};
+use crate::api;
 use crate::app::App;
 use crate::host::{Host, ThreadTime};
 use crate::link::Words;
@@ -18,6 +18,7 @@ use metrics::text::{CONTENT_TYPE, Exposition};
 use resp::Value;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use web::rest::ApiError;
 
 /// Answers a scrape.
 pub async fn expose(State(app): State<Arc<App>>, request: Request) -> Response {
@@ -28,7 +29,7 @@ pub async fn expose(State(app): State<Arc<App>>, request: Request) -> Response {
             own::write(&mut out, &answers, &threads(app.host.threads()));
         }
         // The server that the console shows is gone; of itself it knows that it is there.
-        Err(error) if error.is_of_link() => exporter::write_down(&mut out),
+        Err(error) if error.is_of_gateway() => exporter::write_down(&mut out),
         Err(error) => return error.into_response(),
     }
     ([(header::CONTENT_TYPE, CONTENT_TYPE)], out.into_text()).into_response()

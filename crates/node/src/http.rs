@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 pub struct Refusal {
     /// For the user.
     pub text: String,
-    /// It may be done a little later: etcd is away, or the node is about to start again.
+    /// The request can be sent again: etcd is away, or the node is about to start again.
     pub is_temporary: bool,
 }
 
@@ -43,7 +43,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Reads something.
+    /// Reads what is at a path.
     ///
     /// # Errors
     /// What the node says, or why it does not answer.
@@ -51,10 +51,10 @@ impl Node {
         self.ask("GET", path, "")
     }
 
-    /// Sends something by a method.
+    /// Sends something by a method, and returns the answer.
     ///
     /// # Errors
-    /// Likewise.
+    /// What the node says, or why it does not answer.
     pub fn send<T: DeserializeOwned>(
         &self,
         method: &str,
@@ -109,7 +109,8 @@ impl Node {
         Ok(Server {
             host: host.to_owned(),
             port: port.parse().map_err(|_| wrong())?,
-            // A name may be an alias of the machine; an address is always let in.
+            // The name in the header Host. Without a password a node answers under this one and
+            // addresses only, whatever the machine is called.
             name: "localhost".to_owned(),
             tls: None,
         })

@@ -7,6 +7,7 @@
 //!            rest                  the admin port: REST, metrics, probes, console
 //!   act      daemon    jobs        the threads of a node
 //!            own_etcd  copies      processes that outlive it
+//!            supervise             starts, watches and ends such a process
 //!            drain     reshape     a machine gives its copies away; a database becomes as asked
 //!            members   rehash      copies that come and go; rules from keys to slots that change
 //!            tasks                 jobs that move data: import, export, backup, restore, restart
@@ -57,6 +58,7 @@ mod show;
 pub mod site;
 mod standing;
 pub mod store;
+mod supervise;
 mod switch;
 mod talk;
 mod tasks;

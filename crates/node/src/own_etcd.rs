@@ -2,12 +2,11 @@
 //! defragmentation.
 
 use crate::authority::Files;
-use crate::copies::Restarts;
-use crate::copies::process::Process;
 use crate::settings::Wrong;
+use crate::supervise::{Supervised, Survivors};
 use cluster::Moment;
 use etcd::{Client, Endpoint, Size, Way};
-use process::{beside, log};
+use process::log;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -23,16 +22,16 @@ pub const FOLDER: &str = "etcd";
 /// Snapshots that are kept.
 const SNAPSHOTS: usize = 24;
 
-/// How often there is one.
+/// The time between two snapshots.
 const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// How often the size of the file is looked at.
+/// The time between two looks at the size of the file.
 const SIZE_INTERVAL: Duration = Duration::from_secs(600);
 
 /// A smaller file is not worth a defragmentation.
 const MIN_DEFRAGMENTATION_BYTES: u64 = 64 << 20;
 
-/// How long it has to end after it was asked.
+/// How long the server has to end after it was asked to.
 const FAREWELL: Duration = Duration::from_secs(20);
 
 /// How long a snapshot may take.
@@ -74,8 +73,7 @@ pub struct OwnEtcd {
     server: Server,
     files: Files,
     way: Way,
-    process: Option<Process>,
-    restarts: Restarts,
+    process: Supervised,
     next_snapshot: Instant,
     next_size: Instant,
 }
@@ -124,27 +122,27 @@ pub fn find_program() -> Result<PathBuf, Wrong> {
 }
 
 impl Server {
-    /// Where its peers reach it.
+    /// Returns the URL at which its peers reach it.
     pub fn peer_url(&self) -> String {
         self.peer_endpoint().url()
     }
 
-    /// Where its peers reach it, as an endpoint.
+    /// Returns the endpoint at which its peers reach it.
     pub fn peer_endpoint(&self) -> Endpoint {
         Endpoint { host: self.host.clone(), port: self.peer_port, is_tls: self.is_tls }
     }
 
-    /// The address on which it listens to its peers.
+    /// Returns the address at which it listens for its peers.
     pub fn peer_bind(&self) -> &str {
         if self.listens_at.is_empty() { &self.host } else { &self.listens_at }
     }
 
-    /// Where clients reach it.
+    /// Returns the endpoint at which clients reach it.
     pub fn endpoint(&self) -> Endpoint {
         Endpoint { host: self.host.clone(), port: self.client_port, is_tls: self.is_tls }
     }
 
-    /// An address for etcd's options.
+    /// Returns a URL of this server for etcd's options.
     fn url(&self, host: &str, port: u16) -> String {
         Endpoint { host: host.to_owned(), port, is_tls: self.is_tls }.url()
     }
@@ -213,10 +211,8 @@ impl OwnEtcd {
     ) -> io::Result<OwnEtcd> {
         fs::create_dir_all(directory.join("data"))?;
         fs::create_dir_all(directory.join("snapshots"))?;
-        let name = program.file_name().map(|name| name.to_string_lossy().into_owned());
-        let running = beside::with_program(&name.unwrap_or_default());
-        let running = running.into_iter().find(|(_, there)| there == directory);
         let now = Instant::now();
+        let process = Supervised::new(directory, log, &Survivors::of(&program), now);
         let mut own = OwnEtcd {
             program,
             directory: directory.to_owned(),
@@ -224,13 +220,12 @@ impl OwnEtcd {
             server,
             files,
             way,
-            process: running.map(|(id, _)| Process::adopt(id, directory)),
-            restarts: Restarts::new(now),
+            process,
             next_snapshot: now + SNAPSHOT_INTERVAL,
             next_size: now + SIZE_INTERVAL,
         };
-        match &own.process {
-            Some(process) => log!(Notice, "etcd runs as process {}", process.id()),
+        match own.process.id() {
+            Some(id) => log!(Notice, "etcd runs as process {id}"),
             None => own.spawn(now)?,
         }
         Ok(own)
@@ -247,35 +242,31 @@ impl OwnEtcd {
         }
         // Its heap is small: collecting it more often costs less than the memory.
         command.env("GOGC", "40");
-        let process = Process::start(command, &self.directory, self.log.as_deref())?;
-        log!(Notice, "etcd starts on port {}, process {}", self.server.client_port, process.id());
-        self.restarts.started(now);
-        self.process = Some(process);
+        let id = self.process.start(command, now)?;
+        log!(Notice, "etcd starts on port {}, process {id}", self.server.client_port);
         Ok(())
     }
 
-    /// Returns whether its process runs.
+    /// Returns whether its process runs. It is not started again by this.
     pub fn runs(&mut self) -> bool {
-        self.process.as_mut().is_some_and(|process| process.end().is_none())
+        if let Some(end) = self.process.look(Instant::now()) {
+            self.log_end(&end);
+        }
+        self.process.id().is_some()
     }
 
-    /// Starts it again when it ends, and keeps it in order, until `is_over`. It goes on then,
-    /// unless it `ends_as_well`.
+    /// Watches the server until `is_over`: starts it again when it has ended, writes snapshots,
+    /// defragments its file. Then ends it if it `ends_as_well`, and leaves it running otherwise.
     pub fn watch(mut self, is_over: &AtomicBool, ends_as_well: bool) {
         while !is_over.load(Ordering::Relaxed) {
             let now = Instant::now();
-            if let Some(end) = self.process.as_mut().and_then(Process::end) {
-                let log = self.log.as_ref().map(|log| format!("; see {}", log.display()));
-                log!(Warning, "etcd has ended: {end}{}", log.unwrap_or_default());
-                self.process = None;
-                self.restarts.ended(now);
+            if let Some(end) = self.process.look(now) {
+                self.log_end(&end);
             }
-            if self.process.is_none()
-                && self.restarts.is_due(now)
+            if self.process.is_due(now)
                 && let Err(error) = self.spawn(now)
             {
                 log!(Warning, "etcd cannot be started: {error}");
-                self.restarts.ended(now);
             }
             if now >= self.next_snapshot {
                 self.next_snapshot = now + SNAPSHOT_INTERVAL;
@@ -292,16 +283,19 @@ impl OwnEtcd {
         }
     }
 
+    fn log_end(&self, end: &str) {
+        let log = self.log.as_ref().map(|log| format!("; see {}", log.display()));
+        log!(Warning, "etcd has ended: {end}{}", log.unwrap_or_default());
+    }
+
     /// Ends the process. etcd gives up its leadership first.
     fn end(&mut self) {
-        let Some(process) = &mut self.process else { return };
-        log!(Notice, "etcd ends, process {}", process.id());
-        beside::terminate(process.id());
-        let began = Instant::now();
-        while process.end().is_none() {
-            if began.elapsed() > FAREWELL {
-                beside::kill(process.id());
-            }
+        let Some(id) = self.process.id() else { return };
+        log!(Notice, "etcd ends, process {id}");
+        self.process.end(Instant::now(), FAREWELL);
+        while self.process.id().is_some() {
+            // How it ends does not matter any more.
+            let _ = self.process.look(Instant::now());
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -22,6 +22,10 @@ const MAX_DATABASES: u32 = 1024;
 /// The least memory of a shard.
 const MIN_SHARD_BYTES: u64 = 4 << 20;
 
+/// The greatest `format` of a word of options. A new word raises it, and with it
+/// [`crate::site::FORMAT`]: its format is one more than that.
+pub const WORDS_FORMAT: u32 = 1;
+
 /// What is written to disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -36,6 +40,15 @@ pub enum Persistence {
     Aof,
 }
 
+impl Persistence {
+    /// Returns the least [`crate::site::FORMAT`] of nodes that can read this word.
+    pub fn format(self) -> u32 {
+        match self {
+            Persistence::None | Persistence::Rdb | Persistence::Aof => 1,
+        }
+    }
+}
+
 /// When a write is confirmed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -46,6 +59,15 @@ pub enum Commit {
     Fsync,
     /// when more than half of the copies have it
     Quorum,
+}
+
+impl Commit {
+    /// Returns the least [`crate::site::FORMAT`] of nodes that can read this word.
+    pub fn format(self) -> u32 {
+        match self {
+            Commit::Memory | Commit::Fsync | Commit::Quorum => 1,
+        }
+    }
 }
 
 /// How clients see the database.
@@ -61,6 +83,13 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
+    /// Returns the least [`crate::site::FORMAT`] of nodes that can read this word.
+    pub fn format(self) -> u32 {
+        match self {
+            Endpoint::Single | Endpoint::All | Endpoint::Cluster => 1,
+        }
+    }
+
     /// Returns whether clients speak the protocol of Redis Cluster.
     pub fn is_cluster(self) -> bool {
         self == Endpoint::Cluster
@@ -85,6 +114,15 @@ pub enum Measure {
     Network,
     /// Keys.
     Keys,
+}
+
+impl Measure {
+    /// Returns the least [`crate::site::FORMAT`] of nodes that can read this word.
+    pub fn format(self) -> u32 {
+        match self {
+            Measure::Bytes | Measure::Cpu | Measure::Network | Measure::Keys => 1,
+        }
+    }
 }
 
 /// The policies that a full database can have.
@@ -240,6 +278,12 @@ impl Settings {
             true => Endpoint::Single,
             false => Endpoint::Cluster,
         }
+    }
+
+    /// Returns the least [`crate::site::FORMAT`] of nodes that can read all words of the options.
+    /// Fields that they do not know, they keep.
+    pub fn format(&self) -> u32 {
+        self.persistence.format().max(self.commit.format()).max(self.endpoint.format())
     }
 
     /// Returns whether servers know the option `cluster-endpoint`.

@@ -2,7 +2,7 @@
 
 use crate::keys::SiteKeys;
 use crate::sealed;
-use crate::settings::{Measure, Settings, sha256};
+use crate::settings::{Measure, Settings, WORDS_FORMAT, Wrong, sha256};
 use crate::tasks::Task;
 use crate::tasks::schedule::Schedule;
 use crate::unplaced::{self, Gone};
@@ -50,11 +50,16 @@ pub struct Machine {
     pub(crate) opens_sealed: bool,
 }
 
-/// What this version can read at etcd, which rises when something is written that earlier versions
-/// do not understand. It is written only when all nodes that are alive can read it.
+/// What this version can read at etcd. It rises with each word of an enum that earlier versions do
+/// not have: they cannot read a value with it at all. The word says so in its `format`, and
+/// [`crate::store::Store`] writes it only when all nodes that are alive can read it.
 ///
 /// 1: jobs that move data, and backups that come round.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = if WORDS_FORMAT > JOBS_FORMAT { WORDS_FORMAT } else { JOBS_FORMAT };
+
+/// The greatest `format` of a word of jobs and stages. A new word raises it: its format is one more
+/// than [`FORMAT`].
+const JOBS_FORMAT: u32 = 1;
 
 /// What [`Machine::format`] is for a machine that can open sealed passwords.
 const SEALED_FORMAT: u32 = 2;
@@ -138,6 +143,15 @@ pub enum Stage {
     Ready,
     /// It is going away.
     Deleting,
+}
+
+impl Stage {
+    /// Returns the least [`FORMAT`] of nodes that can read this word.
+    pub fn format(self) -> u32 {
+        match self {
+            Stage::Creating | Stage::Ready | Stage::Deleting => 1,
+        }
+    }
 }
 
 /// Where a copy is.
@@ -261,6 +275,11 @@ impl Database {
     /// How nodes log in.
     pub fn login(&self) -> Login<'_> {
         Login { user: INTERNAL, password: &self.secret, is_tls: self.settings.tls }
+    }
+
+    /// Returns the least [`FORMAT`] of nodes that can read it.
+    pub fn format(&self) -> u32 {
+        self.stage.format().max(self.settings.format())
     }
 
     /// The bytes that a copy of a shard may have.
@@ -394,6 +413,15 @@ pub enum JobState {
     Cancelled,
 }
 
+impl JobState {
+    /// Returns the least [`FORMAT`] of nodes that can read this word.
+    pub fn format(self) -> u32 {
+        match self {
+            JobState::Running | JobState::Done | JobState::Failed | JobState::Cancelled => 1,
+        }
+    }
+}
+
 /// What a job about a database is to reach, beyond what the database says.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
@@ -465,6 +493,16 @@ pub struct Job {
     /// In milliseconds since 1970, 0 while it runs.
     #[serde(default)]
     pub ended_ms: u64,
+}
+
+impl Job {
+    /// Returns the least [`FORMAT`] of nodes that can read it.
+    pub fn format(&self) -> u32 {
+        let Aim { before, by, .. } = &self.aim;
+        let of_aim = before.as_ref().map(Settings::format).max(by.map(Measure::format));
+        let of_task = self.task.as_ref().map(Task::format);
+        self.kind.format().max(self.state.format()).max(of_aim.max(of_task).unwrap_or_default())
+    }
 }
 
 /// A request with a name that was served, and began no job.
@@ -660,6 +698,26 @@ impl Site {
         self.machines.values().all(|known| known.spec.value.opens_sealed())
     }
 
+    /// Refuses what needs this [`FORMAT`] of nodes while one lives that cannot read it.
+    ///
+    /// # Errors
+    /// Which one.
+    pub fn check_readable(&self, format: u32) -> Result<(), Wrong> {
+        match self.older_machine(format) {
+            None => Ok(()),
+            Some(machine) => Err(Wrong(format!(
+                "the node of machine '{machine}' is of an older version: start it with this one \
+                 first"
+            ))),
+        }
+    }
+
+    /// Returns the least that a living node can read: see [`FORMAT`].
+    pub fn least_format(&self) -> u32 {
+        let living = self.machines.values().filter(|known| known.alive.is_some());
+        living.map(|known| known.spec.value.reads()).min().unwrap_or(FORMAT)
+    }
+
     /// Returns a machine whose node is alive and cannot read what needs this [`FORMAT`].
     pub fn older_machine(&self, format: u32) -> Option<&str> {
         let is_old = |known: &Known| known.alive.is_some() && known.spec.value.reads() < format;
@@ -771,6 +829,21 @@ fn read<T: for<'a> Deserialize<'a>>(item: &Item, problems: &mut Problems<'_>) ->
     }
 }
 
+/// Returns the least [`FORMAT`] of nodes that can read a value. What a node says of itself is not
+/// asked: it has to say that it is alive.
+pub fn format_of(keys: &SiteKeys, key: &str, value: &[u8]) -> u32 {
+    fn of<T: for<'a> Deserialize<'a>>(value: &[u8], format: fn(&T) -> u32) -> u32 {
+        // What this version cannot read, it does not write either.
+        serde_json::from_slice(value).as_ref().map_or(0, format)
+    }
+    let name = key.strip_prefix(keys.all()).unwrap_or_default();
+    match name.split('/').collect::<Vec<_>>()[..] {
+        ["database", _] => of(value, Database::format),
+        ["job", _] => of(value, Job::format),
+        _ => 0,
+    }
+}
+
 /// Returns what of a value this version does not understand: it is kept when the value is changed.
 pub fn later(keys: &SiteKeys, item: &Item) -> Later {
     let name = item.key.strip_prefix(keys.all()).unwrap_or_default();
@@ -822,7 +895,10 @@ mod tests {
         let old = site.machines.get_mut("b").expect("it is there");
         old.spec.value = Machine { format: 0, reads: 0, ..old.spec.value.clone() };
         assert_eq!(site.older_machine(JobKind::Create.format()), Some("b"));
+        assert_eq!((site.least_format(), site.check_readable(0)), (0, Ok(())));
+        assert!(site.check_readable(1).is_err_and(|why| why.0.contains("machine 'b'")));
         site.machines.get_mut("b").expect("it is there").alive = None;
+        assert_eq!(site.least_format(), FORMAT);
         assert_eq!(site.older_machine(JobKind::Create.format()), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::keys::{PARTS, SiteKeys};
 use crate::settings::Wrong;
-use crate::site::{Event, Site, encode, later, now_ms, unchanged};
+use crate::site::{Event, FORMAT, Site, encode, format_of, later, now_ms, unchanged};
 use cluster::Moment;
 use cluster::coordinator::{Change, Changes, Coordinator as _, Failure, Health, Item, LeaseCall};
 use cluster::coordinator::{LeaseId, LeaseReply, Member, Outcome, Range, Revision, Transaction};
@@ -73,25 +73,67 @@ pub struct Store {
 }
 
 /// What was read last.
-#[derive(Default)]
 struct Read {
+    keys: SiteKeys,
     /// See [`SiteKeys::least_writer`].
     least_writer: u32,
+    /// The least that a living node can read: see [`FORMAT`].
+    least_format: u32,
     /// Keys whose values cannot be read.
     unreadable: BTreeSet<String>,
-    /// What is not understood of values, by key, with the revision of the value.
-    later: BTreeMap<String, (Revision, Later)>,
+    /// By key.
+    values: BTreeMap<String, Known>,
+}
+
+/// A value that was read.
+struct Known {
+    revision: Revision,
+    /// What is not understood of it.
+    later: Later,
+    /// The least [`FORMAT`] of nodes that can read it.
+    format: u32,
 }
 
 impl Read {
+    /// Nothing was read yet.
+    fn new(keys: SiteKeys) -> Read {
+        Read {
+            keys,
+            least_writer: 0,
+            least_format: FORMAT,
+            unreadable: BTreeSet::new(),
+            values: BTreeMap::new(),
+        }
+    }
+
     /// Takes a read of the site.
-    fn note(&mut self, keys: &SiteKeys, range: &Range, site: &Site) {
+    fn note(&mut self, range: &Range, site: &Site) {
         (self.least_writer, self.unreadable) = (site.least_writer, site.unreadable.clone());
-        let mut before = std::mem::take(&mut self.later);
+        self.least_format = site.least_format();
+        let mut before = std::mem::take(&mut self.values);
         for item in &range.items {
-            let known = before.remove(&item.key).filter(|(of, _)| *of == item.revision);
-            let entry = known.unwrap_or_else(|| (item.revision, later(keys, item)));
-            self.later.insert(item.key.clone(), entry);
+            let known = before.remove(&item.key).filter(|it| it.revision == item.revision);
+            let known = known.unwrap_or_else(|| Known {
+                revision: item.revision,
+                later: later(&self.keys, item),
+                format: format_of(&self.keys, &item.key, &item.value),
+            });
+            self.values.insert(item.key.clone(), known);
+        }
+    }
+
+    /// Refuses a value with a word that a living node cannot read. A value that had such a word
+    /// before may be changed further: what was begun goes on when an older node is started.
+    fn check_readable(&self, key: &str, value: &[u8]) -> Result<(), Failure> {
+        let format = format_of(&self.keys, key, value);
+        let before = self.values.get(key).map_or(0, |known| known.format);
+        match format <= self.least_format.max(before) {
+            true => Ok(()),
+            false => Err(Failure::Unreadable(
+                "a node of the cluster is of an older version, which cannot read the change: start \
+                 all nodes with this version first"
+                    .into(),
+            )),
         }
     }
 
@@ -108,10 +150,11 @@ impl Read {
                 let why = format!("the value of {key} at etcd is not readable, and is left alone");
                 return Err(Failure::Unreadable(why));
             }
-            if let Change::Put { key, value, .. } = change
-                && let Some((_, later)) = self.later.get(key)
-            {
-                *value = later.keep(std::mem::take(value));
+            if let Change::Put { key, value, .. } = change {
+                self.check_readable(key, value)?;
+                if let Some(known) = self.values.get(key) {
+                    *value = known.later.keep(std::mem::take(value));
+                }
             }
         }
         Ok(transaction)
@@ -122,7 +165,8 @@ impl Store {
     /// For a cluster of this name at this etcd.
     pub fn new(cluster: &str, client: Client, machine: &str) -> Store {
         let (keys, copies) = (SiteKeys::new(cluster), Keys::new(cluster));
-        Store { client, keys, copies, machine: machine.to_owned(), read: Read::default() }
+        let read = Read::new(keys.clone());
+        Store { client, keys, copies, machine: machine.to_owned(), read }
     }
 
     /// Removes the sign of life of a copy whose process has ended and was not started again.
@@ -151,7 +195,7 @@ impl Store {
         let (range, foreign) = self.client.parts(self.keys.all(), &PARTS)?;
         let mut site = Site::decode(&self.keys, &range);
         site.has_unknown_keys |= foreign > 0;
-        self.read.note(&self.keys, &range, &site);
+        self.read.note(&range, &site);
         Ok(site)
     }
 
@@ -307,6 +351,7 @@ pub fn put_with(key: String, value: Vec<u8>, lease: LeaseId) -> Change {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::site::Machine;
     use serde_json::Value;
 
     /// The site that the first release has left behind.
@@ -322,8 +367,8 @@ mod tests {
     }
 
     fn reader(keys: &SiteKeys, range: &Range) -> (Read, Site) {
-        let (site, mut read) = (Site::decode(keys, range), Read::default());
-        read.note(keys, range, &site);
+        let (site, mut read) = (Site::decode(keys, range), Read::new(keys.clone()));
+        read.note(range, &site);
         (read, site)
     }
 
@@ -333,7 +378,7 @@ mod tests {
         let (read, site) = reader(&keys, &range);
         assert_eq!((site.problems.len(), site.has_unknown_keys), (0, false));
         assert_eq!((site.databases.len(), site.jobs.len(), site.machines.len()), (1, 3, 1));
-        assert!(read.later.values().all(|(_, later)| later.is_empty()));
+        assert!(read.values.values().all(|known| known.later.is_empty() && known.format <= 1));
     }
 
     /// Nodes of the first release keep an option that they do not know, and refuse to change a
@@ -397,6 +442,36 @@ mod tests {
         check(keys.gone(copy), encode(&site.gone[&copy].value));
         check(keys.requests(), encode(&site.requests));
         check(keys.events(), encode(&site.events));
+    }
+
+    #[test]
+    fn a_word_that_a_living_node_cannot_read_is_not_written() {
+        let (keys, mut range) = first_release();
+        let words = range.items.iter().find(|item| item.key == keys.database("words")).unwrap();
+        let value = words.value.clone();
+        // A node that knows nothing yet, and one that is down.
+        let machine = |reads: u32| {
+            let machine = Machine { id: "x".into(), ..Machine::default() };
+            let mut value = serde_json::to_value(machine).unwrap();
+            value["reads"] = reads.into();
+            value.to_string()
+        };
+        let mut put = |key: String, value: String| {
+            range.items.push(Item { key, value: value.into(), revision: 3 });
+        };
+        put(keys.machine("old"), machine(0));
+        put(keys.machine("new"), machine(FORMAT));
+        let kept = |range: &Range, name: &str| {
+            let (read, _) = reader(&keys, range);
+            let changes = vec![super::put(keys.database(name), value.clone())];
+            read.kept("/", &Transaction { changes, ..Transaction::default() })
+        };
+        assert!(kept(&range, "another").is_ok(), "the node is down");
+        let alive = br#"{"id":"x","lease":1}"#.to_vec();
+        range.items.push(Item { key: keys.alive("old"), value: alive, revision: 3 });
+        let refused = kept(&range, "another").expect_err("it lives");
+        assert!(Problem::from(refused).to_string().contains("start all nodes with this version"));
+        assert!(kept(&range, "words").is_ok(), "it was there before");
     }
 
     #[test]

@@ -8,14 +8,18 @@ use cluster::view::View;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What a copy of an earlier version says to a rule with a category that it does not know.
-const UNKNOWN_CATEGORY: &str = "Unknown command or category name";
-
 /// How long a copy may take to answer.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// What a copy says if it has no answer of etcd. It is asked again.
-const AWAY: &str = "The coordinator of the cluster is away";
+/// Returns whether a copy has refused something because etcd did not answer it. It is asked again.
+fn waits_for_etcd(why: &str) -> bool {
+    match why.split_once(' ') {
+        Some(("AWAY", _)) => true,
+        // Copies of version 0.1 have no code for it, so their text is all there is.
+        Some(("ERR", text)) => text.starts_with("The coordinator of the cluster is away"),
+        _ => false,
+    }
+}
 
 /// Sets options and users on all copies that run; the others get them when they start. All copies
 /// know the users by which they log in before one logs in so. `None`: it is done.
@@ -25,9 +29,9 @@ pub fn apply(database: &Database, view: &View) -> Option<Step> {
     let former: Vec<&str> = former.map(String::as_str).collect();
     let of_nodes = |users: &Users<'_>| order(database, view, 30, |_| orders(users, true));
     let step = match of_nodes(&users) {
-        Some(Step::Fails(why)) if why.contains(UNKNOWN_CATEGORY) => {
-            of_nodes(&files::users_for_all_versions(database))
-        }
+        // These rules are our own. Only copies of an earlier version refuse them, which lack the
+        // category of nodes. What refuses the other rules, too, is at fault.
+        Some(Step::Fails(_)) => of_nodes(&files::users_for_all_versions(database)),
         step => step,
     };
     if step.is_some() {
@@ -89,7 +93,7 @@ fn order<'a>(
                     Answer::Text(_) => None,
                 });
                 if let Some(why) = refusal {
-                    if why.contains(AWAY) {
+                    if waits_for_etcd(&why) {
                         let text = format!("the copy on machine '{machine}' waits for etcd: {why}");
                         return Some(Step::Waits(percent, text));
                     }
@@ -106,4 +110,23 @@ fn order<'a>(
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_without_etcd_is_known_by_the_code_and_one_of_0_1_by_its_text() {
+        for why in [
+            "AWAY etcd is elsewhere",
+            "ERR The coordinator of the cluster is away",
+            "ERR The coordinator of the cluster is away: timed out",
+        ] {
+            assert!(waits_for_etcd(why), "{why}");
+        }
+        for why in ["ERR Error in ACL SETUSER modifier 'AWAY x': Syntax error", "AWAYS x", "AWAY"] {
+            assert!(!waits_for_etcd(why), "{why}");
+        }
+    }
 }

@@ -5,6 +5,8 @@
 //!   places   how many connections and requests there can be at a time
 //!   gate     requests of foreign pages, limits of bodies
 //!   audit    changes by requests, noted
+//!   login    passwords, cookies, and a limit of guesses
+//!   rest     routes with the types that describe them, and their document
 //! ```
 //!
 //! The admin ports of a server, of a node and of the proxy are [`Site`]s with routes of their own.
@@ -12,8 +14,10 @@
 mod audit;
 mod gate;
 mod listen;
+pub mod login;
 mod names;
 mod places;
+pub mod rest;
 
 pub use audit::{Why, note_user};
 pub use gate::{Probes, Read, SMALL_BODY, Unread, read};

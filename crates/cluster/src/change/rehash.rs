@@ -13,14 +13,15 @@ use std::collections::BTreeMap;
 /// What the primary of a shard does next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Makes this transaction, when its clients see the phase: it is through.
+    /// Commits this transaction as soon as no request runs that has seen the phase before. It notes
+    /// that the primary is through with the phase.
     Note(Transaction),
-    /// Sends away what is not its own by the new rule, and makes this transaction then.
+    /// Sends the keys away that belong to others by the new rule. Then commits this transaction.
     Carry(Transaction),
 }
 
-/// Begins a change to these rules, none being the standard rule, and to these slots, none being
-/// those that shards have.
+/// Begins a change to other rules and slots. Without rules the standard rule holds afterwards;
+/// without slots shards keep theirs.
 ///
 /// # Errors
 /// Slots move, another change is under way, or there is nothing to change.
@@ -83,7 +84,7 @@ pub fn cancel(view: &View) -> Result<Transaction, Refused> {
         Phase::Opening => return Ok(view.replace(&topology)),
         Phase::Moving => rehash.phase = Phase::Turning,
         Phase::Turning => {}
-        // All keys have moved. Those who are to take them back learn it first.
+        // All keys have moved. The primaries that are to take them back learn it first.
         Phase::Settling => {
             rehash.phase = Phase::Opening;
             exchange(&mut topology, &mut rehash);
@@ -143,7 +144,7 @@ pub fn next(view: &View, me: Id) -> Option<Step> {
     })
 }
 
-/// Whether slots may be moved by other means.
+/// Checks that slots may move one by one, without a change of the rules.
 ///
 /// # Errors
 /// The rule changes, or the database has rules of its own, so that the keys of a slot are not

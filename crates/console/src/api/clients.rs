@@ -1,12 +1,12 @@
 //! Who is connected.
 
 use super::error::check;
-use super::route::{Done, Nothing, Route};
-use super::{ApiError, Call};
+use super::{Call, Route};
 use crate::words;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use web::rest::{ApiError, Done, Nothing};
 
 pub fn routes() -> Vec<Route> {
     vec![

@@ -1,12 +1,12 @@
 //! The table of commands, for completion.
 
 use super::error::check;
-use super::route::{Nothing, Route};
-use super::{ApiError, Call};
+use super::{Call, Route};
 use crate::words;
 use resp::Value;
 use schemars::JsonSchema;
 use serde::Serialize;
+use web::rest::{ApiError, Nothing};
 
 pub fn routes() -> Vec<Route> {
     vec![Route::get("/commands", "All commands with their arguments", list)]

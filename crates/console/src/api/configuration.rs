@@ -1,13 +1,13 @@
 //! The configuration: options with their documentation, and changing them.
 
 use super::error::check;
-use super::route::{Done, Nothing, Route};
-use super::{ApiError, Call};
+use super::{Call, Route};
 use crate::words;
 use resp::Value;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use web::rest::{ApiError, Done, Nothing};
 
 pub fn routes() -> Vec<Route> {
     vec![

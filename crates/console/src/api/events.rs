@@ -1,11 +1,11 @@
 //! What happened when.
 
 use super::now::may_watch;
-use super::route::Route;
-use super::{ApiError, Call};
+use super::{Call, Route};
 use crate::events::Event;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use web::rest::ApiError;
 
 pub fn routes() -> Vec<Route> {
     vec![Route::get("/events", "What happened when, the latest last", list)]

@@ -1,12 +1,12 @@
 //! Work in the background.
 
-use super::route::{Done, Nothing, Route};
-use super::{ApiError, Call};
+use super::{Call, Route};
 use crate::jobs::{Progress, Task};
 use axum::http::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
+use web::rest::{ApiError, Done, Nothing};
 
 pub fn routes() -> Vec<Route> {
     vec![

@@ -9,16 +9,15 @@ mod events;
 mod jobs;
 mod keys;
 mod now;
-pub mod openapi;
+mod openapi;
 mod replication;
-pub mod route;
 mod session;
 mod slow;
 mod stream;
 mod terminal;
 mod users;
 
-pub use error::{ApiError, check};
+pub use error::{check, of_reply};
 pub use keys::prefix_pattern;
 
 use crate::app::App;
@@ -27,11 +26,8 @@ use crate::host::Peer;
 use axum::extract::{Request, State};
 use axum::http::Method;
 use axum::response::{IntoResponse as _, Response};
-use route::{Route, check_type, find, only_reads};
 use std::sync::{Arc, OnceLock};
-
-/// Where the API is.
-pub const PREFIX: &str = "/api/v1";
+use web::rest::{ApiError, PREFIX, check_type, find, only_reads};
 
 /// A request that is let in.
 pub struct Call {
@@ -40,6 +36,9 @@ pub struct Call {
     /// The user that makes it.
     pub session: Arc<Session>,
 }
+
+/// A route whose handler is given a [`Call`].
+type Route = web::rest::Route<Call>;
 
 /// All routes.
 fn routes() -> &'static [Route] {

@@ -1,8 +1,7 @@
 //! The overview: what is wrong, what goes on, and what went on.
 
 use super::error::check;
-use super::route::{Nothing, Route};
-use super::{ApiError, Call};
+use super::{Call, Route};
 use crate::history::{COLUMNS, Group, Percentiles};
 use crate::info::Info;
 use crate::problems::{self, Problem};
@@ -12,6 +11,7 @@ use crate::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use web::rest::{ApiError, Nothing};
 
 pub fn routes() -> Vec<Route> {
     vec![

@@ -1,12 +1,12 @@
 //! The primary, its replicas, and changing who is which.
 
 use super::error::check;
-use super::route::{Done, Nothing, Route};
-use super::{ApiError, Call};
+use super::{Call, Route};
 use crate::info::Info;
 use crate::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use web::rest::{ApiError, Done, Nothing};
 
 pub fn routes() -> Vec<Route> {
     vec![

@@ -1,11 +1,9 @@
 //! Who makes a request, logging in and out, and what a user may do.
 
 use super::error::check;
-use super::route::{Done, Nothing, Route, json, only_reads};
-use super::{ApiError, Call};
-use crate::access::Credentials;
+use super::{Call, Route};
 use crate::app::App;
-use crate::auth::{self, Session};
+use crate::auth::{COOKIE, Session};
 use crate::link::Failure;
 use crate::words;
 use axum::http::request::Parts;
@@ -17,6 +15,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
+use web::login::{self, Credentials};
+use web::rest::{ApiError, Done, Nothing, json, only_reads};
 
 pub fn routes() -> Vec<Route> {
     vec![
@@ -118,14 +118,14 @@ pub async fn of_request(
     parts: &Parts,
 ) -> Result<Arc<Session>, ApiError> {
     let now = Instant::now();
-    if let Some(credentials) = auth::basic(&parts.headers) {
+    if let Some(credentials) = login::basic(&parts.headers) {
         web::note_user(&parts.extensions, &credentials.user);
         let known = app.sessions.of_program(&credentials, now);
         let session = authenticate(app, peer, &credentials, known).await?;
         app.sessions.keep_program(&credentials, Arc::clone(&session), now);
         return Ok(session);
     }
-    let token = auth::token_of(&parts.headers);
+    let token = login::value_of(&parts.headers, COOKIE);
     let found = token.and_then(|token| Some((token, app.sessions.find(token, now)?)));
     let Some((token, session)) = found else { return open_to_all(app, parts).await };
     if !only_reads(&parts.method) {
@@ -153,7 +153,7 @@ pub async fn of_request(
 async fn open_to_all(app: &Arc<App>, parts: &Parts) -> Result<Arc<Session>, ApiError> {
     let is_let_in = app.host.standing_user().is_some();
     if !is_let_in
-        && !auth::is_trusted_name(&parts.headers, parts.uri.path(), &app.host.trusted_names())
+        && !web::is_trusted_name(&parts.headers, parts.uri.path(), &app.host.trusted_names())
     {
         let message = "Without a password the console answers only to an address, localhost or a name \
                        of admin-hosts in the URL, and /metrics to a name without a dot, too";
@@ -210,7 +210,7 @@ pub async fn log_in(
         authenticate(&app, peer, &Credentials { user, password: login.password }, None).await?
     };
     let token = app.sessions.add(Arc::clone(&session), Instant::now());
-    let cookie = auth::session_cookie(&token, app.host.tls().is_some());
+    let cookie = login::cookie(COOKIE, &token, app.host.tls().is_some());
     let mut response = json(&shown(&app, &session).await)?;
     response.headers_mut().insert(header::SET_COOKIE, cookie);
     Ok(response)
@@ -218,11 +218,11 @@ pub async fn log_in(
 
 /// Answers `DELETE /session`.
 pub fn log_out(app: &App, headers: &HeaderMap) -> Response {
-    if let Some(token) = auth::token_of(headers) {
+    if let Some(token) = login::value_of(headers, COOKIE) {
         app.sessions.end(token);
     }
     let body = json(&Done::new()).unwrap_or_else(ApiError::into_response);
-    ([(header::SET_COOKIE, auth::clear_cookie())], body).into_response()
+    ([(header::SET_COOKIE, login::clear(COOKIE))], body).into_response()
 }
 
 async fn never(_: Call, _: Login) -> Result<Shown, ApiError> {

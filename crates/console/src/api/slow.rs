@@ -1,14 +1,14 @@
 //! What was slow: the logs of commands, the latency of commands and of events.
 
 use super::error::check;
-use super::route::{Done, Nothing, Route};
-use super::{ApiError, Call};
+use super::{Call, Route};
 use crate::blob::Blob;
 use crate::info::{Info, Parts};
 use crate::words;
 use resp::Value;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use web::rest::{ApiError, Done, Nothing};
 
 pub fn routes() -> Vec<Route> {
     vec![

@@ -1,8 +1,7 @@
 //! Server-sent events: the overview each second, messages of channels, and what MONITOR shows.
 
 use super::now::{Now, may_watch};
-use super::route::{Nothing, Route};
-use super::{ApiError, Call, check};
+use super::{Call, Route, check};
 use crate::app::App;
 use crate::link::Link;
 use crate::words;
@@ -17,6 +16,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
+use web::rest::{ApiError, Nothing};
 
 pub fn routes() -> Vec<Route> {
     vec![

@@ -1,13 +1,13 @@
 //! The command line: runs what a user writes, and shows replies with their types.
 
-use super::route::Route;
-use super::{ApiError, Call};
+use super::{Call, Route};
 use crate::blob::{Blob, MAX_SHOWN};
 use crate::link::{Failure, Link, Words};
 use resp::Value;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
+use web::rest::ApiError;
 
 /// How long a command may take, which may be one that waits.
 const PATIENCE: Duration = Duration::from_secs(60);

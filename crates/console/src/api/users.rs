@@ -1,13 +1,13 @@
 //! ACL users.
 
 use super::error::check;
-use super::route::{Done, Nothing, Route};
-use super::{ApiError, Call};
+use super::{Call, Route};
 use crate::words;
 use axum::http::Method;
 use resp::Value;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use web::rest::{ApiError, Done, Nothing};
 
 pub fn routes() -> Vec<Route> {
     vec![

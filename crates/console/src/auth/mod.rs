@@ -1,62 +1,6 @@
 //! Log-ins: which user a request is of, and what keeps others from making requests in that user's
 //! name.
 
-mod cookie;
-mod limiter;
 mod sessions;
-mod tokens;
 
-pub use cookie::{clear, clear_cookie, session_cookie, token_of};
-pub use limiter::Limiter;
-pub use sessions::{Session, Sessions};
-pub use tokens::Tokens;
-pub use web::{COPY_METRICS, METRICS, is_trusted_name};
-
-use crate::access::Credentials;
-use axum::http::{HeaderMap, header};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-
-/// A random name that cannot be guessed.
-pub fn random_token() -> String {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).expect("the system has random numbers");
-    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)
-}
-
-/// Credentials in the `Authorization` header. An empty name stands for the default user.
-pub fn basic(headers: &HeaderMap) -> Option<Credentials> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, encoded) = value.split_once(' ')?;
-    if !scheme.eq_ignore_ascii_case("basic") {
-        return None;
-    }
-    let decoded = String::from_utf8(STANDARD.decode(encoded.trim()).ok()?).ok()?;
-    let (user, password) = decoded.split_once(':')?;
-    let user = if user.is_empty() { "default" } else { user };
-    Some(Credentials { user: user.to_owned(), password: password.to_owned() })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn headers(name: header::HeaderName, value: &str) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        headers.insert(name, value.parse().unwrap());
-        headers.insert(header::HOST, "a.example:80".parse().unwrap());
-        headers
-    }
-
-    #[test]
-    fn basic_credentials_may_have_colons_in_the_password() {
-        // alice:a:b
-        let found = basic(&headers(header::AUTHORIZATION, "Basic YWxpY2U6YTpi")).unwrap();
-        assert_eq!((found.user.as_str(), found.password.as_str()), ("alice", "a:b"));
-        // :a
-        assert_eq!(basic(&headers(header::AUTHORIZATION, "basic OmE=")).unwrap().user, "default");
-        for bad in ["Basic", "Basic !", "Bearer YTpi", "Basic YQ=="] {
-            assert!(basic(&headers(header::AUTHORIZATION, bad)).is_none(), "{bad}");
-        }
-    }
-}
+pub use sessions::{COOKIE, Session, Sessions};

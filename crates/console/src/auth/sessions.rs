@@ -1,16 +1,18 @@
 //! The sessions of browsers, and the connections of programs that send their credentials each time.
 
-use super::random_token;
-use crate::access::{Access, Credentials};
+use crate::access::Access;
 use crate::host::Host;
 use crate::link::Link;
-use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use structs::sync::lock;
 use subtle::ConstantTimeEq as _;
+use web::login::{Credentials, Digest, digest, random_token};
+
+/// The cookie of a browser that has logged in.
+pub const COOKIE: &str = "dunlin-console";
 
 /// A session ends when nothing was heard of it for so long. An open page is heard every few
 /// seconds.
@@ -63,13 +65,6 @@ impl Session {
     pub fn accepts(&self, csrf: &str) -> bool {
         csrf.as_bytes().ct_eq(self.csrf.as_bytes()).into()
     }
-}
-
-pub type Digest = [u8; 32];
-
-/// What a secret is found by.
-pub fn digest(text: &str) -> Digest {
-    Sha256::digest(text.as_bytes()).into()
 }
 
 struct Kept {

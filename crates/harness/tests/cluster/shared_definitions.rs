@@ -184,3 +184,26 @@ fn a_library_of_one_node_is_one_of_all() {
     ok(&mut client, "CONFIG SET cluster-endpoint single");
     eventually("all have all libraries", || all().all(|node| names(node) == ["lib", "more"]));
 }
+
+#[test]
+fn a_change_that_the_coordinator_does_not_answer_is_refused_with_a_code() {
+    let etcd = Etcd::start("shared-away");
+    let node = etcd.node_with(&["--cluster-share-users", "yes"]);
+    let mut client = node.client();
+    ok(&mut client, "ACL SETUSER app on >pw ~* +@all");
+    etcd.stop();
+    let why = error(&ask(&mut client, "ACL SETUSER app off"));
+    assert!(why.starts_with("AWAY The coordinator of the cluster is away"), "{why}");
+    let why = error(&ask(&mut client, "CLUSTER ADDSLOTS 1"));
+    assert!(why.starts_with("AWAY The coordinator of the cluster is away"), "{why}");
+    etcd.go_on();
+    // The request may be sent again, whether it was carried out or not.
+    eventually("the user is off", || {
+        let reply = ask(&mut client, "ACL SETUSER app off");
+        match reply.is_error() {
+            true => assert!(error(&reply).starts_with("AWAY "), "{reply:?}"),
+            false => assert!(login(&node, "app pw").is_none()),
+        }
+        !reply.is_error()
+    });
+}

@@ -164,6 +164,7 @@ pub fn plan(site: &Site, name: &str, settings: &Settings) -> Result<Plan, Wrong>
     if site.databases.contains_key(name) {
         return Err(Wrong(format!("there is a database '{name}' already: take another name")));
     }
+    site.check_readable(settings.format())?;
     plan::place(site, settings)
 }
 
@@ -304,6 +305,7 @@ pub fn check_update(
     changed: &Database,
 ) -> Result<(), Problem> {
     changed.settings.check()?;
+    site.check_readable(changed.settings.format())?;
     check_free(site, name, database)?;
     if database.settings.port != changed.settings.port {
         let why = "the port cannot be changed while the database runs".into();

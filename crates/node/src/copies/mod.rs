@@ -2,19 +2,17 @@
 //!
 //! ```text
 //!   mod       what is wanted against what runs
-//!   process   a process that outlives the node
 //!   files     a copy's configuration and name
 //! ```
 
 pub mod files;
-pub mod process;
 
 use crate::site::{CopyReport, Database, DiskErrors, Placed, ProcessState, Site, Stage};
+use crate::supervise::{SETTLED, Supervised, Survivors};
 use crate::unplaced::Known;
-use ::process::{beside, log};
 use cluster::id::Id;
 use files::Common;
-use process::Process;
+use process::{beside, log};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
@@ -24,15 +22,6 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-/// The first wait before a process that has ended is started again; it is doubled each time.
-const FIRST_WAIT: Duration = Duration::from_millis(200);
-
-/// The longest of these waits.
-const MAX_WAIT: Duration = Duration::from_secs(30);
-
-/// A process that ran for so long is started again after the first wait.
-const SETTLED: Duration = Duration::from_secs(60);
 
 /// Processes for each core that start at a time. A machine that comes back, or gets many databases
 /// at once, would otherwise be so busy with all of them that none keeps its lease.
@@ -50,48 +39,6 @@ const MAX_FAREWELL: Duration = Duration::from_secs(60);
 /// Names the program that copies run if it is not the node's own: for figures with copies that are
 /// simulated.
 const COPY_PROGRAM: &str = "DUNLIN_COPY_PROGRAM";
-
-/// Waits between starts, and how often there was one.
-#[derive(Clone, Debug)]
-pub struct Restarts {
-    wait: Duration,
-    next: Instant,
-    began: Instant,
-    /// How often it was started again.
-    pub count: u64,
-}
-
-impl Restarts {
-    /// For a process that is started now.
-    pub fn new(now: Instant) -> Restarts {
-        Restarts { wait: FIRST_WAIT, next: now, began: now, count: 0 }
-    }
-
-    /// The process was started.
-    pub fn started(&mut self, now: Instant) {
-        self.began = now;
-    }
-
-    /// The process has ended, or could not be started.
-    pub fn ended(&mut self, now: Instant) {
-        if self.has_run(now, SETTLED) {
-            self.wait = FIRST_WAIT;
-        }
-        self.next = now + self.wait;
-        self.wait = (self.wait * 2).min(MAX_WAIT);
-        self.count += 1;
-    }
-
-    /// Returns whether the process was started so long ago.
-    pub fn has_run(&self, now: Instant, span: Duration) -> bool {
-        now.duration_since(self.began) >= span
-    }
-
-    /// Returns whether it is time to start it again.
-    pub fn is_due(&self, now: Instant) -> bool {
-        now >= self.next
-    }
-}
 
 /// What was wrong with a copy.
 #[derive(Default)]
@@ -116,16 +63,15 @@ struct Copy {
     text: String,
     directory: PathBuf,
     log: PathBuf,
-    process: Option<Process>,
+    process: Supervised,
     /// Its process was started, and does not listen yet.
     is_starting: bool,
-    restarts: Restarts,
     /// What was wrong last.
     note: Note,
     /// Its process has ended, and the node has not said so at etcd yet.
     is_to_be_released: bool,
-    /// It is to end: since when it knows.
-    leaving: Option<Option<Instant>>,
+    /// It is to end.
+    is_leaving: bool,
     /// Its files go with it.
     is_deleted: bool,
     /// What it has kept of data that were given up, as far as that was said.
@@ -139,7 +85,7 @@ pub struct Copies {
     common: Common,
     copies: BTreeMap<Id, Copy>,
     /// Processes that were there when this node started.
-    survivors: Vec<(u32, PathBuf)>,
+    survivors: Survivors,
     /// How many processes start at a time.
     most_starting: usize,
 }
@@ -155,8 +101,7 @@ impl Copies {
         let program = program.map_or_else(beside::own_program, |program| Ok(program.into()))?;
         fs::create_dir_all(directory.join("copies"))?;
         fs::create_dir_all(directory.join("logs"))?;
-        let name = program.file_name().map(|name| name.to_string_lossy().into_owned());
-        let survivors = beside::with_program(&name.unwrap_or_default());
+        let survivors = Survivors::of(&program);
         let directory = directory.to_owned();
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let most_starting = cores * STARTS_PER_CORE;
@@ -190,7 +135,7 @@ impl Copies {
     /// are to end. Others are not started.
     fn adopt_unplaced(&mut self, site: &Site) {
         for directory in self.unknown() {
-            let runs = self.survivors.iter().any(|(_, there)| *there == directory);
+            let runs = self.survivors.in_directory(&directory).is_some();
             let Some(known) = Known::read(&directory) else { continue };
             let is_adopted = runs || site.gone.contains_key(&known.copy);
             if let Some(placed) = known.placed().filter(|_| is_adopted) {
@@ -216,10 +161,10 @@ impl Copies {
         let text = files::configuration(&self.common, database, placed, &log);
         let copy = self.copies.entry(placed.copy).or_insert_with(|| {
             let directory = self.directory.join("copies").join(title);
-            let survivor = self.survivors.iter().find(|(_, there)| *there == directory);
-            let process = survivor.map(|(id, _)| Process::adopt(*id, &directory));
-            if let Some(process) = &process {
-                log!(Notice, "Copy {:?} of {name} runs as process {}", placed.copy, process.id());
+            let output = (!self.common.logs_to_output).then_some(&*log);
+            let process = Supervised::new(&directory, output, &self.survivors, Instant::now());
+            if let Some(id) = process.id() {
+                log!(Notice, "Copy {:?} of {name} runs as process {id}", placed.copy);
             }
             Copy {
                 database: name.to_owned(),
@@ -229,10 +174,9 @@ impl Copies {
                 log,
                 process,
                 is_starting: false,
-                restarts: Restarts::new(Instant::now()),
                 note: Note::default(),
                 is_to_be_released: false,
-                leaving: None,
+                is_leaving: false,
                 is_deleted: false,
                 rescued: rescued(&directory),
                 directory,
@@ -263,7 +207,7 @@ impl Copies {
     /// Ends all copies; their files stay, and none is started any more.
     pub fn end_all(&mut self) {
         for copy in self.copies.values_mut() {
-            copy.leaving.get_or_insert(None);
+            copy.is_leaving = true;
         }
     }
 
@@ -281,11 +225,11 @@ impl Copies {
         let starting = self.copies.values().filter(|copy| copy.is_starting).count();
         let mut due: Vec<&mut Copy> =
             self.copies.values_mut().filter(|copy| copy.is_to_start(now)).collect();
-        due.sort_by_key(|copy| copy.restarts.next);
+        due.sort_by_key(|copy| copy.process.due());
         for copy in due.into_iter().take(self.most_starting.saturating_sub(starting)) {
             copy.start(now, &self.program, &self.common);
         }
-        self.copies.retain(|_, copy| copy.leaving.is_none() || copy.process.is_some());
+        self.copies.retain(|_, copy| !copy.is_leaving || copy.process.id().is_some());
     }
 
     /// Returns whether copies wait until others have started.
@@ -308,13 +252,13 @@ impl Copies {
         let report = |(id, copy): (&Id, &Copy)| CopyReport {
             copy: *id,
             database: copy.database.clone(),
-            state: match (&copy.process, &copy.leaving) {
-                (_, Some(_)) => ProcessState::Stopping,
-                (Some(_), None) => ProcessState::Running,
-                (None, None) => ProcessState::Waiting,
+            state: match copy.process.id() {
+                _ if copy.is_leaving => ProcessState::Stopping,
+                Some(_) => ProcessState::Running,
+                None => ProcessState::Waiting,
             },
-            process_id: copy.process.as_ref().map_or(0, Process::id),
-            restarts: copy.restarts.count,
+            process_id: copy.process.id().unwrap_or_default(),
+            restarts: copy.process.restarts(),
             note: copy.note.text.clone(),
             disk_error: errors.get(id).cloned().unwrap_or_default(),
         };
@@ -353,16 +297,14 @@ impl Copy {
     /// It is to end, and its files go.
     fn delete(&mut self) {
         self.is_deleted = true;
-        self.leaving.get_or_insert(None);
+        self.is_leaving = true;
     }
 
     fn tend(&mut self, now: Instant, common: &Common) {
-        if let Some(end) = self.process.as_mut().and_then(Process::end) {
-            self.process = None;
+        if let Some(end) = self.process.look(now) {
             self.is_starting = false;
             self.is_to_be_released = true;
-            if self.leaving.is_none() {
-                self.restarts.ended(now);
+            if !self.is_leaving {
                 let last = match common.logs_to_output {
                     true => "see the node's log".into(),
                     false => last_line(&self.log),
@@ -372,42 +314,41 @@ impl Copy {
                 log!(Warning, "Copy {copy:?} of {database} has ended: {}", self.note.text);
             }
         }
-        if self.note.is_of_end && self.process.is_some() && self.restarts.has_run(now, SETTLED) {
+        if self.note.is_of_end && self.process.has_run(now, SETTLED) {
             self.note = Note::default();
         }
         if self.is_starting {
-            self.is_starting = !self.restarts.has_run(now, MAX_START) && !self.listens();
+            self.is_starting = !self.process.has_run(now, MAX_START) && !self.listens();
         }
-        match (&mut self.leaving, &self.process) {
-            // Nothing of it is kept: there is nothing to save, and nothing to hand over.
-            (Some(since), Some(process)) if self.is_deleted && since.is_none() => {
-                *since = Some(now);
-                beside::kill(process.id());
+        if !self.is_leaving {
+            return;
+        }
+        // Nothing of a deleted copy is kept: there is nothing to save, and nothing to hand over.
+        self.process.end(now, if self.is_deleted { Duration::ZERO } else { MAX_FAREWELL });
+        if self.is_deleted && self.process.id().is_none() {
+            self.remove_files(common);
+        }
+    }
+
+    fn remove_files(&self, common: &Common) {
+        let id = self.placed.copy.to_string();
+        let flash = common.flash.as_ref().map(|folder| folder.join(id));
+        for folder in [Some(&self.directory), flash.as_ref()].into_iter().flatten() {
+            if let Err(error) = fs::remove_dir_all(folder)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                log!(Warning, "{} cannot be removed: {error}", folder.display());
             }
-            (Some(since), Some(process)) => leave(since, process, now),
-            (Some(_), None) if self.is_deleted => {
-                let id = self.placed.copy.to_string();
-                let flash = common.flash.as_ref().map(|folder| folder.join(id));
-                for folder in [Some(&self.directory), flash.as_ref()].into_iter().flatten() {
-                    if let Err(error) = fs::remove_dir_all(folder)
-                        && error.kind() != io::ErrorKind::NotFound
-                    {
-                        log!(Warning, "{} cannot be removed: {error}", folder.display());
-                    }
-                }
-            }
-            _ => {}
         }
     }
 
     /// Returns whether it is time for its process to be started.
     fn is_to_start(&self, now: Instant) -> bool {
-        self.process.is_none()
-            && self.leaving.is_none()
+        self.process.is_due(now)
+            && !self.is_leaving
             && !self.is_to_be_released
             // Without a text the machine lacks something.
             && !self.text.is_empty()
-            && self.restarts.is_due(now)
     }
 
     fn listens(&self) -> bool {
@@ -420,25 +361,17 @@ impl Copy {
         command.args(["server", "dunlin.conf"]);
         let flash = common.flash.as_deref();
         let prepared = files::prepare(&self.directory, flash, &self.placed, &self.text);
-        let log = (!common.logs_to_output).then_some(&*self.log);
-        let started = prepared.and_then(|()| Process::start(command, &self.directory, log));
-        match started {
-            Ok(process) => {
+        if prepared.is_err() {
+            self.process.put_off(now);
+        }
+        match prepared.and_then(|()| self.process.start(command, now)) {
+            Ok(id) => {
                 let Placed { copy, port, .. } = &self.placed;
-                let id = process.id();
-                log!(
-                    Notice,
-                    "Copy {copy:?} of {} starts on port {port}, process {id}",
-                    self.database
-                );
-                self.restarts.started(now);
+                let name = &self.database;
+                log!(Notice, "Copy {copy:?} of {name} starts on port {port}, process {id}");
                 self.is_starting = true;
-                self.process = Some(process);
             }
-            Err(error) => {
-                self.restarts.ended(now);
-                self.note = Note::new(format!("it cannot be started: {error}"));
-            }
+            Err(error) => self.note = Note::new(format!("it cannot be started: {error}")),
         }
     }
 }
@@ -449,18 +382,6 @@ fn rescued(directory: &Path) -> BTreeSet<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let is_rescue = |name: OsString| name.to_string_lossy().starts_with("rescue-");
     entries.filter(|entry| is_rescue(entry.file_name())).map(|entry| entry.path()).collect()
-}
-
-/// Asks a process to end, and ends it if that takes too long.
-fn leave(since: &mut Option<Instant>, process: &Process, now: Instant) {
-    match since {
-        None => {
-            *since = Some(now);
-            beside::terminate(process.id());
-        }
-        Some(asked) if now.duration_since(*asked) > MAX_FAREWELL => beside::kill(process.id()),
-        Some(_) => {}
-    }
 }
 
 /// Returns the last line of a file.
@@ -476,30 +397,4 @@ fn last_line(path: &Path) -> String {
         Ok(text.trim_end().rsplit('\n').next().unwrap_or_default().to_owned())
     };
     read().unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waits_grow_and_begin_anew_after_a_minute_of_work() {
-        let begin = Instant::now();
-        let mut restarts = Restarts::new(begin);
-        assert!(restarts.is_due(begin));
-        let mut now = begin;
-        let mut waits = Vec::new();
-        for _ in 0..10 {
-            restarts.started(now);
-            restarts.ended(now);
-            waits.push(restarts.next.duration_since(now).as_millis());
-            now = restarts.next;
-        }
-        assert_eq!(waits, [200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]);
-        restarts.started(now);
-        now += SETTLED;
-        restarts.ended(now);
-        assert!(restarts.is_due(now + FIRST_WAIT));
-        assert_eq!(restarts.count, 11);
-    }
 }

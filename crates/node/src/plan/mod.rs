@@ -32,12 +32,12 @@ pub struct Planned {
     pub threads: usize,
 }
 
-/// Copies, and what the user should know.
+/// Where all copies of a database go.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
     /// By shard, the primary first.
     pub copies: Vec<Planned>,
-    /// See there.
+    /// What the user should know.
     pub warnings: Vec<String>,
 }
 
@@ -48,8 +48,9 @@ struct Place<'a> {
     zone: &'a str,
     free: u64,
     free_flash: u64,
-    /// The shards of the copies that it has got of this database.
+    /// The shards of this database that it has a copy of.
     shards: Vec<usize>,
+    /// How many of these copies lead.
     primaries: usize,
 }
 
@@ -153,7 +154,7 @@ pub fn extend(
     Ok(planned)
 }
 
-/// The machines that can take copies, with what they have of a database.
+/// Returns the machines that can take copies, with what they have of a database.
 fn places_beside<'a>(
     site: &'a Site,
     database: &Database,
@@ -171,6 +172,8 @@ fn places_beside<'a>(
     places
 }
 
+/// Plans a copy of a shard on the best of the places, and takes its room there. `number` is 0 for
+/// the shard's first primary.
 fn take(
     site: &Site,
     database: &Database,
@@ -205,11 +208,12 @@ fn take(
     })
 }
 
-/// Reactor threads of a copy on a machine that has so many of the database.
+/// Returns the reactor threads of a copy on a machine that has so many of the database.
 pub fn threads(cores: usize, copies: usize) -> usize {
     (cores / copies.max(1)).clamp(1, 16)
 }
 
+/// Returns the machines that can take copies, as if they had none of the database.
 fn places(site: &Site) -> Vec<Place<'_>> {
     let is_there = |known: &Known| known.alive.is_some() && !known.is_draining;
     let alive = site.machines.iter().filter(|(_, known)| is_there(known));
@@ -234,13 +238,13 @@ fn places(site: &Site) -> Vec<Place<'_>> {
 struct Need {
     memory_bytes: u64,
     flash_bytes: u64,
-    /// In a zone without a copy of the shard.
+    /// It has to be in a zone without a copy of the shard.
     zones: bool,
     /// How many copies a shard has beside its primary.
     replicas: usize,
 }
 
-/// Returns the place of the next copy of a shard.
+/// Returns the best place for a copy of a shard. `number` is 0 for the shard's first primary.
 fn choose(places: &[Place<'_>], need: &Need, shard: usize, number: usize) -> Result<usize, Wrong> {
     let has_room = |place: &&Place<'_>| {
         place.free >= need.memory_bytes && place.free_flash >= need.flash_bytes
@@ -297,7 +301,7 @@ fn no_room(places: &[Place<'_>], need: &Need, shard: usize, number: usize) -> Wr
     ))
 }
 
-/// The ports that are given away, by host.
+/// Returns the ports that cannot be given to a copy, by host.
 fn used_ports(site: &Site) -> BTreeMap<String, BTreeSet<u16>> {
     let mut ports: BTreeMap<String, BTreeSet<u16>> = BTreeMap::new();
     for known in site.machines.values() {
@@ -312,6 +316,7 @@ fn used_ports(site: &Site) -> BTreeMap<String, BTreeSet<u16>> {
     ports
 }
 
+/// Refuses a database whose port another database, a copy or a node has.
 fn refuse_used_port(site: &Site, settings: &Settings, places: &[Place<'_>]) -> Result<(), Wrong> {
     let port = settings.port;
     for (name, at) in &site.databases {
@@ -332,6 +337,7 @@ fn refuse_used_port(site: &Site, settings: &Settings, places: &[Place<'_>]) -> R
     }
 }
 
+/// Takes the first free port from a wanted one on.
 fn free_port(used: &mut BTreeSet<u16>, wanted: u16) -> Result<u16, Wrong> {
     let free = (wanted..=u16::MAX).find(|port| !used.contains(port));
     let free = free.ok_or_else(|| {
@@ -341,6 +347,7 @@ fn free_port(used: &mut BTreeSet<u16>, wanted: u16) -> Result<u16, Wrong> {
     Ok(free)
 }
 
+/// Returns what the user should know of a plan that can be carried out.
 fn warnings(plan: &Plan, settings: &Settings, places: &[Place<'_>]) -> Vec<String> {
     let mut warnings = Vec::new();
     let doubled: Vec<String> = (0..settings.shards)

@@ -11,8 +11,8 @@ use cluster::slots::{COUNT, Slots};
 /// A kept shard may carry so much more than the mean before a plan moves slots, in thousandths.
 const TOLERANCE: u128 = 30;
 
-/// The most exchanges of single slots.
-const MAX_EXCHANGES: usize = 4096;
+/// The most moves of single slots in a plan.
+const MAX_SINGLE_MOVES: usize = 4096;
 
 /// Slots that go from one shard to another; shards by their places in what was given.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,7 +34,7 @@ pub struct Part {
     pub stays: bool,
 }
 
-/// What each slot weighs, with a little for slots that are empty, so that these are spread as well.
+/// Returns the weights with a small amount added to each, so that empty slots are spread, too.
 pub fn with_floor(weights: &[u64]) -> Vec<u64> {
     let total: u64 = weights.iter().fold(0, |sum, weight| sum.saturating_add(*weight));
     let floor = (total / u64::from(COUNT) / 1024).max(16);
@@ -49,7 +49,8 @@ pub fn is_needed(parts: &[Part]) -> bool {
     parts.iter().any(|part| has_none(part) || has_some(part))
 }
 
-/// Plans. Nothing is to be done if shards carry the same within [`TOLERANCE`].
+/// Returns the transfers that make shards carry the same: none if they do so within [`TOLERANCE`].
+/// `weights` has the weight of each slot.
 pub fn plan(parts: &[Part], weights: &[u64]) -> Vec<Transfer> {
     let mut board = Board::new(parts, weights);
     if board.kept().next().is_none() {
@@ -64,23 +65,26 @@ pub fn plan(parts: &[Part], weights: &[u64]) -> Vec<Transfer> {
     // Neighbours stay together, so that ranges stay long.
     free.sort_unstable();
     for slot in free {
-        let to = board.lightest();
+        let to = board.taker();
         board.put(slot, to);
     }
-    board.exchange();
+    board.even_out();
     board.transfers(parts)
 }
 
+/// A plan in the making.
 struct Board<'a> {
-    /// Who has which slot.
+    /// The shard of each slot.
     owners: Vec<Option<usize>>,
+    /// For each shard, whether it stays.
     stays: Vec<bool>,
     weights: &'a [u64],
+    /// The weight of each shard's slots.
     loads: Vec<u128>,
-    /// Of each shard, the slot that alone weighs more than its part. Such a shard keeps this slot
-    /// and no other.
+    /// For each shard, a slot of it that weighs more than `mean`. The shard keeps this slot and no
+    /// other.
     alone: Vec<Option<usize>>,
-    /// What each of the other shards is to carry.
+    /// The weight that each shard without such a slot is to carry.
     mean: u128,
 }
 
@@ -101,7 +105,8 @@ impl<'a> Board<'a> {
         board
     }
 
-    /// Finds the slots that stay alone, and what the other shards are to carry then.
+    /// Finds the slots that stay alone. Each of them lowers the mean of the other shards, above
+    /// which there may be further such slots.
     fn set_apart(&mut self, parts: &[Part]) {
         let heaviest =
             |part: &Part| part.slots.iter().map(usize::from).max_by_key(|&slot| self.weights[slot]);
@@ -117,12 +122,12 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// The shards that share what does not stay alone.
+    /// Returns the shards that stay and have no slot of that kind.
     fn kept(&self) -> impl Iterator<Item = usize> {
         (0..self.stays.len()).filter(|&at| self.stays[at] && self.alone[at].is_none())
     }
 
-    /// Returns whether a slot that is to stay alone is not.
+    /// Returns whether a shard has other slots beside one that is to stay alone.
     fn has_crowded(&self) -> bool {
         let crowded = |(at, slot): (usize, &Option<usize>)| {
             slot.is_some_and(|slot| self.loads[at] * 1000 > self.weight(slot) * (1000 + TOLERANCE))
@@ -134,13 +139,15 @@ impl<'a> Board<'a> {
         u128::from(self.weights[slot])
     }
 
-    /// Takes from each shard what it has to give.
+    /// Takes all slots from shards that go, and from the others what they have above the mean.
+    /// Returns these slots.
     fn give(&mut self) -> Vec<usize> {
         let mut free = Vec::new();
         for slot in (0..self.owners.len()).rev() {
             let Some(owner) = self.owners[slot] else { continue };
             let weight = self.weight(slot);
-            // What brings a shard further below the mean than it is above stays.
+            // A slot stays if the shard would be further below the mean without it than above it
+            // now.
             let is_surplus = match self.alone[owner] {
                 Some(alone) => slot != alone,
                 None => self.loads[owner] >= self.mean + weight.div_ceil(2),
@@ -154,8 +161,9 @@ impl<'a> Board<'a> {
         free
     }
 
-    fn lightest(&self) -> usize {
-        // The first that still lacks something takes all until it has its part: so runs stay whole.
+    /// Returns the shard that takes the next slot. One shard takes all until it has its part, so
+    /// that neighbours stay together.
+    fn taker(&self) -> usize {
         let lacks = |at: &usize| self.loads[*at] < self.mean;
         let first = self.kept().find(lacks);
         let least = || self.kept().min_by_key(|&at| self.loads[at]);
@@ -168,8 +176,8 @@ impl<'a> Board<'a> {
     }
 
     /// Moves single slots from the heaviest shard to the lightest, while that helps.
-    fn exchange(&mut self) {
-        for _ in 0..MAX_EXCHANGES {
+    fn even_out(&mut self) {
+        for _ in 0..MAX_SINGLE_MOVES {
             let (Some(heavy), Some(light)) = (
                 self.kept().max_by_key(|&at| self.loads[at]),
                 self.kept().min_by_key(|&at| self.loads[at]),

@@ -11,19 +11,19 @@ use resp::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Slots of one question: the answer takes a primary about a millisecond.
+/// Slots that one question asks about: the answer takes a primary about a millisecond.
 const SLOTS: u16 = 256;
 
 /// How long a primary may take for all of them.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Between two looks at counters that only grow.
+/// The time between two reads of counters that only grow.
 const SPAN: Duration = Duration::from_millis(500);
 
-/// The same of each slot's counters, which are many and small.
+/// The same for the counters of slots, which grow more slowly.
 const SPAN_OF_SLOTS: Duration = Duration::from_secs(2);
 
-/// Whether a copy counts what each slot uses.
+/// The option by which a copy counts what each slot uses.
 const COUNTS: &str = "cluster-slot-stats-enabled";
 
 /// What is known of the slots, by slot.
@@ -66,7 +66,7 @@ pub fn slots(database: &Database, view: &View, by: Measure) -> Result<Slotted, P
     let mut all = Slotted::empty();
     let topology = &view.topology.value;
     let placed = database.primaries(topology);
-    // By rules of its own nothing lists the keys of a slot.
+    // With hashing rules of its own a database does not list the keys of a slot.
     let of_whole = |placed: &Placed| {
         let shard = topology.shard_of(placed.copy).filter(|_| !topology.hashing.is_empty());
         shard.map(|shard| &shard.slots)
@@ -89,7 +89,7 @@ pub fn slots(database: &Database, view: &View, by: Measure) -> Result<Slotted, P
                 (Measure::Keys, _) => here,
                 (Measure::Cpu, Some(used)) => used.cpu_us,
                 (Measure::Network, Some(used)) => used.network_bytes,
-                // An older server does not count it by slot: the shard's is spread over its keys.
+                // An older server counts it for the whole shard: it is spread over the keys.
                 (_, None) => {
                     let part = u128::from(load) * u128::from(here) / u128::from(keys.max(1));
                     u64::try_from(part).unwrap_or(u64::MAX)
@@ -125,7 +125,7 @@ const HOT_KEYS: &str = "32";
 const HOT_SESSION: &str = "30";
 
 /// Counts for a while which keys take most of the primaries. `None`: one of them does not count it,
-/// or does so for somebody else.
+/// or counts for another client at the moment.
 ///
 /// # Errors
 /// A primary does not answer.
@@ -156,7 +156,7 @@ pub fn hot_keys(database: &Database, view: &View) -> Result<Option<Vec<HotKey>>,
 /// Keys, and what each of them uses.
 type UsedKeys = Vec<(Vec<u8>, Used)>;
 
-/// What the keys of a primary use, of those that use most.
+/// Counts what the keys of a primary use that use most. `None`: it cannot be counted now.
 fn hot_keys_of(database: &Database, placed: &Placed) -> std::io::Result<Option<UsedKeys>> {
     let address = (&*placed.host, placed.port);
     let begin: [&[&str]; 1] = [&[
@@ -215,7 +215,7 @@ struct Figures {
     used: Option<Used>,
 }
 
-/// What a primary has, spread over its slots.
+/// Spreads what a primary has in all evenly over its slots.
 fn spread(slots: &Slots, info: &str) -> Vec<Figures> {
     let keys = |line: &str| {
         let (_, text) = line.strip_prefix("db")?.split_once(":keys=")?;
@@ -237,8 +237,9 @@ fn spread(slots: &Slots, info: &str) -> Vec<Figures> {
     .collect()
 }
 
-/// Asks a primary. Returns its slots, and what it does a second. `whole` has its slots if it can
-/// tell only what all of them have together.
+/// Asks a primary for the figures of its slots. If it can tell only what all of them have together,
+/// they are given in `whole`, and the figures are spread. Returns also what the primary uses in a
+/// second, where that is asked for and not counted by slot.
 fn ask(
     database: &Database,
     placed: &Placed,
@@ -280,13 +281,13 @@ fn ask(
     Ok((figures, 0))
 }
 
-/// What was counted, for a second of it.
-pub fn a_second(count: u64) -> f64 {
+/// Returns how much of a count over [`SPAN_OF_SLOTS`] falls on a second.
+pub fn per_second(count: u64) -> f64 {
     count as f64 / SPAN_OF_SLOTS.as_secs_f64()
 }
 
 impl Used {
-    /// What was used between two looks.
+    /// Returns what was used since an earlier read.
     fn since(self, earlier: Used) -> Used {
         Used {
             requests: self.requests.saturating_sub(earlier.requests),
@@ -296,12 +297,12 @@ impl Used {
     }
 }
 
-/// A copy counts what slots use as long as this is there.
+/// Makes a copy count what slots use until it is dropped.
 struct Counting<'a> {
     database: &'a Database,
     placed: &'a Placed,
-    /// It did so before.
-    did: bool,
+    /// It counted before, and goes on.
+    was_on: bool,
 }
 
 impl<'a> Counting<'a> {
@@ -311,14 +312,15 @@ impl<'a> Counting<'a> {
         let address = (&*placed.host, placed.port);
         let answers = talk::ask(address, database.login(), &questions, LIMIT);
         let answers = answers.map_err(|error| error.to_string())?;
-        let did = matches!(&answers[0], Answer::Text(text) if text.lines().any(|it| it == "yes"));
-        Ok(Counting { database, placed, did })
+        let was_on =
+            matches!(&answers[0], Answer::Text(text) if text.lines().any(|it| it == "yes"));
+        Ok(Counting { database, placed, was_on })
     }
 }
 
 impl Drop for Counting<'_> {
     fn drop(&mut self) {
-        if !self.did {
+        if !self.was_on {
             let question: [&[&str]; 1] = [&["CONFIG", "SET", COUNTS, "no"]];
             let address = (&*self.placed.host, self.placed.port);
             // One that does not answer goes on counting, which costs it little.
@@ -449,6 +451,6 @@ mod tests {
         assert_eq!(used, Used { requests: 0, cpu_us: 9, network_bytes: 42 });
         let later = Used { requests: 8, cpu_us: 19, network_bytes: 1042 };
         let between = Used { requests: 8, cpu_us: 10, network_bytes: 1000 };
-        assert_eq!((later.since(used), a_second(between.requests)), (between, 4.0));
+        assert_eq!((later.since(used), per_second(between.requests)), (between, 4.0));
     }
 }

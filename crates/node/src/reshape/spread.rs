@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 /// How often a job plans anew what has changed meanwhile.
 const MAX_ROUNDS: u32 = 3;
 
-/// The shards of a database, by number, as they will be when what moves has arrived.
+/// Returns the shards of a database, by number, as they will be when what moves has arrived.
 pub fn parts(of: Of<'_>) -> Vec<(usize, Id, Part)> {
     let database = &of.at.value;
     let found = database.shards().into_iter().filter_map(|number| {
@@ -107,7 +107,7 @@ pub fn move_slots(of: Of<'_>, job: &Job) -> Result<Step, Problem> {
     Ok(begin(of, job, &parts, (&transfers, &slotted.bytes)))
 }
 
-/// The transfers that bring slots to one shard.
+/// Returns the transfers that bring slots to one shard.
 pub fn towards(parts: &[Part], slots: &Slots, to: usize) -> Vec<Transfer> {
     let others = parts.iter().enumerate().filter(|(from, _)| *from != to);
     let transfers =
@@ -115,7 +115,8 @@ pub fn towards(parts: &[Part], slots: &Slots, to: usize) -> Vec<Transfer> {
     transfers.filter(|transfer| !transfer.slots.is_empty()).collect()
 }
 
-/// A cancelled job ends what has not begun, and waits for the rest.
+/// Returns the step of a job that is cancelled: it ends the moves that have not begun, and waits
+/// for the others. `None`: it is not cancelled.
 fn cancelled(of: Of<'_>, job: &Job) -> Option<Step> {
     if !job.is_cancelled {
         return None;
@@ -127,7 +128,8 @@ fn cancelled(of: Of<'_>, job: &Job) -> Option<Step> {
     })
 }
 
-/// Says how far slots are that move. Moves that are to be faster, slower or sooner are told so.
+/// Returns how far the moves of slots are, or the change of their rate and priority that users have
+/// asked for. `None`: no slots move.
 fn under_way(of: Of<'_>, job: &Job) -> Option<Step> {
     let moves = &of.view.topology.value.moves;
     if let Some(change) = by_rules(&of.view.topology.value) {
@@ -145,7 +147,7 @@ fn under_way(of: Of<'_>, job: &Job) -> Option<Step> {
     let planned = job.aim.planned_slots.max(left).max(1);
     let total: u64 = job.aim.planned_bytes.values().sum();
     let slots_done = (planned - left) as u64;
-    // Copies of slots without keys take time as well.
+    // Slots without keys have nothing to send, but moving them takes time, too.
     let (done, all) = match total {
         0 => (slots_done, planned as u64),
         _ => (total.saturating_sub(bytes_left(of, &job.aim)), total),
@@ -156,7 +158,7 @@ fn under_way(of: Of<'_>, job: &Job) -> Option<Step> {
     let text = match total {
         0 => slots,
         _ => {
-            // A text for each hundredth: each is written to etcd.
+            // Rounded to hundredths: each new text is written to etcd.
             let sent = u128::from(total) * hundredths / 100;
             format!("{} of {} sent, {slots}", Bytes(sent as u64), Bytes(total))
         }
@@ -164,8 +166,8 @@ fn under_way(of: Of<'_>, job: &Job) -> Option<Step> {
     Some(Step::Waits(u8::try_from(percent).unwrap_or(90), text))
 }
 
-/// The move of slots in a database with hashing rules, which is a change like that of the rules: it
-/// moves key by key, since nothing lists the keys of such a slot.
+/// Returns the change by which slots move in a database with hashing rules. It is like a change of
+/// the rules and moves key by key, since the keys of such a slot are not listed.
 fn by_rules(topology: &Topology) -> Option<&Rehash> {
     topology.rehash.as_ref().filter(|change| !change.slots.is_empty())
 }

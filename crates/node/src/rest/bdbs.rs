@@ -13,12 +13,12 @@ use crate::settings::{Endpoint, Settings, Wrong};
 use crate::show::DatabaseShown;
 use crate::store::Problem;
 use axum::http::Method;
-use console::rest::{ApiError, Route};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use web::rest::{ApiError, Route};
 
 /// The routes.
 pub fn routes() -> Vec<Route<Call>> {

@@ -18,7 +18,7 @@ use crate::site::{JobKind, Site};
 use crate::store::{Problem, Store};
 use cluster::coordinator::Transaction;
 use cluster::view::Keys;
-use console::rest::{ApiError, Done};
+use web::rest::{ApiError, Done};
 
 /// A job that is asked for.
 #[derive(Clone, Debug)]
@@ -115,16 +115,6 @@ impl<W> Planned<W> {
     }
 }
 
-/// Says which node could not read a job of this kind: it could neither go on with it nor show it.
-pub fn check_versions(site: &Site, kind: JobKind) -> Result<(), Problem> {
-    match site.older_machine(kind.format()) {
-        None => Ok(()),
-        Some(machine) => Err(Problem::Wrong(format!(
-            "the node of machine '{machine}' is of an older version: start it with this one first"
-        ))),
-    }
-}
-
 /// Begins a job that all nodes can read, or only plans it. `plan` checks all that can be checked
 /// before, and is told whether only the plan is wanted; `begin` makes the transaction of the newest
 /// site, and is asked again after a conflict.
@@ -145,7 +135,7 @@ pub async fn carry<W: 'static>(
         if let Some(job) = before(&site)? {
             return Ok(Begun { job: Some(job), plan: None });
         }
-        check_versions(&site, about.kind)?;
+        site.check_readable(about.kind.format())?;
         let Planned { shown, is_done, work } = plan(store, &site, is_dry)?;
         if is_dry || is_done {
             return Ok(Begun { job: None, plan: shown });
@@ -154,7 +144,7 @@ pub async fn carry<W: 'static>(
         let job = store.change(|site, keys, copies| match before(site)? {
             Some(job) => Ok((job, Transaction::default())),
             None => {
-                check_versions(site, about.kind)?;
+                site.check_readable(about.kind.format())?;
                 begin(&work, site, (keys, copies), &owner)
             }
         })?;

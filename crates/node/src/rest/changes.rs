@@ -22,7 +22,7 @@ use axum::http::Method;
 use cluster::coordinator::Transaction;
 use cluster::slots::{COUNT, Slots};
 use cluster::view::View;
-use console::rest::{ApiError, Done, Route};
+use web::rest::{ApiError, Done, Route};
 
 /// The routes.
 pub fn routes() -> Vec<Route<Call>> {
@@ -209,7 +209,7 @@ async fn map_of(call: Call, asked: Named, counts: Counts) -> Result<SlotMap, Api
                 figures
                     .used
                     .as_ref()
-                    .map(|used| used.iter().map(|it| measure::a_second(figure(it))).collect())
+                    .map(|used| used.iter().map(|it| measure::per_second(figure(it))).collect())
             };
             let (cpu_us, network_bytes) = (used(|it| it.cpu_us), used(|it| it.network_bytes));
             let requests = used(|it| it.requests);
@@ -229,7 +229,7 @@ async fn map_of(call: Call, asked: Named, counts: Counts) -> Result<SlotMap, Api
 fn shown(it: measure::HotKey) -> HotKeyShown {
     let measure::HotKey { key, slot, shard, used } = it;
     let measure::Used { cpu_us, network_bytes, .. } = used;
-    let (cpu_us, network_bytes) = (measure::a_second(cpu_us), measure::a_second(network_bytes));
+    let (cpu_us, network_bytes) = (measure::per_second(cpu_us), measure::per_second(network_bytes));
     let key = String::from_utf8_lossy(&key).into_owned();
     HotKeyShown { key, slot, shard, cpu_us, network_bytes }
 }

@@ -1,7 +1,7 @@
 //! The interface below `/api/v1/cluster` for what moves data.
 
 use super::Call;
-use super::carry::{Looked, Order, Planned, Subject, carry, check_versions, once, order};
+use super::carry::{Looked, Order, Planned, Subject, carry, once, order};
 use super::threads::Waits;
 use super::wire::{Begun, JobId, Named};
 use super::work::{work, work_elsewhere};
@@ -21,7 +21,6 @@ use crate::tasks::storage::{Storage, shown};
 use crate::tasks::{Task, places, ready};
 use axum::http::Method;
 use cluster::coordinator::{Change, Transaction};
-use console::rest::{ApiError, Done, Nothing, Route};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -29,6 +28,7 @@ use std::time::Duration;
 use transfer::locate::{self, Keyspace, Locate as _, Part, Servers, open};
 use transfer::place::Place;
 use transfer::target::{Route as Way, Target};
+use web::rest::{ApiError, Done, Nothing, Route};
 
 /// How long a server elsewhere may take to answer.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -398,7 +398,7 @@ async fn schedule(call: Call, asked: BackingUp, every_s: u64) -> Result<Begun, A
         Ok(Looked { work: asked, more: String::new() })
     };
     let change = move |asked: &BackingUp, site: &Site, keys: &SiteKeys| {
-        check_versions(site, JobKind::Backup)?;
+        site.check_readable(JobKind::Backup.format())?;
         let name = &asked.database;
         let (at, keep) = (asked.at.clone(), asked.keep);
         let schedule = Schedule { at, every_s, keep, last_ms: 0 };

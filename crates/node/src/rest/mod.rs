@@ -28,20 +28,15 @@ pub(crate) mod threads;
 pub(crate) mod wire;
 pub(crate) mod work;
 
-use crate::settings::sha256;
 use crate::shared::Shared;
 use crate::store::Problem;
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get};
 use console::files::Shows;
-use console::rest::{
-    ApiError, COPY_METRICS, Limiter, METRICS, PREFIX, Route, Tokens, check_type, find, only_reads,
-    unread,
-};
 use process::audit::Source;
 use process::log;
 use rustls::ServerConfig;
@@ -51,7 +46,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use targets::Targets;
 use threads::{Threads, Waits};
-use web::Peer;
+use web::login::{Limiter, Tokens};
+use web::rest::{
+    ApiError, PREFIX, check_type, find, fingerprint, only_plans, only_reads, request_name, unread,
+};
+use web::{COPY_METRICS, METRICS, Peer};
 
 /// Threads that serve HTTP.
 const THREADS: usize = 2;
@@ -214,43 +213,12 @@ async fn find_and_run(site: &Site, request: Request) -> Result<Response, ApiErro
     let read = route.body(&parts, body).await?;
     let body = &read.bytes;
     let query = parts.uri.query().unwrap_or_default();
-    let request_id = request_id(&parts.headers)?;
+    let request_id = request_name(&parts.headers)?;
     // Reads have parameters of their own, and plan nothing.
-    let dry_run = !only_reads(&parts.method) && asks_for_plan(query)?;
+    let dry_run = !only_reads(&parts.method) && only_plans(query)?;
     let what = if request_id.is_empty() { String::new() } else { fingerprint(route, body) };
     let call = Call { request_id, what, dry_run, ..site.call.clone() };
     (route.run)(call, query, body.clone()).await
-}
-
-/// What a request asks for, as short text.
-fn fingerprint(route: &Route<Call>, body: &[u8]) -> String {
-    format!("{} {} {}", route.method, route.path, sha256(&String::from_utf8_lossy(body)))
-}
-
-/// The longest name of a request.
-const MAX_REQUEST_ID: usize = 128;
-
-/// How the sender names the request.
-fn request_id(headers: &HeaderMap) -> Result<String, ApiError> {
-    let Some(value) = headers.get("idempotency-key") else { return Ok(String::new()) };
-    let text = value.to_str().ok().map(str::trim);
-    let text = text.filter(|text| (1..=MAX_REQUEST_ID).contains(&text.len()));
-    text.map(str::to_owned).ok_or_else(|| {
-        ApiError::bad(format!("Idempotency-Key has 1 to {MAX_REQUEST_ID} plain characters"))
-    })
-}
-
-/// Returns whether the query asks only for the plan of a change.
-fn asks_for_plan(query: &str) -> Result<bool, ApiError> {
-    let mut wanted = false;
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        wanted = match pair {
-            "dry_run=true" | "dry_run=1" | "dry_run" => true,
-            "dry_run=false" | "dry_run=0" => false,
-            _ => return Err(ApiError::bad(format!("There is no parameter '{pair}'"))),
-        };
-    }
-    Ok(wanted)
 }
 
 /// How long etcd may take to answer a probe.

@@ -1,10 +1,10 @@
 //! The routes below `/api/v1/cluster`.
 
+use super::Call;
 use super::carry::{Looked, Order, Planned, Subject, carry, once, order};
 use super::threads::Waits;
 use super::wire::{Begun, Creation, Deletion, JobId, Named, Pace, Recovery, Status, Switch};
 use super::work::{work, work_of};
-use super::{Call, MAX_REQUEST_ID};
 use crate::change::{self, Owner};
 use crate::drain;
 use crate::hashing::{self, Trial, Tried};
@@ -24,11 +24,11 @@ use cluster::coordinator::Transaction;
 use cluster::id::Id;
 use cluster::promotion;
 use cluster::view::{At, Keys, View};
-use console::rest::{About, ApiError, Done, Nothing, Route, describe};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::OnceLock;
+use web::rest::{About, ApiError, Done, MAX_REQUEST_NAME, Nothing, Route, describe, parameters};
 
 /// All routes.
 pub fn routes() -> &'static [Route<Call>] {
@@ -124,7 +124,7 @@ pub fn document() -> &'static str {
                 {
                     "name": "Idempotency-Key", "in": "header", "required": false,
                     "description": "A name for the request. Sent again with the same name, it does nothing more, and names the same job",
-                    "schema": { "type": "string", "minLength": 1, "maxLength": MAX_REQUEST_ID }
+                    "schema": { "type": "string", "minLength": 1, "maxLength": MAX_REQUEST_NAME }
                 },
             ]),
             failures: &[
@@ -485,9 +485,7 @@ struct Question {
 /// # Errors
 /// The query is wrong, or there is no such database.
 pub async fn availability(call: Call, query: &str) -> Result<bool, ApiError> {
-    let uri = format!("/?{query}").parse().map_err(|_| ApiError::bad("The query is not sound"))?;
-    let asked = axum::extract::Query::<Question>::try_from_uri(&uri);
-    let asked = asked.map_err(|why| ApiError::bad(why.body_text()))?.0;
+    let asked: Question = parameters(query)?;
     work_of(Waits::Probe, call, move |shared, store| {
         // Also while etcd is away.
         let site = shared.site();

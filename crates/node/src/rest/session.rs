@@ -5,11 +5,13 @@ use super::{Site, USER};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use console::rest::{ApiError, Done, PREFIX, basic, clear, is_trusted_name, json, only_reads};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use subtle::ConstantTimeEq as _;
 use web::Peer;
+use web::is_trusted_name;
+use web::login::{basic, clear};
+use web::rest::{ApiError, Done, PREFIX, json, only_reads};
 
 /// The cookie of a browser that has logged in.
 pub const COOKIE: &str = "dunlin-node";

@@ -15,7 +15,6 @@ use client::{Address, Login};
 use cluster::id::Id;
 use console::Target;
 use console::host::{Boxed, Host, Peer, Purpose, Stream, ThreadTime};
-use console::rest::{ApiError, PREFIX};
 use metrics::text::join;
 use process::log;
 use process::threads::times_of;
@@ -25,6 +24,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use structs::sync::lock;
+use web::rest::{ApiError, PREFIX};
 
 /// Copies that are looked at each second at a time. The one that was asked about longest ago makes
 /// way.
@@ -108,7 +108,7 @@ pub async fn answer(site: &Site, request: Request) -> Response {
 }
 
 fn only_asks(request: &Request) -> bool {
-    console::rest::only_reads(request.method())
+    web::rest::only_reads(request.method())
 }
 
 /// How long a copy may take to answer a scrape. Prometheus waits for ten seconds.

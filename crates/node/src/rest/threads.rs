@@ -3,12 +3,12 @@
 //! Each kind of work has a number of its own, so work that hangs holds up none of another kind.
 
 use crate::store::Problem;
-use console::rest::ApiError;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
+use web::rest::ApiError;
 
 /// How long a request waits for a storage or for servers elsewhere.
 const PATIENCE: Duration = Duration::from_secs(25);

@@ -4,8 +4,8 @@ use super::Call;
 use super::threads::Waits;
 use crate::shared::Shared;
 use crate::store::{Problem, Store};
-use console::rest::ApiError;
 use std::time::Duration;
+use web::rest::ApiError;
 
 /// How long a call to etcd may take: on a busy disk it is slow, and a user rather waits than asks
 /// again.

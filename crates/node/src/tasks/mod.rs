@@ -65,6 +65,20 @@ pub enum Task {
     Restart(restart::Restart),
 }
 
+impl Task {
+    /// Returns the least [`crate::site::FORMAT`] of nodes that can read it.
+    pub fn format(&self) -> u32 {
+        match self {
+            Task::Restore(restore) => restore.settings.format().max(1),
+            Task::Import(_)
+            | Task::Export(_)
+            | Task::Backup(_)
+            | Task::Verify(_)
+            | Task::Restart(_) => 1,
+        }
+    }
+}
+
 fn table() -> Result<&'static CommandTable<NotRun>, End> {
     servers::commands().ok_or_else(|| End::Failed("this program has no table of commands".into()))
 }

@@ -3,8 +3,8 @@
 
 use super::kept::Kept;
 use crate::authority::Files;
-use crate::copies::process::{PASSWORD, TOKEN};
 use crate::settings::Wrong;
+use crate::supervise::{PASSWORD, TOKEN};
 use crate::talk::Certificates;
 use clap::Args;
 use etcd::{Credentials, Endpoint, Way};

@@ -16,6 +16,7 @@
 //!   target     where keys are sent
 //!   silence    members that have been silent for too long to be promoted
 //!   shared     users and functions that all nodes have alike
+//!   refusal    what a client is told whose request is not carried out
 //!   operator   CLUSTER MEET, ADDSLOTS, REPLICATE …: transactions, on a thread of their own
 //! ```
 //!
@@ -31,6 +32,7 @@ mod moves;
 mod operator;
 mod promises;
 mod publish;
+mod refusal;
 mod rehash;
 mod rescue;
 mod shared;

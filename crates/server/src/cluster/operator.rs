@@ -4,12 +4,13 @@
 
 use super::moves::leftovers;
 use super::publish::{wait_until_leading, wait_until_shown};
+use super::refusal::{self, away};
 use super::shared::Changes;
 use super::{Asked, leave};
 use crate::log;
 use client::{Address, Connector, Patience};
 use cluster::change::{self, Refused};
-use cluster::coordinator::{Change, Coordinator, Failure, Item, Outcome, Revision, Transaction};
+use cluster::coordinator::{Change, Coordinator, Item, Outcome, Revision, Transaction};
 use cluster::id::Id;
 use cluster::promotion;
 use cluster::slots::Slots;
@@ -81,7 +82,7 @@ pub(super) fn start(
             let outcome = operator.operate_patiently(&request);
             match (reply, outcome) {
                 (Some(reply), Ok(())) => reply.send(|reply| answer(&request, reply)),
-                (Some(reply), Err(why)) => reply.send(|reply| reply.error(&format!("ERR {why}"))),
+                (Some(reply), Err(why)) => reply.send(|reply| reply.error(&refusal::text(&why))),
                 (None, Ok(())) => {}
                 (None, Err(why)) => log!(Warning, "Cluster: {why}"),
             }
@@ -109,7 +110,7 @@ fn answer_together(epoch: u64, outcomes: Result<Outcomes, Refused>, reply: &mut 
     for outcome in outcomes {
         match outcome {
             Some(Ok(())) => reply.ok(),
-            Some(Err(why)) => reply.error(&format!("ERR {why}")),
+            Some(Err(why)) => reply.error(&refusal::text(&why)),
             None => reply.simple(&format!("STILL {epoch}")),
         }
     }
@@ -117,16 +118,6 @@ fn answer_together(epoch: u64, outcomes: Result<Outcomes, Refused>, reply: &mut 
 
 /// What became of the requests of a transaction. `None`: it was to bump the epoch.
 type Outcomes = Vec<Option<Result<(), Refused>>>;
-
-const AWAY: &str = "The coordinator of the cluster is away";
-
-fn away(failure: Failure) -> Refused {
-    match failure {
-        Failure::Away(why) => Refused::Away(format!("{AWAY}: {why}")),
-        Failure::Compacted(_) => Refused::Away(AWAY.into()),
-        Failure::Unreadable(why) => Refused::Wrong(why),
-    }
-}
 
 fn unknown(copy: Id) -> Refused {
     Refused::Wrong(format!("Unknown node {copy}"))

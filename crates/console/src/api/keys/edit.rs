@@ -2,14 +2,14 @@
 //! stays: expiries of keys and fields, too.
 
 use super::super::error::check;
-use super::super::route::Done;
-use super::super::{ApiError, Call};
+use super::super::{Call, of_reply};
 use crate::blob::Blob;
 use crate::words;
 use resp::Value;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use web::rest::{ApiError, Done};
 
 /// How long a transaction may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -107,7 +107,7 @@ async fn set_field(call: &Call, db: u32, words: [Vec<u8>; 3]) -> Result<(), ApiE
     let expires_at_ms = match (expiry.error(), expiry.items().first().and_then(Value::integer)) {
         // Fields of that server have no expiries.
         (Some(why), _) if is_unknown(&why) => 0,
-        (Some(why), _) => return Err(ApiError::of_reply(&why)),
+        (Some(why), _) => return Err(of_reply(&why)),
         (None, found) => found.unwrap_or(0),
     };
     if expires_at_ms <= 0 {
@@ -123,7 +123,7 @@ async fn set_field(call: &Call, db: u32, words: [Vec<u8>; 3]) -> Result<(), ApiE
     for requests in [begin, vec![set, expire, words!["EXEC"]]] {
         for reply in link.ask(&requests, PATIENCE).await? {
             if let Some(why) = reply.items().iter().find_map(Value::error) {
-                return Err(ApiError::of_reply(&why));
+                return Err(of_reply(&why));
             }
             check(reply)?;
         }

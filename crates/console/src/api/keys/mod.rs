@@ -4,10 +4,10 @@ mod edit;
 mod scan;
 mod value;
 
-use super::ApiError;
-use super::route::Route;
+use super::Route;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use web::rest::ApiError;
 
 pub fn routes() -> Vec<Route> {
     vec![

@@ -1,8 +1,7 @@
 //! Browsing by SCAN: as a list, and as a tree by a separator.
 
+use super::super::Call;
 use super::super::error::check;
-use super::super::route::Nothing;
-use super::super::{ApiError, Call};
 use super::{name, prefix_pattern};
 use crate::blob::Blob;
 use crate::info::Info;
@@ -12,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
+use web::rest::{ApiError, Nothing};
 
 /// Keys that a page has at most.
 const MAX_PAGE: usize = 500;

@@ -1,7 +1,7 @@
 //! A key and a page of its value: a page costs the same however large the value is.
 
+use super::super::Call;
 use super::super::error::check;
-use super::super::{ApiError, Call};
 use super::name;
 use crate::blob::{Blob, MAX_LISTED, MAX_SHOWN};
 use crate::link::Words;
@@ -10,6 +10,7 @@ use resp::Value;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
+use web::rest::ApiError;
 
 /// Elements that a page has at most.
 const MAX_PAGE: i64 = 500;

@@ -325,7 +325,7 @@ fn what_a_file_has_of_slots_that_have_moved_is_dropped() {
         Reply::Error(line) => {
             let line = String::from_utf8_lossy(&line).into_owned();
             assert!(
-                line.contains("still drops its old copy") || line.contains("is away"),
+                line.contains("still drops its old copy") || line.starts_with("AWAY "),
                 "{line}"
             );
             false

@@ -1,8 +1,10 @@
 //! Changes of users, functions and keyspace events that clients ask for: a transaction at the coordinator, then a
 //! wait until all nodes that are there have it, then the reply.
 
-use super::{Place, away, libraries};
+use super::super::refusal::{self, away};
+use super::{Place, libraries};
 use crate::log;
+use cluster::change::Refused;
 use cluster::coordinator::{Coordinator as _, Outcome, Revision, Transaction};
 use cluster::id::Id;
 use cluster::shared::{Definitions, Functions, Library, MAX_BYTES, Policy, Taken};
@@ -83,14 +85,14 @@ impl Changer {
             let outcome = self.change(&definition);
             match (reply, outcome) {
                 (Some(reply), Ok(answer)) => reply.send(|reply| answer.write(reply)),
-                (Some(reply), Err(why)) => reply.send(|reply| reply.error(&format!("ERR {why}"))),
+                (Some(reply), Err(why)) => reply.send(|reply| reply.error(&refusal::text(&why))),
                 (None, Ok(_)) => {}
                 (None, Err(why)) => log!(Warning, "Cluster: {why}"),
             }
         }
     }
 
-    fn change(&mut self, definition: &Definition) -> Result<Answer, String> {
+    fn change(&mut self, definition: &Definition) -> Result<Answer, Refused> {
         for _ in 0..ATTEMPTS {
             let published = self.0.engine.membership().newest();
             let published = published.ok_or("The node is in no cluster yet, try again")?;
@@ -124,7 +126,7 @@ impl Changer {
         &self,
         definition: &Definition,
         definitions: &Definitions,
-    ) -> Result<(Option<Transaction>, Answer), String> {
+    ) -> Result<(Option<Transaction>, Answer), Refused> {
         let acl = &self.0.engine.acl();
         let text = match &definitions.users {
             Some(at) => at.value.clone(),
@@ -139,7 +141,8 @@ impl Changer {
             _ => unreachable!("the others are about other subjects"),
         };
         if text.len() > MAX_BYTES {
-            return Err(format!("The users of a cluster have at most {MAX_BYTES} bytes of rules"));
+            let why = format!("The users of a cluster have at most {MAX_BYTES} bytes of rules");
+            return Err(Refused::Wrong(why));
         }
         Ok((Some(definitions.put_users(text)), answer))
     }
@@ -174,7 +177,7 @@ impl Changer {
         wanted: &[Id],
         subject: Subject,
         revision: Revision,
-    ) -> Result<Vec<Id>, String> {
+    ) -> Result<Vec<Id>, Refused> {
         let definitions = self.0.read(database)?;
         let has_it = |copy: &Id| {
             let applied = definitions.applied.get(copy).copied().unwrap_or_default();
@@ -218,7 +221,7 @@ fn of_events(letters: &str, definitions: &Definitions) -> (Option<Transaction>, 
 fn of_functions(
     definition: &Definition,
     definitions: &Definitions,
-) -> Result<(Option<Transaction>, Answer), String> {
+) -> Result<(Option<Transaction>, Answer), Refused> {
     let all = definitions.functions.as_ref();
     let mut functions = all.map_or_else(Functions::default, |at| at.value.clone());
     let answer = match definition {
@@ -245,7 +248,8 @@ fn of_functions(
     };
     let bytes: usize = functions.libraries.iter().map(|library| library.source.len()).sum();
     if bytes > MAX_BYTES {
-        return Err(format!("The libraries of a cluster have at most {MAX_BYTES} bytes in all"));
+        let why = format!("The libraries of a cluster have at most {MAX_BYTES} bytes in all");
+        return Err(Refused::Wrong(why));
     }
     // Many processes of a service load the same library when they start.
     let is_same = all.is_some_and(|at| at.value == functions);

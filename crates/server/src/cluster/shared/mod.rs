@@ -9,14 +9,14 @@
 mod change;
 mod libraries;
 
+use super::refusal::away;
 use crate::inside::Inside;
 use crate::log;
 use change::Changer;
 pub(super) use change::Changes;
 use cluster::Moment;
-use cluster::coordinator::{
-    Coordinator as _, Failure, Item, LeaseId, Outcome, Revision, Transaction,
-};
+use cluster::change::Refused;
+use cluster::coordinator::{Coordinator as _, Item, LeaseId, Outcome, Revision, Transaction};
 use cluster::id::Id;
 use cluster::shared::{Applied, Definitions, Functions};
 use cluster::topology::Shard;
@@ -93,28 +93,21 @@ impl Ready {
     }
 }
 
-fn away(failure: Failure) -> String {
-    match failure {
-        Failure::Away(why) => format!("The coordinator of the cluster is away: {why}"),
-        Failure::Compacted(_) => "The coordinator of the cluster is away".into(),
-        Failure::Unreadable(why) => why,
-    }
-}
-
 impl Place {
     /// Returns the database of this server. `None`: it is in none yet.
-    fn database(&mut self) -> Result<Option<Id>, String> {
+    fn database(&mut self) -> Result<Option<Id>, Refused> {
         if let Some(published) = self.engine.membership().newest() {
             return Ok(Some(published.view.database));
         }
         let home = self.client.range(&self.keys.home(self.me), None).map_err(away)?;
         let read = |item: &Item| view::read_home(&item.value);
-        home.items.first().map(read).transpose().map_err(|error| error.to_string())
+        home.items.first().map(read).transpose().map_err(|error| Refused::Wrong(error.to_string()))
     }
 
-    fn read(&mut self, database: Id) -> Result<Definitions, String> {
+    fn read(&mut self, database: Id) -> Result<Definitions, Refused> {
         let range = self.client.range(&self.keys.shared(database), None).map_err(away)?;
-        Definitions::decode(&self.keys, database, &range).map_err(|error| error.to_string())
+        Definitions::decode(&self.keys, database, &range)
+            .map_err(|error| Refused::Wrong(error.to_string()))
     }
 
     /// The user by which nodes log in to each other, which is each node's own.
@@ -148,6 +141,7 @@ impl Keeper {
             }
             Ok(None) => std::thread::sleep(REST),
             Err(why) => {
+                let why = why.to_string();
                 if why != self.trouble {
                     log!(Warning, "Cluster: users, functions and options of all nodes: {why}");
                     self.trouble = why;
@@ -158,7 +152,7 @@ impl Keeper {
     }
 
     /// Does what is due. Returns the database, and the revision that was read.
-    fn turn(&mut self) -> Result<Option<(Id, Revision)>, String> {
+    fn turn(&mut self) -> Result<Option<(Id, Revision)>, Refused> {
         let Some(database) = self.place.database()? else {
             // A database that this server founds has its users.
             self.ready.0.store(true, Release);
@@ -176,12 +170,12 @@ impl Keeper {
     }
 
     /// A conflict means that another node was faster, and the next turn sees what it has written.
-    fn commit(&mut self, transaction: &Transaction) -> Result<(), String> {
+    fn commit(&mut self, transaction: &Transaction) -> Result<(), Refused> {
         self.place.client.commit(transaction).map_err(away).map(drop)
     }
 
     /// Returns whether this server has the users.
-    fn follow_users(&mut self, definitions: &Definitions) -> Result<bool, String> {
+    fn follow_users(&mut self, definitions: &Definitions) -> Result<bool, Refused> {
         let (engine, own) = (self.place.engine, self.place.own_user());
         let Some(at) = &definitions.users else {
             let text = engine.acl().shared_text(&own);
@@ -213,7 +207,7 @@ impl Keeper {
     }
 
     /// A primary has the libraries of all nodes. Replicas have theirs with its stream.
-    fn follow_functions(&mut self, definitions: &Definitions) -> Result<(), String> {
+    fn follow_functions(&mut self, definitions: &Definitions) -> Result<(), Refused> {
         let before = std::mem::take(&mut self.applied.functions);
         let engine = self.place.engine;
         let published = engine.membership().newest().filter(|published| published.leads);
@@ -256,7 +250,7 @@ impl Keeper {
     }
 
     /// Publishes the keyspace events that a client has asked for at any node.
-    fn follow_events(&mut self, definitions: &Definitions) -> Result<(), String> {
+    fn follow_events(&mut self, definitions: &Definitions) -> Result<(), Refused> {
         let engine = self.place.engine;
         let Some(at) = &definitions.events else { return Ok(()) };
         if at.revision == self.applied.events || !engine.is_one_address() {
@@ -274,7 +268,7 @@ impl Keeper {
     }
 
     /// Writes at the coordinator what this server has, if that has changed.
-    fn report(&mut self, database: Id, definitions: &Definitions) -> Result<(), String> {
+    fn report(&mut self, database: Id, definitions: &Definitions) -> Result<(), Refused> {
         let (me, applied) = (self.place.me, self.applied);
         let published = self.place.engine.membership().newest();
         let lease =

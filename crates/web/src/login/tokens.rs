@@ -1,8 +1,7 @@
 //! The log-ins of browsers at a port that has one user, whose programs send the password each time.
 
 use super::cookie::{cookie, value_of};
-use super::random_token;
-use super::sessions::{Digest, digest};
+use super::{Digest, digest, random_token};
 use axum::http::{HeaderMap, HeaderValue};
 use std::collections::HashMap;
 use std::sync::Mutex;

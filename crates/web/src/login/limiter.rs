@@ -1,11 +1,11 @@
 //! A limit of failed log-ins for each user at each address.
 //!
-//! Ten attempts fail at once. After them each further attempt of that user and address waits for its
-//! turn. The right password waits, too: an answer at once would tell it from wrong ones. Other users
-//! of the address and the user's other addresses do not wait. A browser that has logged in before has
-//! a token, and does not wait either.
+//! Ten attempts fail at once. After them each further attempt of that user and address waits for
+//! its turn. The right password waits, too: an answer at once would tell it from wrong ones. Other
+//! users of the address and the user's other addresses do not wait. A browser that has logged in
+//! before has a token, and does not wait either.
 
-use crate::api::ApiError;
+use crate::rest::ApiError;
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 use std::net::IpAddr;

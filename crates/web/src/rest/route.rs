@@ -1,7 +1,7 @@
 //! A route: its place, the function that answers it, and the types that describe it.
 
-use super::{ApiError, Call};
-use crate::host::Boxed;
+use super::{ApiError, Boxed};
+use crate::{Read, SMALL_BODY, Unread};
 use axum::body::{Body, Bytes};
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode, header};
@@ -10,7 +10,6 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::future::Future;
-use web::Unread;
 
 /// What answers a request: its context, its query and its body.
 pub type Run<C> = Box<dyn Fn(C, &str, Bytes) -> Boxed<Result<Response, ApiError>> + Send + Sync>;
@@ -18,7 +17,7 @@ pub type Run<C> = Box<dyn Fn(C, &str, Bytes) -> Boxed<Result<Response, ApiError>
 pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 /// A method of a path, for an interface whose handlers are given a `C`.
-pub struct Route<C = Call> {
+pub struct Route<C> {
     /// The method.
     pub method: Method,
     /// Below the prefix.
@@ -67,7 +66,10 @@ impl Default for Done {
     }
 }
 
-/// A value as a JSON answer.
+/// Returns a value as a JSON answer.
+///
+/// # Errors
+/// It cannot be written as JSON.
 pub fn json<T: Serialize>(value: &T) -> Result<Response, ApiError> {
     let text = serde_json::to_vec(value).map_err(|error| {
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", error.to_string())
@@ -75,7 +77,10 @@ pub fn json<T: Serialize>(value: &T) -> Result<Response, ApiError> {
     Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
 }
 
-/// The parameters of a query.
+/// Reads the parameters of a query.
+///
+/// # Errors
+/// One is missing, or of another type.
 pub fn parameters<Q: DeserializeOwned>(query: &str) -> Result<Q, ApiError> {
     let uri = format!("/?{query}").parse().map_err(|_| ApiError::bad("The query is not sound"))?;
     let query = axum::extract::Query::<Q>::try_from_uri(&uri);
@@ -200,7 +205,7 @@ impl<C: Send + 'static> Route<C> {
     /// It is how a session begins, so anyone may send it.
     pub fn login(mut self) -> Route<C> {
         self.is_login = true;
-        self.max_body = web::SMALL_BODY;
+        self.max_body = SMALL_BODY;
         self
     }
 
@@ -214,9 +219,9 @@ impl<C: Send + 'static> Route<C> {
     ///
     /// # Errors
     /// It is longer than the route takes, or does not come in time.
-    pub async fn body(&self, parts: &Parts, body: Body) -> Result<web::Read, ApiError> {
+    pub async fn body(&self, parts: &Parts, body: Body) -> Result<Read, ApiError> {
         let body = if self.max_body == 0 { Body::empty() } else { body };
-        let read = web::read(&parts.extensions, body, self.max_body).await;
+        let read = crate::read(&parts.extensions, body, self.max_body).await;
         read.map_err(|why| unread(&why, self.max_body))
     }
 
