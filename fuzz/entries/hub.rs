@@ -1,11 +1,11 @@
 //! A thread of the proxy between hostile clients and hostile servers: whatever both send, in
 //! whatever pieces, nothing panics, and what each client hears is RESP.
 
-use forward::hub::wire::{Id, Wire};
-use forward::hub::{Commands, Common, Hub, Stall};
+use forward::hub::{Commands, Common, Hub};
 use forward::placement::Member;
 use forward::pool::Shared;
-use forward::settings::{Address, Kind, Login, Pool, Server};
+use forward::settings::{Address, Login, Pool, PoolKind, Server};
+use forward::wire::{Id, Stall, Wire};
 use proxy::policy::Front;
 use resp::decode::{Scanned, Scanner};
 use resp::token::ReplyLimits;
@@ -97,8 +97,8 @@ fn shared(is_cluster: bool, needs_password: bool) -> Arc<Shared> {
         member: Member { name: format!("s{port}"), weight: 1 },
     };
     let kind = match is_cluster {
-        true => Kind::Cluster { seeds: vec![address(1)] },
-        false => Kind::Servers(vec![server(1), server(2)]),
+        true => PoolKind::Cluster { seeds: vec![address(1)] },
+        false => PoolKind::Servers(vec![server(1), server(2)]),
     };
     let mut pool = Pool::new("p", kind);
     pool.timeout = Some(Duration::from_millis(500));

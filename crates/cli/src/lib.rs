@@ -11,7 +11,6 @@ mod modes;
 mod options;
 mod repl;
 mod session;
-mod usage;
 mod words;
 
 use flavor::Flavor;
@@ -21,9 +20,9 @@ use std::ffi::OsString;
 use std::io::Read;
 use std::process::ExitCode;
 
-/// Returns what `dunlin cli --help` prints.
-pub fn help() -> String {
-    usage::text(Flavor::Dunlin)
+/// Returns the command line of `dunlin cli`.
+pub fn command() -> clap::Command {
+    options::command(Flavor::Dunlin)
 }
 
 /// Runs the program that was called by this name, with the arguments after it.

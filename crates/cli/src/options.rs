@@ -6,14 +6,20 @@ use crate::words::unquote;
 use client::tls::TlsOptions;
 use client::{Address, Family};
 use std::io::IsTerminal;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 mod cluster;
+mod command;
+#[cfg(test)]
+mod spellings;
 mod uri;
 
 pub use cluster::ClusterOptions;
+pub use command::command;
+
+use command::Line;
 
 /// The protocol that a session begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,41 +189,30 @@ impl Options {
     /// Reads the arguments. The error is for the user.
     pub fn parse(flavor: Flavor, args: Vec<std::ffi::OsString>) -> Result<Options, String> {
         let mut options = Options::new(flavor);
-        let mut args = args.into_iter().map(OsStringExt::into_vec).peekable();
-        while let Some(name) = args.peek() {
-            if name.first() != Some(&b'-') {
-                break;
+        let (said, words) = match command::parse(flavor, args)? {
+            Line::Said(said, words) => (said, words),
+            Line::Print(text) => {
+                options.mode = Mode::Print(text);
+                return Ok(options);
             }
-            let name = String::from_utf8_lossy(name).into_owned();
-            args.next();
-            if name.starts_with("--cluster") {
-                if options.manage.get_or_insert_default().take(&name, &mut args)? {
-                    continue;
+        };
+        for (name, values) in said {
+            match values.first() {
+                _ if name.starts_with("--cluster") => {
+                    options.manage.get_or_insert_default().set(&name, &values)?;
                 }
-                return Err(format!("Unrecognized option or bad number of args for: '{name}'"));
-            }
-            if options.switch(&name)? {
-                continue;
-            }
-            match args.next() {
-                Some(value) if options.valued(&name, &value)? => {}
-                // The help of old: -h without a host.
-                None if name == "-h" => options.mode = Mode::Print(crate::usage::text(flavor)),
-                _ => {
-                    return Err(format!("Unrecognized option or bad number of args for: '{name}'"));
-                }
+                Some(value) => options.valued(&name, value)?,
+                None => options.switch(&name)?,
             }
         }
-        options.words = args.collect();
+        options.words = words;
         options.finish()?;
         Ok(options)
     }
 
-    /// Takes an option without a value; returns whether there is one of this name.
-    fn switch(&mut self, name: &str) -> Result<bool, String> {
+    /// Does what an option without a value says.
+    fn switch(&mut self, name: &str) -> Result<(), String> {
         match name {
-            "--help" => self.mode = Mode::Print(crate::usage::text(self.flavor)),
-            "-v" | "--version" => self.mode = Mode::Print(crate::usage::version(self.flavor)),
             "-x" => self.last_from_input = true,
             "--no-auth-warning" => self.no_warning = true,
             "--askpass" => self.ask_password = true,
@@ -236,7 +231,7 @@ impl Options {
             "--latency-history" => self.mode = Mode::LatencyHistory,
             "--latency-dist" => self.mode = Mode::LatencyDistribution,
             "--mono" => {}
-            "--slave" | "--replica" => self.mode = Mode::Replica,
+            "--replica" => self.mode = Mode::Replica,
             "--stat" => self.mode = Mode::Stat,
             "--scan" => self.mode = Mode::Scan,
             "--pipe" => self.mode = Mode::Pipe,
@@ -255,16 +250,16 @@ impl Options {
             "--insecure" => self.tls.insecure = true,
             // Multipath TCP is a hint; without it the connection is an ordinary one.
             "--mptcp" => {}
-            "--ldb" | "--ldb-sync-mode" => {
+            "ldb" | "ldb-sync-mode" => {
                 return Err("There is no debugger of Lua scripts here.".into());
             }
-            _ => return Ok(false),
+            _ => unreachable!("{name} is in the table and means nothing"),
         }
-        Ok(true)
+        Ok(())
     }
 
-    /// Takes an option with its value; returns whether there is one of this name.
-    fn valued(&mut self, name: &str, value: &[u8]) -> Result<bool, String> {
+    /// Does what an option with a value says.
+    fn valued(&mut self, name: &str, value: &[u8]) -> Result<(), String> {
         let text = String::from_utf8_lossy(value).into_owned();
         let path = || PathBuf::from(std::ffi::OsStr::from_bytes(value));
         match name {
@@ -282,7 +277,7 @@ impl Options {
                 let limit = limit.ok_or("Invalid connection timeout for -t.")?;
                 self.timeout = Some(limit).filter(|limit| !limit.is_zero());
             }
-            "-a" | "--pass" => self.set_password(text),
+            "-a" => self.set_password(text),
             "--user" => self.user = Some(text),
             "-u" => uri::apply(self, &text)?,
             "-r" => self.repeat = whole(&text),
@@ -324,9 +319,9 @@ impl Options {
             "--key" => self.tls.key = Some(path()),
             "--tls-ciphers" => self.tls.ciphers = Some(text),
             "--tls-ciphersuites" => self.tls.ciphersuites = Some(text),
-            _ => return Ok(false),
+            _ => unreachable!("{name} is in the table and means nothing"),
         }
-        Ok(true)
+        Ok(())
     }
 
     fn port(&self) -> u16 {

@@ -146,7 +146,7 @@ fn parse(mut args: Vec<OsString>) -> Request {
             Some(topic) if topic == "check" => Request::Print(usage::check()),
             Some(topic) if topic == "completions" => Request::Print(usage::completions()),
             Some(topic) if topic == "bench" => Request::Bench(vec!["--help".into()]),
-            Some(topic) if topic == "proxy" => Request::Print(proxy::run::USAGE.into()),
+            Some(topic) if topic == "proxy" => Request::Proxy(vec!["--help".into()]),
             Some(topic) if topic == "console" => Request::Console(vec!["--help".into()]),
             Some(topic) if topic == "node" => Request::Node(vec!["--help".into()]),
             Some(topic) if topic == "cluster" => Request::Cluster(vec!["--help".into()]),
@@ -205,7 +205,8 @@ fn parse_check(args: &mut Vec<OsString>) -> Request {
 }
 
 /// `--version` and `--help` count only as the first argument, as in redis-server: further on they
-/// would be directives.
+/// would be directives. `config` reads the rest by Redis's rules, for which `clap` is not made: each
+/// directive is an option, some take any number of values, and a value may begin with `--`.
 fn parse_server(args: Vec<OsString>) -> Request {
     match args.get(1).and_then(|first| first.to_str()) {
         Some("-v" | "--version") => Request::Print(usage::server_version()),

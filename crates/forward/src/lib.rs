@@ -16,3 +16,4 @@ pub mod pool;
 pub mod settings;
 pub mod stats;
 pub mod vocabulary;
+pub mod wire;

@@ -1,8 +1,8 @@
 //! A reactor's connections as a hub sees them. The reactor's turns are the hub's: all that a turn's
 //! clients have for one server leaves with one write.
 
-use crate::hub::wire::{Id, Wire};
 use crate::settings::Address;
+use crate::wire::{Id, Wire};
 use net::{ConnId, ConnIo, Cx, Outgoing, Tag, Target, TlsClient};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};

@@ -1,11 +1,11 @@
 //! What threads share of a pool, and what each keeps of it.
 
-use crate::hub::wire::Id;
 use crate::placement::{Continuum, Distribution};
 use crate::policy::{Audience, Policy, Together, WalkNumbers};
-use crate::settings::{Address, Invalid, Kind, Login, Pool, Reads, Server};
+use crate::settings::{Address, Invalid, Login, Pool, PoolKind, Reads, Server};
 use crate::stats::{PoolStats, ServerStats};
 use crate::vocabulary::Vocabulary;
+use crate::wire::Id;
 use cluster::hashing::Hashing;
 use net::TlsClient;
 use resp::Protocol;
@@ -115,9 +115,9 @@ impl Shared {
     /// Of a pool that starts.
     pub fn new(config: Pool) -> Arc<Shared> {
         let servers: Vec<Address> = match &config.kind {
-            Kind::Servers(servers) => servers.iter().map(|s| s.address.clone()).collect(),
-            Kind::Single(server) => vec![server.address.clone()],
-            Kind::Sentinel { .. } | Kind::Cluster { .. } => Vec::new(),
+            PoolKind::Servers(servers) => servers.iter().map(|s| s.address.clone()).collect(),
+            PoolKind::Single(server) => vec![server.address.clone()],
+            PoolKind::Sentinel { .. } | PoolKind::Cluster { .. } => Vec::new(),
         };
         let ejected = vec![None; servers.len()];
         let failures = (0..MAX_SERVERS).map(|_| AtomicUsize::new(0)).collect();
@@ -147,9 +147,9 @@ impl Shared {
     /// How many servers it can have.
     fn counted(&self) -> usize {
         match &self.config.kind {
-            Kind::Servers(servers) => servers.len(),
-            Kind::Single(_) => 1,
-            Kind::Sentinel { .. } | Kind::Cluster { .. } => MAX_SERVERS,
+            PoolKind::Servers(servers) => servers.len(),
+            PoolKind::Single(_) => 1,
+            PoolKind::Sentinel { .. } | PoolKind::Cluster { .. } => MAX_SERVERS,
         }
     }
 
@@ -157,7 +157,7 @@ impl Shared {
     /// servers.
     pub fn inherit(&self, old: &Shared) {
         if self.config.kind == old.config.kind {
-            if !matches!(self.config.kind, Kind::Servers(_) | Kind::Single(_)) {
+            if !matches!(self.config.kind, PoolKind::Servers(_) | PoolKind::Single(_)) {
                 *lock(&self.topology) = old.topology();
             }
             *lock(&self.stats) = lock(&old.stats).clone();
@@ -245,7 +245,7 @@ impl Shared {
 
     fn members(&self) -> &[Server] {
         match &self.config.kind {
-            Kind::Servers(servers) => servers,
+            PoolKind::Servers(servers) => servers,
             _ => &[],
         }
     }
@@ -451,9 +451,9 @@ impl<P: Policy> Local<P> {
             }
         }
         self.spread = match &self.shared.config.kind {
-            Kind::Servers(servers) => self.hashed(servers, &topology),
-            Kind::Cluster { .. } => Spread::Slots,
-            Kind::Single(_) | Kind::Sentinel { .. } => Spread::One,
+            PoolKind::Servers(servers) => self.hashed(servers, &topology),
+            PoolKind::Cluster { .. } => Spread::Slots,
+            PoolKind::Single(_) | PoolKind::Sentinel { .. } => Spread::One,
         };
         let is_same_rule = Arc::ptr_eq(&self.rule.hashing, &topology.rule.hashing);
         if self.slots != topology.slots || !is_same_rule {
@@ -480,15 +480,17 @@ impl<P: Policy> Local<P> {
         }
         self.rule = topology.rule;
         self.primaries = match &self.shared.config.kind {
-            Kind::Cluster { .. } => {
+            PoolKind::Cluster { .. } => {
                 let mut owners: Vec<usize> =
                     self.slots.iter().flatten().map(|&at| usize::from(at)).collect();
                 owners.sort_unstable();
                 owners.dedup();
                 owners
             }
-            Kind::Servers(_) => (0..self.targets.len()).collect(),
-            Kind::Single(_) | Kind::Sentinel { .. } => (0..self.targets.len().min(1)).collect(),
+            PoolKind::Servers(_) => (0..self.targets.len()).collect(),
+            PoolKind::Single(_) | PoolKind::Sentinel { .. } => {
+                (0..self.targets.len().min(1)).collect()
+            }
         };
         outdated
     }
@@ -710,7 +712,7 @@ mod tests {
 
     #[test]
     fn each_server_of_a_large_pool_has_figures_of_its_own() {
-        let pool = Pool::new("p", Kind::Cluster { seeds: Vec::new() });
+        let pool = Pool::new("p", PoolKind::Cluster { seeds: Vec::new() });
         let local = Local::<Front>::new(&Shared::new(pool));
         local.server_stats(0).requests.add(1);
         local.server_stats(64).requests.add(10);

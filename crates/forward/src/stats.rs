@@ -1,4 +1,4 @@
-//! Figures of pools and servers. Each thread counts for itself; whoever reports adds them up.
+//! Figures of pools and servers. Each thread counts for itself; a report adds them up.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,18 +10,18 @@ use std::time::Duration;
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// Adds; only the owning thread may.
+    /// Adds. Only the thread that owns the figure may call this.
     #[inline]
     pub fn add(&self, more: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(more), Relaxed);
     }
 
-    /// Takes away; only the owning thread may.
+    /// Subtracts. Only the thread that owns the figure may call this.
     pub fn sub(&self, less: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_sub(less), Relaxed);
     }
 
-    /// The figure now.
+    /// Returns the figure.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
@@ -59,15 +59,16 @@ pub struct HotKeys {
     seen: u64,
 }
 
-/// Keys that are followed.
-const MOST_KEYS: usize = 64;
-/// After so many samples old ones count for half.
+/// How many keys are counted at a time.
+const MAX_KEYS: usize = 64;
+/// After so many samples all counts are halved, so that old samples count less.
 const HALF_LIFE: u64 = 1 << 14;
 /// Bytes of a key that are kept.
 const KEY_BYTES: usize = 128;
 
 impl HotKeys {
-    /// Records a sampled key. When there is no place for it, it takes over that of the rarest.
+    /// Records a sampled key. When [`MAX_KEYS`] are counted already, it replaces the rarest and
+    /// takes over its count.
     pub fn add(&mut self, key: &[u8]) {
         let key = &key[..key.len().min(KEY_BYTES)];
         self.seen += 1;
@@ -76,14 +77,14 @@ impl HotKeys {
         }
         if let Some(known) = self.counts.iter_mut().find(|known| known.0 == key) {
             known.1 += 1;
-        } else if self.counts.len() < MOST_KEYS {
+        } else if self.counts.len() < MAX_KEYS {
             self.counts.push((key.to_vec(), 1));
         } else if let Some(rarest) = self.counts.iter_mut().min_by_key(|known| known.1) {
             *rarest = (key.to_vec(), rarest.1 + 1);
         }
     }
 
-    /// The keys and how often each was seen.
+    /// Returns the keys and how often each was sampled.
     pub fn counts(&self) -> &[(Vec<u8>, u64)] {
         &self.counts
     }
@@ -93,7 +94,7 @@ impl HotKeys {
 #[derive(Clone, Debug, Default)]
 pub struct PoolStats {
     own: Arc<PoolCounts>,
-    /// Those of its servers, by their numbers. One that has no figures yet takes no memory for them.
+    /// The figures of its servers, by the servers' numbers. They take memory from the first on.
     servers: Vec<OnceLock<Arc<ServerStats>>>,
 }
 
@@ -106,23 +107,23 @@ impl Deref for PoolStats {
 }
 
 impl PoolStats {
-    /// Of so many servers at most.
+    /// Makes figures for a pool of at most so many servers.
     pub fn new(servers: usize) -> PoolStats {
         let servers = (0..servers).map(|_| OnceLock::new()).collect();
         PoolStats { own: Arc::default(), servers }
     }
 
-    /// Those of one server.
+    /// Returns the figures of one server.
     ///
     /// # Panics
-    /// When the pool cannot have so many servers: figures would be those of another one.
+    /// When the pool cannot have a server of this number.
     #[inline]
     pub fn of(&self, server: usize) -> &ServerStats {
         self.servers[server].get_or_init(Arc::default)
     }
 
-    /// The same figures for a pool in which servers have other numbers: `before` says which each
-    /// had.
+    /// Returns the same figures for a pool in which servers have other numbers. `before` has the
+    /// number that each server had until now.
     pub fn renumbered(&self, before: &[Option<usize>]) -> PoolStats {
         let known = |at: Option<usize>| {
             let stats = self.servers.get(at?)?;
@@ -134,7 +135,7 @@ impl PoolStats {
     }
 }
 
-/// Those of the pool itself.
+/// One thread's figures of a pool itself, without those of its servers.
 #[derive(Debug, Default)]
 #[expect(missing_docs, reason = "named as in Twemproxy's statistics")]
 pub struct PoolCounts {
@@ -187,7 +188,7 @@ mod tests {
         }
         let most = hot.counts().iter().max_by_key(|known| known.1).expect("there are some");
         assert_eq!(most.0, b"often");
-        assert!(hot.counts().len() <= MOST_KEYS);
+        assert!(hot.counts().len() <= MAX_KEYS);
     }
 
     #[test]

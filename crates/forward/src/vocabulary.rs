@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// How long a command counts as unknown: a module may be loaded at any time.
 const UNKNOWN_FOR: Duration = Duration::from_secs(1);
 
-/// Unknown names that are kept. Clients choose them.
+/// How many unknown names are kept at most: clients choose them.
 const MAX_UNKNOWN: usize = 1000;
 
 /// A command that the servers know.
@@ -21,15 +21,15 @@ const MAX_UNKNOWN: usize = 1000;
 pub struct Learned {
     /// Where its keys are. Empty if the server is too old to say.
     specs: Vec<KeySpec>,
-    /// The word of the first key; 0 if there is none.
+    /// The position of the first key in a request; 0 if there is none.
     first: usize,
-    /// The word of the last key; negative from the end.
+    /// The position of the last key; a negative one counts from the end.
     last: i64,
-    /// From key to key.
+    /// The distance from key to key.
     step: usize,
     /// How its requests travel.
     course: Course,
-    /// By their names in capitals.
+    /// Its subcommands, by their names in capitals.
     subcommands: Vec<(String, Learned)>,
 }
 
@@ -48,7 +48,7 @@ pub enum Meaning {
 #[derive(Debug, Default)]
 pub struct Vocabulary {
     known: HashMap<String, Arc<Learned>>,
-    /// Those that are unknown or unclear, and until when.
+    /// Names that no server knows or says anything of, and until when that is believed.
     others: HashMap<String, (Meaning, Instant)>,
 }
 

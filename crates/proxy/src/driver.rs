@@ -2,8 +2,9 @@
 //! of them is done.
 
 use crate::policy::Front;
-use forward::hub::{Hub, Stall};
+use forward::hub::Hub;
 use forward::network::{Net, hub_id};
+use forward::wire::Stall;
 use net::{Close, ConnId, ConnIo, ConnectError, Consumed, Cx, Handler, PeerInfo, Problem, Tag};
 use std::time::{Duration, Instant};
 

@@ -7,7 +7,7 @@ use crate::config::{self, Config};
 use crate::watch;
 use forward::hub::{Common, Layout};
 use forward::pool::Shared;
-use forward::settings::{Address, Invalid, Kind, ListenerTls, Pool, ServerTls};
+use forward::settings::{Address, Invalid, ListenerTls, Pool, PoolKind, ServerTls};
 use net::{ListenSpec, Net, Tag, TlsContext};
 use rustls::ClientConfig;
 use std::path::PathBuf;
@@ -31,10 +31,12 @@ pub struct Service {
 /// A configuration that can come into force.
 struct Prepared {
     layout: Layout,
-    /// Pools that are not what they were, or new.
+    /// Pools that are new or have changed.
     fresh: Vec<Arc<Shared>>,
     listeners: Vec<ListenSpec>,
+    /// What listeners encrypt with, by the pools' tags.
     contexts: Vec<(Tag, Option<Arc<TlsContext>>)>,
+    /// What connections to the servers of each pool are encrypted with.
     rules: Vec<(Arc<Shared>, Option<Arc<ClientConfig>>)>,
 }
 
@@ -59,10 +61,10 @@ fn prepare(current: &Layout, config: &Config) -> Result<Prepared, String> {
         rules: Vec::new(),
     };
     for pool in &config.pools {
-        let is_it = |shared: &Option<Arc<Shared>>| {
+        let has_its_name = |shared: &Option<Arc<Shared>>| {
             shared.as_ref().is_some_and(|shared| shared.config.name == pool.name)
         };
-        let known = current.iter().position(is_it);
+        let known = current.iter().position(has_its_name);
         let kept = known.and_then(|at| current[at].clone()).filter(|old| old.config == *pool);
         let at = known.unwrap_or_else(|| {
             prepared.layout.push(None);
@@ -105,11 +107,11 @@ fn begin_to_watch(shared: &Arc<Shared>, log: fn(&str)) -> Result<(), String> {
 }
 
 fn is_watched(shared: &Shared) -> bool {
-    matches!(shared.config.kind, Kind::Sentinel { .. } | Kind::Cluster { .. })
+    matches!(shared.config.kind, PoolKind::Sentinel { .. } | PoolKind::Cluster { .. })
 }
 
 impl Service {
-    /// With the pools of a configuration that has been read from `file`. Nothing listens yet.
+    /// Makes a service without pools. `file` is where the configuration is read again from.
     pub fn new(common: Arc<Common>, net: Arc<Net>, file: PathBuf) -> Service {
         let config = Mutex::new(Config::default());
         Service { common, started: Instant::now(), net, file, config }
@@ -118,7 +120,7 @@ impl Service {
     /// Puts a configuration into force.
     ///
     /// # Errors
-    /// Why it cannot be. Nothing has changed.
+    /// Why it cannot come into force. Nothing has changed then.
     pub fn apply(&self, config: Config) -> Result<(), String> {
         self.apply_over(&mut lock(&self.config), config)
     }
@@ -130,7 +132,7 @@ impl Service {
             let rules = prepared.rules.iter().find(|(of, _)| Arc::ptr_eq(of, shared));
             shared.set_server_rules(rules.and_then(|(_, rules)| rules.clone()));
             if is_watched(shared) {
-                watch::first(shared);
+                watch::ask_once(shared);
             }
         }
         // A listener may not be open before there is a certificate.
@@ -160,7 +162,7 @@ impl Service {
         Ok(())
     }
 
-    /// Reads the file again. The log says what came of it.
+    /// Reads the file again and writes the outcome to the log.
     pub fn reload(&self) {
         let file = self.file.display();
         let outcome = config::read(&self.file, &self.common.commands);
@@ -178,7 +180,7 @@ impl Service {
     }
 }
 
-/// What a change is about.
+/// Returns what differs between two configurations, for the log.
 fn describe(before: &Config, after: &Config) -> String {
     let named = |config: &Config, name: &str| -> Option<Pool> {
         config.pools.iter().find(|pool| pool.name == name).cloned()

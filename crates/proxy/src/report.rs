@@ -52,7 +52,9 @@ pub fn json(service: &Service) -> String {
         let topology = shared.topology();
         for (server, address) in topology.servers.iter().enumerate() {
             let name = match &shared.config.kind {
-                forward::settings::Kind::Servers(servers) => servers[server].member.name.clone(),
+                forward::settings::PoolKind::Servers(servers) => {
+                    servers[server].member.name.clone()
+                }
                 _ => address.to_string(),
             };
             let requests = sum(&|stats| &stats.of(server).requests);

@@ -5,9 +5,10 @@ use crate::driver::Driver;
 use crate::policy::Front;
 use crate::reload::Service;
 use crate::{admin, report};
+use clap::{CommandFactory, Parser};
 use forward::hub::{Commands, Common, Hub};
 use net::{Backend, Net, NetOptions, Reactor};
-use process::{daemonize, log, os_error, signals};
+use process::{daemonize, facts, log, os_error, signals};
 use std::ffi::OsString;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -15,99 +16,77 @@ use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+/// The status for arguments that make no sense, as in most Unix programs.
+const MISUSE: u8 = 2;
+
 /// How long clients have when the proxy ends.
 const DRAIN_SECONDS: u64 = 10;
 
 /// When the proxy has to have ended, once a signal has asked for it.
 static DRAIN_UNTIL: OnceLock<Instant> = OnceLock::new();
 
-/// What `--help` prints.
-pub const USAGE: &str = "\
-One address for several servers, or for a cluster; in the place of Twemproxy
-
-Usage: dunlin proxy -c FILE [OPTIONS]
-
-Options:
-  -c, --conf-file FILE       nutcracker.yml as Twemproxy reads it, or, if its name ends in .toml, the
-                             format of docs/proxy.md
-  -t, --test-conf            say whether the file is valid, and exit
-  -d, --daemonize            run in the background
-  -o, --output FILE          write the log there
-  -v, --verbose N            0 to 11: how much is logged
-  -p, --pid-file FILE        write the process's number there
-  -s, --stats-port N         answer Twemproxy's statistics there (22222)
-  -a, --stats-addr ADDRESS   and at this address (127.0.0.1; Twemproxy: 0.0.0.0)
-  -i, --stats-interval N     accepted for Twemproxy's sake; figures are always current
-  -m, --mbuf-size N          accepted for Twemproxy's sake
-      --threads N            threads that serve clients (one a processor)
-  -h, --help                 print this
-
-The guide: docs/proxy.md
-";
-
-#[derive(Debug, Default)]
+/// One address for several servers, or for a cluster; in the place of Twemproxy
+#[derive(Debug, Parser)]
+#[command(
+    name = "dunlin proxy",
+    version = facts::VERSION,
+    after_help = "The guide: docs/proxy.md",
+    args_override_self = true
+)]
 struct Arguments {
-    file: Option<PathBuf>,
-    tests: bool,
-    in_background: bool,
+    /// nutcracker.yml as Twemproxy reads it, or, if its name ends in .toml, the format of
+    /// docs/proxy.md
+    #[arg(short, long = "conf-file", value_name = "FILE")]
+    conf_file: PathBuf,
+    /// Say whether the file is valid, and exit
+    #[arg(short, long)]
+    test_conf: bool,
+    /// Run in the background
+    #[arg(short, long)]
+    daemonize: bool,
+    /// Write the log there
+    #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    verbosity: Option<u32>,
+    /// How much is logged, from 0 to 11
+    #[arg(short, long, value_name = "N")]
+    verbose: Option<u32>,
+    /// Write the process's number there
+    #[arg(short, long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
-    stats_port: Option<u16>,
-    stats_address: Option<String>,
+    /// Answer Twemproxy's statistics at this port
+    #[arg(short, long, value_name = "N", default_value_t = 22222)]
+    stats_port: u16,
+    /// And at this address; Twemproxy's default is 0.0.0.0
+    #[arg(short = 'a', long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    stats_addr: String,
+    /// Accepted for Twemproxy's sake; figures are always current
+    #[arg(short = 'i', long, value_name = "N")]
+    stats_interval: Option<u32>,
+    /// Accepted for Twemproxy's sake
+    #[arg(short, long, value_name = "N")]
+    mbuf_size: Option<u32>,
+    /// Threads that serve clients; one a processor unless the file says otherwise
+    #[arg(long, value_name = "N")]
     threads: Option<usize>,
 }
 
-fn read_arguments(args: Vec<OsString>) -> Result<Arguments, String> {
-    let mut found = Arguments::default();
-    let mut args = args.into_iter().map(|arg| arg.to_string_lossy().into_owned());
-    while let Some(arg) = args.next() {
-        let (name, mut inline) = match arg.split_once('=') {
-            Some((name, value)) if name.starts_with("--") => {
-                (name.to_owned(), Some(value.to_owned()))
-            }
-            _ => (arg.clone(), None),
-        };
-        let mut value =
-            || inline.take().or_else(|| args.next()).ok_or(format!("{name} needs a value"));
-        let number = |text: String| text.parse::<u32>().map_err(|_| format!("{text} is no number"));
-        match &name[..] {
-            "-c" | "--conf-file" => found.file = Some(value()?.into()),
-            "-t" | "--test-conf" => found.tests = true,
-            "-d" | "--daemonize" => found.in_background = true,
-            "-o" | "--output" => found.output = Some(value()?.into()),
-            "-v" | "--verbose" => found.verbosity = Some(number(value()?)?),
-            "-p" | "--pid-file" => found.pid_file = Some(value()?.into()),
-            "-s" | "--stats-port" => {
-                let port = value()?;
-                found.stats_port = Some(port.parse().map_err(|_| format!("{port} is no port"))?);
-            }
-            "-a" | "--stats-addr" => found.stats_address = Some(value()?),
-            "-i" | "--stats-interval" | "-m" | "--mbuf-size" => drop(number(value()?)?),
-            "--threads" => found.threads = Some(number(value()?)? as usize),
-            _ => return Err(format!("{name} is no option")),
-        }
-    }
-    Ok(found)
+/// Returns the command line of `dunlin proxy`.
+pub fn command() -> clap::Command {
+    Arguments::command()
 }
 
 /// Runs `dunlin proxy` with its own arguments.
 pub fn run(args: Vec<OsString>, commands: fn() -> Arc<Commands>) -> ExitCode {
-    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
-        print!("{USAGE}");
-        return ExitCode::SUCCESS;
-    }
-    let arguments = match read_arguments(args) {
+    let program = OsString::from("dunlin proxy");
+    let arguments = match Arguments::try_parse_from([program].into_iter().chain(args)) {
         Ok(arguments) => arguments,
         Err(why) => {
-            eprint!("dunlin proxy: {why}\n\n{USAGE}");
-            return ExitCode::from(2);
+            // A reader that has gone away is no failure.
+            let _ = why.print();
+            return ExitCode::from(if why.use_stderr() { MISUSE } else { 0 });
         }
     };
-    let Some(file) = &arguments.file else {
-        eprint!("dunlin proxy: -c FILE is missing\n\n{USAGE}");
-        return ExitCode::from(2);
-    };
+    let file = &arguments.conf_file;
     let commands = commands();
     let config = config::read(file, &commands);
     let shown = file.display();
@@ -116,7 +95,7 @@ pub fn run(args: Vec<OsString>, commands: fn() -> Arc<Commands>) -> ExitCode {
             eprintln!("dunlin proxy: configuration file '{shown}' is invalid: {why}");
             ExitCode::FAILURE
         }
-        Ok(_) if arguments.tests => {
+        Ok(_) if arguments.test_conf => {
             eprintln!("dunlin proxy: configuration file '{shown}' is valid");
             ExitCode::SUCCESS
         }
@@ -151,7 +130,7 @@ fn serve(
     if let Some(output) = &arguments.output {
         log::set_logfile(output).map_err(|why| why.to_string())?;
     }
-    if arguments.verbosity.is_some_and(|verbosity| verbosity < 3) {
+    if arguments.verbose.is_some_and(|verbosity| verbosity < 3) {
         log::set_level(log::Level::Warning);
     }
     let threads = match arguments.threads.unwrap_or(config.threads) {
@@ -165,10 +144,10 @@ fn serve(
         ..NetOptions::default()
     };
     let net = Net::new(options).map_err(|why| why.to_string())?;
-    let port = arguments.stats_port.unwrap_or(22222);
-    let host = arguments.stats_address.clone().unwrap_or_else(|| "127.0.0.1".into());
+    let port = arguments.stats_port;
+    let host = arguments.stats_addr.clone();
     let stats = TcpListener::bind((&host[..], port));
-    if arguments.in_background {
+    if arguments.daemonize {
         daemonize::daemonize().map_err(|why| format!("going to the background: {why}"))?;
     }
     if let Some(path) = &arguments.pid_file {
@@ -218,4 +197,56 @@ fn serve(
         let _ = std::fs::remove_file(path);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads a command line, and returns what it says.
+    fn read(line: &str) -> Result<Arguments, clap::Error> {
+        Arguments::try_parse_from(["dunlin proxy"].into_iter().chain(line.split_whitespace()))
+    }
+
+    #[test]
+    fn every_spelling_of_twemproxy_is_understood() {
+        for line in [
+            "-c f.yml -t -d -o log -v 5 -p pid -s 7 -a ::1 -i 30000 -m 16384 --threads 3",
+            "--conf-file f.yml --test-conf --daemonize --output log --verbose 5 --pid-file pid \
+             --stats-port 7 --stats-addr ::1 --stats-interval 30000 --mbuf-size 16384 --threads 3",
+            "--conf-file=f.yml -td --output=log --verbose=5 --pid-file=pid --stats-port=7 \
+             --stats-addr=::1 --stats-interval=30000 --mbuf-size=16384 --threads=3",
+            "-c other -c f.yml -t -d -o log -v 1 -v 5 -p pid -s 8 -s 7 -a ::1 --threads 3",
+        ] {
+            let read = read(line).expect(line);
+            assert_eq!(read.conf_file, Path::new("f.yml"), "{line}");
+            assert!(read.test_conf && read.daemonize, "{line}");
+            assert_eq!(read.output.as_deref(), Some(Path::new("log")), "{line}");
+            assert_eq!(read.pid_file.as_deref(), Some(Path::new("pid")), "{line}");
+            assert_eq!((read.verbose, read.threads), (Some(5), Some(3)), "{line}");
+            assert_eq!((read.stats_port, &read.stats_addr[..]), (7, "::1"), "{line}");
+        }
+        let plain = read("-c f").expect("a file is enough");
+        assert_eq!((plain.stats_port, &plain.stats_addr[..]), (22222, "127.0.0.1"));
+        assert!(!plain.test_conf && !plain.daemonize && plain.verbose.is_none());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (line, part) in [
+            ("", "--conf-file <FILE>"),
+            ("-c", "a value is required"),
+            ("-c f -s port", "invalid value 'port'"),
+            ("-c f -s 70000", "invalid value '70000'"),
+            ("-c f -v much", "invalid value 'much'"),
+            ("-c f --nosuch", "unexpected argument '--nosuch'"),
+            ("-c f word", "unexpected argument 'word'"),
+        ] {
+            let why = read(line).expect_err(line);
+            assert!(why.use_stderr() && why.to_string().contains(part), "{line}: {why}");
+        }
+        for line in ["-h", "--help", "-c f --help"] {
+            assert!(!read(line).expect_err(line).use_stderr(), "{line}");
+        }
+    }
 }

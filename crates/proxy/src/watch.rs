@@ -7,7 +7,7 @@
 use client::{Client, Connector, Patience, parse_slots};
 use forward::hub::server_at;
 use forward::pool::Shared;
-use forward::settings::{Address, Kind, Login, Reads};
+use forward::settings::{Address, Login, PoolKind, Reads};
 use resp::Value;
 use std::collections::HashMap;
 use std::io;
@@ -20,10 +20,10 @@ use structs::crc16::SLOTS;
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest answer: a cluster of a thousand nodes says its slots in much less.
 const MAX_REPLY: usize = 64 << 20;
-/// Between two rounds of questions.
-const ROUND: Duration = Duration::from_secs(2);
-/// Between two looks at whether there is a reason to ask now.
-const LOOK: Duration = Duration::from_millis(20);
+/// The time between two rounds of questions.
+const ROUND_EVERY: Duration = Duration::from_secs(2);
+/// How often a thread looks whether it has to ask before the next round.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Connects to a server of the pool.
 fn server(shared: &Shared, address: &Address) -> io::Result<Client> {
@@ -61,14 +61,14 @@ fn connect(
     connector.open(&client::Address::tcp(host, *port))
 }
 
-/// Asks once, before clients are let in.
-pub fn first(shared: &Arc<Shared>) {
+/// Asks once, before clients may connect.
+pub fn ask_once(shared: &Arc<Shared>) {
     round(shared, |_| {});
 }
 
-/// Asks again and again.
+/// Asks until the pool is retired.
 pub fn run(shared: &Arc<Shared>, log: fn(&str)) {
-    if let Kind::Sentinel { sentinels, .. } = &shared.config.kind {
+    if let PoolKind::Sentinel { sentinels, .. } = &shared.config.kind {
         for sentinel in sentinels.clone() {
             let shared = shared.clone();
             let _ = process::thread::spawn("sentinel", move || listen(&shared, &sentinel));
@@ -76,23 +76,23 @@ pub fn run(shared: &Arc<Shared>, log: fn(&str)) {
     }
     while !shared.is_retired.load(SeqCst) {
         round(shared, log);
-        let until = Instant::now() + ROUND;
+        let until = Instant::now() + ROUND_EVERY;
         while Instant::now() < until && !shared.is_stale.swap(false, SeqCst) {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(LOOK_EVERY);
         }
     }
 }
 
 fn round(shared: &Shared, log: impl Fn(&str)) {
     match &shared.config.kind {
-        Kind::Sentinel { sentinels, master } => {
+        PoolKind::Sentinel { sentinels, master } => {
             find_master(shared, sentinels, master, log);
             if shared.config.reads != Reads::Primary {
                 let replicas = find_replicas(shared, sentinels, master);
                 set_replicas(shared, &[(0, replicas)]);
             }
         }
-        Kind::Cluster { seeds } => find_slots(shared, seeds),
+        PoolKind::Cluster { seeds } => find_slots(shared, seeds),
         _ => {}
     }
 }
@@ -102,7 +102,7 @@ fn listen(shared: &Shared, sentinel: &Address) {
     while !shared.is_retired.load(SeqCst) {
         if let Ok(mut asking) = self::sentinel(shared, sentinel) {
             let subscribed = asking.ask(&["SUBSCRIBE", "+switch-master"]);
-            // What was said meanwhile is asked for.
+            // Messages from before the subscription are lost, so the sentinels are asked.
             shared.is_stale.store(true, SeqCst);
             while subscribed.is_ok() && !shared.is_retired.load(SeqCst) {
                 match asking.value() {
@@ -156,11 +156,11 @@ fn find_master(shared: &Shared, sentinels: &[Address], master: &str, log: impl F
         }
         None => topology.servers.push(address),
     });
-    // Whoever asked before the switch may have been told the old master.
+    // A sentinel that was asked before the switch may have named the old master.
     shared.is_stale.store(true, SeqCst);
 }
 
-/// The replicas that a sentinel knows.
+/// Returns the replicas that the first sentinel knows which answers.
 fn find_replicas(shared: &Shared, sentinels: &[Address], master: &str) -> Vec<Address> {
     let words = ["SENTINEL", "REPLICAS", master];
     let ask = |sentinel| {
@@ -220,7 +220,7 @@ fn standing(shared: &Shared, address: &Address) -> Option<Standing> {
     }
 }
 
-/// What a server says that it is; nothing if it does not answer, or may not say.
+/// Returns the role that a server says it has, or `None` if it does not answer or refuses to say.
 fn role(shared: &Shared, address: &Address) -> Option<String> {
     let reply = server(shared, address).ok()?.ask(&["ROLE"]).ok()?;
     reply.items().first().map(Value::text)

@@ -6,6 +6,7 @@
 //! | `codes.rs` | each code word of an error is explained in `docs/errors.md` |
 //! | `crates.rs` | a crate depends only on crates further down |
 //! | `modules.rs` | a module uses only modules further down; circles become fewer |
+//! | `methods.rs` | what calls which, where a type's methods are in several modules |
 //! | `uncalled.rs` | a public item has a caller outside tests |
 //! | `doubled.rs` | a constant is said once |
 //! | `documents.rs` | links and paths in documents lead to something |
@@ -33,6 +34,7 @@ mod graph;
 mod lines;
 mod lists;
 mod map;
+mod methods;
 mod modules;
 mod source;
 mod tests_places;

@@ -362,6 +362,31 @@ mod tests_of_arguments {
     }
 
     #[test]
+    fn every_spelling_of_redis_benchmark_is_understood() {
+        for line in [
+            "-h db -p 7",
+            "-s /tmp/x",
+            "-u redis://me:secret@db:7/3",
+            "-a secret --user me",
+            "-c 5 -n 10 -d 3",
+            "--dbnum 2 -3",
+            "--threads 4 --cluster",
+            "-k 0 -r 100 -P 16 -q",
+            "-k 1 --precision 3 --csv",
+            "-l -t ping,set",
+            "--seed 5 -n 1 GET key -n",
+            "--rps 100 --num-functions 3 -t get",
+            "--tls --sni db --cacert f --cert f --key f",
+            "--tls --insecure",
+            "-c5 -n10 --precision=3",
+        ] {
+            let words = ["bench"].into_iter().chain(line.split(' '));
+            let read = BenchArgs::command().try_get_matches_from(words);
+            assert!(read.is_ok(), "{line}: {read:?}");
+        }
+    }
+
+    #[test]
     fn options_lead_to_work() {
         let job = parse("-t get,set -r 10 --rps 100 -k 0").unwrap();
         assert_eq!((job.workloads.len(), job.workloads[0].keys), (2, (0, 9)));

@@ -16,7 +16,7 @@ pub enum Measure {
 
 /// What is known of a type.
 #[derive(Clone, Debug)]
-pub struct Kind {
+pub struct TypeSizes {
     /// Its name, as TYPE returns it.
     pub name: String,
     /// The command that returns its length. A type without one is measured in bytes of memory.
@@ -34,7 +34,7 @@ pub struct Kind {
 }
 
 /// The types that every server has, in the order of the summary.
-pub fn kinds() -> Vec<Kind> {
+pub fn kinds() -> Vec<TypeSizes> {
     [
         ("list", "LLEN", "items"),
         ("hash", "HLEN", "fields"),
@@ -43,7 +43,7 @@ pub fn kinds() -> Vec<Kind> {
         ("set", "SCARD", "members"),
         ("zset", "ZCARD", "members"),
     ]
-    .map(|(name, command, unit)| Kind::new(name, Some(command), unit))
+    .map(|(name, command, unit)| TypeSizes::new(name, Some(command), unit))
     .into()
 }
 
@@ -55,18 +55,26 @@ const MODULE_KINDS: [(&str, &str, &str); 3] = [
     ("bloomfltr", "BF.CARD", "items"),
 ];
 
-impl Kind {
+impl TypeSizes {
     /// Returns the kind of a type that a module brings.
-    fn of_module(name: &str) -> Kind {
+    fn of_module(name: &str) -> TypeSizes {
         match MODULE_KINDS.iter().find(|(known, ..)| *known == name) {
-            Some(&(_, command, unit)) => Kind::new(name, Some(command), unit),
-            None => Kind::new(name, None, "bytes"),
+            Some(&(_, command, unit)) => TypeSizes::new(name, Some(command), unit),
+            None => TypeSizes::new(name, None, "bytes"),
         }
     }
 
-    fn new(name: &str, length_command: Option<&'static str>, unit: &'static str) -> Kind {
+    fn new(name: &str, length_command: Option<&'static str>, unit: &'static str) -> TypeSizes {
         let name = name.to_owned();
-        Kind { name, length_command, unit, count: 0, total: 0, biggest: 0, biggest_key: Vec::new() }
+        TypeSizes {
+            name,
+            length_command,
+            unit,
+            count: 0,
+            total: 0,
+            biggest: 0,
+            biggest_key: Vec::new(),
+        }
     }
 
     fn unit(&self, measure: Measure) -> &'static str {
@@ -76,7 +84,11 @@ impl Kind {
 
 /// The place of each key's type in `kinds`, which grows by types it lacks. Nothing for keys that
 /// are gone.
-pub fn types(session: &mut Session, keys: &[Vec<u8>], kinds: &mut Vec<Kind>) -> Vec<Option<usize>> {
+pub fn types(
+    session: &mut Session,
+    keys: &[Vec<u8>],
+    kinds: &mut Vec<TypeSizes>,
+) -> Vec<Option<usize>> {
     let requests: Vec<_> = keys.iter().map(|key| vec![b"TYPE".to_vec(), key.clone()]).collect();
     ask_all(session, &requests)
         .iter()
@@ -89,7 +101,7 @@ pub fn types(session: &mut Session, keys: &[Vec<u8>], kinds: &mut Vec<Kind>) -> 
                 fail("ERROR: TYPE did not return a name");
             }
             Some(kinds.iter().position(|kind| kind.name == name).unwrap_or_else(|| {
-                kinds.push(Kind::of_module(&name));
+                kinds.push(TypeSizes::of_module(&name));
                 kinds.len() - 1
             }))
         })
@@ -172,7 +184,7 @@ fn sizes(
     measure: Measure,
     keys: &[Vec<u8>],
     types: &[Option<usize>],
-    kinds: &[Kind],
+    kinds: &[TypeSizes],
 ) -> Vec<u64> {
     let mut requests = Vec::new();
     let mut asked = Vec::new();
@@ -193,7 +205,13 @@ fn sizes(
     sizes
 }
 
-fn summary(session: &Session, measure: Measure, kinds: &[Kind], sampled: u64, name_bytes: u64) {
+fn summary(
+    session: &Session,
+    measure: Measure,
+    kinds: &[TypeSizes],
+    sampled: u64,
+    name_bytes: u64,
+) {
     let mean = |sum: u64, count: u64| if count == 0 { 0.0 } else { sum as f64 / count as f64 };
     println!("\n{}\n", summary_title(session));
     println!("Sampled {sampled} keys in the keyspace!");

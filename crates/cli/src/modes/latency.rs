@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// How the figures are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum LatencyReport {
     /// One line, renewed on a terminal, else printed once.
     Once,
     /// A line for each interval.
@@ -51,9 +51,9 @@ impl Figures {
 }
 
 /// Measures until the program is ended, or for one interval where the output is for programs.
-pub fn run(session: &mut Session, kind: Kind) -> ExitCode {
+pub fn run(session: &mut Session, kind: LatencyReport) -> ExitCode {
     crate::interrupt::install();
-    let default = if kind == Kind::History { 15 } else { 1 };
+    let default = if kind == LatencyReport::History { 15 } else { 1 };
     let interval = session.options.interval.unwrap_or(Duration::from_secs(default));
     let format = session.options.style.format;
     let mut figures = Figures::default();
@@ -63,13 +63,13 @@ pub fn run(session: &mut Session, kind: Kind) -> ExitCode {
         session.ask(&["PING"]);
         figures.add(start.elapsed());
         let over = begin.elapsed() > interval;
-        if format == Format::People || kind == Kind::History {
+        if format == Format::People || kind == LatencyReport::History {
             emit(figures.text(format).as_bytes());
         } else if over {
             emit(figures.text(format).as_bytes());
             return ExitCode::SUCCESS;
         }
-        if kind == Kind::History && over {
+        if kind == LatencyReport::History && over {
             if format == Format::People {
                 emit(
                     format!(" -- {:.2} seconds range\n", begin.elapsed().as_secs_f64()).as_bytes(),

@@ -28,8 +28,8 @@ pub fn run(mut session: Session, mode: Mode) -> ExitCode {
         Mode::Commands | Mode::Eval(_) | Mode::Print(_) | Mode::IntrinsicLatency(_) => {
             ExitCode::SUCCESS
         }
-        Mode::Latency => latency::run(session, latency::Kind::Once),
-        Mode::LatencyHistory => latency::run(session, latency::Kind::History),
+        Mode::Latency => latency::run(session, latency::LatencyReport::Once),
+        Mode::LatencyHistory => latency::run(session, latency::LatencyReport::History),
         Mode::LatencyDistribution => latency::distribution(session),
         Mode::LruTest(keys) => lru_test::run(session, keys),
         Mode::Stat => stat::run(session),

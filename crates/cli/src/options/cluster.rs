@@ -1,7 +1,5 @@
 //! `--cluster COMMAND ARGUMENT …` and the options that begin with `--cluster-`.
 
-use std::iter::Peekable;
-
 /// What `--cluster` is to do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterOptions {
@@ -88,23 +86,13 @@ impl Default for ClusterOptions {
 }
 
 impl ClusterOptions {
-    /// Takes an option and the arguments that belong to it; returns whether there is one of this
-    /// name.
-    pub fn take(
-        &mut self,
-        name: &str,
-        rest: &mut Peekable<impl Iterator<Item = Vec<u8>>>,
-    ) -> Result<bool, String> {
-        if let Some(switch) = self.switch(name) {
-            *switch = true;
-            return Ok(true);
-        }
+    /// Does what an option with its values says.
+    pub fn set(&mut self, name: &str, values: &[Vec<u8>]) -> Result<(), String> {
         match name {
-            "--cluster" => self.words = until_option(rest),
+            "--cluster" => self.words = values.to_vec(),
             "--cluster-weight" => {
-                let is_weight = |word: &Vec<u8>| word[0] != b'-' && word.contains(&b'=');
-                while let Some(word) = rest.next_if(|word| !word.is_empty() && is_weight(word)) {
-                    let word = String::from_utf8_lossy(&word).into_owned();
+                for word in values {
+                    let word = String::from_utf8_lossy(word).into_owned();
                     let pair = word.split_once('=');
                     let pair = pair.and_then(|(node, weight)| Some((node, weight.parse().ok()?)));
                     let (node, weight) = pair
@@ -116,9 +104,13 @@ impl ClusterOptions {
                     return Err("--cluster-weight wants NODE=WEIGHT".into());
                 }
             }
-            _ => return self.take_value(name, rest),
+            _ => match (self.switch(name), values.first()) {
+                (Some(switch), _) => *switch = true,
+                (None, Some(value)) => self.set_value(name, value)?,
+                (None, None) => unreachable!("{name} is in the table and means nothing"),
+            },
         }
-        Ok(true)
+        Ok(())
     }
 
     /// The place of an option without a value.
@@ -126,45 +118,22 @@ impl ClusterOptions {
         Some(match name {
             "--cluster-yes" => &mut self.yes,
             "--cluster-simulate" => &mut self.simulate,
-            "--cluster-use-empty-masters" | "--cluster-use-empty-primaries" => &mut self.use_empty,
-            "--cluster-slave" | "--cluster-replica" => &mut self.as_replica,
-            "--cluster-only-masters" | "--cluster-only-primaries" => &mut self.only_primaries,
+            "--cluster-use-empty-primaries" => &mut self.use_empty,
+            "--cluster-replica" => &mut self.as_replica,
+            "--cluster-only-primaries" => &mut self.only_primaries,
             "--cluster-only-replicas" => &mut self.only_replicas,
             "--cluster-replace" => &mut self.replace,
             "--cluster-copy" => &mut self.copy,
             "--cluster-from-askpass" => &mut self.from_ask_password,
             "--cluster-search-multiple-owners" => &mut self.search_owners,
             "--cluster-use-atomic-slot-migration" => &mut self.use_jobs,
-            "--cluster-fix-with-unreachable-masters"
-            | "--cluster-fix-with-unreachable-primaries" => &mut self.fix_unreachable,
+            "--cluster-fix-with-unreachable-primaries" => &mut self.fix_unreachable,
             _ => return None,
         })
     }
 
-    fn take_value(
-        &mut self,
-        name: &str,
-        rest: &mut impl Iterator<Item = Vec<u8>>,
-    ) -> Result<bool, String> {
-        const VALUED: [&str; 12] = [
-            "--cluster-replicas",
-            "--cluster-from",
-            "--cluster-from-user",
-            "--cluster-from-pass",
-            "--cluster-to",
-            "--cluster-slots",
-            "--cluster-threshold",
-            "--cluster-master-id",
-            "--cluster-primary-id",
-            "--cluster-primaries-id",
-            "--cluster-timeout",
-            "--cluster-pipeline",
-        ];
-        if !VALUED.contains(&name) {
-            return Ok(false);
-        }
-        let value = rest.next().ok_or(format!("{name} wants a value"))?;
-        let value = String::from_utf8_lossy(&value).into_owned();
+    fn set_value(&mut self, name: &str, value: &[u8]) -> Result<(), String> {
+        let value = String::from_utf8_lossy(value).into_owned();
         let not_a_number = format!("{name}: '{value}' is not a number");
         let number = || value.parse().map_err(|_| not_a_number.clone());
         match name {
@@ -180,17 +149,9 @@ impl ClusterOptions {
             }
             "--cluster-timeout" => self.timeout_ms = number()? as u64,
             "--cluster-pipeline" => self.pipeline = number()?.max(1),
-            _ => self.primary = Some(value),
+            "--cluster-primary-id" => self.primary = Some(value),
+            _ => unreachable!("{name} is in the table and means nothing"),
         }
-        Ok(true)
+        Ok(())
     }
-}
-
-/// The arguments up to the next option.
-fn until_option(rest: &mut Peekable<impl Iterator<Item = Vec<u8>>>) -> Vec<Vec<u8>> {
-    let mut words = Vec::new();
-    while let Some(word) = rest.next_if(|word| word.first() != Some(&b'-')) {
-        words.push(word);
-    }
-    words
 }

@@ -6,85 +6,22 @@
 //! with a letter, and the parts become one reply as those of servers do. A pause is a mark that all
 //! threads look at, without letters.
 
-use super::client::{Client, Slot};
+use super::about::line;
+use super::client::{Client, Flow, ReplyPlace};
 use super::filters::Filters;
-use super::local::line;
-use super::request::Flow;
-use super::servers::NOBODY;
-use super::upstream::{Purpose, Tag};
-use super::wire::{Id, Wire};
+use super::mailbox::{Letter, Order, Return, What};
+use super::tag::{Purpose, Tag};
 use super::{Conn, Hub};
 use crate::policy::Policy;
 use crate::pool::{Pause, Session};
+use crate::wire::{Id, NOBODY, Wire};
 use resp::bulk::push_bulk;
 use route::{Joining, raw};
 use spec::Merge;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use structs::numbers;
-use structs::sync::lock;
 
 const NO_SUCH_CLIENT: &[u8] = b"-ERR No such client\r\n";
-
-/// What is to be done with clients.
-#[derive(Debug)]
-enum What {
-    List(Filters),
-    Kill(Filters),
-    /// The old form: one client, by its address.
-    KillAt(String),
-    /// A client's number, and the last word.
-    Unblock(u64, &'static [u8]),
-}
-
-/// What a client wants of the clients of its pool.
-#[derive(Debug)]
-struct Order {
-    what: What,
-    /// The pool's name.
-    pool: String,
-    /// The asking client's number.
-    asker: u64,
-}
-
-/// Where the answer to an order goes.
-#[derive(Debug)]
-pub(super) struct Return {
-    mailbox: Arc<Mailbox>,
-    client: Id,
-    seq: u64,
-    part: u32,
-}
-
-#[derive(Debug)]
-enum Letter {
-    Order(Arc<Order>, Return),
-    Answer(Return, Vec<u8>),
-}
-
-/// A thread's mailbox.
-#[derive(Debug, Default)]
-pub(super) struct Mailbox {
-    letters: Mutex<Vec<Letter>>,
-    has_letters: AtomicBool,
-}
-
-impl Mailbox {
-    fn put(&self, letter: Letter) {
-        lock(&self.letters).push(letter);
-        self.has_letters.store(true, SeqCst);
-    }
-
-    /// Takes all letters. One that is being put is taken in the next turn, which its sender causes.
-    fn take(&self) -> Vec<Letter> {
-        // Each turn looks here.
-        if !self.has_letters.load(Relaxed) || !self.has_letters.swap(false, SeqCst) {
-            return Vec::new();
-        }
-        std::mem::take(&mut *lock(&self.letters))
-    }
-}
 
 impl<P: Policy> Hub<P> {
     /// `CLIENT LIST|KILL|UNBLOCK|PAUSE|UNPAUSE …`
@@ -128,7 +65,7 @@ impl<P: Policy> Hub<P> {
     }
 
     /// The user that the pool's clients are.
-    pub(super) fn user_of(&self, client: &Client) -> String {
+    fn user_of(&self, client: &Client) -> String {
         let login = self.pools[client.pool].shared.config.client_login.as_ref();
         let user = login.and_then(|login| login.user.clone());
         user.unwrap_or_else(|| "default".to_owned())
@@ -146,7 +83,7 @@ impl<P: Policy> Hub<P> {
         let order = Arc::new(Order { what, pool, asker: client.number });
         let mailboxes = self.common.mailboxes();
         let joining = Joining::new(merge, mailboxes.len());
-        let seq = client.push(Slot::Joining(Box::new(joining)));
+        let seq = client.push(ReplyPlace::Joining(Box::new(joining)));
         for (mailbox, part) in mailboxes.iter().zip(0..) {
             let back = Return { mailbox: self.mailbox.clone(), client: client.id, seq, part };
             mailbox.put(Letter::Order(order.clone(), back));
@@ -292,24 +229,6 @@ impl<P: Policy> Hub<P> {
         let Some(back) = self.relays.remove(&number) else { return };
         let reply = if raw::integer(reply).is_some() { reply } else { b":0\r\n" };
         self.answer_letter(back, reply.to_vec());
-    }
-
-    /// Asks the server of a client's own connection for the number by which it knows the
-    /// connection, so that CLIENT UNBLOCK can name it there.
-    pub(super) fn identify<W: Wire>(&mut self, wire: &mut W, own: Option<Id>) {
-        let Some(up) = own.and_then(|own| self.upstream(own)) else { return };
-        if up.server_id.is_some() {
-            return;
-        }
-        up.server_id = Some(0);
-        let (id, purpose) = (up.id, Purpose::Identify);
-        let request = raw::request(&[b"CLIENT", b"ID"]);
-        self.send_on(
-            wire,
-            id,
-            &request,
-            Tag { client: NOBODY, seq: 0, part: 0, bytes: 0, purpose },
-        );
     }
 
     /// `CLIENT PAUSE ms [WRITE|ALL]`

@@ -1,14 +1,14 @@
 //! A client: its requests in order, and the replies that came before their turn.
 
-use super::Stall;
-use super::pubsub::Subscriptions;
-use super::tracking::Tracking;
-use super::transactions::{Multi, Watch};
-use super::uploading::Upload;
-use super::waits::Acks;
-use super::wire::{Id, Wire};
+use super::acks::Acks;
+use super::multi::{Multi, Watch};
+use super::setting::Setting;
+use super::subscriptions::Subscriptions;
+use super::tracked::Tracking;
+use super::upload::Upload;
 use crate::pool::Session;
 use crate::stats::LARGE;
+use crate::wire::{Id, Stall, Wire};
 use resp::Parser;
 use route::Joining;
 use route::plan::Page;
@@ -24,7 +24,7 @@ const LEAST_REPLY: usize = 64;
 
 /// A request's place in the order of replies.
 #[derive(Debug)]
-pub enum Slot {
+pub enum ReplyPlace {
     /// The reply has not come.
     Waiting,
     /// It came, and earlier ones have not.
@@ -34,7 +34,7 @@ pub enum Slot {
     /// A page of SCAN.
     Scan(Box<Page>),
     /// Its reply is not for the client.
-    Muted(Box<Slot>),
+    Muted(Box<ReplyPlace>),
 }
 
 /// How a long reply stands to the requests before it.
@@ -92,7 +92,7 @@ pub struct Client {
     /// Finds requests that are out of the ordinary.
     pub parser: Parser,
     /// Requests that have not been answered.
-    queue: VecDeque<Slot>,
+    queue: VecDeque<ReplyPlace>,
     /// Bytes of replies that came before their turn.
     pub early_bytes: usize,
     /// Bytes of a reply to expect: that of the longest lately. It bounds the requests under way.
@@ -317,10 +317,10 @@ impl Client {
 
     /// Appends a request. Returns its number.
     #[inline]
-    pub fn push(&mut self, slot: Slot) -> u64 {
-        self.pages += usize::from(matches!(slot, Slot::Scan(_)));
+    pub fn push(&mut self, slot: ReplyPlace) -> u64 {
+        self.pages += usize::from(matches!(slot, ReplyPlace::Scan(_)));
         self.queue.push_back(match self.is_muted {
-            true => Slot::Muted(Box::new(slot)),
+            true => ReplyPlace::Muted(Box::new(slot)),
             false => slot,
         });
         self.base + self.queue.len() as u64 - 1
@@ -331,15 +331,15 @@ impl Client {
     pub fn divide(&mut self, seq: u64, part: u32, joining: Joining) -> Option<u32> {
         let at = usize::try_from(seq.wrapping_sub(self.base)).ok()?;
         let slot = match self.queue.get_mut(at)? {
-            Slot::Muted(slot) => &mut **slot,
+            ReplyPlace::Muted(slot) => &mut **slot,
             slot => slot,
         };
         match slot {
-            slot @ Slot::Waiting => {
-                *slot = Slot::Joining(Box::new(joining));
+            slot @ ReplyPlace::Waiting => {
+                *slot = ReplyPlace::Joining(Box::new(joining));
                 Some(0)
             }
-            Slot::Joining(whole) => u32::try_from(whole.divide(part as usize, joining)).ok(),
+            ReplyPlace::Joining(whole) => u32::try_from(whole.divide(part as usize, joining)).ok(),
             _ => None,
         }
     }
@@ -354,9 +354,9 @@ impl Client {
     pub fn page(&mut self, seq: u64) -> Option<&mut Page> {
         let at = usize::try_from(seq.wrapping_sub(self.base)).ok()?;
         match self.queue.get_mut(at)? {
-            Slot::Scan(page) => Some(page),
-            Slot::Muted(slot) => match &mut **slot {
-                Slot::Scan(page) => Some(page),
+            ReplyPlace::Scan(page) => Some(page),
+            ReplyPlace::Muted(slot) => match &mut **slot {
+                ReplyPlace::Scan(page) => Some(page),
                 _ => None,
             },
             _ => None,
@@ -372,7 +372,7 @@ impl Client {
             wire.send(self.id, reply);
         } else {
             self.early_bytes += reply.len();
-            self.queue.push_back(Slot::Done(reply.to_vec()));
+            self.queue.push_back(ReplyPlace::Done(reply.to_vec()));
         }
     }
 
@@ -392,7 +392,7 @@ impl Client {
     pub fn take(&mut self, wire: &mut impl Wire, seq: u64, part: u32, reply: &[u8]) {
         let at = seq.checked_sub(self.base).expect("a reply to a request that was answered");
         self.note_reply(reply.len());
-        if at == 0 && matches!(self.queue.front(), Some(Slot::Waiting)) {
+        if at == 0 && matches!(self.queue.front(), Some(ReplyPlace::Waiting)) {
             wire.send(self.id, reply);
             self.queue.pop_front();
             self.base += 1;
@@ -410,14 +410,16 @@ impl Client {
     /// A long reply has begun to come.
     pub fn begin_passing(&mut self, seq: u64) -> Head {
         match self.queue.front() {
-            Some(Slot::Waiting) if seq == self.base && self.behind.is_none() => {
+            Some(ReplyPlace::Waiting) if seq == self.base && self.behind.is_none() => {
                 self.behind = Some(Vec::new());
                 Head::Passes
             }
             _ => {
                 let at = usize::try_from(seq.wrapping_sub(self.base)).ok();
                 match at.and_then(|at| self.queue.get(at)) {
-                    Some(Slot::Muted(slot)) if matches!(**slot, Slot::Waiting) => Head::Unwanted,
+                    Some(ReplyPlace::Muted(slot)) if matches!(**slot, ReplyPlace::Waiting) => {
+                        Head::Unwanted
+                    }
                     _ => Head::Waits,
                 }
             }
@@ -439,12 +441,12 @@ impl Client {
         let protocol = self.session.protocol;
         let slot = self.queue.get_mut(at).expect("a reply to a request that was not made");
         let (inner, is_muted) = match &mut *slot {
-            Slot::Muted(inner) => (&mut **inner, true),
+            ReplyPlace::Muted(inner) => (&mut **inner, true),
             slot => (slot, false),
         };
         let done = match inner {
-            Slot::Waiting => reply.to_vec(),
-            Slot::Joining(joining) => {
+            ReplyPlace::Waiting => reply.to_vec(),
+            ReplyPlace::Joining(joining) => {
                 let before = joining.bytes();
                 if !joining.put(part as usize, reply.to_vec()) {
                     self.early_bytes = self.early_bytes + joining.bytes() - before;
@@ -453,19 +455,19 @@ impl Client {
                 self.early_bytes -= before;
                 joining.finish(protocol)
             }
-            Slot::Scan(page) => {
+            ReplyPlace::Scan(page) => {
                 self.pages -= 1;
                 page.finish(reply)
             }
-            Slot::Done(_) | Slot::Muted(_) => panic!("a request has two replies"),
+            ReplyPlace::Done(_) | ReplyPlace::Muted(_) => panic!("a request has two replies"),
         };
         let done = if is_muted { Vec::new() } else { done };
         self.early_bytes += done.len();
-        *slot = Slot::Done(done);
+        *slot = ReplyPlace::Done(done);
     }
 
     fn flush(&mut self, wire: &mut impl Wire) {
-        while let Some(Slot::Done(reply)) = self.queue.front() {
+        while let Some(ReplyPlace::Done(reply)) = self.queue.front() {
             wire.send(self.id, reply);
             self.early_bytes -= reply.len();
             self.queue.pop_front();
@@ -477,5 +479,41 @@ impl Client {
     #[inline]
     pub fn own_to(&self, server: usize) -> Option<Id> {
         self.own.iter().find(|own| own.0 == server).map(|own| own.1)
+    }
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// It is done with.
+    Done,
+    /// It is to be presented again.
+    Later,
+}
+
+/// Sends a message to a client, behind the reply that is being passed on to it.
+pub(super) fn send_message<W: Wire>(
+    wire: &mut W,
+    id: Id,
+    behind: &mut Option<Vec<u8>>,
+    message: &[u8],
+) {
+    match behind {
+        Some(behind) => behind.extend_from_slice(message),
+        None => wire.send(id, message),
+    }
+}
+
+impl Client {
+    /// Sends a message that answers no request.
+    pub(super) fn send_message<W: Wire>(&mut self, wire: &mut W, message: &[u8]) {
+        send_message(wire, self.id, &mut self.behind, message);
+    }
+}
+
+impl Client {
+    /// What its connections are to be set to.
+    pub(super) fn setting(&self) -> Setting<'_> {
+        Setting { session: self.session, tracking: self.tracking.as_ref() }
     }
 }

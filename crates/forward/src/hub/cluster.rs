@@ -1,46 +1,22 @@
 //! Redirections of a Redis Cluster.
 
+use super::Hub;
+use super::again::{BRIEF_PAUSE, PAUSE};
 use super::client::Client;
-use super::flow::cost;
+use super::tag::{Again, Aim, Kept, Purpose, Tag};
 use super::transactions::ASKING;
-use super::upstream::{Aim, Kept, Purpose, Tag};
-use super::wire::{Id, Wire};
-use super::{Conn, Hub};
 use crate::failure::Failure;
 use crate::policy::Policy;
-use crate::pool::MAX_SERVERS;
-use crate::settings::Address;
 use crate::vocabulary::Meaning;
+use crate::wire::Wire;
 use route::plan::{Course, Piece, Plan, Request};
-use route::slots::{self, Redirection, redirection};
+use route::slots::redirection;
 use route::{Joining, raw};
 use spec::{ScriptName, Way};
-use std::sync::atomic::Ordering::SeqCst;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// A request is sent so often.
-pub(super) const MAX_TRIES: u32 = 200;
-/// The same while its server cannot be reached.
-const MAX_UNREACHED: u32 = 40;
-/// Between two attempts while the cluster cannot serve a slot.
-pub(super) const PAUSE: Duration = Duration::from_millis(50);
-
-/// The same while this node and another have seen different states of the cluster.
-const BRIEF_PAUSE: Duration = Duration::from_millis(2);
 /// After this number of attempts the pause is no longer brief.
 const MANY_TRIES: u32 = 20;
-
-/// A request that is to be sent again.
-pub(super) struct Again {
-    /// When.
-    pub due: Instant,
-    /// Where its reply goes.
-    pub tag: Tag,
-    /// The pool.
-    pub pool: usize,
-    /// What it takes of the pool's limit meanwhile.
-    pub bytes: usize,
-}
 
 /// Where a request goes that is sent again.
 enum Resend {
@@ -50,52 +26,7 @@ enum Resend {
     Pieces(Vec<Piece>, Joining),
 }
 
-/// Where what was redirected goes.
-#[derive(Debug, Default)]
-pub(super) struct Onward {
-    /// The server to ask, if it is not that of the slot.
-    pub server: Option<u16>,
-    /// Whether it does not have the slot yet.
-    pub is_asking: bool,
-    /// Whether there is no sense in it now.
-    pub is_later: bool,
-}
-
 impl<P: Policy> Hub<P> {
-    /// Learns from a redirection.
-    pub(super) fn onward(&self, pool: usize, redirection: Redirection) -> Onward {
-        let shared = &self.pools[pool].shared;
-        match redirection {
-            Redirection::Moved(slot, address) => {
-                shared.is_stale.store(true, SeqCst);
-                let server = server_at(shared, &self.named(pool, address));
-                shared.change(|topology| {
-                    if let Some(place) = topology.slots.get_mut(usize::from(slot)) {
-                        *place = server.or(*place);
-                    }
-                });
-                Onward::default()
-            }
-            Redirection::Ask(_, address) => {
-                let server = server_at(shared, &self.named(pool, address));
-                Onward { server, is_asking: true, is_later: false }
-            }
-            Redirection::TryAgain | Redirection::Down => {
-                shared.is_stale.store(true, SeqCst);
-                Onward { server: None, is_asking: false, is_later: true }
-            }
-        }
-    }
-
-    /// The address that a server says. Without a host it is at the host of the one that is answering.
-    fn named(&self, pool: usize, (host, port): slots::Address) -> Address {
-        let answering = self.pools[pool].targets.get(self.answering).map(|target| &target.address);
-        match (&host[..], answering) {
-            ("", Some(Address::Tcp(own, _))) => Address::Tcp(own.clone(), port),
-            _ => Address::Tcp(host, port),
-        }
-    }
-
     /// Sends a request elsewhere if its reply asks for it. Otherwise the reply is the client's.
     pub(super) fn redirected<W: Wire>(
         &mut self,
@@ -152,83 +83,6 @@ impl<P: Policy> Hub<P> {
         words[0] = by_text.command.name.as_bytes();
         words[1] = &text;
         Some(raw::request(&words))
-    }
-
-    /// Sends a request that has certainly not been sent, or run, again after a while.
-    pub(super) fn try_again<W: Wire>(
-        &mut self,
-        wire: &mut W,
-        tag: Tag,
-        mut kept: Box<Kept>,
-        reply: &[u8],
-    ) {
-        kept.server = None;
-        kept.is_asking = false;
-        if kept.tries >= MAX_UNREACHED || kept.aim == Aim::Server {
-            return self.deliver(wire, tag, reply);
-        }
-        let due = wire.now() + PAUSE;
-        self.postpone(wire, due, tag, kept, reply);
-    }
-
-    fn postpone<W: Wire>(
-        &mut self,
-        wire: &mut W,
-        due: Instant,
-        tag: Tag,
-        mut kept: Box<Kept>,
-        reply: &[u8],
-    ) {
-        let Some(client) = self.client(tag.client) else { return };
-        // Later requests would overtake this one.
-        client.waits_for_all = true;
-        kept.tries += 1;
-        if kept.tries > MAX_TRIES {
-            return self.deliver(wire, tag, given_up(reply));
-        }
-        let pool = client.pool;
-        self.queue_again(pool, due, Tag { purpose: Purpose::Redirectable(kept), ..tag });
-    }
-
-    /// The server of a request that is being presented cannot be reached. In front of a cluster it
-    /// is tried again; otherwise its tag comes back.
-    pub(super) fn unreachable(
-        &mut self,
-        now: Instant,
-        client: &mut Client,
-        tag: Tag,
-    ) -> Result<(), Tag> {
-        let Purpose::Redirectable(kept) = &tag.purpose else { return Err(tag) };
-        if kept.is_watch || client.tracking.is_some() || kept.aim == Aim::Server {
-            return Err(tag);
-        }
-        client.waits_for_all = true;
-        self.pools[client.pool].shared.is_stale.store(true, SeqCst);
-        let due = client.repeats_at(now + PAUSE);
-        self.queue_until(client.pool, due, tag);
-        Ok(())
-    }
-
-    pub(super) fn queue_again(&mut self, pool: usize, due: Instant, tag: Tag) {
-        let due = self.client(tag.client).map_or(due, |client| client.repeats_at(due));
-        self.queue_until(pool, due, tag);
-    }
-
-    fn queue_until(&mut self, pool: usize, due: Instant, tag: Tag) {
-        let bytes = match &tag.purpose {
-            Purpose::Redirectable(kept) => cost(&kept.request) as usize,
-            _ => 0,
-        };
-        self.pools[pool].queued += bytes;
-        self.add_again(Again { due, tag, pool, bytes });
-    }
-
-    pub(super) fn add_again(&mut self, again: Again) {
-        self.again_due = match self.again.is_empty() {
-            true => again.due,
-            false => self.again_due.min(again.due),
-        };
-        self.again.push(again);
     }
 
     /// Sends requests again whose time has come.
@@ -408,63 +262,4 @@ impl<P: Policy> Hub<P> {
         let request = kept.request.clone();
         self.send_on(wire, id, &request, Tag { purpose: Purpose::Redirectable(kept), ..tag });
     }
-
-    /// Gives a client a connection of its own to another server.
-    fn move_own<W: Wire>(&mut self, wire: &mut W, id: Id, server: usize) -> Result<Id, Failure> {
-        let Some(Conn::Client(mut client)) = self.take_conn(id) else {
-            return Err(Failure::NoServer);
-        };
-        let acquired = self.own_elsewhere(wire, &mut client, server);
-        self.put(id, Conn::Client(client));
-        acquired
-    }
-
-    /// Brings a client's own connection in step with its session.
-    fn step<W: Wire>(&mut self, wire: &mut W, id: Id, own: Id) {
-        let Some(Conn::Client(client)) = self.take_conn(id) else { return };
-        self.bring_in_step(wire, &client, own);
-        self.put(id, Conn::Client(client));
-    }
-
-    /// Gives a client a connection of its own to another server instead of the one that it has.
-    pub(super) fn own_elsewhere<W: Wire>(
-        &mut self,
-        wire: &mut W,
-        client: &mut Client,
-        server: usize,
-    ) -> Result<Id, Failure> {
-        // Keys stay watched while another command waits.
-        if client.tracking.is_none() && (client.watch.is_none() || !client.is_blocked) {
-            self.release(wire, client);
-        }
-        self.acquire_own(wire, client, server)
-    }
-}
-
-/// What a client gets for a redirection that could not be followed: it does not know of servers.
-pub(super) fn given_up(reply: &[u8]) -> &[u8] {
-    match redirection(reply) {
-        Some(Redirection::Ask(..) | Redirection::Moved(..)) => MOVING,
-        _ => reply,
-    }
-}
-
-const MOVING: &[u8] =
-    b"-TRYAGAIN proxy: the slot is being moved, and no server has all its keys; send it again\r\n";
-
-/// The number of the server at an address, which may be new.
-pub fn server_at(shared: &crate::pool::Shared, address: &Address) -> Option<u16> {
-    shared.change(|topology| {
-        let known = topology.servers.iter().position(|server| server == address);
-        let at = match known {
-            Some(at) => at,
-            None if topology.servers.len() < MAX_SERVERS => {
-                topology.servers.push(address.clone());
-                topology.ejected.push(None);
-                topology.servers.len() - 1
-            }
-            None => return None,
-        };
-        u16::try_from(at).ok()
-    })
 }

@@ -127,7 +127,7 @@ impl Filters {
     }
 }
 
-fn id(value: &[u8]) -> Result<Vec<u8>, String> {
+pub(super) fn id(value: &[u8]) -> Result<Vec<u8>, String> {
     match numbers::parse_u64(value) {
         Some(1..) => Ok(value.to_vec()),
         _ => Err("ERR client-id should be greater than 0".to_owned()),
@@ -221,7 +221,7 @@ fn own(client: &Client, user: &str, kind: Trait) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hub::wire::Id;
+    use crate::wire::Id;
 
     #[test]
     fn filters_choose_clients_as_servers_do() {

@@ -7,39 +7,12 @@
 use super::Hub;
 use super::client::Client;
 use super::upstream::Upstream;
-use super::wire::{Id, Wire};
 use crate::failure::Failure;
 use crate::policy::Policy;
+use crate::wire::{Id, Wire};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What a request takes in a queue beside its bytes.
-const OVERHEAD: usize = 64;
-
-/// Returns what a request takes while it is not answered.
-pub(super) fn cost(request: &[u8]) -> u32 {
-    u32::try_from(request.len() + OVERHEAD).unwrap_or(u32::MAX)
-}
-
 impl<P: Policy> Hub<P> {
-    /// Stops reading the requests of a client that does not read its replies.
-    pub(super) fn check_output<W: Wire>(&mut self, wire: &mut W, id: Id) {
-        let backlog = wire.backlog(id);
-        let Some(client) = self.client(id) else { return };
-        let backlog = backlog + client.early_bytes;
-        let (pool, is_paused) = (client.pool, client.is_paused);
-        let limits = self.pools[pool].shared.config.limits;
-        if backlog > limits.client_output {
-            let peer = self.client(id).map_or_else(String::new, |client| client.peer.clone());
-            (self.common.log)(&format!("client {peer} does not read its replies; closed"));
-            self.drop_client(wire, id);
-        } else if backlog > limits.client_backlog && !is_paused {
-            if let Some(client) = self.client(id) {
-                client.is_paused = true;
-            }
-            self.paused.push(id);
-        }
-    }
-
     /// Stops reading the requests of a client if the replies to those under way will be too long.
     #[inline]
     pub(super) fn check_awaited(&mut self, client: &mut Client) {

@@ -10,17 +10,13 @@
 //! proxies there are in front. Rejected: the numbers of all proxies on the way in the name, which
 //! needs a connection for each of them.
 
-use super::Hub;
-use super::client::Client;
-use super::request::Flow;
-use crate::policy::Policy;
 use route::raw;
 use structs::numbers;
 
 /// So many proxies may be one behind the other.
 pub(super) const MAX_HOPS: u8 = 8;
 
-const PREFIX: &str = "dunlin-proxy-";
+pub(super) const PREFIX: &str = "dunlin-proxy-";
 
 /// Digits of the process's number.
 const ID_LEN: usize = 16;
@@ -42,7 +38,7 @@ pub fn introduction(link_name: &str, hops: u8) -> Vec<u8> {
 
 /// Returns how many proxies requests have come through, by their connection's name: 0 if it is not
 /// the name of a proxy's.
-fn hops_of(name: &[u8]) -> u8 {
+pub(super) fn hops_of(name: &[u8]) -> u8 {
     let Some((_, rest)) = name
         .strip_prefix(PREFIX.as_bytes())
         .and_then(|numbers| numbers.split_at_checked(ID_LEN))
@@ -63,32 +59,6 @@ pub(super) fn is_introduction(words: &[&[u8]]) -> bool {
     command.eq_ignore_ascii_case(b"CLIENT")
         && sub.eq_ignore_ascii_case(b"SETNAME")
         && hops_of(name) > 0
-}
-
-impl<P: Policy> Hub<P> {
-    /// A client has a new name, which may be that of a proxy's connection. Returns the error to
-    /// answer if the proxies lead to each other, and [`Flow::Later`] if earlier requests have to be
-    /// answered first, because the next ones take other connections.
-    pub(super) fn introduced(&mut self, client: &mut Client, name: &[u8]) -> Result<Flow, String> {
-        let hops = hops_of(name);
-        if name.starts_with(self.common.link_name.as_bytes()) && hops > 0 {
-            return Err(raw::LOOP.to_owned());
-        }
-        if hops > MAX_HOPS {
-            return Err(format!(
-                "{} this request has come through {MAX_HOPS} proxies, which lead to each other; name \
-                 other servers in their pools",
-                raw::LOOP_CODE
-            ));
-        }
-        if client.session.hops != hops {
-            if !client.is_idle() {
-                return Ok(self.come_again(client));
-            }
-            client.session.hops = hops;
-        }
-        Ok(Flow::Done)
-    }
 }
 
 #[cfg(test)]

@@ -6,16 +6,13 @@
 //! connections are closed when no reply is due on them.
 
 use super::client::Client;
-use super::wire::{Id, Wire};
 use super::{Conn, Hub};
 use crate::policy::Policy;
 use crate::pool::{Local, Shared};
+use crate::wire::{Id, Wire};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
-
-/// Pools by the tags of their listeners.
-pub type Layout = Vec<Option<Arc<Shared>>>;
 
 /// Between two looks at what is left of retired pools.
 const SWEEP: Duration = Duration::from_millis(200);

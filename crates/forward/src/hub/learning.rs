@@ -1,63 +1,22 @@
 //! Commands that no table has: the servers are asked where their keys are.
 
 use super::Hub;
-use super::client::Client;
-use super::request::Flow;
-use super::upstream::{Purpose, Tag};
-use super::wire::Wire;
+use super::client::{Client, Flow};
+use super::tag::{Purpose, Tag};
 use crate::failure::Failure;
 use crate::policy::Policy;
 use crate::pool::Session;
 use crate::vocabulary::Meaning;
+use crate::wire::Wire;
 use route::plan::Placement;
 use route::raw;
-use spec::{Unresolved, Way};
 use std::time::Instant;
 use structs::sync::lock;
 
 impl<P: Policy> Hub<P> {
-    /// A request whose command no table has. It waits until a server has said what it knows of it.
-    pub(super) fn unknown<W: Wire>(
-        &mut self,
-        wire: &mut W,
-        client: &mut Client,
-        words: &[&[u8]],
-        request: &[u8],
-    ) -> Flow {
-        if resp::http::is_http(words[0]) {
-            return self.reject_http(wire, client);
-        }
-        // Servers are not asked for what the client may not send.
-        if let Some(why) = self.refusal(client, words, Way::Keys) {
-            self.refuse(wire, client, &why);
-            return Flow::Done;
-        }
-        match self.meaning(client.pool, words[0], wire.now()) {
-            Some(Meaning::Known(learned)) => {
-                let (keys, course) = (learned.keys(words), learned.course(words));
-                self.planned(wire, client, words, request, &keys, (course, false))
-            }
-            Some(Meaning::Unknown) => {
-                // It is not sent: a server that has just learnt it would run it for a key that is
-                // another's.
-                let why = match self.commands.table.resolve(words) {
-                    Err(Unresolved::Unknown(why)) => String::from_utf8_lossy(&why).into_owned(),
-                    _ => "ERR unknown command".to_owned(),
-                };
-                self.refuse(wire, client, &why);
-                Flow::Done
-            }
-            Some(Meaning::Unclear(why)) => {
-                self.refuse(wire, client, &why);
-                Flow::Done
-            }
-            None => self.learn(wire, client, shown(words[0])),
-        }
-    }
-
     /// Closes a connection that speaks HTTP.
     #[cold]
-    fn reject_http<W: Wire>(&mut self, wire: &mut W, client: &mut Client) -> Flow {
+    pub(super) fn reject_http<W: Wire>(&mut self, wire: &mut W, client: &mut Client) -> Flow {
         client.is_leaving = true;
         wire.finish(client.id);
         let seconds = wire.now().saturating_duration_since(self.common.started).as_secs();
@@ -73,7 +32,12 @@ impl<P: Policy> Hub<P> {
     }
 
     /// Lets a client wait until a server has said what it knows of a command.
-    fn learn<W: Wire>(&mut self, wire: &mut W, client: &mut Client, name: String) -> Flow {
+    pub(super) fn learn<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        name: String,
+    ) -> Flow {
         if self.learning.insert((client.pool, name.clone()))
             && let Err(why) = self.ask_for(wire, client, &name)
         {
@@ -123,6 +87,6 @@ impl<P: Policy> Hub<P> {
 }
 
 /// A name as servers are asked for it.
-fn shown(name: &[u8]) -> String {
+pub(super) fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).to_uppercase()
 }

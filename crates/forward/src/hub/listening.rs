@@ -5,34 +5,18 @@
 //! to [`LISTENER`] as the server has sent it. A connection that is lost is made again at the next
 //! call of [`Hub::listen_at`]; events in between are missed, as by a client that connects again.
 
-use super::pubsub::{SUBSCRIBE, Subscription, UNSUBSCRIBE};
+use super::subscriptions::{Ear, SUBSCRIBE, Subscription, UNSUBSCRIBE};
 use super::upstream::Upstream;
-use super::wire::{Id, Wire};
 use super::{Conn, Hub};
 use crate::failure::Ended;
 use crate::policy::Policy;
 use crate::pool::{LinkKey, Session};
+use crate::wire::{Id, Wire};
 use resp::Protocol;
 use route::raw;
-use std::collections::BTreeSet;
 
 /// The client that gets what is heard.
 pub const LISTENER: Id = Id { slot: u32::MAX, generation: 1 };
-
-/// A connection.
-struct Ear {
-    server: usize,
-    id: Id,
-    /// Confirmations that have not come.
-    awaited: usize,
-}
-
-/// What a hub listens to, and where.
-#[derive(Default)]
-pub struct Listening {
-    names: BTreeSet<Subscription>,
-    ears: Vec<Ear>,
-}
 
 impl<P: Policy> Hub<P> {
     /// Listens to channels (kind 0) or patterns (kind 1). Servers are asked for known names, too:

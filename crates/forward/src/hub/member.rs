@@ -1,16 +1,15 @@
 //! What a node of a cluster asks of its hub: its clients' requests come one by one, and where they
 //! belong may be known.
 
-use super::client::Slot;
-use super::session::Answers;
-use super::upstream::{Purpose, Tag, Upstream};
-use super::waits::Acks;
-use super::wire::{Id, Wire};
-use super::{Conn, Done, Hub};
+use super::acks::Acks;
+use super::client::ReplyPlace;
+use super::sending::Answers;
+use super::{Conn, Hub};
 use crate::failure::Failure;
 use crate::policy::Policy;
 use crate::pool::Session;
-use route::{code, raw};
+use crate::wire::{Done, Id, Wire};
+use route::code;
 
 impl<P: Policy> Hub<P> {
     /// A client is about to send requests, or a new one. The cluster knows it by the number
@@ -29,19 +28,6 @@ impl<P: Policy> Hub<P> {
             client.session = session;
             client.origin = origin;
         }
-    }
-
-    /// Tells the server of a client's own connection which client it is, by whose number other
-    /// nodes end what it waits for there. Clients that the cluster does not know have the number 0.
-    pub(super) fn say_origin<W: Wire>(&mut self, wire: &mut W, client: (Id, u64), own: Id) {
-        let (client, origin) = client;
-        let is_new = |up: &&mut Upstream| origin != 0 && up.origin != origin;
-        let Some(up) = self.upstream(own).filter(is_new) else { return };
-        up.origin = origin;
-        let word = format!("client:{origin}");
-        let request = raw::request(&[b"CLIENT", b"CAPA", word.as_bytes()]);
-        let tag = Tag { client, seq: 0, part: 0, bytes: 0, purpose: Purpose::Discard };
-        self.send_on(wire, own, &request, tag);
     }
 
     /// The number of a user that may not do everything. Requests of its clients have connections of
@@ -105,7 +91,7 @@ impl<P: Policy> Hub<P> {
         if !is_stalled {
             match self.pools[client.pool].server_of_slot(slot) {
                 Some(server) => {
-                    self.forward(wire, &mut client, server, request, Slot::Waiting);
+                    self.forward(wire, &mut client, server, request, ReplyPlace::Waiting);
                     client.caching = None;
                 }
                 None => client.answer(wire, &Failure::NoServer.reply()),

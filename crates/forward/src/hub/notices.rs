@@ -5,10 +5,10 @@
 //! `FAILING_OVER` says that a master behind sentinels, or a primary of a cluster, is lost, and
 //! `FAILED_OVER` that there is another or that it is back; `MOVING` that the proxy is about to end.
 
-use super::wire::Wire;
 use super::{Conn, Hub};
 use crate::policy::Policy;
-use crate::settings::Kind;
+use crate::settings::PoolKind;
+use crate::wire::Wire;
 
 /// How long a client should have patience.
 const PATIENCE_SECONDS: u64 = 60;
@@ -17,8 +17,10 @@ impl<P: Policy> Hub<P> {
     /// A server is lost.
     pub(super) fn failing_over<W: Wire>(&mut self, wire: &mut W, pool: usize, server: usize) {
         let local = &mut self.pools[pool];
-        let has_others =
-            matches!(local.shared.config.kind, Kind::Sentinel { .. } | Kind::Cluster { .. });
+        let has_others = matches!(
+            local.shared.config.kind,
+            PoolKind::Sentinel { .. } | PoolKind::Cluster { .. }
+        );
         if !has_others || local.failing.is_some() || !local.is_primary(server) {
             return;
         }

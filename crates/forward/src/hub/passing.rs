@@ -7,51 +7,18 @@
 //! the limit the client has [`PATIENCE`] before it is disconnected. Without such, the server is not
 //! read while the client is not.
 
-use super::client::{Client, Head};
-use super::upstream::{Purpose, Tag, Upstream};
-use super::wire::{Id, Wire};
+use super::client::Head;
+use super::tag::{Purpose, Tag};
+use super::upstream::{Passing, Upstream, others_wait};
 use super::{Conn, Hub};
 use crate::failure::Ended;
 use crate::policy::Policy;
-use route::link::Link;
+use crate::wire::Wire;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::{Duration, Instant};
-
-/// How long others wait for a client that does not read, once the limits are reached.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-/// Without a byte in so long, a long request or reply is given up.
-pub(super) const PROGRESS_WITHIN: Duration = Duration::from_secs(30);
+use std::time::Instant;
 
 /// Free connections to one server that a thread keeps for the next client.
 const MAX_IDLE: usize = 16;
-
-/// A reply that is on its way through.
-#[derive(Debug)]
-pub struct Passing {
-    /// The client; none if the reply goes nowhere.
-    to: Option<Id>,
-    /// What the client has not taken of it.
-    pub backlog: usize,
-    /// When the last of it came, or left.
-    pub progress_at: Instant,
-    /// Since when the server is not read.
-    held_since: Option<Instant>,
-    /// Since when the client was first behind.
-    pub first_held: Option<Instant>,
-}
-
-impl Passing {
-    /// The client that has the beginning of it.
-    pub fn client(&self) -> Option<Id> {
-        self.to
-    }
-
-    /// Returns whether the server is not read because the client is not reading.
-    pub fn is_held(&self) -> bool {
-        self.held_since.is_some()
-    }
-}
 
 impl<P: Policy> Hub<P> {
     /// A reply is long, and not all of it has come. Returns whether it is passed on from now on.
@@ -92,45 +59,12 @@ impl<P: Policy> Hub<P> {
         true
     }
 
-    /// A long reply has to be kept, because others have to come before it. Returns false.
-    fn check_kept<W: Wire>(&mut self, wire: &mut W, pool: usize, id: Id, bytes: usize) -> bool {
-        let most = self.pools[pool].shared.config.limits.client_output;
-        let backlog = wire.backlog(id);
-        let Some(client) = self.client(id) else { return false };
-        if bytes + backlog + client.early_bytes > most {
-            let peer = client.peer.clone();
-            (self.common.log)(&format!(
-                "client {peer}: replies that wait for earlier ones exceed client_output_bytes; closed"
-            ));
-            self.drop_client(wire, id);
-        }
-        false
-    }
-
     /// Has new requests take another connection while a long reply comes on this one. The number of
     /// such connections is limited.
     fn detach(&mut self, up: &mut Upstream) {
         let local = &self.pools[up.pool];
         if local.shared.exclusive.load(SeqCst) < local.shared.config.limits.exclusive {
             self.set_aside(up);
-        }
-    }
-
-    /// Has new requests take another connection until all on this one are answered. Clients that
-    /// have some on this one wait for their replies, since later ones could overtake them.
-    pub(super) fn set_aside(&mut self, up: &mut Upstream) {
-        let local = &mut self.pools[up.pool];
-        let links = &mut local.targets[up.server].links;
-        let Some(at) = links.iter().position(|link| link.1 == up.id) else { return };
-        local.shared.exclusive.fetch_add(1, SeqCst);
-        links.swap_remove(at);
-        up.is_detached = true;
-        self.detached.push(up.id);
-        // The client of a long reply gets it before any later one.
-        for tag in up.link.tags().skip(usize::from(up.passing.is_some())) {
-            if let Some(client) = self.client(tag.client).filter(|client| !client.is_idle()) {
-                client.waits_for_all = true;
-            }
         }
     }
 
@@ -258,50 +192,5 @@ impl<P: Policy> Hub<P> {
             return true;
         }
         false
-    }
-
-    /// The client that is to be disconnected because it does not read a long reply.
-    pub(super) fn unread_since(up: &Upstream, now: Instant) -> Option<Id> {
-        let passing = up.passing.as_ref()?;
-        let to = passing.to?;
-        let is_late = match (passing.held_since, passing.first_held) {
-            (Some(_), Some(first)) if now >= first + PATIENCE && others_wait(&up.link, to) => true,
-            (Some(since), _) => now >= since + PROGRESS_WITHIN,
-            _ => false,
-        };
-        is_late.then_some(to)
-    }
-
-    /// Disconnects a client that does not read a long reply.
-    pub(super) fn drop_unread<W: Wire>(&mut self, wire: &mut W, id: Id) {
-        let Some(client) = self.client(id) else { return };
-        let peer = client.peer.clone();
-        (self.common.log)(&format!("client {peer} does not read a long reply; closed"));
-        self.drop_client(wire, id);
-    }
-}
-
-/// Returns whether requests of others than this client wait for replies on a connection.
-fn others_wait(link: &Link<Tag>, client: Id) -> bool {
-    link.tags().any(|tag| tag.client != client && tag.purpose != Purpose::Discard)
-}
-
-/// Sends a message to a client, behind the reply that is being passed on to it.
-pub(super) fn send_message<W: Wire>(
-    wire: &mut W,
-    id: Id,
-    behind: &mut Option<Vec<u8>>,
-    message: &[u8],
-) {
-    match behind {
-        Some(behind) => behind.extend_from_slice(message),
-        None => wire.send(id, message),
-    }
-}
-
-impl Client {
-    /// Sends a message that answers no request.
-    pub(super) fn send_message<W: Wire>(&mut self, wire: &mut W, message: &[u8]) {
-        send_message(wire, self.id, &mut self.behind, message);
     }
 }

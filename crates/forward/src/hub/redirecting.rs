@@ -1,11 +1,12 @@
 //! Redirections of a cluster, step by step: order is kept, and commands that wait move.
 
 use super::tests::{Memory, every_command, id};
-use super::{Common, Hub, Stall};
+use super::{Common, Hub};
 use crate::policy::Policy;
 use crate::policy::samples::{Front, Node};
 use crate::pool::Shared;
-use crate::settings::{Address, Kind, Pool};
+use crate::settings::{Address, Pool, PoolKind};
+use crate::wire::Stall;
 use route::{raw, slots};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ fn address(port: u16) -> Address {
 
 /// A hub with two servers, of which the first has all slots, and its client.
 fn cluster() -> (Hub<Front>, Memory, u32) {
-    before(Pool::new("p", Kind::Cluster { seeds: vec![address(1)] }))
+    before(Pool::new("p", PoolKind::Cluster { seeds: vec![address(1)] }))
 }
 
 fn before<P: Policy>(pool: Pool) -> (Hub<P>, Memory, u32) {
@@ -232,7 +233,7 @@ fn a_transaction_outlives_the_connection_on_which_it_was_queued() {
 /// changes nothing.
 #[test]
 fn what_a_node_has_not_run_runs_at_the_next_primary() {
-    let pool = Pool::new("p", Kind::Cluster { seeds: vec![address(1)] });
+    let pool = Pool::new("p", PoolKind::Cluster { seeds: vec![address(1)] });
     let (mut hub, mut net, client) = before::<Node>(pool);
     let (set, get) = (request(&["SET", "k", "1"]), request(&["GET", "k"]));
     let open = |hub: &mut Hub<Node>, net: &mut Memory, port| {
@@ -275,7 +276,7 @@ const CAME_BACK: &[u8] = b"-TRYAGAIN PAUSED The slot is about to move, or stays\
 /// Two clients of a cluster's node, or of a proxy before the cluster, and its link to the first
 /// server.
 fn two_clients<P: Policy>() -> (Hub<P>, Memory, [u32; 2], u32) {
-    let mut pool = Pool::new("p", Kind::Cluster { seeds: vec![address(1)] });
+    let mut pool = Pool::new("p", PoolKind::Cluster { seeds: vec![address(1)] });
     pool.timeout = Some(Duration::from_secs(1));
     let (mut hub, mut net, client) = before(pool);
     let other = net.open();

@@ -1,27 +1,20 @@
 //! A client's bytes become requests, and requests go where they belong.
 
-use super::client::{Client, Replies, Slot};
-use super::hops::is_introduction;
-use super::session::Answers;
-use super::upstream::{Aim, Tag};
-use super::wire::Wire;
-use super::{Conn, Hub};
+use super::Hub;
+use super::client::{Client, Flow, Replies, ReplyPlace};
+use super::learning::shown;
+use super::proxy_header::proxy_header;
+use super::sending::Answers;
+use super::tag::Aim;
 use crate::policy::Policy;
 use crate::settings::Reads;
+use crate::vocabulary::Meaning;
+use crate::wire::Wire;
 use resp::{Limits, Parsed, Parser};
-use route::plan::{Course, Page, Piece, Placement, Plan, Request};
+use route::plan::{Course, Placement, Plan, Request};
 use route::{Joining, raw};
-use spec::{About, Flags, Local, Merge, NotRun, Refusal, Resolved, Way};
+use spec::{About, Flags, Local, Merge, NotRun, Refusal, Resolved, Unresolved, Way};
 use structs::sync::lock;
-
-/// What became of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flow {
-    /// It is done with.
-    Done,
-    /// It is to be presented again.
-    Later,
-}
 
 /// How an inline or long request is parsed.
 const MAX_WORDS: i64 = 1 << 20;
@@ -42,7 +35,7 @@ impl<P: Policy> Hub<P> {
             }
         }
         if client.awaits_header {
-            match super::local::proxy_header(input) {
+            match proxy_header(input) {
                 Ok(None) => return 0,
                 Ok(Some((len, peer))) => {
                     client.awaits_header = false;
@@ -209,7 +202,7 @@ impl<P: Policy> Hub<P> {
                 if local.shared.config.reads != Reads::Primary && commands.reads[row.index] {
                     server = local.reader(server, client.number, wire.now());
                 }
-                self.forward(wire, client, server, request, Slot::Waiting);
+                self.forward(wire, client, server, request, ReplyPlace::Waiting);
                 return Flow::Done;
             }
         }
@@ -282,7 +275,7 @@ impl<P: Policy> Hub<P> {
         true
     }
 
-    pub(super) fn planned<W: Wire>(
+    fn planned<W: Wire>(
         &mut self,
         wire: &mut W,
         client: &mut Client,
@@ -327,13 +320,13 @@ impl<P: Policy> Hub<P> {
             Plan::Local(local) => self.local(wire, client, local, words, request),
             Plan::One(_) | Plan::All(_) if ends_script => self.end_script(wire, client, request),
             Plan::One(server) => {
-                self.forward(wire, client, server, request, Slot::Waiting);
+                self.forward(wire, client, server, request, ReplyPlace::Waiting);
                 Flow::Done
             }
             Plan::Exclusive(server) => self.blocking(wire, client, server, request),
             Plan::Pieces(pieces, joining) => {
                 self.pools[client.pool].stats.fragments.add(pieces.len() as u64);
-                let seq = client.push(Slot::Joining(Box::new(joining)));
+                let seq = client.push(ReplyPlace::Joining(Box::new(joining)));
                 for (part, piece) in pieces.iter().enumerate() {
                     let to = (piece.server, Aim::Key);
                     self.send_part(wire, client, to, &piece.request, (seq, part as u32));
@@ -347,7 +340,7 @@ impl<P: Policy> Hub<P> {
             Plan::Gather(asked, gather) => {
                 let servers = self.pools[client.pool].every();
                 let joining = Joining::gathering(gather, raw::request(words), servers.len());
-                let seq = client.push(Slot::Joining(Box::new(joining)));
+                let seq = client.push(ReplyPlace::Joining(Box::new(joining)));
                 for (part, server) in servers.into_iter().enumerate() {
                     let to = (server, self.aim_at_shard(client, server));
                     self.send_part(wire, client, to, &asked, (seq, part as u32));
@@ -377,216 +370,52 @@ impl<P: Policy> Hub<P> {
         let answers = Answers { merge: Merge::AnyGood, own: None, is_lenient, is_apart: true };
         self.send_apart(wire, client, servers, request, answers)
     }
-
-    /// Sends SCAN to one of the servers that it goes through.
-    fn scan<W: Wire>(
-        &mut self,
-        wire: &mut W,
-        client: &mut Client,
-        piece: &Piece,
-        page: Page,
-    ) -> Flow {
-        let to = (piece.server, self.aim_at_shard(client, piece.server));
-        let seq = client.push(Slot::Scan(Box::new(page)));
-        self.send_part(wire, client, to, &piece.request, (seq, 0));
-        Flow::Done
-    }
-
-    /// Has a page of SCAN that is not full go on at the next server. Returns whether it does.
-    #[cold]
-    pub(super) fn scan_on(&mut self, tag: &Tag, reply: &[u8]) -> bool {
-        let Some(client) = self.client(tag.client) else { return false };
-        let pool = client.pool;
-        let Some(mut page) = client.page(tag.seq).map(std::mem::take) else { return false };
-        let piece = page.next(reply, &self.pools[pool]);
-        if let Some(place) = self.client(tag.client).and_then(|client| client.page(tag.seq)) {
-            *place = page;
-        }
-        let goes_on = piece.is_some();
-        // The connection that the reply came on may be needed, and is being worked on.
-        self.pages.extend(piece.map(|piece| (tag.client, tag.seq, piece)));
-        goes_on
-    }
-
-    /// Sends what fills pages of SCAN.
-    pub(super) fn go_on_scanning<W: Wire>(&mut self, wire: &mut W) {
-        for (id, seq, piece) in std::mem::take(&mut self.pages) {
-            let Some(Conn::Client(mut client)) = self.take_conn(id) else { continue };
-            let to = (piece.server, self.aim_at_shard(&client, piece.server));
-            self.send_part(wire, &mut client, to, &piece.request, (seq, 0));
-            self.put(id, Conn::Client(client));
-            self.answered(wire, id);
-        }
-    }
-
-    /// Returns who may answer a request without a key in place of this server: the one that leads
-    /// the same shard by then. Any other would answer for its own shard once more.
-    fn aim_at_shard(&self, client: &Client, server: usize) -> Aim {
-        self.pools[client.pool].first_slot(server).map_or(Aim::Server, Aim::Slot)
-    }
-
-    /// Sends a request to several servers.
-    pub(super) fn send_to<W: Wire>(
-        &mut self,
-        wire: &mut W,
-        client: &mut Client,
-        servers: Vec<usize>,
-        request: &[u8],
-        answers: Answers<'_>,
-    ) -> Flow {
-        let Answers { merge, own, is_lenient, is_apart } = answers;
-        let asked = servers.len();
-        let joining = route::Joining::new(merge, asked + usize::from(own.is_some()));
-        let joining = if is_lenient { joining.lenient() } else { joining };
-        let seq = client.push(Slot::Joining(Box::new(joining)));
-        for (part, server) in servers.into_iter().enumerate() {
-            let aim = match is_lenient {
-                true => Aim::Server,
-                false => self.aim_at_shard(client, server),
-            };
-            let to = (server, aim);
-            match is_apart {
-                true => self.send_as_is(wire, client, to, request, (seq, part as u32)),
-                false => self.send_part(wire, client, to, request, (seq, part as u32)),
-            }
-        }
-        if let Some(own) = own {
-            client.take(wire, seq, asked as u32, own);
-        }
-        Flow::Done
-    }
-
-    /// Why a client may not send this.
-    pub(super) fn refusal(&self, client: &Client, words: &[&[u8]], way: Way) -> Option<String> {
-        let is_open =
-            matches!(way, Way::Local(Local::Auth | Local::Hello | Local::Quit | Local::Reset));
-        if !client.is_authenticated && !is_open {
-            return Some("NOAUTH Authentication required.".into());
-        }
-        let name = String::from_utf8_lossy(words[0]).to_uppercase();
-        let is_subscribed = client.session.protocol == resp::Protocol::Resp2
-            && client.subscriptions.as_ref().is_some_and(|subscriptions| !subscriptions.is_empty());
-        let may_come = |row: &Resolved<NotRun>| row.command.flags.has(Flags::WHILE_SUBSCRIBED);
-        if is_subscribed && !self.commands.table.find(words[0]).is_some_and(may_come) {
-            return Some(format!(
-                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
-                 are allowed in this context",
-                name.to_lowercase()
-            ));
-        }
-        let config = &self.pools[client.pool].shared.config;
-        if config.deny.is_empty() && config.allow.is_empty() {
-            return None;
-        }
-        let full_name = self.full_name(words, &name);
-        let has = |list: &[String]| {
-            list.iter().map(|other| other.strip_prefix('=').unwrap_or(other)).any(|other| {
-                other == name || full_name.as_deref().is_some_and(|full_name| full_name == other)
-            })
-        };
-        let is_allowed = config.allow.is_empty() || has(&config.allow) || is_open;
-        // Loops of proxies are found whatever clients may do.
-        let is_denied = (!is_allowed || has(&config.deny)) && !is_introduction(words);
-        is_denied.then(|| {
-            let shown = full_name.as_ref().unwrap_or(&name).to_lowercase();
-            format!("NOPERM '{shown}' is not allowed in pool '{}'", config.name)
-        })
-    }
-
-    /// The name of a subcommand, `CONFIG|SET`, if a request is one.
-    fn full_name(&self, words: &[&[u8]], name: &str) -> Option<String> {
-        let row = self.commands.table.find(words[0])?;
-        let sub = self.commands.table.subcommand(row, words.get(1)?)?;
-        Some(format!("{name}|{}", sub.command.name.to_uppercase()))
-    }
-
-    /// Refuses a request; a transaction that it belongs to will not run.
-    pub(super) fn refuse<W: Wire>(&mut self, wire: &mut W, client: &mut Client, why: &str) {
-        if let Some(multi) = &mut client.multi {
-            multi.is_dirty = true;
-        }
-        client.answer(wire, &raw::error(why));
-    }
-
-    /// Sends a request to one server.
-    #[inline]
-    pub(super) fn forward<W: Wire>(
-        &mut self,
-        wire: &mut W,
-        client: &mut Client,
-        server: usize,
-        request: &[u8],
-        slot: Slot,
-    ) {
-        let seq = client.push(slot);
-        self.send_part(wire, client, (server, Aim::Key), request, (seq, 0));
-    }
-
-    #[inline]
-    fn send_part<W: Wire>(
-        &mut self,
-        wire: &mut W,
-        client: &mut Client,
-        to: (usize, Aim),
-        request: &[u8],
-        part: (u64, u32),
-    ) {
-        // What is queued finds the session that EXEC has there.
-        if let Some(own) = client.own_to(to.0).filter(|_| client.multi.is_none()) {
-            self.bring_in_step(wire, client, own);
-        }
-        self.send_as_is(wire, client, to, request, part);
-    }
-
-    #[inline]
-    fn send_as_is<W: Wire>(
-        &mut self,
-        wire: &mut W,
-        client: &mut Client,
-        (server, aim): (usize, Aim),
-        request: &[u8],
-        (seq, part): (u64, u32),
-    ) {
-        let id = match client.own_to(server) {
-            Some(id) => Ok(id),
-            None if client.tracking.is_some() => self.acquire_own(wire, client, server),
-            None => {
-                let local = &self.pools[client.pool];
-                let key = local.link_key(client.session, client.turn, server);
-                self.shared(wire, client.pool, server, key)
-            }
-        };
-        match id {
-            Ok(id) => {
-                // A client's own connection ends what it has begun.
-                if client.own.is_empty()
-                    && let Some(why) = self.is_full(id)
-                {
-                    return client.take(wire, seq, part, &why.reply());
-                }
-                // Inside a transaction it would be queued.
-                if client.multi.is_none() {
-                    self.say_caching(wire, client, id);
-                }
-                let purpose = self.purpose(client, server, request, aim);
-                let tag = Tag { client: client.id, seq, part, bytes: 0, purpose };
-                self.send_on(wire, id, request, tag);
-                self.check_queue(client, id);
-            }
-            Err(why) => {
-                let purpose = self.purpose(client, server, request, aim);
-                let tag = Tag { client: client.id, seq, part, bytes: 0, purpose };
-                if let Err(tag) = self.unreachable(wire.now(), client, tag) {
-                    client.take(wire, tag.seq, tag.part, &why.reply());
-                }
-            }
-        }
-    }
 }
 
 fn keys_of(row: &Resolved<NotRun>, words: &[&[u8]], keys: &mut Vec<usize>) {
     if row.command.accepts(words.len()) {
         // What is wrong with the request the server says.
         let _ = spec::keys::for_each_key(row.command, words, |at, _| keys.push(at));
+    }
+}
+
+impl<P: Policy> Hub<P> {
+    /// A request whose command no table has. It waits until a server has said what it knows of it.
+    pub(super) fn unknown<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        words: &[&[u8]],
+        request: &[u8],
+    ) -> Flow {
+        if resp::http::is_http(words[0]) {
+            return self.reject_http(wire, client);
+        }
+        // Servers are not asked for what the client may not send.
+        if let Some(why) = self.refusal(client, words, Way::Keys) {
+            self.refuse(wire, client, &why);
+            return Flow::Done;
+        }
+        match self.meaning(client.pool, words[0], wire.now()) {
+            Some(Meaning::Known(learned)) => {
+                let (keys, course) = (learned.keys(words), learned.course(words));
+                self.planned(wire, client, words, request, &keys, (course, false))
+            }
+            Some(Meaning::Unknown) => {
+                // It is not sent: a server that has just learnt it would run it for a key that is
+                // another's.
+                let why = match self.commands.table.resolve(words) {
+                    Err(Unresolved::Unknown(why)) => String::from_utf8_lossy(&why).into_owned(),
+                    _ => "ERR unknown command".to_owned(),
+                };
+                self.refuse(wire, client, &why);
+                Flow::Done
+            }
+            Some(Meaning::Unclear(why)) => {
+                self.refuse(wire, client, &why);
+                Flow::Done
+            }
+            None => self.learn(wire, client, shown(words[0])),
+        }
     }
 }

@@ -1,13 +1,11 @@
 //! Subscriptions whose server is lost, or has them no more.
 
-use super::client::Client;
-use super::passing::send_message;
-use super::pubsub::{RESTORE_AFTER, RESTORE_WITHIN, Restoring, SUBSCRIBE, Subscription};
-use super::wire::{Id, Wire};
+use super::client::{Client, send_message};
+use super::subscriptions::{RESTORE_WITHIN, Restoring, SUBSCRIBE, Subscription};
 use super::{Conn, Hub};
 use crate::policy::Policy;
+use crate::wire::{Id, Wire};
 use route::raw;
-use std::time::Instant;
 
 impl<P: Policy> Hub<P> {
     /// A connection of a client's subscriptions is lost.
@@ -40,13 +38,6 @@ impl<P: Policy> Hub<P> {
             self.confirmed(wire, owner);
         }
         self.restore_later(now, owner, channels);
-    }
-
-    /// Has channels of a client subscribed to again soon.
-    pub(super) fn restore_later(&mut self, now: Instant, client: Id, channels: Vec<Subscription>) {
-        if !channels.is_empty() {
-            self.restoring.push(Restoring { client, due: now + RESTORE_AFTER, channels });
-        }
     }
 
     /// Subscribes again where it is time to.
@@ -126,15 +117,5 @@ impl<P: Policy> Hub<P> {
             self.drop_own(wire, known.id);
         }
         self.restoring.retain(|restoring| restoring.client != client.id);
-    }
-
-    /// Closes a connection that a client has for itself. The server forgets what it was told there
-    /// only when it ends.
-    pub(super) fn drop_own<W: Wire>(&mut self, wire: &mut W, id: Id) {
-        if let Some(Conn::Upstream(mut up)) = self.take_conn(id) {
-            wire.close(id);
-            self.upstream_dropped(&mut up);
-            self.exclusive_ended(up.pool);
-        }
     }
 }

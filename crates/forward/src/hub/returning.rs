@@ -8,16 +8,17 @@
 //! connection until all on this one are answered. The client's next requests wait meanwhile, and
 //! those that came back are sent again one after the other.
 
-use super::servers::NOBODY;
-use super::upstream::{Aim, Purpose, Tag, Upstream};
-use super::wire::{Id, Wire};
-use super::{Conn, Hub};
+use super::Hub;
+use super::tag::{Aim, Purpose, Tag};
+use super::upstream::Upstream;
 use crate::policy::Policy;
+use crate::wire::Wire;
 use route::raw;
 use std::time::Duration;
 
 /// How long a request waits that came back for the first time. Each time doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
+
 /// How long it waits at most.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
@@ -73,25 +74,23 @@ impl<P: Policy> Hub<P> {
         self.queue_again(pool, now + pause, tag);
     }
 
-    /// Makes a connection ready for requests that came back on it. Returns whether it is.
-    pub(super) fn takes_returned<W: Wire>(&mut self, wire: &mut W, id: Id) -> bool {
-        match self.upstream(id) {
-            Some(up) if up.has_returned && up.link.pending() > 0 => false,
-            Some(up) if up.has_returned => {
-                up.has_returned = false;
-                let purpose = Purpose::Discard;
-                let tag = Tag { client: NOBODY, seq: 0, part: 0, bytes: 0, purpose };
-                self.send_on(wire, id, raw::AGAIN, tag);
-                true
+    /// Hands a reply to the request that it belongs to.
+    #[inline]
+    pub(super) fn reply<W: Wire>(&mut self, wire: &mut W, tag: Tag, reply: &[u8]) {
+        match tag.purpose {
+            Purpose::Client | Purpose::Select(_) => {}
+            Purpose::Redirectable(_) if reply[0] != b'-' => {}
+            Purpose::Discard | Purpose::Identify => return,
+            Purpose::Relay(number) => return self.relayed(number, reply),
+            Purpose::Learn(name) => return self.learned(wire, tag.seq as usize, name, reply),
+            Purpose::Redirectable(kept) => {
+                let tag = Tag { purpose: Purpose::Client, ..tag };
+                return self.redirected(wire, tag, kept, reply);
             }
-            _ => true,
+            Purpose::Streamed => return self.streamed(wire, tag, reply),
+            Purpose::Queued | Purpose::Requeued => return self.queued(wire, tag, reply),
+            Purpose::Exec => return self.executed(wire, tag, reply),
         }
-    }
-
-    /// A connection that had been set aside is used again.
-    pub(super) fn put_back<W: Wire>(&mut self, wire: &mut W, up: Box<Upstream>) {
-        let id = up.id;
-        self.put(id, Conn::Upstream(up));
-        self.takes_returned(wire, id);
+        self.deliver(wire, tag, reply);
     }
 }

@@ -1,16 +1,13 @@
 //! Servers that fail, that are taken out, and that are tried again.
 
 use super::Hub;
-use super::upstream::{Purpose, Tag};
-use super::wire::{Id, Wire};
+use super::tag::{Purpose, Tag};
 use crate::failure::Ended;
 use crate::policy::Policy;
 use crate::pool::Session;
+use crate::wire::{NOBODY, Wire};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
-
-/// A client that there is not.
-pub(super) const NOBODY: Id = Id { slot: u32::MAX, generation: 0 };
 
 impl<P: Policy> Hub<P> {
     /// Sends a request to a server of the first pool, and drops its reply. If the server cannot be

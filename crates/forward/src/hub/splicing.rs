@@ -8,15 +8,12 @@
 
 use super::client::Client;
 use super::hops::is_introduction;
-use super::wire::{Id, Wire};
 use super::{Conn, Hub};
 use crate::policy::Policy;
+use crate::wire::{Id, Wire};
 use resp::bulk::push_header;
 use route::raw;
 use spec::{Local, Way};
-
-/// What a server is sent instead.
-pub(super) const PLACEHOLDER: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 /// What concerns other clients, or connections to servers, while EXEC's reply is awaited.
 const OUTSIDE_ONLY: [&[u8]; 8] =

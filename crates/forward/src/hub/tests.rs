@@ -1,11 +1,11 @@
 //! Hubs on a network in memory: every reply belongs to its request, whatever the network does.
 
-use super::wire::{Id, Wire};
 use super::{Commands, Common, Hub};
 use crate::placement::Member;
 use crate::policy::samples::Front;
 use crate::pool::Shared;
-use crate::settings::{Address, Kind, Pool, Server};
+use crate::settings::{Address, Pool, PoolKind, Server};
+use crate::wire::{Id, Stall, Wire};
 use resp::{Limits, Parsed, Parser, ReplyLimits, Scanned, Scanner};
 use route::raw;
 use std::collections::{BTreeMap, VecDeque};
@@ -196,7 +196,7 @@ fn pool() -> Pool {
         address: Address::Tcp("10.0.0.1".into(), n),
         member: Member { name: format!("s{n}"), weight: 1 },
     };
-    let mut pool = Pool::new("p", Kind::Servers((1..=3).map(server).collect()));
+    let mut pool = Pool::new("p", PoolKind::Servers((1..=3).map(server).collect()));
     pool.timeout = Some(Duration::from_millis(500));
     pool.keys.tag = Some(*b"{}");
     pool
@@ -308,7 +308,7 @@ impl World {
         }
         let done = self.hub.data(&mut self.net, id(client.slot), &client.rest);
         client.rest.drain(..done.bytes);
-        client.is_stalled = done.stall != super::Stall::None;
+        client.is_stalled = done.stall != Stall::None;
     }
 
     /// Compares what a client has heard with what it has to hear.
@@ -346,7 +346,7 @@ impl World {
         let done = self.hub.data(&mut self.net, id(slot), &server.replies[..len]);
         server.replies.drain(..done.bytes);
         server.shown = len - done.bytes;
-        server.is_held = done.stall == super::Stall::Held;
+        server.is_held = done.stall == Stall::Held;
     }
 
     fn connect_all(&mut self) {
@@ -500,7 +500,7 @@ fn connect_one(world: &mut World) -> u32 {
 #[test]
 fn replies_to_clients_that_have_gone_hold_up_others_for_a_while_only() {
     let mut pool = pool();
-    pool.kind = Kind::Single(Server {
+    pool.kind = PoolKind::Single(Server {
         address: Address::Tcp("10.0.0.1".into(), 1),
         member: Member { name: "s".into(), weight: 1 },
     });
@@ -547,8 +547,7 @@ fn a_server_that_sends_without_end_is_read_in_turns_with_others() {
     piece.extend(b":1\r\n".repeat(16_384));
     for _ in 0..3 {
         let mut shown = 0;
-        while !matches!(world.hub.data(&mut world.net, id(link), &piece).stall, super::Stall::Held)
-        {
+        while !matches!(world.hub.data(&mut world.net, id(link), &piece).stall, Stall::Held) {
             shown += piece.len();
             assert!(shown < 2 << 20, "it is read on and on");
             world.net.take(client, usize::MAX);

@@ -6,115 +6,21 @@
 //! slot is now. If the client watches keys, EXEC is answered with null instead, as if one of them
 //! had changed: what the client does then, begin again, is right.
 
-use super::client::{Client, Slot};
-use super::cluster::{Again, MAX_TRIES, Onward, PAUSE, given_up};
-use super::request::Flow;
-use super::splicing::{PLACEHOLDER, is_answered_here};
-use super::stepping::{OK, database};
-use super::upstream::{Aim, Kept, Purpose, Tag, WasSent};
-use super::wire::{Id, Wire};
+use super::again::{MAX_TRIES, PAUSE, given_up};
+use super::client::{Client, Flow, ReplyPlace};
+use super::multi::{Multi, null_array};
+use super::tag::{Again, Purpose, Tag};
 use super::{Conn, Hub};
 use crate::failure::Failure;
-use crate::policy::{Audience, Policy};
-use resp::Protocol;
-use route::plan::{self, Course, Placement, Plan, Request};
+use crate::policy::Policy;
+use crate::wire::{Id, Wire};
+use route::plan::Placement;
 use route::raw::{self, DISCARD, EXEC, MULTI, UNWATCH};
 use route::slots::redirection;
-use spec::{Flags, Local, Session, Way};
 
 /// What the next request, or transaction, is sent behind to a server that does not have the slot
 /// yet.
 pub(super) const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
-
-/// A transaction that has begun.
-#[derive(Debug, Default)]
-pub struct Multi {
-    /// The server of its keys.
-    server: Option<usize>,
-    /// The servers of these keys, or their slot.
-    group: Option<usize>,
-    /// In front of a cluster: its first key. Slots and hashing rules may change before EXEC.
-    first_key: Option<Vec<u8>>,
-    /// Requests without keys that came before the server was known; in front of a cluster, all
-    /// requests.
-    requests: Vec<Vec<u8>>,
-    /// Their bytes.
-    bytes: usize,
-    /// A request was refused here: EXEC will be, too.
-    pub is_dirty: bool,
-    /// The server has refused a request for a reason that does not depend on where it was.
-    is_refused: bool,
-    /// Where it has to go, because the slot has moved.
-    onward: Option<Onward>,
-    /// How often it was sent again.
-    tries: u32,
-    /// Whether the client watches keys.
-    is_watching: bool,
-    /// Requests that are queued, here or at the server.
-    queued: usize,
-    /// Which of them select a database, and which one.
-    selects: Vec<(usize, u32)>,
-    /// Which of them the proxy answers.
-    answered_here: Vec<(usize, Vec<u8>)>,
-}
-
-impl Multi {
-    /// The database that is selected by the reply to EXEC, if it is another one.
-    pub(super) fn selects(&self, reply: &[u8]) -> Option<u32> {
-        if self.selects.is_empty() {
-            return None;
-        }
-        let done = raw::elements(reply)?;
-        let selected = |&&(at, _): &&(usize, u32)| done.get(at).is_some_and(|reply| *reply == OK);
-        self.selects.iter().rev().find(selected).map(|&(_, db)| db)
-    }
-
-    /// Keeps a request that the proxy answers. Returns what the server is sent instead.
-    fn keep_to_answer(&mut self, request: &[u8]) -> &'static [u8] {
-        self.answered_here.push((self.queued, request.to_vec()));
-        self.bytes += request.len();
-        PLACEHOLDER
-    }
-
-    /// Bytes of requests that are kept here.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Requests that are queued, here or at the server.
-    pub fn len(&self) -> usize {
-        self.queued
-    }
-}
-
-/// Keys that a client watches.
-#[derive(Debug, Default)]
-pub struct Watch {
-    /// The server that watches.
-    server: usize,
-    /// Requests WATCH.
-    count: u32,
-    /// The keys' server, or their slot.
-    group: Option<usize>,
-    /// A key may have changed: EXEC answers null.
-    is_broken: bool,
-    /// The server does not have the slot yet.
-    is_asking: bool,
-}
-
-impl Watch {
-    /// The server, if the client still has its connection there.
-    pub fn server_of(&self, client: &Client) -> Option<usize> {
-        client.own_to(self.server).map(|_| self.server)
-    }
-}
-
-fn null_array(protocol: Protocol) -> &'static [u8] {
-    match protocol {
-        Protocol::Resp2 => b"*-1\r\n",
-        Protocol::Resp3 => b"_\r\n",
-    }
-}
 
 impl<P: Policy> Hub<P> {
     /// WATCH
@@ -153,7 +59,7 @@ impl<P: Policy> Hub<P> {
                 watch.server = server;
                 watch.count += 1;
                 watch.group = watch.group.or(group);
-                self.forward(wire, client, server, request, Slot::Waiting);
+                self.forward(wire, client, server, request, ReplyPlace::Waiting);
             }
             Err(why) => client.answer(wire, &why.reply()),
         }
@@ -198,141 +104,6 @@ impl<P: Policy> Hub<P> {
         multi.onward = None;
     }
 
-    /// A request between MULTI and EXEC.
-    pub(super) fn in_multi<W: Wire>(
-        &mut self,
-        wire: &mut W,
-        client: &mut Client,
-        words: &[&[u8]],
-        request: &[u8],
-        keys: &[usize],
-        way: Way,
-    ) -> Flow {
-        match way {
-            Way::Session(Session::Exec) => return self.exec(wire, client, request),
-            Way::Session(Session::Discard) => return self.discard(wire, client, request),
-            Way::Local(local @ (Local::Quit | Local::Reset)) => {
-                return self.local(wire, client, local, words, request);
-            }
-            _ => {}
-        }
-        if let Some(why) = self.refusal_in_multi(client, words, way) {
-            self.refuse(wire, client, &why);
-            return Flow::Done;
-        }
-        let has_slots = self.pools[client.pool].has_slots();
-        let place = match self.place_in_multi(client, words, keys, way) {
-            Ok(place) => place,
-            Err(why) => {
-                self.refuse(wire, client, &why);
-                return Flow::Done;
-            }
-        };
-        if let (Some(multi), Some(&first)) = (client.multi.as_mut(), keys.first())
-            && has_slots
-            && multi.first_key.is_none()
-        {
-            multi.first_key = Some(words[first].to_vec());
-        }
-        let most = self.pools[client.pool].shared.config.limits.server_queue;
-        let is_kept = place.is_none() || has_slots;
-        let is_answered_here = !P::IS_CHECKED && is_answered_here(words, way);
-        if (is_kept || is_answered_here)
-            && client.multi.as_ref().is_some_and(|multi| multi.bytes > most)
-        {
-            self.refuse(wire, client, &Failure::TransactionFull.text());
-            return Flow::Done;
-        }
-        let attached = match place {
-            Some((server, group)) => self.attach(wire, client, server, group),
-            None => Ok(true),
-        };
-        match attached {
-            Ok(true) => {}
-            Ok(false) => return self.come_again(client),
-            Err(why) => {
-                self.refuse(wire, client, &why.text());
-                return Flow::Done;
-            }
-        }
-        let request = match client.multi.as_mut() {
-            Some(multi) if is_answered_here => multi.keep_to_answer(request),
-            _ => request,
-        };
-        if let Some(multi) = client.multi.as_mut() {
-            let is_select = way == Way::Local(Local::Select);
-            let db = if is_select { words.get(1).and_then(|word| database(word)) } else { None };
-            multi.selects.extend(db.map(|db| (multi.queued, db)));
-            multi.queued += 1;
-            if is_kept {
-                multi.requests.push(request.to_vec());
-                multi.bytes += request.len();
-            }
-        }
-        match client.multi.as_ref().and_then(|multi| multi.server) {
-            Some(_) if has_slots => self.send_own(wire, client, request, Purpose::Queued),
-            Some(server) => self.forward(wire, client, server, request, Slot::Waiting),
-            None => client.answer(wire, b"+QUEUED\r\n"),
-        }
-        Flow::Done
-    }
-
-    /// Why a command cannot be in a transaction.
-    fn refusal_in_multi(&self, client: &Client, words: &[&[u8]], way: Way) -> Option<String> {
-        let name = || String::from_utf8_lossy(words[0]).to_lowercase();
-        // The process has looked at the whole transaction before: it is for one server.
-        if P::IS_CHECKED {
-            return None;
-        }
-        if let Some(why) = plan::refusal(way) {
-            return Some(format!("ERR '{}' does not work through the proxy: {why}", name()));
-        }
-        match way {
-            Way::Session(Session::Subscribe | Session::Unsubscribe) => {
-                Some(format!("ERR proxy: '{}' does not work inside a transaction", name()))
-            }
-            Way::Local(Local::Client) if !is_answered_here(words, way) => {
-                let sub = words.get(1).map(|sub| String::from_utf8_lossy(sub).to_lowercase());
-                let sub = sub.unwrap_or_default();
-                Some(format!(
-                    "ERR proxy: 'client {sub}' does not work inside a transaction; send it before MULTI \
-                     or behind EXEC"
-                ))
-            }
-            Way::All { .. } | Way::Scan | Way::OneServer
-                if self.pools[client.pool].servers() > 1 =>
-            {
-                let name = name();
-                Some(format!("ERR proxy: '{name}' is for all servers, a transaction for one"))
-            }
-            _ => None,
-        }
-    }
-
-    /// The server of a queued request, and the group of its keys; nothing if it is not known yet.
-    fn place_in_multi(
-        &self,
-        client: &Client,
-        words: &[&[u8]],
-        keys: &[usize],
-        way: Way,
-    ) -> Result<Option<(usize, Option<usize>)>, String> {
-        let Some(multi) = &client.multi else { return Ok(None) };
-        let local = &self.pools[client.pool];
-        let is_message = P::AUDIENCE == Audience::All && way == Way::Message;
-        let Some(first) = keys.first().filter(|_| !is_message) else {
-            return Ok(multi.server.map(|server| (server, multi.group)));
-        };
-        let group = local.group_of(words[*first]);
-        let course = Course::by(Way::Keys);
-        let keyed = Request { words, keys, course, allows_split_writes: false };
-        match route::plan(&keyed, local) {
-            Plan::One(server) | Plan::Exclusive(server) => Ok(Some((server, group))),
-            Plan::Refuse(why) => Err(why),
-            _ => Ok(None),
-        }
-    }
-
     /// Returns the server that the first key of a transaction has by now.
     fn server_of_first_key(&self, pool: usize, multi: &Multi) -> Option<usize> {
         let place = self.pools[pool].place(multi.first_key.as_ref()?)?;
@@ -340,7 +111,7 @@ impl<P: Policy> Hub<P> {
     }
 
     /// Begins the transaction on a server. Returns whether it could already.
-    fn attach<W: Wire>(
+    pub(super) fn attach<W: Wire>(
         &mut self,
         wire: &mut W,
         client: &mut Client,
@@ -403,7 +174,7 @@ impl<P: Policy> Hub<P> {
     }
 
     /// Sends a request of a transaction.
-    fn send_own<W: Wire>(
+    pub(super) fn send_own<W: Wire>(
         &mut self,
         wire: &mut W,
         client: &mut Client,
@@ -411,7 +182,7 @@ impl<P: Policy> Hub<P> {
         purpose: Purpose,
     ) {
         let server = client.multi.as_ref().and_then(|multi| multi.server);
-        let seq = client.push(Slot::Waiting);
+        let seq = client.push(ReplyPlace::Waiting);
         match server.and_then(|server| client.own_to(server)) {
             Some(id) => {
                 let tag = Tag { client: client.id, seq, part: 0, bytes: 0, purpose };
@@ -421,7 +192,12 @@ impl<P: Policy> Hub<P> {
         }
     }
 
-    fn exec<W: Wire>(&mut self, wire: &mut W, client: &mut Client, request: &[u8]) -> Flow {
+    pub(super) fn exec<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        request: &[u8],
+    ) -> Flow {
         let Some(multi) = &client.multi else { return Flow::Done };
         let is_watching = client.watch.is_some();
         let is_broken = client.watch.as_ref().is_some_and(|watch| watch.is_broken);
@@ -455,7 +231,7 @@ impl<P: Policy> Hub<P> {
                     executing.is_watching = is_watching;
                 }
             }
-            Ok(true) => self.forward(wire, client, server, request, Slot::Waiting),
+            Ok(true) => self.forward(wire, client, server, request, ReplyPlace::Waiting),
             Ok(false) => return self.come_again(client),
             Err(why) => client.answer(wire, &why.reply()),
         }
@@ -476,10 +252,15 @@ impl<P: Policy> Hub<P> {
         }
     }
 
-    fn discard<W: Wire>(&mut self, wire: &mut W, client: &mut Client, request: &[u8]) -> Flow {
+    pub(super) fn discard<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        request: &[u8],
+    ) -> Flow {
         match client.multi.as_ref().and_then(|multi| multi.server) {
             Some(server) => {
-                self.forward(wire, client, server, request, Slot::Waiting);
+                self.forward(wire, client, server, request, ReplyPlace::Waiting);
                 client.multi = None;
                 client.watch = None;
                 self.settle_soon(client);
@@ -558,7 +339,7 @@ impl<P: Policy> Hub<P> {
     }
 
     /// A transaction of which nothing has run is to be sent again. `reply` is for a client in vain.
-    fn execute_later<W: Wire>(
+    pub(super) fn execute_later<W: Wire>(
         &mut self,
         wire: &mut W,
         tag: Tag,
@@ -616,103 +397,5 @@ impl<P: Policy> Hub<P> {
                 self.execute_later(wire, tag, multi, &why.reply());
             }
         }
-    }
-
-    /// A connection was lost before the reply to this came.
-    pub(super) fn lost<W: Wire>(
-        &mut self,
-        wire: &mut W,
-        tag: Tag,
-        reply: &[u8],
-        was_sent: WasSent,
-    ) {
-        let Tag { client: id, seq, part, bytes, purpose } = tag;
-        let tag = |purpose| Tag { client: id, seq, part, bytes, purpose };
-        let again = Tag { bytes: 0, ..tag(Purpose::Client) };
-        match purpose {
-            Purpose::Redirectable(kept) if kept.is_watch => {
-                if let Some(watch) = self.client(id).and_then(|client| client.watch.as_mut()) {
-                    watch.is_broken = true;
-                }
-                self.deliver(wire, tag(Purpose::Client), b"+OK\r\n");
-            }
-            Purpose::Redirectable(kept) if self.is_message_to_all(id, &kept.request) => {
-                // As on one server, clients that do not listen at this moment do not hear it.
-                self.deliver(wire, tag(Purpose::Client), b":0\r\n");
-            }
-            Purpose::Redirectable(kept)
-                if kept.is_read || self.may_repeat(id, &kept.request, was_sent) =>
-            {
-                self.try_again(wire, again, kept, reply);
-            }
-            Purpose::Redirectable(_) => self.deliver(wire, tag(Purpose::Client), reply),
-            Purpose::Queued => self.deliver(wire, tag(Purpose::Client), b"+QUEUED\r\n"),
-            Purpose::Requeued => {}
-            Purpose::Exec => {
-                let pool = self.client(id).map(|client| client.pool);
-                let has_slots = pool.is_some_and(|pool| self.pools[pool].has_slots());
-                let multi = self.client(id).and_then(|client| client.executing.take());
-                match multi.filter(|_| has_slots && was_sent == WasSent::No) {
-                    Some(mut multi) => {
-                        multi.onward = None;
-                        self.execute_later(wire, again, multi, reply);
-                    }
-                    None => self.deliver(wire, tag(Purpose::Client), reply),
-                }
-            }
-            other => self.reply(wire, tag(other), reply),
-        }
-    }
-
-    /// Returns whether a request of a client that is still there is a message for the clients of
-    /// all servers.
-    fn is_message_to_all(&mut self, id: Id, request: &[u8]) -> bool {
-        if P::AUDIENCE != Audience::All || self.client(id).is_none() {
-            return false;
-        }
-        let words = raw::words(request).unwrap_or_default();
-        let row = self.commands.table.lookup(&words);
-        row.is_some_and(|row| row.way == Way::Message)
-    }
-
-    /// Returns whether a request that was lost may be sent again.
-    fn may_repeat(&mut self, id: Id, request: &[u8], was_sent: WasSent) -> bool {
-        if !P::TRUSTS_SERVERS || self.client(id).is_none() {
-            return was_sent == WasSent::No;
-        }
-        let Some(words) = raw::words(request) else { return false };
-        let Some(row) = self.commands.table.lookup(&words) else { return false };
-        let mut has_key = false;
-        // A request without a key was for this server's shard alone, and another server may lead
-        // that now.
-        let _ = spec::keys::for_each_key(row.command, &words, |_, _| has_key = true);
-        has_key && (was_sent == WasSent::No || self.commands.reads[row.index])
-    }
-
-    fn is_watch(&self, request: &[u8]) -> bool {
-        let name = raw::elements(request).and_then(|words| words.first().copied());
-        let row = name.and_then(raw::text).and_then(|name| self.commands.table.find(name));
-        row.is_some_and(|row| row.command.flags.has(Flags::WATCHES))
-    }
-
-    /// What a request is that is not in a transaction.
-    #[inline]
-    pub(super) fn purpose(
-        &self,
-        client: &Client,
-        server: usize,
-        request: &[u8],
-        aim: Aim,
-    ) -> Purpose {
-        let local = &self.pools[client.pool];
-        let is_read = local.is_replica(server);
-        if !local.has_slots() && !is_read {
-            return Purpose::Client;
-        }
-        let is_watch = client.watch.is_some() && self.is_watch(request);
-        let request = request.to_vec();
-        let (tries, returns, is_asking, server) = (0, 0, false, None);
-        let kept = Kept { request, tries, is_asking, server, is_watch, is_read, aim, returns };
-        Purpose::Redirectable(Box::new(kept))
     }
 }

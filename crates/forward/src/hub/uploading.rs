@@ -10,23 +10,19 @@
 //! [`KEPT`] bytes are. Longer ones are not; if the slot moves meanwhile, the client is told to try
 //! again.
 
-use super::client::{Client, Slot};
-use super::passing::PROGRESS_WITHIN;
-use super::upstream::{Purpose, Tag};
-use super::wire::{Id, Wire};
-use super::{Conn, Hub};
-use crate::failure::{Ended, Failure};
+use super::Hub;
+use super::client::{Client, ReplyPlace};
+use super::tag::{Purpose, Tag};
+use super::upload::{Share, Upload};
+use crate::failure::Failure;
 use crate::policy::Policy;
-use crate::pool::Shared;
 use crate::settings::Reads;
+use crate::wire::{Id, Wire};
 use resp::Passage;
 use route::plan::Placement;
 use route::raw;
 use route::slots::redirection;
 use spec::Way;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
-use std::time::{Duration, Instant};
 
 /// Requests for a cluster up to so many bytes are kept, so that they can follow their slot.
 const KEPT: usize = 8 << 20;
@@ -36,45 +32,6 @@ const MAX_WAITING: usize = 1 << 20;
 
 /// Bytes that wait for a server when the client is read again.
 const MAX_RESTING: usize = 32 << 10;
-
-/// A PROXY header has to have come whole within this time.
-const HEADER_WITHIN: Duration = Duration::from_secs(10);
-
-/// A long request of which not all has come.
-#[derive(Debug)]
-pub struct Upload {
-    /// The connection that it goes out on; none if the rest goes nowhere.
-    pub to: Option<Id>,
-    /// The client is not read until the server has taken more.
-    pub is_held: bool,
-    passage: Passage,
-    progress_at: Instant,
-    /// One of the connections that long requests may have.
-    _share: Share,
-}
-
-/// One of a pool's connections that requests may have of which not all has come. The rest of
-/// `max_exclusive` is for others.
-#[derive(Debug)]
-struct Share(Arc<Shared>);
-
-impl Share {
-    /// Takes one; nothing if all are taken.
-    fn of(shared: &Arc<Shared>) -> Option<Share> {
-        let most = shared.config.limits.exclusive / 2;
-        let is_free = shared.uploads.fetch_add(1, SeqCst) < most;
-        // It is given back when it is dropped.
-        let share = Share(shared.clone());
-        let has_room = shared.exclusive.load(SeqCst) < shared.config.limits.exclusive;
-        (is_free && has_room).then_some(share)
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.0.uploads.fetch_sub(1, SeqCst);
-    }
-}
 
 impl<P: Policy> Hub<P> {
     /// A request has begun of which `input` has come and so many bytes are missing. Returns how
@@ -137,7 +94,7 @@ impl<P: Policy> Hub<P> {
         };
         client.upload = Some(Box::new(upload));
         if let Some(id) = to {
-            let seq = client.push(Slot::Waiting);
+            let seq = client.push(ReplyPlace::Waiting);
             let is_elsewhere = self.pools[client.pool].has_slots();
             let purpose = if is_elsewhere { Purpose::Streamed } else { Purpose::Client };
             let tag = Tag { client: client.id, seq, part: 0, bytes: 0, purpose };
@@ -211,13 +168,6 @@ impl<P: Policy> Hub<P> {
         local.queued = local.queued + bytes - before;
     }
 
-    /// Ends the connection of a client's long request that will not become whole.
-    fn give_up<W: Wire>(&mut self, wire: &mut W, client: &mut Client, to: Option<Id>) {
-        let Some(id) = to else { return };
-        client.own.retain(|own| own.1 != id);
-        self.drop_own(wire, id);
-    }
-
     /// Reads clients again whose servers have taken what they sent.
     pub(super) fn go_on_uploading<W: Wire>(&mut self, wire: &mut W) {
         for id in std::mem::take(&mut self.uploading) {
@@ -236,48 +186,6 @@ impl<P: Policy> Hub<P> {
                 upload.is_held = false;
                 upload.progress_at = wire.now();
                 wire.resume(id);
-            }
-        }
-    }
-
-    /// Ends long requests that do not go on: the client does not send, or the server does not read.
-    /// Ends connections that do not begin with a whole PROXY header.
-    pub(super) fn check_uploads<W: Wire>(&mut self, wire: &mut W) {
-        let now = wire.now();
-        let (mut late, mut headless) = (Vec::new(), Vec::new());
-        for conn in self.conns.iter().flatten() {
-            let Conn::Client(client) = conn else { continue };
-            if client.awaits_header && now >= client.since + HEADER_WITHIN {
-                headless.push(client.id);
-            }
-            let Some(upload) = &client.upload else { continue };
-            if now >= upload.progress_at + PROGRESS_WITHIN {
-                late.push((client.id, upload.is_held.then_some(upload.to).flatten()));
-            }
-        }
-        for id in headless {
-            let peer = self.client(id).map_or_else(String::new, |client| client.peer.clone());
-            let seconds = HEADER_WITHIN.as_secs();
-            (self.common.log)(&format!("client {peer}: no PROXY header in {seconds} s; closed"));
-            self.drop_client(wire, id);
-        }
-        for (id, server) in late {
-            match server.and_then(|server| self.take_conn(server)) {
-                Some(Conn::Upstream(up)) => {
-                    wire.abort(up.id);
-                    self.upstream_lost(wire, up, Ended::NotTaken);
-                }
-                Some(other) => {
-                    let id = other.id();
-                    self.put(id, other);
-                }
-                None => {
-                    let peer = self.client(id).map_or_else(String::new, |c| c.peer.clone());
-                    (self.common.log)(&format!(
-                        "client {peer}: a long request did not go on; closed"
-                    ));
-                    self.drop_client(wire, id);
-                }
             }
         }
     }

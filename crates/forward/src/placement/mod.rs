@@ -24,7 +24,7 @@ pub enum Distribution {
 }
 
 impl Distribution {
-    /// The distribution of this name.
+    /// Returns the distribution of this name in Twemproxy's configuration.
     pub fn named(name: &str) -> Option<Distribution> {
         Some(match name {
             "ketama" => Distribution::Ketama,
@@ -38,9 +38,9 @@ impl Distribution {
 /// A server, as far as placement is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// What its points are made of: its name, or its address.
+    /// The name from which its points are computed. Without a name it is the address.
     pub name: String,
-    /// Its share.
+    /// Its share of the keys, in proportion to the other weights.
     pub weight: u32,
 }
 
@@ -49,13 +49,13 @@ pub struct Member {
 pub struct Keys {
     /// The function.
     pub hash: Hash,
-    /// The two characters around the part of a key that counts.
+    /// The opening and the closing character around the part of a key that is hashed.
     pub tag: Option<[u8; 2]>,
 }
 
 impl Keys {
-    /// The part of a key that counts: what is between the first of the two characters and the next
-    /// of the other, unless that is nothing.
+    /// Returns the part of a key that is hashed: what is between the first opening character and
+    /// the next closing one. If there is no such part, or it is empty, the whole key is hashed.
     pub fn significant<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         let Some([open, close]) = self.tag else { return key };
         let Some(start) = key.iter().position(|&byte| byte == open) else { return key };
@@ -65,15 +65,13 @@ impl Keys {
             _ => key,
         }
     }
-}
 
-impl Keys {
-    /// Returns whether all keys that begin with `prefix` have the same part that counts.
+    /// Returns whether all keys that begin with `prefix` have the same part that is hashed.
     pub fn is_decided_by(&self, prefix: &[u8]) -> bool {
         self.significant(prefix).len() < prefix.len()
     }
 
-    /// The hash of a key; that of the empty key is 0.
+    /// Returns the hash of a key; that of an empty key is 0.
     pub fn hash_of(&self, key: &[u8]) -> u32 {
         let key = self.significant(key);
         if key.is_empty() { 0 } else { self.hash.of(key) }
@@ -84,7 +82,8 @@ impl Keys {
 #[derive(Clone, Debug)]
 pub struct Continuum {
     distribution: Distribution,
-    /// Values (for ketama, sorted) and the servers' numbers.
+    /// The points' values and the servers' numbers, for ketama in the order of the values. The
+    /// other distributions have no values, only positions.
     points: Vec<(u32, u32)>,
 }
 
@@ -92,7 +91,7 @@ const POINTS_PER_SERVER: u32 = 160;
 const POINTS_PER_HASH: u32 = 4;
 
 impl Continuum {
-    /// The continuum of those members that are live.
+    /// Makes the continuum of the members that are live.
     pub fn new(
         distribution: Distribution,
         members: &[Member],
@@ -121,8 +120,8 @@ impl Continuum {
         Continuum { distribution, points }
     }
 
-    /// The server that a hash belongs to. `chance` is any number; random distribution uses it
-    /// instead.
+    /// Returns the number of the server that a hash belongs to. The random distribution ignores the
+    /// hash and takes `chance`, which is any number.
     pub fn server(&self, hash: u32, chance: u32) -> Option<usize> {
         let count = self.points.len();
         if count == 0 {

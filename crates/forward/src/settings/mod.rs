@@ -60,7 +60,7 @@ pub struct Server {
 
 /// What a pool stands in front of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum PoolKind {
     /// Servers that share the keys.
     Servers(Vec<Server>),
     /// One server.
@@ -165,7 +165,7 @@ pub struct Pool {
     /// What we say to sentinels.
     pub sentinel_login: Option<Login>,
     /// What is behind it.
-    pub kind: Kind,
+    pub kind: PoolKind,
     /// How keys become hashes.
     pub keys: Keys,
     /// How servers share the keys.
@@ -215,7 +215,7 @@ impl Pool {
     }
 
     /// A pool with defaults.
-    pub fn new(name: &str, kind: Kind) -> Pool {
+    pub fn new(name: &str, kind: PoolKind) -> Pool {
         Pool {
             name: name.to_owned(),
             listen: Vec::new(),

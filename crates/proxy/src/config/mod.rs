@@ -3,7 +3,7 @@
 pub mod native;
 pub mod nutcracker;
 use forward::hub::Commands;
-use forward::settings::{Address, Invalid, Kind, Pool, Reads, Server};
+use forward::settings::{Address, Invalid, Pool, PoolKind, Reads, Server};
 use std::path::Path;
 
 /// A whole configuration.
@@ -69,7 +69,7 @@ fn check(config: &Config) -> Result<(), Invalid> {
             listens.push(address);
         }
         match &pool.kind {
-            Kind::Servers(servers) => {
+            PoolKind::Servers(servers) => {
                 if servers.is_empty() {
                     return refuse("it has no servers".into());
                 }
@@ -82,11 +82,15 @@ fn check(config: &Config) -> Result<(), Invalid> {
                     return refuse(format!("two servers are called '{}'", pair[0]));
                 }
             }
-            Kind::Sentinel { sentinels, .. } if sentinels.is_empty() => {
+            PoolKind::Sentinel { sentinels, .. } if sentinels.is_empty() => {
                 return refuse("it has no sentinels".into());
             }
-            Kind::Cluster { seeds } if seeds.is_empty() => return refuse("it has no seeds".into()),
-            Kind::Single(_) if pool.reads != Reads::Primary => return refuse(NO_REPLICAS.into()),
+            PoolKind::Cluster { seeds } if seeds.is_empty() => {
+                return refuse("it has no seeds".into());
+            }
+            PoolKind::Single(_) if pool.reads != Reads::Primary => {
+                return refuse(NO_REPLICAS.into());
+            }
             _ => {}
         }
     }
@@ -125,8 +129,8 @@ fn check_tls(pool: &Pool) -> Result<(), Invalid> {
     if let Some(tls) = &pool.server_tls {
         let rules = tls.load()?;
         let servers: &[Server] = match &pool.kind {
-            Kind::Servers(servers) => servers,
-            Kind::Single(server) => std::slice::from_ref(server),
+            PoolKind::Servers(servers) => servers,
+            PoolKind::Single(server) => std::slice::from_ref(server),
             _ => &[],
         };
         for server in servers {

@@ -4,7 +4,7 @@ use super::{Admin, Config};
 use forward::placement::hash::Hash;
 use forward::placement::{Distribution, Member};
 use forward::settings::{
-    Address, Invalid, Kind, Limits, ListenerTls, Login, Pool, Reads, Server, ServerTls,
+    Address, Invalid, Limits, ListenerTls, Login, Pool, PoolKind, Reads, Server, ServerTls,
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -153,24 +153,24 @@ fn capitals(names: &[String]) -> Vec<String> {
 }
 
 impl Table {
-    fn kind(&self) -> Result<Kind, Invalid> {
+    fn kind(&self) -> Result<PoolKind, Invalid> {
         Ok(match self.kind {
             KindName::Servers => {
                 let servers: Result<Vec<Server>, Invalid> =
                     self.servers.iter().map(Line::server).collect();
-                Kind::Servers(servers?)
+                PoolKind::Servers(servers?)
             }
             KindName::Single => {
                 let text = self.server.as_ref();
                 let text = text.ok_or_else(|| Invalid("set 'server'".into()))?;
                 let member = Member { name: text.clone(), weight: 1 };
-                Kind::Single(Server { address: address(text)?, member })
+                PoolKind::Single(Server { address: address(text)?, member })
             }
-            KindName::Sentinel => Kind::Sentinel {
+            KindName::Sentinel => PoolKind::Sentinel {
                 sentinels: addresses(&self.sentinels)?,
                 master: self.master.clone().ok_or_else(|| Invalid("set 'master'".into()))?,
             },
-            KindName::Cluster => Kind::Cluster { seeds: addresses(&self.seeds)? },
+            KindName::Cluster => PoolKind::Cluster { seeds: addresses(&self.seeds)? },
         })
     }
 
@@ -281,7 +281,7 @@ seeds = ["127.0.0.1:7000"]
         .expect("valid");
         assert_eq!(config.pools.len(), 4);
         assert_eq!(config.pools[0].deny, ["FLUSHALL"]);
-        assert!(matches!(config.pools[3].kind, Kind::Cluster { .. }));
+        assert!(matches!(config.pools[3].kind, PoolKind::Cluster { .. }));
         let timeouts = |more: &str| {
             let single = "[pool.a]\nkind = \"single\"\nlisten = [\"127.0.0.1:1\"]\n";
             let text = format!("{single}server = \"127.0.0.1:2\"\n{more}");

@@ -7,7 +7,7 @@ use super::Config;
 use ::config::yaml::{self, Yaml};
 use forward::placement::hash::Hash;
 use forward::placement::{Distribution, Member};
-use forward::settings::{Address, Invalid, Kind, Login, Pool, Server};
+use forward::settings::{Address, Invalid, Login, Pool, PoolKind, Server};
 use std::time::Duration;
 
 /// Reads a file's text.
@@ -45,14 +45,14 @@ fn invalid<T>(key: &str, what: &str) -> Result<T, Invalid> {
 
 fn read_pool(name: &str, value: &Yaml) -> Result<Pool, Invalid> {
     let Yaml::Hash(map) = value else { return Err(Invalid("a map is expected".into())) };
-    let mut pool = Pool::new(name, Kind::Servers(Vec::new()));
+    let mut pool = Pool::new(name, PoolKind::Servers(Vec::new()));
     let (mut is_redis, mut has_servers) = (false, false);
     for (key, value) in map {
         let key = scalar(key).unwrap_or_default();
         if key == "servers" {
             let Yaml::Array(lines) = value else { return invalid(&key, "a list is expected") };
             let servers: Result<Vec<Server>, Invalid> = lines.iter().map(read_server).collect();
-            (pool.kind, has_servers) = (Kind::Servers(servers?), true);
+            (pool.kind, has_servers) = (PoolKind::Servers(servers?), true);
             continue;
         }
         let Some(text) = scalar(value) else { return invalid(&key, "one value is expected") };
@@ -209,12 +209,12 @@ beta:
         assert!(alpha.keepalive && alpha.preconnect && alpha.ejection.is_on);
         assert_eq!(alpha.ejection.failure_limit, 3);
         assert_eq!(alpha.login.as_ref().expect("a login").password, "secret");
-        let Kind::Servers(servers) = &alpha.kind else { panic!("servers") };
+        let PoolKind::Servers(servers) = &alpha.kind else { panic!("servers") };
         let names: Vec<&str> = servers.iter().map(|s| &s.member.name[..]).collect();
         assert_eq!(names, ["one", "127.0.0.1:6380", "three"]);
         assert_eq!(servers[1].member.weight, 2);
         assert_eq!(beta.listen, [Address::Unix("/tmp/beta.sock".into(), Some(0o666))]);
-        let Kind::Servers(servers) = &beta.kind else { panic!("servers") };
+        let PoolKind::Servers(servers) = &beta.kind else { panic!("servers") };
         assert_eq!(servers[0].member.name, "10.0.0.1");
     }
 

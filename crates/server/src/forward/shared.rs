@@ -9,7 +9,7 @@ use engine::clients::forwarding::Reach;
 use engine::membership::Published;
 use forward::hub::{Commands, Common, server_at};
 use forward::pool::{self, MAX_SERVERS, SlotRule};
-use forward::settings::{Address, Kind, Limits, Login, Pool, ServerTls};
+use forward::settings::{Address, Limits, Login, Pool, PoolKind, ServerTls};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -38,7 +38,7 @@ impl Shared {
     pub fn new(engine: &'static Engine) -> Arc<Shared> {
         let rows: Vec<_> = commands::rows().iter().map(|row| row.described()).collect();
         let commands = Commands::new(&rows, commands::REDIS_VERSION);
-        let mut config = Pool::new("cluster", Kind::Cluster { seeds: Vec::new() });
+        let mut config = Pool::new("cluster", PoolKind::Cluster { seeds: Vec::new() });
         config.keepalive = true;
         config.login = login(engine);
         // Whether links use TLS is a matter of the rules, which CONFIG SET may bring later.

@@ -10,18 +10,20 @@ use std::collections::BTreeSet;
 /// What is wrong with a cluster. All of it was printed.
 #[derive(Default)]
 pub struct Findings {
-    /// Nodes that disagree, nodes with open slots and slots without an owner count one each.
+    /// How many faults were found. That nodes disagree is one, that slots have no owner is one, and
+    /// so is each node with open slots in a state.
     pub errors: usize,
     /// Slots that a node gives or gets.
     pub open: BTreeSet<u16>,
     /// Slots that no node has.
     pub uncovered: Vec<u16>,
-    /// Slots of which several primaries have the slot or keys, with the places of these.
+    /// Slots that several primaries own or have keys of, with these primaries' places in the list
+    /// of nodes.
     pub contested: Vec<(u16, Vec<usize>)>,
 }
 
 impl Findings {
-    /// Whether nothing is wrong.
+    /// Returns whether nothing is wrong.
     pub fn is_fine(&self) -> bool {
         self.errors == 0 && self.contested.is_empty()
     }
@@ -61,7 +63,7 @@ pub fn command(cluster: &mut Cluster, wanted: &ClusterOptions) -> Result<(), Str
     ensure_fine(cluster, wanted, "")
 }
 
-/// Refuses a cluster with a fault, with this text.
+/// Looks for faults and returns `refusal` as the error if there is one.
 pub fn ensure_fine(
     cluster: &mut Cluster,
     wanted: &ClusterOptions,

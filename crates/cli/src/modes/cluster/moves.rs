@@ -45,7 +45,7 @@ pub fn run(
     Ok(())
 }
 
-/// Slots as jobs list them: `0-5460 7000-7000`.
+/// Returns slots as jobs list them: `0-5460 7000-7000`.
 pub fn shown(slots: &[u16]) -> String {
     let words: Vec<String> =
         ranges(slots).iter().map(|(first, last)| format!("{first}-{last}")).collect();
@@ -74,9 +74,9 @@ fn by_job(cluster: &mut Cluster, one: &Move, show: Show) -> Result<(), String> {
     let mut missing_since = None;
     loop {
         match state(source, &one.slots, &shown)? {
-            State::Moved => break,
-            State::UnderWay => missing_since = None,
-            State::Missing => {
+            JobState::Moved => break,
+            JobState::UnderWay => missing_since = None,
+            JobState::Missing => {
                 let since = *missing_since.get_or_insert_with(Instant::now);
                 if since.elapsed() > MISSING_JOB {
                     return Err(format!("{source} does not know the job any more"));
@@ -101,33 +101,35 @@ fn by_job(cluster: &mut Cluster, one: &Move, show: Show) -> Result<(), String> {
 }
 
 /// How far a job is.
-enum State {
+enum JobState {
     Moved,
     UnderWay,
     /// The source does not list it; it may do so in a moment.
     Missing,
 }
 
-/// Looks how far the job of these slots is. Why it ended, if the source still has slots, is the
-/// error.
-fn state(source: &mut Node, slots: &[u16], shown: &str) -> Result<State, String> {
+/// Looks how far the job of these slots is.
+///
+/// # Errors
+/// Why the job ended before the source had given all slots.
+fn state(source: &mut Node, slots: &[u16], shown: &str) -> Result<JobState, String> {
     // Asked before the slots are looked at: a job that ends meanwhile has moved them.
     let jobs = source.ask(&["CLUSTER", "GETSLOTMIGRATIONS"])?;
     source.look()?;
     if !slots.iter().any(|slot| source.has(*slot)) {
-        return Ok(State::Moved);
+        return Ok(JobState::Moved);
     }
     let text =
         |job: &Value, name: &str| job.get(name).map(Value::text_or_error).unwrap_or_default();
     let created = |job: &&Value| job.get("create_time").and_then(Value::integer);
     let ours = jobs.items().iter();
     let job = ours.filter(|job| text(job, "slot_ranges") == shown).max_by_key(created);
-    let Some(job) = job else { return Ok(State::Missing) };
+    let Some(job) = job else { return Ok(JobState::Missing) };
     match text(job, "state").as_str() {
         "failed" => Err(text(job, "message")),
         "cancelled" | "canceled" => Err("Slot migration was cancelled".into()),
-        "success" => Ok(State::Missing),
-        _ => Ok(State::UnderWay),
+        "success" => Ok(JobState::Missing),
+        _ => Ok(JobState::UnderWay),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::settings::Address;
 use net::TlsClient;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use std::time::Instant;
 
 /// Names a connection of this thread. A name is never used twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -36,4 +37,26 @@ pub trait Wire {
     fn connect(&mut self, address: &Address, tls: Option<TlsClient>, timeout: Duration) -> Id;
     /// When this turn began.
     fn now(&self) -> Instant;
+}
+
+/// A client that there is not.
+pub(super) const NOBODY: Id = Id { slot: u32::MAX, generation: 0 };
+
+/// What the rest of a connection's input waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stall {
+    /// More bytes.
+    None,
+    /// [`Wire::resume`], which comes soon, or when the client has read its replies.
+    Held,
+    /// [`Wire::resume`], after a command that may wait without end. A client that hangs up ends it.
+    Blocked,
+}
+
+/// What a hub did with input.
+pub struct Done {
+    /// Bytes that are done with.
+    pub bytes: usize,
+    /// What the rest waits for.
+    pub stall: Stall,
 }
