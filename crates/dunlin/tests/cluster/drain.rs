@@ -86,3 +86,13 @@ fn copies_move_off_a_machine_that_is_drained_and_off_one_that_is_lost() {
     until_ok(&first, "d");
     until_there(&first);
 }
+
+#[test]
+fn the_node_of_a_machine_that_is_removed_ends_by_itself() {
+    let first = Machine::first("removed", "a");
+    let mut second = Machine::join(&first, "removed", "b");
+    let (is_done, text) = first.ask(&["remove-node", "b"]);
+    assert!(is_done, "{text}");
+    eventually("the node ends", || second.has_ended());
+    assert_eq!(first.json(&["nodes"]).as_array().map(Vec::len), Some(1));
+}

@@ -230,6 +230,11 @@ impl Machine {
         self.node.as_ref().map_or(0, Child::id)
     }
 
+    /// Returns whether the node has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.node.as_mut().is_some_and(|node| matches!(node.try_wait(), Ok(Some(_))))
+    }
+
     /// Kills the node; copies and etcd go on.
     pub fn kill_node(&mut self) {
         if let Some(mut node) = self.node.take() {

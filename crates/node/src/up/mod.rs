@@ -200,13 +200,15 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     if std::env::var_os(IN_BACKGROUND).is_some() {
         let_go_of_terminal();
     }
-    while !is_over() {
+    // The daemon ends by itself when the machine was removed. No copy is left here then.
+    while !is_over() && !IS_ENDED.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK);
     }
-    if is_contained {
+    let leaves = is_contained && !IS_ENDED.load(Ordering::Relaxed);
+    if leaves {
         options.contained.leave(&shared);
     }
-    threads.end(is_contained);
+    threads.end(leaves);
     audit::finish(audit::Source::Node);
     if !is_contained {
         log!(Notice, "The node ends; copies and etcd go on");
