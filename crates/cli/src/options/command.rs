@@ -168,7 +168,7 @@ pub fn command(flavor: Flavor) -> Command {
         .num_args(0..)
         .trailing_var_arg(true)
         .value_parser(value_parser!(OsString));
-    let hidden = |name| Arg::new(name).long(name).action(ArgAction::Count).hide(true);
+    let hidden = |name| Arg::new(name).long(name).action(ArgAction::SetTrue).hide(true);
     let mut command = Command::new(program)
         .bin_name(program)
         .version(env!("CARGO_PKG_VERSION"))
@@ -203,7 +203,7 @@ fn argument(spelling: &'static str) -> Arg {
             None => arg.short(name.chars().nth(1).expect("a letter")),
         };
     }
-    let Some(&value) = values.first() else { return arg.action(ArgAction::Count) };
+    let Some(&value) = values.first() else { return arg.action(ArgAction::SetTrue) };
     let arg = arg.action(ArgAction::Append).value_parser(value_parser!(OsString));
     match value.strip_suffix("...") {
         Some(value) => arg.value_name(value).num_args(0..),
@@ -229,7 +229,7 @@ pub enum Line {
 /// # Errors
 /// Why they make no sense, for the user.
 pub fn parse(flavor: Flavor, args: Vec<OsString>) -> Result<Line, String> {
-    let ends_with_h = args.last().is_some_and(|last| last == "-h");
+    let last = args.last().map(|last| last.to_string_lossy().into_owned()).unwrap_or_default();
     let mut command = command(flavor).no_binary_name(true);
     match command.try_get_matches_from_mut(args) {
         Ok(matches) => {
@@ -240,17 +240,27 @@ pub fn parse(flavor: Flavor, args: Vec<OsString>) -> Result<Line, String> {
         Err(why) => match why.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Line::Print(why.to_string())),
             // The help of old: -h without a host.
-            ErrorKind::InvalidValue if ends_with_h && is_about_host(&why) => {
+            ErrorKind::InvalidValue if last == "-h" => {
                 Ok(Line::Print(command.render_help().to_string()))
             }
-            _ => Err(why.to_string().trim_end().to_owned()),
+            _ => Err(refusal(flavor, &why, &last)),
         },
     }
 }
 
-fn is_about_host(why: &clap::Error) -> bool {
-    let about = why.get(ContextKind::InvalidArg);
-    matches!(about, Some(ContextValue::String(name)) if name.starts_with("-h "))
+/// Returns why arguments are refused: as redis-cli says it if the program is called by that name,
+/// otherwise with what was perhaps meant. `last` is the last argument.
+fn refusal(flavor: Flavor, why: &clap::Error, last: &str) -> String {
+    let name = match (why.kind(), why.get(ContextKind::InvalidArg)) {
+        // No value is wrong in itself, so the last option lacks one.
+        (ErrorKind::InvalidValue, _) => Some(last),
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(name))) => Some(&name[..]),
+        _ => None,
+    };
+    match name.filter(|_| flavor != Flavor::Dunlin) {
+        Some(name) => format!("Unrecognized option or bad number of args for: '{name}'"),
+        None => why.to_string().trim_end().to_owned(),
+    }
 }
 
 /// Returns what was said, in the order in which it was.
@@ -277,7 +287,7 @@ fn said(matches: &ArgMatches) -> Vec<(String, Vec<Vec<u8>>)> {
     found.into_iter().map(|(_, id, values)| (id, values)).collect()
 }
 
-/// Returns whether an option has no value: it is counted.
+/// Returns whether an option has no value.
 fn is_switch(matches: &ArgMatches, id: &str) -> bool {
-    matches!(matches.try_get_one::<u8>(id), Ok(Some(_)))
+    matches!(matches.try_get_one::<bool>(id), Ok(Some(_)))
 }

@@ -227,6 +227,14 @@ fn what_is_printed_and_what_is_refused() {
         let read = read(Flavor::Redis, line);
         assert!(read.starts_with("refused: "), "{line}: {read}");
     }
+    let said = |flavor, line| read(flavor, line);
+    for (line, name) in [("--nosuch", "--nosuch"), ("-n 1 -q", "-q"), ("-n 1 -p", "-p")] {
+        let wanted = format!("refused: Unrecognized option or bad number of args for: '{name}'");
+        assert_eq!(said(Flavor::Redis, line), wanted);
+        assert_eq!(said(Flavor::Valkey, line), wanted);
+    }
+    let own = said(Flavor::Dunlin, "--nosuch");
+    assert_eq!(own, "refused: error: unexpected argument '--nosuch' found");
 }
 
 #[test]

@@ -50,7 +50,7 @@ impl<P: Policy> Hub<P> {
         }
     }
 
-    /// The address that a server says. Without a host it is at the host of the one that is answering.
+    /// Returns the address that a server names. Without a host it means its own.
     fn named(&self, pool: usize, (host, port): slots::Address) -> Address {
         let answering = self.pools[pool].targets.get(self.answering).map(|target| &target.address);
         match (&host[..], answering) {

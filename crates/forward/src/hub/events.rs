@@ -13,7 +13,7 @@ use std::time::Duration;
 const TICK: Duration = Duration::from_millis(20);
 
 impl<P: Policy> Hub<P> {
-    /// A client has connected to the pool with this tag.
+    /// Takes a client that has connected to the pool with this tag.
     pub fn accepted<W: Wire>(&mut self, wire: &mut W, id: Id, tag: usize, peer: &str) {
         if self.pool_of_tag(tag).is_none() {
             self.follow_layout(wire);
@@ -40,7 +40,7 @@ impl<P: Policy> Hub<P> {
         self.put(id, Conn::Client(Box::new(client)));
     }
 
-    /// A connection to a server has been made.
+    /// Begins to use a connection to a server that has been made.
     pub fn connected<W: Wire>(&mut self, wire: &mut W, id: Id) {
         if let Some(Conn::Upstream(mut up)) = self.take_conn(id) {
             self.upstream_connected(wire, &mut up);
@@ -48,7 +48,7 @@ impl<P: Policy> Hub<P> {
         }
     }
 
-    /// Bytes have come.
+    /// Works on bytes that a connection has received.
     pub fn data<W: Wire>(&mut self, wire: &mut W, id: Id, input: &[u8]) -> Done {
         match self.take_conn(id) {
             None => Done { bytes: input.len(), stall: Stall::None },
@@ -90,7 +90,7 @@ impl<P: Policy> Hub<P> {
         true
     }
 
-    /// A connection has ended, and the hub did not ask for it.
+    /// Forgets a connection that has ended without the hub's asking for it.
     pub fn closed<W: Wire>(&mut self, wire: &mut W, id: Id, error: Option<&str>) {
         match self.take_conn(id) {
             None => {}
@@ -116,7 +116,7 @@ impl<P: Policy> Hub<P> {
         }
     }
 
-    /// All events of a turn have been told.
+    /// Does what waits for the end of a turn, when all its events have been told.
     pub fn end_of_turn<W: Wire>(&mut self, wire: &mut W) {
         self.follow_layout(wire);
         for pool in 0..self.pools.len() {
@@ -157,7 +157,7 @@ impl<P: Policy> Hub<P> {
         self.publish_queues();
     }
 
-    /// Time has passed. Returns when to call again, at the latest.
+    /// Does what depends on the time. Returns when to call again, at the latest.
     pub fn tick<W: Wire>(&mut self, wire: &mut W) -> Duration {
         self.check_timeouts(wire);
         self.check_uploads(wire);

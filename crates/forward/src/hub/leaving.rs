@@ -56,7 +56,8 @@ impl<P: Policy> Hub<P> {
         self.drop_client(wire, id);
     }
 
-    /// A long reply has to be kept, because others have to come before it. Returns false.
+    /// Closes a client for which too much would have to be kept: a long reply that has to wait for
+    /// others. Returns false, because the reply is not passed on.
     pub(super) fn check_kept<W: Wire>(
         &mut self,
         wire: &mut W,
@@ -77,7 +78,7 @@ impl<P: Policy> Hub<P> {
         false
     }
 
-    /// The client that is to be disconnected because it does not read a long reply.
+    /// Returns the client that is to be disconnected because it does not read a long reply.
     pub(super) fn unread_since(up: &Upstream, now: Instant) -> Option<Id> {
         let passing = up.passing.as_ref()?;
         let to = passing.to?;

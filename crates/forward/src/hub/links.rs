@@ -303,7 +303,7 @@ impl<P: Policy> Hub<P> {
         }
     }
 
-    /// A connection that had been set aside is used again.
+    /// Uses a connection again that had been set aside.
     pub(super) fn put_back<W: Wire>(&mut self, wire: &mut W, up: Box<Upstream>) {
         let id = up.id;
         self.put(id, Conn::Upstream(up));

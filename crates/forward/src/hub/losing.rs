@@ -18,7 +18,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(100);
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 impl<P: Policy> Hub<P> {
-    /// A connection to a server is of no more use: all that wait for it are told so.
+    /// Ends a connection to a server that is of no more use, and tells all that wait for it.
     pub(super) fn upstream_lost<W: Wire>(
         &mut self,
         wire: &mut W,
@@ -73,7 +73,7 @@ impl<P: Policy> Hub<P> {
         }
     }
 
-    /// A connection of the client's own is lost, and its requests have been told so.
+    /// Notes that a client has lost a connection of its own, whose requests have been answered.
     fn own_lost<W: Wire>(&mut self, wire: &mut W, owner: Id, up: &Upstream) {
         let Some(client) = self.client(owner) else { return };
         client.own.retain(|own| own.1 != up.id);
@@ -91,7 +91,7 @@ impl<P: Policy> Hub<P> {
         }
     }
 
-    /// A connection was lost before the reply to this came.
+    /// Answers a request whose connection was lost before the reply came, or sends it again.
     pub(super) fn lost<W: Wire>(
         &mut self,
         wire: &mut W,

@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering::SeqCst;
 const MAX_IDLE: usize = 16;
 
 impl<P: Policy> Hub<P> {
-    /// A connection of the client's own, of which it takes care.
+    /// Takes a free connection for a client, or opens one. The caller notes that the client has it.
     pub(super) fn acquire<W: Wire>(
         &mut self,
         wire: &mut W,

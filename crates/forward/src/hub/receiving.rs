@@ -15,7 +15,7 @@ use std::time::Instant;
 const TURN_BYTES: usize = 1 << 20;
 
 impl<P: Policy> Hub<P> {
-    /// A connection to a server has been made.
+    /// Sends what waits on a connection that has been made.
     pub(super) fn upstream_connected<W: Wire>(&mut self, wire: &mut W, up: &mut Upstream) {
         up.connect_by = None;
         let id = up.id;
@@ -32,7 +32,7 @@ impl<P: Policy> Hub<P> {
         local.targets[up.server].retry_at = None;
     }
 
-    /// Bytes of a server. Returns how many are done with.
+    /// Reads bytes of a server. Returns how many are done with.
     pub(super) fn upstream_data<W: Wire>(
         &mut self,
         wire: &mut W,

@@ -28,7 +28,7 @@ pub struct Answers<'a> {
 }
 
 impl Answers<'_> {
-    /// The answers of all servers, by this rule.
+    /// Has the answers of all servers joined by this rule.
     pub fn of_all(merge: Merge) -> Answers<'static> {
         Answers { merge, own: None, is_lenient: false, is_apart: false }
     }
@@ -180,7 +180,7 @@ impl<P: Policy> Hub<P> {
         client.answer(wire, &raw::error(why));
     }
 
-    /// A command that may wait.
+    /// Sends a command that may wait, on a connection of the client's own.
     pub(super) fn blocking<W: Wire>(
         &mut self,
         wire: &mut W,
