@@ -64,7 +64,7 @@ impl<O: PartialEq> Options<O> {
         if cx.db.repeats_history() {
             return Ok(Options { chosen: usual, is_usual: true });
         }
-        let chosen = read(configured(cx.engine.config()))?;
+        let chosen = read(configured(&cx.engine.config))?;
         let is_usual = chosen == usual;
         Ok(Options { chosen, is_usual })
     }
@@ -100,7 +100,7 @@ pub(crate) fn create_if_absent<T: module::Value, O: Copy>(
         return Ok(None);
     }
     let options = options(cx)?;
-    let limit = limit(&cx.db, cx.engine.config());
+    let limit = limit(&cx.db, &cx.engine.config);
     create(&mut cx.db, key, make(options.chosen, limit)?);
     Ok(Some(options))
 }

@@ -162,7 +162,7 @@ impl Client {
 const ALL: [&str; 5] = ["s", "l", "set", "h", "z"];
 
 fn is_cold(client: &Client, key: &str) -> bool {
-    let (key, keyspace) = (Key::new(key.as_bytes()), client.engine.keyspace());
+    let (key, keyspace) = (Key::new(key.as_bytes()), &client.engine.keyspace);
     let stripe = keyspace.stripe(keyspace.stripe_of(key)).lock();
     stripe.cold(DbIndex(0), key).is_some()
 }

@@ -63,7 +63,7 @@ impl Connections {
             open: BTreeMap::new(),
             closed: BTreeMap::new(),
             expiry: Cycle::default(),
-            next_round: engine.clock().wall(),
+            next_round: engine.clock.wall(),
         }
     }
 
@@ -134,10 +134,10 @@ impl Connections {
             assert!(Instant::now() < deadline, "what was begun does not come to an end");
             let has_run = self.run_requests() | self.deliver_mail();
             self.engine.flush_broadcasts();
-            if has_run || self.engine.mailboxes()[0].has_mail() {
+            if has_run || self.engine.mailboxes[0].has_mail() {
                 continue;
             }
-            let is_freeing = self.engine.background().pending_objects() > 0;
+            let is_freeing = self.engine.background.pending_objects() > 0;
             if !is_freeing && !self.open.values().any(Connection::waits_for_thread) {
                 return;
             }
@@ -183,7 +183,7 @@ impl Connections {
     }
 
     fn deliver_mail(&mut self) -> bool {
-        let mail = self.engine.mailboxes()[0].take();
+        let mail = self.engine.mailboxes[0].take();
         let has_mail = !mail.is_empty();
         mail.into_iter().for_each(|message| self.deliver(message));
         has_mail
@@ -244,14 +244,14 @@ impl Connections {
 
     /// What is due at this time: deadlines, the end of a pause, housekeeping.
     pub fn tick(&mut self) {
-        let now = self.engine.clock().wall();
+        let now = self.engine.clock.wall();
         for (client, token) in self.worker.due(now) {
             if let Some(connection) = self.open.get_mut(&client) {
                 let Connection { session, output, .. } = connection;
                 self.worker.time_out(session, token, output);
             }
         }
-        if self.engine.pause().end_if_over(now) || !self.engine.pause().is_on() {
+        if self.engine.pause.end_if_over(now) || !self.engine.pause.is_on() {
             self.resume_paused();
         }
         if now >= self.next_round {

@@ -113,7 +113,7 @@ impl Applier {
         node: Option<&Node>,
     ) -> Applier {
         let announcer = node.map(Node::announcer);
-        title.show(engine.config());
+        title.show(&engine.config);
         let oom_score = Mutex::new(OomScore::new(Path::new("/")));
         let applier = Applier { engine, net, title, aof, oom_score, announcer };
         // It has been logged, and a server that the kernel likes less than it might can serve.
@@ -159,7 +159,7 @@ impl Applier {
         change: &Changed,
         in_transaction: bool,
     ) -> Result<(), String> {
-        let config = self.engine.config();
+        let config = &self.engine.config;
         match effect {
             Effect::Listen => self.listen(change.spec.name()),
             Effect::Announce => self.announce(),
@@ -174,7 +174,7 @@ impl Applier {
             Effect::OomScore => self.apply_oom_score(),
             Effect::Clients => {
                 if change.spec.name() == "maxmemory" {
-                    self.engine.snapshots().follow_limit(config);
+                    self.engine.snapshots.follow_limit(config);
                     warn_about_maxmemory(self.engine);
                     choose_page_size(config);
                 }
@@ -213,7 +213,7 @@ impl Applier {
                 self.aof.configure(in_transaction)
             }
             Effect::Other("repl-backlog-size") => {
-                self.engine.journal().set_backlog(config.repl_backlog_size());
+                self.engine.journal.set_backlog(config.repl_backlog_size());
                 Ok(())
             }
             Effect::Other("client-output-buffer-limit") => {
@@ -223,17 +223,17 @@ impl Applier {
             Effect::Other("min-replicas-max-lag") => {
                 // The next write is judged by it, not only one after the next count.
                 let (now, most) = (engine::clock::now(), config.min_replicas_max_lag());
-                self.engine.replicas().count_again(now, most, self.engine.votes());
+                self.engine.replicas.count_again(now, most, &self.engine.votes);
                 Ok(())
             }
-            Effect::Other("tier-max-size") => match self.engine.tier().get() {
+            Effect::Other("tier-max-size") => match self.engine.tier.get() {
                 Some(tier) => {
                     tier.set_max_bytes(config.tier_max_size()).map_err(|error| error.to_string())
                 }
                 None => Ok(()),
             },
             Effect::Other("snapshot-buffer-limit") => {
-                self.engine.snapshots().follow_limit(config);
+                self.engine.snapshots.follow_limit(config);
                 Ok(())
             }
             Effect::Commit => {
@@ -256,21 +256,21 @@ impl Applier {
     /// Tells the cluster where this server is reached now.
     fn announce(&self) -> Result<(), String> {
         let Some(announcer) = &self.announcer else { return Ok(()) };
-        let address = announcer.address(self.engine.config())?;
-        self.engine.membership().announce(address);
+        let address = announcer.address(&self.engine.config)?;
+        self.engine.membership.announce(address);
         Ok(())
     }
 
     /// Refuses to do without the append-only file while replies wait for it.
     fn check_commits(&self) -> Result<(), String> {
-        match confirms_without_log(self.engine.config()) {
+        match confirms_without_log(&self.engine.config) {
             true => Err(CONFIRMS_WITHOUT_LOG.to_owned()),
             false => Ok(()),
         }
     }
 
     fn listen(&self, option: &str) -> Result<(), String> {
-        self.net.rebind(&listeners(self.engine.config())).map_err(|error| {
+        self.net.rebind(&listeners(&self.engine.config)).map_err(|error| {
             if let Some(lost) = &error.lost {
                 log!(Warning, "Warning: {lost}");
             }
@@ -281,7 +281,7 @@ impl Applier {
                 "Unable to listen on this port. Check server logs.".to_owned()
             }
         })?;
-        self.title.show(self.engine.config());
+        self.title.show(&self.engine.config);
         self.announce()
     }
 
@@ -290,8 +290,8 @@ impl Applier {
     /// # Errors
     /// It refuses, for CONFIG SET.
     pub fn apply_oom_score(&self) -> Result<(), String> {
-        let config = self.engine.config();
-        let is_replica = self.engine.upstream().is_replica();
+        let config = &self.engine.config;
+        let is_replica = self.engine.upstream.is_replica();
         let class = if is_replica { oom_score::Class::Replica } else { oom_score::Class::Primary };
         let mode = match config.oom_score_adj() {
             OomScoreAdj::No => oom_score::Mode::No,
@@ -338,7 +338,7 @@ pub fn choose_page_size(config: &Config) {
 }
 
 fn warn_about_maxmemory(engine: &Engine) {
-    let (limit, used) = (engine.config().maxmemory(), engine.keyspace().used_bytes() as u64);
+    let (limit, used) = (engine.config.maxmemory(), engine.keyspace.used_bytes() as u64);
     if limit > 0 && limit < used {
         log!(
             Warning,

@@ -28,7 +28,7 @@ fn output_limit(engine: &Engine, session: &Session) -> OutputLimit {
         return OutputLimit::default();
     }
     let class = if session.is_subscribed() { ClientClass::PubSub } else { ClientClass::Normal };
-    engine.config().client_output_buffer_limit(class)
+    engine.config.client_output_buffer_limit(class)
 }
 
 /// How many bytes of replies may be written to a client now, `backlog` bytes being unsent.
@@ -72,13 +72,13 @@ pub fn is_over_output_limit(
 /// Whether a client that has never authenticated has more output than errors that it reads take: it
 /// could make the server keep as much as it likes.
 fn is_over_unauthenticated_limit(engine: &Engine, session: &Session, pending: usize) -> bool {
-    let free = if engine.debug().enforces_reply_list() { 0 } else { SMALL };
-    pending > free && !session.was_authenticated && !engine.acl().is_open()
+    let free = if engine.debug.enforces_reply_list() { 0 } else { SMALL };
+    pending > free && !session.was_authenticated && !engine.acl.is_open()
 }
 
 /// Says that a client is closed because of its output.
 pub fn note_overflow(engine: &Engine, client: &Client) {
-    engine.stats().output_buffer_disconnections.add(1);
+    engine.stats.output_buffer_disconnections.add(1);
     log!(
         Warning,
         "Client {} scheduled to be closed ASAP for overcoming of output buffer limits.",
@@ -100,10 +100,10 @@ pub fn is_over_query_limit(
     arrived: usize,
 ) -> bool {
     let bytes = arrived + session.supplied_bytes() + session.queued_bytes();
-    let is_over = bytes > engine.config().client_query_buffer_limit()
+    let is_over = bytes > engine.config.client_query_buffer_limit()
         || (bytes > UNAUTHENTICATED && !session.is_authenticated());
     if is_over {
-        engine.stats().query_buffer_disconnections.add(1);
+        engine.stats.query_buffer_disconnections.add(1);
         log!(
             Warning,
             "Closing client that reached max query buffer length: {} (qbuf initial bytes: \"{}\")",
@@ -145,7 +145,7 @@ pub fn is_evicted(engine: &Engine, session: &Session, io: &ConnIo<'_>, input: In
     // A reply that is on its way when this is counted is gone when anybody looks.
     let buffered = if output.buffered <= SMALL { 0 } else { block_size(output.buffer) };
     let bytes = session.memory_bytes() + input.memory() + buffered + output.chunk_memory;
-    engine.client_usage().count(client, bytes);
+    engine.client_usage.count(client, bytes);
     engine.evict_clients();
     let is_evicted = client.live.is_evicted.load(Relaxed);
     if is_evicted {

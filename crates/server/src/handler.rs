@@ -155,7 +155,7 @@ impl ReactorHandler {
 
     /// The names of users that the client may be by its certificate (`tls-auth-clients-user`).
     fn certified(&self, peer: &PeerInfo) -> Vec<String> {
-        match self.engine.config().tls_auth_clients_user() {
+        match self.engine.config.tls_auth_clients_user() {
             TlsAuthClientsUser::Off => Vec::new(),
             TlsAuthClientsUser::CommonName => peer.cert_name.iter().cloned().collect(),
             TlsAuthClientsUser::Uri => peer.cert_uris.clone(),
@@ -163,19 +163,19 @@ impl ReactorHandler {
     }
 
     fn refuse_one_too_many(&self, io: &mut ConnIo<'_>) {
-        self.engine.stats().rejected_connections.add(1);
+        self.engine.stats.rejected_connections.add(1);
         io.out().extend_from_slice(b"-ERR max number of clients reached\r\n");
     }
 
     fn refuse(&self, peer: &PeerInfo, io: &mut ConnIo<'_>) -> bool {
-        let config = self.engine.config();
-        if self.engine.clients().count() >= config.maxclients() {
+        let config = &self.engine.config;
+        if self.engine.clients.count() >= config.maxclients() {
             self.refuse_one_too_many(io);
             return true;
         }
         let is_near = peer.is_local()
             || config.protected_mode_private_networks() && peer.shares_private_range();
-        if config.protected_mode() && self.engine.acl().needs_no_password() && !is_near {
+        if config.protected_mode() && self.engine.acl.needs_no_password() && !is_near {
             io.out().extend_from_slice(
                 b"-DENIED Dunlin is running in protected mode because protected mode is enabled \
                 and no password is set for the default user. In this mode connections are only \
@@ -184,7 +184,7 @@ impl ReactorHandler {
                 CONFIG SET requirepass, or disable protected mode with CONFIG SET protected-mode \
                 no from the loopback interface.\r\n",
             );
-            self.engine.stats().rejected_connections.add(1);
+            self.engine.stats.rejected_connections.add(1);
             return true;
         }
         false
@@ -193,7 +193,7 @@ impl ReactorHandler {
     fn mail(&mut self, cx: &mut Cx<'_, Conn>) {
         // Once: what comes meanwhile wakes the thread again, and in between it sends what this
         // makes of output and serves its clients.
-        for message in self.engine.mailboxes()[self.thread()].take() {
+        for message in self.engine.mailboxes[self.thread()].take() {
             self.receive(message, cx);
         }
     }
@@ -328,10 +328,10 @@ impl ReactorHandler {
                 io.resume();
             }
         }
-        let pause = self.engine.pause();
+        let pause = &self.engine.pause;
         if pause.end_if_over(now) {
             // A shutdown may hold back writes all the same, but not what else has waited.
-            recheck_all(self.engine.mailboxes());
+            recheck_all(&self.engine.mailboxes);
         }
         if !pause.is_on() && !self.paused.is_empty() {
             self.resume_paused(cx);
@@ -340,12 +340,12 @@ impl ReactorHandler {
 
     /// Housekeeping over all connections of the thread.
     fn round(&mut self, cx: &mut Cx<'_, Conn>, now: Millis) {
-        if self.engine.debug().pauses_cron() {
+        if self.engine.debug.pauses_cron() {
             return;
         }
         self.worker.tidy_scripts();
         let engine = self.engine;
-        let timeout_ms = i64::try_from(engine.config().timeout()).unwrap_or(0).saturating_mul(1000);
+        let timeout_ms = i64::try_from(engine.config.timeout()).unwrap_or(0).saturating_mul(1000);
         cx.for_each(|conn, io| {
             let Conn::Client(conn) = conn else { return };
             let (input, output) = (io.pending_input(), io.pending_output());
@@ -468,7 +468,7 @@ impl ReactorHandler {
 fn hold_back(engine: &Engine, session: &mut Session, io: &mut ConnIo<'_>) {
     // Another may lead by now, if this process has stood still: what was done is neither confirmed
     // nor told.
-    if std::mem::take(&mut session.answered_by_primary) && !engine.membership().is_alone() {
+    if std::mem::take(&mut session.answered_by_primary) && !engine.membership.is_alone() {
         return io.close();
     }
     if session.told > 0 {
@@ -481,21 +481,21 @@ fn hold_back(engine: &Engine, session: &mut Session, io: &mut ConnIo<'_>) {
     for reply in session.write_replies.drain(..) {
         io.hold_reply(reply.start..reply.end, reply.position.0);
     }
-    if engine.safe().holds_replies()
+    if engine.safe.holds_replies()
         && let Some(gate) = engine.gate_of(session)
     {
-        let timings = engine.timings();
+        let timings = &engine.timings;
         let (gate, wait) = match gate {
             safe::Gate::Disk => (Gate::Released, &timings.commit_fsync),
             safe::Gate::Quorum => (Gate::Judged, &timings.commit_quorum),
         };
         // In a history that this one has taken the place of, positions may have been further on.
-        let end = engine.journal().position();
+        let end = engine.journal.position();
         (session.written, session.seen) = (session.written.min(end), session.seen.min(end));
         let position = session.written.max(session.seen);
         // No quorum confirms anything to a replica: neither what it has from its primary, nor what
         // it wrote as a primary, which has met its end.
-        if gate == Gate::Judged && engine.upstream().is_replica() {
+        if gate == Gate::Judged && engine.upstream.is_replica() {
             return;
         }
         io.hold_until(gate, position.0);
@@ -609,7 +609,7 @@ impl Handler for ReactorHandler {
             return None;
         };
         if peer.tag == inside::WATCHER {
-            session.become_watcher(self.engine.acl());
+            session.become_watcher(&self.engine.acl);
         }
         self.by_client.insert(session.id(), peer.id);
         self.operators += usize::from(is_operator);
@@ -638,7 +638,7 @@ impl Handler for ReactorHandler {
             conn.wait_for_gaps(io);
             return Consumed::read(0);
         }
-        if conn.session.is_link && engine.membership().ends_links() {
+        if conn.session.is_link && engine.membership.ends_links() {
             // A link that is new: its requests are not run.
             forwarded::end_link(&mut conn.session, io);
             return Consumed::read(input.len());
@@ -665,7 +665,7 @@ impl Handler for ReactorHandler {
         }
         hold_back_unless_behind(engine, conn, io);
         if conn.session.is_link
-            && engine.membership().ends_links()
+            && engine.membership.ends_links()
             && conn.session.suspension.is_none()
         {
             // It has just become one: the other node is told before it sends the first request.
@@ -770,7 +770,7 @@ impl Handler for ReactorHandler {
 
     #[inline]
     fn has_sent(&mut self) -> bool {
-        let mailbox = &self.engine.mailboxes()[self.thread()];
+        let mailbox = &self.engine.mailboxes[self.thread()];
         let is_unconfirmed = mailbox.is_unconfirmed();
         if is_unconfirmed {
             mailbox.confirm();
@@ -780,18 +780,18 @@ impl Handler for ReactorHandler {
 
     #[inline]
     fn awaits_sending(&self) -> bool {
-        self.engine.mailboxes()[self.thread()].is_unconfirmed()
+        self.engine.mailboxes[self.thread()].is_unconfirmed()
     }
 
     fn begin_of_turn(&mut self) {
         self.worker.begin_turn();
-        if self.engine.tier().get().is_some() {
+        if self.engine.tier.get().is_some() {
             tier::own_ring::reap();
         }
     }
 
     fn end_of_turn(&mut self, cx: &mut Cx<'_, Conn>) {
-        let has_tier = self.engine.tier().get().is_some();
+        let has_tier = self.engine.tier.get().is_some();
         if has_tier {
             // To begin reads lets the kernel tell of those that have ended: a turn earlier than the
             // next.
@@ -805,11 +805,11 @@ impl Handler for ReactorHandler {
         if cx.take_awaits_judgement() {
             self.engine.ask_for_acks();
         }
-        if self.engine.journal().is_active() {
-            self.engine.append_log().nudge(self.engine.journal());
+        if self.engine.journal.is_active() {
+            self.engine.append_log.nudge(&self.engine.journal);
             self.engine.nudge_feeds(self.thread());
         }
-        if self.engine.mailboxes()[self.thread()].has_mail() {
+        if self.engine.mailboxes[self.thread()].has_mail() {
             self.mail(cx);
         }
         if !self.replicas.is_empty() {

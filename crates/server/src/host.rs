@@ -101,8 +101,8 @@ impl ServerHost {
 
     /// The users for the configuration file; `None` if they are in an ACL file.
     fn users(&self) -> Option<Vec<Vec<u8>>> {
-        let has_file = !self.engine.config().aclfile().is_empty();
-        (!has_file).then(|| self.engine.acl().lines())
+        let has_file = !self.engine.config.aclfile().is_empty();
+        (!has_file).then(|| self.engine.acl.lines())
     }
 
     fn rewrite_with(&self, text_of: impl FnOnce(&[u8]) -> Vec<u8>) -> Result<(), String> {
@@ -134,19 +134,17 @@ impl ConfigFiles for ServerHost {
     }
 
     fn rewrite_config(&self) -> Result<(), String> {
-        self.rewrite_with(|existing| {
-            self.engine.config().rewrite(existing, self.users().as_deref())
-        })
+        self.rewrite_with(|existing| self.engine.config.rewrite(existing, self.users().as_deref()))
     }
 
     fn rewrite_whole_config(&self) -> Result<(), String> {
         self.rewrite_with(|existing| {
-            self.engine.config().rewrite_whole(existing, self.users().as_deref())
+            self.engine.config.rewrite_whole(existing, self.users().as_deref())
         })
     }
 
     fn read_acl_file(&self) -> Result<Vec<u8>, String> {
-        let path = self.engine.config().aclfile();
+        let path = self.engine.config.aclfile();
         std::fs::read(path.as_path()).map_err(|error| {
             format!(
                 "Error loading ACLs, opening file '{}': {}",
@@ -157,7 +155,7 @@ impl ConfigFiles for ServerHost {
     }
 
     fn write_acl_file(&self, text: &[u8]) -> Result<(), String> {
-        let path = self.engine.config().aclfile();
+        let path = self.engine.config.aclfile();
         replace::file(path.as_path(), text).map_err(|error| {
             log!(
                 Warning,
@@ -212,7 +210,7 @@ impl AppendLogFiles for ServerHost {
         for line in why.lines() {
             log!(Warning, "{line}");
         }
-        if !self.engine.loading().is_cancelled() {
+        if !self.engine.loading.is_cancelled() {
             std::process::exit(1);
         }
         false
@@ -225,7 +223,7 @@ impl AppendLogFiles for ServerHost {
 
 impl OtherServers for ServerHost {
     fn connect(&self, host: &[u8], port: &[u8], timeout: Duration) -> io::Result<Box<dyn Peer>> {
-        self.peers.connect(self.engine.config(), host, port, timeout)
+        self.peers.connect(&self.engine.config, host, port, timeout)
     }
 
     fn kept_connections(&self) -> usize {
@@ -310,7 +308,7 @@ impl ProcessControl for ServerHost {
                 ),
             ]
             .into_iter()
-            .chain(listeners(self.engine.config()))
+            .chain(listeners(&self.engine.config))
             .collect(),
             "stats" => vec![
                 line("io_coalesced_waits", self.net.coalesced_waits().to_string()),

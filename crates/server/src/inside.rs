@@ -67,7 +67,7 @@ impl Inside {
 
     /// The server's configuration.
     pub fn config(&self) -> &Config {
-        self.engine.config()
+        &self.engine.config
     }
 
     /// Opens a connection on which a client begins, as one that has just connected from this
@@ -105,28 +105,28 @@ impl Inside {
     /// The first reason why not.
     pub fn readiness(&self) -> Result<(), Unready> {
         let engine = self.engine;
-        let is_leaving = engine.pause().is_shutdown() || signals::requested().is_some();
+        let is_leaving = engine.pause.is_shutdown() || signals::requested().is_some();
         if is_leaving || self.net.is_stopping() {
             return Err(Unready::Stopping);
         }
-        if engine.loading().is_on() {
+        if engine.loading.is_on() {
             return Err(Unready::Loading);
         }
-        if engine.failover().is_on() {
+        if engine.failover.is_on() {
             return Err(Unready::HandingOver);
         }
-        if engine.upstream().is_replica() { self.sync() } else { Ok(()) }
+        if engine.upstream.is_replica() { self.sync() } else { Ok(()) }
     }
 
     fn sync(&self) -> Result<(), Unready> {
         let engine = self.engine;
-        if !engine.upstream().is_link_up() || engine.upstream().is_incomplete() {
+        if !engine.upstream.is_link_up() || engine.upstream.is_incomplete() {
             return Err(Unready::NotInSync);
         }
-        let link = engine.upstream().link().clone();
+        let link = engine.upstream.link().clone();
         // Two pings of the primary may be lost before it counts as silent.
-        let silence_ms = 3_000 * i64::from(engine.config().repl_ping_replica_period());
-        let now = engine.clock().wall();
+        let silence_ms = 3_000 * i64::from(engine.config.repl_ping_replica_period());
+        let now = engine.clock.wall();
         let is_silent = link.heard.is_none_or(|heard| now.0 - heard.0 > silence_ms);
         if is_silent || link.held_bytes > MAX_HELD_BYTES {
             return Err(Unready::Behind);
@@ -140,7 +140,7 @@ impl Inside {
         let is_near = address.ip().to_canonical().is_loopback()
             || config.protected_mode_private_networks()
                 && net::share_private_range(Some(address), local);
-        config.protected_mode() && self.engine.acl().needs_no_password() && !is_near
+        config.protected_mode() && self.engine.acl.needs_no_password() && !is_near
     }
 
     /// The rules and certificates of TLS, if the server has a port for it; as they are now. A client

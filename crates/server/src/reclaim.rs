@@ -27,11 +27,11 @@ pub fn start(engine: &'static Engine) -> io::Result<()> {
     let reclaim = move || {
         let mut last_purge = Instant::now();
         loop {
-            let has_tier = engine.tier().get().is_some();
+            let has_tier = engine.tier.get().is_some();
             let left = PURGE_EVERY.saturating_sub(last_purge.elapsed());
-            engine.keyspace().wait_for_outgrown(if has_tier { LOOK_EVERY } else { left });
+            engine.keyspace.wait_for_outgrown(if has_tier { LOOK_EVERY } else { left });
             std::thread::sleep(if has_tier { LOOK_EVERY } else { GATHERING });
-            engine.keyspace().collect_outgrown();
+            engine.keyspace.collect_outgrown();
             let is_short = has_tier && note_resident(engine);
             let every = if is_short { PURGE_EVERY_IF_SHORT } else { PURGE_EVERY };
             if last_purge.elapsed() >= every {
@@ -50,7 +50,7 @@ pub fn start(engine: &'static Engine) -> io::Result<()> {
 
 /// Tells the tier what the process takes of RAM; whether that is too much.
 fn note_resident(engine: &Engine) -> bool {
-    let used = engine.keyspace().used_bytes() as u64;
-    let (resident, limit) = (facts::rss_bytes(Path::new("/")), engine.config().maxmemory());
-    engine.tier().note_resident(resident, used, limit, engine.loading().is_on())
+    let used = engine.keyspace.used_bytes() as u64;
+    let (resident, limit) = (facts::rss_bytes(Path::new("/")), engine.config.maxmemory());
+    engine.tier.note_resident(resident, used, limit, engine.loading.is_on())
 }

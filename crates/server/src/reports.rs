@@ -7,10 +7,10 @@ use process::crash_report::add_section;
 /// thread that crashed.
 pub fn add_sections(engine: &'static Engine) {
     let clients = move |write: &mut dyn FnMut(&str)| {
-        let now = engine.clock().wall();
-        for client in engine.clients().all() {
+        let now = engine.clock.wall();
+        for client in engine.clients.all() {
             let line = commands::client_line(engine, &client, now.0);
-            match engine.config().hide_user_data_from_log() {
+            match engine.config.hide_user_data_from_log() {
                 true => write(&without_names(&line)),
                 false => write(&line),
             }

@@ -147,11 +147,11 @@ fn serve(
     let node = cluster::prepare(&config)?;
     let engine =
         Engine::new(Arc::clone(&config), &commands::rows(), renames, count, Clock::system());
-    node.iter().for_each(|node| engine.membership().join(node.id()));
+    node.iter().for_each(|node| engine.membership.join(node.id()));
     let pins = Pins::new(&config, &cpus)?;
     let background = pins.background.clone();
     engine
-        .background()
+        .background
         .set_prologue(Box::new(move |purpose| begin_background_thread(purpose, &background)));
     let net = Net::new(NetOptions {
         backend: choice.backend,
@@ -164,7 +164,7 @@ fn serve(
         may_schedule: sandbox::allows_optional_calls(),
     })
     .map_err(|error| format!("Can't set up the reactors: {error}"))?;
-    for (index, mailbox) in engine.mailboxes().iter().enumerate() {
+    for (index, mailbox) in engine.mailboxes.iter().enumerate() {
         let net = Arc::clone(&net);
         mailbox.set_wake(Box::new(move || net.waker(index).wake()));
     }
@@ -181,7 +181,7 @@ fn serve(
     .show(config.always_show_logo());
     if config.protected_mode()
         && config.protected_mode_private_networks()
-        && engine.acl().needs_no_password()
+        && engine.acl.needs_no_password()
     {
         log!(
             Warning,
@@ -240,7 +240,7 @@ fn serve(
     };
     cluster::await_role(engine, log.is_some() || snapshot.is_some());
     // Whatever is acknowledged behind the gate may be saved by a shutdown.
-    if !engine.loading().is_on() {
+    if !engine.loading.is_on() {
         persistence::shutdown::data_set_is_complete();
     }
     reclaim::start(engine)
@@ -262,7 +262,7 @@ fn serve(
         aof.open()?;
         engine.follow_commit_modes();
         persistence::shutdown::data_set_is_complete();
-        engine.loading().end();
+        engine.loading.end();
         if !net.is_stopping() {
             banner::ready(&kinds(&specs));
             supervisor.ready();
@@ -304,7 +304,7 @@ fn enter_folder(config: &Config) -> Result<(), Failure> {
 
 /// `replicaof`, before data are loaded.
 fn follow_configured(engine: &Engine) {
-    if let Some(primary) = engine.config().replicaof() {
+    if let Some(primary) = engine.config.replicaof() {
         engine.follow(&primary.host.to_string_lossy(), primary.port);
         logging::set_role(logging::Role::Replica);
     }
@@ -348,7 +348,7 @@ fn wait_for_reactors(engine: &Engine, net: &Net, reactors: &[ReactorThread]) {
 }
 
 fn is_kept_by_script(engine: &Engine) -> bool {
-    engine.scripts().running.is_busy()
+    engine.scripts.running.is_busy()
 }
 
 /// By what others find the server. It goes when the server does, also if the start fails.
@@ -395,7 +395,7 @@ impl Pins {
 
 /// Closes the gate to clients' commands until the append-only log of so many bytes is loaded.
 fn begin_loading(engine: &Engine, bytes: Option<u64>) {
-    engine.loading().begin(bytes.unwrap_or(0), engine::clock::now());
+    engine.loading.begin(bytes.unwrap_or(0), engine::clock::now());
     signals::set_loading(true);
 }
 
@@ -410,7 +410,7 @@ fn load_log(engine: &Engine, aof: &Aof, log: Option<u64>) -> Result<LoadedAtStar
     let started = Instant::now();
     let loaded = if log.is_some() { aof.load() } else { Ok(LoadedLog::default()) };
     signals::set_loading(false);
-    if engine.loading().is_cancelled() {
+    if engine.loading.is_cancelled() {
         return Ok(LoadedAtStart::Cancelled);
     }
     let LoadedLog { place, db, .. } = loaded?;
@@ -442,7 +442,7 @@ fn begin_background_thread(purpose: Purpose, cpus: &[usize]) {
 /// Follows a signal that asks for a shutdown. Redis does so in its next round of housekeeping,
 /// which a test can hold back to take the request back.
 fn stop_in_time(engine: &'static Engine) {
-    while engine.debug().pauses_cron() {
+    while engine.debug.pauses_cron() {
         if signals::requested().is_none() {
             return;
         }
@@ -483,7 +483,7 @@ fn start_reactors(
         .map(|index| {
             let net = Arc::clone(net);
             let forward = forward.cloned();
-            let is_for_operators = index >= engine.threads();
+            let is_for_operators = index >= engine.threads;
             let is_pinned = !pinned.is_empty() && !is_for_operators;
             let cpu = is_pinned.then(|| pinned[index % pinned.len()]);
             let name = match is_for_operators {
@@ -557,7 +557,7 @@ fn choose_backend(config: &Config) -> Result<Choice, Failure> {
 /// The users of the configuration or of the ACL file. A server whose users are not as they are
 /// meant to be does not start.
 fn load_users(engine: &Engine, users: &[Directive]) -> Result<(), Failure> {
-    let acl_file = engine.config().aclfile();
+    let acl_file = engine.config.aclfile();
     if !acl_file.is_empty() {
         if engine.shares_users() {
             return Err(
@@ -571,7 +571,7 @@ fn load_users(engine: &Engine, users: &[Directive]) -> Result<(), Failure> {
                 .error("there are users both here and in an ACL file: use one or the other")
                 .to_string());
         }
-        let load = |text: Vec<u8>| engine.acl().load(&text, &acl_file.to_string_lossy()).map(drop);
+        let load = |text: Vec<u8>| engine.acl.load(&text, &acl_file.to_string_lossy()).map(drop);
         let host = engine.host().map_or(Ok(Vec::new()), |host| host.read_acl_file());
         return host
             .and_then(load)
@@ -580,7 +580,7 @@ fn load_users(engine: &Engine, users: &[Directive]) -> Result<(), Failure> {
     for directive in users {
         if let [name, rules @ ..] = &directive.words[..] {
             let rules: Vec<&[u8]> = rules.iter().map(Vec::as_slice).collect();
-            engine.acl().define(name, &rules).map_err(|why| directive.error(why).to_string())?;
+            engine.acl.define(name, &rules).map_err(|why| directive.error(why).to_string())?;
         }
     }
     Ok(())

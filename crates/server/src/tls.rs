@@ -82,26 +82,26 @@ fn content(config: &Config) -> u64 {
 /// There can be no thread.
 pub fn watch(engine: &'static Engine, net: &Arc<Net>) -> io::Result<()> {
     static IS_STARTED: AtomicBool = AtomicBool::new(false);
-    if engine.config().tls_auto_reload_interval() == 0 || IS_STARTED.swap(true, Relaxed) {
+    if engine.config.tls_auto_reload_interval() == 0 || IS_STARTED.swap(true, Relaxed) {
         return Ok(());
     }
-    let (net, mut known) = (Arc::clone(net), content(engine.config()));
+    let (net, mut known) = (Arc::clone(net), content(&engine.config));
     let mut looked = Instant::now();
     let mut refused = None;
     thread::spawn("tls-reload", move || {
         loop {
             std::thread::sleep(ROUND);
-            let seconds = engine.config().tls_auto_reload_interval();
+            let seconds = engine.config.tls_auto_reload_interval();
             let interval = Duration::from_secs(seconds.try_into().unwrap_or(u64::MAX));
             if seconds == 0 || looked.elapsed() < interval {
                 continue;
             }
             looked = Instant::now();
-            let found = content(engine.config());
+            let found = content(&engine.config);
             if found == known {
                 continue;
             }
-            match apply(engine.config(), &net) {
+            match apply(&engine.config, &net) {
                 Ok(()) => {
                     known = found;
                     RENEWALS.fetch_add(1, Relaxed);

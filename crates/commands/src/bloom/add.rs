@@ -67,7 +67,7 @@ const WRITES: Command = Command {
 
 fn add(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
-    let limit = typed::limit(&cx.db, cx.engine.config());
+    let limit = typed::limit(&cx.db, &cx.engine.config);
     let created = create_if_absent(cx, args, Ok)?;
     let bloom = typed::write::<Bloom>(&mut cx.db, key)?.ok_or(NOT_FOUND)?;
     let is_new = bloom.add(args[2], limit).map_err(not_added)?;
@@ -105,7 +105,7 @@ fn create_if_absent(
 
 fn add_all(cx: &mut Cx<'_>, args: Args<'_>, items: &[&[u8]], created: Created<Options>) -> Outcome {
     let key = args.key(1);
-    let limit = typed::limit(&cx.db, cx.engine.config());
+    let limit = typed::limit(&cx.db, &cx.engine.config);
     let bloom = typed::write::<Bloom>(&mut cx.db, key)?.ok_or(NOT_FOUND)?;
     let place = cx.reply.deferred();
     let reply = &mut cx.reply;

@@ -86,7 +86,7 @@ fn loadchunk(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let cursor = parse_i64(args[2]).ok_or(not_numeric)?;
     match (found.is_some(), cursor) {
         (false, 1) => {
-            let limit = typed::limit(&cx.db, cx.engine.config());
+            let limit = typed::limit(&cx.db, &cx.engine.config);
             let bloom = Bloom::from_header(args[3], limit).map_err(refused)?;
             typed::create(&mut cx.db, key, bloom);
         }
@@ -116,7 +116,7 @@ fn load(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if typed::read_for_write::<Bloom>(&cx.db, key)?.is_some() {
         return Err(Error::text("BUSYKEY Target key name already exists."));
     }
-    let limit = typed::limit(&cx.db, cx.engine.config());
+    let limit = typed::limit(&cx.db, &cx.engine.config);
     let bloom = valkey::decode(args[2], limit).map_err(|error| match error {
         LoadError::Damaged => Error::text("ERR bloom object decoding failed"),
         LoadError::Version => Error::text("ERR bloom object decoding failed. Unsupported version"),

@@ -39,7 +39,7 @@ fn reserve(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if typed::read_for_write::<Bloom>(&cx.db, key)?.is_some() {
         return Err(Error::text("ERR item exists"));
     }
-    let limit = typed::limit(&cx.db, cx.engine.config());
+    let limit = typed::limit(&cx.db, &cx.engine.config);
     let bloom = Bloom::new(options.chosen, limit).map_err(not_created)?;
     typed::create(&mut cx.db, key, bloom);
     cx.db.changed(key, RESERVED);

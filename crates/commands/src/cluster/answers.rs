@@ -12,7 +12,7 @@ use resp::{Output, Reply};
 
 /// This server's name, if it is a node of a cluster.
 pub(super) fn me(cx: &Cx<'_>) -> Result<Id, Error> {
-    cx.engine.membership().me().ok_or(DISABLED)
+    cx.engine.membership.me().ok_or(DISABLED)
 }
 
 /// The newest view.
@@ -46,7 +46,7 @@ pub(super) fn myshardid(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 /// `CLUSTER INFO`.
 pub(super) fn info(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     let me = me(cx)?;
-    let requires_all = cx.engine.config().cluster_require_full_coverage();
+    let requires_all = cx.engine.config.cluster_require_full_coverage();
     let text = match cx.membership() {
         Some(published) => published.view.info_text(me, requires_all),
         None => "cluster_state:fail\r\ncluster_slots_assigned:0\r\ncluster_known_nodes:1\r\n\
@@ -167,7 +167,7 @@ fn write_node(cx: &mut Cx<'_>, published: &Published, shard: &Shard, copy: &Repl
     let is_primary = copy.id == shard.holder.id;
     let health = published.view.health_of(shard, copy);
     let offset = match copy.id == published.me && health != Health::Fail {
-        true => cx.engine.journal().position().0,
+        true => cx.engine.journal.position().0,
         false => 0,
     };
     let (port, tls_port) = asker.ports(address);
@@ -225,7 +225,7 @@ pub(super) fn get_keys_in_slot(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 /// With rules of its own a database has no list of a slot's keys.
 pub(super) fn has_slots_of_keys(cx: &Cx<'_>) -> Result<(), Error> {
-    match cx.engine.membership().has_rules() {
+    match cx.engine.membership.has_rules() {
         false => Ok(()),
         true => Err(Error::text(
             "ERR The keys of a slot are not listed in a database with hashing rules",
@@ -236,7 +236,7 @@ pub(super) fn has_slots_of_keys(cx: &Cx<'_>) -> Result<(), Error> {
 /// `CLUSTER FLUSHSLOT`. A log and a primary's stream have it, too, so it does not ask which node
 /// has the slot.
 pub(super) fn flush_slot(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    if !cx.engine.membership().is_on() {
+    if !cx.engine.membership.is_on() {
         return Err(super::DISABLED);
     }
     // What is in a log or a stream was allowed.
@@ -249,7 +249,7 @@ pub(super) fn flush_slot(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         4 if args.is(3, "async") || args.is(3, "sync") => {}
         _ => return Err(Error::Syntax),
     }
-    for db in cx.engine.keyspace().used_databases() {
+    for db in cx.engine.keyspace.used_databases() {
         let keys = cx.db.visit(slot.stripe(), |stripe| stripe.slot_keys(db, slot, usize::MAX));
         let keys = keys.ok_or(Error::StripeTaken)?;
         cx.db.in_db(db, |db| keys.iter().for_each(|key| _ = db.delete(Key::new(key))));

@@ -131,12 +131,12 @@ pub static CLUSTER_SYNCSLOTS: Command = Command {
 /// then.
 fn sync(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let published = published(cx)?;
-    let moves = &cx.engine.membership().moves;
+    let moves = &cx.engine.membership.moves;
     if args.is(2, "import") && args.len() == 4 {
         return import(cx, &published, args);
     }
     if args.is(2, "prepare") {
-        let now = cx.engine.clock().now();
+        let now = cx.engine.clock.now();
         return match cx.session.import().is_some_and(|number| moves.prepare_import(number, now)) {
             true => {
                 cx.reply.ok();
@@ -373,7 +373,7 @@ fn list(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 fn all_jobs(cx: &Cx<'_>, published: &Published) -> Vec<Told> {
     let topology = &published.view.topology.value;
     let own = published.own_shard().map(|shard| shard.id);
-    let moves = &cx.engine.membership().moves;
+    let moves = &cx.engine.membership.moves;
     let is_own = |job: &&Move| Some(job.from) == own || Some(job.to) == own;
     let present = topology.moves.iter().filter(is_own).map(|job| {
         let is_export = Some(job.from) == own;
@@ -394,7 +394,7 @@ fn all_jobs(cx: &Cx<'_>, published: &Published) -> Vec<Told> {
         };
         Told { job: job.clone(), nodes, until_s: 0, state, progress, is_export }
     });
-    let max = cx.engine.config().cluster_slot_migration_log_max_len();
+    let max = cx.engine.config.cluster_slot_migration_log_max_len();
     let past = moves.past(max).into_iter().map(|past| {
         let is_export = Some(past.job.from) == own;
         let PastMove { job, nodes, until_s, outcome, progress } = past;

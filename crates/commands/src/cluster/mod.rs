@@ -86,7 +86,7 @@ pub static CLUSTER_HELP: Command = Command {
 };
 
 fn help(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    if cx.engine.membership().is_on() { crate::table::help(cx, args) } else { Err(DISABLED) }
+    if cx.engine.membership.is_on() { crate::table::help(cx, args) } else { Err(DISABLED) }
 }
 
 /// The answer of all that need a cluster, where there is none.
@@ -94,7 +94,7 @@ const DISABLED: Error = Error::NoCluster;
 
 /// The answer of what no node of a cluster does yet.
 fn disabled(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    match cx.engine.membership().is_on() {
+    match cx.engine.membership.is_on() {
         true => Err(Error::text("ERR This version does not have this CLUSTER command yet")),
         false => Err(DISABLED),
     }

@@ -75,7 +75,7 @@ fn read(cx: &Cx<'_>, name: &str, args: Args<'_>) -> Result<Option<Request>, Erro
 }
 
 fn has_keys(cx: &Cx<'_>) -> bool {
-    (0..cx.engine.keyspace().databases()).any(|db| cx.db.key_count(DbIndex(db)) > 0)
+    (0..cx.engine.keyspace.databases()).any(|db| cx.db.key_count(DbIndex(db)) > 0)
 }
 
 fn refused(why: change::Refused) -> Error {
@@ -141,7 +141,7 @@ pub(super) fn set_slot(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn setting(cx: &Cx<'_>, args: Args<'_>) -> Result<Request, Error> {
     let slot = super::answers::slot(args)?;
-    let has_keys = (0..cx.engine.keyspace().databases()).any(|db| {
+    let has_keys = (0..cx.engine.keyspace.databases()).any(|db| {
         let db = DbIndex(db);
         cx.db.visit(slot.stripe(), |stripe| stripe.slot_key_count(db, slot)) != Some(0)
     });
@@ -162,7 +162,7 @@ fn setting(cx: &Cx<'_>, args: Args<'_>) -> Result<Request, Error> {
         }
     };
     // Keys that a loaded file has of it would be taken for keys that have arrived.
-    if matches!(setting, Setting::Importing(_)) && cx.engine.membership().moves.is_stale(slot) {
+    if matches!(setting, Setting::Importing(_)) && cx.engine.membership.moves.is_stale(slot) {
         return Err(Error::format(format!(
             "ERR The node still drops its old copy of slot {}, please try again later.",
             slot.number()

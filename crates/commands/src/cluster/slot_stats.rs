@@ -31,8 +31,8 @@ struct Figures {
 
 impl Figures {
     fn new(cx: &mut Cx<'_>, slot: u16, has_bytes: bool) -> Result<Figures, Error> {
-        let is_counted = cx.engine.config().cluster_slot_stats_enabled();
-        let used = is_counted.then(|| cx.engine.slot_usage().of(slot));
+        let is_counted = cx.engine.config.cluster_slot_stats_enabled();
+        let used = is_counted.then(|| cx.engine.slot_usage.of(slot));
         let bytes = if has_bytes { Some(bytes(cx, slot)?) } else { None };
         Ok(Figures { slot, keys: count(cx, slot)?, used, bytes })
     }
@@ -95,7 +95,7 @@ pub(super) fn slot_stats(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return Ok(());
     }
     if args.is(2, "orderby") {
-        let is_counted = cx.engine.config().cluster_slot_stats_enabled();
+        let is_counted = cx.engine.config.cluster_slot_stats_enabled();
         let Order { by, limit, is_ascending } = order(args, is_counted)?;
         let figures = own.into_iter().map(|slot| Figures::new(cx, slot, false));
         let mut figures: Vec<Figures> = figures.collect::<Result<_, Error>>()?;
@@ -153,7 +153,7 @@ pub(crate) fn slot_number(word: &[u8]) -> Result<u16, Error> {
 
 /// The keys of a slot, in all databases.
 fn count(cx: &mut Cx<'_>, slot: u16) -> Result<usize, Error> {
-    let databases = cx.engine.keyspace().databases();
+    let databases = cx.engine.keyspace.databases();
     let slot = Slot::new(slot).expect("slots of a shard are slots");
     let count = cx.db.visit(slot.stripe(), |stripe| {
         (0..databases).map(|db| stripe.slot_key_count(DbIndex(db), slot)).sum()
@@ -163,7 +163,7 @@ fn count(cx: &mut Cx<'_>, slot: u16) -> Result<usize, Error> {
 
 /// About how many bytes the keys of a slot have, in all databases.
 fn bytes(cx: &mut Cx<'_>, slot: u16) -> Result<u64, Error> {
-    let databases = cx.engine.keyspace().databases();
+    let databases = cx.engine.keyspace.databases();
     let slot = Slot::new(slot).expect("slots of a shard are slots");
     let bytes = cx.db.visit(slot.stripe(), |stripe| {
         (0..databases).map(|db| stripe.slot_bytes(DbIndex(db), slot, SAMPLES)).sum()

@@ -76,7 +76,7 @@ fn check_absent(cx: &Cx<'_>, key: Key<'_>) -> Result<(), Error> {
 }
 
 fn create(cx: &mut Cx<'_>, key: Key<'_>, width: u64, depth: u64) -> Outcome {
-    let limit = typed::limit(&cx.db, cx.engine.config());
+    let limit = typed::limit(&cx.db, &cx.engine.config);
     let sketch = Cms::new(width, depth, limit).map_err(|error| match error {
         DimensionError::Invalid => Error::text("CMS: invalid init arguments"),
         DimensionError::TooLarge => Error::text("CMS: Insufficient memory to create the key"),

@@ -33,7 +33,7 @@ pub static AUTH: Command = Command {
 fn auth(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     match *args.words() {
         [_, password] => {
-            if cx.engine.acl().needs_no_password() {
+            if cx.engine.acl.needs_no_password() {
                 return Err(Error::text(
                     "ERR AUTH <password> called without any password configured for the default \
                      user. Are you sure your configuration is correct?",
@@ -58,11 +58,11 @@ pub(crate) fn authenticate(
     user: &[u8],
     password: &[u8],
 ) -> Outcome {
-    if let Some(user) = cx.engine.acl().authenticate(user, password) {
+    if let Some(user) = cx.engine.acl.authenticate(user, password) {
         cx.session.log_in(user);
         return Ok(());
     }
-    cx.engine.stats().acl_denied_auth.add(1);
+    cx.engine.stats.acl_denied_auth.add(1);
     let context = if cx.in_transaction { "multi" } else { "toplevel" };
     let refused = Refused::new("auth", context, args[0].to_vec(), user.to_vec(), cx.now());
     cx.session.publish(cx.now().0);

@@ -93,7 +93,7 @@ fn hello(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if let Some((user, password)) = options.credentials {
         authenticate(cx, args, user, password)?;
     }
-    if !cx.session.is_authenticated() && !cx.engine.acl().is_open() {
+    if !cx.session.is_authenticated() && !cx.engine.acl.is_open() {
         return Err(Error::text(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
              HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
@@ -112,7 +112,7 @@ fn hello(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         cx.reply.set_protocol(protocol);
     }
     let protocol = if cx.reply.is_resp3() { 3 } else { 2 };
-    let zone = cx.engine.config().availability_zone();
+    let zone = cx.engine.config.availability_zone();
     cx.reply.map(7 + usize::from(!zone.is_empty()));
     for (name, value) in [("server", "redis"), ("version", crate::server::REDIS_VERSION)] {
         cx.reply.bulk(name.as_bytes());

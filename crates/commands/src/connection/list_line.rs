@@ -54,7 +54,7 @@ pub fn line(engine: &Engine, client: &Client, now_ms: i64) -> String {
         .last_command
         .load(Relaxed)
         .checked_sub(1)
-        .map_or("NULL", |index| engine.table().all()[index].full_name.as_str());
+        .map_or("NULL", |index| engine.table.all()[index].full_name.as_str());
     let query = live.query_bytes.load(Relaxed);
     let memory = live.memory_bytes.load(Relaxed);
     format!(

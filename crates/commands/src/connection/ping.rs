@@ -32,7 +32,7 @@ fn ping(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         cx.reply.bulk(args.get(1).unwrap_or_default());
         return Ok(());
     }
-    if cx.engine.scripts().running.is_busy() && is_sentinel(cx) {
+    if cx.engine.scripts.running.is_busy() && is_sentinel(cx) {
         return Err(engine::scripting::busy_error(cx.engine));
     }
     match args.get(1) {

@@ -34,8 +34,8 @@ fn reset(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     let session = &mut *cx.session;
     session.db = DbIndex(0);
     session.protocol = Protocol::Resp2;
-    session.set_authenticated(cx.engine.acl().is_open());
-    session.user = cx.engine.acl().default_user();
+    session.set_authenticated(cx.engine.acl.is_open());
+    session.user = cx.engine.acl.default_user();
     session.client.names().user = session.user.name().to_owned();
     session.set_reply_mode(ReplyMode::On);
     session.no_touch = false;

@@ -36,7 +36,7 @@ pub(crate) fn parse_db(cx: &Cx<'_>, word: &[u8]) -> Result<DbIndex, Error> {
         ));
     }
     match u32::try_from(number) {
-        Ok(index) if index < cx.engine.keyspace().databases() => Ok(DbIndex(index)),
+        Ok(index) if index < cx.engine.keyspace.databases() => Ok(DbIndex(index)),
         _ => Err(Error::text("ERR DB index is out of range")),
     }
 }

@@ -109,7 +109,7 @@ impl Adds {
 
 fn add(cx: &mut Cx<'_>, args: Args<'_>, adds: Adds) -> Outcome {
     let key = args.key(1);
-    let limit = typed::limit(&cx.db, cx.engine.config());
+    let limit = typed::limit(&cx.db, &cx.engine.config);
     let created = create_if_absent(cx, args, Ok)?;
     let filter = typed::write::<Cuckoo>(&mut cx.db, key)?.ok_or(NOT_FOUND)?;
     let is_added = adds.add(filter, args[2], limit).map_err(refused)?;
@@ -138,7 +138,7 @@ fn insert(cx: &mut Cx<'_>, args: Args<'_>, adds: Adds) -> Outcome {
         true => create_if_absent(cx, args, |usual| parse(args, usual).map(|read| read.0))?,
         false => None,
     };
-    let limit = typed::limit(&cx.db, cx.engine.config());
+    let limit = typed::limit(&cx.db, &cx.engine.config);
     let filter = typed::write::<Cuckoo>(&mut cx.db, key)?.ok_or(NOT_FOUND)?;
     if filter.layers() >= MAX_LAYERS {
         return Err(refused(cuckoo::Error::Exhausted));

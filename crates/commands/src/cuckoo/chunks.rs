@@ -71,7 +71,7 @@ fn loadchunk(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let cursor = parse_i64(args[2]).filter(|&cursor| cursor > 0).ok_or(INVALID_POSITION)?;
     match (found.is_some(), cursor) {
         (false, 1) => {
-            let limit = typed::limit(&cx.db, cx.engine.config());
+            let limit = typed::limit(&cx.db, &cx.engine.config);
             let filter = Cuckoo::from_header(args[3], limit).map_err(refused)?;
             typed::create(&mut cx.db, key, filter);
         }

@@ -35,7 +35,7 @@ fn reserve(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if typed::read_for_write::<Cuckoo>(&cx.db, key)?.is_some() {
         return Err(Error::text("ERR item exists"));
     }
-    let limit = typed::limit(&cx.db, cx.engine.config());
+    let limit = typed::limit(&cx.db, &cx.engine.config);
     let filter = Cuckoo::new(options.chosen, limit).map_err(refused)?;
     typed::create(&mut cx.db, key, filter);
     cx.db.changed(key, RESERVED);

@@ -82,7 +82,7 @@ pub static RESTORE_ASKING: Command = Command {
 fn dump(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     match cx.db.lookup_read(args.key(1)).map(value::view) {
         Some(object) => {
-            let payload = rdb::dump(object, value::compression(cx.engine.config()));
+            let payload = rdb::dump(object, value::compression(&cx.engine.config));
             cx.reply.bulk(&payload);
         }
         None => cx.reply.null(),
@@ -147,7 +147,7 @@ fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let expiry = (ttl > 0).then(|| Millis(ttl.wrapping_add(base)));
     if expiry.is_some_and(|at| at < cx.now() && cx.db.has_passed(at)) {
         if cx.db.delete(key) {
-            cx.db.propagate_as_deletion(key, cx.engine.config().lazyfree_lazy_server_del());
+            cx.db.propagate_as_deletion(key, cx.engine.config.lazyfree_lazy_server_del());
         }
         cx.reply.ok();
         return Ok(());
@@ -178,9 +178,9 @@ fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn load(cx: &Cx<'_>, payload: &[u8]) -> Result<Object, Error> {
-    let limits = limits::all(cx.engine.config(), cx.engine.debug());
-    if !cx.engine.debug().skips_checksums() {
-        let verified = match cx.engine.config().rdb_version_check() {
+    let limits = limits::all(&cx.engine.config, &cx.engine.debug);
+    if !cx.engine.debug.skips_checksums() {
+        let verified = match cx.engine.config.rdb_version_check() {
             RdbVersionCheck::Strict => rdb::verify(payload),
             RdbVersionCheck::Relaxed => rdb::verify_relaxed(payload),
         };

@@ -345,13 +345,13 @@ impl Target<'_> {
         let Some(entry) = cx.db.lookup_read(key) else { return Ok(None) };
         // What is left of a millisecond is one.
         let ttl_ms = entry.expiry().map_or(0, |at| (at.0 - cx.now().0).max(1));
-        let compression = value::compression(cx.engine.config());
+        let compression = value::compression(&cx.engine.config);
         let payload =
             with_value(cx.engine, entry, |entry| rdb::dump(value::view(entry), compression))?;
         let mut request = Vec::with_capacity(payload.len() + key.bytes.len() + 64);
         push_count(&mut request, if self.options.replaces { 5 } else { 4 });
         // A slot that moves is not the other server's yet.
-        let is_node = cx.engine.membership().is_on();
+        let is_node = cx.engine.membership.is_on();
         push_word(&mut request, if is_node { &b"RESTORE-ASKING"[..] } else { b"RESTORE" });
         push_word(&mut request, key.bytes);
         push_word(&mut request, ttl_ms.to_string().as_bytes());

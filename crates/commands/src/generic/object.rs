@@ -116,7 +116,7 @@ pub static OBJECT: Command = Command {
 
 fn is_lfu(cx: &Cx<'_>) -> bool {
     matches!(
-        cx.engine.config().maxmemory_policy(),
+        cx.engine.config.maxmemory_policy(),
         MaxmemoryPolicy::AllkeysLfu | MaxmemoryPolicy::VolatileLfu
     )
 }

@@ -187,7 +187,7 @@ fn scan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let most_steps = options.count.saturating_mul(10).max(64);
     while seen.get() < options.count && steps < most_steps {
         let (stripe, place) = place_of(cursor);
-        if place.table >= cx.engine.keyspace().tables_per_stripe() {
+        if place.table >= cx.engine.keyspace.tables_per_stripe() {
             cursor = 0;
             break;
         }

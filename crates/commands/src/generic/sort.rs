@@ -432,7 +432,7 @@ fn answer(cx: &mut Cx<'_>, args: Args<'_>, request: &Request<'_>) -> Outcome {
 }
 
 fn store(cx: &mut Cx<'_>, args: Args<'_>, request: &Request<'_>, to: Key<'_>) -> Outcome {
-    let limits = limits::list(cx.engine.config(), cx.engine.debug());
+    let limits = limits::list(&cx.engine.config, &cx.engine.debug);
     let db = &cx.db;
     let find = |name: &[u8]| Some((db.value(Key::new(name))?, db.horizon()));
     let Some(sorted) = request.sorted(db, args, &find)? else { return Ok(()) };

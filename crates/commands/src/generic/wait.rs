@@ -47,7 +47,7 @@ pub static WAITAOF: Command = Command {
 };
 
 fn wait(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    if cx.engine.upstream().is_replica() {
+    if cx.engine.upstream.is_replica() {
         return Err(Error::text(
             "ERR WAIT cannot be used with replica instances. Please also note that if a replica is \
              configured to be writable (which is not the default) writes to replicas are just local \
@@ -61,7 +61,7 @@ fn wait(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn waitaof(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    if cx.engine.upstream().is_replica() {
+    if cx.engine.upstream.is_replica() {
         return Err(Error::text(
             "ERR WAITAOF cannot be used with replica instances. Please also note that writes to \
              replicas are just local and are not propagated.",

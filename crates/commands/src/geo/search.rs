@@ -127,7 +127,7 @@ fn store(
     if hits.is_empty() {
         cx.db.delete(destination);
     } else {
-        let limits = limits::zset(cx.engine.config());
+        let limits = limits::zset(&cx.engine.config);
         let mut result = Zset::new();
         for hit in hits {
             let distance = hit.distance / options.unit;

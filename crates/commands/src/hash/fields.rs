@@ -50,7 +50,7 @@ pub(super) fn report_passed(cx: &mut Cx<'_>, key: Key<'_>, removed: &[&[u8]]) {
     cx.db.list_fields(key);
     cx.db.changed_in(key, events::HASH_FIELDS_EXPIRED, removed.len() as u64);
     cx.db.notify_fields(key, events::HASH_FIELDS_EXPIRED, removed.iter().copied());
-    cx.engine.stats().expired_fields.add(removed.len() as u64);
+    cx.engine.stats.expired_fields.add(removed.len() as u64);
     cx.db.remove_if_empty::<Hash>(key);
     cx.db.propagate_as(|p| {
         if !removed.is_empty() {

@@ -48,7 +48,7 @@ pub static HINCRBYFLOAT: Command = Command {
 
 fn hincrby(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let (key, increment) = (args.key(1), args.integer(3)?);
-    let limits = limits::hash(cx.engine.config());
+    let limits = limits::hash(&cx.engine.config);
     // The old value is judged before a key could be created.
     let horizon = cx.db.horizon().0;
     let live = cx.db.object_for_write::<Hash>(key)?.map(|hash| hash.live(horizon));
@@ -78,7 +78,7 @@ fn hincrby(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn hincrbyfloat(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
-    let limits = limits::hash(cx.engine.config());
+    let limits = limits::hash(&cx.engine.config);
     let increment = LongDouble::parse(args[3]).ok_or(Error::NotFloat)?;
     if !increment.is_finite() {
         return Err(Error::text("ERR value is NaN or Infinity"));

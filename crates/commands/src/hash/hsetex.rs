@@ -139,7 +139,7 @@ fn hsetex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn set_all(cx: &mut Cx<'_>, key: Key<'_>, request: &Request<'_>, expiry: Expiry) -> Outcome {
     let words = request.words;
-    let limits = limits::hash(cx.engine.config());
+    let limits = limits::hash(&cx.engine.config);
     let horizon = cx.db.horizon().0;
     let hash = cx.db.write_or_create::<Hash>(key)?;
     hash.will_grow(words.iter().copied(), &limits);
@@ -210,7 +210,7 @@ fn pass_by(cx: &mut Cx<'_>, key: Key<'_>, request: &Request<'_>) -> Outcome {
     cx.db.notify(key, HEXPIRE_EVENT);
     cx.db.notify_fields(key, HEXPIRE_EVENT, request.fields());
     // A field that was not there counts as set and expired.
-    cx.engine.stats().expired_fields.add((request.fields().count() - removed.len()) as u64);
+    cx.engine.stats.expired_fields.add((request.fields().count() - removed.len()) as u64);
     report_passed(cx, key, &removed);
     Ok(())
 }

@@ -81,7 +81,7 @@ fn set_all(cx: &mut Cx<'_>, args: Args<'_>, name: &'static str) -> Result<i64, E
         return Err(Error::Arity(name.into()));
     }
     let key = args.key(1);
-    let limits = limits::hash(cx.engine.config());
+    let limits = limits::hash(&cx.engine.config);
     let horizon = cx.db.horizon().0;
     let hash = cx.db.write_or_create::<Hash>(key)?;
     if args.len() > 4 {
@@ -120,7 +120,7 @@ fn hmset(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn hsetnx(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
-    let limits = limits::hash(cx.engine.config());
+    let limits = limits::hash(&cx.engine.config);
     let horizon = cx.db.horizon().0;
     let hash = cx.db.write_or_create::<Hash>(key)?;
     let revives = hash.has_expired(args[2], horizon);

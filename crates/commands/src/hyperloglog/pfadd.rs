@@ -55,7 +55,7 @@ fn add_in_place(cx: &mut Cx<'_>, args: Args<'_>) -> Result<u64, Error> {
 /// Raises the registers of a sparse value, which changes its length, or of a new one.
 fn add_to_copy(cx: &mut Cx<'_>, args: Args<'_>) -> Result<u64, Error> {
     let key = args.key(1);
-    let max_sparse = cx.engine.config().hll_sparse_max_bytes();
+    let max_sparse = cx.engine.config.hll_sparse_max_bytes();
     let found = checked(cx.db.string_for_write(key)?)?;
     let mut changes = u64::from(found.is_none());
     let mut bytes = found.map_or_else(hyperloglog::empty, |(_, bytes)| bytes.to_vec());

@@ -33,7 +33,7 @@ fn pfmerge(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         }
     }
     let key = args.key(1);
-    let max_sparse = cx.engine.config().hll_sparse_max_bytes();
+    let max_sparse = cx.engine.config.hll_sparse_max_bytes();
     let found = checked(cx.db.string_for_write(key)?)?;
     let mut bytes = found.map_or_else(hyperloglog::empty, |(_, bytes)| bytes.to_vec());
     if is_dense {

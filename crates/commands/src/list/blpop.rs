@@ -106,7 +106,7 @@ fn pop_one(cx: &mut Cx<'_>, args: Args<'_>, end: End) -> Outcome {
 
 /// Pops so many elements and writes them.
 fn pop(cx: &mut Cx<'_>, key: Key<'_>, end: End, count: usize) -> Outcome {
-    let limits = crate::limits::list(cx.engine.config(), cx.engine.debug());
+    let limits = crate::limits::list(&cx.engine.config, &cx.engine.debug);
     let Cx { db, reply, .. } = cx;
     if let Some(list) = db.write::<List>(key)? {
         for _ in 0..count {

@@ -89,7 +89,7 @@ pub static LTRIM: Command = Command {
 
 fn lset(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
-    let limits = limits::list(cx.engine.config(), cx.engine.debug());
+    let limits = limits::list(&cx.engine.config, &cx.engine.debug);
     let list = cx.db.write::<List>(key)?.ok_or(Error::NoSuchKey)?;
     // Valkey cuts the index down to 32 bits and may set another element than the one asked for.
     let place = super::place(args.integer(2)?, list.len()).unwrap_or(usize::MAX);
@@ -110,7 +110,7 @@ fn linsert(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return Err(Error::Syntax);
     };
     let key = args.key(1);
-    let limits = limits::list(cx.engine.config(), cx.engine.debug());
+    let limits = limits::list(&cx.engine.config, &cx.engine.debug);
     let Some(list) = cx.db.write::<List>(key)? else {
         cx.reply.integer(0);
         return Ok(());
@@ -126,7 +126,7 @@ fn linsert(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn lrem(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let (key, count) = (args.key(1), super::negatable(args, 2)?);
-    let limits = limits::list(cx.engine.config(), cx.engine.debug());
+    let limits = limits::list(&cx.engine.config, &cx.engine.debug);
     let Some(list) = cx.db.write::<List>(key)? else {
         cx.reply.integer(0);
         return Ok(());
@@ -151,7 +151,7 @@ fn trimmed(db: &Db<'_>, args: Args<'_>) -> usize {
 
 fn ltrim(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let (key, start, stop) = (args.key(1), args.integer(2)?, args.integer(3)?);
-    let limits = limits::list(cx.engine.config(), cx.engine.debug());
+    let limits = limits::list(&cx.engine.config, &cx.engine.debug);
     if let Some(list) = cx.db.write::<List>(key)? {
         let range = super::range(start, stop, list.len()).unwrap_or(0..0);
         let removed = list.len() - range.len();

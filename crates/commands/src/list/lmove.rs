@@ -165,7 +165,7 @@ fn move_element(
     effect: Effect,
 ) -> Result<bool, Error> {
     let (source, destination) = (args.key(1), args.key(2));
-    let limits = limits::list(cx.engine.config(), cx.engine.debug());
+    let limits = limits::list(&cx.engine.config, &cx.engine.debug);
     if cx.db.object_for_write::<List>(source)?.is_none() {
         return Ok(false);
     }

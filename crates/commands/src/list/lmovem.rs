@@ -152,7 +152,7 @@ fn answer_none(cx: &mut Cx<'_>, request: &Request) {
 /// Moves the elements and answers with them; `false` if there are not enough.
 fn move_elements(cx: &mut Cx<'_>, args: Args<'_>, request: &Request) -> Result<bool, Error> {
     let (source, destination) = (args.key(1), args.key(2));
-    let limits = limits::list(cx.engine.config(), cx.engine.debug());
+    let limits = limits::list(&cx.engine.config, &cx.engine.debug);
     let len = cx.db.object_for_write::<List>(source)?.map_or(0, List::len);
     if len == 0 || (request.is_exact && len < request.count) {
         return Ok(false);

@@ -70,7 +70,7 @@ fn pop(cx: &mut Cx<'_>, args: Args<'_>, end: End) -> Outcome {
                 as usize),
             _ => return Err(Error::Arity(cx.resolved.command.name.into())),
         };
-    let limits = crate::limits::list(cx.engine.config(), cx.engine.debug());
+    let limits = crate::limits::list(&cx.engine.config, &cx.engine.debug);
     let Cx { db, reply, .. } = cx;
     let Some(list) = db.write::<List>(key)? else {
         if count.is_some() {

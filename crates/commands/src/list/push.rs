@@ -106,7 +106,7 @@ fn push_if_there(cx: &mut Cx<'_>, args: Args<'_>, end: End) -> Outcome {
 
 fn push(cx: &mut Cx<'_>, args: Args<'_>, end: End) -> Outcome {
     let key = args.key(1);
-    let limits = limits::list(cx.engine.config(), cx.engine.debug());
+    let limits = limits::list(&cx.engine.config, &cx.engine.debug);
     let list = cx.db.write_or_create::<List>(key)?;
     if args.len() == 3 {
         list.push(end, args[2], &limits);

@@ -136,7 +136,7 @@ fn active(cx: &mut Cx<'_>, args: Args<'_>, space: Space) -> Outcome {
     if args.len() > 3 {
         return Err(wrong_subcommand("PUBSUB", args));
     }
-    let mut channels = cx.engine.pubsub().active(space, args.get(2));
+    let mut channels = cx.engine.pubsub.active(space, args.get(2));
     channels.sort();
     cx.reply.array(channels.len());
     channels.iter().for_each(|channel| cx.reply.bulk(channel));
@@ -153,12 +153,12 @@ fn listeners(cx: &mut Cx<'_>, args: Args<'_>, space: Space) -> Outcome {
     cx.reply.array(args.from(2).len() * 2);
     for name in args.from(2) {
         cx.reply.bulk(name);
-        cx.reply.integer(cx.engine.pubsub().listeners(space, name) as i64);
+        cx.reply.integer(cx.engine.pubsub.listeners(space, name) as i64);
     }
     Ok(())
 }
 
 fn pubsub_numpat(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    cx.reply.integer(cx.engine.pubsub().count(Space::Patterns) as i64);
+    cx.reply.integer(cx.engine.pubsub.count(Space::Patterns) as i64);
     Ok(())
 }

@@ -58,7 +58,7 @@ fn publish(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 /// Replicas have listeners of their own. A message is no write: without replicas it is not
 /// forwarded, nor while the stream has to stand still for a hand-over of the role.
 fn forward(cx: &mut Cx<'_>, args: Args<'_>) {
-    if cx.engine.replicas().count() > 0 && !cx.engine.failover().is_on() {
+    if cx.engine.replicas.count() > 0 && !cx.engine.failover.is_on() {
         cx.db.propagate_as(|effect| effect.command(args.words()));
     }
 }
@@ -66,7 +66,7 @@ fn forward(cx: &mut Cx<'_>, args: Args<'_>) {
 fn spublish(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     // Where clients see one server they listen at any node. What is published at a replica comes
     // back to it from its primary, as to the other replicas.
-    let is_for_others = cx.engine.is_one_address() || cx.engine.upstream().is_replica();
+    let is_for_others = cx.engine.is_one_address() || cx.engine.upstream.is_replica();
     let count = match is_for_others && cx.tell_other_nodes(args) {
         true => cx.receivers(Space::ShardChannels, args[1]),
         false => cx.publish(Space::ShardChannels, args[1], args[2]),

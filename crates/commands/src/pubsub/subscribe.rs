@@ -139,7 +139,7 @@ fn add(cx: &mut Cx<'_>, args: Args<'_>, space: Space, kind: &str) -> Outcome {
             cx.session.count_subscription(name);
             let listener = Arc::clone(&cx.session.client);
             let of_client = if cx.session.is_link { space.of_node() } else { space };
-            cx.engine.pubsub().subscribe(of_client, name, listener);
+            cx.engine.pubsub.subscribe(of_client, name, listener);
             // There nothing has asked the other nodes.
             if cx.in_transaction {
                 cx.hear_elsewhere(space, name);
@@ -163,7 +163,7 @@ fn remove(cx: &mut Cx<'_>, args: Args<'_>, space: Space, kind: &str) -> Outcome 
     let mut has_left = false;
     for name in &given {
         if cx.session.change_subscriptions(|all| names(all, space).contains(name)) {
-            cx.engine.pubsub().unsubscribe(space, name, cx.session.id());
+            cx.engine.pubsub.unsubscribe(space, name, cx.session.id());
             has_left = true;
         }
     }

@@ -204,7 +204,7 @@ fn load(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         let library = shared(&made)?;
         return define(cx, Definition::LoadLibrary(library, policy));
     }
-    let functions = &cx.engine.scripts().functions;
+    let functions = &cx.engine.scripts.functions;
     functions.change(|all| all.add(Arc::clone(&made), replaces))?;
     cx.db.add_dirty(1);
     cx.reply.bulk(made.name.as_bytes());
@@ -222,7 +222,7 @@ fn delete(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return define(cx, Definition::DeleteLibrary(name));
     }
     let missing = Error::text("ERR Library not found");
-    let functions = &cx.engine.scripts().functions;
+    let functions = &cx.engine.scripts.functions;
     functions.change(|all| if all.remove(&name) { Ok(()) } else { Err(missing) })?;
     cx.db.add_dirty(1);
     cx.reply.ok();
@@ -240,7 +240,7 @@ fn flush(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if cx.shares_functions() {
         return define(cx, Definition::FlushLibraries);
     }
-    cx.engine.scripts().functions.flush();
+    cx.engine.scripts.functions.flush();
     cx.db.add_dirty(1);
     cx.reply.ok();
     Ok(())
@@ -262,7 +262,7 @@ fn list(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         }
         at += 1;
     }
-    let all = cx.engine.scripts().functions.all();
+    let all = cx.engine.scripts.functions.all();
     let is_wanted = |library: &&Arc<Library>| {
         let name = library.name.as_bytes();
         pattern.is_none_or(|pattern| glob::matches(pattern, name, glob::Case::Insensitive))
@@ -300,8 +300,8 @@ fn describe(cx: &mut Cx<'_>, library: &Library, with_code: bool) {
 }
 
 fn stats(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    let running = cx.engine.scripts().running.longest();
-    let (libraries, functions) = cx.engine.scripts().functions.all().counts();
+    let running = cx.engine.scripts.running.longest();
+    let (libraries, functions) = cx.engine.scripts.functions.all().counts();
     let reply = &mut cx.reply;
     reply.map(2);
     reply.bulk(b"running_script");
@@ -315,7 +315,7 @@ fn stats(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
             reply.array(running.words.len());
             running.words.iter().for_each(|word| reply.bulk(word));
             reply.bulk(b"duration_ms");
-            reply.integer(running.elapsed_ms(&cx.engine.clock()) as i64);
+            reply.integer(running.elapsed_ms(&cx.engine.clock) as i64);
         }
     }
     reply.bulk(b"engines");
@@ -330,9 +330,9 @@ fn stats(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 }
 
 fn dump(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    let all = cx.engine.scripts().functions.all();
+    let all = cx.engine.scripts.functions.all();
     let sources: Vec<&[u8]> = all.iter().map(|library| &*library.source).collect();
-    let compression = crate::value::compression(cx.engine.config());
+    let compression = crate::value::compression(&cx.engine.config);
     cx.reply.bulk(&function_payload::dump(&sources, compression));
     Ok(())
 }
@@ -374,7 +374,7 @@ fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         };
         return define(cx, Definition::RestoreLibraries(libraries?, policy));
     }
-    let functions = &cx.engine.scripts().functions;
+    let functions = &cx.engine.scripts.functions;
     // In other words than FUNCTION LOAD, as in the reference.
     let taken = |error| {
         Error::format(match error {

@@ -147,7 +147,7 @@ fn exists(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     cx.reply.array(args.len() - 2);
     for word in args.from(2) {
         let found = engine::scripts::parse_sha(word)
-            .is_some_and(|sha| cx.engine.scripts().cache.get(&sha).is_some());
+            .is_some_and(|sha| cx.engine.scripts.cache.get(&sha).is_some());
         cx.reply.integer(i64::from(found));
     }
     Ok(())
@@ -158,7 +158,7 @@ fn flush(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if args.len() > 3 || (args.len() == 3 && !is_mode) {
         return Err(Error::text("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
     }
-    cx.engine.scripts().cache.flush();
+    cx.engine.scripts.cache.flush();
     cx.reply.ok();
     Ok(())
 }
@@ -174,7 +174,7 @@ fn unkillable() -> Error {
 /// Ends running scripts of a kind. The reply comes when they have ended, so that no other client is
 /// told after it that the server is busy.
 pub(super) fn kill_running(cx: &mut Cx<'_>, kind: Kind) -> Outcome {
-    match cx.engine.scripts().running.kill(kind) {
+    match cx.engine.scripts.running.kill(kind) {
         Kill::Done(_) if cx.in_transaction => {
             cx.reply.ok();
             Ok(())
@@ -211,7 +211,7 @@ fn load(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn show(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let found =
-        engine::scripts::parse_sha(args[2]).and_then(|sha| cx.engine.scripts().cache.get(&sha));
+        engine::scripts::parse_sha(args[2]).and_then(|sha| cx.engine.scripts.cache.get(&sha));
     let script = found.ok_or(Error::text("NOSCRIPT No matching script."))?;
     cx.reply.bulk(&script.source);
     Ok(())

@@ -26,7 +26,7 @@ pub(super) struct Planned {
 /// # Errors
 /// One cannot be had now.
 pub(super) fn rules(cx: &mut Cx<'_>, key: Key<'_>) -> Result<Vec<Planned>, Error> {
-    let policy = cx.engine.config().ts_compaction_policy();
+    let policy = cx.engine.config.ts_compaction_policy();
     if policy.is_empty() || cx.db.repeats_history() {
         return Ok(Vec::new());
     }
@@ -65,7 +65,7 @@ pub(super) fn make(
     effects: &mut Effects,
 ) -> Result<(), Error> {
     let key = Key::new(&target);
-    let config = cx.engine.config();
+    let config = &cx.engine.config;
     let settings = Settings {
         retention: rule.retention,
         encoding: match config.ts_encoding() {

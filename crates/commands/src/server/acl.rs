@@ -336,21 +336,21 @@ fn acl_whoami(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 }
 
 fn acl_users(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    let names = cx.engine.acl().names();
+    let names = cx.engine.acl.names();
     cx.reply.array(names.len());
     names.iter().for_each(|name| cx.reply.bulk(name.as_bytes()));
     Ok(())
 }
 
 fn acl_list(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    let lines = cx.engine.acl().lines();
+    let lines = cx.engine.acl.lines();
     cx.reply.array(lines.len());
     lines.iter().for_each(|line| cx.reply.bulk(&[b"user ", line.as_slice()].concat()));
     Ok(())
 }
 
 fn acl_getuser(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let Some(user) = cx.engine.acl().user(args[2]) else {
+    let Some(user) = cx.engine.acl.user(args[2]) else {
         cx.reply.null();
         return Ok(());
     };
@@ -392,7 +392,7 @@ fn acl_setuser(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         let rules = args.from(3).iter().map(|rule| rule.to_vec()).collect();
         return define(cx, Definition::SetUser(args[2].to_vec(), rules));
     }
-    let changed = cx.engine.acl().change(args[2], args.from(3));
+    let changed = cx.engine.acl.change(args[2], args.from(3));
     changed.map_err(|why| Error::format(format!("ERR {why}")))?;
     end_denied(cx);
     cx.reply.ok();
@@ -437,7 +437,7 @@ fn acl_deluser(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     let mut removed = 0;
     for name in args.from(2) {
-        if cx.engine.acl().remove(name) {
+        if cx.engine.acl.remove(name) {
             removed += 1;
             close_clients_of(cx, &String::from_utf8_lossy(name));
         }
@@ -448,7 +448,7 @@ fn acl_deluser(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 /// Closes the connections of a user that is gone or another one now.
 fn close_clients_of(cx: &mut Cx<'_>, name: &str) {
-    for client in cx.engine.clients().all() {
+    for client in cx.engine.clients.all() {
         if client.names().user == name {
             crate::connection::close(cx, &client);
         }
@@ -464,17 +464,17 @@ fn end_denied(cx: &mut Cx<'_>) {
 }
 
 fn acl_dryrun(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let user = cx.engine.acl().user(args[2]);
+    let user = cx.engine.acl.user(args[2]);
     let user = user.ok_or_else(|| quoting("ERR User ", args[2], " not found"))?;
     let words = args.from(3);
-    let Some(row) = cx.engine.table().lookup(words) else {
+    let Some(row) = cx.engine.table.lookup(words) else {
         return Err(quoting("ERR Command ", args[3], " not found"));
     };
     if !row.command.accepts(words.len()) {
         return Err(Error::Arity(row.full_name.clone().into()));
     }
-    let keys = RequestKeys::of(cx.engine.keyspace(), row.command, words);
-    let databases = cx.engine.keyspace().databases();
+    let keys = RequestKeys::of(&cx.engine.keyspace, row.command, words);
+    let databases = cx.engine.keyspace.databases();
     let request = Request { row, words, keys: &keys, db: cx.db.index, databases };
     let Err((denial, word)) = user.check(&request) else {
         cx.reply.ok();
@@ -503,7 +503,7 @@ fn acl_cat(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
                 quoting("ERR Unknown category ", &name[..name.len().min(128)], "")
             })?;
             let rows: Vec<_> =
-                cx.engine.table().all().iter().filter(|row| category.has(row)).collect();
+                cx.engine.table.all().iter().filter(|row| category.has(row)).collect();
             cx.reply.array(rows.len());
             rows.iter().for_each(|row| cx.reply.bulk(row.full_name.as_bytes()));
         }
@@ -535,10 +535,10 @@ fn acl_genpass(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn acl_load(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    let file = cx.engine.config().aclfile();
+    let file = cx.engine.config.aclfile();
     let host = cx.engine.host().filter(|_| !file.is_empty()).ok_or(NO_FILE)?;
     let loaded =
-        host.read_acl_file().and_then(|text| cx.engine.acl().load(&text, &file.to_string_lossy()));
+        host.read_acl_file().and_then(|text| cx.engine.acl.load(&text, &file.to_string_lossy()));
     let changed = loaded.map_err(|why| Error::format(format!("ERR {why}")))?;
     for name in changed.iter().filter(|name| *name != DEFAULT_USER) {
         close_clients_of(cx, name);
@@ -549,9 +549,9 @@ fn acl_load(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 }
 
 fn acl_save(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    let is_configured = !cx.engine.config().aclfile().is_empty();
+    let is_configured = !cx.engine.config.aclfile().is_empty();
     let host = cx.engine.host().filter(|_| is_configured).ok_or(NO_FILE)?;
-    host.write_acl_file(&cx.engine.acl().file_text())
+    host.write_acl_file(&cx.engine.acl.file_text())
         .map_err(|why| Error::format(format!("ERR {why}")))?;
     cx.reply.ok();
     Ok(())
@@ -567,14 +567,14 @@ fn acl_log(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let count = match args.len() {
         2 => 10,
         3 if args.is(2, "reset") => {
-            cx.engine.acl().log.reset();
+            cx.engine.acl.log.reset();
             cx.reply.ok();
             return Ok(());
         }
         3 => usize::try_from(args.integer(2)?).unwrap_or(0),
         _ => return Err(too_many_words(args)),
     };
-    let entries = cx.engine.acl().log.get(count);
+    let entries = cx.engine.acl.log.get(count);
     cx.reply.array(entries.len());
     entries.iter().for_each(|entry| write_refused(cx, entry));
     Ok(())

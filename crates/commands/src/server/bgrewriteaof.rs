@@ -19,11 +19,11 @@ pub static BGREWRITEAOF: Command = Command {
 };
 
 fn bgrewriteaof(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    let figures = &cx.engine.append_log().figures;
+    let figures = &cx.engine.append_log.figures;
     if figures.is_rewriting.load(Acquire) {
         return Err(Error::text("ERR Background append only file rewriting already in progress"));
     }
-    if cx.in_transaction || cx.engine.snapshots().is_running() {
+    if cx.in_transaction || cx.engine.snapshots.is_running() {
         // An explicit request does not wait because of earlier failures.
         figures.consecutive_failures.store(0, Relaxed);
         figures.is_scheduled.store(true, Release);

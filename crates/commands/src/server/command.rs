@@ -192,8 +192,8 @@ fn command_info(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     cx.reply.array(args.len() - 2);
     for name in args.from(2) {
-        match cx.engine.table().by_full_name(name) {
-            Some(row) => command_info::write(&mut cx.reply, cx.engine.table(), row),
+        match cx.engine.table.by_full_name(name) {
+            Some(row) => command_info::write(&mut cx.reply, cx.engine.table, row),
             None => cx.reply.null(),
         }
     }
@@ -201,18 +201,18 @@ fn command_info(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn all_infos(cx: &mut Cx<'_>) {
-    let table = cx.engine.table();
+    let table = cx.engine.table;
     cx.reply.array(table.reachable().count());
     table.reachable().for_each(|row| command_info::write(&mut cx.reply, table, row));
 }
 
 fn command_count(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    cx.reply.integer(cx.engine.table().reachable().count() as i64);
+    cx.reply.integer(cx.engine.table.reachable().count() as i64);
     Ok(())
 }
 
 fn command_docs(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let table = cx.engine.table();
+    let table = cx.engine.table;
     let rows: Vec<&Resolved> = if args.len() == 2 {
         table.reachable().collect()
     } else {
@@ -266,7 +266,7 @@ impl<'a> Filter<'a> {
 
 fn command_list(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let filter = Filter::parse(args)?;
-    let table = cx.engine.table();
+    let table = cx.engine.table;
     let with_subcommands =
         table.reachable().flat_map(|row| std::iter::once(row).chain(table.subcommands(row)));
     let rows: Vec<&Resolved> = with_subcommands.filter(|row| filter.passes(row)).collect();
@@ -297,14 +297,14 @@ fn command_getkeysandflags(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 /// The words of a request that are keys, with what becomes of them.
 fn keys_of(engine: &Engine, request: &[&[u8]]) -> Result<Vec<(usize, KeyFlags)>, Error> {
-    let row = engine.table().lookup(request).ok_or(Error::text("ERR Invalid command specified"))?;
+    let row = engine.table.lookup(request).ok_or(Error::text("ERR Invalid command specified"))?;
     if !keys::has_keys(row.command) {
         return Err(Error::text("ERR The command has no key arguments"));
     }
     if !row.command.accepts(request.len()) {
         return Err(Error::text("ERR Invalid number of arguments specified for command"));
     }
-    let found = RequestKeys::of(engine.keyspace(), row.command, request);
+    let found = RequestKeys::of(&engine.keyspace, row.command, request);
     if found.check().is_err() || found.is_empty() {
         if !row.command.flags.has(Flags::NO_MANDATORY_KEYS) {
             return Err(keys::InvalidKeys.into());

@@ -227,7 +227,7 @@ fn parse_count(args: Args<'_>, index: usize) -> Result<Option<usize>, Error> {
 }
 
 fn get(cx: &mut Cx<'_>, log: Log, count: Option<usize>) -> Outcome {
-    let entries = cx.engine.commandlogs().get(log, count);
+    let entries = cx.engine.commandlogs.get(log, count);
     cx.reply.array(entries.len());
     for entry in &entries {
         cx.reply.array(6);
@@ -243,12 +243,12 @@ fn get(cx: &mut Cx<'_>, log: Log, count: Option<usize>) -> Outcome {
 }
 
 fn len(cx: &mut Cx<'_>, log: Log) -> Outcome {
-    cx.reply.integer(cx.engine.commandlogs().len(log) as i64);
+    cx.reply.integer(cx.engine.commandlogs.len(log) as i64);
     Ok(())
 }
 
 fn reset(cx: &mut Cx<'_>, log: Log) -> Outcome {
-    cx.engine.commandlogs().reset(log);
+    cx.engine.commandlogs.reset(log);
     cx.reply.ok();
     Ok(())
 }

@@ -129,7 +129,7 @@ pub static CONFIG: Command = Command {
 };
 
 fn config_get(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let mut found = cx.engine.config().get(args.from(2));
+    let mut found = cx.engine.config.get(args.from(2));
     found.sort();
     cx.reply.map(found.len());
     for (name, value) in &found {
@@ -153,7 +153,7 @@ fn config_set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return Err(Error::Syntax);
     }
     let pairs: Vec<(&[u8], &[u8])> = words.chunks(2).map(|pair| (pair[0], pair[1])).collect();
-    let loading = cx.engine.loading();
+    let loading = &cx.engine.loading;
     let context = SetContext {
         is_local: cx.session.is_local,
         is_loading: loading.is_on() || loading.is_beside(),
@@ -167,7 +167,7 @@ fn config_set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if shared.is_some() && in_transaction {
         return Err(SHARED);
     }
-    let set = engine.config().set(&pairs, context, &mut |changed| match engine.host() {
+    let set = engine.config.set(&pairs, context, &mut |changed| match engine.host() {
         Some(host) => host.apply_config(changed, in_transaction),
         None => Ok(()),
     });
@@ -175,7 +175,7 @@ fn config_set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         Ok(changed) => {
             let has_changed = |name| changed.iter().any(|option| option.spec.name() == name);
             if has_changed("requirepass") {
-                engine.acl().require_password(&engine.config().requirepass());
+                engine.acl.require_password(&engine.config.requirepass());
             }
             if has_changed("notify-keyspace-events") {
                 // Commands that have begun may yet publish what is not asked for any more.
@@ -183,8 +183,8 @@ fn config_set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
                 dispatch::deliver_last_pushes(cx);
             }
             // Files that may be moved or copied with the reply.
-            let has_log_ended = !engine.config().appendonly() && has_changed("appendonly");
-            let has_room_ended = engine.config().aof_preallocation_size() == 0
+            let has_log_ended = !engine.config.appendonly() && has_changed("appendonly");
+            let has_room_ended = engine.config.aof_preallocation_size() == 0
                 && has_changed("aof-preallocation-size");
             let waits = (has_log_ended || has_room_ended) && !in_transaction;
             let definition = shared

@@ -84,13 +84,13 @@ fn parse(args: Args<'_>) -> Result<Options, Error> {
 
 fn failover(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     // A replica promoted this way would not lead its shard at the coordinator.
-    if cx.engine.membership().is_on() {
+    if cx.engine.membership.is_on() {
         let text =
             "ERR FAILOVER not allowed in cluster mode. Use CLUSTER FAILOVER command instead.";
         return Err(Error::text(text));
     }
     let options = parse(args)?;
-    let is_on = cx.engine.failover().stage() != Stage::Nothing;
+    let is_on = cx.engine.failover.stage() != Stage::Nothing;
     if options.aborts {
         if !is_on {
             return Err(Error::text("ERR No failover in progress."));
@@ -103,7 +103,7 @@ fn failover(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if is_on {
         return Err(Error::text("ERR FAILOVER already in progress."));
     }
-    if cx.engine.upstream().is_replica() {
+    if cx.engine.upstream.is_replica() {
         return Err(Error::text("ERR FAILOVER is not valid when server is a replica."));
     }
     check(cx, &options)?;
@@ -124,7 +124,7 @@ fn failover(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 /// Whether there is a replica that can take over.
 fn check(cx: &Cx<'_>, options: &Options) -> Result<(), Error> {
-    let primary = cx.engine.replicas().primary();
+    let primary = cx.engine.replicas.primary();
     if primary.replicas().next().is_none() {
         return Err(Error::text("ERR FAILOVER requires connected replicas."));
     }

@@ -60,25 +60,25 @@ pub static FLUSHDB: Command = Command {
 fn flushall(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let in_background = parse(cx, args)?;
     let engine = cx.engine;
-    let dbs: Vec<DbIndex> = engine.keyspace().used_databases().collect();
+    let dbs: Vec<DbIndex> = engine.keyspace.used_databases().collect();
     // What is being loaded is not all there is yet.
-    let saves = !engine.config().save_points().is_empty() && !engine.loading().is_on();
+    let saves = !engine.config.save_points().is_empty() && !engine.loading.is_on();
     let Some(host) = engine.host().filter(|_| saves) else {
         // A file with what is going now is of no use to anybody.
-        engine.persistence().end_running();
+        engine.persistence.end_running();
         flush(cx, &dbs, in_background);
         return Ok(());
     };
     let (taken, _) = take(cx, &dbs);
     // It waits for the world, and so until this command, or its transaction, is over.
     if cx.in_transaction {
-        engine.background().free_tables(taken);
+        engine.background.free_tables(taken);
         cx.reply.ok();
         host.save_apart(OnConflict::Cancel, Box::new(|_| {}));
         return Ok(());
     }
     let now = if in_background {
-        engine.background().free_tables(taken);
+        engine.background.free_tables(taken);
         None
     } else {
         Some(taken)
@@ -103,7 +103,7 @@ fn flushdb(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 /// Whether to free in the background.
 fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<bool, Error> {
     match args.len() {
-        1 => Ok(cx.engine.config().lazyfree_lazy_user_flush()),
+        1 => Ok(cx.engine.config.lazyfree_lazy_user_flush()),
         2 if args.is(1, "async") => Ok(true),
         2 if args.is(1, "sync") => Ok(false),
         _ => Err(Error::Syntax),
@@ -112,10 +112,10 @@ fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<bool, Error> {
 
 fn flush(cx: &mut Cx<'_>, dbs: &[DbIndex], in_background: bool) {
     // What was copied of slots that arrive goes, too, and is sent again.
-    cx.engine.membership().moves.end_imports(|_| true);
+    cx.engine.membership.moves.end_imports(|_| true);
     let (taken, keys) = take(cx, dbs);
     if in_background || cx.in_transaction || keys == 0 {
-        cx.engine.background().free_tables(taken);
+        cx.engine.background.free_tables(taken);
         cx.reply.ok();
     } else {
         cx.reply_later(|reply| {

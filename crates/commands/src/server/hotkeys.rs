@@ -218,8 +218,8 @@ fn parse(args: Args<'_>, has_cluster: bool) -> Result<Wanted, Error> {
 }
 
 fn hotkeys_start(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let wanted = parse(args, cx.engine.membership().is_on())?;
-    if !cx.engine.hotkeys().start(wanted, cx.now().0, cpu(cx)) {
+    let wanted = parse(args, cx.engine.membership.is_on())?;
+    if !cx.engine.hotkeys.start(wanted, cx.now().0, cpu(cx)) {
         return Err(Error::text("ERR a session of HOTKEYS is running"));
     }
     cx.reply.ok();
@@ -227,7 +227,7 @@ fn hotkeys_start(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn hotkeys_stop(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    if !cx.engine.hotkeys().stop(cx.now().0, cpu(cx)) {
+    if !cx.engine.hotkeys.stop(cx.now().0, cpu(cx)) {
         return Err(Error::text("ERR no session of HOTKEYS is running"));
     }
     cx.reply.ok();
@@ -235,7 +235,7 @@ fn hotkeys_stop(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 }
 
 fn hotkeys_reset(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    if !cx.engine.hotkeys().reset(cx.now().0, cpu(cx)) {
+    if !cx.engine.hotkeys.reset(cx.now().0, cpu(cx)) {
         return Err(Error::text("ERR a session of HOTKEYS is running: stop it first"));
     }
     cx.reply.ok();
@@ -243,7 +243,7 @@ fn hotkeys_reset(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 }
 
 fn hotkeys_get(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    let Some(report) = cx.engine.hotkeys().report(cx.now().0, cpu(cx)) else {
+    let Some(report) = cx.engine.hotkeys.report(cx.now().0, cpu(cx)) else {
         cx.reply.null();
         return Ok(());
     };

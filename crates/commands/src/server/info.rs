@@ -123,8 +123,8 @@ pub fn report_info(engine: &'static Engine, write: &mut dyn FnMut(&str)) {
             }
         };
         show(false);
-        let began = engine.clock().wall();
-        let is_late = || engine.clock().wall().0 - began.0 > 1000;
+        let began = engine.clock.wall();
+        let is_late = || engine.clock.wall().0 - began.0 > 1000;
         if cx.thread.reader.enter_unless(is_late) {
             show(true);
             cx.thread.reader.leave();
@@ -151,39 +151,39 @@ fn server(cx: &Cx<'_>, out: &mut String) {
     line(out, "arch_bits", 64);
     line(out, "monotonic_clock", "POSIX clock_gettime");
     line(out, "multiplexing_api", "reactor");
-    line(out, "io_threads", engine.threads());
-    line(out, "io_threads_active", u8::from(engine.threads() > 1));
-    line(out, "tcp_port", engine.config().port());
+    line(out, "io_threads", engine.threads);
+    line(out, "io_threads_active", u8::from(engine.threads > 1));
+    line(out, "tcp_port", engine.config.port());
     line(out, "server_time_usec", cx.now().0 * 1000);
-    line(out, "uptime_in_days", (cx.now().0 - engine.started_ms()) / 86_400_000);
-    line(out, "hz", engine.config().hz());
-    line(out, "configured_hz", engine.config().hz());
-    line(out, "availability_zone", engine.config().availability_zone().to_string_lossy());
+    line(out, "uptime_in_days", (cx.now().0 - engine.started_ms) / 86_400_000);
+    line(out, "hz", engine.config.hz());
+    line(out, "configured_hz", engine.config.hz());
+    line(out, "availability_zone", engine.config.availability_zone().to_string_lossy());
     line(out, "lru_clock", (cx.now().0 / 1000) & 0xff_ffff);
     for (name, value) in facts(cx, "server") {
         line(out, &name, value);
     }
-    if let Some(left_ms) = engine.last_wait().left_ms(cx.now()) {
+    if let Some(left_ms) = engine.last_wait.left_ms(cx.now()) {
         line(out, "shutdown_in_milliseconds", left_ms);
     }
 }
 
 fn clients(cx: &Cx<'_>, out: &mut String) {
     let engine = cx.engine;
-    let all = engine.clients().all();
+    let all = engine.clients.all();
     let count = |bit: u64| all.iter().filter(|client| client.flags() & bit != 0).count();
     line(out, "connected_clients", all.len() - count(flag::REPLICA));
     line(out, "cluster_connections", 0);
-    line(out, "maxclients", engine.config().maxclients());
-    line(out, "client_recent_max_input_buffer", engine.stats().largest_query.get());
-    line(out, "client_recent_max_output_buffer", engine.stats().largest_output.get());
-    let pause = engine.pause().in_force(cx.now());
-    let mut blocked = engine.stats().blocked_clients.load(Relaxed);
+    line(out, "maxclients", engine.config.maxclients());
+    line(out, "client_recent_max_input_buffer", engine.stats.largest_query.get());
+    line(out, "client_recent_max_output_buffer", engine.stats.largest_output.get());
+    let pause = engine.pause.in_force(cx.now());
+    let mut blocked = engine.stats.blocked_clients.load(Relaxed);
     if pause.is_some() {
         // With the end of the pause they are free, before their threads know.
-        blocked += engine.stats().postponed_clients.load(Relaxed);
+        blocked += engine.stats.postponed_clients.load(Relaxed);
     }
-    blocked += engine.last_wait().blocked(engine.clients());
+    blocked += engine.last_wait.blocked(&engine.clients);
     line(out, "blocked_clients", blocked.max(0));
     line(out, "tracking_clients", count(flag::TRACKING));
     line(out, "pubsub_clients", count(flag::PUBSUB));
@@ -194,7 +194,7 @@ fn clients(cx: &Cx<'_>, out: &mut String) {
     line(out, "total_watched_keys", keys.watched);
     line(out, "total_blocking_keys", keys.blocking);
     line(out, "total_blocking_keys_on_nokey", keys.blocking_on_deletion);
-    let moves_slots = engine.membership().moves.any_paused();
+    let moves_slots = engine.membership.moves.any_paused();
     let reason = match pause.map(|pause| pause.purpose) {
         None if moves_slots => "slot_migration_in_progress",
         None => "none",
@@ -244,9 +244,9 @@ fn memory(cx: &Cx<'_>, out: &mut String) {
     line(out, "used_memory_dataset_perc", format!("{:.2}%", figures.dataset_percent()));
     rows.of_allocator().for_each(|row| line(out, row.in_info, row.figure));
     scripts_memory(engine, out);
-    line(out, "maxmemory", engine.config().maxmemory());
-    line(out, "maxmemory_human", human(engine.config().maxmemory()));
-    line(out, "maxmemory_policy", engine.config().maxmemory_policy().name());
+    line(out, "maxmemory", engine.config.maxmemory());
+    line(out, "maxmemory_human", human(engine.config.maxmemory()));
+    line(out, "maxmemory_policy", engine.config.maxmemory_policy().name());
     both(out, "mem_fragmentation_ratio");
     both(out, "mem_fragmentation_bytes");
     line(out, "mem_not_counted_for_evict", engine.unlimited_bytes());
@@ -263,16 +263,16 @@ fn memory(cx: &Cx<'_>, out: &mut String) {
         both(out, name);
     }
     line(out, "mem_allocator", "mimalloc");
-    line(out, "active_defrag_running", engine.defrag().running_percent.load(Relaxed));
-    line(out, "long_commands_holding_keys", engine.holds().holding());
-    line(out, "lazyfree_pending_objects", engine.background().pending_objects());
-    line(out, "lazyfreed_objects", engine.background().freed_objects());
+    line(out, "active_defrag_running", engine.defrag.running_percent.load(Relaxed));
+    line(out, "long_commands_holding_keys", engine.holds.holding());
+    line(out, "lazyfree_pending_objects", engine.background.pending_objects());
+    line(out, "lazyfreed_objects", engine.background.freed_objects());
 }
 
 fn scripts_memory(engine: &Engine, out: &mut String) {
     let (of_scripts, of_functions) = engine.interpreter_bytes();
-    let (scripts, script_bytes, _) = engine.scripts().cache.figures();
-    let libraries = engine.scripts().functions.all();
+    let (scripts, script_bytes, _) = engine.scripts.cache.figures();
+    let libraries = engine.scripts.functions.all();
     let (library_count, function_count) = libraries.counts();
     let library_bytes = libraries.bytes();
     let both = (script_bytes + library_bytes) as u64;
@@ -305,21 +305,21 @@ pub(crate) fn human(bytes: u64) -> String {
 }
 
 fn persistence(cx: &Cx<'_>, out: &mut String) {
-    let progress = cx.engine.loading().progress(cx.now());
-    line(out, "loading", u8::from(cx.engine.loading().is_on()));
-    line(out, "async_loading", u8::from(cx.engine.loading().is_beside()));
+    let progress = cx.engine.loading.progress(cx.now());
+    line(out, "loading", u8::from(cx.engine.loading.is_on()));
+    line(out, "async_loading", u8::from(cx.engine.loading.is_beside()));
     rdb(cx, out);
     append_log(cx, out);
     // Modules are none, and nothing forks.
     line(out, "module_fork_in_progress", 0);
     line(out, "module_fork_last_cow_size", 0);
-    line(out, "rdb_last_load_keys_expired", cx.engine.loading().keys_expired.get());
-    line(out, "rdb_last_load_keys_loaded", cx.engine.loading().keys_loaded.get());
-    line(out, "rdb_last_load_unknown_skipped", cx.engine.loading().skipped.get());
+    line(out, "rdb_last_load_keys_expired", cx.engine.loading.keys_expired.get());
+    line(out, "rdb_last_load_keys_loaded", cx.engine.loading.keys_loaded.get());
+    line(out, "rdb_last_load_unknown_skipped", cx.engine.loading.skipped.get());
     if let Some(progress) = progress {
         line(out, "loading_start_time", progress.started_ms / 1000);
         line(out, "loading_total_bytes", progress.total_bytes);
-        let used = cx.engine.loading().rdb_used_bytes.load(Relaxed);
+        let used = cx.engine.loading.rdb_used_bytes.load(Relaxed);
         line(out, "loading_rdb_used_mem", used);
         line(out, "loading_loaded_bytes", progress.loaded_bytes);
         line(out, "loading_loaded_perc", format!("{:.2}", progress.percent));
@@ -330,9 +330,9 @@ fn persistence(cx: &Cx<'_>, out: &mut String) {
 /// The snapshots' part of the section. There is no child whose memory could grow: what the server
 /// calls `cow` is what writers have handed to a running snapshot and what is not written yet.
 fn rdb(cx: &Cx<'_>, out: &mut String) {
-    let state = cx.engine.persistence();
+    let state = &cx.engine.persistence;
     let running = state.running_seconds();
-    let snapshot = cx.engine.snapshots().current();
+    let snapshot = cx.engine.snapshots.current();
     let of_snapshot = |get: fn(&keyspace::snapshot::Shared) -> u64| {
         snapshot.as_ref().map_or(0, |snapshot| get(snapshot))
     };
@@ -343,7 +343,7 @@ fn rdb(cx: &Cx<'_>, out: &mut String) {
         (None, _) => 0,
         // It has only just begun.
         (Some(_), 0) => {
-            let dbs = cx.engine.keyspace().used_databases();
+            let dbs = cx.engine.keyspace.used_databases();
             dbs.map(|db| cx.db.key_count(db) as u64).sum()
         }
         (Some(_), total) => total.max(keys),
@@ -357,7 +357,7 @@ fn rdb(cx: &Cx<'_>, out: &mut String) {
     line(out, "current_save_keys_total", total);
     line(out, "rdb_changes_since_last_save", cx.engine.changes_since_save());
     // In Redis a snapshot for replicas is a save in the background, too.
-    let is_saving = running.is_some() || cx.engine.replicas().primary().is_sending();
+    let is_saving = running.is_some() || cx.engine.replicas.primary().is_sending();
     line(out, "rdb_bgsave_in_progress", u8::from(is_saving));
     line(out, "rdb_last_save_time", state.last_save_s());
     line(out, "rdb_last_bgsave_status", if state.last_failed() { "err" } else { "ok" });
@@ -369,24 +369,24 @@ fn rdb(cx: &Cx<'_>, out: &mut String) {
     line(
         out,
         "snapshot_buffer_limit",
-        engine::persistence::snapshots::buffer_limit(cx.engine.config()),
+        engine::persistence::snapshots::buffer_limit(&cx.engine.config),
     );
     line(out, "snapshot_age_seconds", cx.now().0 / 1000 - state.last_save_s());
 }
 
 /// Bytes that are in the journal and not yet in the append-only file; 0 if there is none.
 pub(super) fn unwritten(engine: &Engine) -> u64 {
-    let log = engine.append_log();
+    let log = &engine.append_log;
     if log.state() == LogState::Off {
         return 0;
     }
-    engine.journal().position().0.saturating_sub(log.written.load(Relaxed))
+    engine.journal.position().0.saturating_sub(log.written.load(Relaxed))
 }
 
 /// The append-only file's part of the section.
 fn append_log(cx: &Cx<'_>, out: &mut String) {
     let engine = cx.engine;
-    let (log, figures) = (engine.append_log(), &engine.append_log().figures);
+    let (log, figures) = (&engine.append_log, &engine.append_log.figures);
     let is_on = log.state() != LogState::Off;
     let (is_rewriting, is_rewrite_to_come) = log.rewrites();
     let status = |failed: bool| if failed { "err" } else { "ok" };
@@ -414,79 +414,79 @@ fn append_log(cx: &Cx<'_>, out: &mut String) {
 }
 
 fn total(engine: &Engine, counter: fn(&engine::stats::ThreadStats) -> &Counter) -> u64 {
-    engine.thread_stats().iter().map(|stats| counter(stats).get()).sum()
+    engine.thread_stats.iter().map(|stats| counter(stats).get()).sum()
 }
 
 /// Nanoseconds that all threads together have run commands.
 fn command_ns(engine: &Engine) -> u64 {
-    let commands = engine.thread_stats().iter().flat_map(|stats| &stats.by_command);
+    let commands = engine.thread_stats.iter().flat_map(|stats| &stats.by_command);
     commands.map(|command| command.nanoseconds.get()).sum()
 }
 
 #[expect(clippy::too_many_lines, reason = "a line for each field of the section")]
 fn stats(cx: &Cx<'_>, out: &mut String) {
     let engine = cx.engine;
-    let stats = engine.stats();
+    let stats = &engine.stats;
     line(out, "total_connections_received", stats.connections.get());
     let traffic = engine.traffic();
     line(out, "total_commands_processed", traffic.commands);
-    line(out, "instantaneous_ops_per_sec", engine.rates().commands_per_second());
+    line(out, "instantaneous_ops_per_sec", engine.rates.commands_per_second());
     line(out, "total_net_input_bytes", traffic.net_in);
     line(out, "total_net_output_bytes", traffic.net_out);
     line(out, "total_net_repl_input_bytes", traffic.repl_in);
     line(out, "total_net_repl_output_bytes", traffic.repl_out);
     let kib = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
-    line(out, "instantaneous_input_kbps", kib(engine.rates().net_in_per_second()));
-    line(out, "instantaneous_output_kbps", kib(engine.rates().net_out_per_second()));
-    line(out, "instantaneous_input_repl_kbps", kib(engine.rates().repl_in_per_second()));
-    line(out, "instantaneous_output_repl_kbps", kib(engine.rates().repl_out_per_second()));
+    line(out, "instantaneous_input_kbps", kib(engine.rates.net_in_per_second()));
+    line(out, "instantaneous_output_kbps", kib(engine.rates.net_out_per_second()));
+    line(out, "instantaneous_input_repl_kbps", kib(engine.rates.repl_in_per_second()));
+    line(out, "instantaneous_output_repl_kbps", kib(engine.rates.repl_out_per_second()));
     line(out, "rejected_connections", stats.rejected_connections.get());
     line(out, "shed_requests", stats.shed_requests.get());
     line(out, "rate_limited_requests", stats.limited_requests.get());
-    line(out, "overloaded_threads", engine.shedding().overloaded_threads());
-    let syncs = &cx.engine.replicas().figures;
+    line(out, "overloaded_threads", engine.shedding.overloaded_threads());
+    let syncs = &cx.engine.replicas.figures;
     line(out, "sync_full", syncs.full.load(Relaxed));
     line(out, "sync_partial_ok", syncs.partial.load(Relaxed));
     line(out, "sync_partial_err", syncs.refused.load(Relaxed));
     line(out, "unconfirmed_writes", stats.unconfirmed_writes.get());
     line(out, "expired_keys", stats.expired.get());
     line(out, "expired_fields", stats.expired_fields.get());
-    line(out, "expired_stale_perc", format!("{:.2}", engine.stale_share().percent()));
+    line(out, "expired_stale_perc", format!("{:.2}", engine.stale_share.percent()));
     line(out, "expired_time_cap_reached_count", stats.expire_cycles_cut_short.get());
     line(out, "expire_cycle_cpu_milliseconds", stats.expire_cycle_ms.get());
     line(out, "evicted_keys", stats.evicted.get());
     line(out, "evicted_clients", stats.evicted_clients.get());
-    line(out, "evicted_scripts", cx.engine.scripts().cache.figures().2);
-    let (total_ms, current_ms) = engine.over_limit().milliseconds(&engine.clock());
+    line(out, "evicted_scripts", cx.engine.scripts.cache.figures().2);
+    let (total_ms, current_ms) = engine.over_limit.milliseconds(&engine.clock);
     line(out, "total_eviction_exceeded_time", total_ms);
     line(out, "current_eviction_exceeded_time", current_ms);
     line(out, "keyspace_hits", total(engine, |s| &s.hits));
     line(out, "keyspace_misses", total(engine, |s| &s.misses));
-    line(out, "pubsub_channels", engine.pubsub().count(Space::Channels));
-    line(out, "pubsub_patterns", engine.pubsub().count(Space::Patterns));
-    line(out, "pubsubshard_channels", engine.pubsub().count(Space::ShardChannels));
-    line(out, "latest_fork_usec", engine.persistence().cut_us());
-    line(out, "total_forks", cx.engine.persistence().forks());
+    line(out, "pubsub_channels", engine.pubsub.count(Space::Channels));
+    line(out, "pubsub_patterns", engine.pubsub.count(Space::Patterns));
+    line(out, "pubsubshard_channels", engine.pubsub.count(Space::ShardChannels));
+    line(out, "latest_fork_usec", engine.persistence.cut_us());
+    line(out, "total_forks", cx.engine.persistence.forks());
     let kept = cx.engine.host().map_or(0, |host| host.kept_connections());
     line(out, "migrate_cached_sockets", kept);
-    line(out, "slave_expires_tracked_keys", engine.own_keys().len());
-    let defrag = engine.defrag();
+    line(out, "slave_expires_tracked_keys", engine.own_keys.len());
+    let defrag = &engine.defrag;
     line(out, "active_defrag_hits", defrag.hits.get());
     line(out, "active_defrag_misses", defrag.misses.get());
     line(out, "active_defrag_key_hits", defrag.hits.get());
     line(out, "active_defrag_key_misses", defrag.seen.get().saturating_sub(defrag.hits.get()));
     line(out, "total_active_defrag_time", defrag.total_us.get() / 1000);
-    line(out, "current_active_defrag_time", defrag.current_ms(engine.clock().wall()));
-    line(out, "tracking_total_keys", engine.tracking().keys.load(Relaxed));
-    line(out, "tracking_total_items", engine.tracking().items.load(Relaxed));
-    line(out, "tracking_total_prefixes", engine.tracking().prefix_count());
-    line(out, "unexpected_error_replies", engine.upstream().failures.load(Relaxed));
+    line(out, "current_active_defrag_time", defrag.current_ms(engine.clock.wall()));
+    line(out, "tracking_total_keys", engine.tracking.keys.load(Relaxed));
+    line(out, "tracking_total_items", engine.tracking.items.load(Relaxed));
+    line(out, "tracking_total_prefixes", engine.tracking.prefix_count());
+    line(out, "unexpected_error_replies", engine.upstream.failures.load(Relaxed));
     line(out, "total_error_replies", stats.errors.get());
     line(out, "dump_payload_sanitizations", 0);
     line(out, "total_reads_processed", total(engine, |s| &s.reads));
     line(out, "total_writes_processed", total(engine, |s| &s.writes));
     // Every thread that serves clients reads and writes, so these are the sums as well.
-    let is_shared = engine.threads() > 1;
+    let is_shared = engine.threads > 1;
     let of_many = |counter| if is_shared { total(engine, counter) } else { 0 };
     line(out, "io_threaded_reads_processed", of_many(|s| &s.reads));
     line(out, "io_threaded_writes_processed", of_many(|s| &s.writes));
@@ -508,7 +508,7 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
     line(out, "eventloop_cycles", traffic.turns);
     let command_us = command_ns(engine) / 1000;
     line(out, "eventloop_duration_cmd_sum", command_us);
-    line(out, "instantaneous_eventloop_cycles_per_sec", engine.rates().turns_per_second());
+    line(out, "instantaneous_eventloop_cycles_per_sec", engine.rates.turns_per_second());
     // What is measured of a turn is its commands; both figures start anew with CONFIG RESETSTAT.
     line(out, "instantaneous_eventloop_duration_usec", command_us / traffic.turns.max(1));
     for (name, value) in facts(cx, "stats") {
@@ -517,7 +517,7 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
 }
 
 fn replication(cx: &Cx<'_>, out: &mut String) {
-    let is_replica = cx.engine.upstream().is_replica();
+    let is_replica = cx.engine.upstream.is_replica();
     if cx.described_view() == View::OneServer {
         line(out, "role", "master");
         line(out, "cluster_copy_role", if is_replica { "replica" } else { "primary" });
@@ -527,8 +527,8 @@ fn replication(cx: &Cx<'_>, out: &mut String) {
         upstream(cx, out);
         replicas(cx, out);
     }
-    line(out, "master_failover_state", cx.engine.failover().stage().name());
-    let journal = cx.engine.journal();
+    line(out, "master_failover_state", cx.engine.failover.stage().name());
+    let journal = &cx.engine.journal;
     let (history, position) = (journal.history(), journal.position().0);
     let (second, last) = match history.second {
         Some((id, last)) => (id.to_string(), last.0 as i64 + 1),
@@ -538,30 +538,30 @@ fn replication(cx: &Cx<'_>, out: &mut String) {
     line(out, "master_replid2", second);
     line(out, "master_repl_offset", position);
     line(out, "second_repl_offset", last);
-    let epoch = cx.engine.epochs().last().epoch;
+    let epoch = cx.engine.epochs.last().epoch;
     if epoch > 0 {
         line(out, "stream_epoch", epoch);
     }
     if let Some(shard) = cx.membership().as_deref().and_then(|published| published.own_shard()) {
         line(out, "cluster_promotion_copies", shard.fence);
         line(out, "cluster_members", shard.members().count());
-        let is_present = cx.engine.membership().is_coordinator_present();
+        let is_present = cx.engine.membership.is_coordinator_present();
         line(out, "cluster_coordinator", if is_present { "up" } else { "away" });
-        let (files, writes) = cx.engine.membership().rescued();
+        let (files, writes) = cx.engine.membership.rescued();
         line(out, "cluster_rescue_files", files);
         line(out, "cluster_rescued_writes", writes);
         hashing(cx, out);
     }
     let kept = journal.kept_from();
     line(out, "repl_backlog_active", i32::from(kept.is_some()));
-    line(out, "repl_backlog_size", cx.engine.config().repl_backlog_size());
+    line(out, "repl_backlog_size", cx.engine.config.repl_backlog_size());
     line(out, "repl_backlog_first_byte_offset", kept.map_or(0, |first| first.0 + 1));
     line(out, "repl_backlog_histlen", kept.map_or(0, |first| position.saturating_sub(first.0)));
 }
 
 /// The rules from keys to slots, if they are the database's own or change.
 fn hashing(cx: &Cx<'_>, out: &mut String) {
-    let membership = &cx.engine.membership();
+    let membership = &&cx.engine.membership;
     let Some(published) = cx.membership().filter(|_| membership.has_rules()) else { return };
     line(out, "cluster_hashing_rules", published.view.topology.value.hashing.len());
     if let Some(next) = published.next() {
@@ -574,12 +574,12 @@ fn hashing(cx: &Cx<'_>, out: &mut String) {
 /// The primary, if there is one.
 fn upstream(cx: &Cx<'_>, out: &mut String) {
     let (engine, now) = (cx.engine, cx.now());
-    let link = engine.upstream().link().clone();
+    let link = engine.upstream.link().clone();
     let Some((host, port)) = link.primary else { return };
     let seconds_since =
         |at: Option<engine::Millis>| at.map_or(-1, |at| (now.0 - at.0).max(0) / 1000);
-    let is_up = engine.upstream().is_link_up();
-    let position = engine.journal().position().0;
+    let is_up = engine.upstream.is_link_up();
+    let position = engine.journal.position().0;
     line(out, "master_host", host);
     line(out, "master_port", port);
     line(out, "master_link_status", if is_up { "up" } else { "down" });
@@ -604,7 +604,7 @@ fn upstream(cx: &Cx<'_>, out: &mut String) {
     if !is_up {
         line(out, "master_link_down_since_seconds", seconds_since(link.down_since));
     }
-    let config = engine.config();
+    let config = &engine.config;
     line(out, "slave_priority", config.replica_priority());
     line(out, "slave_read_only", u8::from(config.replica_read_only()));
     line(out, "replica_announced", u8::from(config.replica_announced()));
@@ -612,11 +612,11 @@ fn upstream(cx: &Cx<'_>, out: &mut String) {
 
 /// The replicas, one a line.
 fn replicas(cx: &Cx<'_>, out: &mut String) {
-    let primary = cx.engine.replicas().primary();
-    let config = cx.engine.config();
+    let primary = cx.engine.replicas.primary();
+    let config = &cx.engine.config;
     line(out, "connected_slaves", primary.replicas().count());
     if config.min_replicas_to_write() > 0 && config.min_replicas_max_lag() > 0 {
-        line(out, "min_slaves_good_slaves", cx.engine.replicas().good());
+        line(out, "min_slaves_good_slaves", cx.engine.replicas.good());
     }
     for (number, link) in primary.replicas().enumerate() {
         let (ip, port, state) = (in_pairs(link.shown_ip()), link.facts.port, link.state());
@@ -636,14 +636,14 @@ fn cpu(cx: &Cx<'_>, out: &mut String) {
 }
 
 fn errorstats(cx: &Cx<'_>, out: &mut String) {
-    let errors = lock(cx.engine.errors());
+    let errors = lock(&cx.engine.errors);
     for (code, count) in errors.iter() {
         line(out, &format!("errorstat_{code}"), format!("count={count}"));
     }
 }
 
 fn keyspace(cx: &Cx<'_>, out: &mut String) {
-    for DbIndex(db) in cx.engine.keyspace().used_databases() {
+    for DbIndex(db) in cx.engine.keyspace.used_databases() {
         let figures = cx.db.figures(DbIndex(db));
         let (keys, expires) = (figures.keys, figures.expiring);
         if keys > 0 {
@@ -661,9 +661,9 @@ fn keyspace(cx: &Cx<'_>, out: &mut String) {
 }
 
 fn commandstats(cx: &Cx<'_>, out: &mut String) {
-    for row in cx.engine.table().all() {
+    for row in cx.engine.table.all() {
         let sum = |counter: fn(&engine::stats::CommandStats) -> u64| -> u64 {
-            cx.engine.thread_stats().iter().map(|s| counter(&s.by_command[row.index])).sum()
+            cx.engine.thread_stats.iter().map(|s| counter(&s.by_command[row.index])).sum()
         };
         let calls = sum(|s| s.calls.get());
         let (rejected, failed) = (sum(|s| s.rejected.get()), sum(|s| s.failed.get()));
@@ -681,12 +681,12 @@ fn commandstats(cx: &Cx<'_>, out: &mut String) {
 }
 
 fn latencystats(cx: &Cx<'_>, out: &mut String) {
-    if !cx.engine.config().latency_tracking() {
+    if !cx.engine.config.latency_tracking() {
         return;
     }
-    let percentiles = cx.engine.config().latency_tracking_info_percentiles();
-    for row in cx.engine.table().all() {
-        let Some(durations) = Durations::of(cx.engine.thread_stats(), row.index) else { continue };
+    let percentiles = cx.engine.config.latency_tracking_info_percentiles();
+    for row in cx.engine.table.all() {
+        let Some(durations) = Durations::of(&cx.engine.thread_stats, row.index) else { continue };
         let figures: Vec<String> = percentiles
             .iter()
             .map(|&percentile| {
@@ -700,11 +700,11 @@ fn latencystats(cx: &Cx<'_>, out: &mut String) {
 
 /// Sizes of requests and replies by command.
 fn sizestats(cx: &Cx<'_>, out: &mut String) {
-    if !cx.engine.config().latency_tracking() {
+    if !cx.engine.config.latency_tracking() {
         return;
     }
-    for row in cx.engine.table().all() {
-        let Some(sizes) = Sizes::of(cx.engine.thread_stats(), row.index) else { continue };
+    for row in cx.engine.table.all() {
+        let Some(sizes) = Sizes::of(&cx.engine.thread_stats, row.index) else { continue };
         for (name, spread) in [("request", sizes.requests), ("reply", sizes.replies)] {
             let name = format!("{name}_bytes_{}", row.full_name);
             histogram(out, &name, ("bytes", spread.sum), &spread.counts);
@@ -714,12 +714,12 @@ fn sizestats(cx: &Cx<'_>, out: &mut String) {
 
 /// Durations of what is no command.
 fn timings(cx: &Cx<'_>, out: &mut String) {
-    let tier = cx.engine.tier();
+    let tier = &cx.engine.tier;
     let of_tier = tier.get().map(|tier| (tier.figures().read_us, tier.read_latencies()));
     if let Some((us, counts)) = of_tier {
         histogram(out, "timing_tier_read", ("usec", us), &counts);
     }
-    for (name, timing) in cx.engine.timings().all() {
+    for (name, timing) in cx.engine.timings.all() {
         let Spread { sum, counts } = timing.spread();
         histogram(out, &format!("timing_{name}"), ("usec", sum), &counts);
     }

@@ -155,9 +155,9 @@ fn memory_malloc_stats(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 }
 
 fn memory_purge(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    cx.engine.keyspace().collect_outgrown();
+    cx.engine.keyspace.collect_outgrown();
     // Every thread has a heap of its own, which no other may touch.
-    cx.engine.mailboxes().iter().for_each(|mailbox| mailbox.post(Message::Purge));
+    cx.engine.mailboxes.iter().for_each(|mailbox| mailbox.post(Message::Purge));
     cx.reply.ok();
     Ok(())
 }

@@ -32,10 +32,10 @@ pub(crate) struct StreamBytes {
 
 impl StreamBytes {
     fn now(engine: &Engine) -> StreamBytes {
-        let held = if engine.journal().is_keeping() { engine.journal().held_bytes() } else { 0 };
-        let backlog = usize::try_from(engine.config().repl_backlog_size())
-            .map_or(held, |most| held.min(most));
-        let kept = usize::try_from(engine.upstream().link().kept_bytes).unwrap_or(usize::MAX);
+        let held = if engine.journal.is_keeping() { engine.journal.held_bytes() } else { 0 };
+        let backlog =
+            usize::try_from(engine.config.repl_backlog_size()).map_or(held, |most| held.min(most));
+        let kept = usize::try_from(engine.upstream.link().kept_bytes).unwrap_or(usize::MAX);
         StreamBytes { backlog, beyond: held - backlog, kept }
     }
 
@@ -122,7 +122,7 @@ impl Memory {
     pub(crate) fn rows(&self, engine: &Engine) -> MemoryRows {
         use Figure::{Bytes, Ratio};
         let streams = &self.streams;
-        let scripts = engine.scripts();
+        let scripts = &engine.scripts;
         let per_key = (self.used - self.startup) / self.keys.max(1);
         let before_databases = vec![
             row("used_memory_peak", "peak.allocated", bytes(self.peak)),
@@ -201,14 +201,14 @@ impl Memory {
             peak: keyspace::memory::peak_bytes(),
             resident: resident.and_then(|(_, bytes)| bytes.parse().ok()).unwrap_or(used),
             startup: engine.startup_bytes().min(used),
-            clients: usize::try_from(engine.client_usage().bytes()).unwrap_or(usize::MAX),
-            client_count: engine.clients().count(),
+            clients: usize::try_from(engine.client_usage.bytes()).unwrap_or(usize::MAX),
+            client_count: engine.clients.count(),
             streams: StreamBytes::now(engine),
             tables: Vec::new(),
             keys: 0,
             tier: Tier::now(cx),
         };
-        for DbIndex(db) in engine.keyspace().used_databases() {
+        for DbIndex(db) in engine.keyspace.used_databases() {
             let figures = cx.db.figures(DbIndex(db));
             let (entries, expiring) = (figures.entry_bytes, figures.expiring_bytes);
             memory.keys += figures.keys;

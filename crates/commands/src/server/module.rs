@@ -165,7 +165,7 @@ fn unload(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 }
 
 fn ensure_allowed(cx: &Cx<'_>) -> Outcome {
-    let is_allowed = match cx.engine.config().enable_module_command() {
+    let is_allowed = match cx.engine.config.enable_module_command() {
         ProtectedAction::Yes => true,
         ProtectedAction::Local => cx.session.is_local,
         ProtectedAction::No => false,

@@ -67,10 +67,10 @@ fn psync(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 /// The primary hands over its role.
 fn take_over(cx: &Cx<'_>, id: &[u8]) -> Outcome {
-    if !cx.engine.upstream().is_replica() {
+    if !cx.engine.upstream.is_replica() {
         return Err(Error::text("ERR PSYNC FAILOVER can't be sent to a master."));
     }
-    if cx.engine.journal().history().id.as_str().as_bytes() != id {
+    if cx.engine.journal.history().id.as_str().as_bytes() != id {
         return Err(Error::text("ERR PSYNC FAILOVER replid must match my replid."));
     }
     super::replicaof::promote(cx, "failover");
@@ -79,7 +79,7 @@ fn take_over(cx: &Cx<'_>, id: &[u8]) -> Outcome {
 
 fn sync(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     begin(cx, Wanted::Everything)?;
-    if let Some(link) = cx.engine.replicas().primary().link_mut(cx.session.id()) {
+    if let Some(link) = cx.engine.replicas.primary().link_mut(cx.session.id()) {
         // Valkey asks so for a snapshot over a second connection.
         link.is_old = !link.facts.rdb_channel;
     }
@@ -92,16 +92,16 @@ fn begin(cx: &mut Cx<'_>, wanted: Wanted) -> Outcome {
         return Ok(());
     }
     // No replica begins while the role is handed over.
-    if cx.engine.failover().is_on() {
+    if cx.engine.failover.is_on() {
         return Err(Error::text("NOMASTERLINK Can't SYNC while failing over"));
     }
-    let upstream = cx.engine.upstream();
+    let upstream = &cx.engine.upstream;
     if upstream.is_replica() && !upstream.is_link_up() {
         return Err(Error::text("NOMASTERLINK Can't SYNC while not connected with my master"));
     }
     let (engine, client) = (cx.engine, cx.session.id());
     let is_refused =
-        engine.replicas().primary().link(client).is_some_and(|link| link.facts.is_filter_refused());
+        engine.replicas.primary().link(client).is_some_and(|link| link.facts.is_filter_refused());
     if is_refused {
         return Err(Error::text("ERR Filtered replica requires EOF capability"));
     }

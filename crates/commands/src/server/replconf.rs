@@ -47,7 +47,7 @@ fn replconf(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         }
         Some([option, _]) if option.eq_ignore_ascii_case(b"promise") && cx.session.is_replica() => {
             if let Some(promise) = Promise::parse(pairs) {
-                cx.engine.votes().promised(&promise);
+                cx.engine.votes.promised(&promise);
             }
             return Ok(());
         }
@@ -64,7 +64,7 @@ fn replconf(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn configure(cx: &mut Cx<'_>, option: &[u8], value: &[u8]) -> Outcome {
     let (client, now) = (&cx.session.client, cx.now());
-    let mut primary = cx.engine.replicas().primary();
+    let mut primary = cx.engine.replicas.primary();
     cx.session.may_be_replica = true;
     match primary.configure(client.id, ip_of(client), option, value, now) {
         Configured::Noted => Ok(()),
@@ -92,7 +92,7 @@ fn configure(cx: &mut Cx<'_>, option: &[u8], value: &[u8]) -> Outcome {
 }
 
 fn acknowledge(cx: &mut Cx<'_>, value: &[u8], more: &[[&[u8]; 2]]) -> Outcome {
-    let end = cx.engine.journal().position();
+    let end = cx.engine.journal.position();
     let position = |text| {
         let number = structs::numbers::parse_i64(text)?;
         // What is not written yet cannot be had.
@@ -109,7 +109,7 @@ fn acknowledge(cx: &mut Cx<'_>, value: &[u8], more: &[[&[u8]; 2]]) -> Outcome {
     {
         let client = cx.session.id();
         cx.engine.acknowledge(client, received, synced, Vote::parse(more), cx.now());
-        cx.engine.timings().replica_ack.reached(received);
+        cx.engine.timings.replica_ack.reached(received);
         cx.engine.serve_acks();
     }
     Ok(())

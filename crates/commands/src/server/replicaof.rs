@@ -55,10 +55,10 @@ pub static SLAVEOF: Command = Command {
 };
 
 fn replicaof(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    if cx.engine.membership().is_on() {
+    if cx.engine.membership.is_on() {
         return Err(Error::text("ERR REPLICAOF not allowed in cluster mode."));
     }
-    if cx.engine.failover().is_on() {
+    if cx.engine.failover.is_on() {
         return Err(Error::text("ERR REPLICAOF not allowed while failing over."));
     }
     if args.is(1, "no") && args.is(2, "one") {
@@ -66,7 +66,7 @@ fn replicaof(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         cx.reply.ok();
         return Ok(());
     }
-    if cx.engine.loading().is_on() || cx.engine.loading().is_beside() {
+    if cx.engine.loading.is_on() || cx.engine.loading.is_beside() {
         return Err(Error::Loading);
     }
     if cx.session.is_replica() {
@@ -76,13 +76,13 @@ fn replicaof(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         .and_then(|port| u16::try_from(port).ok())
         .ok_or(Error::text("ERR Invalid master port"))?;
     let host = std::str::from_utf8(args[1]).map_err(|_| Error::text("ERR Invalid master host"))?;
-    if cx.engine.upstream().link().primary == Some((host.to_owned(), port)) {
+    if cx.engine.upstream.link().primary == Some((host.to_owned(), port)) {
         cx.reply.simple("OK Already connected to specified master");
         return Ok(());
     }
-    let recorded = cx.engine.config().record_primary(Some((host, port)));
+    let recorded = cx.engine.config.record_primary(Some((host, port)));
     recorded.map_err(|why| Error::format(format!("ERR {why}")))?;
-    if !cx.engine.upstream().is_replica() {
+    if !cx.engine.upstream.is_replica() {
         log(
             cx,
             "Before turning into a replica, using my own master parameters to synthesize a cached \
@@ -100,12 +100,12 @@ fn replicaof(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 /// is stopped.
 pub(super) fn promote(cx: &Cx<'_>, by: &str) {
     let engine = cx.engine;
-    if !engine.upstream().is_replica() {
+    if !engine.upstream.is_replica() {
         return;
     }
     engine.stop_following();
-    engine.config().record_primary(None).expect("there need not be a primary");
-    let history = engine.journal().history();
+    engine.config.record_primary(None).expect("there need not be a primary");
+    let history = engine.journal.history();
     if let Some((second, last)) = history.second {
         let line = format!(
             "Setting secondary replication ID to {second}, valid up to offset: {}. New replication \

@@ -26,9 +26,9 @@ pub static ROLE: Command = Command {
 fn role(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     // One server is a primary, and its copies are its own affair.
     let is_one = cx.described_view() == View::OneServer;
-    let link = cx.engine.upstream().link().clone();
+    let link = cx.engine.upstream.link().clone();
     if let Some((host, port)) = link.primary.filter(|_| !is_one) {
-        let position = cx.engine.journal().position().0 as i64;
+        let position = cx.engine.journal.position().0 as i64;
         cx.reply.array(5);
         cx.reply.bulk(b"slave");
         cx.reply.bulk(host.as_bytes());
@@ -37,12 +37,12 @@ fn role(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
         cx.reply.integer(if link.stage == Following { position } else { -1 });
         return Ok(());
     }
-    let primary = cx.engine.replicas().primary();
+    let primary = cx.engine.replicas.primary();
     let online = primary.replicas().filter(|link| link.stage == Stage::Online && !is_one);
     let online: Vec<_> = online.collect();
     cx.reply.array(3);
     cx.reply.bulk(b"master");
-    cx.reply.integer(cx.engine.journal().position().0 as i64);
+    cx.reply.integer(cx.engine.journal.position().0 as i64);
     cx.reply.array(online.len());
     for link in online {
         cx.reply.array(3);

@@ -65,11 +65,11 @@ pub static LASTSAVE: Command = Command {
 const IN_PROGRESS: Error = Error::text("ERR Background save already in progress");
 
 fn is_saving(cx: &Cx<'_>) -> bool {
-    cx.engine.persistence().running_seconds().is_some()
+    cx.engine.persistence.running_seconds().is_some()
 }
 
 fn is_rewriting(cx: &Cx<'_>) -> bool {
-    cx.engine.append_log().figures.is_rewriting.load(Relaxed)
+    cx.engine.append_log.figures.is_rewriting.load(Relaxed)
 }
 
 fn save(cx: &mut Cx<'_>, _args: Args<'_>) -> Result<(), Error> {
@@ -102,7 +102,7 @@ fn bgsave(cx: &mut Cx<'_>, args: Args<'_>) -> Result<(), Error> {
     let engine = cx.engine;
     let Some(host) = engine.host() else { return Err(Error::text("ERR There is no disk")) };
     if cx.in_transaction {
-        engine.persistence().schedule();
+        engine.persistence.schedule();
         host.log("Background saving scheduled to run after transaction execution");
         cx.reply.simple("Background saving scheduled");
         return Ok(());
@@ -115,7 +115,7 @@ fn bgsave(cx: &mut Cx<'_>, args: Args<'_>) -> Result<(), Error> {
             cx.reply.simple("Background saving started");
         }
         Err(AlreadyRunning) if is_schedule => {
-            engine.persistence().schedule();
+            engine.persistence.schedule();
             host.log("Background saving scheduled due to user request");
             cx.reply.simple("Background saving scheduled");
         }
@@ -140,9 +140,9 @@ fn cancel(cx: &mut Cx<'_>) -> Result<(), Error> {
     };
     if is_saving(cx) {
         log("Background saving will be aborted due to user request");
-        engine.persistence().end_running();
+        engine.persistence.end_running();
         cx.reply.simple("Background saving cancelled");
-    } else if engine.persistence().take_scheduled() {
+    } else if engine.persistence.take_scheduled() {
         log("Scheduled background saving will be cancelled due to user request");
         cx.reply.simple("Scheduled background saving cancelled");
     } else {
@@ -152,6 +152,6 @@ fn cancel(cx: &mut Cx<'_>) -> Result<(), Error> {
 }
 
 fn lastsave(cx: &mut Cx<'_>, _args: Args<'_>) -> Result<(), Error> {
-    cx.reply.integer(cx.engine.persistence().last_save_s());
+    cx.reply.integer(cx.engine.persistence.last_save_s());
     Ok(())
 }

@@ -64,7 +64,7 @@ fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<ShutdownRequest, Error> {
             request.safe = true;
         } else if !args.is(index, "failover") {
             return Err(Error::Syntax);
-        } else if !cx.engine.membership().is_on() {
+        } else if !cx.engine.membership.is_on() {
             return Err(Error::text("ERR SHUTDOWN FAILOVER is only supported in cluster mode."));
         }
         // A node of a cluster hands its shard over without FAILOVER, too.
@@ -96,7 +96,7 @@ fn shutdown(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn describe(cx: &Cx<'_>) -> String {
     let client = &cx.session.client;
     let names = client.names();
-    let hides = cx.engine.config().hide_user_data_from_log();
+    let hides = cx.engine.config.hide_user_data_from_log();
     let shown = |text: &[u8]| {
         if hides { "*redacted*".to_owned() } else { String::from_utf8_lossy(text).into_owned() }
     };

@@ -22,7 +22,7 @@ pub static SWAPDB: Command = Command {
 };
 
 fn swapdb(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    if cx.engine.membership().is_on() && !cx.db.repeats_history() {
+    if cx.engine.membership.is_on() && !cx.db.repeats_history() {
         return Err(Error::text("ERR SWAPDB is not allowed in cluster mode"));
     }
     let number = |word, text: &'static str| {

@@ -34,7 +34,7 @@ pub(crate) struct Tier {
 impl Tier {
     /// The figures now, if there is a tier.
     pub(crate) fn now(cx: &Cx<'_>) -> Option<Tier> {
-        let state = cx.engine.tier();
+        let state = &cx.engine.tier;
         let figures = state.get()?.figures();
         Some(Tier {
             values: cold::entries() as u64,
@@ -42,7 +42,7 @@ impl Tier {
             buffer_bytes: figures.buffer_bytes,
             write_amplification: figures.disk_write_bytes as f64
                 / figures.appended_bytes.max(1) as f64,
-            lookups: cx.engine.thread_stats().iter().map(|thread| thread.hits.get()).sum(),
+            lookups: cx.engine.thread_stats.iter().map(|thread| thread.hits.get()).sum(),
             misses: state.misses.get(),
             is_full: figures.is_full,
             writes_failing: figures.writes_failing,
@@ -96,7 +96,7 @@ impl Tier {
 
 /// Every figure that is a number, as INFO names it.
 pub(crate) fn numbers(cx: &Cx<'_>, memory: &Memory) -> Vec<(&'static str, u64)> {
-    let state = cx.engine.tier();
+    let state = &cx.engine.tier;
     let (Some(tier), Some(figures)) = (&memory.tier, state.get().map(|tier| tier.figures())) else {
         return Vec::new();
     };

@@ -17,7 +17,7 @@ pub static TIME: Command = Command {
 };
 
 fn time(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    let now = || cx.engine.clock().since_epoch();
+    let now = || cx.engine.clock.since_epoch();
     let since = match &mut cx.script {
         Some(rules) if rules.is_overdue => now(),
         Some(rules) => *rules.time.get_or_insert_with(now),

@@ -131,7 +131,7 @@ pub(super) fn load<'c>(
 }
 
 pub(super) fn intersection(cx: &Cx<'_>, sets: &[Option<&Set>], most: usize) -> Set {
-    let limits = limits::set(cx.engine.config());
+    let limits = limits::set(&cx.engine.config);
     let mut result = Set::empty();
     let Some(mut sets) = sets.iter().copied().collect::<Option<Vec<&Set>>>() else {
         return result;
@@ -150,7 +150,7 @@ pub(super) fn intersection(cx: &Cx<'_>, sets: &[Option<&Set>], most: usize) -> S
 }
 
 fn union(cx: &Cx<'_>, sets: &[Option<&Set>]) -> Set {
-    let limits = limits::set(cx.engine.config());
+    let limits = limits::set(&cx.engine.config);
     let sizes = || sets.iter().flatten().map(|set| set.len());
     let largest = sizes().max().unwrap_or(0);
     // The result of sets too big for a compact encoding is a table, and growing that step by step
@@ -169,7 +169,7 @@ fn union(cx: &Cx<'_>, sets: &[Option<&Set>]) -> Set {
 }
 
 fn difference(cx: &Cx<'_>, sets: &[Option<&Set>]) -> Set {
-    let limits = limits::set(cx.engine.config());
+    let limits = limits::set(&cx.engine.config);
     let mut result = Set::empty();
     let Some((Some(first), others)) = sets.split_first() else { return result };
     for member in first.iter().take_while(|_| cx.db.is_wanted()) {

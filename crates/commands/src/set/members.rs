@@ -128,7 +128,7 @@ pub(crate) const SREM_EVENT: Event = event(Class::SET, "srem");
 
 fn sadd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
-    let limits = limits::set(cx.engine.config());
+    let limits = limits::set(&cx.engine.config);
     let set = cx.db.write_or_create::<Set>(key)?;
     set.will_grow(args[2], args.len() - 2, &limits);
     let mut added = 0;
@@ -188,7 +188,7 @@ fn smembers(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn smove(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let (source, destination, member) = (args.key(1), args.key(2), args[3]);
-    let limits = limits::set(cx.engine.config());
+    let limits = limits::set(&cx.engine.config);
     let is_there = cx.db.object_for_write::<Set>(source)?.map(|set| set.contains(member));
     if is_there.is_some() {
         cx.db.object_for_write::<Set>(destination)?;

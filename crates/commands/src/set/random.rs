@@ -54,7 +54,7 @@ fn spop(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     };
     let mut rng = Rng::seeded(cx.db.random());
     let Cx { db, reply, .. } = cx;
-    let is_journaled = db.engine.journal().is_recording();
+    let is_journaled = db.engine.journal.is_recording();
     let Some(set) = db.write::<Set>(key)? else {
         if count.is_some() {
             reply.set(0);
@@ -93,7 +93,7 @@ fn spop(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn report(cx: &mut Cx<'_>, key: Key<'_>, count: usize, popped: Vec<Vec<u8>>, is_whole: bool) {
     cx.db.changed_in(key, event(Class::SET, "spop"), count as u64);
     if is_whole {
-        cx.db.propagate_as_deletion(key, cx.engine.config().lazyfree_lazy_server_del());
+        cx.db.propagate_as_deletion(key, cx.engine.config.lazyfree_lazy_server_del());
     } else {
         cx.db.propagate_as(|p| {
             p.begin(2 + popped.len());

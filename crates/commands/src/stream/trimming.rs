@@ -51,14 +51,14 @@ pub static XTRIM: Command = Command {
 fn effort(db: &Db<'_>, args: Args<'_>) -> usize {
     /// Entries that go in the time of one small element's reply.
     const ENTRIES: u64 = 20;
-    let max_entries = db.engine.config().stream_node_max_entries();
+    let max_entries = db.engine.config.stream_node_max_entries();
     let trim = trim_options::parse(args, false, max_entries).ok().and_then(|parsed| parsed.trim);
     let stream = db.lookup_no_effects(args.key(1)).and_then(|entry| entry.object::<Stream>());
     trim.zip(stream).map_or(0, |(trim, stream)| (stream.trim_effort(&trim) / ENTRIES) as usize)
 }
 
 fn xtrim(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let options = trim_options::parse(args, false, cx.engine.config().stream_node_max_entries())?;
+    let options = trim_options::parse(args, false, cx.engine.config.stream_node_max_entries())?;
     let Some(trim) = options.trim else { return Ok(()) };
     let key = args.key(1);
     let effort =

@@ -96,7 +96,7 @@ fn next_id(asked: NewId, last: StreamId, now_ms: u64) -> Result<StreamId, Error>
 }
 
 fn xadd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let limits = crate::limits::stream(cx.engine.config());
+    let limits = crate::limits::stream(&cx.engine.config);
     let mut options = trim_options::parse(args, true, limits.max_entries)?;
     let words = args.from(options.id_at + 1);
     if words.len() < 2 || words.len() % 2 == 1 {

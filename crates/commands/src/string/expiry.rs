@@ -157,8 +157,8 @@ pub(crate) fn relative(
 pub(crate) fn expire(cx: &mut Cx<'_>, key: Key<'_>) {
     if let Some(entry) = cx.db.take(key) {
         cx.db.discard(entry);
-        cx.engine.stats().expired.add(1);
+        cx.engine.stats.expired.add(1);
         cx.db.changed(key, events::EXPIRED);
-        cx.db.propagate_as_deletion(key, cx.engine.config().lazyfree_lazy_expire());
+        cx.db.propagate_as_deletion(key, cx.engine.config.lazyfree_lazy_expire());
     }
 }

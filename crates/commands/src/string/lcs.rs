@@ -93,7 +93,7 @@ fn lcs(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     };
     let (a, b) = (read(1)?, read(2)?);
     let options = parse(args)?;
-    check_size(a.len(), b.len(), cx.engine.config().proto_max_bulk_len() as u64)?;
+    check_size(a.len(), b.len(), cx.engine.config.proto_max_bulk_len() as u64)?;
     let mut turns = if options.len { None } else { Some(Turns::new(a.len(), b.len())?) };
     let len = fill(&a, &b, turns.as_mut(), || db.is_wanted());
     if !db.is_wanted() {

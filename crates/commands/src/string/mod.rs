@@ -66,7 +66,7 @@ pub(crate) fn clamp(start: i64, end: i64, len: usize) -> Option<Range<usize>> {
 /// room to grow.
 pub(crate) fn most_bytes(cx: &Cx<'_>) -> usize {
     const ROOM_TO_GROW: usize = 8 << 20;
-    cx.engine.config().proto_max_bulk_len().min(u32::MAX as usize - ROOM_TO_GROW)
+    cx.engine.config.proto_max_bulk_len().min(u32::MAX as usize - ROOM_TO_GROW)
 }
 
 /// Refuses a string that is too long.

@@ -68,7 +68,7 @@ fn create(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if typed::read_for_write::<TDigest>(&cx.db, key)?.is_some() {
         return Err(Error::text("ERR T-Digest: key already exists"));
     }
-    let limit = typed::limit(&cx.db, cx.engine.config());
+    let limit = typed::limit(&cx.db, &cx.engine.config);
     let digest = TDigest::new(compression, limit).map_err(refused)?;
     typed::create(&mut cx.db, key, digest);
     cx.db.changed(key, CREATED);

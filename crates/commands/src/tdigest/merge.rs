@@ -58,7 +58,7 @@ fn merge(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         digests.push(source);
     }
     let compression = options.compression.or(kept.map(TDigest::compression)).unwrap_or(largest);
-    let limit = typed::limit(&cx.db, cx.engine.config());
+    let limit = typed::limit(&cx.db, &cx.engine.config);
     let mut merged = TDigest::new(compression, limit).map_err(refused)?;
     digests.into_iter().try_for_each(|digest| merged.merge(digest)).map_err(refused)?;
     merged.settle();

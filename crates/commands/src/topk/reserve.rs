@@ -59,7 +59,7 @@ fn reserve(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     } else {
         (WIDTH, DEPTH, DECAY)
     };
-    let limit = typed::limit(&cx.db, cx.engine.config());
+    let limit = typed::limit(&cx.db, &cx.engine.config);
     let topk = TopK::new(k, width, depth, decay, limit)
         .map_err(|_| Error::text("ERR Insufficient memory to create topk data structure"))?;
     typed::create(&mut cx.db, key, topk);

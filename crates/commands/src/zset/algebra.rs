@@ -481,7 +481,7 @@ fn answer(cx: &mut Cx<'_>, args: Args<'_>, operation: Operation) -> Outcome {
 
 fn store(cx: &mut Cx<'_>, args: Args<'_>, operation: Operation, name: Event) -> Outcome {
     let request = parse(cx, args, 2, operation, true)?;
-    let limits = limits::zset(cx.engine.config());
+    let limits = limits::zset(&cx.engine.config);
     let zset = compute(cx, args, operation, &request, &limits)?;
     if !cx.db.is_wanted() {
         // It may be only a part of the result.

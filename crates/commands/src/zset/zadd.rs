@@ -132,7 +132,7 @@ pub(crate) fn zadd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return increment(cx, args, options, args[first], args[first + 1]);
     }
     let key = args.key(1);
-    let limits = limits::zset(cx.engine.config());
+    let limits = limits::zset(&cx.engine.config);
     let pairs = (args.len() - first) / 2;
     // Every score is read before anything changes; one alone is not read twice.
     let only = parse_f64(args[first]).ok_or(Error::NotFloat)?;
@@ -174,7 +174,7 @@ fn increment(
     member: &[u8],
 ) -> Outcome {
     let key = args.key(1);
-    let limits = limits::zset(cx.engine.config());
+    let limits = limits::zset(&cx.engine.config);
     let increment = parse_f64(increment).ok_or(Error::NotFloat)?;
     let old = cx.db.write::<Zset>(key)?.and_then(|zset| {
         // Even if nothing comes of it: the encoding shows.

@@ -384,7 +384,7 @@ fn zrangestore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let options = parse(args, 5, options, true, true)?;
     let bounds = parse_bounds(args[3], args[4], &options)?;
     let (destination, source) = (args.key(1), args.key(2));
-    let limits = limits::zset(cx.engine.config());
+    let limits = limits::zset(&cx.engine.config);
     let (mut result, mut ranks, mut source_len) = (Zset::new(), 0..0, 0);
     if let Some(zset) = cx.db.read::<Zset>(source)? {
         ranks = select(zset, &bounds, &options);

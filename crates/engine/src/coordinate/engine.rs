@@ -1,6 +1,5 @@
 //! The struct [`Engine`]: everything that all threads share, as commands see it.
 
-mod access;
 mod figures;
 mod host;
 mod memory;
@@ -74,116 +73,120 @@ pub fn random_hex_40() -> String {
     (0..5).map(|_| format!("{:08x}", structs::hashing::os_random() as u32)).collect()
 }
 
-/// Everything that threads share.
+/// Everything that threads share. Other crates reach the parts that are public by their names;
+/// each part has its own interface.
 pub struct Engine {
     /// The data.
-    pub(crate) keyspace: Keyspace,
+    pub keyspace: Keyspace,
     /// The special states, one bit each; the owners have the flags.
     pub(crate) special: Arc<FlagWord>,
     /// The configuration.
-    pub(crate) config: Arc<Config>,
+    pub config: Arc<Config>,
     /// Users and their credentials.
-    pub(crate) acl: Acl,
+    pub acl: Acl,
     /// The commands.
-    pub(crate) table: &'static CommandTable,
+    pub table: &'static CommandTable,
     /// Connected clients.
-    pub(crate) clients: Clients,
+    pub clients: Clients,
     /// Memory of the clients.
-    pub(crate) client_usage: ClientUsage,
-    /// Reactor threads that serve clients.
-    pub(crate) threads: usize,
+    pub client_usage: ClientUsage,
+    /// Reactor threads that serve clients. The thread for operators, if there is one, comes behind
+    /// them and has a mailbox, too.
+    pub threads: usize,
     /// One mailbox per thread.
-    pub(crate) mailboxes: Box<[Mailbox]>,
+    pub mailboxes: Box<[Mailbox]>,
     /// Number of mailboxes whose threads do not keep up, and the tickets of messages.
     pub(crate) shared_by_mailboxes: Arc<mailbox::Shared>,
     /// Counters of each thread, including those of long commands.
-    pub(crate) thread_stats: Box<[ThreadStats]>,
+    pub thread_stats: Box<[ThreadStats]>,
     /// Counters of all threads.
-    pub(crate) stats: Stats,
+    pub stats: Stats,
     /// Errors by code.
-    pub(crate) errors: Mutex<BTreeMap<String, u64>>,
+    pub errors: Mutex<BTreeMap<String, u64>>,
     /// Progress of files that are being loaded.
-    pub(crate) loading: Loading,
+    pub loading: Loading,
     /// Scripts and functions.
-    pub(crate) scripts: Scripts,
+    pub scripts: Scripts,
     /// Subscriptions.
-    pub(crate) pubsub: PubSub,
+    pub pubsub: PubSub,
     /// Client-side caches.
-    pub(crate) tracking: TrackingTable,
+    pub tracking: TrackingTable,
     /// The keys that take most resources, while they are counted.
-    pub(crate) hotkeys: HotKeys,
-    pub(crate) slot_usage: SlotUsage,
+    pub hotkeys: HotKeys,
+    /// What the requests for each slot take, while that is counted.
+    pub slot_usage: SlotUsage,
     /// Rates of the last moments.
-    pub(crate) rates: Rates,
+    pub rates: Rates,
     /// Durations of what is no command.
-    pub(crate) timings: Timings,
+    pub timings: Timings,
     /// Share of keys that have expired but still exist.
-    pub(crate) stale_share: StaleShare,
+    pub stale_share: StaleShare,
     /// The journal.
-    pub(crate) journal: Journal,
+    pub journal: Journal,
     /// Positions up to which writes have enough copies.
-    pub(crate) safe: SafePositions,
+    pub safe: SafePositions,
     /// The replicas of this server.
-    pub(crate) replicas: crate::replicas::Replicas,
+    pub replicas: crate::replicas::Replicas,
     /// The primary of this server, if it is a replica.
-    pub(crate) upstream: Upstream,
+    pub upstream: Upstream,
     /// Keys that clients of a replica have written, and when they expire.
-    pub(crate) own_keys: OwnKeys,
+    pub own_keys: OwnKeys,
     /// Handover of the primary role.
-    pub(crate) failover: Handover,
+    pub failover: Handover,
     /// The cluster.
-    pub(crate) membership: Membership,
+    pub membership: Membership,
     /// The append-only file.
-    pub(crate) append_log: AppendLog,
+    pub append_log: AppendLog,
     /// Clients that wait for acknowledgements of their writes.
     pub(crate) acks: AckWaiters,
     /// Which replies wait for which copies.
     pub(crate) commits: Commits,
     /// The epoch of the last entry, in a cluster.
-    pub(crate) epochs: Epochs,
+    pub epochs: Epochs,
     /// Votes sent with acknowledgements in a cluster, and the rule by which they count.
-    pub(crate) votes: Votes,
+    pub votes: Votes,
     /// Slow and large commands.
-    pub(crate) commandlogs: CommandLogs,
+    pub commandlogs: CommandLogs,
     /// Slow events.
-    pub(crate) latency: LatencyMonitor,
+    pub latency: LatencyMonitor,
     /// Background threads.
-    pub(crate) background: Background,
+    pub background: Background,
     /// Threads that replay history beside the thread that reads it.
     pub(crate) appliers: Appliers,
     /// Keys that long commands hold.
-    pub(crate) holds: Holds,
+    pub holds: Holds,
     /// Values that are being read because a request needs them.
     pub(crate) cold_reads: ColdReads,
     /// The flash tier with the cold values.
-    pub(crate) tier: FlashTier,
+    pub tier: FlashTier,
     /// Figures of defragmentation, which moves entries so that pages become empty.
-    pub(crate) defrag: Defrag,
+    pub defrag: Defrag,
     /// Snapshots.
-    pub(crate) snapshots: Snapshots,
+    pub snapshots: Snapshots,
     /// The last search for an evictable entry that found nothing.
     pub(crate) in_vain: InVain,
     /// How long memory has exceeded the limit.
-    pub(crate) over_limit: OverLimit,
+    pub over_limit: OverLimit,
     /// State of snapshot files.
-    pub(crate) persistence: Persistence,
+    pub persistence: Persistence,
     /// Pauses of requests: CLIENT PAUSE, a last snapshot.
-    pub(crate) pause: Pause,
+    pub pause: Pause,
     /// The wait for replicas before a shutdown.
-    pub(crate) last_wait: LastWait,
+    pub last_wait: LastWait,
     /// Requests that are refused while threads are overloaded.
-    pub(crate) shedding: Shedding,
+    pub shedding: Shedding,
+    /// What users and addresses may ask for in a second.
     pub(crate) rate_limits: RateLimits,
     /// Clients in MONITOR.
     pub(crate) monitors: CountedFlag,
     /// Whether expired keys are deleted actively (DEBUG SET-ACTIVE-EXPIRE).
-    pub(crate) active_expire: AtomicBool,
+    pub active_expire: AtomicBool,
     /// Other switches of DEBUG.
-    pub(crate) debug: DebugSettings,
+    pub debug: DebugSettings,
     /// The source of time.
-    pub(crate) clock: Clock,
+    pub clock: Clock,
     /// Time of the server's start in milliseconds since the epoch.
-    pub(crate) started_ms: i64,
+    pub started_ms: i64,
     startup_bytes: OnceLock<usize>,
     host: OnceLock<Box<dyn Host>>,
 }
@@ -374,10 +377,22 @@ impl Engine {
         *self.startup_bytes.get_or_init(keyspace::memory::used_bytes)
     }
 
-    /// Returns the number of reactor threads that serve clients. The thread for operators, if there
-    /// is one, comes behind them and has a mailbox, too.
-    pub fn threads(&self) -> usize {
-        self.threads
+    /// Counts a client that is in MONITOR from now on.
+    pub fn add_monitor(&self) {
+        self.monitors.add();
+    }
+
+    /// Returns whether the next request of a session may begin under `rate-limits`.
+    pub fn is_within_rate(&self, session: &mut Session) -> bool {
+        self.rate_limits.is_open(&self.clock, session)
+    }
+
+    /// Counts for `rate-limits` what other nodes do for a client: requests that they get, bytes of
+    /// requests and replies.
+    pub fn charge_forwarded(&self, session: &mut Session, requests: usize, bytes: usize) {
+        if self.special.any(Special::RateLimits.mask()) {
+            self.rate_limits.charge(&self.clock, session, requests as u64, bytes as u64);
+        }
     }
 
     /// Returns whether events of a class are published.

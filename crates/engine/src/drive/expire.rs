@@ -55,7 +55,7 @@ impl Cycle {
         if self.left > 0 {
             self.end(worker);
         }
-        self.left = STRIPES.div_ceil(engine.threads());
+        self.left = STRIPES.div_ceil(engine.threads);
         self.spent = Duration::ZERO;
     }
 
@@ -105,7 +105,7 @@ impl Cycle {
 
     /// Sweeps the stripes whose turn is next, until the slice is spent.
     fn sweep_stretch(&mut self, db: &mut Db<'_>, thread: usize, started: Ticks) {
-        let (clock, threads) = (db.engine.clock, db.engine.threads());
+        let (clock, threads) = (db.engine.clock, db.engine.threads);
         for _ in 0..STRETCH.min(self.left) {
             let stripe = thread + self.turn * threads;
             while stripe < STRIPES && sweep_stripe(db, stripe) {

@@ -19,7 +19,7 @@ fn by_slot(options: &str) -> (Rig, Link) {
     let text = format!("cluster-enabled yes\ncluster-databases 16\nsave \"\"\n{options}");
     let loaded = config::load_text(text.as_bytes());
     let rig = Rig::new(loaded.expect("these options exist").config);
-    assert_eq!(rig.engine().keyspace().assignment(), Assignment::BySlot);
+    assert_eq!(rig.engine().keyspace.assignment(), Assignment::BySlot);
     let link = rig.connect().expect("the first client");
     (rig, link)
 }
@@ -70,7 +70,7 @@ fn scanned(link: &Link) -> Vec<String> {
 fn walks_and_counts_see_every_key_of_skewed_slots() {
     let (rig, link) = by_slot("databases 3\nenable-debug-command yes\n");
     fill(&link, "");
-    let keyspace = rig.engine().keyspace();
+    let keyspace = &rig.engine().keyspace;
     let slot = Slot::of(b"tag");
     let count = || keyspace.stripe(slot.stripe()).lock().slot_key_count(DB, slot);
     assert_eq!(count(), TAGGED);

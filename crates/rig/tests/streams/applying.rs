@@ -17,7 +17,7 @@ const KEYS: usize = 100;
 fn engine(threads: usize) -> &'static Engine {
     let engine = Engine::new(Config::new(), &rows(), &[], threads, Clock::system());
     engine.follow("127.0.0.1", 1);
-    engine.journal().keep();
+    engine.journal.keep();
     engine
 }
 
@@ -32,7 +32,7 @@ fn apply(engine: &'static Engine, stream: &str, most: usize) {
     let mut follower = Follower::new(engine, &thread, DbIndex(0));
     let bytes = Arc::new(stream.as_bytes().to_vec());
     let (mut framer, mut begin) = (Framer::default(), 0);
-    let term = engine.upstream().term();
+    let term = engine.upstream.term();
     while begin < bytes.len() {
         framer.parse(&bytes[begin..], most).expect("it makes sense");
         let entries = framer.take();
@@ -76,8 +76,8 @@ fn keys_have_the_same_history_whatever_the_number_of_threads() {
     let mut contents = |threads, most| {
         let engine = engine(threads);
         apply(engine, &stream, most);
-        found_failures.push(engine.upstream().failures.load(SeqCst));
-        assert_eq!(engine.journal().position().0, stream.len() as u64);
+        found_failures.push(engine.upstream.failures.load(SeqCst));
+        assert_eq!(engine.journal.position().0, stream.len() as u64);
         let mut worker = Worker::new(engine, 0);
         let mut found = String::new();
         for db in 0..3 {

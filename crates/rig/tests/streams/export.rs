@@ -64,7 +64,7 @@ fn engine() -> (Rig, Link) {
     let text =
         "cluster-enabled yes\nsave \"\"\nenable-debug-command yes\nhash-max-listpack-entries 8\n";
     let rig = Rig::new(config::load_text(text.as_bytes()).expect("these options exist").config);
-    assert_eq!(rig.engine().keyspace().assignment(), Assignment::BySlot);
+    assert_eq!(rig.engine().keyspace.assignment(), Assignment::BySlot);
     let link = rig.connect().expect("the first client");
     (rig, link)
 }

@@ -70,7 +70,7 @@ impl Data {
     /// # Errors
     /// The name cannot be kept on the disk, so nothing may be acknowledged.
     pub(super) fn find(engine: &'static Engine, me: Id) -> std::io::Result<&'static Data> {
-        let config = engine.config();
+        let config = &engine.config;
         let (extent, has_log) = (extent(engine), config.appendonly());
         let name = incarnation::Incarnation::at_start(&path(config), extent, has_log)?;
         let kept = Mutex::new(Kept { name, is_frozen: false });
@@ -81,7 +81,7 @@ impl Data {
         // copies are members.
         data.count(Leadership::default(), Vec::new());
         engine.set_quorum(0);
-        engine.votes().keep_by(Box::new(data));
+        engine.votes.keep_by(Box::new(data));
         Ok(data)
     }
 
@@ -96,7 +96,7 @@ impl Data {
 
     fn identify(&self, kept: &Kept) {
         let incarnation = Incarnation(kept.name.name());
-        self.engine.votes().identify(voter_of(Holder { id: self.me, incarnation }));
+        self.engine.votes.identify(voter_of(Holder { id: self.me, incarnation }));
     }
 
     /// The name.
@@ -112,7 +112,7 @@ impl Data {
     /// Nothing of this epoch is acknowledged any more, and what there is stays.
     pub(super) fn freeze(&self, epoch: Epoch) {
         self.kept().is_frozen = true;
-        self.engine.votes().freeze(epoch.0);
+        self.engine.votes.freeze(epoch.0);
     }
 
     /// A later primary is followed, whose data may replace these.
@@ -127,7 +127,7 @@ impl Data {
 
     /// The server ends. If its files are found as far as this is now, the data keep their name.
     pub fn close(&self) {
-        self.engine.votes().freeze(LAST_EPOCH);
+        self.engine.votes.freeze(LAST_EPOCH);
         let mut kept = self.kept();
         kept.is_frozen = true;
         if let Err(error) = kept.name.close(extent(self.engine)) {
@@ -138,19 +138,19 @@ impl Data {
     /// What holds now.
     pub(super) fn facts(&self, copy: &Copy) -> Facts {
         let engine = self.engine;
-        let link = engine.upstream().link().clone();
-        let is_loading = engine.loading().is_on() || engine.loading().is_beside();
+        let link = engine.upstream.link().clone();
+        let is_loading = engine.loading.is_on() || engine.loading.is_beside();
         let (epoch, offset) = extent(engine);
         let position = Position { epoch: Epoch(epoch), offset };
         // The keys are looked at only if they may decide.
         let follows = !matches!(copy.role(), Role::Leads(_));
-        let has_keys = position != Position::default() || (follows && engine.keyspace().has_keys());
+        let has_keys = position != Position::default() || (follows && engine.keyspace.has_keys());
         Facts {
             position,
             has_keys,
             restored: self.restored(),
             is_whole: !is_loading && !link.is_incomplete && link.stage != Stage::Receiving,
-            frozen: engine.votes().frozen().map(Epoch),
+            frozen: engine.votes.frozen().map(Epoch),
             is_listed: self.is_linked(copy, link.primary.as_ref()),
             holding: self.holding(copy),
             linked: Vec::new(),
@@ -167,7 +167,7 @@ impl Data {
         let found =
             view.and_then(|view| view.topology.value.copies().find(|it| it.id == holder.id));
         let address = found.map(|copy| &copy.address);
-        self.engine.upstream().is_link_up()
+        self.engine.upstream.is_link_up()
             && address.zip(primary).is_some_and(|(address, (host, port))| {
                 address.host == *host && address.has_port(*port)
             })
@@ -178,7 +178,7 @@ impl Data {
         let leads = matches!(copy.role(), Role::Leads(_));
         let shard = copy.view().and_then(|view| view.topology.value.shard_of(self.me));
         let Some(shard) = shard.filter(|_| leads) else { return 0 };
-        let begins_at = self.engine.epochs().last().begins_at;
+        let begins_at = self.engine.epochs.last().begins_at;
         let confirmed = self.engine.verdict().confirmed.max(begins_at);
         let mine = Holder { id: self.me, incarnation: self.incarnation() };
         let voters = self.engine.holders_at(confirmed);
@@ -220,7 +220,7 @@ impl Keeper for &'static Data {
 
 /// The epoch of the last entry, and where the stream ends.
 fn extent(engine: &Engine) -> (u64, u64) {
-    let (last, end) = engine.epochs().position(|| engine.journal().position());
+    let (last, end) = engine.epochs.position(|| engine.journal.position());
     (last.epoch, end.0)
 }
 

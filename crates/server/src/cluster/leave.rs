@@ -63,7 +63,7 @@ fn another_copy(view: &View, me: Id, is_wanted: impl Fn(Id) -> bool) -> Option<I
 
 /// Returns whether this server leads a shard that has slots.
 pub fn leads_slots(engine: &Engine) -> bool {
-    engine.membership().newest().is_some_and(|published| {
+    engine.membership.newest().is_some_and(|published| {
         published.leads && published.own_shard().is_some_and(|shard| !shard.slots.is_empty())
     })
 }
@@ -72,7 +72,7 @@ pub fn leads_slots(engine: &Engine) -> bool {
 /// shutdown still may wait. It goes on in any case: an operator has to look first if that is not
 /// wanted.
 pub fn hand_over(engine: &Engine, waits: impl Fn() -> bool) {
-    let (Some(requests), Some(published)) = (REQUESTS.get(), engine.membership().newest()) else {
+    let (Some(requests), Some(published)) = (REQUESTS.get(), engine.membership.newest()) else {
         return;
     };
     if !published.leads || !has_successor(engine, &waits) || !waits() {
@@ -84,7 +84,7 @@ pub fn hand_over(engine: &Engine, waits: impl Fn() -> bool) {
     let until = Instant::now() + PATIENCE;
     let is_over = |now: &Arc<Published>| !now.leads && !now.changes_roles;
     let mut alone_since = None;
-    while let Some(now) = engine.membership().newest().filter(|now| !is_over(now)) {
+    while let Some(now) = engine.membership.newest().filter(|now| !is_over(now)) {
         // The copies that could take over may be going down as well.
         alone_since = match successor(engine, &now.view, now.me) {
             Some(_) => None,
@@ -103,7 +103,7 @@ pub fn hand_over(engine: &Engine, waits: impl Fn() -> bool) {
 /// Returns whether a copy can lead. One that is linked, but far behind or no member yet, soon can.
 fn has_successor(engine: &Engine, waits: impl Fn() -> bool) -> bool {
     let until = Instant::now() + ENROLMENT;
-    while let Some(now) = engine.membership().newest() {
+    while let Some(now) = engine.membership.newest() {
         if successor(engine, &now.view, now.me).is_some() {
             return true;
         }
@@ -121,14 +121,14 @@ fn has_successor(engine: &Engine, waits: impl Fn() -> bool) -> bool {
 /// been sent on for the first time, and would not be able to connect until then.
 fn wait_for_readers_of_slots(engine: &Engine, waits: impl Fn() -> bool) {
     let is_client = |client: &Arc<Client>| client.flags() & (flag::LINK | flag::REPLICA) == 0;
-    if engine.is_one_address() || !engine.clients().all().iter().any(is_client) {
+    if engine.is_one_address() || !engine.clients.all().iter().any(is_client) {
         return;
     }
     let until = Instant::now() + GRACE;
-    let (mut sent_on, mut since) = (engine.membership().sent_on(), Instant::now());
+    let (mut sent_on, mut since) = (engine.membership.sent_on(), Instant::now());
     while since.elapsed() < QUIET && waits() && Instant::now() < until {
         std::thread::sleep(LOOK);
-        let now = engine.membership().sent_on();
+        let now = engine.membership.sent_on();
         if now != sent_on {
             (sent_on, since) = (now, Instant::now());
         }
@@ -138,14 +138,14 @@ fn wait_for_readers_of_slots(engine: &Engine, waits: impl Fn() -> bool) {
 /// Tells clients that have asked for notices where to go, and waits until they have gone. A client
 /// that does not go is closed when the server ends.
 pub fn send_clients_away(engine: &Engine, waits: impl Fn() -> bool) {
-    let Some(published) = engine.membership().newest() else { return };
+    let Some(published) = engine.membership.newest() else { return };
     // Clients of a cluster are told where slots are.
     if !engine.is_one_address() || !waits() {
         return;
     }
     let told = engine.send_away_from(&published, GRACE.as_secs() as i64);
     let until = Instant::now() + GRACE;
-    let is_there = |client: &Arc<Client>| engine.clients().get(client.id).is_some();
+    let is_there = |client: &Arc<Client>| engine.clients.get(client.id).is_some();
     while told.iter().any(is_there) && waits() && Instant::now() < until {
         std::thread::sleep(LOOK);
     }
@@ -155,14 +155,14 @@ pub fn send_clients_away(engine: &Engine, waits: impl Fn() -> bool) {
 /// they have ended their links: so they know which requests they may send again, to the shard's new
 /// primary or to this server when it is back.
 pub fn end_links(engine: &Engine, waits: impl Fn() -> bool) {
-    if !engine.membership().is_on() {
+    if !engine.membership.is_on() {
         return;
     }
-    engine.membership().end_links(true);
+    engine.membership.end_links(true);
     let until = Instant::now() + PARTING;
-    let links = || engine.clients().all().iter().filter(|client| client.is_link()).count();
+    let links = || engine.clients.all().iter().filter(|client| client.is_link()).count();
     while links() > 0 && waits() && Instant::now() < until {
-        engine.mailboxes().iter().for_each(|mailbox| mailbox.post(Message::EndLinks));
+        engine.mailboxes.iter().for_each(|mailbox| mailbox.post(Message::EndLinks));
         std::thread::sleep(REMINDER);
     }
     match links() {
@@ -177,5 +177,5 @@ pub fn end_links(engine: &Engine, waits: impl Fn() -> bool) {
 
 /// The server does not go down after all: links of other nodes are served again.
 pub fn keep_links(engine: &Engine) {
-    engine.membership().end_links(false);
+    engine.membership.end_links(false);
 }

@@ -159,8 +159,7 @@ impl Node {
         let Node { identity, coordinator, name, requests, asked } = self;
         leave::prepare(requests);
         let keys = Keys::new(&name);
-        let settings =
-            Settings::of_lease(Moment::from_secs(engine.config().cluster_lease().into()));
+        let settings = Settings::of_lease(Moment::from_secs(engine.config.cluster_lease().into()));
         // How long a call may take: so long that several servers of etcd can be asked while the
         // lease lasts.
         let limit = settings.ttl / 4;
@@ -175,9 +174,9 @@ impl Node {
         });
         let connect = Box::new(move || coordinator.client(limit.max(OPERATION)));
         moves::start(engine, connect, keys.clone(), identity.id)?;
-        engine.membership().begin(engine.clock().wall());
+        engine.membership.begin(engine.clock.wall());
         let data = Data::find(engine, identity.id)?;
-        let notebook = Notebook::open(engine.config())?;
+        let notebook = Notebook::open(&engine.config)?;
         let host = Host::new(engine, identity, (data, notebook), client, keys, settings);
         data.promise_by(host.promises.clone());
         host.promises.start()?;
@@ -196,7 +195,7 @@ impl Node {
 /// key that expires by its own hand branches the history of the data off. A node without data has
 /// no history to protect.
 pub fn await_role(engine: &Engine, has_data: bool) {
-    if has_data && engine.membership().is_on() {
+    if has_data && engine.membership.is_on() {
         let (host, port) = NOWHERE;
         engine.follow(host, port);
     }
@@ -308,7 +307,7 @@ impl Host {
         match action {
             Action::Lead(epoch) => {
                 log!(Notice, "Cluster: this node leads its shard in epoch {}", epoch.0);
-                let stopped = self.engine.keyspace().world().stop();
+                let stopped = self.engine.keyspace.world().stop();
                 self.engine.stop_following();
                 // In epoch 0 the shard has no other copy.
                 self.leadership = match epoch.0 {
@@ -380,18 +379,18 @@ impl Host {
             return None;
         }
         let address = &copy.address;
-        let by_tls = self.engine.config().tls_replication();
+        let by_tls = self.engine.config.tls_replication();
         let port = if by_tls { address.tls_port } else { address.port };
         Some((address.host.clone(), port))
     }
 
     fn follow(&self, host: String, port: u16) {
         let primary = Some((host, port));
-        if self.engine.upstream().link().primary == primary {
+        if self.engine.upstream.link().primary == primary {
             return;
         }
         let Some((host, port)) = primary else { return };
-        let stopped = self.engine.keyspace().world().stop();
+        let stopped = self.engine.keyspace.world().stop();
         self.engine.follow(&host, port);
         drop(stopped);
     }
@@ -404,14 +403,14 @@ impl Host {
         let Some(view) = decisions.view() else { return };
         let is_due = self.corrected.is_none_or(|at| at.elapsed() > Duration::from_secs(1));
         let id = self.identity.id;
-        let announced = self.engine.membership().address();
+        let announced = self.engine.membership.address();
         let address = announced.unwrap_or_else(|| self.identity.address.clone());
-        let is_never_promoted = self.engine.config().cluster_replica_no_failover();
+        let is_never_promoted = self.engine.config.cluster_replica_no_failover();
         let differs =
             |copy: &Replica| copy.address != address || copy.is_never_promoted != is_never_promoted;
         let has_changed = view.topology.value.copies().any(|copy| copy.id == id && differs(copy));
         let leads = matches!(decisions.role(), Role::Leads(_));
-        let quorum = self.engine.config().commit_quorum() as usize + 1;
+        let quorum = self.engine.config.commit_quorum() as usize + 1;
         let wants_quorum =
             leads && self.engine.wants_quorum() && quorum > view.topology.value.quorum;
         if !is_due || !(has_changed || wants_quorum) {

@@ -75,13 +75,13 @@ pub(super) fn start(
 impl Mover {
     /// Starts what is to be done and is not under way.
     fn turn(&mut self) {
-        let Some(published) = self.engine.membership().newest() else { return };
+        let Some(published) = self.engine.membership.newest() else { return };
         self.workers.retain(|_, worker| !worker.is_finished());
         if !published.leads {
             return;
         }
         self.drop_leftovers(&published);
-        let undecided = self.engine.membership().moves.undecided(&self.engine.clock(), DECISION);
+        let undecided = self.engine.membership.moves.undecided(&self.engine.clock, DECISION);
         for job in undecided {
             self.give_up(&published.view, job);
         }
@@ -121,7 +121,7 @@ impl Mover {
         if self.leftovers.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return;
         }
-        let moves = &self.engine.membership().moves;
+        let moves = &self.engine.membership.moves;
         let slots = moves.stale();
         // While the rules change, keys move by both.
         let has_foreign = moves.expects_foreign() && published.next().is_none();

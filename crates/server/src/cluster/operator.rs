@@ -182,7 +182,7 @@ impl Operator {
         wait_until_shown(self.engine, revision);
         if let Request::SetSlot { .. } = request {
             // Requests that have begun before do not know that the slot is open.
-            drop(self.engine.keyspace().world().stop());
+            drop(self.engine.keyspace.world().stop());
         }
     }
 
@@ -238,7 +238,7 @@ impl Operator {
 
     /// The epoch of this server's shard.
     fn epoch(&self) -> u64 {
-        let published = self.engine.membership().newest();
+        let published = self.engine.membership.newest();
         published.and_then(|published| Some(published.own_shard()?.epoch.0)).unwrap_or(0)
     }
 
@@ -281,7 +281,7 @@ impl Operator {
             requests.iter().flatten().for_each(|request| self.note_slots(&view, request));
             wait_until_shown(self.engine, revision);
             // Requests that have begun before do not know which slots are open.
-            drop(self.engine.keyspace().world().stop());
+            drop(self.engine.keyspace.world().stop());
             return Ok(outcomes);
         }
         Err(Refused::Wrong("Others change the cluster at the same time, try again".into()))

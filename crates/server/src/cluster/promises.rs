@@ -58,7 +58,7 @@ impl Promises {
     pub(super) fn ask(&self, epoch: Epoch) {
         // A copy that is to take over compares positions, so nothing is added to the stream at that
         // time.
-        if self.engine.epochs().last().epoch != epoch.0 || self.engine.stream_stands_still() {
+        if self.engine.epochs.last().epoch != epoch.0 || self.engine.stream_stands_still() {
             return;
         }
         // The moment is rounded down, so a promise ends no later than the copy counts.

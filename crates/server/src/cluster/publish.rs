@@ -33,7 +33,7 @@ pub(super) fn wait_until_leading(engine: &Engine) {
 
 fn wait_until(engine: &Engine, holds: impl Fn(&Published) -> bool) {
     let began = Instant::now();
-    let newest = || engine.membership().newest();
+    let newest = || engine.membership.newest();
     while !newest().is_some_and(|published| holds(&published)) && began.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -109,7 +109,7 @@ impl Publisher {
         };
         // Threads that run requests may wait for the lock.
         if is_switching {
-            drop(self.engine.keyspace().world().stop());
+            drop(self.engine.keyspace.world().stop());
         }
     }
 
@@ -130,10 +130,9 @@ impl Publisher {
         self.say_whether_held(copy);
         let Some(view) = copy.view() else { return };
         let now = self.began.elapsed();
-        self.engine.membership().set_coordinator_present(copy.is_coordinator_present());
+        self.engine.membership.set_coordinator_present(copy.is_coordinator_present());
         show_alone(self.engine, copy, self.began, now);
-        let is_leader =
-            matches!(copy.role(), Role::Leads(_)) && !self.engine.upstream().is_replica();
+        let is_leader = matches!(copy.role(), Role::Leads(_)) && !self.engine.upstream.is_replica();
         // While a switch waits for its successor, writes wait at a gate of their own; when it may
         // have been made, all do.
         let is_pausing = copy.is_switching() && copy.is_alone(now);
@@ -148,9 +147,9 @@ impl Publisher {
             self.shown = newest;
             let view = view.clone();
             let view = if shows_ended { self.known.complete(view) } else { view };
-            let before = self.engine.membership().newest();
+            let before = self.engine.membership.newest();
             let published = Published::new(view, self.me, leads, changes_roles, before.as_deref());
-            let is_ok = published.is_ok(self.engine.config().cluster_require_full_coverage());
+            let is_ok = published.is_ok(self.engine.config.cluster_require_full_coverage());
             self.engine.publish_membership(published);
             self.log_state(is_ok);
         }

@@ -53,11 +53,11 @@ pub(super) fn start(engine: &'static Engine, client: Client, me: Id) -> io::Resu
 impl Changer {
     /// Makes the next step, if there is one. Returns how long to rest.
     fn turn(&mut self) -> Duration {
-        let Some(published) = self.engine.membership().newest() else { return REST };
+        let Some(published) = self.engine.membership.newest() else { return REST };
         let Some(rehash) = &published.view.topology.value.rehash else {
             if self.known.take().is_some() {
                 self.unanswered.clear();
-                self.engine.membership().rehash.set_obstacle(String::new());
+                self.engine.membership.rehash.set_obstacle(String::new());
             }
             return REST;
         };
@@ -66,14 +66,14 @@ impl Changer {
         self.let_all_know(rehash);
         match self.make(&published, rehash.phase, step) {
             Ok(()) => {
-                self.engine.membership().rehash.set_obstacle(String::new());
+                self.engine.membership.rehash.set_obstacle(String::new());
                 Duration::ZERO
             }
             Err(why) => {
-                if self.engine.membership().rehash.obstacle() != why {
+                if self.engine.membership.rehash.obstacle() != why {
                     log!(Warning, "Cluster: the change of the hashing rules waits: {why}");
                 }
-                self.engine.membership().rehash.set_obstacle(why);
+                self.engine.membership.rehash.set_obstacle(why);
                 REST_AFTER_FAILURE
             }
         }
@@ -86,7 +86,7 @@ impl Changer {
         if self.known.as_ref() == Some(&now) {
             return;
         }
-        drop(self.engine.keyspace().world().stop());
+        drop(self.engine.keyspace.world().stop());
         // Those that have begun to wait for keys meanwhile.
         self.engine.send_waiters_on();
         self.known = Some(now);

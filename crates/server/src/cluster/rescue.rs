@@ -48,7 +48,7 @@ pub(super) struct Place {
 
 /// Returns what only this copy has, if there is anything.
 pub(super) fn place(engine: &Engine, copy: &Copy, me: Id) -> Option<Place> {
-    let (last, end) = engine.epochs().position(|| engine.journal().position());
+    let (last, end) = engine.epochs.position(|| engine.journal.position());
     let from = JournalPos(fork(copy, me, last.epoch, last.begins_at.0)?);
     (from < end).then_some(Place { epoch: last.epoch, from, end })
 }
@@ -60,9 +60,9 @@ impl Place {
     /// It cannot be written, so the data must stay.
     pub(super) fn rescue(&self, engine: &Engine) -> io::Result<()> {
         let &Place { epoch, from, end } = self;
-        let path = engine.config().cluster_config_file();
+        let path = engine.config.cluster_config_file();
         let base = path.as_path().with_file_name(format!("rescue-{epoch}-{}", from.0));
-        let Ok(mut reader) = engine.journal().read_from(from, IfBehind::CutOff) else {
+        let Ok(mut reader) = engine.journal.read_from(from, IfBehind::CutOff) else {
             return link_files(engine, &base, end.0 - from.0);
         };
         let mut tail = Vec::new();
@@ -101,7 +101,7 @@ fn write_commands(engine: &Engine, tail: &[u8], path: &Path) -> io::Result<()> {
     file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
     sync_folder_of(path)?;
     if is_new {
-        engine.membership().count_rescued(count);
+        engine.membership.count_rescued(count);
         let path = path.display();
         log!(Warning, "Cluster: {count} writes that only this node has are kept in {path}");
     }
@@ -110,7 +110,7 @@ fn write_commands(engine: &Engine, tail: &[u8], path: &Path) -> io::Result<()> {
 
 /// Links the files of the data set into a folder.
 fn link_files(engine: &Engine, folder: &Path, bytes: u64) -> io::Result<()> {
-    let config = engine.config();
+    let config = &engine.config;
     let mut files = vec![PathBuf::from(config.dbfilename().as_path())];
     let logs = config.appenddirname();
     let logs = fs::read_dir(logs.as_path()).into_iter().flatten().flatten();
@@ -134,7 +134,7 @@ fn link_files(engine: &Engine, folder: &Path, bytes: u64) -> io::Result<()> {
     }
     sync_folder_of(&folder.join("files"))?;
     if is_new {
-        engine.membership().count_rescued(0);
+        engine.membership.count_rescued(0);
         let folder = folder.display();
         log!(
             Warning,

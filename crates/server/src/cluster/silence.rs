@@ -73,7 +73,7 @@ impl Silence {
 
 /// How long a copy may be silent. `None`: for any time.
 fn limit(engine: &Engine) -> Option<Duration> {
-    let config = engine.config();
+    let config = &engine.config;
     let factor = config.cluster_replica_validity_factor();
     let seconds = config.cluster_lease().saturating_mul(factor);
     let seconds = seconds.saturating_add(config.repl_ping_replica_period());

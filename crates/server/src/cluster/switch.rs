@@ -52,7 +52,7 @@ impl Switch {
             Switch::None if is_switching => {
                 log!(Notice, "Cluster: writes pause for a planned switch");
                 let since = Instant::now();
-                let stopped = engine.keyspace().world().stop();
+                let stopped = engine.keyspace.world().stop();
                 let request = engine.begin_switch();
                 drop(stopped);
                 *self = Switch::Pausing { since, request };
@@ -71,7 +71,7 @@ impl Switch {
                 };
             }
             Switch::HandingOver { since, until, epoch }
-                if engine.epochs().last().epoch >= epoch || Instant::now() >= until =>
+                if engine.epochs.last().epoch >= epoch || Instant::now() >= until =>
             {
                 let time = since.elapsed().as_millis();
                 log!(Notice, "Cluster: the planned switch is over after {time} ms");
@@ -100,7 +100,7 @@ pub(super) fn linked(engine: &Engine, copy: &Copy) -> Vec<Id> {
 
 /// The copies that receive what this server writes, and are at most [`NEAR`] behind.
 pub(super) fn near(engine: &Engine, view: &View) -> Vec<Id> {
-    let position = engine.journal().position().0.saturating_sub(NEAR);
+    let position = engine.journal.position().0.saturating_sub(NEAR);
     copies_at(engine, view, JournalPos(position))
 }
 

@@ -33,7 +33,7 @@ impl Forwarder {
     /// Listens to what clients have begun to ask for.
     pub fn listen<R: Reach>(&mut self, reach: &mut R) {
         self.follow();
-        let new = self.shared.engine.pubsub().elsewhere.take_new();
+        let new = self.shared.engine.pubsub.elsewhere.take_new();
         if !new.is_empty() {
             let new = new.into_iter().map(of_hub).collect();
             self.with(reach, |hub, wires| hub.listen_to(wires, new));
@@ -49,8 +49,8 @@ impl Forwarder {
         let engine = self.shared.engine;
         if is_complete {
             self.listens.is_waiting = false;
-            if engine.pubsub().elsewhere.confirm() {
-                recheck_all(engine.mailboxes());
+            if engine.pubsub.elsewhere.confirm() {
+                recheck_all(&engine.mailboxes);
             }
         }
     }
@@ -64,7 +64,7 @@ impl Forwarder {
 
     /// Time has passed, on the first thread.
     pub fn tick_of_listening<R: Reach>(&mut self, reach: &mut R, now: Millis) {
-        let (registry, engine) = (self.shared.engine.pubsub(), self.shared.engine);
+        let (registry, engine) = (&self.shared.engine.pubsub, self.shared.engine);
         let sees_one_server = engine.is_one_address();
         if sees_one_server != self.listens.sees_one_server {
             self.listens.sees_one_server = sees_one_server;
@@ -90,7 +90,7 @@ impl Forwarder {
         }
         self.listen_on(reach);
         if registry.elsewhere.end_waits(now) {
-            recheck_all(engine.mailboxes());
+            recheck_all(&engine.mailboxes);
         }
     }
 }
@@ -104,5 +104,5 @@ pub fn hear(engine: &Engine, message: &[u8]) {
         [_, pattern, channel, payload] => (Some(pattern), channel, payload),
         _ => return,
     };
-    engine.pubsub().hear(engine.mailboxes(), pattern, channel, payload);
+    engine.pubsub.hear(&engine.mailboxes, pattern, channel, payload);
 }

@@ -293,7 +293,7 @@ impl Forwarder {
     /// are asked until it has ended, because a command may be on its way to them when rights change.
     pub fn end_forbidden_waits<R: Reach>(&mut self, reach: &mut R) {
         let engine = self.shared.engine;
-        let rights = engine.acl().generation();
+        let rights = engine.acl.generation();
         if rights == self.rights && !self.has_forbidden {
             return;
         }

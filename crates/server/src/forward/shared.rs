@@ -59,7 +59,7 @@ impl Shared {
     /// Takes over what was published last.
     #[inline]
     pub fn follow(&self) {
-        let version = self.engine.membership().version();
+        let version = self.engine.membership.version();
         if self.followed.load(SeqCst) != version {
             self.take_over(version);
         }
@@ -70,7 +70,7 @@ impl Shared {
         if self.followed.swap(version, SeqCst) == version {
             return;
         }
-        let Some(published) = self.engine.membership().newest() else { return };
+        let Some(published) = self.engine.membership.newest() else { return };
         let slots = self.slots(&published);
         let view = &published.view;
         let shards = view.topology.value.shards.iter();
@@ -114,7 +114,7 @@ impl Shared {
 
     /// The numbers of the servers that lead these shards; no shards: all that there are with slots.
     pub fn leaders_of(&self, shards: &[Id]) -> Vec<u16> {
-        let Some(published) = self.engine.membership().newest() else { return Vec::new() };
+        let Some(published) = self.engine.membership.newest() else { return Vec::new() };
         let is_meant = |shard: &&Shard| match shards {
             [] => !shard.slots.is_empty(),
             shards => shards.contains(&shard.id),
@@ -125,7 +125,7 @@ impl Shared {
 
     /// The numbers of the living servers among these nodes.
     pub fn nodes(&self, reach: Reach) -> Vec<u16> {
-        let Some(published) = self.engine.membership().newest() else { return Vec::new() };
+        let Some(published) = self.engine.membership.newest() else { return Vec::new() };
         let view = &published.view;
         let mut found = Vec::new();
         for shard in &view.topology.value.shards {
@@ -158,7 +158,7 @@ impl Shared {
     fn server_of(&self, copy: &Replica) -> Option<u16> {
         // Not what clients are told.
         let address = &copy.address;
-        let port = match self.engine.config().tls_cluster() {
+        let port = match self.engine.config.tls_cluster() {
             true => address.tls_port,
             false => address.port,
         };
@@ -179,7 +179,7 @@ impl Shared {
 
     /// Takes over the rules of TLS for links, if the options about it have changed.
     fn follow_tls(&self) {
-        let config = &self.engine.config();
+        let config = &&self.engine.config;
         let options = tls::outgoing_options(config);
         let mut known = lock(&self.tls);
         if known.as_ref() == Some(&options) {
@@ -235,8 +235,8 @@ fn numbered(shards: &[Shard]) -> BTreeMap<u16, &Shard> {
 
 /// As replicas log in.
 fn login(engine: &Engine) -> Option<Login> {
-    let password = engine.config().primaryauth();
-    let user = engine.config().primaryuser();
+    let password = engine.config.primaryauth();
+    let user = engine.config.primaryuser();
     let text = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
     (!password.is_empty())
         .then(|| Login { user: (!user.is_empty()).then(|| text(&user)), password: text(&password) })

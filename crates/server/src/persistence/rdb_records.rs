@@ -53,7 +53,7 @@ struct Records {
 impl RdbRecords {
     /// Creates an encoder for readers of this version, with the present options.
     pub fn for_version(engine: &Engine, version: u16) -> RdbRecords {
-        let config = engine.config();
+        let config = &engine.config;
         let policy = config.maxmemory_policy().name();
         let is_needed = policy.ends_with("lru") || policy.ends_with("lfu");
         let compression = if config.rdbcompression() { Compression::Lzf } else { Compression::Off };

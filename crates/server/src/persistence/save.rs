@@ -30,8 +30,8 @@ const ENCODER_BYTES: usize = 128 << 10;
 
 /// Returns the number of threads that write a snapshot.
 pub fn threads(engine: &Engine) -> usize {
-    match engine.config().snapshot_threads() {
-        0 => engine.threads(),
+    match engine.config.snapshot_threads() {
+        0 => engine.threads,
         threads => threads,
     }
 }
@@ -48,22 +48,22 @@ pub fn write_file(
 ) -> io::Result<u64> {
     ensure_expressible(snapshot, content)?;
     let options = Options {
-        checksum: engine.config().rdbchecksum(),
+        checksum: engine.config.rdbchecksum(),
         incremental_fsync: if matches!(content, Content::Rdb | Content::Replica { .. }) {
-            engine.config().rdb_save_incremental_fsync()
+            engine.config.rdb_save_incremental_fsync()
         } else {
-            engine.config().aof_rewrite_incremental_fsync()
+            engine.config.aof_rewrite_incremental_fsync()
         },
         content,
     };
     snapshot.begin_beside(beside);
     let _block = Workspace::new(snapshot.progress(), block_size(unbuffered::MEMORY));
     let sizes = snapshot.sizes();
-    engine.persistence().set_keys_total(sizes.iter().map(|(_, keys, _)| keys).sum());
+    engine.persistence.set_keys_total(sizes.iter().map(|(_, keys, _)| keys).sum());
     let (from, to) = (temporary.display().to_string(), target.display());
     let tell = |what: &str, error: &io::Error| {
         if error.kind() != io::ErrorKind::Interrupted {
-            let (dir, why) = (engine.config().dir(), os_error(error));
+            let (dir, why) = (engine.config.dir(), os_error(error));
             log!(Warning, "{what} (in server root dir {}): {why}", dir.display());
         }
     };
@@ -89,7 +89,7 @@ pub fn write_file(
 
 /// Returns the content of snapshots (`rdb-version`).
 fn content(engine: &Engine) -> Content {
-    match engine.config().rdb_version() {
+    match engine.config.rdb_version() {
         ReplicaRdbVersion::Auto => Content::Rdb,
         ReplicaRdbVersion::V10 => Content::Replica { version: RdbVersions::OLDEST.plain },
         ReplicaRdbVersion::V11 => Content::Replica { version: rdb::VERSION },
@@ -176,7 +176,7 @@ impl Paths {
         let folder = folder.unwrap_or_default();
         Paths {
             temporary: folder.join(temporary),
-            target: folder.join(engine.config().dbfilename().as_path()),
+            target: folder.join(engine.config.dbfilename().as_path()),
         }
     }
 }
@@ -211,8 +211,8 @@ fn saves(engine: &'static Engine) -> io::Result<Sender<Save>> {
 
 /// Begins to write a snapshot into the configured file.
 pub fn in_background(engine: &'static Engine, snapshot: Snapshot) {
-    engine.persistence().begins(snapshot.progress());
-    engine.persistence().count_fork();
+    engine.persistence.begins(snapshot.progress());
+    engine.persistence.count_fork();
     let sent = saves(engine).and_then(|saves| {
         saves
             .send((snapshot, Paths::configured(engine)))
@@ -220,7 +220,7 @@ pub fn in_background(engine: &'static Engine, snapshot: Snapshot) {
     });
     if let Err(error) = sent {
         log!(Warning, "Can't start a thread to save: {error}");
-        engine.persistence().ended(Outcome::Failed, 0);
+        engine.persistence.ended(Outcome::Failed, 0);
     }
 }
 
@@ -231,7 +231,7 @@ fn run(engine: &'static Engine, snapshot: Snapshot, paths: Paths) {
     let peak = snapshot.progress().peak_bytes();
     let (outcome, last) = match written {
         Ok(bytes) => {
-            engine.persistence().saved(snapshot.cut());
+            engine.persistence.saved(snapshot.cut());
             log!(
                 Notice,
                 "DB saved on disk: {bytes} bytes in {:.3} seconds; at most {peak} bytes waited",
@@ -249,7 +249,7 @@ fn run(engine: &'static Engine, snapshot: Snapshot, paths: Paths) {
     };
     // The next snapshot may begin before this one's end is announced.
     drop(snapshot);
-    engine.persistence().ended(outcome, peak);
+    engine.persistence.ended(outcome, peak);
     // Log this last, because a client that reads it may request the next save at once.
     match outcome {
         Outcome::Failed => log!(Warning, "{last}"),
@@ -263,10 +263,10 @@ pub fn begin(engine: &'static Engine, other: OnConflict) -> Snapshot {
         // Also cancel one that has begun meanwhile: a rewrite is announced before it has a
         // snapshot.
         if other == OnConflict::Cancel
-            && let Some(running) = engine.snapshots().current()
+            && let Some(running) = engine.snapshots.current()
         {
             // A cancelled rewrite of the append-only file has to be repeated later.
-            let figures = &engine.append_log().figures;
+            let figures = &engine.append_log.figures;
             if figures.is_rewriting.load(Acquire) {
                 figures.is_scheduled.store(true, Release);
             }
@@ -303,7 +303,7 @@ pub fn now(engine: &'static Engine, snapshot: Snapshot, beside: Beside) -> Resul
     let Paths { temporary, target } = Paths::configured(engine);
     match write_file(engine, &snapshot, beside, temporary, &target, content(engine)) {
         Ok(_) => {
-            engine.persistence().saved(snapshot.cut());
+            engine.persistence.saved(snapshot.cut());
             log!(Notice, "DB saved on disk");
             Ok(())
         }

@@ -23,7 +23,7 @@ pub fn start(engine: &'static Engine) -> io::Result<()> {
     thread::spawn("save-points", move || {
         loop {
             std::thread::sleep(ROUND);
-            if !engine.debug().pauses_cron() && !engine.loading().is_on() {
+            if !engine.debug.pauses_cron() && !engine.loading.is_on() {
                 look(engine);
                 next_warning_s = warn(engine, next_warning_s);
             }
@@ -41,8 +41,8 @@ fn due(points: &[SavePoint], changes: u64, age_s: i64) -> Option<&SavePoint> {
 }
 
 fn look(engine: &'static Engine) {
-    let state = engine.persistence();
-    if engine.snapshots().is_running() || state.running_seconds().is_some() {
+    let state = &engine.persistence;
+    if engine.snapshots.is_running() || state.running_seconds().is_some() {
         return;
     }
     let now = now_s();
@@ -54,11 +54,11 @@ fn look(engine: &'static Engine) {
         }
         return;
     }
-    if engine.upstream().is_incomplete() {
+    if engine.upstream.is_incomplete() {
         // An incomplete data set must not replace a complete one.
         return;
     }
-    let points = engine.config().save_points();
+    let points = engine.config.save_points();
     let changes = engine.changes_since_save();
     if let Some(point) = due(&points, changes, now - state.last_save_s())
         && !rests
@@ -81,8 +81,8 @@ fn warn(engine: &Engine, not_before_s: i64) -> i64 {
     if now < not_before_s {
         return not_before_s;
     }
-    let age_s = now - engine.persistence().last_save_s();
-    let points = engine.config().save_points();
+    let age_s = now - engine.persistence.last_save_s();
+    let points = engine.config.save_points();
     match due(&points, engine.changes_since_save(), age_s / 2) {
         Some(point) => {
             log!(

@@ -101,11 +101,11 @@ pub fn begin(engine: &'static Engine, request: ShutdownRequest, by: &str, reply:
     match &mut *stage {
         Stage::None => {
             log!(Notice, "User requested shutdown... (user request from '{by}')");
-            engine.last_wait().add(reply);
+            engine.last_wait.add(reply);
             start(stage, request);
         }
         Stage::Waits(waiting) => {
-            engine.last_wait().add(reply);
+            engine.last_wait.add(reply);
             if request.now {
                 *waiting = request;
                 CHANGED.notify_all();
@@ -124,8 +124,8 @@ pub fn follow_signal(engine: &'static Engine) {
     let is_going = |stage: &mut Stage| !matches!(stage, Stage::None);
     let stage = CHANGED.wait_while(stage(), is_going).unwrap_or_else(PoisonError::into_inner);
     let options = match signals::requested() {
-        Some(ShutdownSignal::Term) => engine.config().shutdown_on_sigterm(),
-        Some(ShutdownSignal::Int) => engine.config().shutdown_on_sigint(),
+        Some(ShutdownSignal::Term) => engine.config.shutdown_on_sigterm(),
+        Some(ShutdownSignal::Int) => engine.config.shutdown_on_sigint(),
         None => return,
     };
     let save = match (options.save(), options.nosave()) {
@@ -134,7 +134,7 @@ pub fn follow_signal(engine: &'static Engine) {
         _ => None,
     };
     // The last signal failed, and no save has succeeded since.
-    let is_second = *lock(&FAILED_AFTER) == Some(engine.persistence().saves());
+    let is_second = *lock(&FAILED_AFTER) == Some(engine.persistence.saves());
     let force = options.force() || is_second;
     let request = ShutdownRequest { save, now: options.now(), force, safe: options.safe() };
     log!(Notice, "User requested shutdown...");
@@ -164,7 +164,7 @@ pub fn prepare(engine: &'static Engine, net: &Arc<Net>) -> io::Result<()> {
             let may_wait =
                 |stage: &Stage| matches!(stage, Stage::Waits(it) if !it.now && !it.force);
             // An endless script would have to end first.
-            let is_held_up = engine.scripts().running.is_busy();
+            let is_held_up = engine.scripts.running.is_busy();
             let waits = || !is_held_up && may_wait(&self::stage());
             leave::hand_over(engine, waits);
             if is_refused(engine) {
@@ -209,23 +209,23 @@ fn start(mut stage: MutexGuard<'static, Stage>, request: ShutdownRequest) {
 /// Waits until the replicas have everything, for `shutdown-timeout` at most. Returns the position
 /// that they have to reach.
 fn wait_for_replicas(engine: &Engine) -> Target {
-    let timeout = Duration::from_secs(engine.config().shutdown_timeout().into());
+    let timeout = Duration::from_secs(engine.config.shutdown_timeout().into());
     let waits = |stage: &Stage| matches!(stage, Stage::Waits(request) if !request.now);
     let target = Target::now(engine);
     // Pausing writes would wait for the script, which may be endless.
-    let is_held_up = engine.scripts().running.is_busy();
+    let is_held_up = engine.scripts.running.is_busy();
     if is_held_up || timeout.is_zero() || target.is_reached(engine) || !waits(&stage()) {
         return target;
     }
     let until = Instant::now() + timeout;
-    engine.last_wait().begin(Millis(now().0.saturating_add(timeout.as_millis() as i64)));
+    engine.last_wait.begin(Millis(now().0.saturating_add(timeout.as_millis() as i64)));
     let target = Target::pause(engine);
     let mut stage = stage();
     while waits(&stage) && Instant::now() < until && !target.is_reached(engine) {
         stage = wait_timeout(&CHANGED, stage, LOOK, |stage| waits(stage));
     }
     drop(stage);
-    engine.last_wait().end();
+    engine.last_wait.end();
     target
 }
 
@@ -235,9 +235,9 @@ fn begin_to_end(engine: &Engine, target: Target) -> Option<ShutdownRequest> {
     let mut stage = stage();
     let Stage::Waits(mut request) = *stage else { return None };
     target.log(engine);
-    if engine.append_log().state() == LogState::Beginning {
+    if engine.append_log.state() == LogState::Beginning {
         // The log may wait for an endless script. If the script has written, only NOSAVE ends it.
-        let ends_script = request.save == Some(false) && engine.scripts().running.is_busy();
+        let ends_script = request.save == Some(false) && engine.scripts.running.is_busy();
         if !request.force && !ends_script {
             log!(Warning, "Writing initial AOF, can't exit.");
             log_failure();
@@ -245,9 +245,9 @@ fn begin_to_end(engine: &Engine, target: Target) -> Option<ShutdownRequest> {
         }
         log!(Warning, "Writing initial AOF. Exit anyway.");
     }
-    let has_points = !engine.config().save_points().is_empty();
-    let is_complete = IS_COMPLETE.load(SeqCst) && !engine.loading().is_on();
-    let lacks_data = engine.upstream().is_incomplete();
+    let has_points = !engine.config.save_points().is_empty();
+    let is_complete = IS_COMPLETE.load(SeqCst) && !engine.loading.is_on();
+    let lacks_data = engine.upstream.is_incomplete();
     if lacks_data && has_points && request.save.is_none() {
         log!(
             Warning,
@@ -281,26 +281,26 @@ fn go_on(engine: &Engine, mut stage: MutexGuard<'static, Stage>) {
         signals::cancel();
     }
     // Do this before the lock is released: the next shutdown may begin then, and pauses by itself.
-    engine.pause().end_shutdown();
+    engine.pause.end_shutdown();
     leave::keep_links(engine);
     *stage = Stage::None;
-    let replies = engine.last_wait().take_replies();
+    let replies = engine.last_wait.take_replies();
     drop(stage);
     CHANGED.notify_all();
     replies.into_iter().for_each(refuse);
-    recheck_all(engine.mailboxes());
+    recheck_all(&engine.mailboxes);
 }
 
 /// Ends a present or later load, and the reactors.
 fn stop(engine: &Engine, net: &Net) {
-    engine.loading().cancel();
+    engine.loading.cancel();
     net.stop();
 }
 
 /// Writes the last snapshot. Returns whether the server ends.
 fn save_last(engine: &'static Engine, is_forced: bool) -> bool {
     log!(Notice, "Saving the final RDB snapshot before exiting.");
-    engine.pause().begin_shutdown();
+    engine.pause.begin_shutdown();
     let saved = save_unless_aborted(engine);
     let mut stage = stage();
     if !matches!(*stage, Stage::Aborted) {
@@ -318,7 +318,7 @@ fn save_last(engine: &'static Engine, is_forced: bool) -> bool {
                 Warning,
                 "The server goes on with all its data. A second signal ends it, saved or not."
             );
-            *lock(&FAILED_AFTER) = Some(engine.persistence().saves());
+            *lock(&FAILED_AFTER) = Some(engine.persistence.saves());
         }
     }
     go_on(engine, stage);
@@ -329,10 +329,10 @@ fn save_last(engine: &'static Engine, is_forced: bool) -> bool {
 fn end_running(engine: &Engine) {
     const TIMEOUT: Duration = Duration::from_secs(1);
     let until = Instant::now() + TIMEOUT;
-    if let Some(running) = engine.snapshots().current() {
+    if let Some(running) = engine.snapshots.current() {
         running.end();
     }
-    while engine.snapshots().is_running() && Instant::now() < until {
+    while engine.snapshots.is_running() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -46,7 +46,7 @@ impl TierFiles {
 /// # Errors
 /// Why there cannot be one, for the operator.
 pub fn start(engine: &'static Engine) -> Result<Option<TierFiles>, String> {
-    let config = engine.config();
+    let config = &engine.config;
     let folder = config.tier_dir();
     if folder.is_empty() {
         return Ok(None);
@@ -77,10 +77,10 @@ pub fn start(engine: &'static Engine) -> Result<Option<TierFiles>, String> {
         folder.to_string_lossy(),
         settings.segment_bytes >> 10
     );
-    if !engine.tier().attach(Arc::clone(&tier)) {
+    if !engine.tier.attach(Arc::clone(&tier)) {
         return Err(cannot("the process has a tier already".to_owned()));
     }
-    tier.on_room(Box::new(move || recheck_all(engine.mailboxes())));
+    tier.on_room(Box::new(move || recheck_all(&engine.mailboxes)));
     if config.maxmemory() == 0 {
         log!(Warning, "tier-dir is set but maxmemory is not: nothing goes to the tier.");
     }
@@ -144,7 +144,7 @@ fn settings(engine: &Engine, config: &Config, room: u64) -> Settings {
     let size = if max_bytes == 0 { room } else { max_bytes };
     let most = (size / FEWEST_SEGMENTS).max(1 << 20);
     let segment_bytes = config.tier_segment_size().min(most) / 4096 * 4096;
-    let threads = engine.mailboxes().len() as u64;
+    let threads = engine.mailboxes.len() as u64;
     let fitting = size / segment_bytes / SEGMENTS_PER_STREAM;
     let buffer_bytes = match config.maxmemory() {
         0 => MAX_BUFFERED,

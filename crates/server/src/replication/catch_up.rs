@@ -20,36 +20,36 @@ pub struct Target {
 /// Returns whether a replica counts. A replica that only takes a snapshot acknowledges nothing.
 /// Others may not count for a failover.
 fn counts(engine: &Engine, link: &Link) -> bool {
-    !link.is_old && !link.facts.rdb_only && engine.votes().counts(link)
+    !link.is_old && !link.facts.rdb_only && engine.votes.counts(link)
 }
 
 impl Target {
     /// Returns the present end of the journal as the target.
     pub fn now(engine: &Engine) -> Target {
-        Target { paused_at: engine.journal().position() }
+        Target { paused_at: engine.journal.position() }
     }
 
     /// Pauses writes and returns the target. The thread is outside the world.
     pub fn pause(engine: &Engine) -> Target {
-        let stopped = engine.keyspace().world().stop();
-        engine.pause().begin_shutdown();
+        let stopped = engine.keyspace.world().stop();
+        engine.pause.begin_shutdown();
         let target = Target::now(engine);
         drop(stopped);
-        recheck_all(engine.mailboxes());
+        recheck_all(&engine.mailboxes);
         target
     }
 
     /// Returns the position that replicas have to reach. On a primary it includes commands that had
     /// begun before the pause. On a replica the primary's stream goes on, so the position is fixed.
     fn position(self, engine: &Engine) -> JournalPos {
-        let is_copy = engine.journal().is_copy();
-        if is_copy { self.paused_at } else { engine.journal().position() }
+        let is_copy = engine.journal.is_copy();
+        if is_copy { self.paused_at } else { engine.journal.position() }
     }
 
     /// Returns whether all replicas have reached the target.
     pub fn is_reached(self, engine: &Engine) -> bool {
         let wanted = self.position(engine);
-        let primary = engine.replicas().primary();
+        let primary = engine.replicas.primary();
         primary
             .replicas()
             .filter(|link| counts(engine, link))
@@ -60,7 +60,7 @@ impl Target {
     pub fn log(self, engine: &Engine) {
         let (wanted, now) = (self.position(engine), now());
         let lines: Vec<(u64, Option<String>)> = {
-            let primary = engine.replicas().primary();
+            let primary = engine.replicas.primary();
             let counted = primary.replicas().filter(|link| counts(engine, link));
             let line = |link: &Link| {
                 let behind = wanted.0.saturating_sub(link.acknowledged().0);

@@ -88,7 +88,7 @@ impl Replica {
         if self.bridge.is_some() {
             return FeedResult::default();
         }
-        if self.stream.is_none() && engine.replicas().is_served(client) {
+        if self.stream.is_none() && engine.replicas.is_served(client) {
             io.close_after_flush();
             return FeedResult::default();
         }
@@ -107,7 +107,7 @@ impl Replica {
                     self.has_caught_up = engine.note_replica_lag(client, lag);
                 }
                 if fed.is_cut_off {
-                    engine.replicas().primary().cut_off(client);
+                    engine.replicas.primary().cut_off(client);
                 }
                 fed
             }
@@ -132,13 +132,13 @@ impl Replica {
 
     /// Returns whether the replica has exceeded the backlog and the soft limit for too long.
     fn is_over_soft_limit(&mut self, engine: &Engine, client: u64, lag: u64) -> bool {
-        let limit = engine.config().client_output_buffer_limit(config::ClientClass::Replica);
+        let limit = engine.config.client_output_buffer_limit(config::ClientClass::Replica);
         let (bytes, seconds) = (limit.soft_bytes, limit.soft_seconds);
-        let mut limit = SoftLimit { bytes, seconds, backlog: engine.config().repl_backlog_size() };
+        let mut limit = SoftLimit { bytes, seconds, backlog: engine.config.repl_backlog_size() };
         if limit.is_exceeded(lag) {
             // A replica that was cut off before it had caught up gets more, or it would fail in the
             // same way again.
-            limit.bytes = engine.replicas().primary().allowance(client, bytes);
+            limit.bytes = engine.replicas.primary().allowance(client, bytes);
         }
         self.behind.is_over(&limit, lag, now())
     }
@@ -146,7 +146,7 @@ impl Replica {
     /// Passes a duplicate of the replica's socket to the thread that sends snapshots. With TLS it
     /// is one end of a bridge.
     fn provide_socket(&mut self, engine: &Engine, client: u64, io: &mut ConnIo<'_>) {
-        if !engine.replicas().lacks_socket(client) {
+        if !engine.replicas.lacks_socket(client) {
             return;
         }
         let provided = if io.is_encrypted() {
@@ -159,7 +159,7 @@ impl Replica {
             io.duplicate()
         };
         match provided {
-            Ok(socket) => engine.replicas().put_socket(client, socket),
+            Ok(socket) => engine.replicas.put_socket(client, socket),
             Err(error) => {
                 log!(Warning, "Can't make a socket for a replica's snapshot: {error}");
                 io.close();
@@ -199,13 +199,13 @@ impl Feeding {
     /// Adds a replica.
     pub fn add(&mut self, engine: &Engine, thread: usize, connection: ConnId) {
         self.connections.push(connection);
-        self.feed.get_or_insert_with(|| engine.replicas().add_feed(thread));
+        self.feed.get_or_insert_with(|| engine.replicas.add_feed(thread));
     }
 
     /// Returns the replicas to feed. After this call the thread is notified of new entries again.
     pub fn begin(&self, engine: &Engine) -> Vec<ConnId> {
         if let Some(feed) = &self.feed {
-            feed.looks(engine.journal().position());
+            feed.looks(engine.journal.position());
         }
         self.connections.clone()
     }
@@ -216,14 +216,14 @@ impl Feeding {
         if self.connections.is_empty()
             && let Some(feed) = self.feed.take()
         {
-            engine.replicas().remove_feed(&feed);
+            engine.replicas.remove_feed(&feed);
         }
     }
 }
 
 /// Logs why a replica is closed.
 pub fn log_cut_off(engine: &Engine, addr: &str) {
-    engine.stats().output_buffer_disconnections.add(1);
+    engine.stats.output_buffer_disconnections.add(1);
     log!(
         Warning,
         "Replica {addr} is too far behind: it is closed for overcoming of output buffer limits. A \

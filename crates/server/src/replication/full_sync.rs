@@ -35,7 +35,7 @@ pub fn start(engine: &'static Engine, group: Group) {
     let started = thread::spawn("full-sync", move || run(engine, &own));
     if let Err(error) = started {
         log!(Warning, "Can't start a thread to synchronise replicas: {error}");
-        engine.replicas().primary().postponed(&group);
+        engine.replicas.primary().postponed(&group);
     }
 }
 
@@ -43,11 +43,11 @@ fn run(engine: &'static Engine, group: &Group) {
     save::lower_priority();
     let Some((snapshot, readers)) = begin(engine, group.clients.len()) else {
         // Another snapshot is running. This one begins after it.
-        engine.replicas().primary().postponed(group);
+        engine.replicas.primary().postponed(group);
         return;
     };
-    engine.replicas().note_snapshot(Some(Arc::clone(snapshot.progress())));
-    engine.persistence().count_fork();
+    engine.replicas.note_snapshot(Some(Arc::clone(snapshot.progress())));
+    engine.persistence.count_fork();
     let position = snapshot.cut().position;
     let id = snapshot.cut().history;
     let mut sockets = open(engine, group, readers, (id, position));
@@ -65,7 +65,7 @@ fn run(engine: &'static Engine, group: &Group) {
         }),
     };
     let seconds = snapshot.elapsed().as_secs_f64();
-    engine.replicas().note_snapshot(None);
+    engine.replicas.note_snapshot(None);
     drop(snapshot);
     finish(engine, group, sockets, outcome, seconds);
 }
@@ -82,23 +82,23 @@ fn refuse(engine: &Engine, group: &Group, sockets: &mut Sockets) -> io::Result<(
     );
     // The log has it if it does not arrive.
     let _ = sockets.write_all(format!("-ERR {why}\r\n").as_bytes());
-    engine.replicas().primary().refused(group);
+    engine.replicas.primary().refused(group);
     Err(io::Error::other(why))
 }
 
 /// Begins a snapshot. Returns it with a reader of the stream after it for each replica.
 fn begin(engine: &'static Engine, replicas: usize) -> Option<(Snapshot, Vec<Reader<'static>>)> {
-    if !engine.journal().is_keeping() {
+    if !engine.journal.is_keeping() {
         // Keep the journal before the cut, because the cut records the history that this begins.
-        let stopped = engine.keyspace().world().stop();
-        engine.journal().keep();
+        let stopped = engine.keyspace.world().stop();
+        engine.journal.keep();
         drop(stopped);
     }
     let mut readers = Vec::new();
     let begun = Snapshots::begin(engine, |_| {
         // Replicas that ignore the snapshot's metadata do not know which database is selected.
-        engine.journal().forget_db();
-        readers.extend((0..replicas).map(|_| engine.journal().read(IfBehind::CutOff)));
+        engine.journal.forget_db();
+        readers.extend((0..replicas).map(|_| engine.journal.read(IfBehind::CutOff)));
     });
     match begun {
         Ok(snapshot) => Some((snapshot, readers)),
@@ -117,7 +117,7 @@ fn answer(
     (id, position): (HistoryId, JournalPos),
 ) -> io::Result<()> {
     group.clients.iter().try_for_each(|&client| {
-        let line = engine.replicas().snapshot_line(client, &id, position);
+        let line = engine.replicas.snapshot_line(client, &id, position);
         sockets.write_to(&line, |other| other == client)
     })
 }
@@ -133,18 +133,18 @@ fn open(
     let mut targets = Vec::new();
     for (client, reader) in group.clients.iter().zip(readers) {
         // A client that is gone has no socket any more. Its reader is dropped.
-        let Some(socket) = engine.replicas().take_socket(*client) else { continue };
+        let Some(socket) = engine.replicas.take_socket(*client) else { continue };
         reader.allow(engine.allowance_of(*client));
-        let main = engine.replicas().primary().begin_parallel(*client, cut);
-        engine.replicas().put_reader(main.unwrap_or(*client), reader);
+        let main = engine.replicas.primary().begin_parallel(*client, cut);
+        engine.replicas.put_reader(main.unwrap_or(*client), reader);
         if let Some(main) = main {
             post(engine, main, Message::Stream);
         }
         targets.push(Target::new(*client, socket));
     }
-    let timeout = || Duration::from_secs(engine.config().repl_timeout().into());
-    let is_there = move |client| engine.replicas().primary().link(client).is_some();
-    Sockets::new(targets, timeout, is_there, &engine.replicas().figures.snapshot_bytes)
+    let timeout = || Duration::from_secs(engine.config.repl_timeout().into());
+    let is_there = move |client| engine.replicas.primary().link(client).is_some();
+    Sockets::new(targets, timeout, is_there, &engine.replicas.figures.snapshot_bytes)
 }
 
 /// Writes the snapshot into sockets.
@@ -178,7 +178,7 @@ fn send_direct(
         snapshot.begin_beside(Beside::Replicas);
     }
     let sizes = snapshot.sizes();
-    let frame = RdbFrame::new(engine.config().rdbchecksum(), version, &sizes);
+    let frame = RdbFrame::new(engine.config.rdbchecksum(), version, &sizes);
     let mut frame = frame.of(group.contents);
     sockets.write_all(&frame.header(snapshot.cut(), Content::Rdb))?;
     let mut output = Direct { frame, sockets };
@@ -235,10 +235,10 @@ fn finish(
         match (&target.failure, &outcome) {
             (Some(why), _) | (None, Err(why)) => {
                 log!(Warning, "Synchronization with replica {name} failed: {}", os_error(why));
-                let main = engine.replicas().primary().main_of(target.client);
+                let main = engine.replicas.primary().main_of(target.client);
                 main.into_iter().for_each(|main| disconnect(engine, main));
                 // One that was told why closes when that has left.
-                if target.failure.is_some() || !engine.replicas().is_served(target.client) {
+                if target.failure.is_some() || !engine.replicas.is_served(target.client) {
                     disconnect(engine, target.client);
                 }
             }
@@ -250,7 +250,7 @@ fn finish(
             }
         }
     }
-    engine.replicas().primary().sent(group, now());
+    engine.replicas.primary().sent(group, now());
     for target in &sockets.targets {
         post(engine, target.client, Message::Stream);
     }

@@ -172,7 +172,7 @@ impl Traits {
             b"addr" => self.addr = text(),
             b"laddr" => self.laddr = text(),
             b"user" => {
-                if cx.engine.acl().user(value).is_none() {
+                if cx.engine.acl.user(value).is_none() {
                     return Err(cx.no_such_user(value));
                 }
                 self.user = text();
@@ -190,7 +190,7 @@ impl Traits {
             b"lib-ver" => self.lib_version = text(),
             b"db" => {
                 let name = if is_negative { "NOT-DB" } else { "DB" };
-                self.db = Some(parse_db(value, name, cx.engine.keyspace().databases())?);
+                self.db = Some(parse_db(value, name, cx.engine.keyspace.databases())?);
             }
             b"capa" => {
                 if !value.iter().all(|letter| *letter == b'r') {

@@ -160,7 +160,7 @@ fn client_setinfo(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn client_capa(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let acl = cx.engine.acl();
+    let acl = &cx.engine.acl;
     let may_be_link = acl.may_be_node(cx.session.user.current(acl));
     // Capabilities that the server does not know are no error: clients announce what they can.
     for word in args.from(2) {
@@ -177,7 +177,7 @@ fn client_capa(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         // it.
         let is_heeded = may_be_link && cx.session.is_link;
         if let Some(name) = word.strip_prefix(ACTS_FOR).filter(|_| is_heeded) {
-            let user = cx.engine.acl().user_of_link(name);
+            let user = cx.engine.acl.user_of_link(name);
             cx.session.client.names().acts_for = Some(user.name().to_owned());
             cx.session.acts_for = Some(user);
         }
@@ -191,7 +191,7 @@ fn client_capa(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn client_import_source(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    if !args.is(2, "off") && !cx.engine.config().import_mode() {
+    if !args.is(2, "off") && !cx.engine.config.import_mode() {
         return Err(Error::text("ERR Server is not in import mode"));
     }
     let is_source = parse_switch(args)?;

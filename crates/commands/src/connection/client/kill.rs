@@ -120,7 +120,7 @@ fn client_kill(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     cx.session.publish(cx.now().0);
     let (me, now) = (cx.asking_client(), cx.now().0);
     let (mut killed, mut waiting) = (0, Vec::new());
-    for client in cx.engine.clients().all() {
+    for client in cx.engine.clients.all() {
         if client.is_link() && cx.engine.is_one_address() || !filters.allow(&client, me, now, true)
         {
             continue;

@@ -121,7 +121,7 @@ fn client_list(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     let (me, now) = (cx.asking_client(), cx.now().0);
     let mut out = String::new();
-    for client in cx.engine.clients().all() {
+    for client in cx.engine.clients.all() {
         // A node asks for the clients of the one server that its own client sees.
         let is_hidden = cx.session.is_link && client.is_link();
         if !is_hidden && filters.allow(&client, me, now, false) {

@@ -104,7 +104,7 @@ fn client_commit_mode(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     } else {
         return Err(Error::Syntax);
     };
-    if mode == Some(CommitMode::Fsync) && cx.engine.append_log().state() == LogState::Off {
+    if mode == Some(CommitMode::Fsync) && cx.engine.append_log.state() == LogState::Off {
         return Err(Error::text(
             "ERR commit mode fsync cannot be used when appendonly is disabled.",
         ));

@@ -47,7 +47,7 @@ fn client_maint_notifications(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         false if !args.is(2, "off") => return Err(Error::Syntax),
         is_on => is_on,
     };
-    if is_on && !cx.engine.membership().is_on() {
+    if is_on && !cx.engine.membership.is_on() {
         return Err(Error::text("ERR Only nodes of a cluster send maintenance notices"));
     }
     if is_on && cx.reply.protocol() == Protocol::Resp2 {

@@ -64,14 +64,14 @@ fn client_pause(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     let until = cx.now().0.checked_add(timeout);
     let until = until.ok_or(Error::text("ERR timeout is out of range"))?;
-    cx.engine.pause().begin(actions, Millis(until), cx.now());
+    cx.engine.pause.begin(actions, Millis(until), cx.now());
     cx.reply.ok();
     Ok(())
 }
 
 fn client_unpause(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    cx.engine.pause().end();
-    recheck_all(cx.engine.mailboxes());
+    cx.engine.pause.end();
+    recheck_all(&cx.engine.mailboxes);
     cx.reply.ok();
     Ok(())
 }

@@ -126,7 +126,7 @@ fn parse_tracking<'a>(cx: &Cx<'_>, args: Args<'a>) -> Result<Wanted<'a>, Error> 
                 return Err(Error::text("ERR A client can only redirect to a single other client"));
             }
             let id = args.integer(at)?;
-            if cx.engine.clients().get(u64::try_from(id).unwrap_or(0)).is_none() {
+            if cx.engine.clients.get(u64::try_from(id).unwrap_or(0)).is_none() {
                 return Err(Error::text("ERR The client ID you want redirect to does not exist"));
             }
             wanted.tracking.redirect = id as u64;
@@ -248,7 +248,7 @@ fn client_tracking(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if !wanted.on {
         cx.session.set_tracking(None);
         cx.session.tracking_broken = false;
-        cx.engine.tracking().remove(id);
+        cx.engine.tracking.remove(id);
         dispatch::deliver_last_pushes(cx);
         cx.reply.ok();
         return Ok(());
@@ -267,7 +267,7 @@ fn client_tracking(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         prefixes.sort();
         tracking.broadcast = Some(Arc::new(PrefixList::new(&prefixes)));
     }
-    cx.engine.tracking().set(Cacher {
+    cx.engine.tracking.set(Cacher {
         client: id,
         redirect: (tracking.redirect != 0).then_some(tracking.redirect),
         no_loop: tracking.no_loop,

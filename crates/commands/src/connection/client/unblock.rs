@@ -63,21 +63,21 @@ fn client_unblock(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     };
     let error = error.map(Cow::Borrowed);
     let message = Message::Unblock { client: client.id, token, error, fate: Fate::Open };
-    cx.engine.mailboxes()[client.thread].post(message);
+    cx.engine.mailboxes[client.thread].post(message);
     cx.reply.integer(1);
     Ok(())
 }
 
 fn call_off(cx: &Cx<'_>, client: &Client) -> Option<u64> {
-    client.call_off_wait(cx.engine.stats())
+    client.call_off_wait(&cx.engine.stats)
 }
 
 /// The client with a number. For another node also the link that serves its client here.
 fn known_by(cx: &Cx<'_>, id: i64) -> Vec<Arc<Client>> {
     let Ok(id) = u64::try_from(id) else { return Vec::new() };
     match cx.session.is_link {
-        true => cx.engine.clients().with_links_of(id),
-        false => cx.engine.clients().get(id).into_iter().collect(),
+        true => cx.engine.clients.with_links_of(id),
+        false => cx.engine.clients.get(id).into_iter().collect(),
     }
 }
 

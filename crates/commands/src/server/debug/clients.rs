@@ -12,11 +12,11 @@ const MAX_BITS: u32 = 33;
 const CLASSES: usize = (MAX_BITS - MIN_BITS + 1) as usize;
 
 pub(super) fn client_eviction(cx: &mut Cx<'_>) -> Outcome {
-    if cx.engine.config().maxmemory_clients() == ClientMemory::Unlimited {
+    if cx.engine.config.maxmemory_clients() == ClientMemory::Unlimited {
         return Err(Error::text("ERR maxmemory-clients is disabled."));
     }
     let mut classes = [(0, 0); CLASSES];
-    for client in cx.engine.clients().all() {
+    for client in cx.engine.clients.all() {
         let bytes = client.live.memory_bytes.load(Relaxed);
         let (sum, clients) = &mut classes[class(bytes)];
         *sum += bytes;

@@ -44,7 +44,7 @@ impl Digest {
 
 pub(super) fn digest(cx: &mut Cx<'_>) -> Outcome {
     let mut total = Digest::default();
-    for db in cx.engine.keyspace().used_databases() {
+    for db in cx.engine.keyspace.used_databases() {
         if cx.db.key_count(db) == 0 {
             continue;
         }

@@ -19,7 +19,7 @@ pub(super) fn loadaof(cx: &mut Cx<'_>) -> Outcome {
     // A rewrite would delete the files that are being read, or waits for the world that is stopped
     // here and keeps from others what it needs; and a log that begins is that of what is in memory
     // now.
-    let is_rewriting = &engine.append_log().figures.is_rewriting;
+    let is_rewriting = &engine.append_log.figures.is_rewriting;
     if is_rewriting.swap(true, AcqRel) {
         return Err(Error::text(REWRITING));
     }
@@ -30,19 +30,19 @@ pub(super) fn loadaof(cx: &mut Cx<'_>) -> Outcome {
     };
     // Everybody is told at once, since only a command can: if it comes to nothing, clients have
     // forgotten and transactions repeat what they need not.
-    let going: Vec<_> = engine.keyspace().used_databases().map(|db| (db, None)).collect();
+    let going: Vec<_> = engine.keyspace.used_databases().map(|db| (db, None)).collect();
     engine::commit::databases_change(cx, &going);
     engine::caching::invalidate_all(&mut cx.db);
-    engine.loading().begin(0, cx.now());
+    engine.loading.begin(0, cx.now());
     cx.reply_later(move |reply| {
         if let Err(why) = host.complete_append_log() {
             is_rewriting.store(false, Release);
-            engine.loading().end();
+            engine.loading.end();
             host.warn(&format!("DEBUG LOADAOF: the append-only file is incomplete: {why}"));
             reply.error(FAILED);
             return;
         }
-        engine.background().free_tables(engine::replay::take_everything(engine));
+        engine.background.free_tables(engine::replay::take_everything(engine));
         // It ends the process if it fails: half a data set must not be served. Nor is it when the
         // server goes down: to the end clients are told that it is loading, and nothing is
         // rewritten.
@@ -51,7 +51,7 @@ pub(super) fn loadaof(cx: &mut Cx<'_>) -> Outcome {
             return;
         }
         is_rewriting.store(false, Release);
-        engine.loading().end();
+        engine.loading.end();
         reply.ok();
     });
     Ok(())
@@ -66,7 +66,7 @@ pub(super) fn fault(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         b"fsync" => DiskFault::Sync,
         _ => return Err(Error::Syntax),
     };
-    cx.engine.debug().set_disk_fault(fault);
+    cx.engine.debug.set_disk_fault(fault);
     cx.reply.ok();
     Ok(())
 }

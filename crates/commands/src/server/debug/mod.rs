@@ -45,7 +45,7 @@ pub static DEBUG: Command = Command {
 fn debug(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let name = args[1].to_ascii_lowercase();
     // A part of the data set would take the place of all of it, on the disk too.
-    if matches!(name.as_slice(), b"reload" | b"loadaof") && cx.engine.loading().is_on() {
+    if matches!(name.as_slice(), b"reload" | b"loadaof") && cx.engine.loading.is_on() {
         return Err(Error::Loading);
     }
     match (name.as_slice(), args.len()) {
@@ -90,7 +90,7 @@ fn unknown(args: Args<'_>) -> Error {
 
 /// Looks at a key's entry as it is: a key whose time has come is still there.
 fn raw<R>(cx: &Cx<'_>, key: Key<'_>, look: impl FnOnce(&Entry) -> R) -> Result<Option<R>, Error> {
-    let stripe = cx.engine.keyspace().stripe_of(key);
+    let stripe = cx.engine.keyspace.stripe_of(key);
     let seen = cx.db.visit(stripe, |data| {
         let entry = data.find(cx.db.index, key);
         entry.map(|entry| with_value(cx.engine, entry, look)).transpose()
@@ -108,7 +108,7 @@ fn switch(word: &[u8]) -> bool {
 fn sleep(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     // What is no number sleeps no time, as in the reference.
     let seconds = args.float(2).unwrap_or(0.0).clamp(0.0, 3600.0);
-    cx.engine.clock().sleep(Duration::from_secs_f64(seconds));
+    cx.engine.clock.sleep(Duration::from_secs_f64(seconds));
     cx.reply.ok();
     Ok(())
 }

@@ -25,13 +25,13 @@ struct Surroundings {
 }
 
 pub(super) fn object(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let config = cx.engine.config();
+    let config = &cx.engine.config;
     let surroundings = Surroundings {
         now_ms: cx.now().0,
         policy: cx.db.access_policy(),
         list_size: config.list_max_listpack_size(),
         is_compressed: config.list_compress_depth() > 0,
-        compression: value::compression(cx.engine.config()),
+        compression: value::compression(&cx.engine.config),
         is_fast: args.is(3, "fast"),
     };
     let line = raw(cx, args.key(2), |entry| describe(entry, &surroundings))?;

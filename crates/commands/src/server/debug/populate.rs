@@ -12,7 +12,7 @@ pub(super) fn populate(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         5 => args.integer_in(4, 0..=i64::MAX, NOT_POSITIVE)?,
         _ => 0,
     };
-    if size > cx.engine.config().proto_max_bulk_len() as i64 {
+    if size > cx.engine.config.proto_max_bulk_len() as i64 {
         return Err(Error::StringTooLong);
     }
     for number in 0..count {

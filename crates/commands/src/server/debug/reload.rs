@@ -57,12 +57,12 @@ pub(super) fn reload(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 /// Takes all keys away, as FLUSHALL does, and libraries, but without a word to the journal.
 fn empty(cx: &mut Cx<'_>) {
-    let dbs: Vec<DbIndex> = cx.engine.keyspace().used_databases().collect();
+    let dbs: Vec<DbIndex> = cx.engine.keyspace.used_databases().collect();
     let going: Vec<_> = dbs.iter().map(|&db| (db, None)).collect();
     engine::commit::databases_change(cx, &going);
     engine::caching::invalidate_all(&mut cx.db);
     let mut taken = Taken::default();
     cx.db.for_each_stripe_mut(|_, stripe| taken.take(stripe, dbs.iter().copied()));
-    cx.engine.scripts().functions.flush();
-    cx.engine.background().free_tables(taken);
+    cx.engine.scripts.functions.flush();
+    cx.engine.background.free_tables(taken);
 }

@@ -15,7 +15,7 @@ const MATCHES: usize = 100_000;
 pub(super) fn set(cx: &mut Cx<'_>, args: Args<'_>, name: &[u8]) -> Outcome {
     let engine = cx.engine;
     match (name, args.len()) {
-        (b"set-active-expire", 3) => engine.active_expire().store(switch(args[2]), Relaxed),
+        (b"set-active-expire", 3) => engine.active_expire.store(switch(args[2]), Relaxed),
         (b"quicklist-packed-threshold", 3) => {
             let bytes = parse_memory(args[2]).filter(|&bytes| bytes <= MAX_PACKED_THRESHOLD);
             let Some(bytes) = bytes else {
@@ -23,29 +23,29 @@ pub(super) fn set(cx: &mut Cx<'_>, args: Args<'_>, name: &[u8]) -> Outcome {
                     "ERR argument must be a memory value bigger than 1 and smaller than 4gb",
                 ));
             };
-            engine.debug().set_packed_threshold(bytes as usize);
+            engine.debug.set_packed_threshold(bytes as usize);
         }
-        (b"set-skip-checksum-validation", 3) => engine.debug().set_skips_checksums(switch(args[2])),
-        (b"defrag-all", 3) => engine.debug().set_moves_all(switch(args[2])),
+        (b"set-skip-checksum-validation", 3) => engine.debug.set_skips_checksums(switch(args[2])),
+        (b"defrag-all", 3) => engine.debug.set_moves_all(switch(args[2])),
         (b"aof-flush-sleep", 3) => {
             // What is no number is 0, as in the reference.
-            engine.debug().set_log_delay(u64::try_from(args.integer(2).unwrap_or(0)).unwrap_or(0));
+            engine.debug.set_log_delay(u64::try_from(args.integer(2).unwrap_or(0)).unwrap_or(0));
         }
-        (b"snapshot-fault", 2) => match engine.snapshots().current() {
+        (b"snapshot-fault", 2) => match engine.snapshots.current() {
             Some(snapshot) => snapshot.fail(),
             None => return Err(Error::text("ERR There is no snapshot under way")),
         },
         (b"set-disable-deny-scripts", 3) => {
-            engine.debug().set_scripts_may_all(switch(args[2]));
+            engine.debug.set_scripts_may_all(switch(args[2]));
         }
-        (b"pause-cron", 3) => engine.debug().set_pauses_cron(switch(args[2])),
+        (b"pause-cron", 3) => engine.debug.set_pauses_cron(switch(args[2])),
         (b"slotmigration", 4) if args.is(2, "prevent-pause") => {
-            engine.debug().set_holds_before_pause(switch(args[3]));
+            engine.debug.set_holds_before_pause(switch(args[3]));
         }
         (b"slotmigration", 4) if args.is(2, "prevent-failover") => {
-            engine.debug().set_holds_before_decision(switch(args[3]));
+            engine.debug.set_holds_before_decision(switch(args[3]));
         }
-        (b"change-repl-id", 2) => engine.journal().set_history(History::new()),
+        (b"change-repl-id", 2) => engine.journal.set_history(History::new()),
         (b"config-rewrite-force-all", 2) => {
             let Some(host) = engine.host() else { return Err(unknown(args)) };
             host.rewrite_whole_config().map_err(|why| {
@@ -59,7 +59,7 @@ pub(super) fn set(cx: &mut Cx<'_>, args: Args<'_>, name: &[u8]) -> Outcome {
         // Tables here change their size with each write, and shrink in the same way.
         (b"dict-resizing" | b"hashtable-can-abort-shrink", 3) => {}
         (b"client-enforce-reply-list", 3) => {
-            engine.debug().set_enforces_reply_list(switch(args[2]));
+            engine.debug.set_enforces_reply_list(switch(args[2]));
         }
         _ => return Err(unknown(args)),
     }

@@ -50,7 +50,7 @@ impl Sums {
 
 pub(super) fn htstats(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let db = args.integer(2)?;
-    let databases = i64::from(cx.engine.keyspace().databases());
+    let databases = i64::from(cx.engine.keyspace.databases());
     if !(0..databases).contains(&db) {
         return Err(Error::text("ERR Out of range database"));
     }

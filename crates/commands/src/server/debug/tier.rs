@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 pub(super) fn tier(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if args[2].eq_ignore_ascii_case(b"filter") && args.len() == 4 {
         let filters = args[3].eq_ignore_ascii_case(b"yes");
-        cx.engine.tier().filters_always.store(filters, Relaxed);
+        cx.engine.tier.filters_always.store(filters, Relaxed);
         cx.reply.ok();
         return Ok(());
     }

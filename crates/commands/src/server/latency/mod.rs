@@ -176,13 +176,13 @@ pub static LATENCY: Command = Command {
 };
 
 fn latency_doctor(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    let report = doctor::report(cx.engine.config(), &cx.engine.latency().all(), cx.now().0 / 1000);
+    let report = doctor::report(&cx.engine.config, &cx.engine.latency.all(), cx.now().0 / 1000);
     cx.reply.verbatim("txt", report.as_bytes());
     Ok(())
 }
 
 fn latency_graph(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let Some((event, series)) = cx.engine.latency().get(args[2]) else {
+    let Some((event, series)) = cx.engine.latency.get(args[2]) else {
         let mut text = b"ERR No samples available for event '".to_vec();
         text.extend_from_slice(args[2]);
         text.push(b'\'');
@@ -194,7 +194,7 @@ fn latency_graph(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn latency_history(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let samples = cx.engine.latency().get(args[2]).map(|(_, series)| series.samples);
+    let samples = cx.engine.latency.get(args[2]).map(|(_, series)| series.samples);
     let samples = samples.unwrap_or_default();
     cx.reply.array(samples.len());
     for sample in samples {
@@ -206,7 +206,7 @@ fn latency_history(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn latency_latest(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    let all = cx.engine.latency().all();
+    let all = cx.engine.latency.all();
     cx.reply.array(all.len());
     for (event, Series { samples, max_ms, sum_ms, count }) in all {
         let (at_s, latency_ms) = samples.back().map_or((0, 0), |s| (s.at_s, s.latency_ms));
@@ -220,7 +220,7 @@ fn latency_latest(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 }
 
 fn latency_reset(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let monitor = cx.engine.latency();
+    let monitor = &cx.engine.latency;
     let forgotten = match args.from(2) {
         [] => monitor.reset(None),
         names => names.iter().map(|name| monitor.reset(Some(name))).sum(),
@@ -230,7 +230,7 @@ fn latency_reset(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn latency_histogram(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let table = cx.engine.table();
+    let table = cx.engine.table;
     let mut wanted: Vec<&Resolved> = Vec::new();
     if args.len() == 2 {
         wanted.extend(table.all());
@@ -242,7 +242,7 @@ fn latency_histogram(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     let measured: Vec<(&Resolved, Durations)> = wanted
         .into_iter()
-        .filter_map(|row| Some((row, Durations::of(cx.engine.thread_stats(), row.index)?)))
+        .filter_map(|row| Some((row, Durations::of(&cx.engine.thread_stats, row.index)?)))
         .collect();
     cx.reply.map(measured.len());
     for (row, durations) in &measured {

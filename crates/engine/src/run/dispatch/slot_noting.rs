@@ -59,7 +59,7 @@ pub(super) fn note(
 /// reply.
 fn note_repeated(cx: &Cx<'_>, row: &Resolved, words: &[&[u8]], nanoseconds: u64) {
     let is_message = row.command.flags.has(Flags::MAY_REPLICATE);
-    let is_stream = cx.engine.upstream.is_replica() && !cx.engine.loading().is_on();
+    let is_stream = cx.engine.upstream.is_replica() && !cx.engine.loading.is_on();
     if cx.script.is_some() || is_message || !is_stream {
         return;
     }
@@ -79,7 +79,7 @@ fn bytes_to_replicas(cx: &Cx<'_>, words: &[&[u8]]) -> u64 {
         () if effects.is_rewritten => effects.entry.stream_bytes() as u64,
         () => bytes_of(words),
     };
-    each * cx.engine.replicas().count() as u64
+    each * cx.engine.replicas.count() as u64
 }
 
 /// Bytes of the messages to this node's clients that listen to a shard channel, if the request

@@ -86,7 +86,7 @@ impl Job {
                 MovePhase::Trimming | MovePhase::Clearing => self.drop_copy(&job),
             };
             let Err(why) = outcome else { return };
-            let moves = &self.engine.membership().moves;
+            let moves = &self.engine.membership.moves;
             if moves.progress(self.id).obstacle != why {
                 log!(Warning, "Cluster: the move {} waits: {why}", self.id);
             }
@@ -114,7 +114,7 @@ impl Job {
     }
 
     fn note(&self, state: &'static str) {
-        self.engine.membership().moves.note(self.id, |progress| progress.state = state);
+        self.engine.membership.moves.note(self.id, |progress| progress.state = state);
     }
 
     /// Sends the target a copy and what changes meanwhile, and hands the slots over.
@@ -124,7 +124,7 @@ impl Job {
         self.note("connecting");
         let mut link = Link::open(self.engine, &published.view, attempt.target)?;
         link.import(self.id)?;
-        self.engine.membership().moves.note(self.id, |progress| {
+        self.engine.membership.moves.note(self.id, |progress| {
             progress.state = "snapshotting";
             progress.sent_bytes = 0;
         });
@@ -143,7 +143,7 @@ impl Job {
             self.note("streaming");
             self.deliver(&mut copying)?;
             self.note("waiting-to-pause");
-            while self.engine.debug().holds_before_pause() {
+            while self.engine.debug.holds_before_pause() {
                 self.deliver(&mut copying)?;
                 std::thread::sleep(REST);
             }
@@ -200,7 +200,7 @@ impl Job {
         }
         copying.link.send(copying.export.output())?;
         let lag = copying.export.lag();
-        self.engine.membership().moves.note(self.id, |progress| {
+        self.engine.membership.moves.note(self.id, |progress| {
             progress.sent_bytes += bytes;
             progress.lag_bytes = lag;
         });
@@ -211,13 +211,13 @@ impl Job {
     fn confirm(&self, copying: &mut Copying) -> Result<(), String> {
         copying.link.confirm()?;
         let now_s = super::now_s();
-        self.engine.membership().moves.note(self.id, |progress| progress.answered_s = now_s);
+        self.engine.membership.moves.note(self.id, |progress| progress.answered_s = now_s);
         Ok(())
     }
 
     /// Whether the job is still there, and its target.
     fn ensure_wanted(&self, copying: &mut Copying) -> Result<(), String> {
-        let version = self.engine.membership().version();
+        let version = self.engine.membership.version();
         if version != copying.seen {
             let (published, _) = self.task().ok_or("it is not this server's any more")?;
             let present = moves::copying(&published.view, self.me, self.id);
@@ -294,7 +294,7 @@ impl Job {
         copying.link.prepare()?;
         self.confirm(&mut copying)?;
         self.note("failover-granted");
-        while self.engine.debug().holds_before_decision() {
+        while self.engine.debug.holds_before_decision() {
             self.ensure_wanted(&mut copying)?;
             std::thread::sleep(REST);
         }
@@ -308,7 +308,7 @@ impl Job {
         copying.export.resume();
         let pause = began.elapsed();
         log!(Notice, "Cluster: the move {} is over, its slots waited for {pause:?}", self.id);
-        self.engine.membership().moves.note(self.id, |progress| {
+        self.engine.membership.moves.note(self.id, |progress| {
             progress.state = "success";
             progress.obstacle.clear();
             progress.pause_ms = pause.as_millis() as u64;
@@ -319,7 +319,7 @@ impl Job {
     /// Makes the transaction that gives the slots to the target. Returns its revision. When this
     /// returns an error, the transaction was not made, and never will be.
     fn decide(&mut self, attempt: Attempt) -> Result<Revision, String> {
-        let newest = self.engine.membership().newest().ok_or("there is no view")?;
+        let newest = self.engine.membership.newest().ok_or("there is no view")?;
         let mut decision = Decision::new(newest.view.clone(), self.me, self.id, attempt);
         drop(newest);
         loop {
@@ -344,7 +344,7 @@ impl Job {
     /// Waits until this server's clients see what was there at this revision, for as long as it
     /// takes: requests for the slots must not go on before.
     fn await_view(&self, revision: Revision) {
-        let shown = || self.engine.membership().newest().map(|published| published.view.revision);
+        let shown = || self.engine.membership.newest().map(|published| published.view.revision);
         let mut before = shown();
         while shown().is_none_or(|shown| shown < revision) {
             std::thread::sleep(REST);
@@ -395,7 +395,7 @@ fn sides(published: &Published, job: &Move) -> (Move, Option<Holder>) {
 
 /// The job, if this server has something to do for it.
 fn task(engine: &Engine, me: Id, id: Id) -> Option<(Arc<Published>, Move)> {
-    let published = engine.membership().newest().filter(|published| published.leads)?;
+    let published = engine.membership.newest().filter(|published| published.leads)?;
     let job = moves::tasks(&published.view, me).find(|job| job.id == id)?.clone();
     Some((published, job))
 }

@@ -10,7 +10,7 @@ use engine::Engine;
 /// Drops the keys that other shards have by the database's hashing rules.
 pub(super) fn drop_foreign(engine: &'static Engine) {
     let Some(dropped) = engine.drop_foreign() else { return };
-    engine.membership().moves.set_expects_foreign(false);
+    engine.membership.moves.set_expects_foreign(false);
     if dropped > 0 {
         log!(
             Notice,
@@ -33,7 +33,7 @@ pub(super) fn drop_all(engine: &'static Engine, slots: &Slots) {
             }
             dropped += if is_dropped { keys } else { 0 };
         }
-        engine.membership().moves.end_stale(slot);
+        engine.membership.moves.end_stale(slot);
     }
     if dropped > 0 {
         log!(
@@ -56,13 +56,13 @@ pub(in crate::cluster) fn drop_all_unowned(engine: &'static Engine) {
 
 /// Returns whether this server leads and does not own a slot.
 fn is_unowned(engine: &Engine, slot: u16) -> bool {
-    let Some(published) = engine.membership().newest() else { return false };
+    let Some(published) = engine.membership.newest() else { return false };
     published.leads && published.own_shard().is_some_and(|own| !own.slots.contains(slot))
 }
 
 /// Returns whether the keys of a slot are leftovers. `None`: this server does not lead.
 fn is_due(engine: &Engine, slot: u16) -> Option<bool> {
-    let published = engine.membership().newest().filter(|published| published.leads)?;
+    let published = engine.membership.newest().filter(|published| published.leads)?;
     let own = published.own_shard()?;
     if published.view.rolled_back.is_some() {
         return Some(false);

@@ -39,7 +39,7 @@ impl Link {
         });
         // What a quorum has confirmed at the source has to be safe in the same way at the target.
         let copies = replicas.count().max(topology.quorum.saturating_sub(1));
-        let config = &engine.config();
+        let config = &&engine.config;
         let port = if config.tls_cluster() { address.tls_port } else { address.port };
         let host = engine.host().ok_or("the server ends")?;
         let peer = host.connect(address.host.as_bytes(), port.to_string().as_bytes(), TIMEOUT);

@@ -94,7 +94,7 @@ impl Changer {
 
     fn change(&mut self, definition: &Definition) -> Result<Answer, Refused> {
         for _ in 0..ATTEMPTS {
-            let published = self.0.engine.membership().newest();
+            let published = self.0.engine.membership.newest();
             let published = published.ok_or("The node is in no cluster yet, try again")?;
             let database = published.view.database;
             let definitions = self.0.read(database)?;
@@ -127,7 +127,7 @@ impl Changer {
         definition: &Definition,
         definitions: &Definitions,
     ) -> Result<(Option<Transaction>, Answer), Refused> {
-        let acl = &self.0.engine.acl();
+        let acl = &&self.0.engine.acl;
         let text = match &definitions.users {
             Some(at) => at.value.clone(),
             None => acl.shared_text(&self.0.own_user()),
@@ -155,7 +155,7 @@ impl Changer {
         let mut behind = Vec::new();
         while began.elapsed() < PATIENCE {
             // A node that has died meanwhile is not waited for.
-            let newest = self.0.engine.membership().newest();
+            let newest = self.0.engine.membership.newest();
             let wanted = wanted(newest.as_ref().map_or(at, Arc::as_ref), subject);
             match self.behind(at.view.database, &wanted, subject, revision) {
                 Ok(found) if found.is_empty() => return,

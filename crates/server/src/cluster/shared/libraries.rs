@@ -15,7 +15,7 @@ const MAX_REPLY: usize = 16 << 20;
 
 /// The libraries that are here.
 pub(super) fn own(engine: &Engine) -> Result<Vec<Library>, String> {
-    let all = engine.scripts().functions.all();
+    let all = engine.scripts.functions.all();
     let shared = all.iter().map(|library| {
         let why = || format!("the library '{}' is not UTF-8 text: replace it", library.name);
         library.to_shared().ok_or_else(why)
@@ -25,7 +25,7 @@ pub(super) fn own(engine: &Engine) -> Result<Vec<Library>, String> {
 
 /// Returns whether exactly these libraries are here.
 pub(super) fn are_in_force(engine: &Engine, functions: &Functions) -> bool {
-    let all = engine.scripts().functions.all();
+    let all = engine.scripts.functions.all();
     let here = all.iter().map(|library| (&*library.name, &*library.source));
     here.eq(functions.libraries.iter().map(|other| (&*other.name, other.source.as_bytes())))
 }

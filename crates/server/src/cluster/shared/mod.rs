@@ -96,7 +96,7 @@ impl Ready {
 impl Place {
     /// Returns the database of this server. `None`: it is in none yet.
     fn database(&mut self) -> Result<Option<Id>, Refused> {
-        if let Some(published) = self.engine.membership().newest() {
+        if let Some(published) = self.engine.membership.newest() {
             return Ok(Some(published.view.database));
         }
         let home = self.client.range(&self.keys.home(self.me), None).map_err(away)?;
@@ -112,7 +112,7 @@ impl Place {
 
     /// The user by which nodes log in to each other, which is each node's own.
     fn own_user(&self) -> Vec<u8> {
-        self.engine.config().primaryuser().to_vec()
+        self.engine.config.primaryuser().to_vec()
     }
 }
 
@@ -178,14 +178,14 @@ impl Keeper {
     fn follow_users(&mut self, definitions: &Definitions) -> Result<bool, Refused> {
         let (engine, own) = (self.place.engine, self.place.own_user());
         let Some(at) = &definitions.users else {
-            let text = engine.acl().shared_text(&own);
+            let text = engine.acl.shared_text(&own);
             self.commit(&definitions.put_users(text))?;
             return Ok(false);
         };
         if at.revision == self.applied.users {
             return Ok(true);
         }
-        let changed = engine.acl().load_shared(&at.value, &own)?;
+        let changed = engine.acl.load_shared(&at.value, &own)?;
         if self.applied.users == 0 && !changed.is_empty() {
             let names = changed.join(", ");
             log!(
@@ -193,10 +193,10 @@ impl Keeper {
                 "Cluster: the users of the cluster count, not those of the configuration: {names}"
             );
         }
-        let is_gone = |name: &String| engine.acl().user(name.as_bytes()).is_none();
+        let is_gone = |name: &String| engine.acl.user(name.as_bytes()).is_none();
         let gone: Vec<&String> =
             changed.iter().filter(|name| *name != DEFAULT_USER && is_gone(name)).collect();
-        for client in engine.clients().all() {
+        for client in engine.clients.all() {
             if gone.contains(&&client.names().user) {
                 engine.close_client(&client);
             }
@@ -210,7 +210,7 @@ impl Keeper {
     fn follow_functions(&mut self, definitions: &Definitions) -> Result<(), Refused> {
         let before = std::mem::take(&mut self.applied.functions);
         let engine = self.place.engine;
-        let published = engine.membership().newest().filter(|published| published.leads);
+        let published = engine.membership.newest().filter(|published| published.leads);
         let shard = published.as_ref().and_then(|published| published.own_shard());
         let Some(&Shard { id: shard, .. }) = shard else { return Ok(()) };
         let is_shared = engine.is_one_address();
@@ -258,7 +258,7 @@ impl Keeper {
         }
         let context = SetContext { is_local: false, is_loading: false };
         let pairs: [(&[u8], &[u8]); 1] = [(EVENTS.as_bytes(), at.value.as_bytes())];
-        let changed = engine.config().set(&pairs, context, &mut |_| Ok(()));
+        let changed = engine.config.set(&pairs, context, &mut |_| Ok(()));
         let changed = changed.map_err(|error| error.to_string())?;
         if self.applied.events == 0 && !changed.is_empty() {
             log!(Notice, "Cluster: {EVENTS} is '{}', as a client has set it", at.value);
@@ -270,7 +270,7 @@ impl Keeper {
     /// Writes at the coordinator what this server has, if that has changed.
     fn report(&mut self, database: Id, definitions: &Definitions) -> Result<(), Refused> {
         let (me, applied) = (self.place.me, self.applied);
-        let published = self.place.engine.membership().newest();
+        let published = self.place.engine.membership.newest();
         let lease =
             published.and_then(|published| Some(published.view.alive.get(&me)?.value.lease));
         let Some(lease) = lease else { return Ok(()) };

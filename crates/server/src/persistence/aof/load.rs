@@ -144,7 +144,7 @@ impl Loading<'_> {
             log!(Notice, "Reading the remaining AOF tail...");
         }
         self.place.set(report.place());
-        self.engine.epochs().replace(report.epoch, JournalPos::default());
+        self.engine.epochs.replace(report.epoch, JournalPos::default());
         self.db.set(DbIndex(report.stream_db.unwrap_or(0)));
         Ok(report.end)
     }
@@ -181,7 +181,7 @@ impl Loading<'_> {
             Arc::make_mut(&mut shared).copy_within(taken.bytes..filled, 0);
             filled -= taken.bytes;
             wanted = taken.missing;
-            let loading = self.engine.loading();
+            let loading = &self.engine.loading;
             loading.advance(taken.bytes as u64);
             if loading.is_cancelled() {
                 return Err(format!("Loading {} was cancelled", self.file.display()));
@@ -198,7 +198,7 @@ impl Loading<'_> {
             return Ok(reader.has_gap());
         }
         // The rest is an incomplete command, or belongs to a transaction without an end.
-        if let Some(why) = tail::damage(self.engine.table(), &reader, &shared[..filled]) {
+        if let Some(why) = tail::damage(self.engine.table, &reader, &shared[..filled]) {
             return Err(self.malformed(&why));
         }
         let mut words = Vec::new();
@@ -242,7 +242,7 @@ impl Loading<'_> {
                 Item::Command { consumed } => {
                     batch.add(begin, piece, at, &ranges);
                     if let Some(epoch) = epoch_of(&piece[at..], &ranges) {
-                        self.engine.epochs().replace(epoch, JournalPos::default());
+                        self.engine.epochs.replace(epoch, JournalPos::default());
                     }
                     at += consumed;
                     place = place.map(|place| place.behind(consumed));
@@ -310,8 +310,7 @@ impl Loading<'_> {
             }
             log!(Warning, "{failure}");
             assert!(
-                self.engine.config().propagation_error_behavior()
-                    != PropagationErrorBehavior::Panic,
+                self.engine.config.propagation_error_behavior() != PropagationErrorBehavior::Panic,
                 "This server panicked sending an error to its AOF-loading-client after processing the command \
                  '{}'",
                 name_of(command).escape_ascii()
@@ -329,7 +328,7 @@ impl Loading<'_> {
                  of a command or transaction that begins at offset {valid}"
             ));
         }
-        if self.engine.config().aof_load_truncated() {
+        if self.engine.config.aof_load_truncated() {
             log!(Warning, "!!! Warning: short read while loading the AOF file {name}!!!");
             log!(Warning, "!!! Truncating the AOF {name} at offset {valid} !!!");
             log!(Warning, "What is behind that offset is lost: {} bytes", size - valid);

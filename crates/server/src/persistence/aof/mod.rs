@@ -86,10 +86,10 @@ struct Inner {
 impl Aof {
     /// Creates the state of this server's log. Nothing is read or written yet.
     pub fn new(engine: &'static Engine, net: &Arc<Net>) -> Arc<Aof> {
-        engine.append_log().figures.last_rewrite_s.store(-1, Relaxed);
+        engine.append_log.figures.last_rewrite_s.store(-1, Relaxed);
         let writing: Arc<Mutex<Option<Arc<Writer>>>> = Arc::default();
         let nudged = Arc::clone(&writing);
-        engine.append_log().set_nudge(Box::new(move || {
+        engine.append_log.set_nudge(Box::new(move || {
             if let Some(writer) = &*lock(&nudged) {
                 writer.wake();
             }
@@ -97,7 +97,7 @@ impl Aof {
         Arc::new(Aof {
             engine,
             net: Arc::clone(net),
-            folder: Folder::new(engine.config()),
+            folder: Folder::new(&engine.config),
             inner: Mutex::default(),
             writing,
             has_gap: AtomicBool::new(false),
@@ -117,7 +117,7 @@ impl Aof {
     /// # Errors
     /// Why the server must not start.
     pub fn find(&self) -> Result<Option<u64>, String> {
-        if !self.engine.config().appendonly() {
+        if !self.engine.config.appendonly() {
             let manifest = self.folder.read_manifest()?;
             let found = (!manifest.is_empty()).then_some(0);
             lock(&self.inner).manifest = manifest;
@@ -156,9 +156,9 @@ impl Aof {
             // The thread below waits for the result.
             let _ = send.send(load::all(engine, thread, &folder, &manifest));
         };
-        self.engine.background().run(Box::new(job));
+        self.engine.background.run(Box::new(job));
         let loaded = receive.recv().map_err(|_| "The thread that loads died".to_owned())??;
-        let figures = &self.engine.append_log().figures;
+        let figures = &self.engine.append_log.figures;
         figures.current_size.store(loaded.total_bytes, Relaxed);
         figures.base_size.store(loaded.base_bytes, Relaxed);
         self.has_gap.store(loaded.has_gap, Relaxed);
@@ -184,7 +184,7 @@ impl Aof {
         temporaries::remove_stale(self.folder.dir());
         // A log that was beginning when the server was killed begins again.
         let _ = std::fs::remove_file(self.folder.temporary_incr());
-        if self.engine.config().appendonly() {
+        if self.engine.config.appendonly() {
             self.open_log()?;
         }
         let own = Arc::clone(self);
@@ -221,29 +221,29 @@ impl Aof {
         log!(Notice, "{what} AOF incr file {} on server start", incr.display());
         inner.manifest = manifest;
         inner.settled_bytes = self.settled_bytes(&inner.manifest);
-        let stopped = self.engine.keyspace().world().stop();
-        let reader = self.engine.journal().read(IfBehind::HoldWriters);
+        let stopped = self.engine.keyspace.world().stop();
+        let reader = self.engine.journal.read(IfBehind::HoldWriters);
         let db = self.engine.stream_db();
         drop(stopped);
         let writer = Writer::start(self.engine, &self.net, reader, db, file, true)
             .map_err(|error| format!("Can't start a thread: {error}"))?;
         self.set_writer(&mut inner, Some(writer));
-        self.engine.append_log().set_state(LogState::On);
+        self.engine.append_log.set_state(LogState::On);
         self.folder.forget_beginning();
         self.delete_history_in(&mut inner);
         Ok(())
     }
 
     fn open_file(&self, path: &Path) -> Result<LogFile, String> {
-        LogFile::open(path, self.engine.debug()).map_err(|error| unopened(path, &error))
+        LogFile::open(path, &self.engine.debug).map_err(|error| unopened(path, &error))
     }
 
     fn create_file(&self, path: &Path) -> Result<LogFile, String> {
-        LogFile::create(path, self.engine.debug()).map_err(|error| unopened(path, &error))
+        LogFile::create(path, &self.engine.debug).map_err(|error| unopened(path, &error))
     }
 
     fn base_format(&self) -> BaseFormat {
-        let is_rdb = self.engine.config().aof_use_rdb_preamble();
+        let is_rdb = self.engine.config.aof_use_rdb_preamble();
         if is_rdb { BaseFormat::Rdb } else { BaseFormat::Aof }
     }
 
@@ -265,11 +265,11 @@ impl Aof {
     /// # Errors
     /// The error for the client.
     pub fn configure(self: &Arc<Self>, in_transaction: bool) -> Result<(), String> {
-        let log = self.engine.append_log();
+        let log = &self.engine.append_log;
         if self.is_suspended.load(SeqCst) {
             return Ok(());
         }
-        if !self.engine.config().appendonly() {
+        if !self.engine.config.appendonly() {
             let together = lock(&self.switching);
             self.switch_off(&together);
             drop(together);
@@ -281,7 +281,7 @@ impl Aof {
             })?;
             let together = lock(&self.switching);
             log.set_state(LogState::Beginning);
-            if self.engine.snapshots().is_running() {
+            if self.engine.snapshots.is_running() {
                 log!(
                     Warning,
                     "AOF was enabled but there is already another background operation. An AOF \
@@ -306,7 +306,7 @@ impl Aof {
 
     /// Ends the log at its present position. `_together` is the lock of `switching`.
     fn switch_off(&self, _together: &MutexGuard<'_, ()>) {
-        let log = self.engine.append_log();
+        let log = &self.engine.append_log;
         log.set_state(LogState::Off);
         // The log may be waiting for a snapshot, without a writer that the maintenance would find.
         log.figures.is_scheduled.store(false, Release);
@@ -318,7 +318,7 @@ impl Aof {
     /// Ends the log, whatever the options say, and waits for that. The data set is about to be
     /// replaced by one that the log does not contain.
     pub fn suspend(&self) {
-        let log = self.engine.append_log();
+        let log = &self.engine.append_log;
         let together = lock(&self.switching);
         self.is_suspended.store(true, SeqCst);
         self.switch_off(&together);
@@ -373,7 +373,7 @@ impl Aof {
     }
 
     fn delete_history_in(&self, inner: &mut Inner) {
-        if !self.engine.config().aof_disable_auto_gc() {
+        if !self.engine.config.aof_disable_auto_gc() {
             self.folder.delete_history(&mut inner.manifest);
         }
     }
@@ -398,7 +398,7 @@ impl Aof {
     /// Stops the log if it was switched off. A log that is switched on begins with a rewrite. Both
     /// may have happened since the last round.
     fn follow_configuration(&self) {
-        let log = self.engine.append_log();
+        let log = &self.engine.append_log;
         let mut inner = lock(&self.inner);
         let is_off = log.state() == LogState::Off;
         if let Some(writer) = inner.writer.take_if(|writer| is_off || writer.is_ending()) {
@@ -406,7 +406,7 @@ impl Aof {
             *lock(&self.writing) = None;
             writer.stop();
             // Writes no longer wait for the log.
-            recheck_all(self.engine.mailboxes());
+            recheck_all(&self.engine.mailboxes);
             // The file exists only if the log was switched off before its first base was complete.
             let _ = std::fs::remove_file(self.folder.temporary_incr());
             // Meanwhile the log may have been switched on again.
@@ -444,14 +444,14 @@ impl Aof {
         let inner = lock(&self.inner);
         if let Some(writer) = &inner.writer {
             let bytes = inner.settled_bytes + writer.size();
-            self.engine.append_log().figures.current_size.store(bytes, Relaxed);
+            self.engine.append_log.figures.current_size.store(bytes, Relaxed);
         }
     }
 
     fn rewrite_if_due(self: &Arc<Self>) {
-        let log = self.engine.append_log();
+        let log = &self.engine.append_log;
         let figures = &log.figures;
-        if figures.is_rewriting.load(Acquire) || self.engine.snapshots().is_running() {
+        if figures.is_rewriting.load(Acquire) || self.engine.snapshots.is_running() {
             return;
         }
         let is_asked = figures.is_scheduled.load(Acquire);
@@ -461,7 +461,7 @@ impl Aof {
             self.start_rewrite();
             return;
         }
-        let config = self.engine.config();
+        let config = &self.engine.config;
         let (current, base) = (figures.current_size.load(Relaxed), figures.base_size.load(Relaxed));
         let percentage = config.auto_aof_rewrite_percentage();
         if log.state() == LogState::On
@@ -477,7 +477,7 @@ impl Aof {
     /// Returns whether earlier failures allow another attempt now.
     fn may_retry(&self) -> bool {
         let now_s = engine::clock::now_s();
-        let failures = self.engine.append_log().figures.consecutive_failures.load(Relaxed);
+        let failures = self.engine.append_log.figures.consecutive_failures.load(Relaxed);
         match lock(&self.inner).backoff.ask(failures, now_s) {
             Answer::Now => true,
             Answer::Wait { minutes } => {
@@ -495,7 +495,7 @@ impl Aof {
 
     /// Ends a running rewrite, which is not needed any more.
     fn end_rewrite(&self) {
-        let figures = &self.engine.append_log().figures;
+        let figures = &self.engine.append_log.figures;
         if figures.is_rewriting.load(Acquire) {
             self.ending_rewrite.store(figures.rewrites.load(Relaxed), Relaxed);
             // If there is no snapshot yet, the rewrite checks for its end when it has one.
@@ -507,7 +507,7 @@ impl Aof {
 
     /// Returns whether the running rewrite is the one that was told to end.
     fn is_rewrite_ending(&self) -> bool {
-        let figures = &self.engine.append_log().figures;
+        let figures = &self.engine.append_log.figures;
         figures.is_rewriting.load(Acquire)
             && figures.rewrites.load(Relaxed) == self.ending_rewrite.load(Relaxed)
     }
@@ -520,8 +520,8 @@ impl Aof {
         let until = Instant::now() + TIMEOUT;
         // During a load there is no rewrite, although the flag is set to prevent one.
         let is_rewriting = || {
-            let figures = &self.engine.append_log().figures;
-            figures.is_rewriting.load(Acquire) && !self.engine.loading().is_on()
+            let figures = &self.engine.append_log.figures;
+            figures.is_rewriting.load(Acquire) && !self.engine.loading.is_on()
         };
         while is_rewriting() && Instant::now() < until {
             self.end_rewrite();
@@ -550,7 +550,7 @@ impl Aof {
     /// Why it cannot be written: an attempt since the call has failed, or the log was switched off.
     pub fn complete(&self) -> Result<(), String> {
         let Some(writer) = lock(&self.inner).writer.clone() else { return Ok(()) };
-        let log = self.engine.append_log();
+        let log = &self.engine.append_log;
         let (end, failures) = (writer.target().0, writer.failures());
         while log.written.load(Acquire) < end {
             // Check this first: everything written before the writer's end has been counted.
@@ -580,7 +580,7 @@ impl Aof {
         drop(inner);
         // The history continues, because the loaded data is the data that was there.
         self.load()?;
-        self.engine.persistence().set_unchanged(self.engine.changes());
+        self.engine.persistence.set_unchanged(self.engine.changes());
         log!(Notice, "Append Only File loaded by DEBUG LOADAOF");
         Ok(())
     }

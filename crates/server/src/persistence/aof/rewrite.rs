@@ -47,7 +47,7 @@ impl From<String> for Trouble {
 impl Aof {
     /// Starts a rewrite on its own thread, unless one is running. Returns whether it did.
     pub fn start_rewrite(self: &Arc<Self>) -> bool {
-        let figures = &self.engine.append_log().figures;
+        let figures = &self.engine.append_log.figures;
         if figures.is_rewriting.swap(true, AcqRel) {
             return false;
         }
@@ -57,10 +57,10 @@ impl Aof {
         figures.rewrites.fetch_add(1, Relaxed);
         // Count it together with the flag, because a client that sees a running rewrite may expect
         // it to be counted.
-        self.engine.persistence().count_fork();
+        self.engine.persistence.count_fork();
         let own = Arc::clone(self);
         // If the log is switched off before the thread runs, the rewrite is not wanted any more.
-        let state = self.engine.append_log().state();
+        let state = self.engine.append_log.state();
         let started = thread::spawn("aof-rewrite", move || {
             save::lower_priority();
             let outcome = own.rewrite(state);
@@ -74,7 +74,7 @@ impl Aof {
 
     /// Ends a rewrite. `outcome` is the number of failed fsyncs at its beginning, or why it failed.
     fn finished(&self, outcome: Result<u64, Trouble>) {
-        let log = self.engine.append_log();
+        let log = &self.engine.append_log;
         let figures = &log.figures;
         let seconds = engine::clock::now_s() - figures.rewrite_began_s.load(Relaxed);
         let is_ok = outcome.is_ok();
@@ -135,7 +135,7 @@ impl Aof {
 
     fn rewrite(&self, state: LogState) -> Result<u64, Trouble> {
         // A failure from here on may concern data that the new base does not contain.
-        let lapses = self.engine.append_log().lapses();
+        let lapses = self.engine.append_log.lapses();
         self.make_folder()?;
         if state == LogState::Beginning || lock(&self.inner).manifest.is_empty() {
             self.mark_beginning()?;
@@ -154,7 +154,7 @@ impl Aof {
         let base = manifest.replace_base(self.folder.stem(), format);
         let written = self.write_base(&snapshot, format, &base);
         let peak = snapshot.progress().peak_bytes() as u64;
-        self.engine.append_log().figures.last_cow_bytes.store(peak, Relaxed);
+        self.engine.append_log.figures.last_cow_bytes.store(peak, Relaxed);
         *lock(&self.rewriting) = None;
         drop(snapshot);
         written.map_err(|error| {
@@ -187,7 +187,7 @@ impl Aof {
 
     /// Begins a snapshot, and continues the log in a new increment from the cut on.
     fn begin_with_increment(&self) -> Result<Snapshot, Trouble> {
-        if self.engine.snapshots().is_running() {
+        if self.engine.snapshots.is_running() {
             return Err(Trouble::Busy);
         }
         let mut inner = lock(&self.inner);
@@ -204,7 +204,7 @@ impl Aof {
         self.folder.sync_dir()?;
         log!(Notice, "Creating AOF incr file {} on background rewrite", incr.display());
         let mut file = Some(file);
-        let journal = self.engine.journal();
+        let journal = &self.engine.journal;
         let snapshot = self.begin(|| {
             journal.forget_db();
             if let Some(file) = file.take() {
@@ -227,7 +227,7 @@ impl Aof {
     /// when the base is complete.
     fn begin_log(&self) -> Result<Snapshot, Trouble> {
         let mut inner = lock(&self.inner);
-        if self.engine.append_log().state() == LogState::Off {
+        if self.engine.append_log.state() == LogState::Off {
             return Err(Trouble::Cancelled);
         }
         // Remove the file of an earlier attempt.
@@ -238,8 +238,8 @@ impl Aof {
         let engine = self.engine;
         let begun = self.begin(|| {
             // Replicas may have read the journal for long, but other servers need a SELECT.
-            engine.journal().forget_db();
-            reader = Some((engine.journal().read(IfBehind::HoldWriters), engine.stream_db()));
+            engine.journal.forget_db();
+            reader = Some((engine.journal.read(IfBehind::HoldWriters), engine.stream_db()));
         });
         // The log begins again later, unless it is switched off first.
         let snapshot = begun.inspect_err(|_| drop(fs::remove_file(&path)))?;
@@ -259,7 +259,7 @@ impl Aof {
         let content = match format {
             BaseFormat::Rdb => Content::AofPreamble,
             BaseFormat::Aof => {
-                Content::Commands { timestamp: engine.config().aof_timestamp_enabled() }
+                Content::Commands { timestamp: engine.config.aof_timestamp_enabled() }
             }
         };
         save::write_file(engine, snapshot, Beside::Clients, temporary, &target, content)
@@ -268,7 +268,7 @@ impl Aof {
     /// Installs the new base in the place of the files that it replaces.
     fn install(&self, began_as: LogState, base: &Named, format: BaseFormat) -> Result<(), Trouble> {
         let mut inner = lock(&self.inner);
-        let log = self.engine.append_log();
+        let log = &self.engine.append_log;
         let is_written = inner.writer.is_some() && log.state() != LogState::Off;
         if (began_as != LogState::Off) != is_written {
             let _ = fs::remove_file(self.folder.path(&base.name));
@@ -311,7 +311,7 @@ impl Aof {
     /// Updates the figures. `is_sure`: the manifest that names the new base survives a crash of the
     /// machine. Then the replaced files can be deleted, and a beginning log becomes active.
     fn settle(&self, inner: &mut Inner, is_sure: bool) {
-        let log = self.engine.append_log();
+        let log = &self.engine.append_log;
         inner.settled_bytes = self.settled_bytes(&inner.manifest);
         if let Some(writer) = &inner.writer {
             let bytes = inner.settled_bytes + writer.size();

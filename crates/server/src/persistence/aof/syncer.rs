@@ -60,10 +60,10 @@ impl Syncer {
             if let Some(Wanted { file, name, position }) = state.wanted.take() {
                 state.is_busy = true;
                 drop(state);
-                let figures = &engine.append_log().figures;
+                let figures = &engine.append_log.figures;
                 figures.pending_fsyncs.store(1, Relaxed);
-                let sync = || file::sync(&file, engine.debug());
-                let outcome = engine.timings().journal_fsync.time(sync);
+                let sync = || file::sync(&file, &engine.debug);
+                let outcome = engine.timings.journal_fsync.time(sync);
                 match outcome {
                     Ok(()) => self.succeeded(engine, JournalPos(position)),
                     Err(error) => self.failed(engine, &name, &os_error(&error)),
@@ -127,21 +127,21 @@ impl Syncer {
         if !self.has_failed.swap(true, AcqRel) {
             log!(Warning, "Fail to fsync the AOF file {name}: {why}");
         }
-        engine.append_log().set_broken(why);
+        engine.append_log.set_broken(why);
     }
 
     /// Records that the file is on the disk up to this position.
     pub fn succeeded(&self, engine: &Engine, position: JournalPos) {
         if self.has_failed.swap(false, AcqRel) {
-            engine.append_log().set_sound();
-            engine.append_log().note_lapse();
+            engine.append_log.set_sound();
+            engine.append_log.note_lapse();
             log!(
                 Warning,
                 "AOF fsync works again, Dunlin can write again. The append-only file will be \
                  rewritten, since what could not be forced to the disk before may be lost there."
             );
         }
-        engine.safe().set_disk(position);
+        engine.safe.set_disk(position);
         engine.serve_acks();
     }
 }

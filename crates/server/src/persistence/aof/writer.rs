@@ -120,8 +120,8 @@ impl Writer {
         let size = Arc::new(AtomicU64::new(file.size()));
         let syncer = Syncer::start(engine)?;
         let position = reader.position();
-        engine.append_log().begin_at(position);
-        engine.safe().begin_disk_at(position);
+        engine.append_log.begin_at(position);
+        engine.safe.begin_disk_at(position);
         let (send, receive) = std::sync::mpsc::sync_channel::<Arc<Writer>>(1);
         let mut work = Work {
             engine,
@@ -180,7 +180,7 @@ impl Writer {
     /// Switches to another file from `at` on. The old file is forced to the disk. The world is
     /// stopped, and `at` is the journal's end.
     pub fn switch(&self, at: JournalPos, file: LogFile) {
-        let (db, aside) = (self.engine.stream_db(), self.engine.journal().next_aside());
+        let (db, aside) = (self.engine.stream_db(), self.engine.journal.next_aside());
         lock(&self.orders).switches.push_back(Switch { at, file, db, aside });
         self.wake();
     }
@@ -212,7 +212,7 @@ impl Writer {
     fn next_file(&self, written: JournalPos) -> Option<Switch> {
         let mut orders = lock(&self.orders);
         // If the log ends before the switch, the next file stays empty.
-        let journal = self.engine.journal();
+        let journal = &self.engine.journal;
         let is_due = |switch: &Switch| {
             let before = switch.aside.min(self.end_aside.load(Acquire));
             written >= switch.at.min(self.target())
@@ -227,8 +227,8 @@ impl Writer {
     /// Ends the log at the journal's present end. A command that begins now does not wait for it,
     /// although the threads continue until they are [stopped](Writer::stop).
     pub fn end_here(&self) {
-        self.end.fetch_min(self.engine.journal().position().0, AcqRel);
-        self.end_aside.fetch_min(self.engine.journal().next_aside(), AcqRel);
+        self.end.fetch_min(self.engine.journal.position().0, AcqRel);
+        self.end_aside.fetch_min(self.engine.journal.next_aside(), AcqRel);
         self.follow_policy();
     }
 
@@ -239,7 +239,7 @@ impl Writer {
 
     /// Returns the present end of the data to write.
     pub fn target(&self) -> JournalPos {
-        self.engine.journal().position().min(JournalPos(self.end.load(Acquire)))
+        self.engine.journal.position().min(JournalPos(self.end.load(Acquire)))
     }
 
     /// Allows replies to wait for the log.
@@ -256,14 +256,14 @@ impl Writer {
         let policy = self.engine.fsync_policy();
         let is_trusted = self.is_trusted.load(Acquire) && !self.is_ending();
         let holds = policy == AppendFsync::Always && is_trusted;
-        let safe = self.engine.safe();
+        let safe = &self.engine.safe;
         let held = safe.holds_at(Gate::Disk);
         if holds && !held {
             // Lower the released position to that of the disk. Replies that tell of earlier writes
             // without an fsync are held from now on, too.
             self.net.release_only(safe.disk().0);
         }
-        let end = self.engine.journal().position();
+        let end = self.engine.journal.position();
         safe.hold_replies(Gate::Disk, holds.then_some(Need::DISK), end);
         if holds != held {
             // A quorum now needs the disk as well, or no longer.
@@ -296,7 +296,7 @@ impl Writer {
     /// Returns whether there is preallocated space although none is wanted any more. Space that
     /// cannot be cut off does not count; it is logged.
     pub fn has_unwanted_preallocation(&self) -> bool {
-        self.has_preallocated.load(Acquire) && self.engine.config().aof_preallocation_size() == 0
+        self.has_preallocated.load(Acquire) && self.engine.config.aof_preallocation_size() == 0
     }
 
     /// Returns the bytes of the file that is being written.
@@ -380,7 +380,7 @@ impl Work {
         // that limit.
         let end = end.min(writer.limit()).min(writer.target());
         let mut wrote = false;
-        while let Some(aside) = self.engine.journal().first_aside(end, writer.aside_limit()) {
+        while let Some(aside) = self.engine.journal.first_aside(end, writer.aside_limit()) {
             wrote = true;
             self.write_up_to(aside.at, writer, policy);
             if self.reader.position() < aside.at || !self.write_aside(&aside, writer, policy) {
@@ -396,7 +396,7 @@ impl Work {
             return false;
         }
         let notes = self.notes();
-        self.engine.timings().journal_write.time(|| {
+        self.engine.timings.journal_write.time(|| {
             if self.goes_in_place(policy, end, notes.len()) {
                 writer.has_preallocated.store(true, Release);
                 self.write_batch(writer, end, &notes, policy);
@@ -405,7 +405,7 @@ impl Work {
             }
         });
         self.size.store(self.file.size(), Relaxed);
-        self.engine.append_log().written.store(self.reader.position().0, Release);
+        self.engine.append_log.written.store(self.reader.position().0, Release);
         true
     }
 
@@ -414,7 +414,7 @@ impl Work {
         let mut bytes = NO_PLACE.to_vec();
         bytes.extend_from_slice(&aside.bytes);
         push_select(&mut bytes, aside.stream_db);
-        let place = Place { id: self.engine.journal().history().id, position: aside.at };
+        let place = Place { id: self.engine.journal.history().id, position: aside.at };
         bytes.extend_from_slice(place.line().as_bytes());
         let cut = self.file.write_at_end().map_err(file::AppendError::from);
         if let Err(error) = cut.and_then(|()| self.file.append(&bytes)) {
@@ -426,7 +426,7 @@ impl Work {
         self.has_unsynced_aside = true;
         self.size.store(self.file.size(), Relaxed);
         self.wrote();
-        if self.engine.journal().aside_written(aside) {
+        if self.engine.journal.aside_written(aside) {
             self.post_recheck();
         }
         true
@@ -435,8 +435,8 @@ impl Work {
     /// Skips the journal's data up to `end`, and entries beside it with a number lower than
     /// `aside_end`, because a base contains them.
     fn skip(&mut self, end: JournalPos, aside_end: u64) {
-        while let Some(aside) = self.engine.journal().first_aside(end, aside_end) {
-            if self.engine.journal().aside_written(&aside) {
+        while let Some(aside) = self.engine.journal.first_aside(end, aside_end) {
+            if self.engine.journal.aside_written(&aside) {
                 self.post_recheck();
             }
         }
@@ -450,7 +450,7 @@ impl Work {
                 self.post_recheck();
             }
         }
-        self.engine.append_log().written.store(self.reader.position().0, Release);
+        self.engine.append_log.written.store(self.reader.position().0, Release);
         self.wrote();
     }
 
@@ -472,7 +472,7 @@ impl Work {
     }
 
     fn wants_preallocated(&self) -> u64 {
-        self.engine.config().aof_preallocation_size()
+        self.engine.config.aof_preallocation_size()
     }
 
     /// Writes the journal's data up to `end` as one batch. If it fails, the server ends, because
@@ -500,7 +500,7 @@ impl Work {
     }
 
     fn post_recheck(&self) {
-        recheck_all(self.engine.mailboxes());
+        recheck_all(&self.engine.mailboxes);
     }
 
     /// Preallocates space if that is due, so that the next batches find some. Unwanted space is cut
@@ -579,7 +579,7 @@ impl Work {
     /// file does not contain it yet, and the time.
     fn notes(&mut self) -> Vec<u8> {
         let mut notes = self.time_note();
-        let id = self.engine.journal().history().id;
+        let id = self.engine.journal.history().id;
         if let Some(db) = self.unselected {
             // The SELECT is not part of the stream.
             notes.extend_from_slice(NO_PLACE);
@@ -597,7 +597,7 @@ impl Work {
     /// Returns the annotation of the time, once a second if it is wanted.
     fn time_note(&mut self) -> Vec<u8> {
         let second = engine::clock::now_s();
-        if !self.engine.config().aof_timestamp_enabled() || second == self.last_second {
+        if !self.engine.config.aof_timestamp_enabled() || second == self.last_second {
             return Vec::new();
         }
         self.last_second = second;
@@ -608,7 +608,7 @@ impl Work {
         self.last_data = Instant::now();
         if std::mem::take(&mut self.write_failed) {
             self.complaint = None;
-            self.engine.append_log().set_sound();
+            self.engine.append_log.set_sound();
             log!(Warning, "AOF write error looks solved, Dunlin can write again.");
         }
     }
@@ -647,7 +647,7 @@ impl Work {
             std::process::exit(1);
         }
         self.write_failed = true;
-        self.engine.append_log().set_broken(&why);
+        self.engine.append_log.set_broken(&why);
         // Count the failure after its reason is set.
         writer.failures.fetch_add(1, AcqRel);
     }
@@ -704,7 +704,7 @@ impl Work {
             AppendFsync::Always => {
                 self.syncer.wait();
                 self.has_unsynced_aside = false;
-                match self.engine.timings().journal_fsync.time(|| self.file.sync()) {
+                match self.engine.timings.journal_fsync.time(|| self.file.sync()) {
                     Ok(()) => self.synced_up_to(written),
                     Err(error) => self.sync_failed(&self.file.name(), &error),
                 }
@@ -724,7 +724,7 @@ impl Work {
             self.counted_delay = false;
         } else if self.last_sync.elapsed() > SLOW_SYNC && !self.counted_delay {
             self.counted_delay = true;
-            self.engine.append_log().figures.delayed_fsyncs.fetch_add(1, Relaxed);
+            self.engine.append_log.figures.delayed_fsyncs.fetch_add(1, Relaxed);
             log!(
                 Notice,
                 "Asynchronous AOF fsync is taking too long (disk is busy?). Writing the AOF buffer \
@@ -735,8 +735,8 @@ impl Work {
 
     /// Returns whether `no-appendfsync-on-rewrite` suppresses fsyncs now.
     fn skips_sync(&self) -> bool {
-        self.engine.config().no_appendfsync_on_rewrite()
-            && self.engine.append_log().figures.is_rewriting.load(Relaxed)
+        self.engine.config.no_appendfsync_on_rewrite()
+            && self.engine.append_log.figures.is_rewriting.load(Relaxed)
     }
 
     /// Releases the replies that are safe.
@@ -748,15 +748,15 @@ impl Work {
         let ends = writer.is_ending() && engine.fsync_policy() == AppendFsync::Always;
         let safe = if self.skips_sync() {
             self.reader.position().0
-        } else if let Some(safe) = engine.safe().safe_at(Gate::Disk) {
+        } else if let Some(safe) = engine.safe.safe_at(Gate::Disk) {
             safe.0
         } else if ends {
-            engine.safe().disk().0
+            engine.safe.disk().0
         } else {
             self.reader.position().0
         };
         self.net.release(safe);
-        engine.timings().commit_fsync.reached(JournalPos(safe));
+        engine.timings.commit_fsync.reached(JournalPos(safe));
     }
 
     /// Waits for more data.
@@ -778,12 +778,12 @@ impl Work {
         let limit = writer.aside_limit();
         writer.target() <= self.reader.position()
             && lock(&writer.orders).is_empty()
-            && self.engine.journal().first_aside(self.reader.position(), limit).is_none()
+            && self.engine.journal.first_aside(self.reader.position(), limit).is_none()
     }
 
     /// Sleeps until there is something to write or another request.
     fn sleep(&self, writer: &Writer) {
-        let log = self.engine.append_log();
+        let log = &self.engine.append_log;
         log.is_asleep.store(true, SeqCst);
         // Check again now that other threads see the flag. Threads that appended before did not
         // wake this one.
@@ -809,15 +809,15 @@ impl Work {
             log!(
                 Warning,
                 "The append-only file ends {left} bytes before the last write: {}",
-                self.engine.append_log().error()
+                self.engine.append_log.error()
             );
         }
-        let log = self.engine.append_log();
-        self.engine.safe().hold_replies(Gate::Disk, None, self.reader.position());
+        let log = &self.engine.append_log;
+        self.engine.safe.hold_replies(Gate::Disk, None, self.reader.position());
         if self.write_failed || self.syncer.has_failed() {
             log.set_sound();
         }
-        self.net.release(self.engine.journal().position().0);
+        self.net.release(self.engine.journal.position().0);
         writer.is_over.store(true, Release);
         self.syncer.stop();
     }

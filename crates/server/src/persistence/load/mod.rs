@@ -62,10 +62,10 @@ pub struct Options {
 impl Options {
     /// Returns the configured options, for a load at start while the world runs.
     pub fn configured(engine: &Engine) -> Options {
-        let config = engine.config();
+        let config = &engine.config;
         Options {
             settings: Settings {
-                limits: engine::limits::all(engine.config(), engine.debug()),
+                limits: engine::limits::all(&engine.config, &engine.debug),
                 keeps_expired: false,
                 names_expired: false,
                 replaces: false,
@@ -73,7 +73,7 @@ impl Options {
                 world_is_stopped: false,
                 now: engine::clock::now(),
             },
-            verifies_checksum: config.rdbchecksum() && !engine.debug().skips_checksums(),
+            verifies_checksum: config.rdbchecksum() && !engine.debug.skips_checksums(),
             accepts_newer: config.rdb_version_check() == RdbVersionCheck::Relaxed,
             skips_unknown: config.rdb_skip_unknown_types(),
         }
@@ -121,7 +121,7 @@ pub fn load_rdb(
     options: &Options,
 ) -> Result<Report, Failure> {
     let name = source.name.clone();
-    let queue = Arc::new(Queue::new(engine.threads() * 2));
+    let queue = Arc::new(Queue::new(engine.threads * 2));
     let workers = worker::start(engine, options, &queue)
         .map_err(|error| Failure::new(&name, source.offset, Cause::Read(error)))?;
     let scanned = Scan::new(engine, source, options, &queue).run();
@@ -144,9 +144,9 @@ pub fn load_rdb(
         (Err(Ended::GivenUp), None) => return Err(Failure::new(&name, 0, Cause::Cancelled)),
     };
     report.counts = counts;
-    engine.loading().keys_loaded.set(report.counts.loaded);
-    engine.loading().keys_expired.set(report.counts.expired);
-    engine.loading().skipped.set(report.skipped);
+    engine.loading.keys_loaded.set(report.counts.loaded);
+    engine.loading.keys_expired.set(report.counts.expired);
+    engine.loading.skipped.set(report.skipped);
     report.log(engine);
     Ok(report)
 }

@@ -29,7 +29,7 @@ impl Report {
                     "RDB memory usage when created {:.2} Mb",
                     bytes as f64 / f64::from(1 << 20)
                 );
-                engine.loading().rdb_used_bytes.store(bytes, Relaxed);
+                engine.loading.rdb_used_bytes.store(bytes, Relaxed);
             }
             b"aof-preamble" if number() != 0 => {
                 self.has_aof_tail = true;
@@ -47,7 +47,7 @@ impl Report {
     pub(super) fn log(&self, engine: &Engine) {
         let counts = &self.counts;
         for key in &counts.empty_keys {
-            if engine.config().hide_user_data_from_log() {
+            if engine.config.hide_user_data_from_log() {
                 log!(Notice, "RDB: skipping an empty key");
             } else {
                 log!(Notice, "RDB: skipping empty key: {}", key.escape_ascii());

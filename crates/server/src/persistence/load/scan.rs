@@ -89,7 +89,7 @@ impl<'o, 'r> Scan<'o, 'r> {
         }
         self.ship()?;
         // Bytes after the file's end are counted by their own reader.
-        self.engine.loading().retract(self.feed.rest().len() as u64);
+        self.engine.loading.retract(self.feed.rest().len() as u64);
         self.report.end = self.scanner.position();
         Ok(self.report)
     }
@@ -100,13 +100,13 @@ impl<'o, 'r> Scan<'o, 'r> {
 
     fn more(&mut self) -> Result<(), Ended> {
         self.ship()?;
-        if self.engine.loading().is_cancelled() {
+        if self.engine.loading.is_cancelled() {
             return Err(self.failed(Cause::Cancelled));
         }
         match self.feed.read() {
             Ok(0) => Err(self.failed(Cause::Truncated)),
             Ok(bytes) => {
-                self.engine.loading().advance(bytes as u64);
+                self.engine.loading.advance(bytes as u64);
                 Ok(())
             }
             Err(error) => Err(self.failed(Cause::Read(error))),
@@ -207,7 +207,7 @@ impl<'o, 'r> Scan<'o, 'r> {
     }
 
     fn select(&mut self, db: u32) -> Result<(), Ended> {
-        let databases = self.engine.keyspace().databases();
+        let databases = self.engine.keyspace.databases();
         if db < databases { Ok(()) } else { Err(self.failed(Cause::NoSuchDb { db, databases })) }
     }
 
@@ -255,7 +255,7 @@ impl<'o, 'r> Scan<'o, 'r> {
     /// Slows down loading for tests (`key-load-delay`). A negative value is a fraction of a
     /// microsecond.
     fn delay(&mut self) -> Result<(), Ended> {
-        let delay = self.engine.config().key_load_delay();
+        let delay = self.engine.config.key_load_delay();
         if delay == 0 {
             return Ok(());
         }
@@ -269,8 +269,8 @@ impl<'o, 'r> Scan<'o, 'r> {
         self.ship()?;
         // Sleep in small steps, because the option may be changed or the server stopped meanwhile.
         while !self.owed.is_zero()
-            && self.engine.config().key_load_delay() != 0
-            && !self.engine.loading().is_cancelled()
+            && self.engine.config.key_load_delay() != 0
+            && !self.engine.loading.is_cancelled()
         {
             let step = self.owed.min(Duration::from_millis(10));
             std::thread::sleep(step);

@@ -35,7 +35,7 @@ pub enum LoadedAtStart {
 
 /// Opens the snapshot, if there is one, and refuses clients' commands until it is loaded.
 pub fn begin_at_start(engine: &Engine) -> Result<Option<Snapshot>, String> {
-    let path = engine.config().dbfilename().as_path().to_path_buf();
+    let path = engine.config.dbfilename().as_path().to_path_buf();
     let name = path.display();
     let opened = File::open(&path).and_then(|file| file.metadata().map(|facts| (file, facts)));
     let (file, facts) = match opened {
@@ -49,7 +49,7 @@ pub fn begin_at_start(engine: &Engine) -> Result<Option<Snapshot>, String> {
     if !facts.is_file() {
         return Err(format!("Fatal error: {name} is not a file"));
     }
-    engine.loading().begin(facts.len(), clock::now());
+    engine.loading.begin(facts.len(), clock::now());
     signals::set_loading(true);
     Ok(Some(Snapshot { path, file, bytes: facts.len() }))
 }
@@ -71,13 +71,13 @@ pub fn at_start(
     let mut options = Options::configured(engine);
     // A replica keeps expired keys, as its primary does. A primary deletes them, and propagates
     // that to replicas that may continue from here.
-    options.settings.keeps_expired = engine.upstream().is_replica();
-    options.settings.names_expired = !engine.upstream().is_replica();
+    options.settings.keeps_expired = engine.upstream.is_replica();
+    options.settings.names_expired = !engine.upstream.is_replica();
     let loaded = load_rdb(engine, source, &options);
     signals::set_loading(false);
     match loaded {
         Ok(report) => {
-            engine.epochs().replace(report.epoch, JournalPos::default());
+            engine.epochs.replace(report.epoch, JournalPos::default());
             continue_history(engine, report.place(), DbIndex(report.stream_db.unwrap_or(0)));
             propagate_expired(engine, &report.counts);
             log!(Notice, "DB loaded from disk: {:.3} seconds", started.elapsed().as_secs_f64());
@@ -98,35 +98,35 @@ pub fn at_start(
 pub fn continue_history(engine: &Engine, place: Option<Place>, db: DbIndex) {
     if let Some(Place { id, position }) = place {
         let mut history = History { id, second: None };
-        if !engine.upstream().is_replica() {
+        if !engine.upstream.is_replica() {
             history = history.branch(position);
         }
-        engine.journal().begin_history(history, position);
-        engine.journal().keep();
-        engine.upstream().link().stream_db = db;
-        engine.epochs().replace(engine.epochs().last().epoch, position);
+        engine.journal.begin_history(history, position);
+        engine.journal.keep();
+        engine.upstream.link().stream_db = db;
+        engine.epochs.replace(engine.epochs.last().epoch, position);
     } else {
-        engine.epochs().replace(0, JournalPos::default());
+        engine.epochs.replace(0, JournalPos::default());
     }
 }
 
 /// Propagates the deletion of keys and fields that expired while the server was down. Replicas that
 /// continue from the snapshot's position still have them.
 fn propagate_expired(engine: &Engine, counts: &Counts) {
-    if !engine.journal().is_recording() {
+    if !engine.journal.is_recording() {
         return;
     }
     let mut entry = Entry::default();
     for (db, key) in &counts.expired_keys {
         entry.command(*db, &[b"DEL", key]);
-        engine.journal().append(&mut entry, false);
+        engine.journal.append(&mut entry, false);
     }
     for expired in &counts.expired_fields {
         for fields in expired.fields.chunks(FIELDS_TOGETHER) {
             let mut words: Vec<&[u8]> = vec![b"HDEL", &expired.key];
             words.extend(fields.iter().map(|field| &**field));
             entry.command(expired.db, &words);
-            engine.journal().append(&mut entry, false);
+            engine.journal.append(&mut entry, false);
         }
     }
 }
@@ -143,7 +143,7 @@ pub fn now(
     replaces: bool,
     mut make_room: Option<&mut dyn FnMut()>,
 ) -> Result<(), String> {
-    let path = engine.config().dbfilename().as_path().to_path_buf();
+    let path = engine.config.dbfilename().as_path().to_path_buf();
     let name = path.display().to_string();
     let opened = File::open(&path).and_then(|file| file.metadata().map(|facts| (file, facts)));
     let (mut input, facts) = opened.map_err(|error| format!("{name}: {}", os_error(&error)))?;
@@ -164,7 +164,7 @@ pub fn now(
     options.settings.replaces = replaces;
     // Expired keys are kept until they are found, because the append-only file must contain their
     // deletion.
-    options.settings.keeps_expired = engine.journal().is_recording();
+    options.settings.keeps_expired = engine.journal.is_recording();
     let loaded = load_rdb(engine, source, &options);
     if let Err(failure) = &loaded
         && is_empty

@@ -18,7 +18,7 @@ pub fn start(
     queue: &Arc<Queue>,
 ) -> io::Result<Vec<JoinHandle<Counts>>> {
     let settings = options.settings;
-    (0..engine.threads())
+    (0..engine.threads)
         .map(|index| {
             let queue = Arc::clone(queue);
             let work = move || {
@@ -48,7 +48,7 @@ fn load_batch(
     let Batch { bytes, cuts, offset } = batch;
     loader
         .records(&bytes, &cuts)
-        .map_err(|bad| Failure::of_record(offset, bad, engine.keyspace().databases()))?;
+        .map_err(|bad| Failure::of_record(offset, bad, engine.keyspace.databases()))?;
     queue.recycle(bytes, cuts);
     Ok(())
 }
@@ -64,7 +64,7 @@ fn load_large(engine: &Engine, loader: &mut Loader, large: &Large) -> Result<(),
                 db: large.head.db,
                 why: engine::load::Why::Malformed(error),
             },
-            engine.keyspace().databases(),
+            engine.keyspace.databases(),
         )
     };
     let count = usize::try_from(large.count).unwrap_or(usize::MAX);
@@ -94,5 +94,5 @@ fn load_large(engine: &Engine, loader: &mut Loader, large: &Large) -> Result<(),
     };
     loader
         .object(&large.head, object)
-        .map_err(|bad| Failure::of_record(large.offset, bad, engine.keyspace().databases()))
+        .map_err(|bad| Failure::of_record(large.offset, bad, engine.keyspace.databases()))
 }

@@ -72,8 +72,8 @@ struct Progress<'e> {
 
 impl Watcher for Progress<'_> {
     fn came(&mut self, bytes: u64) -> io::Result<()> {
-        let upstream = self.engine.upstream();
-        if upstream.term() != self.term || self.engine.loading().is_cancelled() {
+        let upstream = &self.engine.upstream;
+        if upstream.term() != self.term || self.engine.loading.is_cancelled() {
             return Err(io::Error::other("it is not wanted any more"));
         }
         if let Some(why) = self.main.and_then(MainChannel::failure) {
@@ -115,7 +115,7 @@ struct Alive<'f, 'e> {
 impl Read for Alive<'_, '_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.progress.keep_alive();
-        while self.progress.engine.background().pending_objects() > 0 {
+        while self.progress.engine.background.pending_objects() > 0 {
             std::thread::sleep(Duration::from_millis(1));
             self.progress.keep_alive();
         }
@@ -130,7 +130,7 @@ impl Read for Alive<'_, '_> {
 #[expect(clippy::too_many_lines, reason = "to be split by phases of a synchronisation")]
 pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Failure> {
     let engine = uplink.engine;
-    let timeout = Duration::from_secs(engine.config().repl_timeout().into());
+    let timeout = Duration::from_secs(engine.config.repl_timeout().into());
     let total_bytes = match promise.end {
         SnapshotEnd::Length(bytes) => Some(bytes),
         SnapshotEnd::Mark(_) => None,
@@ -217,7 +217,7 @@ pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Fail
     signals::set_loading(false);
     if let Err(over) = ended {
         // This server was promoted at the last moment. The data set is complete.
-        engine.loading().end();
+        engine.loading.end();
         return Err(over.into());
     }
     uplink.aof.resume();
@@ -289,7 +289,7 @@ enum Way {
 
 impl Way {
     fn of(engine: &Engine) -> Way {
-        match engine.config().repl_diskless_load() {
+        match engine.config.repl_diskless_load() {
             ReplDisklessLoad::Disabled => Way::File,
             ReplDisklessLoad::OnEmptyDb if !holds_nothing(engine) => Way::File,
             ReplDisklessLoad::OnEmptyDb | ReplDisklessLoad::FlushBeforeLoad => Way::AtOnce,
@@ -299,8 +299,8 @@ impl Way {
 }
 
 fn holds_nothing(engine: &Engine) -> bool {
-    let stopped = engine.keyspace().world().stop();
-    let holds_nothing = !engine.keyspace().has_keys();
+    let stopped = engine.keyspace.world().stop();
+    let holds_nothing = !engine.keyspace.has_keys();
     drop(stopped);
     holds_nothing
 }
@@ -366,13 +366,13 @@ fn install(
 /// Prepares to discard the data set. In a cluster, later acknowledgements are about other data.
 fn before_discard(engine: &Engine) -> Result<(), Failure> {
     let refused = |why| Failure::Failed(format!("The data is kept: {why}"));
-    engine.votes().before_discard().map_err(refused)
+    engine.votes.before_discard().map_err(refused)
 }
 
 /// Ends the writers of files that read the old data set: the append-only log and a snapshot.
 fn end_writers(uplink: &Uplink<'_>) {
     uplink.aof.suspend();
-    if let Some(snapshot) = uplink.engine.snapshots().current() {
+    if let Some(snapshot) = uplink.engine.snapshots.current() {
         snapshot.end();
     }
 }
@@ -425,8 +425,8 @@ fn empty(
 ) -> Result<(), Over> {
     let beginning = Beginning { history, position, bytes };
     let taken = begin_load(uplink.engine, uplink.thread, term, &beginning)?;
-    if uplink.engine.config().replica_lazy_flush() {
-        uplink.engine.background().free_tables(taken);
+    if uplink.engine.config.replica_lazy_flush() {
+        uplink.engine.background.free_tables(taken);
     }
     Ok(())
 }
@@ -440,7 +440,7 @@ fn throw_away(uplink: &Uplink<'_>, failure: Failure) -> Failure {
     let mut term = uplink.term;
     let mut failure = failure;
     while empty(uplink, term, (History::new(), JournalPos(0)), None).is_err() {
-        term = engine.upstream().term();
+        term = engine.upstream.term();
         failure = Failure::Over;
     }
     failure

@@ -53,7 +53,7 @@ impl MainChannel {
             engine,
             socket: socket.try_clone()?,
             limit: limit(engine),
-            timeout: Duration::from_secs(engine.config().repl_timeout().into()),
+            timeout: Duration::from_secs(engine.config.repl_timeout().into()),
             alive: Instant::now(),
         };
         socket.with(|socket| socket.set_read_timeout(Some(LOOK)))?;
@@ -98,7 +98,7 @@ impl Drop for MainChannel {
 
 /// Returns the number of bytes of the stream that may be kept.
 fn limit(engine: &Engine) -> usize {
-    let own = engine.config().replica_full_sync_buffer_limit();
+    let own = engine.config.replica_full_sync_buffer_limit();
     let limit = if own == 0 { engine.replica_allowance() } else { own };
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
@@ -117,7 +117,7 @@ impl Reader {
         let mut piece = vec![0; PIECE];
         let mut heard = Instant::now();
         let mut has_said = false;
-        self.engine.upstream().note_kept(lock(&shared.kept).len() as u64);
+        self.engine.upstream.note_kept(lock(&shared.kept).len() as u64);
         while !shared.is_over.load(SeqCst) {
             self.keep_alive()?;
             let room = self.limit.saturating_sub(lock(&shared.kept).len()).min(PIECE);
@@ -140,7 +140,7 @@ impl Reader {
                     heard = Instant::now();
                     let mut kept = lock(&shared.kept);
                     kept.push(&piece[..read]);
-                    self.engine.upstream().note_kept(kept.len() as u64);
+                    self.engine.upstream.note_kept(kept.len() as u64);
                 }
                 Err(error) if is_nothing(&error) && heard.elapsed() < self.timeout => {}
                 Err(error) => return Err(error),

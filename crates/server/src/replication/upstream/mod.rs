@@ -99,7 +99,7 @@ impl<'t> Uplink<'t> {
             rdb_input: Received::default(),
             kept: Kept::default(),
             next: None,
-            follower: Follower::new(engine, thread, engine.upstream().link().stream_db),
+            follower: Follower::new(engine, thread, engine.upstream.link().stream_db),
             client: None,
             announces: true,
         }
@@ -107,19 +107,19 @@ impl<'t> Uplink<'t> {
 
     fn run(&mut self) {
         loop {
-            let term = self.engine.upstream().term();
+            let term = self.engine.upstream.term();
             if term != self.term {
                 self.begin_term(term);
             }
-            if !self.engine.upstream().is_replica() || self.engine.loading().is_cancelled() {
-                self.engine.upstream().wait_for_change(term, Duration::from_secs(1));
+            if !self.engine.upstream.is_replica() || self.engine.loading.is_cancelled() {
+                self.engine.upstream.wait_for_change(term, Duration::from_secs(1));
                 continue;
             }
             let actions = self.machine.tick(&self.around(), now());
             self.act(actions);
             self.note_stage();
             match self.machine.stage() {
-                Stage::Waiting => self.engine.upstream().wait_for_change(term, ROUND / 2),
+                Stage::Waiting => self.engine.upstream.wait_for_change(term, ROUND / 2),
                 Stage::Following => self.follow(),
                 _ => self.listen(),
             }
@@ -132,11 +132,11 @@ impl<'t> Uplink<'t> {
         self.announces = true;
         self.close();
         self.machine.restart(now());
-        let is_replica = self.engine.upstream().is_replica();
+        let is_replica = self.engine.upstream.is_replica();
         logging::set_role(if is_replica { logging::Role::Replica } else { logging::Role::Primary });
         // A replica without data keeps its old log until it has loaded a snapshot. After a
         // promotion, the present data set is the data, complete or not.
-        if !self.engine.upstream().is_incomplete() {
+        if !self.engine.upstream.is_incomplete() {
             self.aof.resume();
         }
         if !is_replica {
@@ -145,14 +145,14 @@ impl<'t> Uplink<'t> {
     }
 
     fn around(&self) -> Surroundings {
-        let config = self.engine.config();
+        let config = &self.engine.config;
         let announced = config.replica_announce_port();
         let is_encrypted = config.tls_replication() && config.tls_port() != 0;
         let own = if is_encrypted { config.tls_port() } else { config.port() };
         let port = if announced != 0 { announced } else { own };
         let bytes = |text: config::Text| text.to_vec();
-        let journal = self.engine.journal();
-        let is_known = journal.is_history_known() && !self.engine.upstream().link().is_incomplete;
+        let journal = &self.engine.journal;
+        let is_known = journal.is_history_known() && !self.engine.upstream.link().is_incomplete;
         Surroundings {
             identity: Identity {
                 port,
@@ -163,14 +163,14 @@ impl<'t> Uplink<'t> {
             },
             has: is_known.then(|| (journal.history().id, journal.position())),
             timeout_ms: i64::from(config.repl_timeout()) * 1000,
-            hands_over: self.engine.failover().stage() == FailoverStage::Handing,
+            hands_over: self.engine.failover.stage() == FailoverStage::Handing,
             dual: self.engine.dual_channels(),
         }
     }
 
     fn note_stage(&self) {
         let heard = self.machine.heard();
-        self.engine.upstream().note_stage(self.term, self.machine.stage(), heard, now());
+        self.engine.upstream.note_stage(self.term, self.machine.stage(), heard, now());
     }
 
     fn act(&mut self, actions: Vec<Action>) {
@@ -182,7 +182,7 @@ impl<'t> Uplink<'t> {
                 }
                 Action::ConnectRdbChannel => self.connect_rdb_channel(),
                 Action::Send(channel, bytes) => self.send(channel, &bytes),
-                Action::Acknowledge => self.acknowledge(self.engine.journal().position()),
+                Action::Acknowledge => self.acknowledge(self.engine.journal.position()),
                 Action::Receive(promise) => self.receive(promise),
                 Action::Follow(id) => {
                     if !self.resume(id) {
@@ -199,8 +199,8 @@ impl<'t> Uplink<'t> {
 
     /// Handles the answer of the server that was to take over the role of primary.
     fn handed_over(&self, is_accepted: bool) {
-        let stopped = self.engine.keyspace().world().stop();
-        if self.engine.upstream().term() != self.term {
+        let stopped = self.engine.keyspace.world().stop();
+        if self.engine.upstream.term() != self.term {
             return;
         }
         if is_accepted {
@@ -214,19 +214,19 @@ impl<'t> Uplink<'t> {
 
     fn close(&mut self) {
         if let Some(client) = self.client.take() {
-            self.engine.clients().remove(client.id);
+            self.engine.clients.remove(client.id);
         }
         (self.socket, self.rdb_channel) = (None, None);
         (self.input, self.rdb_input) = (Received::default(), Received::default());
         self.kept = Kept::default();
-        self.engine.upstream().note_kept(0);
-        self.engine.upstream().note_socket(self.term, None);
+        self.engine.upstream.note_kept(0);
+        self.engine.upstream.note_socket(self.term, None);
         self.next = None;
     }
 
     /// Handles a broken link.
     fn lose(&mut self, reason: &str) {
-        if self.engine.upstream().term() != self.term {
+        if self.engine.upstream.term() != self.term {
             // Another term has begun.
             return self.close();
         }
@@ -236,7 +236,7 @@ impl<'t> Uplink<'t> {
     }
 
     fn connect(&mut self) {
-        let Some((host, port)) = self.engine.upstream().link().primary.clone() else { return };
+        let Some((host, port)) = self.engine.upstream.link().primary.clone() else { return };
         if port == 0 {
             // A copy in a cluster whose primary is not known, or is not to be followed.
             return self.lose("There is no MASTER to follow yet");
@@ -247,12 +247,12 @@ impl<'t> Uplink<'t> {
             log!(Notice, "Connecting to MASTER {host}:{port}");
             log!(Notice, "MASTER <-> REPLICA sync started");
         }
-        let goes_on = || self.engine.upstream().term() == self.term;
-        match open(self.engine.config(), &host, port, goes_on) {
+        let goes_on = || self.engine.upstream.term() == self.term;
+        match open(&self.engine.config, &host, port, goes_on) {
             Ok(socket) => {
                 // Without a second descriptor, the link ends a moment later.
                 let other = socket.with(TcpStream::try_clone).ok();
-                self.engine.upstream().note_socket(self.term, other);
+                self.engine.upstream.note_socket(self.term, other);
                 self.socket = Some(socket);
                 let actions = self.machine.connected(now());
                 self.act(actions);
@@ -266,9 +266,9 @@ impl<'t> Uplink<'t> {
 
     /// Opens the second connection, for a snapshot.
     fn connect_rdb_channel(&mut self) {
-        let Some((host, port)) = self.engine.upstream().link().primary.clone() else { return };
-        let goes_on = || self.engine.upstream().term() == self.term;
-        match open(self.engine.config(), &host, port, goes_on) {
+        let Some((host, port)) = self.engine.upstream.link().primary.clone() else { return };
+        let goes_on = || self.engine.upstream.term() == self.term;
+        match open(&self.engine.config, &host, port, goes_on) {
             Ok(socket) => {
                 self.rdb_channel = Some(socket);
                 let actions = self.machine.rdb_channel_connected(&self.around(), now());
@@ -294,9 +294,9 @@ impl<'t> Uplink<'t> {
     }
 
     fn acknowledge(&mut self, position: engine::journal::JournalPos) {
-        let has_log = self.engine.append_log().state() == LogState::On;
-        let on_disk = has_log.then(|| self.engine.safe().disk().min(position));
-        let words = match self.engine.votes().voice(self.engine.epochs()) {
+        let has_log = self.engine.append_log.state() == LogState::On;
+        let on_disk = has_log.then(|| self.engine.safe.disk().min(position));
+        let words = match self.engine.votes.voice(&self.engine.epochs) {
             Voice::Plain => acknowledgement(position, on_disk),
             Voice::Vote(vote) => voted(position, on_disk, &vote),
             Voice::Silent => return,
@@ -310,7 +310,7 @@ impl<'t> Uplink<'t> {
             return false;
         }
         let bytes = self.input.read(&mut self.kept, missing).expect("it is in memory");
-        self.engine.upstream().note_kept(self.kept.len() as u64);
+        self.engine.upstream.note_kept(self.kept.len() as u64);
         self.note_received(bytes);
         true
     }
@@ -345,7 +345,7 @@ impl<'t> Uplink<'t> {
             client.live.last_seen_ms.store(now.0, Relaxed);
             client.live.net_in.fetch_add(bytes as u64, Relaxed);
         }
-        self.engine.upstream().link().received_bytes += bytes as u64;
+        self.engine.upstream.link().received_bytes += bytes as u64;
     }
 
     /// Reads and handles lines of the handshake.
@@ -380,11 +380,11 @@ impl<'t> Uplink<'t> {
 
     /// Continues the stream from this server's position. Returns `false` if another term has begun.
     fn resume(&mut self, id: Option<engine::journal::HistoryId>) -> bool {
-        let stopped = self.engine.keyspace().world().stop();
-        if self.engine.upstream().term() != self.term {
+        let stopped = self.engine.keyspace.world().stop();
+        if self.engine.upstream.term() != self.term {
             return false;
         }
-        let journal = self.engine.journal();
+        let journal = &self.engine.journal;
         let history = journal.history();
         let is_new = id.is_some_and(|id| id != history.id);
         if let Some(id) = id.filter(|_| is_new) {
@@ -393,12 +393,12 @@ impl<'t> Uplink<'t> {
             log!(Notice, "Master replication ID changed to {id}");
         }
         journal.keep();
-        journal.note_db(self.engine.upstream().link().stream_db);
+        journal.note_db(self.engine.upstream.link().stream_db);
         drop(stopped);
         if is_new {
             self.engine.disconnect_replicas();
         }
-        let db = self.engine.upstream().link().stream_db;
+        let db = self.engine.upstream.link().stream_db;
         self.follower = Follower::new(self.engine, self.thread, db);
         log!(Notice, "MASTER <-> REPLICA sync: Master accepted a Partial Resynchronization.");
         true
@@ -413,7 +413,7 @@ impl<'t> Uplink<'t> {
                 // On the snapshot's own connection, bytes after the snapshot have no meaning.
                 let rest = if promise.is_parallel { Vec::new() } else { loaded.rest };
                 self.input = Received::from(rest);
-                self.engine.upstream().note_kept(self.kept.len() as u64);
+                self.engine.upstream.note_kept(self.kept.len() as u64);
                 log!(Notice, "MASTER <-> REPLICA sync: Finished with success");
                 self.machine.loaded(now())
             }
@@ -421,7 +421,7 @@ impl<'t> Uplink<'t> {
             Err(load::Failure::Over) => return self.close(),
             Err(load::Failure::Failed(why)) => self.machine.lost(&why, now()),
         };
-        self.engine.upstream().link().transfer = None;
+        self.engine.upstream.link().transfer = None;
         self.act(actions);
         self.note_stage();
     }
@@ -444,7 +444,7 @@ impl<'t> Uplink<'t> {
             return self.lose("The connection with master was killed by a client.");
         }
         // If the append-only file is far behind, the stream waits for it, as clients do.
-        if self.engine.journal().is_full() {
+        if self.engine.journal.is_full() {
             std::thread::sleep(Duration::from_millis(1));
             return;
         }
@@ -468,7 +468,7 @@ impl<'t> Uplink<'t> {
             }
             Err(Missing::Sense(corrupt)) => {
                 // Asking again would return the same bytes.
-                self.engine.upstream().link().is_incomplete = true;
+                self.engine.upstream.link().is_incomplete = true;
                 let actions =
                     self.machine.corrupt(&format!("Protocol error from MASTER: {corrupt}"), now());
                 self.act(actions);
@@ -505,7 +505,7 @@ impl<'t> Uplink<'t> {
         if let Some(promise) = applied.promise {
             self.send(Channel::Main, &promise.command());
         }
-        self.engine.append_log().nudge(self.engine.journal());
+        self.engine.append_log.nudge(&self.engine.journal);
         self.engine.nudge_feeds(usize::MAX);
     }
 }
@@ -523,7 +523,7 @@ impl Uplink<'_> {
             std::thread::sleep(Duration::from_millis(10));
         }
         let held = self.next.as_ref().map_or(0, Piece::bytes_left) + self.input.rest().len();
-        self.engine.upstream().link().held_bytes = held as u64;
+        self.engine.upstream.link().held_bytes = held as u64;
     }
 }
 

@@ -32,12 +32,12 @@ pub fn receive(
     signals::set_loading(false);
     if outcome.is_err() {
         let engine = uplink.engine;
-        engine.loading().end();
+        engine.loading.end();
         engine
-            .background()
-            .free_tables(engine.loading().beside(engine.keyspace()).take(engine.keyspace()));
+            .background
+            .free_tables(engine.loading.beside(&engine.keyspace).take(&engine.keyspace));
         uplink.aof.resume();
-        if engine.upstream().term() != uplink.term {
+        if engine.upstream.term() != uplink.term {
             return Err(Failure::Over);
         }
     }
@@ -53,19 +53,19 @@ fn load(
 ) -> Result<(Report, Vec<u8>), Failure> {
     let engine = uplink.engine;
     let at = engine::clock::now();
-    let has_history = engine.journal().is_history_known() && !engine.upstream().is_incomplete();
-    let own = has_history.then(|| engine.journal().history().id);
+    let has_history = engine.journal.is_history_known() && !engine.upstream.is_incomplete();
+    let own = has_history.then(|| engine.journal.history().id);
     let is_same = promise.from.is_some_and(|(id, _)| own == Some(id));
     if is_same {
         log!(
             Notice,
             "MASTER <-> REPLICA sync: Loading DB in memory, the old data is served meanwhile"
         );
-        engine.loading().begin_beside(total_bytes.unwrap_or(0), at);
+        engine.loading.begin_beside(total_bytes.unwrap_or(0), at);
     } else {
         log!(Notice, "MASTER <-> REPLICA sync: Loading DB in memory");
         signals::set_loading(true);
-        engine.loading().begin(total_bytes.unwrap_or(0), at);
+        engine.loading.begin(total_bytes.unwrap_or(0), at);
     }
     let name = "the stream from the master";
     let report = load_snapshot(engine, &mut input, name, total_bytes, Target::Beside)?;
@@ -89,7 +89,7 @@ fn install(
     let beginning = Beginning { history, position, bytes: None };
     let goes_on = GoesOn { db: stream_db, epoch: report.epoch };
     let old = exchange(engine, uplink.thread, uplink.term, &beginning, goes_on)?;
-    engine.background().free_tables(old);
+    engine.background.free_tables(old);
     uplink.aof.resume();
     Ok(Loaded { stream_db, rest })
 }

@@ -24,9 +24,9 @@ impl ReceivedFile {
 
     /// Makes the file the configured snapshot, because it has been loaded.
     pub fn replace_snapshot(self, engine: &Engine) {
-        let target = engine.config().dbfilename().as_path().to_path_buf();
+        let target = engine.config.dbfilename().as_path().to_path_buf();
         // A running save would replace it by an older data set.
-        engine.persistence().end_running();
+        engine.persistence.end_running();
         let renamed = std::fs::rename(&self.path, &target).and_then(|()| sync_folder_of(&target));
         if let Err(error) = renamed {
             log!(
