@@ -23,8 +23,8 @@ pub struct RateLimit {
     pub bytes: u64,
 }
 
-const FORM: &str = "rate-limits are groups of three words: user:NAME or address:NETWORK (10.0.0.0/8), \
-                    requests a second, bytes a second (10mb); 0 is no limit";
+const FORM: &str = "rate-limits are groups of three words: user:NAME or address:NETWORK \
+                    (10.0.0.0/8), requests a second, bytes a second (10mb); 0 is no limit";
 
 /// Reads groups of three words: `user:batch 1000 10mb address:10.0.0.0/8 0 50mb`. The error is the
 /// reason for the user.

@@ -85,7 +85,8 @@ pub(super) const OPTIONS: &[Spec] = &[
     ),
     optional(
         "rate-limits",
-        "groups of three words: user:NAME or address:NETWORK, requests and bytes a second; 0 is no limit",
+        "groups of three words: user:NAME or address:NETWORK, requests and bytes a second; 0 is no \
+         limit",
     )
     .checked(checks::rate_limits),
     int("io-threads", (0, 256), "0", "reactor threads; 0 is one for each usable core").immutable(),

@@ -3,8 +3,8 @@
 //! A [`Bucket`] is what all connections have in common whose requests are counted together. It is
 //! two times: when the requests that were let in, and when the bytes that were moved, are paid for
 //! at the rates that are allowed. While one of them lies ahead no request begins. What was saved up
-//! is kept for [`SAVED`], so short bursts pass. A reply is charged when it is known, however long it
-//! is: a client that reads 10 MB at 1 MB a second waits for ten seconds afterwards.
+//! is kept for [`SAVED`], so short bursts pass. A reply is charged when it is known, however long:
+//! a client that reads 10 MB at 1 MB a second waits for ten seconds afterwards.
 
 use crate::clock::{Clock, Ticks};
 use crate::session::Session;
@@ -96,9 +96,9 @@ impl Rules {
         let mut buckets: Vec<_> = self.users.get(user).cloned().into_iter().collect();
         let Some(address) = address else { return buckets };
         for (number, limit) in self.limits.iter().enumerate() {
-            if !matches!(&limit.subject, RateSubject::Address(network) if network.contains(&address))
-            {
-                continue;
+            match &limit.subject {
+                RateSubject::Address(network) if network.contains(&address) => {}
+                _ => continue,
             }
             let kept = self.addresses.entry((number, address)).or_default();
             buckets.push(kept.upgrade().unwrap_or_else(|| {

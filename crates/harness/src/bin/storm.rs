@@ -360,8 +360,8 @@ fn beside_values(server: &Server, connections: usize, seconds: f64) -> io::Resul
     let [quiet, beside] = old.end()?;
     let ms = |seen: &Histogram, share: f64| seen.quantile_us(share) as f64 / 1000.0;
     println!(
-        "beside {connections} with values of 10 MB ({:.0} MB/s): p50 {:.2} ms (quiet {:.2}), p99 {:.2} \
-         ({:.2}), p99.9 {:.2} ({:.2}), which is {:.1} ×; longest {:.1}",
+        "beside {connections} with values of 10 MB ({:.0} MB/s): p50 {:.2} ms (quiet {:.2}), \
+         p99 {:.2} ({:.2}), p99.9 {:.2} ({:.2}), which is {:.1} ×; longest {:.1}",
         moved / 1e6,
         ms(&beside, 0.5),
         ms(&quiet, 0.5),
