@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 /// Shows a server that speaks RESP in a browser.
 #[derive(Parser)]
 #[command(name = "dunlin console", after_help = "The guide: docs/console.md")]
-struct Options {
+struct RemoteOptions {
     /// The server: redis://[USER[:PASSWORD]@]HOST[:PORT], rediss://… for TLS, or unix:///PATH.
     /// Name and password are for watching; users log in with their own
     #[arg(long, default_value = "redis://127.0.0.1:6379")]
@@ -46,7 +46,7 @@ struct Options {
 
 /// Where a server is, and its watcher.
 #[derive(Clone)]
-struct Place {
+struct RemotePlace {
     address: Address,
     user: String,
     password: Option<String>,
@@ -54,7 +54,7 @@ struct Place {
 }
 
 /// Reads a URL.
-fn parse(text: &str) -> Result<Place, String> {
+fn parse(text: &str) -> Result<RemotePlace, String> {
     let url = Url::parse(text).map_err(|why| why.to_string())?;
     if url.scheme == Scheme::Sentinel || url.hosts.len() > 1 {
         return Err("the console is of one server: take redis, rediss or unix".into());
@@ -65,12 +65,12 @@ fn parse(text: &str) -> Result<Place, String> {
         Some(Credentials::Word(user)) => (user, None),
         Some(Credentials::Pair(user, password)) => (user, Some(password)),
     };
-    Ok(Place { address, user, password, is_tls: url.is_tls })
+    Ok(RemotePlace { address, user, password, is_tls: url.is_tls })
 }
 
 /// A server elsewhere.
 struct Remote {
-    place: Place,
+    place: RemotePlace,
     /// What `--hosts` says, with blanks between.
     trusted_names: String,
     tls: Option<Arc<ClientConfig>>,
@@ -170,13 +170,13 @@ impl Host for Remote {
 
 /// Returns the command line of `dunlin console`, for completions.
 pub fn command() -> clap::Command {
-    Options::command()
+    RemoteOptions::command()
 }
 
 /// Runs `dunlin console` with these arguments, the program's name left out.
 pub fn run(args: Vec<OsString>) -> ExitCode {
     let name = OsString::from("dunlin console");
-    let options = match Options::try_parse_from([name].into_iter().chain(args)) {
+    let options = match RemoteOptions::try_parse_from([name].into_iter().chain(args)) {
         Ok(options) => options,
         Err(why) => {
             let code = if why.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
@@ -196,7 +196,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-fn start(options: &Options) -> Result<(), String> {
+fn start(options: &RemoteOptions) -> Result<(), String> {
     let place = parse(&options.url)?;
     let files = TlsOptions { cacert: options.cacert.clone(), ..TlsOptions::default() };
     let tls = place.is_tls.then(|| client::tls::rules(&files)).transpose()?;
@@ -228,6 +228,6 @@ mod tests {
 
     #[test]
     fn the_arguments_are_sound() {
-        Options::command().debug_assert();
+        RemoteOptions::command().debug_assert();
     }
 }

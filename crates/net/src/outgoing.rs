@@ -85,7 +85,7 @@ impl std::error::Error for ConnectError {}
 
 /// What is to be done next for a connection that is on its way.
 #[derive(Debug)]
-enum Step {
+enum OutgoingStep {
     Resolve(String, u16),
     /// The socket has begun to connect.
     Watch,
@@ -101,7 +101,7 @@ pub(super) struct Connecting {
     token: Token,
     tag: Tag,
     deadline: Instant,
-    step: Step,
+    step: OutgoingStep,
     /// Addresses still to be tried.
     addresses: VecDeque<SocketAddr>,
     tls: Option<TlsClient>,
@@ -139,7 +139,7 @@ impl Core {
             token: self.token(slot),
             tag,
             deadline: self.now + timeout,
-            step: Step::Wait,
+            step: OutgoingStep::Wait,
             addresses: VecDeque::new(),
             tls,
             unix_path: None,
@@ -155,7 +155,7 @@ impl Core {
                     connecting.addresses.push_back(SocketAddr::new(ip, port));
                     self.try_next_address(slot, &mut connecting);
                 }
-                Err(_) => connecting.step = Step::Resolve(host, port),
+                Err(_) => connecting.step = OutgoingStep::Resolve(host, port),
             },
             Target::Unix(path) => {
                 connecting.unix_path = Some(path.to_string_lossy().into());
@@ -200,7 +200,8 @@ impl Core {
         match begun {
             Ok((fd, is_connected)) => {
                 self.links[slot as usize].fd = Some(fd);
-                connecting.step = if is_connected { Step::Finish } else { Step::Watch };
+                connecting.step =
+                    if is_connected { OutgoingStep::Finish } else { OutgoingStep::Watch };
             }
             Err(error) => self.attempt_failed(slot, connecting, error),
         }
@@ -209,7 +210,7 @@ impl Core {
     /// An address does not work: the next one, or the end.
     fn attempt_failed(&mut self, slot: u32, connecting: &mut Connecting, error: io::Error) {
         if connecting.addresses.is_empty() {
-            connecting.step = Step::Wait;
+            connecting.step = OutgoingStep::Wait;
             connecting.error = Some(ConnectError::System(error));
             self.kill(slot, Close::Asked);
         } else {
@@ -250,7 +251,10 @@ impl Core {
     /// Whether something is to be done for connections on their way.
     pub fn has_steps(&self) -> bool {
         !self.not_opened.is_empty()
-            || self.connecting.iter().any(|connecting| !matches!(connecting.step, Step::Wait))
+            || self
+                .connecting
+                .iter()
+                .any(|connecting| !matches!(connecting.step, OutgoingStep::Wait))
     }
 
     /// By when the first of the connections on their way has to be open.
@@ -302,13 +306,13 @@ impl<H: Handler> Reactor<H> {
                 self.core.kill(slot, Close::Asked);
                 continue;
             }
-            match std::mem::replace(&mut connecting.step, Step::Wait) {
-                Step::Wait => {}
-                Step::Resolve(host, port) => {
+            match std::mem::replace(&mut connecting.step, OutgoingStep::Wait) {
+                OutgoingStep::Wait => {}
+                OutgoingStep::Resolve(host, port) => {
                     self.net.resolver().ask(&self.net, token, thread, (host, port));
                 }
-                Step::Watch => self.watch(slot),
-                Step::Finish => self.connected(slot),
+                OutgoingStep::Watch => self.watch(slot),
+                OutgoingStep::Finish => self.connected(slot),
             }
         }
         self.reap();

@@ -58,7 +58,7 @@ fn name(op: u64, token: Token) -> u64 {
 
 /// Where the multishot request of a connection stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum UringState {
     /// There is none.
     Idle,
     Armed,
@@ -71,7 +71,7 @@ enum State {
 struct Read {
     fd: RawFd,
     generation: u32,
-    state: State,
+    state: UringState,
     /// A hang-up poll is armed instead.
     watched: bool,
 }
@@ -170,7 +170,7 @@ impl Uring {
 
     fn arm_read(&mut self, token: Token) {
         let read = &mut self.reads[token.slot as usize];
-        read.state = State::Armed;
+        read.state = UringState::Armed;
         let entry = opcode::RecvMulti::new(Fd(read.fd), 0).build();
         self.push(entry.user_data(name(op::RECV, token)));
     }
@@ -198,11 +198,11 @@ impl Uring {
         let slot = token.slot as usize;
         if self.reads.len() <= slot {
             let vacant =
-                || Read { fd: -1, generation: u32::MAX, state: State::Idle, watched: false };
+                || Read { fd: -1, generation: u32::MAX, state: UringState::Idle, watched: false };
             self.reads.resize_with(slot + 1, vacant);
         }
         self.reads[slot] =
-            Read { fd, generation: token.generation, state: State::Idle, watched: false };
+            Read { fd, generation: token.generation, state: UringState::Idle, watched: false };
     }
 
     pub fn detach(&mut self, token: Token, flags: u32) {
@@ -212,11 +212,11 @@ impl Uring {
         }
         let (state, watched) = (read.state, read.watched);
         // Completions that are still to come find a generation that is not theirs.
-        *read = Read { fd: -1, generation: u32::MAX, state: State::Idle, watched: false };
-        if state != State::Idle {
+        *read = Read { fd: -1, generation: u32::MAX, state: UringState::Idle, watched: false };
+        if state != UringState::Idle {
             self.orphans.insert(token.pack());
         }
-        if state == State::Armed {
+        if state == UringState::Armed {
             self.cancel(name(op::RECV, token));
         }
         if watched {
@@ -230,12 +230,12 @@ impl Uring {
     pub fn read_off(&mut self, token: Token) {
         let read = &mut self.reads[token.slot as usize];
         match read.state {
-            State::Armed => {
-                read.state = State::Ending;
+            UringState::Armed => {
+                read.state = UringState::Ending;
                 self.cancel(name(op::RECV, token));
             }
-            State::Restarting => read.state = State::Ending,
-            State::Idle | State::Ending => {}
+            UringState::Restarting => read.state = UringState::Ending,
+            UringState::Idle | UringState::Ending => {}
         }
         let read = &mut self.reads[token.slot as usize];
         if !read.watched {
@@ -254,9 +254,9 @@ impl Uring {
         }
         let read = &mut self.reads[token.slot as usize];
         match read.state {
-            State::Idle => self.arm_read(token),
-            State::Ending => read.state = State::Restarting,
-            State::Armed | State::Restarting => {}
+            UringState::Idle => self.arm_read(token),
+            UringState::Ending => read.state = UringState::Restarting,
+            UringState::Armed | UringState::Restarting => {}
         }
     }
 
@@ -419,7 +419,7 @@ impl Uring {
     #[cold]
     fn cancel_failed(&mut self, token: Token, result: i32) {
         let wanted = self.reads.get(token.slot as usize).is_some_and(|read| {
-            let unfinished = matches!(read.state, State::Ending | State::Restarting);
+            let unfinished = matches!(read.state, UringState::Ending | UringState::Restarting);
             read.generation == token.generation && unfinished
         });
         if result < 0 && (wanted || self.orphans.contains(&token.pack())) {
@@ -435,8 +435,8 @@ impl Uring {
             self.orphans.remove(&token.pack());
             return;
         }
-        let state = std::mem::replace(&mut read.state, State::Idle);
-        let restart = matches!(state, State::Armed | State::Restarting);
+        let state = std::mem::replace(&mut read.state, UringState::Idle);
+        let restart = matches!(state, UringState::Armed | UringState::Restarting);
         match result {
             0 => batch.events.push(Event::Eof { token }),
             // Bytes, but the kernel wants to be asked again.
@@ -447,7 +447,7 @@ impl Uring {
             }
             _ => match -result {
                 libc::ECANCELED => {
-                    if state == State::Restarting {
+                    if state == UringState::Restarting {
                         self.arm_read(token);
                     }
                 }

@@ -88,7 +88,7 @@ fn of_process(source: Source, action: &str) -> Entry<'_> {
 
 /// What callers and the thread share.
 #[derive(Default)]
-struct State {
+struct AuditState {
     /// Whole lines.
     pending: Vec<u8>,
     /// The thread has lines that are not in the file yet.
@@ -106,7 +106,7 @@ struct State {
 struct Log {
     path: PathBuf,
     instance: String,
-    state: Mutex<State>,
+    state: Mutex<AuditState>,
     /// Notified when lines are added, and when they are in the file.
     changed: Condvar,
 }
@@ -222,7 +222,7 @@ impl Log {
     }
 }
 
-impl State {
+impl AuditState {
     /// Returns whether there is nothing for the file.
     fn is_idle(&self) -> bool {
         self.pending.is_empty() && self.counts.dropped == self.told

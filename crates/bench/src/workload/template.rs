@@ -66,7 +66,7 @@ enum Piece {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum TemplateStep {
     Fixed { bytes: Vec<u8>, patches: Vec<(usize, Source)> },
     Word(Vec<Piece>),
 }
@@ -74,7 +74,7 @@ enum Step {
 /// A compiled command.
 #[derive(Clone, Debug)]
 pub struct Template {
-    steps: Vec<Step>,
+    steps: Vec<TemplateStep>,
     keys: u32,
     /// There are numbers that are equal within a request.
     shares: bool,
@@ -130,9 +130,9 @@ impl Template {
                 if !bytes.is_empty() {
                     let (bytes, patches) =
                         (std::mem::take(&mut bytes), std::mem::take(&mut patches));
-                    steps.push(Step::Fixed { bytes, patches });
+                    steps.push(TemplateStep::Fixed { bytes, patches });
                 }
-                steps.push(Step::Word(pieces));
+                steps.push(TemplateStep::Word(pieces));
                 continue;
             };
             bytes.extend_from_slice(format!("${width}\r\n").as_bytes());
@@ -152,7 +152,7 @@ impl Template {
             bytes.extend_from_slice(b"\r\n");
         }
         if !bytes.is_empty() {
-            steps.push(Step::Fixed { bytes, patches });
+            steps.push(TemplateStep::Fixed { bytes, patches });
         }
         let shares = words
             .iter()
@@ -164,7 +164,7 @@ impl Template {
     /// Bytes that are sent as they are, such as an inline command.
     pub fn raw(bytes: &[u8]) -> Template {
         Template {
-            steps: vec![Step::Fixed { bytes: bytes.to_vec(), patches: Vec::new() }],
+            steps: vec![TemplateStep::Fixed { bytes: bytes.to_vec(), patches: Vec::new() }],
             keys: 0,
             shares: false,
         }
@@ -184,7 +184,7 @@ impl Template {
         count: u64,
     ) {
         if count > 0
-            && let [Step::Fixed { bytes, patches }] = &self.steps[..]
+            && let [TemplateStep::Fixed { bytes, patches }] = &self.steps[..]
             && let [(at, source @ (Source::Key | Source::Fresh))] = patches[..]
             && let Some(numbers) = draw.plain(source, places)
         {
@@ -210,7 +210,7 @@ impl Template {
         let mut last_key = 0;
         for step in &self.steps {
             match step {
-                Step::Fixed { bytes, patches } => {
+                TemplateStep::Fixed { bytes, patches } => {
                     let start = out.len();
                     out.extend_from_slice(bytes);
                     for &(at, source) in patches {
@@ -227,7 +227,7 @@ impl Template {
                         write_digits(&mut out[at..at + DIGITS], number);
                     }
                 }
-                Step::Word(pieces) => {
+                TemplateStep::Word(pieces) => {
                     append_word(out, pieces, places, draw, shared, &mut last_key);
                 }
             }

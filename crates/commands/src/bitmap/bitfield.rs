@@ -113,13 +113,13 @@ enum Action {
 }
 
 #[derive(Clone, Copy)]
-struct Step {
+struct BitfieldStep {
     field: FieldType,
     offset: u64,
     action: Action,
 }
 
-impl Step {
+impl BitfieldStep {
     /// Bytes that a string needs to hold what is written; 0 if nothing is.
     fn written_end(&self) -> usize {
         match self.action {
@@ -156,7 +156,7 @@ fn find_keys(argv: &[&[u8]], found: &mut dyn FnMut(usize, KeyFlags)) -> Result<(
     Ok(())
 }
 
-fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<Vec<Step>, Error> {
+fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<Vec<BitfieldStep>, Error> {
     let mut steps = Vec::new();
     let mut overflow = Overflow::Wrap;
     let mut at = 2;
@@ -181,7 +181,7 @@ fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<Vec<Step>, Error> {
             let value = args.integer(at + 3)?;
             if is_set { Action::Set(value, overflow) } else { Action::Increment(value, overflow) }
         };
-        steps.push(Step { field, offset, action });
+        steps.push(BitfieldStep { field, offset, action });
         at += if is_get { 3 } else { 4 };
     }
     Ok(steps)
@@ -201,7 +201,7 @@ fn parse_overflow(args: Args<'_>, at: usize) -> Result<Overflow, Error> {
 
 fn bitfield(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let steps = parse(cx, args)?;
-    let end = steps.iter().map(Step::written_end).max().unwrap_or(0);
+    let end = steps.iter().map(BitfieldStep::written_end).max().unwrap_or(0);
     if end == 0 { read(cx, args, &steps) } else { write(cx, args, &steps, end) }
 }
 
@@ -213,7 +213,7 @@ fn bitfield_ro(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     read(cx, args, &steps)
 }
 
-fn read(cx: &mut Cx<'_>, args: Args<'_>, steps: &[Step]) -> Outcome {
+fn read(cx: &mut Cx<'_>, args: Args<'_>, steps: &[BitfieldStep]) -> Outcome {
     let mut digits = [0; structs::numbers::INT_MAX_LEN];
     let string = cx.db.string(args.key(1))?;
     let bytes = string.as_ref().map_or(&b""[..], |string| string.bytes(&mut digits));
@@ -224,7 +224,7 @@ fn read(cx: &mut Cx<'_>, args: Args<'_>, steps: &[Step]) -> Outcome {
     Ok(())
 }
 
-fn write(cx: &mut Cx<'_>, args: Args<'_>, steps: &[Step], end: usize) -> Outcome {
+fn write(cx: &mut Cx<'_>, args: Args<'_>, steps: &[BitfieldStep], end: usize) -> Outcome {
     let key = args.key(1);
     let Cx { db, reply, .. } = cx;
     let string = db.edit_string(key)?;
@@ -235,7 +235,7 @@ fn write(cx: &mut Cx<'_>, args: Args<'_>, steps: &[Step], end: usize) -> Outcome
     let bytes = string.as_mut_slice();
     let mut changes = 0;
     reply.array(steps.len());
-    for &Step { field, offset, action } in steps {
+    for &BitfieldStep { field, offset, action } in steps {
         let old = field.read(bytes, offset);
         let (new, answer) = match action {
             Action::Get => (None, Some(old)),

@@ -44,14 +44,14 @@ pub static HELLO: Command = Command {
 };
 
 #[derive(Default)]
-struct Options<'a> {
+struct HelloOptions<'a> {
     protocol: Option<Protocol>,
     credentials: Option<(&'a [u8], &'a [u8])>,
     name: Option<&'a [u8]>,
 }
 
-fn parse(args: Args<'_>) -> Result<Options<'_>, Error> {
-    let mut options = Options::default();
+fn parse(args: Args<'_>) -> Result<HelloOptions<'_>, Error> {
+    let mut options = HelloOptions::default();
     if let Some(version) = args.get(1) {
         let version = structs::numbers::parse_i64(version)
             .ok_or(Error::text("ERR Protocol version is not an integer or out of range"))?;

@@ -36,13 +36,13 @@ pub static COPY: Command = Command {
 
 const TO: Event = event(Class::GENERIC, "copy_to");
 
-struct Options {
+struct CopyOptions {
     db: DbIndex,
     replace: bool,
 }
 
-fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<Options, Error> {
-    let mut options = Options { db: cx.db.index, replace: false };
+fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<CopyOptions, Error> {
+    let mut options = CopyOptions { db: cx.db.index, replace: false };
     let mut at = 3;
     while at < args.len() {
         if args.is(at, "replace") {

@@ -91,15 +91,15 @@ fn dump(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 #[derive(Default)]
-struct Options {
+struct DumpOptions {
     replace: bool,
     is_absolute: bool,
     idle_s: Option<i64>,
     frequency: Option<u8>,
 }
 
-fn parse(args: Args<'_>) -> Result<Options, Error> {
-    let mut options = Options::default();
+fn parse(args: Args<'_>) -> Result<DumpOptions, Error> {
+    let mut options = DumpOptions::default();
     let mut at = 4;
     while at < args.len() {
         if args.is(at, "replace") {

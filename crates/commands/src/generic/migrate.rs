@@ -76,7 +76,7 @@ pub static MIGRATE: Command = Command {
 };
 
 /// The options, as places of words.
-struct Options {
+struct MigrateOptions {
     copies: bool,
     replaces: bool,
     /// The password, or the user and the password.
@@ -84,8 +84,9 @@ struct Options {
     keys: Range<usize>,
 }
 
-fn parse(words: &[&[u8]]) -> Result<Options, Error> {
-    let mut options = Options { copies: false, replaces: false, credentials: None, keys: 3..4 };
+fn parse(words: &[&[u8]]) -> Result<MigrateOptions, Error> {
+    let mut options =
+        MigrateOptions { copies: false, replaces: false, credentials: None, keys: 3..4 };
     let mut at = 6;
     while let Some(word) = words.get(at) {
         let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
@@ -168,7 +169,7 @@ fn migrate(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         }
     }
     let millis = u64::try_from(timeout).ok().filter(|&millis| millis > 0).unwrap_or(1000);
-    let target = Target { args, options, db, timeout: Duration::from_millis(millis) };
+    let target = MigrateTarget { args, options, db, timeout: Duration::from_millis(millis) };
     let mut peer = target.reach(cx)?;
     cx.hold_keys()?;
     let mut transfer = target.transfer(cx, &mut *peer)?;
@@ -195,9 +196,9 @@ fn migrate(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 /// Where the keys go.
-struct Target<'a> {
+struct MigrateTarget<'a> {
     args: Args<'a>,
-    options: Options,
+    options: MigrateOptions,
     db: i64,
     timeout: Duration,
 }
@@ -259,7 +260,7 @@ fn unreachable(error: Option<&io::Error>) -> Error {
     })
 }
 
-impl Target<'_> {
+impl MigrateTarget<'_> {
     /// A connection on which the keys can be sent.
     ///
     /// # Errors
@@ -421,7 +422,7 @@ fn read_answer(peer: &mut dyn Peer) -> Result<Option<Error>, Failure> {
     match line.split_first() {
         Some((b'+', b"OK")) => Ok(None),
         Some((b'-', text)) => {
-            let mut error = b"ERR Target instance replied with error: ".to_vec();
+            let mut error = b"ERR MigrateTarget instance replied with error: ".to_vec();
             error.extend_from_slice(text);
             Ok(Some(Error::Bytes(error)))
         }

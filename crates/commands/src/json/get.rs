@@ -75,15 +75,15 @@ fn read_elements(db: &Db<'_>, args: Args<'_>) -> usize {
     if is_small { SMALL } else { db.size(args.key(1)) }
 }
 
-struct Options<'a> {
+struct JsonGetOptions<'a> {
     layout: Layout<'a>,
     format: Format,
     paths: Vec<Path>,
 }
 
-fn parse<'a>(cx: &Cx<'_>, args: Args<'a>) -> Result<Options<'a>, Error> {
+fn parse<'a>(cx: &Cx<'_>, args: Args<'a>) -> Result<JsonGetOptions<'a>, Error> {
     let mut options =
-        Options { layout: Layout::default(), format: Format::String, paths: Vec::new() };
+        JsonGetOptions { layout: Layout::default(), format: Format::String, paths: Vec::new() };
     let mut at = 2;
     while at < args.len() {
         let next = || args.get(at + 1).ok_or(Error::Syntax);

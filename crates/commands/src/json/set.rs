@@ -56,13 +56,13 @@ enum Condition {
     IfThere,
 }
 
-struct Options {
+struct JsonSetOptions {
     condition: Condition,
     floats: Option<FloatType>,
 }
 
-fn options(args: Args<'_>) -> Result<Options, Error> {
-    let mut options = Options { condition: Condition::Always, floats: None };
+fn options(args: Args<'_>) -> Result<JsonSetOptions, Error> {
+    let mut options = JsonSetOptions { condition: Condition::Always, floats: None };
     let mut at = 4;
     while at < args.len() {
         match () {

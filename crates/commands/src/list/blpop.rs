@@ -124,13 +124,13 @@ fn pop(cx: &mut Cx<'_>, key: Key<'_>, end: End, count: usize) -> Outcome {
     Ok(())
 }
 
-struct Options {
+struct BlpopOptions {
     keys: std::ops::Range<usize>,
     end: End,
     count: usize,
 }
 
-fn parse(args: Args<'_>, at: usize) -> Result<Options, Error> {
+fn parse(args: Args<'_>, at: usize) -> Result<BlpopOptions, Error> {
     let numkeys =
         args.integer_in(at, 1..=i64::from(i32::MAX), "numkeys should be greater than 0")? as usize;
     let keys = at + 1..at + 1 + numkeys;
@@ -139,7 +139,7 @@ fn parse(args: Args<'_>, at: usize) -> Result<Options, Error> {
     }
     let end = parse_end(args, keys.end)?;
     let count = parse_pop_count(args, keys.end + 1)?;
-    Ok(Options { end, keys, count })
+    Ok(BlpopOptions { end, keys, count })
 }
 
 /// `[COUNT count]` from word `at` on, 1 if it is not given. A bad count is reported before anything
@@ -159,7 +159,7 @@ pub(crate) fn parse_pop_count(args: Args<'_>, at: usize) -> Result<usize, Error>
 }
 
 /// Pops from the first list that is there; `false` if none is.
-fn pop_several(cx: &mut Cx<'_>, args: Args<'_>, options: &Options) -> Result<bool, Error> {
+fn pop_several(cx: &mut Cx<'_>, args: Args<'_>, options: &BlpopOptions) -> Result<bool, Error> {
     for index in options.keys.clone() {
         let key = args.key(index);
         let Some(len) = cx.db.object_for_write::<List>(key)?.map(List::len) else { continue };

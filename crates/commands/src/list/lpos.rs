@@ -28,14 +28,14 @@ pub static LPOS: Command = Command {
     ..Command::ROW
 };
 
-struct Options {
+struct LposOptions {
     rank: i64,
     count: Option<usize>,
     max_compared: usize,
 }
 
-fn parse(args: Args<'_>) -> Result<Options, Error> {
-    let mut options = Options { rank: 1, count: None, max_compared: usize::MAX };
+fn parse(args: Args<'_>) -> Result<LposOptions, Error> {
+    let mut options = LposOptions { rank: 1, count: None, max_compared: usize::MAX };
     let mut at = 3;
     while at < args.len() {
         if at + 1 >= args.len() {

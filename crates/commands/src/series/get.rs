@@ -54,14 +54,14 @@ fn get(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 /// What TS.MGET asks for.
-struct Options {
+struct TsGetOptions {
     latest: bool,
     shown: Shown,
     filters: Vec<Filter>,
 }
 
-fn parse(args: Args<'_>) -> Result<Options, Error> {
-    let mut options = Options { latest: false, shown: Shown::None, filters: Vec::new() };
+fn parse(args: Args<'_>) -> Result<TsGetOptions, Error> {
+    let mut options = TsGetOptions { latest: false, shown: Shown::None, filters: Vec::new() };
     let mut at = 1;
     let mut has_filter = false;
     while at < args.len() {

@@ -64,14 +64,14 @@ struct Wait {
 }
 
 #[derive(Default)]
-struct Options {
+struct TsReadOptions {
     wait: Option<Wait>,
     /// Samples of the reply, at most.
     most: Option<usize>,
 }
 
-fn parse(args: Args<'_>, now: Millis) -> Result<Options, Error> {
-    let mut options = Options::default();
+fn parse(args: Args<'_>, now: Millis) -> Result<TsReadOptions, Error> {
+    let mut options = TsReadOptions::default();
     let mut at = 3;
     while at < args.len() {
         let more = args.len() - at - 1;

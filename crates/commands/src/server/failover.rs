@@ -44,15 +44,15 @@ pub static FAILOVER: Command = Command {
 
 /// What was asked for.
 #[derive(Default)]
-struct Options {
+struct FailoverOptions {
     target: Option<Address>,
     timeout_ms: Option<i64>,
     is_forced: bool,
     aborts: bool,
 }
 
-fn parse(args: Args<'_>) -> Result<Options, Error> {
-    let mut options = Options::default();
+fn parse(args: Args<'_>) -> Result<FailoverOptions, Error> {
+    let mut options = FailoverOptions::default();
     let mut at = 1;
     while at < args.len() {
         let left = args.len() - at - 1;
@@ -123,7 +123,7 @@ fn failover(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 /// Whether there is a replica that can take over.
-fn check(cx: &Cx<'_>, options: &Options) -> Result<(), Error> {
+fn check(cx: &Cx<'_>, options: &FailoverOptions) -> Result<(), Error> {
     let primary = cx.engine.replicas.primary();
     if primary.replicas().next().is_none() {
         return Err(Error::text("ERR FAILOVER requires connected replicas."));

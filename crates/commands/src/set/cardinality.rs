@@ -69,21 +69,21 @@ pub static SDIFFCARD: Command = Command {
     ..Command::ROW
 };
 
-struct Options {
+struct CardinalityOptions {
     keys: Range<usize>,
     /// Where counting may end.
     most: usize,
     is_approximate: bool,
 }
 
-fn parse(args: Args<'_>, may_approximate: bool) -> Result<Options, Error> {
+fn parse(args: Args<'_>, may_approximate: bool) -> Result<CardinalityOptions, Error> {
     let numkeys =
         args.integer_in(1, 1..=i64::from(i32::MAX), "numkeys should be greater than 0")? as usize;
     let end = 2 + numkeys;
     if end > args.len() {
         return Err(Error::text("ERR Number of keys can't be greater than number of args"));
     }
-    let mut options = Options { keys: 2..end, most: usize::MAX, is_approximate: false };
+    let mut options = CardinalityOptions { keys: 2..end, most: usize::MAX, is_approximate: false };
     let mut at = end;
     while at < args.len() {
         if args.is(at, "limit") && at + 1 < args.len() {

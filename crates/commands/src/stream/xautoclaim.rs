@@ -38,18 +38,19 @@ pub static XAUTOCLAIM: Command = Command {
 /// Pending entries that are looked at for each that may be claimed.
 const ATTEMPTS: usize = 10;
 
-struct Options {
+struct XautoclaimOptions {
     min_idle: i64,
     start: StreamId,
     count: usize,
     just_id: bool,
 }
 
-fn parse(args: Args<'_>) -> Result<Options, Error> {
+fn parse(args: Args<'_>) -> Result<XautoclaimOptions, Error> {
     let min_idle = args.get(4).and_then(parse_i64);
     let min_idle =
         min_idle.ok_or(Error::text("ERR Invalid min-idle-time argument for XAUTOCLAIM"))?.max(0);
-    let mut options = Options { min_idle, start: ids::start(args[5])?, count: 100, just_id: false };
+    let mut options =
+        XautoclaimOptions { min_idle, start: ids::start(args[5])?, count: 100, just_id: false };
     let mut at = 6;
     while at < args.len() {
         if args.is(at, "count") && at + 1 < args.len() {
@@ -113,7 +114,13 @@ fn write_claimed(reply: &mut Reply<'_>, stream: &Stream, claimed: &[StreamId], j
     }
 }
 
-fn claim(stream: &mut Stream, name: &[u8], consumer: &[u8], options: &Options, now: i64) -> Done {
+fn claim(
+    stream: &mut Stream,
+    name: &[u8],
+    consumer: &[u8],
+    options: &XautoclaimOptions,
+    now: i64,
+) -> Done {
     let mut done = Done::default();
     let Some(group) = stream.group_mut(name) else { return done };
     let number = group.find_consumer(consumer).or_else(|| {

@@ -40,7 +40,7 @@ pub static XCLAIM: Command = Command {
 
 /// The options behind the IDs.
 #[derive(Default)]
-struct Options {
+struct XclaimOptions {
     min_idle: i64,
     ids: Vec<StreamId>,
     /// When the entries are to have been delivered.
@@ -57,9 +57,9 @@ fn integer(args: Args<'_>, at: usize, what: &str) -> Result<i64, Error> {
         .ok_or_else(|| Error::format(format!("ERR Invalid {what} argument for XCLAIM")))
 }
 
-fn parse(args: Args<'_>, now: i64) -> Result<Options, Error> {
+fn parse(args: Args<'_>, now: i64) -> Result<XclaimOptions, Error> {
     let min_idle = integer(args, 4, "min-idle-time")?.max(0);
-    let mut options = Options { min_idle, ..Options::default() };
+    let mut options = XclaimOptions { min_idle, ..XclaimOptions::default() };
     let mut at = 5;
     while let Some(id) = args.get(at).and_then(|word| ids::strict(word, 0).ok()) {
         options.ids.push(id);
@@ -138,7 +138,7 @@ fn begin(
     stream: &mut Stream,
     name: &[u8],
     consumer: &[u8],
-    options: &Options,
+    options: &XclaimOptions,
     now: i64,
     done: &mut Done,
 ) -> Option<usize> {
@@ -161,7 +161,7 @@ fn claim(
     name: &[u8],
     number: usize,
     id: StreamId,
-    options: &Options,
+    options: &XclaimOptions,
     now: i64,
     done: &mut Done,
 ) -> bool {

@@ -45,7 +45,7 @@ pub static INCREX: Command = Command {
 /// The request; numbers are the places of their words, as a syntax error comes before a wrong
 /// number.
 #[derive(Default)]
-struct Options {
+struct IncrexOptions {
     increment_at: Option<usize>,
     is_float: bool,
     lower_at: Option<usize>,
@@ -55,8 +55,8 @@ struct Options {
     expiry: ExpiryOptions,
 }
 
-fn parse(args: Args<'_>) -> Result<Options, Error> {
-    let mut options = Options::default();
+fn parse(args: Args<'_>) -> Result<IncrexOptions, Error> {
+    let mut options = IncrexOptions::default();
     let mut has_time = false;
     let mut at = 2;
     while at < args.len() {
@@ -101,7 +101,7 @@ fn increx(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if options.is_float { add_float(cx, args, options) } else { add_integer(cx, args, options) }
 }
 
-fn add_integer(cx: &mut Cx<'_>, args: Args<'_>, options: Options) -> Outcome {
+fn add_integer(cx: &mut Cx<'_>, args: Args<'_>, options: IncrexOptions) -> Outcome {
     let key = args.key(1);
     let number = |at: Option<usize>, default| at.map_or(Ok(default), |at| args.integer(at));
     let increment = number(options.increment_at, 1)?;
@@ -134,7 +134,7 @@ fn add_integer(cx: &mut Cx<'_>, args: Args<'_>, options: Options) -> Outcome {
     Ok(())
 }
 
-fn add_float(cx: &mut Cx<'_>, args: Args<'_>, options: Options) -> Outcome {
+fn add_float(cx: &mut Cx<'_>, args: Args<'_>, options: IncrexOptions) -> Outcome {
     let key = args.key(1);
     let number = |at: usize| LongDouble::parse(args[at]).ok_or(Error::NotFloat);
     let increment = options.increment_at.map_or(Ok(LongDouble::from(1i64)), number)?;
@@ -179,7 +179,7 @@ fn add_float(cx: &mut Cx<'_>, args: Args<'_>, options: Options) -> Outcome {
 }
 
 /// What becomes of the expiry of a key whose number changes.
-fn resolve(cx: &Cx<'_>, args: Args<'_>, options: Options) -> Result<Expiry, Error> {
+fn resolve(cx: &Cx<'_>, args: Args<'_>, options: IncrexOptions) -> Result<Expiry, Error> {
     let wanted = options.expiry.resolve(args, cx.now(), "increx", Expiry::Clear)?;
     let keeps = options.only_if_none && cx.db.expiry(args.key(1)).is_some();
     Ok(wanted.filter(|_| !keeps).unwrap_or(Expiry::Keep))

@@ -41,15 +41,15 @@ pub static LCS: Command = Command {
 };
 
 #[derive(Default)]
-struct Options {
+struct LcsOptions {
     len: bool,
     idx: bool,
     min_match_len: usize,
     with_match_len: bool,
 }
 
-fn parse(args: Args<'_>) -> Result<Options, Error> {
-    let mut options = Options::default();
+fn parse(args: Args<'_>) -> Result<LcsOptions, Error> {
+    let mut options = LcsOptions::default();
     let mut at = 3;
     while at < args.len() {
         if args.is(at, "idx") {
@@ -209,7 +209,7 @@ fn write_matches(
     b: &[u8],
     turns: &Turns,
     len: usize,
-    options: &Options,
+    options: &LcsOptions,
 ) {
     let mut found = matches(a, b, turns);
     found.retain(|(in_a, _)| in_a.len() >= options.min_match_len);

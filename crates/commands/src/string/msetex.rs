@@ -42,14 +42,14 @@ enum Condition {
     AllPresent,
 }
 
-struct Options {
+struct MsetexOptions {
     /// The word behind the last value.
     end: usize,
     condition: Condition,
     expiry: Expiry,
 }
 
-fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<Options, Error> {
+fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<MsetexOptions, Error> {
     let most = i64::from(i32::MAX);
     let numkeys = args.integer_in(1, 1..=most, "invalid numkeys value or out of range")? as usize;
     let end = 2 + numkeys * 2;
@@ -71,7 +71,7 @@ fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<Options, Error> {
     }
     let expiry = expiry.resolve(args, cx.now(), "msetex", Expiry::Keep)?;
     let expiry = expiry.unwrap_or(Expiry::Clear);
-    Ok(Options { end, condition, expiry })
+    Ok(MsetexOptions { end, condition, expiry })
 }
 
 /// Returns whether a request depends on which of its keys exist, so that it is about all of them at

@@ -146,15 +146,15 @@ enum Condition<'a> {
     If(Comparison<'a>),
 }
 
-struct Options<'a> {
+struct SetOptions<'a> {
     condition: Condition<'a>,
     expiry: Expiry,
     returns_old: bool,
 }
 
-fn parse<'a>(cx: &Cx<'_>, args: Args<'a>) -> Result<Options<'a>, Error> {
+fn parse<'a>(cx: &Cx<'_>, args: Args<'a>) -> Result<SetOptions<'a>, Error> {
     let mut options =
-        Options { condition: Condition::Always, expiry: Expiry::Clear, returns_old: false };
+        SetOptions { condition: Condition::Always, expiry: Expiry::Clear, returns_old: false };
     let mut expiry = ExpiryOptions::default();
     let mut at = 3;
     while at < args.len() {
@@ -204,7 +204,7 @@ fn set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     set_with(cx, key, args[2], options)
 }
 
-fn set_with(cx: &mut Cx<'_>, key: Key<'_>, value: &[u8], options: Options<'_>) -> Outcome {
+fn set_with(cx: &mut Cx<'_>, key: Key<'_>, value: &[u8], options: SetOptions<'_>) -> Outcome {
     let old = if options.returns_old {
         cx.db.string(key)?
     } else if matches!(options.condition, Condition::If(_)) {
@@ -284,7 +284,7 @@ fn set_for(cx: &mut Cx<'_>, args: Args<'_>, unit_ms: i64, name: &'static str) ->
 
 fn getset(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let options =
-        Options { condition: Condition::Always, expiry: Expiry::Clear, returns_old: true };
+        SetOptions { condition: Condition::Always, expiry: Expiry::Clear, returns_old: true };
     set_with(cx, args.key(1), args[2], options)
 }
 

@@ -39,7 +39,7 @@ pub static TDIGEST_MERGE: Command = Command {
 };
 
 /// What a request asks for beside its keys.
-struct Options {
+struct TdigestMergeOptions {
     sources: usize,
     compression: Option<u64>,
     overrides: bool,
@@ -71,7 +71,7 @@ fn merge(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-fn parse(args: Args<'_>) -> Result<Options, Error> {
+fn parse(args: Args<'_>) -> Result<TdigestMergeOptions, Error> {
     let count = parse_i64(args[2]).ok_or(Error::text("ERR T-Digest: error parsing numkeys"))?;
     let count = usize::try_from(count).ok().filter(|&count| count > 0);
     let sources =
@@ -80,7 +80,7 @@ fn parse(args: Args<'_>) -> Result<Options, Error> {
     if args.len() - 3 < sources {
         return Err(arity());
     }
-    let mut options = Options { sources, compression: None, overrides: false };
+    let mut options = TdigestMergeOptions { sources, compression: None, overrides: false };
     let mut at = 3 + sources;
     while at < args.len() {
         if args.is(at, "compression") {

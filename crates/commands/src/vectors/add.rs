@@ -62,7 +62,7 @@ const DEFAULT_LINKS: usize = 16;
 const MAX_EF: i64 = 1_000_000;
 
 /// What a request asks for.
-struct Options<'a> {
+struct VaddOptions<'a> {
     reduce: Option<usize>,
     numbers: Vec<f32>,
     element: &'a [u8],
@@ -80,7 +80,7 @@ fn vadd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         check(set, &options)?;
     }
     let is_there = set.is_some();
-    let Options { numbers, element, ef, .. } = options;
+    let VaddOptions { numbers, element, ef, .. } = options;
     let mut new;
     let set = if is_there {
         typed::write::<VectorSet>(&mut cx.db, key)?.ok_or(Error::NoSuchKey)?
@@ -109,7 +109,7 @@ fn vadd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 /// Compares a request with the set that is there.
-fn check(set: &VectorSet, options: &Options<'_>) -> Result<(), Error> {
+fn check(set: &VectorSet, options: &VaddOptions<'_>) -> Result<(), Error> {
     let got = options.numbers.len();
     match (options.reduce, set.input_dim()) {
         (None, _) if got != set.dim() || set.input_dim().is_some() => {
@@ -139,7 +139,7 @@ fn check(set: &VectorSet, options: &Options<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-fn parse(args: Args<'_>) -> Result<Options<'_>, Error> {
+fn parse(args: Args<'_>) -> Result<VaddOptions<'_>, Error> {
     let mut at = 2;
     let mut reduce = None;
     if args.is(at, "reduce") {
@@ -152,7 +152,7 @@ fn parse(args: Args<'_>) -> Result<Options<'_>, Error> {
     if reduce.is_some_and(|reduce| reduce > numbers.len()) {
         return Err(numbers::INVALID);
     }
-    let mut options = Options {
+    let mut options = VaddOptions {
         reduce,
         numbers,
         element,

@@ -43,7 +43,7 @@ const DEFAULT_EF: usize = 100;
 const FILTER_EF_PER_RESULT: usize = 100;
 
 /// What a request asks for behind its vector.
-struct Options<'a> {
+struct VsimOptions<'a> {
     with_scores: bool,
     with_attributes: bool,
     count: usize,
@@ -116,7 +116,7 @@ fn vsim(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-impl Options<'_> {
+impl VsimOptions<'_> {
     /// Returns whether the reply of names with what belongs to them is a map.
     fn is_map(&self, is_resp3: bool) -> bool {
         is_resp3 && (self.with_scores || self.with_attributes)
@@ -141,8 +141,8 @@ fn query(args: Args<'_>) -> Result<(Query<'_>, usize), Error> {
     Ok((Query::Numbers(numbers), end))
 }
 
-fn parse(args: Args<'_>, mut at: usize) -> Result<Options<'_>, Error> {
-    let mut options = Options {
+fn parse(args: Args<'_>, mut at: usize) -> Result<VsimOptions<'_>, Error> {
+    let mut options = VsimOptions {
         with_scores: false,
         with_attributes: false,
         count: DEFAULT_COUNT,

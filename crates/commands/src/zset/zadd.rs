@@ -65,7 +65,7 @@ pub static ZINCRBY: Command = Command {
 };
 
 #[derive(Clone, Copy, Default)]
-struct Options {
+struct ZaddOptions {
     nx: bool,
     xx: bool,
     gt: bool,
@@ -74,8 +74,8 @@ struct Options {
     incr: bool,
 }
 
-fn parse(args: Args<'_>) -> Result<(Options, usize), Error> {
-    let mut options = Options::default();
+fn parse(args: Args<'_>) -> Result<(ZaddOptions, usize), Error> {
+    let mut options = ZaddOptions::default();
     let mut at = 2;
     while at < args.len() {
         if args.is(at, "nx") {
@@ -114,7 +114,7 @@ fn parse(args: Args<'_>) -> Result<(Options, usize), Error> {
 }
 
 /// The score a member gets, `None` to leave it.
-fn decide(options: Options, old: Option<f64>, score: f64) -> Option<f64> {
+fn decide(options: ZaddOptions, old: Option<f64>, score: f64) -> Option<f64> {
     match old {
         None => (!options.xx).then_some(score),
         Some(_) if options.nx => None,
@@ -169,7 +169,7 @@ pub(crate) fn zadd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn increment(
     cx: &mut Cx<'_>,
     args: Args<'_>,
-    options: Options,
+    options: ZaddOptions,
     increment: &[u8],
     member: &[u8],
 ) -> Outcome {
@@ -202,6 +202,6 @@ fn increment(
 }
 
 fn zincrby(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let options = Options { incr: true, ..Options::default() };
+    let options = ZaddOptions { incr: true, ..ZaddOptions::default() };
     increment(cx, args, options, args[2], args[3])
 }

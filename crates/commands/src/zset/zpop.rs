@@ -195,13 +195,13 @@ fn blocking_pop(cx: &mut Cx<'_>, args: Args<'_>, end: Extreme) -> Outcome {
     cx.block(&args.words()[1..last], deadline, TimeoutReply::NullArray)
 }
 
-struct Options {
+struct ZpopOptions {
     keys: std::ops::Range<usize>,
     end: Extreme,
     count: usize,
 }
 
-fn parse(args: Args<'_>, at: usize) -> Result<Options, Error> {
+fn parse(args: Args<'_>, at: usize) -> Result<ZpopOptions, Error> {
     let numkeys =
         args.integer_in(at, 1..=i64::from(i32::MAX), "numkeys should be greater than 0")? as usize;
     let keys = at + 1..at + 1 + numkeys;
@@ -213,10 +213,10 @@ fn parse(args: Args<'_>, at: usize) -> Result<Options, Error> {
         return Err(Error::Syntax);
     };
     let count = crate::list::parse_pop_count(args, keys.end + 1)?;
-    Ok(Options { keys, end, count })
+    Ok(ZpopOptions { keys, end, count })
 }
 
-fn pop_several(cx: &mut Cx<'_>, args: Args<'_>, options: &Options) -> Result<bool, Error> {
+fn pop_several(cx: &mut Cx<'_>, args: Args<'_>, options: &ZpopOptions) -> Result<bool, Error> {
     for index in options.keys.clone() {
         let key = args.key(index);
         let Some(len) = cx.db.object_for_write::<Zset>(key)?.map(Zset::len) else { continue };

@@ -217,7 +217,7 @@ enum By {
     Lex,
 }
 
-struct Options {
+struct ZrangeOptions {
     by: By,
     reverse: bool,
     limit: Option<(i64, i64)>,
@@ -228,10 +228,10 @@ struct Options {
 fn parse(
     args: Args<'_>,
     mut at: usize,
-    mut options: Options,
+    mut options: ZrangeOptions,
     all: bool,
     stores: bool,
-) -> Result<Options, Error> {
+) -> Result<ZrangeOptions, Error> {
     // How and which way may be said once.
     let (mut says_how, mut says_way) = (!all, !all);
     while at < args.len() {
@@ -275,7 +275,7 @@ enum Bounds<'a> {
 fn parse_bounds<'a>(
     first: &'a [u8],
     second: &'a [u8],
-    options: &Options,
+    options: &ZrangeOptions,
 ) -> Result<Bounds<'a>, Error> {
     let (low, high) = if options.reverse { (second, first) } else { (first, second) };
     Ok(match options.by {
@@ -288,7 +288,7 @@ fn parse_bounds<'a>(
     })
 }
 
-fn select(zset: &Zset, bounds: &Bounds<'_>, options: &Options) -> Range<usize> {
+fn select(zset: &Zset, bounds: &Bounds<'_>, options: &ZrangeOptions) -> Range<usize> {
     let len = zset.len();
     let ranks = match bounds {
         Bounds::Rank(start, stop) => {
@@ -317,7 +317,7 @@ fn select(zset: &Zset, bounds: &Bounds<'_>, options: &Options) -> Range<usize> {
     }
 }
 
-fn answer(cx: &mut Cx<'_>, key: Key<'_>, bounds: &Bounds<'_>, options: &Options) -> Outcome {
+fn answer(cx: &mut Cx<'_>, key: Key<'_>, bounds: &Bounds<'_>, options: &ZrangeOptions) -> Outcome {
     let Cx { db, reply, .. } = cx;
     let Some(zset) = db.read::<Zset>(key)? else {
         reply.array(0);
@@ -345,7 +345,7 @@ fn answer(cx: &mut Cx<'_>, key: Key<'_>, bounds: &Bounds<'_>, options: &Options)
 }
 
 fn run(cx: &mut Cx<'_>, args: Args<'_>, by: By, reverse: bool, all: bool) -> Outcome {
-    let options = Options { by, reverse, limit: None, with_scores: false };
+    let options = ZrangeOptions { by, reverse, limit: None, with_scores: false };
     let options = parse(args, 4, options, all, false)?;
     let bounds = parse_bounds(args[2], args[3], &options)?;
     answer(cx, args.key(1), &bounds, &options)
@@ -353,7 +353,7 @@ fn run(cx: &mut Cx<'_>, args: Args<'_>, by: By, reverse: bool, all: bool) -> Out
 
 /// How many members a request for a range is for.
 fn ranged(db: &Db<'_>, args: Args<'_>, by: By, reverse: bool) -> usize {
-    let options = Options { by, reverse, limit: None, with_scores: false };
+    let options = ZrangeOptions { by, reverse, limit: None, with_scores: false };
     let Ok(options) = parse(args, 4, options, true, false) else { return 0 };
     let Ok(bounds) = parse_bounds(args[2], args[3], &options) else { return 0 };
     let zset = db.lookup_no_effects(args.key(1)).and_then(|entry| entry.object::<Zset>());
@@ -380,7 +380,7 @@ fn zrevrangebylex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn zrangestore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let options = Options { by: By::Rank, reverse: false, limit: None, with_scores: false };
+    let options = ZrangeOptions { by: By::Rank, reverse: false, limit: None, with_scores: false };
     let options = parse(args, 5, options, true, true)?;
     let bounds = parse_bounds(args[3], args[4], &options)?;
     let (destination, source) = (args.key(1), args.key(2));

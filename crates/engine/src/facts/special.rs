@@ -13,9 +13,9 @@ use structs::flags::{Flag, FlagWord};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Special {
-    /// `maxmemory` is set. Owner: [`Options`].
+    /// `maxmemory` is set. Owner: [`OptionBits`].
     MemoryLimit,
-    /// `min-replicas-to-write` and `min-replicas-max-lag` are set. Owner: [`Options`].
+    /// `min-replicas-to-write` and `min-replicas-max-lag` are set. Owner: [`OptionBits`].
     MinReplicas,
     /// Requests are held back. Owner: `clients::pause::Pause`.
     Pause,
@@ -43,9 +43,9 @@ pub enum Special {
     Snapshot,
     /// Keys are counted for HOTKEYS. Owner: `hotkeys::HotKeys`.
     HotKeys,
-    /// `cluster-slot-stats-enabled` is set. Owner: [`Options`].
+    /// `cluster-slot-stats-enabled` is set. Owner: [`OptionBits`].
     SlotStats,
-    /// `latency-monitor-threshold` is set. Owner: [`Options`].
+    /// `latency-monitor-threshold` is set. Owner: [`OptionBits`].
     LatencyMonitor,
     /// A thread is overloaded. Owner: `shedding::Shedding`.
     Overload,
@@ -116,7 +116,7 @@ impl Special {
 }
 
 /// The owner of the bits that follow from the configuration.
-struct Options {
+struct OptionBits {
     memory_limit: Flag,
     min_replicas: Flag,
     slot_stats: Flag,
@@ -125,7 +125,7 @@ struct Options {
 
 /// Makes the bits that are options follow the configuration, now and after each change.
 pub(crate) fn follow_options(word: &Arc<FlagWord>, config: &config::Config) {
-    let options = Options {
+    let options = OptionBits {
         memory_limit: Special::MemoryLimit.flag(word),
         min_replicas: Special::MinReplicas.flag(word),
         slot_stats: Special::SlotStats.flag(word),

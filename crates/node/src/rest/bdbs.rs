@@ -65,7 +65,7 @@ struct Bdb {
     bigstore_ram_size: u64,
     /// Options that mean the same here and there.
     #[serde(flatten)]
-    options: Options,
+    options: BdbsOptions,
 }
 
 /// A database that is asked for, or what is to change of one: fields that are left out stay.
@@ -86,35 +86,35 @@ struct BdbChange {
     authentication_redis_pass: Option<String>,
     /// Options that mean the same here and there.
     #[serde(flatten)]
-    options: Options,
+    options: BdbsOptions,
 }
 
 /// Options that mean the same here and there, by their names there: see `x-enterprise` in
 /// [`fields`].
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(try_from = "BTreeMap<String, Value>")]
-struct Options(BTreeMap<String, Value>);
+struct BdbsOptions(BTreeMap<String, Value>);
 
 /// Returns the fields that mean the same here and there, by their names there.
 fn shared_fields() -> impl Iterator<Item = (&'static str, &'static Field)> {
     fields::all().iter().filter_map(|field| Some((field.schema["x-enterprise"].as_str()?, field)))
 }
 
-impl TryFrom<BTreeMap<String, Value>> for Options {
+impl TryFrom<BTreeMap<String, Value>> for BdbsOptions {
     type Error = Wrong;
 
-    fn try_from(mut map: BTreeMap<String, Value>) -> Result<Options, Wrong> {
+    fn try_from(mut map: BTreeMap<String, Value>) -> Result<BdbsOptions, Wrong> {
         map.retain(|_, value| !value.is_null());
-        let options = Options(map);
+        let options = BdbsOptions(map);
         // Says which of them is unknown, or has a value of another type.
         options.changes()?.apply(&Settings::plain(1))?;
         Ok(options)
     }
 }
 
-impl Options {
+impl BdbsOptions {
     /// Returns those of a database.
-    fn of(settings: &Settings) -> Options {
+    fn of(settings: &Settings) -> BdbsOptions {
         let values = fields::values(settings);
         let options = shared_fields().map(|(name, field)| {
             let mut value = values.get(&field.key).or(field.default.as_ref()).cloned();
@@ -126,7 +126,7 @@ impl Options {
             }
             (name.to_owned(), value.unwrap_or_default())
         });
-        Options(options.collect())
+        BdbsOptions(options.collect())
     }
 
     /// Returns them as changes of fields.
@@ -150,9 +150,9 @@ impl Options {
     }
 }
 
-impl JsonSchema for Options {
+impl JsonSchema for BdbsOptions {
     fn schema_name() -> Cow<'static, str> {
-        "Options".into()
+        "BdbsOptions".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
@@ -207,7 +207,7 @@ fn describe(shown: DatabaseShown, is_changing: bool) -> Bdb {
         oss_cluster: settings.endpoint.is_cluster(),
         bigstore: flash > 0,
         bigstore_ram_size: settings.memory_bytes.saturating_mul(copies(&settings)),
-        options: Options::of(&settings),
+        options: BdbsOptions::of(&settings),
     }
 }
 
@@ -310,7 +310,7 @@ mod tests {
         let other = changed_by(&old, text);
         assert_eq!((other.persistence, other.endpoint), (Persistence::Rdb, Endpoint::Cluster));
         assert_eq!(other.password, "x");
-        let shown = serde_json::to_value(Options::of(&other)).expect("it is JSON");
+        let shown = serde_json::to_value(BdbsOptions::of(&other)).expect("it is JSON");
         assert_eq!(
             (&shown["data_persistence"], &shown["rack_aware"]),
             (&json!("snapshot"), &json!(false))

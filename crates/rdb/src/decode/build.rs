@@ -12,10 +12,10 @@ use structs::zset::{Change, Zset};
 /// A collection in the making.
 pub struct Builder {
     limits: Limits,
-    state: State,
+    state: BuildState,
 }
 
-enum State {
+enum BuildState {
     List(ListBuilder),
     /// Of ziplists.
     Quicklist(ListBuilder),
@@ -42,20 +42,20 @@ impl Builder {
     pub fn new(kind: Kind, count: usize, limits: &Limits) -> Option<Self> {
         let zset = |score| {
             if count > limits.zset.max_listpack_entries {
-                State::Zset(Zset::with_capacity(count, 0, &limits.zset), score)
+                BuildState::Zset(Zset::with_capacity(count, 0, &limits.zset), score)
             } else {
                 // The encoding must be known before the first member goes in: a listpack, even
                 // one that is given up later, forgets the sign of zero.
-                State::Small(Vec::with_capacity(count), score)
+                BuildState::Small(Vec::with_capacity(count), score)
             }
         };
         let state = match kind {
-            Kind::List => State::List(List::builder()),
-            Kind::ListQuicklist => State::Quicklist(List::builder()),
-            Kind::ListQuicklist2 => State::Quicklist2(List::builder()),
-            Kind::Set => State::Set(None, count),
-            Kind::Hash => State::Hash(Hash::with_capacity(count, &limits.hash)),
-            Kind::TimedHash => State::TimedHash(Hash::with_capacity(count, &limits.hash)),
+            Kind::List => BuildState::List(List::builder()),
+            Kind::ListQuicklist => BuildState::Quicklist(List::builder()),
+            Kind::ListQuicklist2 => BuildState::Quicklist2(List::builder()),
+            Kind::Set => BuildState::Set(None, count),
+            Kind::Hash => BuildState::Hash(Hash::with_capacity(count, &limits.hash)),
+            Kind::TimedHash => BuildState::TimedHash(Hash::with_capacity(count, &limits.hash)),
             Kind::Zset => zset(Score::Text),
             Kind::Zset2 => zset(Score::Binary),
             _ => return None,
@@ -78,11 +78,11 @@ impl Builder {
         let limits = &self.limits;
         for _ in 0..count {
             match &mut self.state {
-                State::List(list) => list.append(&input.string()?, &limits.list),
-                State::Quicklist(list) => {
+                BuildState::List(list) => list.append(&input.string()?, &limits.list),
+                BuildState::Quicklist(list) => {
                     list.append_listpack(ziplist::to_listpack(&input.string()?)?);
                 }
-                State::Quicklist2(list) => match input.length()? {
+                BuildState::Quicklist2(list) => match input.length()? {
                     NODE_PLAIN => match input.string()? {
                         // No element has a node of its own without a reason.
                         element if element.is_empty() => {
@@ -93,20 +93,20 @@ impl Builder {
                     NODE_PACKED => list.append_listpack(input.listpack("Listpack")?),
                     _ => return Err(Error::Corrupt("quicklist container")),
                 },
-                State::Set(set, count) => {
+                BuildState::Set(set, count) => {
                     let member = input.string()?;
                     let set = set.get_or_insert_with(|| Set::new(&member, *count, &limits.set));
                     if !set.insert(&member, &limits.set) {
                         return Err(Error::Corrupt("duplicate set member"));
                     }
                 }
-                State::Hash(hash) => {
+                BuildState::Hash(hash) => {
                     let field = input.string()?;
                     if !hash.set(&field, &input.string()?, &limits.hash) {
                         return Err(Error::Corrupt("duplicate hash field"));
                     }
                 }
-                State::TimedHash(hash) => {
+                BuildState::TimedHash(hash) => {
                     let (field, value) = (input.string()?, input.string()?);
                     let expiry = match i64::from_le_bytes(input.array()?) {
                         NEVER => None,
@@ -115,11 +115,11 @@ impl Builder {
                     };
                     set_field(hash, &field, &value, expiry, limits)?;
                 }
-                State::Zset(zset, score) => {
+                BuildState::Zset(zset, score) => {
                     let member = input.string()?;
                     insert(zset, &member, score.read(input)?, limits)?;
                 }
-                State::Small(members, score) => {
+                BuildState::Small(members, score) => {
                     members.push((input.string()?.into_owned(), score.read(input)?));
                 }
             }
@@ -131,22 +131,22 @@ impl Builder {
     pub fn finish(self) -> Result<Object, Error> {
         let limits = &self.limits;
         Ok(match self.state {
-            State::List(list) | State::Quicklist(list) | State::Quicklist2(list) => {
+            BuildState::List(list) | BuildState::Quicklist(list) | BuildState::Quicklist2(list) => {
                 let list = list.finish(&limits.list);
                 if list.is_empty() {
                     return Err(Error::Empty);
                 }
                 Object::List(list)
             }
-            State::Set(set, _) => Object::Set(set.ok_or(Error::Empty)?),
-            State::Hash(hash) | State::TimedHash(hash) => {
+            BuildState::Set(set, _) => Object::Set(set.ok_or(Error::Empty)?),
+            BuildState::Hash(hash) | BuildState::TimedHash(hash) => {
                 if hash.is_empty() {
                     return Err(Error::Empty);
                 }
                 Object::Hash(hash)
             }
-            State::Zset(zset, _) => Object::Zset(zset),
-            State::Small(members, _) => {
+            BuildState::Zset(zset, _) => Object::Zset(zset),
+            BuildState::Small(members, _) => {
                 let longest = members.iter().map(|(member, _)| member.len()).max();
                 let longest = longest.ok_or(Error::Empty)?;
                 let mut zset = Zset::with_capacity(members.len(), longest, &limits.zset);

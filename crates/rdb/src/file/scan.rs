@@ -157,7 +157,7 @@ pub enum Step {
     Item(Item, usize),
 }
 
-enum State {
+enum ScanState {
     Header,
     /// In front of a type or opcode.
     Between,
@@ -176,7 +176,7 @@ const KEY_SHOWN: usize = 256;
 
 /// Cuts a file; see the module's documentation.
 pub struct Scanner {
-    state: State,
+    state: ScanState,
     version: u16,
     is_valkey: bool,
     piece_bytes: usize,
@@ -203,7 +203,7 @@ impl Scanner {
     /// `piece_bytes` come in pieces of about this size.
     pub fn new(offset: u64, end: u64, piece_bytes: usize) -> Self {
         Self {
-            state: State::Header,
+            state: ScanState::Header,
             version: 0,
             is_valkey: false,
             piece_bytes,
@@ -277,14 +277,14 @@ impl Scanner {
     fn step(&mut self, input: &[u8]) -> Result<Step, Error> {
         loop {
             match &mut self.state {
-                State::Header => return self.header(input),
-                State::Between => match self.between(input) {
+                ScanState::Header => return self.header(input),
+                ScanState::Between => match self.between(input) {
                     Ok(Some(item)) => return Ok(Step::Item(item, self.at)),
                     Ok(None) => {}
                     Err(Error::Truncated) => return Ok(Step::More),
                     Err(error) => return Err(error),
                 },
-                State::Value(record, walk) => {
+                ScanState::Value(record, walk) => {
                     if walk.advance(input, &mut self.at)? {
                         let record = *record;
                         self.key_ends();
@@ -296,7 +296,7 @@ impl Scanner {
                     }
                     return self.begin_pieces(input);
                 }
-                State::Pieces(walk) => {
+                ScanState::Pieces(walk) => {
                     let ended = walk.advance(input, &mut self.at)?;
                     let taken = walk.boundary;
                     let elements = std::mem::take(&mut walk.elements);
@@ -312,7 +312,7 @@ impl Scanner {
                     self.key_ends();
                     return Ok(Step::Item(Item::End, self.at));
                 }
-                State::Foreign(walk) => {
+                ScanState::Foreign(walk) => {
                     let ended = walk.advance(input, &mut self.at)?;
                     if ended {
                         self.key_ends();
@@ -322,20 +322,20 @@ impl Scanner {
                     }
                     return Ok(Step::Item(Item::Passed, self.at));
                 }
-                State::Checksum => {
+                ScanState::Checksum => {
                     let Some(bytes) = input[self.at..].first_chunk() else { return Ok(Step::More) };
                     self.at += bytes.len();
-                    self.state = State::Done;
+                    self.state = ScanState::Done;
                     return Ok(Step::Item(Item::Checksum(u64::from_le_bytes(*bytes)), self.at));
                 }
-                State::Done => return Ok(Step::More),
+                ScanState::Done => return Ok(Step::More),
             }
         }
     }
 
     /// Whether everything has been read; what follows is not the file's any more.
     pub fn is_done(&self) -> bool {
-        matches!(self.state, State::Done)
+        matches!(self.state, ScanState::Done)
     }
 
     fn header(&mut self, input: &[u8]) -> Result<Step, Error> {
@@ -359,7 +359,7 @@ impl Scanner {
         }
         self.is_valkey = is_valkey;
         self.version = version;
-        self.state = State::Between;
+        self.state = ScanState::Between;
         self.at = LEN;
         Ok(Step::Item(Item::Header(version), LEN))
     }
@@ -391,7 +391,7 @@ impl Scanner {
                 None
             }
             opcode::EOF => {
-                self.state = if self.version >= 5 { State::Checksum } else { State::Done };
+                self.state = if self.version >= 5 { ScanState::Checksum } else { ScanState::Done };
                 self.doing = Doing::Checksum;
                 Some(Item::EndOfFile)
             }
@@ -429,11 +429,11 @@ impl Scanner {
             opcode::MODULE_AUX => {
                 self.doing = Doing::ModuleAux;
                 let name = Id::from_bits(Decoder::new(decoder.remaining()).length()?).name();
-                self.state = State::Foreign(Walk::new(shape::MODULE_AUX));
+                self.state = ScanState::Foreign(Walk::new(shape::MODULE_AUX));
                 Some(Item::Foreign(Foreign::ModuleAux(name)))
             }
             opcode::SLOT_IMPORT if self.is_valkey => {
-                self.state = State::Foreign(Walk::new(shape::SLOT_IMPORT));
+                self.state = ScanState::Foreign(Walk::new(shape::SLOT_IMPORT));
                 Some(Item::Foreign(Foreign::SlotImport))
             }
             kind => return self.record(kind, input),
@@ -491,10 +491,10 @@ impl Scanner {
         let walk = Walk::new(parts);
         let is_known = module.is_none_or(|id| module::find(self.types, id).is_some());
         if is_known && Kind::in_dialect(kind, self.is_valkey).is_some() {
-            self.state = State::Value(record, walk);
+            self.state = ScanState::Value(record, walk);
             return Ok(None);
         }
-        self.state = State::Foreign(walk);
+        self.state = ScanState::Foreign(walk);
         let key = key.into_owned();
         let module = module.map(|id| match self.types.iter().any(|row| row.name == id.name()) {
             true => format!("{} version {}", id.name(), id.version()),
@@ -505,7 +505,9 @@ impl Scanner {
 
     /// Turns the record that is being read into one that comes in pieces.
     fn begin_pieces(&mut self, input: &[u8]) -> Result<Step, Error> {
-        let State::Value(record, _) = self.state else { unreachable!("only called in a value") };
+        let ScanState::Value(record, _) = self.state else {
+            unreachable!("only called in a value")
+        };
         let mut decoder = Decoder::new(&input[record.value_at..]);
         let count = match decoder.length() {
             Err(Error::Truncated) => return Ok(Step::More),
@@ -517,16 +519,16 @@ impl Scanner {
             let least = count.saturating_mul(Builder::least(kind) as u64);
             fits(least, self.offset + taken as u64, self.end)?;
         }
-        let state = std::mem::replace(&mut self.state, State::Between);
-        if let State::Value(_, mut walk) = state {
+        let state = std::mem::replace(&mut self.state, ScanState::Between);
+        if let ScanState::Value(_, mut walk) = state {
             walk.boundary = walk.boundary.saturating_sub(taken);
-            self.state = State::Pieces(walk);
+            self.state = ScanState::Pieces(walk);
         }
         Ok(Step::Item(Item::Begin(record, count), taken))
     }
 
     fn key_ends(&mut self) {
-        self.state = State::Between;
+        self.state = ScanState::Between;
         self.key = None;
         self.kind = None;
     }

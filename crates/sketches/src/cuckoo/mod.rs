@@ -93,17 +93,17 @@ pub struct Cuckoo {
 
 /// Where an item belongs.
 #[derive(Clone, Copy)]
-struct Place {
+struct CuckooPlace {
     fingerprint: u8,
     first: u64,
     second: u64,
 }
 
-impl Place {
-    fn of(item: &[u8]) -> Place {
+impl CuckooPlace {
+    fn of(item: &[u8]) -> CuckooPlace {
         let first = murmur64a(item, 0);
         let fingerprint = (first % 255) as u8 + 1;
-        Place { fingerprint, first, second: other(fingerprint, first) }
+        CuckooPlace { fingerprint, first, second: other(fingerprint, first) }
     }
 }
 
@@ -143,7 +143,7 @@ impl Cuckoo {
         if self.layers.len() >= MAX_LAYERS {
             return Err(Error::Exhausted);
         }
-        let place = Place::of(item);
+        let place = CuckooPlace::of(item);
         if !self.put_into_free(place) && !self.put_by_moving(place) {
             if self.expansion == 0 {
                 return Err(Error::Full);
@@ -169,7 +169,7 @@ impl Cuckoo {
 
     /// Removes an item once. Returns whether it was there.
     pub fn remove(&mut self, item: &[u8]) -> bool {
-        let place = Place::of(item);
+        let place = CuckooPlace::of(item);
         let size = usize::from(self.bucket_size);
         for layer in self.layers.iter_mut().rev() {
             for bucket in [place.first, place.second] {
@@ -188,7 +188,7 @@ impl Cuckoo {
 
     /// Returns whether an item is there, or another one that looks the same.
     pub fn contains(&self, item: &[u8]) -> bool {
-        self.has(Place::of(item))
+        self.has(CuckooPlace::of(item))
     }
 
     /// Tells of each item in turn whether it is there.
@@ -207,7 +207,7 @@ impl Cuckoo {
             return;
         }
         for item in items.iter().take(MOST_TOGETHER) {
-            let place = Place::of(item);
+            let place = CuckooPlace::of(item);
             for layer in &self.layers {
                 for bucket in [place.first, place.second] {
                     let size = usize::from(self.bucket_size);
@@ -219,7 +219,7 @@ impl Cuckoo {
 
     /// Returns how often an item was added and not removed, or more.
     pub fn count(&self, item: &[u8]) -> u64 {
-        let place = Place::of(item);
+        let place = CuckooPlace::of(item);
         let size = usize::from(self.bucket_size);
         let mut count = 0;
         for layer in &self.layers {
@@ -233,7 +233,7 @@ impl Cuckoo {
         count
     }
 
-    fn has(&self, place: Place) -> bool {
+    fn has(&self, place: CuckooPlace) -> bool {
         let size = usize::from(self.bucket_size);
         self.layers.iter().rev().any(|layer| {
             [place.first, place.second].iter().any(|&bucket| {
@@ -243,7 +243,7 @@ impl Cuckoo {
     }
 
     /// Puts a fingerprint where there is space, in the newest layer if possible.
-    fn put_into_free(&mut self, place: Place) -> bool {
+    fn put_into_free(&mut self, place: CuckooPlace) -> bool {
         let size = usize::from(self.bucket_size);
         for layer in self.layers.iter_mut().rev() {
             for bucket in [place.first, place.second] {
@@ -260,7 +260,7 @@ impl Cuckoo {
 
     /// Moves fingerprints of the newest layer to their other buckets until one finds space. If
     /// there are too many, all go back.
-    fn put_by_moving(&mut self, place: Place) -> bool {
+    fn put_by_moving(&mut self, place: CuckooPlace) -> bool {
         let size = usize::from(self.bucket_size);
         let Some(layer) = self.layers.last_mut() else { return false };
         let len = layer.len();

@@ -8,14 +8,14 @@ use keyspace::keyspace::Taken;
 
 /// The options.
 #[derive(Default)]
-struct Options {
+struct ReloadOptions {
     merge: bool,
     no_flush: bool,
     no_save: bool,
 }
 
-fn parse(args: Args<'_>) -> Result<Options, Error> {
-    let mut options = Options::default();
+fn parse(args: Args<'_>) -> Result<ReloadOptions, Error> {
+    let mut options = ReloadOptions::default();
     for at in 2..args.len() {
         if args.is(at, "merge") {
             options.merge = true;

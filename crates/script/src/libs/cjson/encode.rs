@@ -6,7 +6,7 @@ use crate::numbers::push_general;
 use std::ffi::c_int;
 
 /// The options that matter here.
-struct Options {
+struct EncodeOptions {
     sparse_convert: bool,
     sparse_ratio: i64,
     sparse_safe: i64,
@@ -19,7 +19,7 @@ pub(super) fn encode(lua: Lua) -> Result<c_int, Raise> {
     if lua.top() != 1 {
         return Err(Raise::argument(1, "expected 1 argument"));
     }
-    let options = Options {
+    let options = EncodeOptions {
         sparse_convert: get(lua, Setting::SparseConvert) != 0,
         sparse_ratio: get(lua, Setting::SparseRatio),
         sparse_safe: get(lua, Setting::SparseSafe),
@@ -39,7 +39,7 @@ fn refuse(lua: Lua, index: c_int, why: &str) -> Raise {
 }
 
 /// Encodes the value on top.
-fn value(lua: Lua, options: &Options, depth: i64, out: &mut Vec<u8>) -> Result<(), Raise> {
+fn value(lua: Lua, options: &EncodeOptions, depth: i64, out: &mut Vec<u8>) -> Result<(), Raise> {
     lua.count(1)?;
     match lua.kind(-1) {
         Type::String => {
@@ -58,7 +58,7 @@ fn value(lua: Lua, options: &Options, depth: i64, out: &mut Vec<u8>) -> Result<(
     Ok(())
 }
 
-fn table(lua: Lua, options: &Options, depth: i64, out: &mut Vec<u8>) -> Result<(), Raise> {
+fn table(lua: Lua, options: &EncodeOptions, depth: i64, out: &mut Vec<u8>) -> Result<(), Raise> {
     if depth > options.depth || !lua.has_room(8) {
         return Err(Raise::message(format!("Cannot serialise, excessive nesting ({depth})")));
     }
@@ -69,7 +69,7 @@ fn table(lua: Lua, options: &Options, depth: i64, out: &mut Vec<u8>) -> Result<(
 }
 
 /// The length of the table on top as an array; `None` if it is to be an object.
-fn array_len(lua: Lua, options: &Options) -> Result<Option<i64>, Raise> {
+fn array_len(lua: Lua, options: &EncodeOptions) -> Result<Option<i64>, Raise> {
     let (mut most, mut items) = (0i64, 0i64);
     lua.push_nil();
     while lua.next(-2) {
@@ -98,7 +98,7 @@ fn array_len(lua: Lua, options: &Options) -> Result<Option<i64>, Raise> {
 
 fn array(
     lua: Lua,
-    options: &Options,
+    options: &EncodeOptions,
     depth: i64,
     len: i64,
     out: &mut Vec<u8>,
@@ -117,7 +117,7 @@ fn array(
     Ok(())
 }
 
-fn object(lua: Lua, options: &Options, depth: i64, out: &mut Vec<u8>) -> Result<(), Raise> {
+fn object(lua: Lua, options: &EncodeOptions, depth: i64, out: &mut Vec<u8>) -> Result<(), Raise> {
     out.push(b'{');
     let mut is_first = true;
     lua.push_nil();
@@ -144,7 +144,7 @@ fn object(lua: Lua, options: &Options, depth: i64, out: &mut Vec<u8>) -> Result<
     Ok(())
 }
 
-fn number(lua: Lua, options: &Options, out: &mut Vec<u8>) -> Result<(), Raise> {
+fn number(lua: Lua, options: &EncodeOptions, out: &mut Vec<u8>) -> Result<(), Raise> {
     let number = lua.number(-1);
     if !number.is_finite() {
         match options.invalid {
