@@ -191,7 +191,8 @@ fn run(network: &Network, primary: &Server, alone: &Server, replica: &Server) {
     println!("p99 of SET with the replica {} µs, without {} µs: {ratio:.2} ×", p99[0], p99[1]);
     println!("longest {} µs and {} µs", with.longest_us(), without.longest_us());
     println!("memory with the replica {ours_took:?}, without {alone_took:?}");
-    assert!(lag > BACKLOG, "the link has carried everything: there is nothing to see");
+    let was_cut_off = number(&mut ours, "sync_full") > 1;
+    assert!(was_cut_off || lag > BACKLOG, "the link has carried everything: nothing is to see");
     let most = MOST_BEHIND + BACKLOG + OF_SNAPSHOT + OTHERS;
     assert!(ours_took.used < alone_took.used + most, "{ours_took:?}, beside it {alone_took:?}");
     let most = most + most / 2;
