@@ -4,7 +4,9 @@
 //! A thread enters a machine's namespace and stays there ([`Network::at`]), and so do the processes
 //! and threads that it starts. Packets in one direction are dropped by a neighbour entry with a
 //! hardware address that no machine has: that needs no module of the kernel, and both ends believe
-//! that all is well.
+//! that all is well. What a machine sends can be made slow and lossy ([`Network::slow`]), by netem
+//! where the kernel has it. Elsewhere a token bucket makes it slow, its queue late, and a rule of
+//! nftables at the receiver loses packets.
 #![allow(unsafe_code)] // setns(2)
 
 use std::fs::File;
@@ -18,6 +20,17 @@ use std::thread;
 
 /// A hardware address that no machine has.
 const NOWHERE: &str = "02:00:00:00:00:01";
+
+/// What a machine sends on a bad link.
+#[derive(Clone, Copy, Debug)]
+pub struct BadLink {
+    /// Bytes that leave in a second.
+    pub bytes_per_second: u64,
+    /// Packets of a hundred that are lost.
+    pub lost_percent: u32,
+    /// How late a packet is; where there is no netem, how late it is at most while others wait.
+    pub late_ms: u32,
+}
 
 /// See the head of this file. Machines are numbered from 0.
 pub struct Network {
@@ -103,6 +116,49 @@ impl Network {
         }
     }
 
+    /// What a machine sends is slow and lossy from now on. Its loopback stays as it is. Returns what
+    /// does that.
+    ///
+    /// # Errors
+    /// Why it cannot be: `tc` or `nft` is not installed, or the kernel lacks both ways.
+    pub fn slow(&self, machine: usize, link: BadLink) -> Result<&'static str, String> {
+        let BadLink { bytes_per_second, lost_percent, late_ms } = link;
+        let (rate, late) = (format!("{}bit", bytes_per_second * 8), format!("{late_ms}ms"));
+        let lost = format!("{lost_percent}%");
+        let root = |words: &[&str]| {
+            let replace = ["qdisc", "replace", "dev", "eth0", "root"];
+            self.at(machine, || run("tc", &[&replace[..], words].concat()))
+        };
+        // A lost packet is one, and not sixty-four in one piece.
+        let single = ["link", "set", "dev", "eth0", "gso_max_segs", "1"];
+        self.at(machine, || run("ip", &single))?;
+        let netem = ["netem", "rate", &rate, "delay", &late, "loss", &lost, "limit", "200"];
+        if root(&netem).is_ok() {
+            return Ok("netem");
+        }
+        root(&["tbf", "rate", &rate, "burst", "16kb", "latency", &late])?;
+        let lose = format!(
+            "add table ip bad; add chain ip bad in {{ type filter hook input priority 0; }}; \
+             add rule ip bad in ip saddr {} numgen random mod 100 < {lost_percent} drop",
+            self.address(machine)
+        );
+        for other in (0..self.machines).filter(|&other| other != machine) {
+            self.at(other, || run("nft", &[lose.as_str()]))?;
+        }
+        Ok("tbf and nft")
+    }
+
+    /// Links are neither slow nor lossy any more.
+    pub fn quicken(&self) {
+        for at in 0..self.machines {
+            self.at(at, || {
+                // It need not have been slow.
+                let _ = run("tc", &["qdisc", "delete", "dev", "eth0", "root"]);
+                let _ = run("nft", &["delete table ip bad"]);
+            });
+        }
+    }
+
     /// Everything arrives again.
     pub fn mend(&self) {
         for at in 0..self.machines {
@@ -126,12 +182,17 @@ impl Drop for Network {
 
 /// Runs ip(8).
 fn ip(words: &[&str]) -> Result<(), String> {
-    let output = Command::new("ip").args(words).output();
-    let output = output.map_err(|error| format!("ip does not run: {error}"))?;
+    run("ip", words)
+}
+
+/// Runs a program. Its namespace is that of the thread.
+fn run(program: &str, words: &[&str]) -> Result<(), String> {
+    let output = Command::new(program).args(words).output();
+    let output = output.map_err(|error| format!("{program} does not run: {error}"))?;
     let text = String::from_utf8_lossy(&output.stderr);
     match output.status.success() {
         true => Ok(()),
-        false => Err(format!("ip {}: {}", words.join(" "), text.trim())),
+        false => Err(format!("{program} {}: {}", words.join(" "), text.trim())),
     }
 }
 

@@ -309,9 +309,9 @@ impl Daemon {
     /// Writes what has changed of this machine.
     fn say(&mut self) -> Result<(), Failure> {
         let Some(lease) = self.lease else { return Ok(()) };
-        let (id, copies) =
-            (self.machine.id.clone(), self.copies.reports(&self.shared.disk_errors()));
-        let alive = MachineAlive { id, lease, copies, is_ending: self.shared.is_leaving() };
+        let (id, copies) = (self.machine.id.clone(), self.copies.reports(&self.shared.troubles()));
+        let (is_ending, disk_error) = (self.shared.is_leaving(), self.shared.disk().error);
+        let alive = MachineAlive { id, lease, copies, is_ending, disk_error };
         let known = self.site.machines.get(&self.name);
         let is_known = known.is_some_and(|known| known.spec.value == self.machine);
         if is_known && self.said.as_ref() == Some(&alive) {
@@ -329,6 +329,7 @@ impl Daemon {
         match self.commit(&transaction)? {
             Outcome::Done(_) => {
                 self.note_ends(&alive.copies);
+                self.note_disk(&alive.disk_error);
                 if self.said.is_none() {
                     self.notes.push(format!("machine '{}' is there", self.name));
                 }
@@ -352,7 +353,20 @@ impl Daemon {
         }
     }
 
-    /// Notes copies that have ended, and disks that refuse something.
+    /// Notes that the disk of this machine is full, and that it is not any more.
+    fn note_disk(&mut self, error: &str) {
+        let before = self.said.as_ref().map_or("", |said| &said.disk_error);
+        if before == error {
+            return;
+        }
+        let what = match error {
+            "" => "has room on its disk again".to_owned(),
+            error => format!("has trouble with its disk: {error}"),
+        };
+        self.notes.push(format!("machine '{}' {what}", self.name));
+    }
+
+    /// Notes copies that have ended, disks that refuse something, and links that are lost.
     fn note_ends(&mut self, reports: &[CopyReport]) {
         let before = self.said.as_ref().map(|said| &*said.copies).unwrap_or_default();
         for report in reports {
@@ -363,11 +377,15 @@ impl Daemon {
                 self.notes
                     .push(format!("copy {copy:?} of database '{database}' has ended: {note}"));
             }
-            let (now, was) = (&report.disk_error, old.map_or("", |old| &old.disk_error));
-            if now != was {
-                let what = match &**now {
-                    "" => "can write to its disk again".to_owned(),
-                    error => format!("has trouble with its disk: {error}"),
+            let disks = (&*report.disk_error, old.map_or("", |old| &old.disk_error));
+            let links = (&*report.link_error, old.map_or("", |old| &old.link_error));
+            let of_disk = ("can write to its disk again", "has trouble with its disk");
+            let of_link = ("has its primary again", "has lost its primary");
+            for ((now, was), (good, bad)) in [(disks, of_disk), (links, of_link)] {
+                let what = match now {
+                    now if now == was => continue,
+                    "" => good.to_owned(),
+                    error => format!("{bad}: {error}"),
                 };
                 let CopyReport { copy, database, .. } = report;
                 self.notes.push(format!("copy {copy:?} of database '{database}' {what}"));
@@ -423,6 +441,10 @@ impl Daemon {
             Failure::Away(why) => why.clone(),
             Failure::Compacted(_) => "its history is compacted".into(),
             Failure::Unreadable(why) => why.clone(),
+        };
+        let why = match &*self.shared.disk().error {
+            "" => why,
+            error => format!("{why}; {error}"),
         };
         if !std::mem::replace(&mut self.is_lost, true) {
             log!(Warning, "etcd is away: {why}");

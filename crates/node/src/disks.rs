@@ -1,10 +1,16 @@
-//! Whether the copies of this machine can write to their disks, as they say themselves. A copy that
-//! cannot still has its lease and answers, so nothing else shows it.
+//! What is wrong with this machine although its processes run: copies that cannot write to their disks, or are
+//! not connected to their primaries, as they say themselves; and the disk below the node's own directory. Such a
+//! copy has its lease and answers, so nothing else shows it.
 
-use crate::shared::Shared;
-use crate::site::{Database, Placed, Stage};
+use crate::shared::{Disk, Shared};
+use crate::site::{Database, Placed, Stage, Trouble};
 use crate::talk::{self, Answer, field};
+use cluster::id::Id;
+use process::disk::{self, Space};
+use process::memory::Bytes;
+use process::{log, os_error};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -18,6 +24,12 @@ const STEP: Duration = Duration::from_millis(100);
 /// How long a copy may take to answer.
 const ANSWER: Duration = Duration::from_secs(1);
 
+/// How long a copy may be without its primary: a switch takes less.
+const MAX_UNLINKED: Duration = Duration::from_secs(10);
+
+/// What a disk has to have left. etcd makes room for its log in pieces of this size.
+const MIN_FREE_BYTES: u64 = 64 << 20;
+
 /// Fields of INFO that are `ok` if a disk takes what it should, and what another value means.
 const FIELDS: [(&str, &str); 3] = [
     ("aof_last_write_status", "it cannot write its append-only file"),
@@ -25,41 +37,90 @@ const FIELDS: [(&str, &str); 3] = [
     ("rdb_last_bgsave_status", "its last snapshot failed"),
 ];
 
-/// Looks until `is_over`.
-pub fn watch(shared: &Arc<Shared>, is_over: &AtomicBool) {
+/// Looks until `is_over`. `directory` is the node's.
+pub fn watch(shared: &Arc<Shared>, directory: &Path, is_over: &AtomicBool) {
+    let mut links = Links::default();
     let mut looked: Option<Instant> = None;
     while !is_over.load(Ordering::Relaxed) {
         if looked.is_none_or(|at| at.elapsed() >= LOOK) {
-            look(shared, is_over);
+            look_at_disk(shared, directory);
+            look(shared, &mut links, is_over);
             looked = Some(Instant::now());
         }
         std::thread::sleep(STEP);
     }
 }
 
-fn look(shared: &Shared, is_over: &AtomicBool) {
+fn look_at_disk(shared: &Shared, directory: &Path) {
+    let error = lack(directory);
+    let space = disk::space(directory).ok();
+    let before = shared.disk().error;
+    match (&*before, &*error) {
+        ("", "") => {}
+        (_, "") => log!(Notice, "{} has room again", directory.display()),
+        ("", error) => log!(Warning, "{error}"),
+        (..) => {}
+    }
+    // As it was said first: the number of bytes changes all the time.
+    let error = if before.is_empty() || error.is_empty() { error } else { before };
+    shared.set_disk(Disk { space, error });
+}
+
+/// Says that the disk of a folder is full, or nearly so. The text is empty if it is not.
+pub fn lack(folder: &Path) -> String {
+    match disk::space(folder) {
+        Ok(space) => too_full(folder, space),
+        Err(why) => format!("{} cannot be looked at: {}", folder.display(), os_error(&why)),
+    }
+}
+
+fn too_full(folder: &Path, Space { free_bytes, size_bytes }: Space) -> String {
+    if free_bytes >= MIN_FREE_BYTES {
+        return String::new();
+    }
+    format!(
+        "the disk of {} is full: {} of {} are left, and an etcd there ends when it cannot write. \
+         Make room: what was stopped starts again by itself",
+        folder.display(),
+        Bytes(free_bytes),
+        Bytes(size_bytes)
+    )
+}
+
+fn look(shared: &Shared, links: &mut Links, is_over: &AtomicBool) {
     let site = shared.site();
-    let before = shared.disk_errors();
-    let mut errors = BTreeMap::new();
+    let before = shared.troubles();
+    let mut troubles = BTreeMap::new();
     for (_, database, placed) in site.placed_on(&shared.machine) {
         if database.stage != Stage::Ready || placed.is_leaving || is_over.load(Ordering::Relaxed) {
             continue;
         }
-        // One that does not answer is what it was.
-        let error = error(database, placed).or_else(|| before.get(&placed.copy).cloned());
-        errors.extend(error.filter(|text| !text.is_empty()).map(|text| (placed.copy, text)));
+        let copy = placed.copy;
+        let trouble = match ask(database, placed) {
+            Some((persistence, replication)) => Trouble {
+                disk: refused(&persistence),
+                link: links.note(copy, is_linked(&replication), Instant::now()),
+            },
+            // One that does not answer is what it was.
+            None => before.get(&copy).cloned().unwrap_or_default(),
+        };
+        troubles.insert(copy, trouble);
     }
-    shared.set_disk_errors(errors);
+    links.since.retain(|copy, _| troubles.contains_key(copy));
+    troubles.retain(|_, trouble| *trouble != Trouble::default());
+    shared.set_troubles(troubles);
 }
 
-/// Returns what a copy's disk refuses; the text is empty if it refuses nothing. `None`: the copy
-/// does not answer.
-fn error(database: &Database, placed: &Placed) -> Option<String> {
+/// Returns what a copy says of its files and of its primary. `None`: it does not answer.
+fn ask(database: &Database, placed: &Placed) -> Option<(String, String)> {
     let address = (&*placed.host, placed.port);
-    let answers = talk::ask(address, database.login(), &[&["INFO", "persistence"]], ANSWER).ok()?;
-    match answers.first()? {
-        Answer::Text(info) => Some(refused(info)),
-        Answer::Error(_) => None,
+    // Behind one address a copy would answer for all of them.
+    let itself: &[&str] = &["CLIENT", "CAPA", "cluster", "node"];
+    let commands = [itself, &["INFO", "persistence"], &["INFO", "replication"]];
+    let answers = talk::ask(address, database.login(), &commands, ANSWER).ok()?;
+    match <[Answer; 3]>::try_from(answers).ok()? {
+        [_, Answer::Text(files), Answer::Text(link)] => Some((files, link)),
+        _ => None,
     }
 }
 
@@ -68,6 +129,33 @@ fn refused(info: &str) -> String {
     let refused = FIELDS.iter().filter(|(name, _)| is_bad(name));
     let refused: Vec<String> = refused.map(|(name, what)| format!("{what} ({name})")).collect();
     refused.join("; ")
+}
+
+/// Returns whether a copy gets what its primary does, or loads a snapshot of it. A primary needs no link.
+fn is_linked(info: &str) -> bool {
+    let is = |name: &str, value: &str| field(info, name) == Some(value);
+    !is("master_link_status", "down") || is("master_sync_in_progress", "1")
+}
+
+/// Since when copies have been without their primaries.
+#[derive(Default)]
+struct Links {
+    since: BTreeMap<Id, Instant>,
+}
+
+impl Links {
+    /// Notes whether a copy is connected now. Returns what is wrong if it has not been for long.
+    fn note(&mut self, copy: Id, is_linked: bool, now: Instant) -> String {
+        if is_linked {
+            self.since.remove(&copy);
+            return String::new();
+        }
+        let since = *self.since.entry(copy).or_insert(now);
+        if now.saturating_duration_since(since) < MAX_UNLINKED {
+            return String::new();
+        }
+        "it is not connected to its primary (master_link_status): its log says why".into()
+    }
 }
 
 #[cfg(test)]
@@ -79,5 +167,39 @@ mod tests {
         let info = "loading:0\r\naof_last_write_status:err\r\nrdb_last_bgsave_status:ok\r\n";
         assert_eq!(refused(info), "it cannot write its append-only file (aof_last_write_status)");
         assert_eq!(refused("aof_last_write_status:ok\r\n"), "");
+    }
+
+    #[test]
+    fn a_copy_without_its_primary_is_named_after_a_while() {
+        let (mut links, began) = (Links::default(), Instant::now());
+        let [one, other] = ["1", "2"].map(|digit| digit.repeat(40).parse().expect("an id"));
+        let mut say = |copy, is_linked, seconds| {
+            links.note(copy, is_linked, began + Duration::from_secs(seconds))
+        };
+        assert_eq!(say(one, false, 0), "");
+        assert_eq!(say(one, false, 9), "");
+        assert!(say(one, false, 10).contains("not connected to its primary"));
+        assert_eq!(say(other, false, 10), "", "each has a time of its own");
+        assert_eq!(say(one, true, 15), "");
+        assert_eq!(say(one, false, 20), "", "the time begins anew");
+    }
+
+    #[test]
+    fn a_primary_and_a_copy_that_loads_need_no_link() {
+        assert!(is_linked("role:master\r\nconnected_slaves:0\r\n"));
+        assert!(is_linked("role:slave\r\nmaster_link_status:up\r\n"));
+        let loads = "master_link_status:down\r\nmaster_sync_in_progress:1\r\n";
+        assert!(is_linked(loads));
+        assert!(!is_linked("master_link_status:down\r\nmaster_sync_in_progress:0\r\n"));
+    }
+
+    #[test]
+    fn a_disk_with_no_room_for_a_piece_of_the_log_of_etcd_is_full() {
+        let said =
+            |free_bytes| too_full(Path::new("/data"), Space { free_bytes, size_bytes: 1 << 30 });
+        assert_eq!(said(MIN_FREE_BYTES), "");
+        let text = said(MIN_FREE_BYTES - 1);
+        assert!(text.starts_with("the disk of /data is full: 64.0 MiB of 1.0 GiB"), "{text}");
+        assert!(lack(Path::new("/no such folder")).contains("No such file"));
     }
 }

@@ -2,6 +2,7 @@
 //! defragmentation.
 
 use crate::authority::Files;
+use crate::disks;
 use crate::settings::Wrong;
 use crate::supervise::{Supervised, Survivors};
 use cluster::Moment;
@@ -285,7 +286,11 @@ impl OwnEtcd {
 
     fn log_end(&self, end: &str) {
         let log = self.log.as_ref().map(|log| format!("; see {}", log.display()));
-        log!(Warning, "etcd has ended: {end}{}", log.unwrap_or_default());
+        let log = log.unwrap_or_default();
+        match &*disks::lack(&self.directory) {
+            "" => log!(Warning, "etcd has ended: {end}{log}"),
+            lack => log!(Warning, "etcd has ended: {end}; {lack}{log}"),
+        }
     }
 
     /// Ends the process. etcd gives up its leadership first.

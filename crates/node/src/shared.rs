@@ -2,10 +2,11 @@
 
 use crate::change::Owner;
 use crate::settings::Wrong;
-use crate::site::{DiskErrors, Site};
+use crate::site::{Site, Troubles};
 use crate::store::{Problem, Store};
 use cluster::coordinator::LeaseId;
 use etcd::Way;
+use process::disk::Space;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -23,6 +24,15 @@ struct State {
     turns: u64,
 }
 
+/// The disk below the node's directory, which has its log, the copies' files and an etcd of its own.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Disk {
+    /// What it has; `None`: it could not be asked.
+    pub space: Option<Space>,
+    /// What is wrong with it; empty if nothing is.
+    pub error: String,
+}
+
 /// See the head of this file.
 pub struct Shared {
     /// The cluster's name.
@@ -35,7 +45,8 @@ pub struct Shared {
     changed: Condvar,
     is_leaving: AtomicBool,
     ends_copies: AtomicBool,
-    disk_errors: Mutex<DiskErrors>,
+    troubles: Mutex<Troubles>,
+    disk: Mutex<Disk>,
 }
 
 impl Shared {
@@ -52,7 +63,8 @@ impl Shared {
             changed: Condvar::new(),
             is_leaving: AtomicBool::new(false),
             ends_copies: AtomicBool::new(false),
-            disk_errors: Mutex::default(),
+            troubles: Mutex::default(),
+            disk: Mutex::default(),
         }
     }
 
@@ -111,14 +123,24 @@ impl Shared {
         self.ends_copies.load(Ordering::Relaxed)
     }
 
-    /// Returns what the disks of the copies of this machine refuse.
-    pub fn disk_errors(&self) -> DiskErrors {
-        lock(&self.disk_errors).clone()
+    /// Returns what is wrong with the copies of this machine.
+    pub fn troubles(&self) -> Troubles {
+        lock(&self.troubles).clone()
     }
 
-    /// Sets what they refuse.
-    pub fn set_disk_errors(&self, errors: DiskErrors) {
-        *lock(&self.disk_errors) = errors;
+    /// Sets what is wrong with them.
+    pub fn set_troubles(&self, troubles: Troubles) {
+        *lock(&self.troubles) = troubles;
+    }
+
+    /// Returns how the disk below the node's directory is.
+    pub fn disk(&self) -> Disk {
+        lock(&self.disk).clone()
+    }
+
+    /// Sets how it is.
+    pub fn set_disk(&self, disk: Disk) {
+        *lock(&self.disk) = disk;
     }
 
     /// Returns who makes changes: this machine under its present lease.

@@ -46,6 +46,9 @@ pub struct MachineShown {
     pub copies: usize,
     /// The version of its node.
     pub version: String,
+    /// What is wrong with the disk of its node's directory.
+    #[serde(default)]
+    pub disk_error: String,
 }
 
 /// Describes all machines.
@@ -64,6 +67,7 @@ pub fn machines(site: &Site) -> Vec<MachineShown> {
             admin_port: machine.admin_port,
             copies: site.placed_on(name).count(),
             version: machine.version,
+            disk_error: known.alive.as_ref().map_or("", |at| &at.value.disk_error).to_owned(),
         }
     };
     site.machines.iter().map(shown).collect()
@@ -95,6 +99,9 @@ pub struct CopyShown {
     /// What its disk refuses.
     #[serde(default)]
     pub disk_error: String,
+    /// What is wrong with its link to its primary.
+    #[serde(default)]
+    pub link_error: String,
     /// Whether it answers.
     pub answers: bool,
     /// Bytes in use.
@@ -213,6 +220,10 @@ fn copy(site: &Site, placed: &Placed, view: Option<&View>) -> CopyShown {
         restarts: report.map_or(0, |report| report.restarts),
         note: report.map_or(String::new(), |report| report.note.clone()),
         disk_error: report.map_or(String::new(), |report| report.disk_error.clone()),
+        // One that leads since has no link any more.
+        link_error: report
+            .filter(|_| role != "primary")
+            .map_or(String::new(), |report| report.link_error.clone()),
         ..CopyShown::default()
     }
 }
@@ -276,17 +287,19 @@ fn health(database: &Database, shards: &[ShardShown]) -> String {
         .collect();
     let copies = || shards.iter().flat_map(|shard| &shard.copies);
     let absent = copies().filter(|copy| copy.role == "none").count();
-    let refused = copies().find(|copy| !copy.disk_error.is_empty());
+    let ill = copies().find_map(|copy| {
+        let errors = [&copy.disk_error, &copy.link_error];
+        Some((copy, errors.into_iter().find(|error| !error.is_empty())?))
+    });
     let behind = copies().filter(|copy| copy.role == "replica" && !copy.is_member).count();
     match (database.stage, unled.len(), absent) {
         (Stage::Creating, ..) => "its copies are being started".into(),
         (Stage::Deleting, ..) => "it is going away".into(),
-        (Stage::Ready, 0, 0) if refused.is_some() => {
-            let text = |copy: &CopyShown| {
-                let CopyShown { id, machine, disk_error, .. } = copy;
-                format!("copy {} on machine '{machine}': {disk_error}", &id[..8])
+        (Stage::Ready, 0, 0) if ill.is_some() => {
+            let text = |(copy, error): (&CopyShown, &String)| {
+                format!("copy {} on machine '{}': {error}", &copy.id[..8], copy.machine)
             };
-            refused.map(text).unwrap_or_default()
+            ill.map(text).unwrap_or_default()
         }
         (Stage::Ready, 0, 0) if behind == 1 => "1 of its replicas has not synchronised yet".into(),
         (Stage::Ready, 0, 0) if behind > 0 => {

@@ -95,6 +95,9 @@ pub struct MachineAlive {
     /// It hands over what it leads, and ends with its copies.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_ending: bool,
+    /// Why the disk below the node's directory is no good; empty if it is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub disk_error: String,
 }
 
 /// What a copy's process does.
@@ -128,10 +131,22 @@ pub struct CopyReport {
     /// What its disk refuses.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub disk_error: String,
+    /// What is wrong with its link to its primary.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub link_error: String,
 }
 
-/// What each copy's disk refuses.
-pub type DiskErrors = BTreeMap<Id, String>;
+/// What copies say is wrong with them. A text is empty if nothing is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Trouble {
+    /// What the disk refuses.
+    pub disk: String,
+    /// What is wrong with the link to the primary.
+    pub link: String,
+}
+
+/// The trouble of each copy that has some.
+pub type Troubles = BTreeMap<Id, Trouble>;
 
 /// How far a database is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -97,7 +97,16 @@ pub(super) fn write_start(log: &LogDescriptor, crash: &Crash<'_>, about: Option<
         Cause::Signal { number, code, address, sender } => {
             line(format_args!("Dunlin {version} crashed by signal: {number}, si_code: {code}"));
             match sender {
-                Some((pid, uid)) => line(format_args!("Sent by process {pid}, user {uid}")),
+                Some((pid, uid)) => {
+                    line(format_args!("Sent by process {pid}, user {uid}"));
+                    // Rust ends a process without memory in this way, and names the size there only.
+                    if number == libc::SIGABRT && u32::try_from(pid) == Ok(std::process::id()) {
+                        line(format_args!(
+                            "It has ended itself: out of memory if standard error has 'memory \
+                             allocation of N bytes failed'"
+                        ));
+                    }
+                }
                 None => line(format_args!("Accessing address: {address:#x}")),
             }
             if let Some(instruction) = crash.instruction {

@@ -5,6 +5,7 @@ mod corpus;
 mod data;
 mod drain;
 mod encrypted;
+mod full_disk;
 mod growing;
 mod hashing;
 mod lives;

@@ -91,10 +91,26 @@ impl Machine {
 
     /// The same with further options.
     pub fn first_with(test: &str, name: &str, more: &[&str]) -> Machine {
-        for attempt in 0..5 {
+        Machine::first_of(|attempt| {
             let mut machine = Machine::new(test, &format!("{name}-{attempt}"), "");
             machine.name = name.to_owned();
             machine.more = more.iter().map(|&word| word.to_owned()).collect();
+            machine
+        })
+    }
+
+    /// The same in a folder of the test's.
+    pub fn first_in(folder: &Path, name: &str) -> Machine {
+        Machine::first_of(|attempt| {
+            let mut machine = Machine::new("", name, "");
+            machine.directory = folder.join(attempt.to_string());
+            machine
+        })
+    }
+
+    fn first_of(make: impl Fn(usize) -> Machine) -> Machine {
+        for attempt in 0..5 {
+            let mut machine = make(attempt);
             machine.etcd_port = Some(row_of_ports());
             if machine.start() {
                 return machine;

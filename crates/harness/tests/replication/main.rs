@@ -10,6 +10,7 @@ mod replica_limits;
 mod replica_swapdb;
 mod sentinel;
 mod shutdown;
+mod slow_links;
 mod sync_faults;
 mod tls;
 mod to_others;

@@ -156,11 +156,9 @@ pub fn database(database: &DatabaseShown) -> String {
         text += &table(&standings(&shard.waiting.copies));
     }
     for copy in database.shards.iter().flat_map(|shard| &shard.copies) {
-        if !copy.note.is_empty() {
-            text += &format!("! copy {} on {}: {}\n", copy.id, copy.machine, copy.note);
-        }
-        if !copy.disk_error.is_empty() {
-            text += &format!("! copy {} on {}: {}\n", copy.id, copy.machine, copy.disk_error);
+        let notes = [&copy.note, &copy.disk_error, &copy.link_error];
+        for note in notes.into_iter().filter(|note| !note.is_empty()) {
+            text += &format!("! copy {} on {}: {note}\n", copy.id, copy.machine);
         }
     }
     text

@@ -7,7 +7,7 @@
 
 pub mod files;
 
-use crate::site::{CopyReport, Database, DiskErrors, Placed, ProcessState, Site, Stage};
+use crate::site::{CopyReport, Database, Placed, ProcessState, Site, Stage, Trouble, Troubles};
 use crate::supervise::{SETTLED, Supervised, Survivors};
 use crate::unplaced::Known;
 use cluster::id::Id;
@@ -66,6 +66,8 @@ struct Copy {
     process: Supervised,
     /// Its process was started, and does not listen yet.
     is_starting: bool,
+    /// Its files could not be written, and are written when the site is read next.
+    is_unwritten: bool,
     /// What was wrong last.
     note: Note,
     /// Its process has ended, and the node has not said so at etcd yet.
@@ -174,6 +176,7 @@ impl Copies {
                 log,
                 process,
                 is_starting: false,
+                is_unwritten: false,
                 note: Note::default(),
                 is_to_be_released: false,
                 is_leaving: false,
@@ -189,15 +192,21 @@ impl Copies {
         let known = Known { name: name.to_owned(), copy: placed.copy, database: database.clone() };
         match text {
             Err(why) => copy.note = Note::new(why.to_string()),
-            Ok(text) if copy.text == text && copy.known.as_ref() == Some(&known) => {}
+            Ok(text) if copy.is_as_written(&text, &known) => {}
             Ok(text) => {
                 let flash = self.common.flash.as_deref();
-                let prepared = match copy.text == text {
+                let prepared = match copy.text == text && !copy.is_unwritten {
                     true => Ok(()),
                     false => files::prepare(&copy.directory, flash, placed, &text),
                 };
-                if let Err(error) = prepared.and_then(|()| known.write(&copy.directory)) {
-                    copy.note = Note::new(format!("its files cannot be written: {error}"));
+                let written = prepared.and_then(|()| known.write(&copy.directory));
+                let was_unwritten = std::mem::replace(&mut copy.is_unwritten, written.is_err());
+                match written {
+                    Err(error) => {
+                        copy.note = Note::new(format!("its files cannot be written: {error}"));
+                    }
+                    Ok(()) if was_unwritten => copy.note = Note::default(),
+                    Ok(()) => {}
                 }
                 (copy.text, copy.known) = (text, Some(known));
             }
@@ -247,20 +256,24 @@ impl Copies {
         ended.collect()
     }
 
-    /// Returns what there is to say of each. `errors` are those of disks.
-    pub fn reports(&self, errors: &DiskErrors) -> Vec<CopyReport> {
-        let report = |(id, copy): (&Id, &Copy)| CopyReport {
-            copy: *id,
-            database: copy.database.clone(),
-            state: match copy.process.id() {
-                _ if copy.is_leaving => ProcessState::Stopping,
-                Some(_) => ProcessState::Running,
-                None => ProcessState::Waiting,
-            },
-            process_id: copy.process.id().unwrap_or_default(),
-            restarts: copy.process.restarts(),
-            note: copy.note.text.clone(),
-            disk_error: errors.get(id).cloned().unwrap_or_default(),
+    /// Returns what there is to say of each. `troubles` are what copies say themselves.
+    pub fn reports(&self, troubles: &Troubles) -> Vec<CopyReport> {
+        let report = |(id, copy): (&Id, &Copy)| {
+            let Trouble { disk, link } = troubles.get(id).cloned().unwrap_or_default();
+            CopyReport {
+                copy: *id,
+                database: copy.database.clone(),
+                state: match copy.process.id() {
+                    _ if copy.is_leaving => ProcessState::Stopping,
+                    Some(_) => ProcessState::Running,
+                    None => ProcessState::Waiting,
+                },
+                process_id: copy.process.id().unwrap_or_default(),
+                restarts: copy.process.restarts(),
+                note: copy.note.text.clone(),
+                disk_error: disk,
+                link_error: link,
+            }
         };
         self.copies.iter().map(report).collect()
     }
@@ -294,6 +307,11 @@ impl Copies {
 }
 
 impl Copy {
+    /// Returns whether its files say this already.
+    fn is_as_written(&self, text: &str, known: &Known) -> bool {
+        !self.is_unwritten && self.text == text && self.known.as_ref() == Some(known)
+    }
+
     /// It is to end, and its files go.
     fn delete(&mut self) {
         self.is_deleted = true;

@@ -21,7 +21,13 @@ pub(crate) fn site(machines: &[(&str, &str, u64)]) -> Site {
             ..Machine::default()
         };
         let machine = machine.of_this_version(false);
-        let alive = MachineAlive { id, lease: 1, copies: Vec::new(), is_ending: false };
+        let alive = MachineAlive {
+            id,
+            lease: 1,
+            copies: Vec::new(),
+            is_ending: false,
+            disk_error: String::new(),
+        };
         let spec = At { value: machine, revision: 1 };
         let alive = Some(At { value: alive, revision: 1 });
         let known = Known {

@@ -4,7 +4,7 @@
 use crate::change::is_running;
 use crate::shared::Shared;
 use crate::show::state_word;
-use crate::site::{Site, Stage};
+use crate::site::{Database, Placed, ProcessState, Site, Stage};
 use metrics::text::{Exposition, Kind};
 
 /// Returns the text of a scrape.
@@ -19,6 +19,14 @@ pub fn expose(shared: &Shared) -> String {
     machines(&mut out, &site);
     databases(&mut out, &site);
     copies(&mut out, &site, &shared.machine);
+    unlinked(&mut out, &site);
+    if let Some(space) = shared.disk().space {
+        let help = "Bytes that the disk of this node's directory still takes";
+        let free = space.free_bytes as f64;
+        out.single("dunlin_cluster_disk_free_bytes", Kind::Gauge, help, free);
+        let help = "Bytes of the disk of this node's directory";
+        out.single("dunlin_cluster_disk_size_bytes", Kind::Gauge, help, space.size_bytes as f64);
+    }
     out.into_text()
 }
 
@@ -78,5 +86,83 @@ fn copies(out: &mut Exposition, site: &Site, machine: &str) {
     for report in reports {
         let copy = report.copy.to_string();
         family.sample(&[("database", &report.database), ("copy", &copy)], report.restarts as f64);
+    }
+}
+
+/// Says of each shard how many of its copies are of no use to it. Any node says it, of all machines.
+fn unlinked(out: &mut Exposition, site: &Site) {
+    let help = "Copies of a shard that do not run, or are not connected to their primary";
+    let mut family = out.family("dunlin_cluster_copies_unlinked", Kind::Gauge, help);
+    for (name, at) in site.databases.iter().filter(|(_, at)| at.value.stage == Stage::Ready) {
+        for shard in at.value.shards() {
+            let count = count_unlinked(site, &at.value, shard);
+            family.sample(&[("database", name), ("shard", &shard.to_string())], count as f64);
+        }
+    }
+}
+
+fn count_unlinked(site: &Site, database: &Database, shard: usize) -> usize {
+    let is_of_use = |placed: &&Placed| {
+        let report = site.report(placed);
+        report.is_some_and(|it| it.state == ProcessState::Running && it.link_error.is_empty())
+    };
+    let copies = database.copies.iter().filter(|it| it.shard == shard && !it.is_leaving);
+    copies.filter(|placed| !is_of_use(placed)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::tests::with_database;
+    use crate::site::CopyReport;
+
+    fn report(placed: &Placed, link_error: &str) -> CopyReport {
+        CopyReport {
+            copy: placed.copy,
+            database: "d".into(),
+            state: ProcessState::Running,
+            process_id: 1,
+            restarts: 0,
+            note: String::new(),
+            disk_error: String::new(),
+            link_error: link_error.into(),
+        }
+    }
+
+    #[test]
+    fn copies_that_do_not_run_or_lack_their_primary_are_counted() {
+        let (mut site, _) = with_database(Stage::Ready);
+        let database = site.databases["d"].value.clone();
+        let count = |site: &Site| count_unlinked(site, &database, 0);
+        assert_eq!(count(&site), 2, "no node has said that they run");
+        for placed in database.copies.iter().filter(|it| it.shard == 0) {
+            let known = site.machines.get_mut(&placed.machine).expect("it is there");
+            let alive = known.alive.as_mut().expect("it lives");
+            alive.value.copies.push(report(placed, ""));
+        }
+        assert_eq!(count(&site), 0);
+        let copies = |site: &mut Site| {
+            let known = site.machines.get_mut("a").expect("it is there");
+            known.alive.as_mut().expect("it lives").value.copies.clone()
+        };
+        let set = |site: &mut Site, copies: Vec<CopyReport>| {
+            let known = site.machines.get_mut("a").expect("it is there");
+            known.alive.as_mut().expect("it lives").value.copies = copies;
+        };
+        let well = copies(&mut site);
+        let cut = CopyReport { link_error: "cut".into(), ..well[0].clone() };
+        set(&mut site, vec![cut]);
+        assert_eq!(count(&site), 1, "it is not connected");
+        let waiting = CopyReport { state: ProcessState::Waiting, ..well[0].clone() };
+        set(&mut site, vec![waiting]);
+        assert_eq!(count(&site), 1, "it does not run");
+        set(&mut site, well);
+        site.machines.get_mut("b").expect("it is there").alive = None;
+        assert_eq!(count(&site), 1, "its machine is down");
+        let mut out = Exposition::default();
+        unlinked(&mut out, &site);
+        let text = out.into_text();
+        let line = "dunlin_cluster_copies_unlinked{database=\"d\",shard=\"0\"} 1";
+        assert!(text.contains(line), "{text}");
     }
 }

@@ -154,6 +154,8 @@ async fn status(call: Call, _: Nothing) -> Result<Status, ApiError> {
         problems.extend(etcd::version_warning(&health.version));
         let dead = machines.iter().filter(|machine| !machine.is_alive);
         problems.extend(dead.map(|it| format!("The node of machine '{}' is down", it.name)));
+        let full = machines.iter().filter(|machine| !machine.disk_error.is_empty());
+        problems.extend(full.map(|it| format!("Machine '{}': {}", it.name, it.disk_error)));
         let ill = databases.iter().filter(|it| it.stage == "ready" && it.health != "ok");
         problems.extend(ill.map(|it| format!("Database '{}': {}", it.name, it.health)));
         for it in databases.iter().filter(|it| it.stage == "ready") {

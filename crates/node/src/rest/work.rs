@@ -11,6 +11,9 @@ use web::rest::ApiError;
 /// again.
 const CALL: Duration = Duration::from_secs(15);
 
+/// How the text of a failure begins that etcd is to blame for.
+const ETCD_AWAY: &str = "etcd is away";
+
 /// Does work that waits for etcd or copies.
 pub(crate) async fn work<T: Send + 'static>(
     call: Call,
@@ -34,5 +37,20 @@ pub(super) async fn work_of<T: Send + 'static>(
     body: impl FnOnce(&Shared, &mut Store) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, ApiError> {
     let Call { shared, threads, .. } = call;
-    threads.run(kind, move || body(&shared, &mut shared.store(CALL))).await
+    let run =
+        move || body(&shared, &mut shared.store(CALL)).map_err(|problem| blame(problem, &shared));
+    threads.run(kind, run).await
+}
+
+/// Says of a full disk of this machine that it may be why etcd is away: an etcd of the node's own ends then.
+fn blame(problem: Problem, shared: &Shared) -> Problem {
+    let disk = shared.disk().error;
+    match problem {
+        Problem::Away(why)
+            if !disk.is_empty() && why.starts_with(ETCD_AWAY) && !why.contains(&disk) =>
+        {
+            Problem::Away(format!("{why}; {disk}"))
+        }
+        problem => problem,
+    }
 }

@@ -194,7 +194,7 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     let relayed = relay::Relayed { host: kept.host.clone(), tls_offset, all: is_contained };
     let started = relay::start(Arc::clone(&shared), relayed);
     started.map_err(|error| Wrong(error.to_string()))?;
-    let threads = start(daemon, &shared, (etcd.own, stand_in), is_contained);
+    let threads = start(daemon, &shared, &directory, (etcd.own, stand_in), is_contained);
     let threads = threads.map_err(|error| Wrong(error.to_string()))?;
     report(&kept, &machine, &summary, &directory);
     if std::env::var_os(IN_BACKGROUND).is_some() {
@@ -243,17 +243,18 @@ impl Threads {
 fn start(
     daemon: Daemon,
     shared: &Arc<Shared>,
+    directory: &Path,
     (etcd, stand_in): (Option<OwnEtcd>, Option<StandIn>),
     ends_etcd: bool,
 ) -> std::io::Result<Threads> {
     let jobs = Jobs::new(Arc::clone(shared));
-    let of_disks = Arc::clone(shared);
+    let (of_disks, directory) = (Arc::clone(shared), directory.to_owned());
     let watch =
         |etcd: OwnEtcd| thread::spawn("etcd", move || etcd.watch(&IS_ETCD_ENDED, ends_etcd));
     Ok(Threads {
         daemon: thread::spawn("node", move || daemon.run(&IS_ENDED))?,
         jobs: thread::spawn("jobs", move || jobs.run(&IS_ENDED))?,
-        disks: thread::spawn("disks", move || disks::watch(&of_disks, &IS_ENDED))?,
+        disks: thread::spawn("disks", move || disks::watch(&of_disks, &directory, &IS_ENDED))?,
         etcd: match (etcd, stand_in) {
             (Some(etcd), _) => Some(watch(etcd)?),
             (None, Some(stand_in)) => {

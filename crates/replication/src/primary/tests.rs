@@ -152,7 +152,7 @@ fn options_are_checked() {
 
 #[test]
 fn a_replica_that_cannot_catch_up_is_allowed_more_each_time() {
-    let allowance = |primary: &Primary, client| primary.allowance(client, 100);
+    let allowance = |primary: &Primary, client| primary.allowance(client, 100, u64::MAX);
     let mut primary = Primary::default();
     for (client, wanted) in [(1, 100), (2, 200), (3, 400)] {
         primary.configure(client, "10.0.0.1", b"listening-port", b"7000", Millis(0));
@@ -164,11 +164,13 @@ fn a_replica_that_cannot_catch_up_is_allowed_more_each_time() {
     assert_eq!(allowance(&primary, 4), 100, "it is another one");
     primary.configure(5, "10.0.0.1", b"listening-port", b"7000", Millis(0));
     assert_eq!(allowance(&primary, 5), 800);
+    assert_eq!(primary.allowance(5, 100, 300), 300, "memory has an end");
+    assert_eq!(primary.allowance(5, 100, 30), 100, "the limit itself holds");
     primary.caught_up(5);
     assert_eq!(allowance(&primary, 5), 100);
     primary.cut_off(5);
     assert_eq!(allowance(&primary, 5), 100, "it had caught up");
-    assert_eq!(primary.allowance(5, u64::MAX), u64::MAX);
+    assert_eq!(primary.allowance(5, u64::MAX, u64::MAX), u64::MAX);
 }
 
 #[test]
@@ -604,7 +606,7 @@ fn the_soft_limit_makes_no_loop_of_full_synchronisations() {
         let (mut lag, mut behind) = (2000 * MIB, Behind::default());
         let mut is_cut_off = false;
         for second in 0.. {
-            let bytes = primary.allowance(client, soft);
+            let bytes = primary.allowance(client, soft, u64::MAX);
             let limit = SoftLimit { bytes, seconds: 60, backlog };
             is_cut_off = behind.is_over(&limit, lag, Millis(second * 1000));
             if is_cut_off || lag <= backlog {
@@ -621,5 +623,5 @@ fn the_soft_limit_makes_no_loop_of_full_synchronisations() {
         assert!(attempts < 20, "it goes on and on");
     }
     assert!(attempts > 1, "it was cut off at first");
-    assert_eq!(primary.allowance(attempts, 1), 1, "that is forgotten");
+    assert_eq!(primary.allowance(attempts, 1, u64::MAX), 1, "that is forgotten");
 }

@@ -138,7 +138,8 @@ impl Replica {
         if limit.is_exceeded(lag) {
             // A replica that was cut off before it had caught up gets more, or it would fail in the
             // same way again.
-            limit.bytes = engine.replicas.primary().allowance(client, bytes);
+            let most = engine.most_allowance();
+            limit.bytes = engine.replicas.primary().allowance(client, bytes, most);
         }
         self.behind.is_over(&limit, lag, now())
     }

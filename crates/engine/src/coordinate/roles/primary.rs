@@ -83,9 +83,19 @@ impl Engine {
         if limit.hard_bytes == 0 { u64::MAX } else { limit.hard_bytes }
     }
 
-    /// Returns the same for one replica. It is more if the replica has failed to catch up before.
+    /// Returns where that ends for a replica that has failed to catch up before: at a quarter of `maxmemory`,
+    /// which is what operators leave beside it.
+    pub fn most_allowance(&self) -> u64 {
+        match self.config.maxmemory() {
+            0 => u64::MAX,
+            bytes => bytes / 4,
+        }
+    }
+
+    /// Returns the allowance of one replica. It is more if the replica has failed to catch up before.
     pub fn allowance_of(&self, client: u64) -> u64 {
-        self.replicas.primary().allowance(client, self.replica_allowance())
+        let (usual, most) = (self.replica_allowance(), self.most_allowance());
+        self.replicas.primary().allowance(client, usual, most)
     }
 
     /// Applies changed limits of replicas, and cuts off those that are too far behind.
@@ -174,7 +184,8 @@ impl Engine {
         };
         match reader {
             Some(reader) => {
-                reader.allow(primary.allowance(client, self.replica_allowance()));
+                let (usual, most) = (self.replica_allowance(), self.most_allowance());
+                reader.allow(primary.allowance(client, usual, most));
                 self.replicas.keep_reader(client, reader);
                 true
             }

@@ -180,3 +180,35 @@ fn a_rewrite_that_makes_room_ends_the_trouble_of_a_full_disk() {
     assert_eq!(ask(&mut client, "GET after").shown(), "1");
     ok(&mut client, &format!("SET k {value}"));
 }
+
+/// Waits until a snapshot has ended. Returns how it has.
+fn snapshot(client: &mut Client) -> String {
+    ok(client, "BGSAVE");
+    eventually("the end", || field(client, "rdb_bgsave_in_progress") == "0");
+    field(client, "rdb_last_bgsave_status")
+}
+
+#[test]
+fn a_snapshot_without_room_leaves_the_old_one_and_stops_writes_until_one_succeeds() {
+    let Some(disk) = SmallDisk::new("snapshot") else { return };
+    let mut server = start_on(&disk, &["--appendonly", "no", "--save", "3600 1000000"]);
+    let mut client = server.client();
+    let value = "v".repeat(20_000);
+    (0..120).for_each(|number| drop(ok(&mut client, &["SET", &format!("key:{number}"), &value])));
+    assert_eq!(snapshot(&mut client), "ok");
+    let file = disk.path().join("dump.rdb");
+    let before = fs::read(&file).unwrap();
+    // A second one of this size has no room beside the first.
+    let ballast = disk.ballast();
+    assert_eq!(snapshot(&mut client), "err");
+    assert!(server.log().contains("No space left on device"), "{}", server.log());
+    assert!(fs::read(&file).unwrap() == before, "the old snapshot is whole");
+    let refusal = ask(&mut client, "SET k v").shown();
+    assert!(refusal.starts_with("MISCONF"), "{refusal}");
+    check_keys(&server, 120);
+    fs::remove_file(&ballast).unwrap();
+    assert_eq!(snapshot(&mut client), "ok");
+    ok(&mut client, "SET k v");
+    crash(&mut server);
+    check_keys(&server, 120);
+}
