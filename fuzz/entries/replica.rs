@@ -136,6 +136,6 @@ pub fn check(input: &[u8]) {
             }
         }
         assert!(primary.replicas().all(|link| clients.contains(&link.client)));
-        assert!(primary.allowance(client, u64::MAX) == u64::MAX);
+        assert!(primary.allowance(client, u64::MAX, u64::MAX) == u64::MAX);
     }
 }

@@ -116,8 +116,8 @@ impl Network {
         }
     }
 
-    /// What a machine sends is slow and lossy from now on. Its loopback stays as it is. Returns what
-    /// does that.
+    /// What a machine sends is slow and lossy from now on. Its loopback stays as it is. Returns
+    /// what does that.
     ///
     /// # Errors
     /// Why it cannot be: `tc` or `nft` is not installed, or the kernel lacks both ways.

@@ -112,13 +112,18 @@ pub static SECTIONS: [(&str, &[Row]); 9] = [
 ];
 
 /// Beginnings of the names of fields of which there are many, and what they are fields of.
-pub const PLURAL: [(&str, &str); 7] = [
+pub const PLURAL: [(&str, &str); 9] = [
     ("listener", "A port or socket that the server listens on."),
     ("slave", "A replica: its address, state, position and lag."),
     ("errorstat_", "How often an error of this code was replied."),
     ("db", "The keys of a database, and how many of them expire."),
     ("cmdstat_", "Calls of a command, microseconds that it took, and its errors."),
     ("latency_percentiles_usec_", "Percentiles of the microseconds that a command took."),
+    (
+        "request_bytes_",
+        "Requests of a command, their bytes, and how many were shorter than a size.",
+    ),
+    ("reply_bytes_", "Replies of a command, their bytes, and how many were shorter than a size."),
     ("timing_", "Durations of what is no command, such as an fsync."),
 ];
 

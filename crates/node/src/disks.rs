@@ -1,6 +1,6 @@
-//! What is wrong with this machine although its processes run: copies that cannot write to their disks, or are
-//! not connected to their primaries, as they say themselves; and the disk below the node's own directory. Such a
-//! copy has its lease and answers, so nothing else shows it.
+//! What is wrong with this machine although its processes run: copies that cannot write to their
+//! disks, or are not connected to their primaries, as they say themselves; and the disk below the
+//! node's own directory. Such a copy has its lease and answers, so nothing else shows it.
 
 use crate::shared::{Disk, Shared};
 use crate::site::{Database, Placed, Stage, Trouble};
@@ -131,7 +131,8 @@ fn refused(info: &str) -> String {
     refused.join("; ")
 }
 
-/// Returns whether a copy gets what its primary does, or loads a snapshot of it. A primary needs no link.
+/// Returns whether a copy gets what its primary does, or loads a snapshot of it. A primary needs no
+/// link.
 fn is_linked(info: &str) -> bool {
     let is = |name: &str, value: &str| field(info, name) == Some(value);
     !is("master_link_status", "down") || is("master_sync_in_progress", "1")

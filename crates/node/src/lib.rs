@@ -15,7 +15,7 @@
 //!            relay     authority   ports of databases that are elsewhere; certificates of etcd
 //!   observe  show      hashing     what users are shown; rules tried on keys
 //!            leaders   standing    shards that another copy leads; shards without a primary
-//!            ready     disks       whether clients may be sent here; disks that refuse writes, lost links
+//!            ready     disks       whether clients may be sent here; full disks, lost links
 //!            rollback  talk        databases as they were once; requests to copies
 //!   store    shared    store       what threads share; the site at etcd
 //!            change    plan        what users ask for, as transactions; where copies go

@@ -24,7 +24,8 @@ struct State {
     turns: u64,
 }
 
-/// The disk below the node's directory, which has its log, the copies' files and an etcd of its own.
+/// The disk below the node's directory, which has its log, the copies' files and an etcd of its
+/// own.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Disk {
     /// What it has; `None`: it could not be asked.

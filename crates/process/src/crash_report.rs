@@ -99,7 +99,8 @@ pub(super) fn write_start(log: &LogDescriptor, crash: &Crash<'_>, about: Option<
             match sender {
                 Some((pid, uid)) => {
                     line(format_args!("Sent by process {pid}, user {uid}"));
-                    // Rust ends a process without memory in this way, and names the size there only.
+                    // Rust ends a process without memory in this way, and names the size there
+                    // only.
                     if number == libc::SIGABRT && u32::try_from(pid) == Ok(std::process::id()) {
                         line(format_args!(
                             "It has ended itself: out of memory if standard error has 'memory \

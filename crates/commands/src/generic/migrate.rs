@@ -422,7 +422,7 @@ fn read_answer(peer: &mut dyn Peer) -> Result<Option<Error>, Failure> {
     match line.split_first() {
         Some((b'+', b"OK")) => Ok(None),
         Some((b'-', text)) => {
-            let mut error = b"ERR MigrateTarget instance replied with error: ".to_vec();
+            let mut error = b"ERR Target instance replied with error: ".to_vec();
             error.extend_from_slice(text);
             Ok(Some(Error::Bytes(error)))
         }

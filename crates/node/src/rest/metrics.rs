@@ -89,7 +89,8 @@ fn copies(out: &mut Exposition, site: &Site, machine: &str) {
     }
 }
 
-/// Says of each shard how many of its copies are of no use to it. Any node says it, of all machines.
+/// Says of each shard how many of its copies are of no use to it. Any node says it, of all
+/// machines.
 fn unlinked(out: &mut Exposition, site: &Site) {
     let help = "Copies of a shard that do not run, or are not connected to their primary";
     let mut family = out.family("dunlin_cluster_copies_unlinked", Kind::Gauge, help);

@@ -11,9 +11,6 @@ use web::rest::ApiError;
 /// again.
 const CALL: Duration = Duration::from_secs(15);
 
-/// How the text of a failure begins that etcd is to blame for.
-const ETCD_AWAY: &str = "etcd is away";
-
 /// Does work that waits for etcd or copies.
 pub(crate) async fn work<T: Send + 'static>(
     call: Call,
@@ -42,15 +39,12 @@ pub(super) async fn work_of<T: Send + 'static>(
     threads.run(kind, run).await
 }
 
-/// Says of a full disk of this machine that it may be why etcd is away: an etcd of the node's own ends then.
+/// Adds that the disk of this machine is full, which may be why something does not answer: an etcd
+/// of the node's own ends then.
 fn blame(problem: Problem, shared: &Shared) -> Problem {
     let disk = shared.disk().error;
     match problem {
-        Problem::Away(why)
-            if !disk.is_empty() && why.starts_with(ETCD_AWAY) && !why.contains(&disk) =>
-        {
-            Problem::Away(format!("{why}; {disk}"))
-        }
+        Problem::Away(why) if !disk.is_empty() => Problem::Away(format!("{why}; {disk}")),
         problem => problem,
     }
 }

@@ -342,8 +342,9 @@ impl Primary {
         true
     }
 
-    /// Returns how far behind a replica may be, if others may be `usual` behind. What it gets for its failures
-    /// ends at `most`: a link that never carries what is written would take all memory.
+    /// Returns how far behind a replica may be, if others may be `usual` behind. What it gets for
+    /// its failures ends at `most`: a link that never carries what is written would take all
+    /// memory.
     pub fn allowance(&self, client: u64, usual: u64, most: u64) -> u64 {
         let failures = self.links.get(&client).and_then(|link| self.failures.get(&link.server()));
         let doubled = usual.saturating_mul(1 << failures.copied().unwrap_or(0));

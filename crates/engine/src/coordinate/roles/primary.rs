@@ -83,8 +83,8 @@ impl Engine {
         if limit.hard_bytes == 0 { u64::MAX } else { limit.hard_bytes }
     }
 
-    /// Returns where that ends for a replica that has failed to catch up before: at a quarter of `maxmemory`,
-    /// which is what operators leave beside it.
+    /// Returns where that ends for a replica that has failed to catch up before: at a quarter of
+    /// `maxmemory`, which is what operators leave beside it.
     pub fn most_allowance(&self) -> u64 {
         match self.config.maxmemory() {
             0 => u64::MAX,
@@ -92,7 +92,8 @@ impl Engine {
         }
     }
 
-    /// Returns the allowance of one replica. It is more if the replica has failed to catch up before.
+    /// Returns the allowance of one replica. It is more if the replica has failed to catch up
+    /// before.
     pub fn allowance_of(&self, client: u64) -> u64 {
         let (usual, most) = (self.replica_allowance(), self.most_allowance());
         self.replicas.primary().allowance(client, usual, most)
