@@ -146,6 +146,7 @@ numbers! {
     commandlog_large_reply_max_len: usize = "commandlog-large-reply-max-len" as count;
     latency_monitor_threshold: u64 = "latency-monitor-threshold" as unsigned;
     latency_tracking: bool = "latency-tracking" as yes;
+    size_tracking: bool = "size-tracking" as yes;
     cluster_slot_stats_enabled: bool = "cluster-slot-stats-enabled" as yes;
     notify_keyspace_events: KeyspaceEvents = "notify-keyspace-events" as KeyspaceEvents::from_number;
     extended_redis_compatibility: bool = "extended-redis-compatibility" as yes;

@@ -700,7 +700,7 @@ fn latencystats(cx: &Cx<'_>, out: &mut String) {
 
 /// Sizes of requests and replies by command.
 fn sizestats(cx: &Cx<'_>, out: &mut String) {
-    if !cx.engine.config.latency_tracking() {
+    if !cx.engine.config.size_tracking() {
         return;
     }
     for row in cx.engine.table.all() {

@@ -149,7 +149,8 @@ pub(super) const OPTIONS: &[Spec] = &[
         "0",
         "milliseconds from which an event is recorded; 0 records none",
     ),
-    flag("latency-tracking", "yes", "keep histograms of the durations and sizes of every command"),
+    flag("latency-tracking", "yes", "keep latency percentiles of every command"),
+    flag("size-tracking", "no", "keep histograms of the sizes of each command's requests and replies"),
     special(
         "latency-tracking-info-percentiles",
         Kind::Percentiles,

@@ -42,6 +42,7 @@ const NOT_IN_VALKEY: &[(&str, &str)] = &[
     ("shed-turn-usec", "Dunlin's own"),
     ("shed-users", "Dunlin's own"),
     ("rate-limits", "Dunlin's own"),
+    ("size-tracking", "Dunlin's own"),
     ("maxmemory-from-limit", "Dunlin's own"),
     ("protected-mode-private-networks", "Dunlin's own"),
     ("io-coalesce-usec", "Dunlin's own"),

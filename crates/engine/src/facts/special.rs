@@ -47,6 +47,8 @@ pub enum Special {
     SlotStats,
     /// `latency-monitor-threshold` is set. Owner: [`OptionBits`].
     LatencyMonitor,
+    /// `size-tracking` is set. Owner: [`OptionBits`].
+    SizeTracking,
     /// A thread is overloaded. Owner: `shedding::Shedding`.
     Overload,
     /// `rate-limits` is set. Owner: `rate_limits::RateLimits`.
@@ -78,11 +80,12 @@ impl Special {
     pub const USAGE: u64 = Special::HotKeys.mask()
         | Special::SlotStats.mask()
         | Special::LatencyMonitor.mask()
+        | Special::SizeTracking.mask()
         | Special::RateLimits.mask();
 
     /// All states.
     #[cfg(test)]
-    pub(crate) const ALL: [Special; 19] = [
+    pub(crate) const ALL: [Special; 20] = [
         Special::MemoryLimit,
         Special::MinReplicas,
         Special::Pause,
@@ -100,6 +103,7 @@ impl Special {
         Special::HotKeys,
         Special::SlotStats,
         Special::LatencyMonitor,
+        Special::SizeTracking,
         Special::Overload,
         Special::RateLimits,
     ];
@@ -121,6 +125,7 @@ struct OptionBits {
     min_replicas: Flag,
     slot_stats: Flag,
     latency_monitor: Flag,
+    size_tracking: Flag,
 }
 
 /// Makes the bits that are options follow the configuration, now and after each change.
@@ -130,6 +135,7 @@ pub(crate) fn follow_options(word: &Arc<FlagWord>, config: &config::Config) {
         min_replicas: Special::MinReplicas.flag(word),
         slot_stats: Special::SlotStats.flag(word),
         latency_monitor: Special::LatencyMonitor.flag(word),
+        size_tracking: Special::SizeTracking.flag(word),
     };
     config.watch(Box::new(move |config| {
         options.memory_limit.follow(|| config.maxmemory() > 0);
@@ -137,6 +143,7 @@ pub(crate) fn follow_options(word: &Arc<FlagWord>, config: &config::Config) {
             || config.min_replicas_to_write() > 0 && config.min_replicas_max_lag() > 0;
         options.min_replicas.follow(needs_replicas);
         options.slot_stats.follow(|| config.cluster_slot_stats_enabled());
+        options.size_tracking.follow(|| config.size_tracking());
         options.latency_monitor.follow(|| config.latency_monitor_threshold() > 0);
     }));
 }

@@ -7,7 +7,6 @@ use crate::cx::Cx;
 use crate::db::Db;
 use crate::dispatch;
 use crate::session::{Fate, Session, WriteReply};
-use crate::stats::Call;
 use journal::JournalPos;
 use journal::safe::Gate;
 use keyspace::Millis;
@@ -75,9 +74,11 @@ impl Worker {
         let row = &engine.table.all()[session.last_command - 1];
         let words: Vec<&[u8]> = waiter.argv.iter().map(|word| &**word).collect();
         let request: usize = words.iter().map(|word| word.len()).sum();
-        let call = Call { nanoseconds, request, reply: reply_bytes };
         engine.rate_limits.charge(&engine.clock, session, 1, (request + reply_bytes) as u64);
-        stats.by_command[row.index].count(call, engine.config.latency_tracking());
+        stats.by_command[row.index].count(nanoseconds, engine.config.latency_tracking());
+        if engine.config.size_tracking() {
+            stats.by_command[row.index].count_sizes(request, reply_bytes);
+        }
         stats.commands.add_own(1);
         session.commands += 1;
         if engine.config.cluster_slot_stats_enabled() && engine.membership.is_on() {

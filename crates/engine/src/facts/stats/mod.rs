@@ -140,22 +140,11 @@ pub struct CommandStats {
     histograms: AtomicPtr<Histograms>,
 }
 
-/// What is kept of each call of a command while `latency-tracking` is on.
+/// What is kept of each call of a command while `latency-tracking` and `size-tracking` are on.
 struct Histograms {
     durations: Histogram,
     requests: Powers,
     replies: Powers,
-}
-
-/// One call of a command.
-#[derive(Debug, Clone, Copy)]
-pub struct Call {
-    /// How long it ran.
-    pub nanoseconds: u64,
-    /// Bytes of its request.
-    pub request: usize,
-    /// Bytes of its reply.
-    pub reply: usize,
 }
 
 /// How long the requests and replies of a command were, over all threads, in bytes.
@@ -272,15 +261,19 @@ impl Durations {
 impl CommandStats {
     /// Counts a call; only its thread does.
     #[inline]
-    pub fn count(&self, call: Call, with_histograms: bool) {
+    pub fn count(&self, nanoseconds: u64, with_histogram: bool) {
         self.calls.add_own(1);
-        self.nanoseconds.add_own(call.nanoseconds);
-        if with_histograms {
-            let kept = self.own_histograms();
-            kept.durations.counts[Histogram::index(call.nanoseconds)].add_own(1);
-            kept.requests.note_own(call.request as u64);
-            kept.replies.note_own(call.reply as u64);
+        self.nanoseconds.add_own(nanoseconds);
+        if with_histogram {
+            self.own_histograms().durations.counts[Histogram::index(nanoseconds)].add_own(1);
         }
+    }
+
+    /// Counts the bytes of a request and its reply; only its thread does.
+    pub fn count_sizes(&self, request: usize, reply: usize) {
+        let kept = self.own_histograms();
+        kept.requests.note_own(request as u64);
+        kept.replies.note_own(reply as u64);
     }
 
     #[inline]
@@ -349,8 +342,8 @@ mod tests {
         let threads = [ThreadStats::new(1), ThreadStats::new(1)];
         assert!(Durations::of(&threads, 0).is_none());
         for (thread, nanoseconds) in [(0, 1000), (0, 5000), (1, 1000), (1, 6000), (1, 70_000)] {
-            let call = Call { nanoseconds, request: 30, reply: nanoseconds as usize };
-            threads[thread].by_command[0].count(call, true);
+            threads[thread].by_command[0].count(nanoseconds, true);
+            threads[thread].by_command[0].count_sizes(30, nanoseconds as usize);
         }
         let sizes = Sizes::of(&threads, 0).unwrap();
         assert_eq!((sizes.requests.sum, sizes.requests.counts[4]), (150, 5));

@@ -15,7 +15,6 @@ use crate::latency::Slow;
 use crate::scripting;
 use crate::session::Fate;
 use crate::special::Special;
-use crate::stats::Call;
 use crate::table::Resolved;
 
 /// Runs a command inside a transaction or a script ([`Cx::begin_transaction`]). The locks of all
@@ -89,11 +88,7 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
         request.spent_ns = nanoseconds;
         return outcome;
     }
-    let reply = cx.reply.len_since(started);
-    let is_nested = cx.in_transaction || cx.script.is_some();
-    let request = if is_nested { bytes_of(args) } else { cx.session.request_bytes };
-    let counted = Call { nanoseconds, request, reply };
-    command_stats.count(counted, cx.engine.config.latency_tracking());
+    command_stats.count(nanoseconds, cx.engine.config.latency_tracking());
     stats.commands.add_own(1);
     cx.session.commands += 1;
     // EXEC has run other commands.
@@ -103,6 +98,7 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
     {
         note_effects(cx, row, args, outcome.as_ref().err());
     }
+    let reply = cx.reply.len_since(started);
     if cx.engine.special.any(Special::USAGE) {
         note_usage(cx, row, args, nanoseconds, reply);
     }
@@ -140,6 +136,11 @@ fn note_effects(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, error: 
 fn note_usage(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, nanoseconds: u64, reply: usize) {
     let is_fast = row.command.flags.has(Flags::FAST);
     cx.engine.note_latency(if is_fast { Slow::FastCommand } else { Slow::Command }, nanoseconds);
+    if cx.engine.config.size_tracking() {
+        let is_nested = cx.in_transaction || cx.script.is_some();
+        let request = if is_nested { bytes_of(args) } else { cx.session.request_bytes };
+        cx.thread.stats().by_command[row.index].count_sizes(request, reply);
+    }
     if cx.script.is_none() {
         // The reply to EXEC has those of its commands.
         let reply = if cx.in_transaction { 0 } else { reply };
