@@ -150,7 +150,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         "milliseconds from which an event is recorded; 0 records none",
     ),
     flag("latency-tracking", "yes", "keep latency percentiles of every command"),
-    flag("size-tracking", "no", "keep histograms of the sizes of each command's requests and replies"),
+    flag("size-tracking", "no", "keep histograms of the sizes of requests and replies"),
     special(
         "latency-tracking-info-percentiles",
         Kind::Percentiles,
