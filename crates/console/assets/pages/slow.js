@@ -149,11 +149,7 @@ async function statistics(body, again) {
     number: true,
     sort: (row) => row[name],
     cell: (row) =>
-      h(
-        "span",
-        { title: `99 % have less than ${bytes(row[name + "_p99"])}` },
-        bytes(row[name]),
-      ),
+      h("span", { title: `99 % have less than ${bytes(row[name + "_p99"])}` }, bytes(row[name])),
   });
   /** @type {import("../ui.js").Column[]} */
   const columns = [
