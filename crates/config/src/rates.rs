@@ -3,7 +3,7 @@
 use crate::memory::parse_memory;
 use ipnet::IpNet;
 
-/// Whose requests and bytes are counted together.
+/// The connections that are counted together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RateSubject {
     /// All connections of a user.
@@ -15,7 +15,7 @@ pub enum RateSubject {
 /// A limit; 0 is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateLimit {
-    /// Whom it is for.
+    /// The connections that it is for.
     pub subject: RateSubject,
     /// Requests a second.
     pub requests: u64,

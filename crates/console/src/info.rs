@@ -1,5 +1,6 @@
 //! What INFO says: fields by name, and lines of fields.
 
+use metrics::info::{number, numbers, part};
 use std::collections::HashMap;
 
 /// A reply to INFO.
@@ -80,17 +81,17 @@ pub struct Parts<'a>(&'a str);
 impl<'a> Parts<'a> {
     /// A part as text; empty if it is not there.
     pub fn text(&self, name: &str) -> &'a str {
-        self.all().find(|(other, _)| *other == name).map_or("", |(_, value)| value)
+        part(self.0, name).unwrap_or_default()
     }
 
-    /// The parts in order, with their names.
-    pub fn all(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
-        self.0.split(',').filter_map(|part| part.split_once('='))
+    /// The parts that are numbers, in order, with their names.
+    pub fn numbers(&self) -> impl Iterator<Item = (&'a str, f64)> {
+        numbers(self.0)
     }
 
     /// A part as a number; 0 if it is none.
     pub fn number(&self, name: &str) -> f64 {
-        self.text(name).parse().unwrap_or(0.0)
+        number(self.0, name).unwrap_or(0.0)
     }
 }
 

@@ -57,6 +57,7 @@ pub mod sentinel;
 pub mod server;
 pub mod sessions;
 pub mod slot_jobs;
+pub mod small_disk;
 pub mod stalls;
 pub mod tls;
 pub mod wait;

@@ -264,6 +264,21 @@ impl Server {
         self.child.id()
     }
 
+    /// What the system says of the process under a name in `/proc/PID/status`, if it says that.
+    pub fn status(&self, name: &str) -> Option<String> {
+        let path = format!("/proc/{}/status", self.process_id());
+        let text = std::fs::read_to_string(path).expect("the server runs");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.map(|value| value.trim().to_owned())
+    }
+
+    /// Its resident memory in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        let kilobytes =
+            self.status("VmRSS").and_then(|text| text.strip_suffix(" kB")?.parse().ok());
+        kilobytes.map(|kilobytes: u64| kilobytes * 1024).expect("the system says it")
+    }
+
     /// The program it runs.
     pub fn program(&self) -> &Program {
         &self.program

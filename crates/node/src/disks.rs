@@ -10,6 +10,7 @@ use process::disk::{self, Space};
 use process::memory::Bytes;
 use process::{log, os_error};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,8 +53,8 @@ pub fn watch(shared: &Arc<Shared>, directory: &Path, is_over: &AtomicBool) {
 }
 
 fn look_at_disk(shared: &Shared, directory: &Path) {
-    let error = lack(directory);
-    let space = disk::space(directory).ok();
+    let found = disk::space(directory);
+    let error = lack_of(directory, &found);
     let before = shared.disk().error;
     match (&*before, &*error) {
         ("", "") => {}
@@ -63,14 +64,18 @@ fn look_at_disk(shared: &Shared, directory: &Path) {
     }
     // As it was said first: the number of bytes changes all the time.
     let error = if before.is_empty() || error.is_empty() { error } else { before };
-    shared.set_disk(Disk { space, error });
+    shared.set_disk(Disk { space: found.ok(), error });
 }
 
 /// Says that the disk of a folder is full, or nearly so. The text is empty if it is not.
 pub fn lack(folder: &Path) -> String {
-    match disk::space(folder) {
-        Ok(space) => too_full(folder, space),
-        Err(why) => format!("{} cannot be looked at: {}", folder.display(), os_error(&why)),
+    lack_of(folder, &disk::space(folder))
+}
+
+fn lack_of(folder: &Path, found: &io::Result<Space>) -> String {
+    match found {
+        Ok(space) => too_full(folder, *space),
+        Err(why) => format!("{} cannot be looked at: {}", folder.display(), os_error(why)),
     }
 }
 

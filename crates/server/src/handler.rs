@@ -111,7 +111,7 @@ pub struct ReactorHandler {
     by_client: HashMap<u64, ConnId>,
     /// Connections that wait for CLIENT PAUSE or a long command to end.
     paused: Vec<ConnId>,
-    /// Connections whose next request waits for what `rate-limits` allows, the longest first.
+    /// Connections that wait for what `rate-limits` allows, the longest first.
     limited: VecDeque<ConnId>,
     replicas: Feeding,
     /// What sends requests to other nodes of the cluster.
@@ -301,7 +301,7 @@ impl ReactorHandler {
         for _ in 0..self.limited.len().min(MOST_RESUMED) {
             let Some(id) = self.limited.pop_front() else { return };
             let Some((conn, mut io)) = client_of(cx, id) else { continue };
-            if !self.engine.is_within_rate(&mut conn.session) {
+            if !self.engine.rate_limits.is_open(&mut conn.session) {
                 self.limited.push_back(id);
             } else if conn.session.suspension.is_none() {
                 io.resume();

@@ -144,8 +144,8 @@ fn sizes(histogram: Parts<'_>) -> (f64, f64) {
     if calls == 0.0 {
         return (0.0, 0.0);
     }
-    let bounds = histogram.all().filter_map(|(name, below)| {
-        let (bound, below) = (name.strip_prefix("lt")?.parse().ok()?, below.parse::<f64>().ok()?);
+    let bounds = histogram.numbers().filter_map(|(name, below)| {
+        let bound = name.strip_prefix("lt")?.parse().ok()?;
         (below >= 0.99 * calls).then_some(bound)
     });
     (histogram.number("bytes") / calls, bounds.fold(f64::INFINITY, f64::min))

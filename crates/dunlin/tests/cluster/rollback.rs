@@ -16,20 +16,10 @@ impl Machine {
     /// Ends the node and its etcd. The copies go on.
     fn end_etcd(&mut self) {
         self.kill_node();
-        let folder = self.directory.join("etcd");
-        let runs = || {
-            let entries = std::fs::read_dir("/proc").expect("there is /proc").flatten();
-            let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-            let is_there = |id: &u32| {
-                let there = std::fs::read_link(format!("/proc/{id}/cwd"));
-                there.is_ok_and(|there| there == folder)
-            };
-            ids.filter(is_there).collect::<Vec<u32>>()
-        };
-        let found = runs();
+        let found = self.etcds();
         assert_eq!(found.len(), 1, "one etcd is there");
         signal(found[0], "KILL").expect("it runs");
-        eventually("etcd has ended", || runs().is_empty());
+        eventually("etcd has ended", || self.etcds().is_empty());
     }
 }
 

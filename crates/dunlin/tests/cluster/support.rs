@@ -309,13 +309,26 @@ impl Machine {
     /// The process of a copy, as the system knows it.
     pub fn process_of(&self, copy: &Value) -> Option<u32> {
         let id = copy["id"].as_str().expect("a copy has an id");
-        let entries = std::fs::read_dir("/proc").expect("there is /proc").flatten();
-        let mut ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        ids.find(|process| {
-            let there = std::fs::read_link(format!("/proc/{process}/cwd")).unwrap_or_default();
-            there.starts_with(&self.directory) && ends_with(&there, &id[..8])
-        })
+        let is_there =
+            |there: &Path| there.starts_with(&self.directory) && ends_with(there, &id[..8]);
+        processes_in(is_there).first().copied()
     }
+
+    /// The processes of its own etcd.
+    pub fn etcds(&self) -> Vec<u32> {
+        let folder = self.directory.join("etcd");
+        processes_in(|there| there == folder)
+    }
+}
+
+/// Returns the processes that run in such directories.
+fn processes_in(is_there: impl Fn(&Path) -> bool) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").expect("there is /proc").flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let runs_there = |id: &u32| {
+        std::fs::read_link(format!("/proc/{id}/cwd")).is_ok_and(|there| is_there(&there))
+    };
+    ids.filter(runs_there).collect()
 }
 
 fn ends_with(path: &Path, text: &str) -> bool {

@@ -176,7 +176,7 @@ pub struct Engine {
     /// Requests that are refused while threads are overloaded.
     pub shedding: Shedding,
     /// What users and addresses may ask for in a second.
-    pub(crate) rate_limits: RateLimits,
+    pub rate_limits: RateLimits,
     /// Clients in MONITOR.
     pub(crate) monitors: CountedFlag,
     /// Whether expired keys are deleted actively (DEBUG SET-ACTIVE-EXPIRE).
@@ -218,7 +218,7 @@ impl Engine {
         let engine = Box::leak(Box::new(Engine {
             keyspace: Keyspace::new(databases, assignment),
             shedding: Shedding::new(&config, flag(Special::Overload)),
-            rate_limits: RateLimits::new(&config, flag(Special::RateLimits), &clock),
+            rate_limits: RateLimits::new(&config, flag(Special::RateLimits), clock),
             acl: Acl::with_flag(table, &config, flag(Special::RestrictedUsers)),
             config,
             table,
@@ -380,19 +380,6 @@ impl Engine {
     /// Counts a client that is in MONITOR from now on.
     pub fn add_monitor(&self) {
         self.monitors.add();
-    }
-
-    /// Returns whether the next request of a session may begin under `rate-limits`.
-    pub fn is_within_rate(&self, session: &mut Session) -> bool {
-        self.rate_limits.is_open(&self.clock, session)
-    }
-
-    /// Counts for `rate-limits` what other nodes do for a client: requests that they get, bytes of
-    /// requests and replies.
-    pub fn charge_forwarded(&self, session: &mut Session, requests: usize, bytes: usize) {
-        if self.special.any(Special::RateLimits.mask()) {
-            self.rate_limits.charge(&self.clock, session, requests as u64, bytes as u64);
-        }
     }
 
     /// Returns whether events of a class are published.

@@ -58,6 +58,11 @@ impl<'a> Args<'a> {
         self.words
     }
 
+    /// Returns the bytes of all words, without what is between them on the way.
+    pub fn bytes(self) -> usize {
+        self.words.iter().map(|word| word.len()).sum()
+    }
+
     /// Returns the word at `index`, if there is one.
     #[inline]
     pub fn get(self, index: usize) -> Option<&'a [u8]> {

@@ -1,6 +1,6 @@
 //! What users and addresses may ask for in a second (`rate-limits`).
 //!
-//! A [`Bucket`] is what all connections have in common whose requests are counted together. It is
+//! Connections that are counted together have a [`Bucket`] in common. It is
 //! two times: when the requests that were let in, and when the bytes that were moved, are paid for
 //! at the rates that are allowed. While one of them lies ahead no request begins. What was saved up
 //! is kept for [`SAVED`], so short bursts pass. A reply is charged when it is known, however long:
@@ -120,16 +120,18 @@ pub struct RateLimits {
     rules: Arc<Mutex<Rules>>,
     /// Counts the settings of the option; 0 while there is no limit.
     generation: Arc<AtomicU64>,
+    clock: Clock,
     epoch: Ticks,
 }
 
 impl RateLimits {
     /// Follows the option, now and after each change.
-    pub(crate) fn new(config: &Config, flag: Flag, clock: &Clock) -> RateLimits {
+    pub(crate) fn new(config: &Config, flag: Flag, clock: Clock) -> RateLimits {
         let (rules, generation) = (Arc::<Mutex<Rules>>::default(), Arc::<AtomicU64>::default());
         let limits = RateLimits {
             rules: Arc::clone(&rules),
             generation: Arc::clone(&generation),
+            clock,
             epoch: clock.now(),
         };
         config.watch(Box::new(move |config| {
@@ -147,21 +149,21 @@ impl RateLimits {
         limits
     }
 
-    fn now(&self, clock: &Clock) -> u64 {
-        clock.nanoseconds(self.epoch, clock.now())
+    fn now(&self) -> u64 {
+        self.clock.nanoseconds(self.epoch, self.clock.now())
     }
 
     /// Returns whether a session's next request may begin.
-    pub fn is_open(&self, clock: &Clock, session: &mut Session) -> bool {
+    pub fn is_open(&self, session: &mut Session) -> bool {
         let Some(limited) = self.limited(session) else { return true };
-        let now = self.now(clock);
+        let now = self.now();
         limited.buckets.iter().all(|bucket| bucket.is_open(now))
     }
 
-    /// Charges a session for requests that begin, and for bytes that were moved.
-    pub fn charge(&self, clock: &Clock, session: &mut Session, requests: u64, bytes: u64) {
+    /// Charges a session for requests, and for bytes of requests and replies.
+    pub fn charge(&self, session: &mut Session, requests: usize, bytes: usize) {
         let Some(limited) = self.limited(session) else { return };
-        let now = self.now(clock);
+        let (now, requests, bytes) = (self.now(), requests as u64, bytes as u64);
         limited.buckets.iter().for_each(|bucket| bucket.charge(now, requests, bytes));
     }
 

@@ -123,10 +123,14 @@ fn come(port: u16, authority: &str, clients: usize) -> Result<(), String> {
         .collect();
     let kept: Vec<_> = threads.into_iter().flat_map(|thread| thread.join()).collect();
     println!("{:.3} {}", began.elapsed().as_secs_f64(), retries.load(SeqCst));
-    // Until it is killed.
-    let _ = io::stdin().read(&mut [0]);
+    until_killed();
     drop(kept);
     Ok(())
+}
+
+/// Waits until the process is killed, or the one that started it has ended.
+fn until_killed() {
+    let _ = io::stdin().read(&mut [0]);
 }
 
 type Encrypted = StreamOwned<ClientConnection, TcpStream>;
@@ -196,8 +200,7 @@ fn move_values(port: u16, connections: usize) -> Result<(), String> {
     }
     moved.wait();
     println!("moved");
-    // Until it is killed.
-    let _ = io::stdin().read(&mut [0]);
+    until_killed();
     Ok(())
 }
 
@@ -278,6 +281,15 @@ impl Old {
         Ok(Old { phase, threads })
     }
 
+    /// Starts them, and measures the quiet time.
+    fn quiet(server: &Server, seconds: f64) -> io::Result<Old> {
+        let old = Old::start(server)?;
+        thread::sleep(Duration::from_millis(300));
+        old.phase.store(QUIET, SeqCst);
+        thread::sleep(Duration::from_secs_f64(seconds));
+        Ok(old)
+    }
+
     fn end(self) -> io::Result<[Histogram; 2]> {
         self.phase.store(END, SeqCst);
         let mut sum = [Histogram::default(), Histogram::default()];
@@ -288,6 +300,11 @@ impl Old {
         }
         Ok(sum)
     }
+}
+
+/// The milliseconds that a share of the requests took at most.
+fn ms(seen: &Histogram, share: f64) -> f64 {
+    seen.quantile_us(share) as f64 / 1000.0
 }
 
 fn measure(arguments: &Arguments) -> io::Result<()> {
@@ -304,16 +321,12 @@ fn measure(arguments: &Arguments) -> io::Result<()> {
     let mut crowd = Crowd::start(tls_port, &authority, arguments.clients)?;
     crowd.settled()?;
     for round in 1..=arguments.rounds {
-        let old = Old::start(&server)?;
-        thread::sleep(Duration::from_millis(300));
-        old.phase.store(QUIET, SeqCst);
-        thread::sleep(Duration::from_secs_f64(arguments.seconds));
+        let old = Old::quiet(&server, arguments.seconds)?;
         old.phase.store(STORM, SeqCst);
         drop(crowd);
         crowd = Crowd::start(tls_port, &authority, arguments.clients)?;
         let back = crowd.settled()?;
         let [quiet, storm] = old.end()?;
-        let ms = |seen: &Histogram, share: f64| seen.quantile_us(share) as f64 / 1000.0;
         let (seconds, again) = back.split_once(' ').unwrap_or((&back, "?"));
         println!(
             "{round:>5}   {:>9.2} {:>6.2} {:>6.2}    {:>9.2} {:>6.2} {:>6.2} {:>6.1}    {:>5.1}  \
@@ -345,10 +358,7 @@ fn beside_values(server: &Server, connections: usize, seconds: f64) -> io::Resul
     let bytes = |own: &mut Client| {
         number(own, "total_net_input_bytes") + number(own, "total_net_output_bytes")
     };
-    let old = Old::start(server)?;
-    thread::sleep(Duration::from_millis(300));
-    old.phase.store(QUIET, SeqCst);
-    thread::sleep(Duration::from_secs_f64(seconds));
+    let old = Old::quiet(server, seconds)?;
     old.phase.store(NOTHING, SeqCst);
     let port = server.port().to_string();
     let mut crowd = Crowd::run(&["as-values", &port, &connections.to_string()])?;
@@ -358,7 +368,6 @@ fn beside_values(server: &Server, connections: usize, seconds: f64) -> io::Resul
     thread::sleep(Duration::from_secs_f64(seconds));
     let moved = (bytes(&mut own) - before) as f64 / began.elapsed().as_secs_f64();
     let [quiet, beside] = old.end()?;
-    let ms = |seen: &Histogram, share: f64| seen.quantile_us(share) as f64 / 1000.0;
     println!(
         "beside {connections} with values of 10 MB ({:.0} MB/s): p50 {:.2} ms (quiet {:.2}), \
          p99 {:.2} ({:.2}), p99.9 {:.2} ({:.2}), which is {:.1} ×; longest {:.1}",
@@ -413,8 +422,8 @@ fn ask_beside_pipelines(server: &Server, operator: &mut Client, seconds: f64) ->
         "operator beside {BUSY_CLIENTS} pipelines: {} requests, p50 {:.2} ms, p99 {:.2} ms, \
          longest {:.2} ms",
         seen.total(),
-        seen.quantile_us(0.5) as f64 / 1000.0,
-        seen.quantile_us(0.99) as f64 / 1000.0,
+        ms(&seen, 0.5),
+        ms(&seen, 0.99),
         seen.longest_us() as f64 / 1000.0,
     );
     Ok(())

@@ -5,15 +5,13 @@
 
 use harness::client::{Client, encode, ok};
 use harness::contents::contents;
-use harness::environment::skipped;
 use harness::info::{field, number};
 use harness::module_types;
 use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
+use harness::small_disk::SmallDisk;
 use harness::wait::eventually;
-use std::path::PathBuf;
-use std::process::Command;
 
 /// Keys of the tests that fill the memory several times over.
 const MANY: usize = 40_000;
@@ -529,39 +527,10 @@ fn reads_from_a_full_tier_keep_the_limit() {
     assert!(number(&mut client, "tier_demotions_without_write") > 10_000);
 }
 
-/// A small file system of its own, in memory.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    /// `None` where the test may not mount.
-    fn new(size: &str) -> Option<SmallDisk> {
-        let folder =
-            std::env::temp_dir().join(format!("dunlin-small-{}-{size}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let disk = SmallDisk(folder);
-        disk.mount(&["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).then_some(disk)
-    }
-
-    fn mount(&self, words: &[&str]) -> bool {
-        let done = Command::new("mount").args(words).arg(&self.0).output();
-        done.is_ok_and(|output| output.status.success())
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(&self.0).output();
-        let _ = std::fs::remove_dir(&self.0);
-    }
-}
-
 #[test]
 fn a_full_disk_leaves_it_to_the_policy_until_it_has_room() {
-    let Some(disk) = SmallDisk::new("12m") else {
-        skipped("no file system can be mounted here");
-        return;
-    };
-    let folder = disk.0.join("tier");
+    let Some(disk) = SmallDisk::new("tier-12m", "12m") else { return };
+    let folder = disk.path().join("tier");
     let server = start(&["--maxmemory", "16mb", "--tier-dir", folder.to_str().unwrap()]);
     let mut client = server.client();
     let errors = fill(&mut client, 0..MANY);
@@ -569,7 +538,7 @@ fn a_full_disk_leaves_it_to_the_policy_until_it_has_room() {
     assert!(errors.iter().all(|error| error.shown().contains("OOM command not allowed")));
     eventually("a line about it", || server.log().contains("The flash tier is full"));
     (0..100).for_each(|number| check(&mut client, number));
-    assert!(disk.mount(&["-o", "remount,size=80m"]));
+    assert!(disk.resize("80m"));
     eventually("there is room again", || fill(&mut client, MANY..MANY + 10).is_empty());
     assert_eq!(fill(&mut client, MANY..MANY + 10_000), []);
     (0..100).chain(MANY..MANY + 100).for_each(|number| check(&mut client, number));
@@ -581,11 +550,8 @@ fn a_full_disk_leaves_it_to_the_policy_until_it_has_room() {
 /// What a small disk had filled goes, in part and as a whole.
 #[test]
 fn a_small_disk_takes_in_values_again_when_others_go() {
-    let Some(disk) = SmallDisk::new("40m") else {
-        skipped("no file system can be mounted here");
-        return;
-    };
-    let folder = disk.0.join("tier");
+    let Some(disk) = SmallDisk::new("tier-40m", "40m") else { return };
+    let folder = disk.path().join("tier");
     // The size of segments is the default.
     let arguments = ["--tier-dir", folder.to_str().unwrap(), "--maxmemory", "16mb"];
     let server = Server::start(&Program::under_test(), Options::arguments(&arguments)).unwrap();

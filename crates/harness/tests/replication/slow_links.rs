@@ -16,7 +16,6 @@ use harness::replicas::{assert_same, dunlin, is_linked};
 use harness::server::Server;
 use harness::stalls::histogram::Histogram;
 use harness::wait::{SetAtEnd, eventually};
-use std::fs;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
@@ -53,11 +52,7 @@ struct Memory {
 
 impl Memory {
     fn note(&mut self, server: &Server, client: &mut Client) {
-        let status = fs::read_to_string(format!("/proc/{}/status", server.process_id()));
-        let status = status.expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-        self.resident = self.resident.max(kilobytes.expect("it is there") << 10);
+        self.resident = self.resident.max(server.resident_bytes());
         self.used = self.used.max(number(client, "used_memory"));
     }
 }

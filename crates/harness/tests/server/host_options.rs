@@ -210,13 +210,6 @@ fn a_list_that_is_none_stops_the_start() {
     }
 }
 
-/// A line of `/proc/PID/status`, without its name.
-fn status(server: &Server, name: &str) -> Option<String> {
-    let status = fs::read_to_string(format!("/proc/{}/status", server.process_id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    line.map(|value| value.trim().to_owned())
-}
-
 #[test]
 fn as_many_threads_as_the_option_allows() {
     let program = Program::under_test();
@@ -276,7 +269,7 @@ fn huge_pages_are_turned_off_where_the_kernel_uses_them_unasked() {
         fs::write(&file, mode).unwrap();
         let server = Server::start(&program, Options::arguments(&["--disable-thp", option]));
         let server = server.unwrap();
-        let enabled = status(&server, "THP_enabled");
+        let enabled = server.status("THP_enabled");
         assert_eq!(enabled.as_deref(), Some(expected), "{mode:?} and disable-thp {option}");
         assert!(server.stop().unwrap().success());
     }
@@ -315,10 +308,7 @@ fn the_unix_socket_is_of_its_group() {
 
 #[test]
 fn memory_purge_gives_memory_back() {
-    let resident = |server: &Server| -> u64 {
-        let kilobytes = status(server, "VmRSS").unwrap();
-        kilobytes.split(' ').next().unwrap().parse::<u64>().unwrap() / 1024
-    };
+    let resident = |server: &Server| server.resident_bytes() >> 20;
     let program = Program::under_test();
     for backend in program.backends() {
         let options = Options { backend, ..Options::arguments(&["--io-threads", "2"]) };

@@ -66,14 +66,6 @@ fn ask(server: &Server, request: &[&str]) -> Reply {
     server.client().command(request).unwrap()
 }
 
-/// The server's resident memory in bytes.
-fn resident(server: &Server) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.process_id())).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    let kilobytes: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
-    kilobytes * 1024
-}
-
 /// Reads until the server closes; whether it did within a while.
 fn is_closed(mut stream: &TcpStream) -> bool {
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -166,7 +158,7 @@ fn lengths_that_promise_too_much() {
                 Err(error) => assert_eq!(error.kind(), ErrorKind::TimedOut, "{text}: {error}"),
             }
         }
-        assert!(resident(server) < 500 << 20, "{} bytes resident", resident(server));
+        assert!(server.resident_bytes() < 500 << 20, "{} bytes resident", server.resident_bytes());
     });
 }
 
@@ -177,14 +169,14 @@ fn requests_without_reading_the_replies() {
         // Small enough to be copied into the output: a large value may be sent from where it is.
         let value = "x".repeat(10_000);
         ask(server, &["SET", "value", &value]);
-        let before = resident(server);
+        let before = server.resident_bytes();
         let mut stream = TcpStream::connect(server.address()).unwrap();
         let request = encode(&["GET", "value"]).repeat(1000);
         stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
         // 10 MB of replies a round: the server has to cut it off long before the last.
         let cut = (0..1000).find(|_| stream.write_all(&request).is_err());
         assert!(cut.is_some(), "not disconnected");
-        let grown = resident(server).saturating_sub(before);
+        let grown = server.resident_bytes().saturating_sub(before);
         assert!(grown < 256 << 20, "grown by {grown} bytes");
     });
 }
@@ -210,7 +202,7 @@ fn a_pipeline_that_is_sent_before_anything_is_read() {
 #[test]
 fn an_endless_request() {
     under_attack(&["--client-query-buffer-limit", "2mb"], |server| {
-        let before = resident(server);
+        let before = server.resident_bytes();
         // One that never ends its first line, and one with an argument beyond the limit.
         let more = b"x".repeat(65536);
         for start in [&b"PING "[..], b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$500000000\r\n"] {
@@ -220,7 +212,7 @@ fn an_endless_request() {
             let cut = (0..10_000).find(|_| stream.write_all(&more).is_err());
             assert!(cut.is_some(), "not disconnected");
         }
-        let grown = resident(server).saturating_sub(before);
+        let grown = server.resident_bytes().saturating_sub(before);
         assert!(grown < 256 << 20, "grown by {grown} bytes");
     });
 }
@@ -242,7 +234,7 @@ fn a_publisher_faster_than_delivery() {
             .collect();
         // One on each thread, most likely, and each asks all the time.
         let mut probes: Vec<Client> = (0..6).map(|_| server.client()).collect();
-        let before = resident(server);
+        let before = server.resident_bytes();
         let is_published = AtomicBool::new(false);
         let payload = "x".repeat(100);
         let message = format!("*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$100\r\n{payload}\r\n").len();
@@ -291,7 +283,7 @@ fn a_publisher_faster_than_delivery() {
                     probe.command(&["PING"]).unwrap();
                     longest = longest.max(start.elapsed());
                 }
-                grown = grown.max(resident(server).saturating_sub(before));
+                grown = grown.max(server.resident_bytes().saturating_sub(before));
                 thread::sleep(Duration::from_millis(5));
             }
             println!("probes waited {longest:?}, grown by {grown} bytes");
@@ -357,14 +349,14 @@ fn thousands_of_idle_connections() {
         let limit = open_files();
         let count = 10_000.min(limit.saturating_sub(200));
         println!("{count} connections");
-        let before = resident(server);
+        let before = server.resident_bytes();
         let mut idle: Vec<Client> =
             (0..count).map(|_| Client::connect(server.address()).unwrap()).collect();
         // Each of them is served, not only accepted.
         for client in &mut idle {
             assert_eq!(client.command(&["PING"]).unwrap(), Reply::Simple(b"PONG".to_vec()));
         }
-        let each = resident(server).saturating_sub(before) / count as u64;
+        let each = server.resident_bytes().saturating_sub(before) / count as u64;
         assert!(each < 24 << 10, "{each} bytes for an idle connection");
     });
 }
@@ -373,7 +365,7 @@ fn thousands_of_idle_connections() {
 fn thousands_that_announce_long_words() {
     under_attack(&["--maxclients", "20000"], |server| {
         let count = 3000.min(open_files().saturating_sub(200));
-        let before = resident(server);
+        let before = server.resident_bytes();
         for len in [100_000, 500 << 20] {
             let header = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${len}\r\nabc");
             let mut clients: Vec<Client> =
@@ -386,7 +378,7 @@ fn thousands_that_announce_long_words() {
                 list.lines().filter(|line| !line.contains("cmd=client")).count() >= count
             };
             harness::wait::eventually("all of them", is_there);
-            let each = resident(server).saturating_sub(before) / count as u64;
+            let each = server.resident_bytes().saturating_sub(before) / count as u64;
             assert!(each < 24 << 10, "{each} bytes for {len} announced ones");
         }
     });

@@ -17,12 +17,9 @@ const KEPT: usize = 10;
 /// What may be left beside what the empty server takes.
 const REST_KB: u64 = 24 << 10;
 
-/// A number of the process's status.
-fn status(server: &Server, name: &str) -> u64 {
-    let path = format!("/proc/{}/status", server.process_id());
-    let text = std::fs::read_to_string(path).unwrap();
-    let line = text.lines().find(|line| line.starts_with(name)).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+/// The resident memory in KB.
+fn resident_kb(server: &Server) -> u64 {
+    server.resident_bytes() >> 10
 }
 
 /// Values of 10 bytes to 100 KB, as many of 10 to 100 bytes as of 10 to 100 KB.
@@ -43,7 +40,7 @@ fn fill(client: &mut Client, rng: &mut Rng, round: usize) -> Vec<String> {
 fn pages_that_were_emptied_go_back_to_the_system() {
     let options = Options::arguments(&["--io-threads", "2"]);
     let server = Server::start(&Program::under_test(), options).unwrap();
-    let before = status(&server, "VmRSS");
+    let before = resident_kb(&server);
     // With one thread's clients writing and the other's deleting, and with one client alone.
     let mut clients = [server.client(), server.client(), server.client()];
     let mut rng = Rng::new(1);
@@ -54,7 +51,7 @@ fn pages_that_were_emptied_go_back_to_the_system() {
         }
     }
     clients[0].command(&["FLUSHALL"]).unwrap();
-    eventually("the memory is back", || status(&server, "VmRSS") < before + REST_KB);
+    eventually("the memory is back", || resident_kb(&server) < before + REST_KB);
 }
 
 /// What DEL leaves of many small values lies in pages of which each holds something; `activedefrag`
@@ -88,10 +85,10 @@ fn entries_move_out_of_pages_that_are_nearly_empty() {
         }
     }
     let digest = client.command(&["DEBUG", "DIGEST"]).unwrap();
-    let before = status(&server, "VmRSS");
+    let before = resident_kb(&server);
     ok(&mut client, "CONFIG SET active-defrag-ignore-bytes 1mb");
     ok(&mut client, "CONFIG SET activedefrag yes");
-    eventually("a third is back", || status(&server, "VmRSS") < before / 3 * 2 + (8 << 10));
+    eventually("a third is back", || resident_kb(&server) < before / 3 * 2 + (8 << 10));
     assert!(info::number(&mut client, "active_defrag_hits") > 0);
     assert_eq!(client.command(&["DEBUG", "DIGEST"]).unwrap(), digest);
 }
@@ -100,10 +97,10 @@ fn entries_move_out_of_pages_that_are_nearly_empty() {
 fn a_small_server_takes_small_pages() {
     let small = Options::arguments(&["--maxmemory", "60mb"]);
     let server = Server::start(&Program::under_test(), small).unwrap();
-    assert_eq!(status(&server, "THP_enabled"), 0);
+    assert_eq!(server.status("THP_enabled").as_deref(), Some("0"));
     let mut client = server.client();
     client.command(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
-    assert_eq!(status(&server, "THP_enabled"), 1);
+    assert_eq!(server.status("THP_enabled").as_deref(), Some("1"));
     client.command(&["CONFIG", "SET", "maxmemory", "60mb"]).unwrap();
-    assert_eq!(status(&server, "THP_enabled"), 0);
+    assert_eq!(server.status("THP_enabled").as_deref(), Some("0"));
 }

@@ -16,7 +16,7 @@
 //!   target     where keys are sent
 //!   silence    members that have been silent for too long to be promoted
 //!   shared     users and functions that all nodes have alike
-//!   refusal    what a client is told whose request is not carried out
+//!   refusal    what a client is told if its request is not carried out
 //!   operator   CLUSTER MEET, ADDSLOTS, REPLICATE …: transactions, on a thread of their own
 //! ```
 //!

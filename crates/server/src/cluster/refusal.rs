@@ -1,4 +1,4 @@
-//! What a client is told whose request the coordinator does not carry out.
+//! What a client is told if the coordinator does not carry out its request.
 
 use cluster::change::Refused;
 use cluster::coordinator::Failure;

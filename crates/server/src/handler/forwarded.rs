@@ -66,7 +66,7 @@ impl ReactorHandler {
         gaps.open(io.out(), &forwarding.requests);
         gaps.told = gaps.told.max(conn.session.told);
         let (requests, bytes) = (forwarding.requests.len(), forwarding.bytes.len());
-        self.engine.charge_forwarded(&mut conn.session, requests, bytes);
+        self.engine.rate_limits.charge(&mut conn.session, requests, bytes);
         let id = io.id();
         forwarder.submit(io, id, &mut conn.session);
     }
@@ -160,7 +160,7 @@ impl ReactorHandler {
             if !gaps.fill(&conn.session.reply_from_elsewhere(reply), io.out()) {
                 return;
             }
-            self.engine.charge_forwarded(&mut conn.session, 0, reply.len());
+            self.engine.rate_limits.charge(&mut conn.session, 0, reply.len());
             conn.session.told = conn.session.told.max(gaps.told);
             if conn.session.answered_elsewhere() {
                 if gaps.ends {

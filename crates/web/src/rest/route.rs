@@ -123,7 +123,7 @@ pub fn find<'r, C>(
     Err(if methods.is_empty() { ApiError::path() } else { ApiError::method(&methods) })
 }
 
-/// Returns what a request is answered whose body of so many bytes at most cannot be read.
+/// Returns the answer to a request if its body, of so many bytes at most, cannot be read.
 pub fn unread(why: &Unread, max_body: usize) -> ApiError {
     match why {
         Unread::TooLong => ApiError::too_large(max_body),
@@ -137,6 +137,21 @@ fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
 }
 
 impl<C: Send + 'static> Route<C> {
+    /// A route that only reads, has no parameters, and says nothing of its reply.
+    fn plain(path: &'static str, summary: &'static str, run: Run<C>) -> Route<C> {
+        Route {
+            method: Method::GET,
+            path,
+            summary,
+            query: None,
+            body: None,
+            reply: None,
+            max_body: 0,
+            is_login: false,
+            run,
+        }
+    }
+
     /// A route that only reads. The fields of `Q` are its parameters.
     pub fn get<Q, R, F>(
         path: &'static str,
@@ -153,15 +168,9 @@ impl<C: Send + 'static> Route<C> {
             Box::pin(async move { json(&handler(call, query?).await?) })
         });
         Route {
-            method: Method::GET,
-            path,
-            summary,
             query: Some(schema_of::<Q>),
-            body: None,
             reply: Some(schema_of::<R>),
-            max_body: 0,
-            is_login: false,
-            run,
+            ..Route::plain(path, summary, run)
         }
     }
 
@@ -185,14 +194,10 @@ impl<C: Send + 'static> Route<C> {
         });
         Route {
             method: Method::POST,
-            path,
-            summary,
-            query: None,
             body: Some(schema_of::<B>),
             reply: Some(schema_of::<R>),
             max_body: MAX_BODY,
-            is_login: false,
-            run,
+            ..Route::plain(path, summary, run)
         }
     }
 
@@ -239,16 +244,6 @@ impl<C: Send + 'static> Route<C> {
             let query = parameters(query);
             Box::pin(async move { handler(call, query?).await })
         });
-        Route {
-            method: Method::GET,
-            path,
-            summary,
-            query: Some(schema_of::<Q>),
-            body: None,
-            reply: None,
-            max_body: 0,
-            is_login: false,
-            run,
-        }
+        Route { query: Some(schema_of::<Q>), ..Route::plain(path, summary, run) }
     }
 }

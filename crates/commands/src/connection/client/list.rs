@@ -105,8 +105,7 @@ pub static CLIENT_LIST: Command = Command {
 /// began, and the request that runs.
 pub(super) fn publish_own(cx: &Cx<'_>, args: Args<'_>) {
     cx.session.publish(cx.now().0);
-    let bytes = args.words().iter().map(|word| word.len()).sum();
-    cx.session.client.live.argv_bytes.store(bytes, Relaxed);
+    cx.session.client.live.argv_bytes.store(args.bytes(), Relaxed);
 }
 
 fn client_list(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {

@@ -7,6 +7,7 @@ use crate::cx::Cx;
 use crate::db::Db;
 use crate::dispatch;
 use crate::session::{Fate, Session, WriteReply};
+use crate::special::Special;
 use journal::JournalPos;
 use journal::safe::Gate;
 use keyspace::Millis;
@@ -73,18 +74,21 @@ impl Worker {
         let (engine, stats) = (self.engine, self.context.stats());
         let row = &engine.table.all()[session.last_command - 1];
         let words: Vec<&[u8]> = waiter.argv.iter().map(|word| &**word).collect();
-        let request: usize = words.iter().map(|word| word.len()).sum();
-        engine.rate_limits.charge(&engine.clock, session, 1, (request + reply_bytes) as u64);
+        let args = Args::new(&words);
         stats.by_command[row.index].count(nanoseconds, engine.config.latency_tracking());
-        if engine.config.size_tracking() {
-            stats.by_command[row.index].count_sizes(request, reply_bytes);
+        if engine.special.any(Special::USAGE) {
+            let request = args.bytes();
+            engine.rate_limits.charge(session, 1, request + reply_bytes);
+            if engine.config.size_tracking() {
+                stats.by_command[row.index].count_sizes(request, reply_bytes);
+            }
         }
         stats.commands.add_own(1);
         session.commands += 1;
         if engine.config.cluster_slot_stats_enabled() && engine.membership.is_on() {
             dispatch::slot_noting::note_blocked(engine, row, &words, nanoseconds, reply_bytes);
         }
-        dispatch::log_command(engine, session, row, Args::new(&words), nanoseconds, reply_bytes);
+        dispatch::log_command(engine, session, row, args, nanoseconds, reply_bytes);
     }
 
     /// The next moment at which a suspension ends by itself.

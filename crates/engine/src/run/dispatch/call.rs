@@ -109,12 +109,6 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
     outcome
 }
 
-/// Returns the bytes of a request's words.
-#[cold]
-fn bytes_of(args: Args<'_>) -> usize {
-    args.words().iter().map(|word| word.len()).sum()
-}
-
 /// Flags of commands that more is noted of than figures: what they read, what they changed.
 const NOTED: Flags = Flags::READONLY.with(Flags::AUDITED);
 
@@ -136,17 +130,15 @@ fn note_effects(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, error: 
 fn note_usage(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, nanoseconds: u64, reply: usize) {
     let is_fast = row.command.flags.has(Flags::FAST);
     cx.engine.note_latency(if is_fast { Slow::FastCommand } else { Slow::Command }, nanoseconds);
+    let is_nested = cx.in_transaction || cx.script.is_some();
+    let request = if is_nested { args.bytes() } else { cx.session.request_bytes };
     if cx.engine.config.size_tracking() {
-        let is_nested = cx.in_transaction || cx.script.is_some();
-        let request = if is_nested { bytes_of(args) } else { cx.session.request_bytes };
         cx.thread.stats().by_command[row.index].count_sizes(request, reply);
     }
     if cx.script.is_none() {
         // The reply to EXEC has those of its commands.
         let reply = if cx.in_transaction { 0 } else { reply };
-        let request = if cx.in_transaction { bytes_of(args) } else { cx.session.request_bytes };
-        let bytes = (request + reply) as u64;
-        cx.engine.rate_limits.charge(&cx.engine.clock, cx.session, 1, bytes);
+        cx.engine.rate_limits.charge(cx.session, 1, request + reply);
     }
     if cx.engine.hotkeys.is_active() {
         note_hot_keys(cx, row, args, nanoseconds, reply);
@@ -161,7 +153,7 @@ fn note_hot_keys(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, nanoseconds: u
     if row.command.script.is_some() || row.command.flags.has(Flags::RUNS_QUEUE) {
         return;
     }
-    let bytes = (bytes_of(args) + reply) as u64;
+    let bytes = (args.bytes() + reply) as u64;
     let is_sampled = cx.engine.hotkeys.note_command(nanoseconds, bytes);
     if !is_sampled && !cx.engine.hotkeys.has_slots() {
         return;

@@ -210,14 +210,14 @@ fn overload(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal>
     Err(Error::text("TRYAGAIN The server is overloaded: send the request again later").into())
 }
 
-/// Makes requests wait whose user or address has had its share. Links of other nodes carry what
-/// was counted there.
+/// Makes a request wait if its user or its address has had its share. Links of other nodes carry
+/// what was counted there.
 fn rate(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     let is_exempt = row.command.flags.any(Flags::NO_AUTH);
     if is_exempt || cx.session.is_link || cx.session.is_insider || cx.session.is_replica() {
         return Ok(());
     }
-    if cx.engine.rate_limits.is_open(&cx.engine.clock, cx.session) {
+    if cx.engine.rate_limits.is_open(cx.session) {
         return Ok(());
     }
     cx.engine.stats.limited_requests.add(1);

@@ -2,54 +2,23 @@
 
 use crate::disk_faults::{DONE, FAILED, crash, hears, rewrite, written};
 use harness::client::{Client, ask, ok};
-use harness::environment::skipped;
 use harness::info::field;
 use harness::server::{Options, Program, Server};
+use harness::small_disk::SmallDisk;
 use harness::wait::eventually;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::time::Duration;
 
-/// A small disk, gone with the value.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn new(name: &str) -> Option<SmallDisk> {
-        let path = std::env::temp_dir().join(format!("small-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=6m", "tmpfs"])
-            .arg(&path)
-            .stderr(std::process::Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success());
-        if !mounted {
-            skipped("no file system can be mounted here");
-            fs::remove_dir(&path).unwrap();
-            return None;
-        }
-        Some(SmallDisk(path))
-    }
-
-    fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// Takes room, to be given back.
-    fn ballast(&self) -> PathBuf {
-        let path = self.0.join("ballast");
-        fs::write(&path, vec![1; 2 << 20]).unwrap();
-        path
-    }
+fn small_disk(name: &str) -> Option<SmallDisk> {
+    SmallDisk::new(name, "6m")
 }
 
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // What is still mounted stays visible; a test must not fail at its end.
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-        let _ = fs::remove_dir(&self.0);
-    }
+/// Takes room, to be given back.
+fn ballast(disk: &SmallDisk) -> PathBuf {
+    let path = disk.path().join("ballast");
+    fs::write(&path, vec![1; 2 << 20]).unwrap();
+    path
 }
 
 /// Writes until that is refused; how many there are then, and the refusal.
@@ -84,8 +53,8 @@ fn start_on(disk: &SmallDisk, arguments: &[&str]) -> Server {
 
 #[test]
 fn a_full_disk_refuses_writes_until_there_is_room() {
-    let Some(disk) = SmallDisk::new("everysec") else { return };
-    let ballast = disk.ballast();
+    let Some(disk) = small_disk("everysec") else { return };
+    let ballast = ballast(&disk);
     let mut server = start_on(&disk, &[]);
     let mut client = server.client();
     let (mut count, refusal) = write_until_refused(&mut client, 0);
@@ -133,8 +102,8 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
 
 #[test]
 fn always_keeps_what_it_acknowledged_on_a_full_disk() {
-    let Some(disk) = SmallDisk::new("always") else { return };
-    let ballast = disk.ballast();
+    let Some(disk) = small_disk("always") else { return };
+    let ballast = ballast(&disk);
     let mut server = start_on(&disk, &["--appendfsync", "always"]);
     let (count, refusal) = write_until_refused(&mut server.client(), 0);
     assert!(refusal.starts_with("gone: "), "{refusal}");
@@ -148,7 +117,7 @@ fn always_keeps_what_it_acknowledged_on_a_full_disk() {
 
 #[test]
 fn a_rewrite_that_makes_room_ends_the_trouble_of_a_full_disk() {
-    let Some(disk) = SmallDisk::new("rewrite") else { return };
+    let Some(disk) = small_disk("rewrite") else { return };
     let ballast = |number: usize| disk.path().join(format!("ballast:{number}"));
     for number in 0..16 {
         fs::write(ballast(number), [1; 16 << 10]).unwrap();
@@ -190,7 +159,7 @@ fn snapshot(client: &mut Client) -> String {
 
 #[test]
 fn a_snapshot_without_room_leaves_the_old_one_and_stops_writes_until_one_succeeds() {
-    let Some(disk) = SmallDisk::new("snapshot") else { return };
+    let Some(disk) = small_disk("snapshot") else { return };
     let mut server = start_on(&disk, &["--appendonly", "no", "--save", "3600 1000000"]);
     let mut client = server.client();
     let value = "v".repeat(20_000);
@@ -199,7 +168,7 @@ fn a_snapshot_without_room_leaves_the_old_one_and_stops_writes_until_one_succeed
     let file = disk.path().join("dump.rdb");
     let before = fs::read(&file).unwrap();
     // A second one of this size has no room beside the first.
-    let ballast = disk.ballast();
+    let ballast = ballast(&disk);
     assert_eq!(snapshot(&mut client), "err");
     assert!(server.log().contains("No space left on device"), "{}", server.log());
     assert!(fs::read(&file).unwrap() == before, "the old snapshot is whole");
