@@ -452,6 +452,27 @@ fn a_replica_that_is_stopped_in_its_snapshot_is_dropped() {
     eventually("the log says why", || primary.log().contains("failed: "));
 }
 
+/// A replica says nothing but empty lines while it loads, and is kept. A silent one is dropped:
+/// what it lacks would be kept for it for ever.
+#[test]
+fn a_replica_that_is_silent_while_it_loads_is_dropped() {
+    let primary = dunlin(&["--repl-timeout", "10", "--repl-diskless-sync-delay", "0"]);
+    let mut client = primary.client();
+    let [_silent, mut loads] = [(); 2].map(|()| {
+        let mut socket = replica(&primary, b"REPLCONF capa eof\r\nPSYNC ? -1\r\n");
+        until(&mut socket, b"$EOF:");
+        socket
+    });
+    eventually("both load", || number(&mut client, "connected_slaves") == 2);
+    eventually("the silent one is dropped", || {
+        loads.write_all(b"\n").expect("it is kept");
+        number(&mut client, "connected_slaves") == 1
+    });
+    assert!(primary.log().contains("Disconnecting timedout replica"));
+    loads.write_all(b"REPLCONF ACK 0\r\n").expect("it is kept");
+    eventually("it is online", || field(&mut client, "slave0").contains("state=online"));
+}
+
 /// A replica that lacks too much is cut off in the middle of its snapshot, which would be of no use
 /// to it.
 #[test]

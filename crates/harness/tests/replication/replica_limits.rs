@@ -2,7 +2,7 @@
 //! the soft limit when its time is over, but not while the backlog has what it lacks.
 
 use harness::client::{Client, ask, ok};
-use harness::info::number;
+use harness::info::{field, number};
 use harness::replicas::{compare, dunlin, until_linked};
 use harness::sentinel::hang;
 use harness::server::Server;
@@ -13,9 +13,10 @@ fn with_hanging_replica(limit: &str, backlog: &str) -> (Server, Client, Server) 
     let primary = dunlin(&["--repl-backlog-size", backlog, "--client-output-buffer-limit", limit]);
     let port = primary.port().to_string();
     let replica = dunlin(&["--replicaof", "127.0.0.1", &port]);
-    until_linked(&replica);
+    let mut client = primary.client();
+    // Until it has said that it has loaded its snapshot the soft limit does not apply.
+    eventually("it is online", || field(&mut client, "slave0").contains("state=online"));
     hang(&replica, true).expect("it hangs");
-    let client = primary.client();
     (primary, client, replica)
 }
 

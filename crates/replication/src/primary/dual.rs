@@ -93,7 +93,7 @@ impl Primary {
                 Stage::Paired => !self.has_second(link) && is_late(link.waits_since),
                 Stage::Parallel => !link.snapshot_is_sent && !self.has_second(link),
                 // The replica closes it when it has the snapshot.
-                Stage::Loading if link.facts.rdb_channel => is_late(link.heard),
+                Stage::Loading if link.facts.rdb_channel => false,
                 _ => link.facts.main_client.is_some_and(|main| !self.links.contains_key(&main)),
             }
         };

@@ -316,6 +316,19 @@ impl Primary {
         acknowledged
     }
 
+    /// Returns the replicas that load a snapshot.
+    pub fn loading(&self) -> impl Iterator<Item = u64> {
+        let loads = |link: &&Link| link.stage == Stage::Loading;
+        self.links.values().filter(loads).map(|link| link.client)
+    }
+
+    /// Notes that a replica has sent something at this time, even if it says nothing.
+    pub fn hear(&mut self, client: u64, at: Millis) {
+        if let Some(link) = self.links.get_mut(&client) {
+            link.heard = link.heard.max(at);
+        }
+    }
+
     /// Notes that a replica was cut off because it is too far behind. If it had not caught up since
     /// its snapshot, the next snapshot would end in the same way, so it may be twice as far behind
     /// from now on.
@@ -417,9 +430,10 @@ impl Primary {
             }
         }
         for link in self.links.values() {
-            // A replica sends nothing while it receives or loads a snapshot. The sender of the
-            // snapshot watches it then.
-            let is_silent = link.stage == Stage::Online && !link.is_old;
+            // A replica sends nothing while it receives a snapshot. The sender of the snapshot
+            // watches it then. While it loads it sends empty lines ([`Primary::hear`]).
+            let speaks = matches!(link.stage, Stage::Loading | Stage::Online);
+            let is_silent = speaks && !link.is_old;
             if is_silent && now.0 - link.heard.0 > timeout_ms {
                 actions.push(Action::Disconnect(link.client));
             }

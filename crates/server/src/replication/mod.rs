@@ -79,6 +79,7 @@ fn round(engine: &'static Engine, expiry: &mut BacklogExpiry) {
         feed::log_cut_off(engine, &name(engine, client));
         disconnect(engine, client);
     }
+    engine.hear_loading_replicas();
     let actions = engine.replicas.primary().tick(&engine.replication_settings(), now);
     for action in actions {
         act(engine, action);
