@@ -225,6 +225,11 @@ impl Shared {
         self.is_waited_for.store(true, SeqCst);
     }
 
+    /// Returns whether a command has waited since the last time that waiting ones tried again.
+    pub fn is_waited_for(&self) -> bool {
+        self.is_waited_for.load(Relaxed)
+    }
+
     /// Returns the next entries that writers have handed over. Small chunks are joined.
     pub fn handed_over(&self) -> Option<Chunk> {
         let mut queue = lock(&self.queue);

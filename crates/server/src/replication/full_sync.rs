@@ -5,7 +5,7 @@
 //! replicas that need to know the length before. The readers of the journal begin in the stopped
 //! world at the snapshot's cut, so nothing is missing or duplicated between snapshot and stream.
 
-use super::sockets::{Sockets, Target};
+use super::sockets::{Limits, Sockets, Target};
 use super::{disconnect, name, post};
 use crate::log;
 use crate::persistence::rdb_records::RdbRecords;
@@ -17,6 +17,7 @@ use engine::journal::{HistoryId, IfBehind, JournalPos, Reader};
 use engine::mailbox::Message;
 use engine::snapshot::{AlreadyRunning, Beside, Output, Snapshot, Snapshots};
 use engine::{DbIndex, Engine};
+use keyspace::snapshot::Shared;
 use process::{os_error, thread};
 use replication::primary::{Contents, Group, Transfer};
 use replication::wire::{self, MARK_LEN};
@@ -50,7 +51,9 @@ fn run(engine: &'static Engine, group: &Group) {
     engine.persistence.count_fork();
     let position = snapshot.cut().position;
     let id = snapshot.cut().history;
-    let mut sockets = open(engine, group, readers, (id, position));
+    let progress = snapshot.progress();
+    progress.set_limit(engine.snapshot_allowance(&group.clients));
+    let mut sockets = open(engine, group, readers, (id, position), progress);
     let names = group.clients.iter().map(|client| name(engine, *client)).collect::<Vec<_>>();
     let how = if group.transfer == Transfer::Direct { "sockets" } else { "disk" };
     log!(Notice, "Starting sync with target: replicas {how} ({})", names.join(", "));
@@ -129,6 +132,7 @@ fn open(
     group: &Group,
     readers: Vec<Reader<'static>>,
     cut: (HistoryId, JournalPos),
+    progress: &Arc<Shared>,
 ) -> Sockets {
     let mut targets = Vec::new();
     for (client, reader) in group.clients.iter().zip(readers) {
@@ -142,9 +146,13 @@ fn open(
         }
         targets.push(Target::new(*client, socket));
     }
-    let timeout = || Duration::from_secs(engine.config.repl_timeout().into());
-    let is_there = move |client| engine.replicas.primary().link(client).is_some();
-    Sockets::new(targets, timeout, is_there, &engine.replicas.figures.snapshot_bytes)
+    let progress = Arc::clone(progress);
+    let limits = Limits {
+        timeout: Box::new(|| Duration::from_secs(engine.config.repl_timeout().into())),
+        is_there: Box::new(|client| engine.replicas.primary().link(client).is_some()),
+        is_waited_for: Box::new(move || progress.is_waited_for()),
+    };
+    Sockets::new(targets, limits, &engine.replicas.figures.snapshot_bytes)
 }
 
 /// Writes the snapshot into sockets.
@@ -232,6 +240,10 @@ fn finish(
 ) {
     for target in &sockets.targets {
         let name = name(engine, target.client);
+        if target.is_too_slow {
+            engine.replicas.primary().cut_off(target.client);
+            engine.stats.output_buffer_disconnections.add(1);
+        }
         match (&target.failure, &outcome) {
             (Some(why), _) | (None, Err(why)) => {
                 log!(Warning, "Synchronization with replica {name} failed: {}", os_error(why));

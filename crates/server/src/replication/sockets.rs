@@ -1,7 +1,8 @@
 //! The sockets of the replicas that get one snapshot. Each piece is written to all of them, as fast
 //! as the slowest takes it. A replica that takes nothing for `repl-timeout` is given up. So is a
 //! replica that takes nothing and whose client is gone, because its connection stays open while
-//! this module writes to it.
+//! this module writes to it. And so are the slowest when clients' writes have waited for them for
+//! [`MAX_WAIT`]: a snapshot keeps what is overwritten up to a limit, and then writes wait for it.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,6 +12,12 @@ use std::time::{Duration, Instant};
 /// Longest wait for a socket at a stretch, in milliseconds.
 const POLL_MS: i32 = 100;
 
+/// How long writes of clients wait for the sockets of a snapshot, all waits together.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+
+const TOO_SLOW: &str = "writes have waited for it: it takes less than is overwritten meanwhile. A larger \
+    snapshot-buffer-limit would let it stay, and it is twice as large the next time";
+
 /// A replica's socket.
 pub struct Target {
     /// The client.
@@ -18,12 +25,14 @@ pub struct Target {
     socket: OwnedFd,
     /// Why the socket is no longer written to.
     pub failure: Option<io::Error>,
+    /// The reason is that writes have waited for it.
+    pub is_too_slow: bool,
 }
 
 impl Target {
     /// Creates the target of a connected replica.
     pub fn new(client: u64, socket: OwnedFd) -> Target {
-        Target { client, socket, failure: None }
+        Target { client, socket, failure: None, is_too_slow: false }
     }
 
     /// Writes as much as the socket takes. Returns the number of bytes.
@@ -44,29 +53,38 @@ impl Target {
         }
         0
     }
+
+    fn give_up_as_too_slow(&mut self) {
+        self.failure = Some(io::Error::other(TOO_SLOW));
+        self.is_too_slow = true;
+    }
+}
+
+/// When a socket is given up. What the functions return may change meanwhile.
+pub struct Limits {
+    /// After it has taken nothing for so long.
+    pub timeout: Box<dyn Fn() -> Duration + Send + Sync>,
+    /// When it takes nothing and this denies its client.
+    pub is_there: Box<dyn Fn(u64) -> bool + Send + Sync>,
+    /// Whether writes of clients wait for the snapshot now.
+    pub is_waited_for: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// The sockets of one snapshot.
 pub struct Sockets {
     /// All sockets, including those that failed.
     pub targets: Vec<Target>,
-    timeout: Box<dyn Fn() -> Duration + Send + Sync>,
-    is_there: Box<dyn Fn(u64) -> bool + Send + Sync>,
+    limits: Limits,
+    /// How long writes have waited for sockets.
+    waited: Duration,
     /// Counts the bytes written.
     sent_bytes: &'static AtomicU64,
 }
 
 impl Sockets {
-    /// Creates the set of sockets. A socket is given up after the time that `timeout` returns,
-    /// which may change meanwhile, or when `is_there` denies its client. The bytes written are
-    /// added to `sent_bytes`.
-    pub fn new(
-        targets: Vec<Target>,
-        timeout: impl Fn() -> Duration + Send + Sync + 'static,
-        is_there: impl Fn(u64) -> bool + Send + Sync + 'static,
-        sent_bytes: &'static AtomicU64,
-    ) -> Sockets {
-        Sockets { targets, timeout: Box::new(timeout), is_there: Box::new(is_there), sent_bytes }
+    /// Creates the set of sockets. The bytes written are added to `sent_bytes`.
+    pub fn new(targets: Vec<Target>, limits: Limits, sent_bytes: &'static AtomicU64) -> Sockets {
+        Sockets { targets, limits, waited: Duration::ZERO, sent_bytes }
     }
 
     /// Writes a piece to all sockets.
@@ -97,8 +115,8 @@ impl Sockets {
                     self.sent_bytes.fetch_add(written as u64, Relaxed);
                     *moved = Instant::now();
                 } else if target.failure.is_none() {
-                    let is_late = moved.elapsed() > (self.timeout)();
-                    let is_gone = !is_late && !(self.is_there)(target.client);
+                    let is_late = moved.elapsed() > (self.limits.timeout)();
+                    let is_gone = !is_late && !(self.limits.is_there)(target.client);
                     target.failure = is_late
                         .then(|| ErrorKind::TimedOut.into())
                         .or_else(|| is_gone.then(|| ErrorKind::ConnectionAborted.into()));
@@ -108,7 +126,15 @@ impl Sockets {
             if left.is_empty() {
                 break;
             }
+            let began = Instant::now();
             self.wait(left.iter().map(|(at, ..)| *at));
+            if (self.limits.is_waited_for)() {
+                self.waited += began.elapsed();
+            }
+            if self.waited > MAX_WAIT {
+                self.waited = Duration::ZERO;
+                left.iter().for_each(|(at, ..)| self.targets[*at].give_up_as_too_slow());
+            }
         }
         if self.targets.iter().any(|target| target.failure.is_none()) {
             Ok(())
@@ -142,6 +168,16 @@ mod tests {
 
     static SENT: AtomicU64 = AtomicU64::new(0);
 
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn limits(timeout: Duration) -> Limits {
+        Limits {
+            timeout: Box::new(move || timeout),
+            is_there: Box::new(|_| true),
+            is_waited_for: Box::new(|| false),
+        }
+    }
+
     fn pair(client: u64) -> (Target, UnixStream) {
         let (ours, theirs) = UnixStream::pair().expect("the system has sockets");
         ours.set_nonblocking(true).expect("it is a socket");
@@ -152,12 +188,8 @@ mod tests {
     fn a_piece_reaches_all_that_take_it() {
         let ([(first, mut one), (second, mut two), (third, three)], piece) =
             ([1, 2, 3].map(pair), vec![7u8; 3 << 20]);
-        let mut sockets = Sockets::new(
-            vec![first, second, third],
-            || Duration::from_millis(300),
-            |_| true,
-            &SENT,
-        );
+        let limits = limits(Duration::from_millis(300));
+        let mut sockets = Sockets::new(vec![first, second, third], limits, &SENT);
         let read = |stream: &mut UnixStream| {
             let mut got = vec![0; 3 << 20];
             stream.read_exact(&mut got).map(|()| got)
@@ -183,17 +215,32 @@ mod tests {
     fn without_a_replica_it_ends() {
         let (target, theirs) = pair(1);
         drop(theirs);
-        let mut sockets = Sockets::new(vec![target], || Duration::from_secs(1), |_| true, &SENT);
+        let mut sockets = Sockets::new(vec![target], limits(Duration::from_secs(1)), &SENT);
         assert!(sockets.write_all(&[0; 9]).is_err());
     }
 
     #[test]
     fn without_its_client_it_ends_as_soon_as_nothing_is_taken() {
         let (target, theirs) = pair(1);
-        let mut sockets =
-            Sockets::new(vec![target], || Duration::from_secs(3600), |_| false, &SENT);
+        let limits = Limits { is_there: Box::new(|_| false), ..limits(HOUR) };
+        let mut sockets = Sockets::new(vec![target], limits, &SENT);
         sockets.write_all(&[0; 9]).expect("it is taken");
         assert!(sockets.write_all(&vec![0; 4 << 20]).is_err());
         drop(theirs);
+    }
+
+    #[test]
+    fn the_slowest_is_given_up_when_writes_wait_for_it() {
+        let ([(first, mut one), (second, two)], piece) = ([1, 2].map(pair), vec![7u8; 3 << 20]);
+        let limits = Limits { is_waited_for: Box::new(|| true), ..limits(HOUR) };
+        let mut sockets = Sockets::new(vec![first, second], limits, &SENT);
+        std::thread::scope(|scope| {
+            let one = scope.spawn(|| one.read_exact(&mut vec![0; 3 << 20]));
+            sockets.write_all(&piece).expect("one is left");
+            one.join().expect("no panic").expect("all came");
+        });
+        let given_up = sockets.targets.iter().map(|target| target.is_too_slow);
+        assert_eq!(given_up.collect::<Vec<_>>(), [false, true]);
+        drop(two);
     }
 }

@@ -3,6 +3,7 @@
 use crate::engine::Engine;
 use crate::epochs::Leadership;
 use crate::mailbox::Message;
+use crate::persistence::snapshots::buffer_limit;
 use crate::replicas::Begun;
 use crate::votes::Rule;
 use config::ReplicaRdbVersion;
@@ -99,6 +100,16 @@ impl Engine {
         self.replicas.primary().allowance(client, usual, most)
     }
 
+    /// Returns the bytes that writers may keep for a snapshot that goes to these replicas, instead
+    /// of `snapshot-buffer-limit`. They are more if one of the replicas has failed to catch up
+    /// before.
+    pub fn snapshot_allowance(&self, clients: &[u64]) -> usize {
+        let (usual, most) = (buffer_limit(&self.config) as u64, self.most_allowance());
+        let primary = self.replicas.primary();
+        let all = clients.iter().map(|&client| primary.allowance(client, usual, most));
+        all.max().unwrap_or(usual) as usize
+    }
+
     /// Applies changed limits of replicas, and cuts off those that are too far behind.
     pub fn follow_replica_limits(&self) {
         let clients: Vec<u64> = self.replicas.parts().keys().copied().collect();
@@ -111,6 +122,16 @@ impl Engine {
             }
         }
         self.journal.check_limits();
+    }
+
+    /// Notes when replicas that load their snapshots were last heard of. Meanwhile they send empty
+    /// lines, which acknowledge nothing.
+    pub fn hear_loading_replicas(&self) {
+        let loading: Vec<u64> = self.replicas.primary().loading().collect();
+        for client in loading.into_iter().filter_map(|client| self.clients.get(client)) {
+            let at = Millis(client.live.last_seen_ms.load(Relaxed));
+            self.replicas.primary().hear(client.id, at);
+        }
     }
 
     /// Records that a replica is behind by `lag` bytes. Returns whether that is little and the

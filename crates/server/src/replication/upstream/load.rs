@@ -320,7 +320,7 @@ fn read_head(engine: &Engine, input: &mut dyn Read) -> Result<[u8; HEAD_LEN], Fa
     let mut head = [0; HEAD_LEN];
     let failed = |why: &str| Failure::Failed(format!("Bad snapshot from MASTER: {why}"));
     input.read_exact(&mut head).map_err(|error| failed(&os_error(&error)))?;
-    let accepts_newer = load::Options::configured(engine).accepts_newer;
+    let accepts_newer = load::LoadOptions::configured(engine).accepts_newer;
     let mut scanner = rdb::file::Scanner::new(0, u64::MAX, HEAD_LEN).accept_newer(accepts_newer);
     scanner.next(&head).map_err(|error| failed(&error.to_string()))?;
     Ok(head)
@@ -341,7 +341,7 @@ fn verify_file(
     };
     let file = File::open(path).map_err(|error| failed(os_error(&error)))?;
     let mut input = Alive { file, progress };
-    verify_rdb(&mut input, bytes, &load::Options::configured(engine)).map_err(failed)
+    verify_rdb(&mut input, bytes, &load::LoadOptions::configured(engine)).map_err(failed)
 }
 
 /// Empties the data set and loads the snapshot into it.
@@ -400,7 +400,7 @@ fn load_snapshot(
         end: bytes.unwrap_or(u64::MAX),
         begun: &mut || {},
     };
-    let mut options = load::Options::configured(engine);
+    let mut options = load::LoadOptions::configured(engine);
     // Expired keys stay until the primary deletes them.
     options.settings.keeps_expired = true;
     options.settings.is_beside = target == Target::Beside;
