@@ -3,8 +3,8 @@
 //! node's own directory. Such a copy has its lease and answers, so nothing else shows it.
 
 use crate::shared::{Disk, Shared};
-use crate::site::{Database, Placed, Stage, Trouble};
-use crate::talk::{self, Answer, field};
+use crate::site::{Stage, Trouble};
+use crate::talk::{self, field};
 use cluster::id::Id;
 use process::disk::{self, Space};
 use process::memory::Bytes;
@@ -101,32 +101,21 @@ fn look(shared: &Shared, links: &mut Links, is_over: &AtomicBool) {
             continue;
         }
         let copy = placed.copy;
-        let trouble = match ask(database, placed) {
-            Some((persistence, replication)) => Trouble {
-                disk: refused(&persistence),
-                link: links.note(copy, is_linked(&replication), Instant::now()),
+        let address = (&*placed.host, placed.port);
+        let sections = ["persistence", "replication"];
+        let trouble = match talk::info(address, database.login(), &sections, ANSWER) {
+            Ok(info) => Trouble {
+                disk: refused(&info),
+                link: links.note(copy, is_linked(&info), Instant::now()),
             },
             // One that does not answer is what it was.
-            None => before.get(&copy).cloned().unwrap_or_default(),
+            Err(_) => before.get(&copy).cloned().unwrap_or_default(),
         };
         troubles.insert(copy, trouble);
     }
     links.since.retain(|copy, _| troubles.contains_key(copy));
     troubles.retain(|_, trouble| *trouble != Trouble::default());
     shared.set_troubles(troubles);
-}
-
-/// Returns what a copy says of its files and of its primary. `None`: it does not answer.
-fn ask(database: &Database, placed: &Placed) -> Option<(String, String)> {
-    let address = (&*placed.host, placed.port);
-    // Behind one address a copy would answer for all of them.
-    let itself: &[&str] = &["CLIENT", "CAPA", "cluster", "node"];
-    let commands = [itself, &["INFO", "persistence"], &["INFO", "replication"]];
-    let answers = talk::ask(address, database.login(), &commands, ANSWER).ok()?;
-    match <[Answer; 3]>::try_from(answers).ok()? {
-        [_, Answer::Text(files), Answer::Text(link)] => Some((files, link)),
-        _ => None,
-    }
 }
 
 fn refused(info: &str) -> String {

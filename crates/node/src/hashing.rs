@@ -160,9 +160,8 @@ pub fn sample(database: &Database, view: Option<&View>) -> Result<Vec<Vec<u8>>, 
         view.into_iter().flat_map(|view| database.primaries(&view.topology.value)).collect();
     // What each has for itself: of all of them together, the largest would have no greater part.
     let ask = |placed: &Placed, command: &[&str], times: usize| -> Result<Vec<Value>, Wrong> {
-        let itself: &[&str] = &["CLIENT", "CAPA", "cluster", "node"];
         let questions: Vec<&[&str]> =
-            [itself].into_iter().chain(std::iter::repeat_n(command, times)).collect();
+            [talk::AS_COPY].into_iter().chain(std::iter::repeat_n(command, times)).collect();
         let place = (&*placed.host, placed.port);
         let mut answers = talk::ask_whole(place, database.login(), &questions, LIMIT)
             .map_err(|error| unnamed(&error.to_string()))?;

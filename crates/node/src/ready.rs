@@ -8,7 +8,7 @@
 use crate::shared::Shared;
 use crate::site::{Database, Placed, Stage};
 use crate::store::Store;
-use crate::talk::{self, Answer, field};
+use crate::talk::{self, field};
 use cluster::view::View;
 use std::time::Duration;
 
@@ -39,9 +39,8 @@ pub fn trouble(shared: &Shared, store: &mut Store) -> Option<String> {
 
 fn copy_trouble(database: &Database, placed: &Placed, view: Option<&View>) -> Option<&'static str> {
     let address = (&*placed.host, placed.port);
-    let answers = talk::ask(address, database.login(), &[&["INFO", "replication"]], ANSWER);
-    let answers = answers.unwrap_or_default();
-    let Some(Answer::Text(info)) = answers.first() else { return Some("does not answer") };
+    let info = talk::info(address, database.login(), &["replication"], ANSWER);
+    let Ok(info) = info else { return Some("does not answer") };
     if let Some(view) = view {
         let shard = view.topology.value.shard_of(placed.copy);
         let leads = shard.is_some_and(|shard| shard.holder.id == placed.copy);
@@ -52,6 +51,6 @@ fn copy_trouble(database: &Database, placed: &Placed, view: Option<&View>) -> Op
             (true, true) => None,
         };
     }
-    let is_linked = field(info, "master_link_status").is_none_or(|status| status == "up");
+    let is_linked = field(&info, "master_link_status").is_none_or(|status| status == "up");
     (!is_linked).then_some("has lost its primary")
 }

@@ -3,7 +3,7 @@
 
 use crate::change::Step;
 use crate::site::{Database, now_ms};
-use crate::talk::{self, Answer};
+use crate::talk;
 use cluster::change::rehash;
 use cluster::topology::{Phase, Rehash};
 use cluster::view::View;
@@ -62,9 +62,7 @@ fn progress(database: &Database, view: &View) -> (u64, Option<String>) {
     for shard in &view.topology.value.shards {
         let Some(placed) = database.primary(shard) else { continue };
         let place = (&*placed.host, placed.port);
-        let commands: [&[&str]; 1] = [&["INFO", "replication"]];
-        let answers = talk::ask(place, database.login(), &commands, ANSWER);
-        let Some(Answer::Text(info)) = answers.ok().and_then(|mut answers| answers.pop()) else {
+        let Ok(info) = talk::info(place, database.login(), &["replication"], ANSWER) else {
             obstacle = Some(format!("the primary of shard {} does not answer", placed.shard + 1));
             continue;
         };

@@ -8,7 +8,7 @@ use crate::site::{
     Database, Event, Job, JobKind, JobState, Known, Login, Placed, ProcessState, Site, Stage,
 };
 use crate::standing::{self, Waiting};
-use crate::talk::{self, Answer};
+use crate::talk;
 use crate::tasks::Task;
 use cluster::slots::Slots;
 use cluster::view::View;
@@ -229,18 +229,16 @@ fn copy(site: &Site, placed: &Placed, view: Option<&View>) -> CopyShown {
 }
 
 fn ask(copy: &mut CopyShown, login: Login<'_>) {
-    let commands: [&[&str]; 1] = [&["INFO", "everything"]];
-    let Ok(answers) = talk::ask((&*copy.host, copy.port), login, &commands, LIMIT) else {
+    let Ok(info) = talk::info((&*copy.host, copy.port), login, &["everything"], LIMIT) else {
         return;
     };
-    let [Answer::Text(info)] = &answers[..] else { return };
-    let number = |name: &str| talk::field(info, name).and_then(|text| text.parse::<u64>().ok());
+    let number = |name: &str| talk::field(&info, name).and_then(|text| text.parse::<u64>().ok());
     copy.answers = true;
     copy.used_bytes = number("used_memory").unwrap_or(0);
     copy.commands_per_second = number("instantaneous_ops_per_sec").unwrap_or(0);
     copy.clients = number("connected_clients").unwrap_or(0);
-    if talk::field(info, "role") == Some("slave") {
-        let link = talk::field(info, "master_link_status") == Some("up");
+    if talk::field(&info, "role") == Some("slave") {
+        let link = talk::field(&info, "master_link_status") == Some("up");
         let behind = number("slave_read_repl_offset").zip(number("slave_repl_offset"));
         copy.lag_bytes = behind.filter(|_| link).map(|(read, done)| read.saturating_sub(done));
     }

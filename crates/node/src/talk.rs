@@ -109,6 +109,28 @@ pub fn ask_node(
     answers.pop().ok_or(io::ErrorKind::UnexpectedEof.into())
 }
 
+/// Makes a connection one to the copy itself. Behind one address a copy answers for all of them
+/// otherwise.
+pub const AS_COPY: &[&str] = &["CLIENT", "CAPA", "cluster", "node"];
+
+/// Returns what a copy says of itself in these sections of INFO.
+///
+/// # Errors
+/// There is no answer in time, or it is an error.
+pub fn info(
+    address: (&str, u16),
+    login: Login<'_>,
+    sections: &[&str],
+    limit: Duration,
+) -> io::Result<String> {
+    let question = [&["INFO"], sections].concat();
+    match ask(address, login, &[AS_COPY, &question], limit)?.pop() {
+        Some(Answer::Text(text)) => Ok(text),
+        Some(Answer::Error(why)) => Err(io::Error::other(why)),
+        None => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
 /// The rules of TLS towards copies; one machine is one process.
 static RULES: OnceLock<Arc<ClientConfig>> = OnceLock::new();
 

@@ -250,12 +250,8 @@ fn ask(
     let away = |why: String| away(placed, &why);
     let is_load = matches!(by, Measure::Cpu | Measure::Network);
     if let Some(slots) = whole {
-        let questions: [&[&str]; 2] = [&["CLIENT", "CAPA", "cluster", "node"], &["INFO"]];
-        let answers = talk::ask(address, database.login(), &questions, LIMIT);
-        let figures = match answers.map_err(|error| away(error.to_string()))?.pop() {
-            Some(Answer::Text(info)) => spread(slots, &info),
-            other => return Err(away(format!("{other:?}"))),
-        };
+        let info = talk::info(address, database.login(), &[], LIMIT);
+        let figures = spread(slots, &info.map_err(|error| away(error.to_string()))?);
         let load = if is_load { load(database, placed, by).map_err(away)? } else { 0 };
         return Ok((figures, load));
     }
@@ -388,12 +384,10 @@ fn load(database: &Database, placed: &Placed, by: Measure) -> Result<u64, String
 
 fn counter(database: &Database, placed: &Placed, by: Measure) -> Result<u64, String> {
     let address = (&*placed.host, placed.port);
-    let question: [&[&str]; 1] = [&["INFO", "everything"]];
-    let answers = talk::ask(address, database.login(), &question, LIMIT);
-    let answers = answers.map_err(|error| error.to_string())?;
-    let [Answer::Text(info)] = &answers[..] else { return Err("INFO is refused".into()) };
+    let info = talk::info(address, database.login(), &["everything"], LIMIT);
+    let info = info.map_err(|error| error.to_string())?;
     let field = |name: &str| {
-        let text = talk::field(info, name)?;
+        let text = talk::field(&info, name)?;
         text.parse::<f64>().ok()
     };
     let names: &[&str] = match by {

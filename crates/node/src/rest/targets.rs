@@ -197,7 +197,7 @@ async fn connect(found: Option<Found>, of: Figures) -> io::Result<Box<dyn Stream
         }
     }
     if of == Figures::Own {
-        console::order(&mut stream, &["CLIENT", "CAPA", "cluster", "node"]).await?;
+        console::order(&mut stream, talk::AS_COPY).await?;
     }
     Ok(stream)
 }
