@@ -1,20 +1,45 @@
 //! `dunlin completions SHELL`: what a shell completes after `dunlin`.
 //!
 //! The tools read their arguments with clap and describe themselves. `server` has the options of the
-//! configuration's table.
+//! configuration's table; `check` is described here, and its arguments are read by the rules of
+//! redis-check-rdb and redis-check-aof.
 
-use clap::{Arg, ArgAction, Command, ValueHint};
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use clap::{Arg, ArgAction, Command, CommandFactory as _, Parser, ValueHint};
 use clap_complete::Shell;
+use std::ffi::OsString;
 
-/// Returns the script for a shell, or `None` if there is none.
-pub fn script(shell: &str) -> Option<String> {
-    let shell: Shell = shell.parse().ok().filter(|shell| {
-        // Their scripts are made by the same code, but were not tried.
-        matches!(shell, Shell::Bash | Shell::Zsh | Shell::Fish)
-    })?;
+/// Prints a script that lets a shell complete commands and options.
+#[derive(Parser)]
+#[command(
+    name = "dunlin completions",
+    after_help = "\
+  bash   dunlin completions bash > ~/.local/share/bash-completion/completions/dunlin
+  zsh    dunlin completions zsh > _dunlin, in a folder of $fpath
+  fish   dunlin completions fish > ~/.config/fish/completions/dunlin.fish"
+)]
+struct Completions {
+    /// The shell. Other scripts would be made by the same code, but were not tried
+    #[arg(value_parser = PossibleValuesParser::new(["bash", "zsh", "fish"])
+        .try_map(|name| name.parse::<Shell>()))]
+    shell: Shell,
+}
+
+/// Returns what `dunlin completions` prints for its arguments.
+///
+/// # Errors
+/// The arguments make no sense, or ask for help. The error says it.
+pub fn script(words: &[OsString]) -> Result<String, clap::Error> {
+    let name = OsString::from("dunlin completions");
+    let asked = Completions::try_parse_from([&name].into_iter().chain(words))?;
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command(), "dunlin", &mut script);
-    String::from_utf8(script).ok()
+    clap_complete::generate(asked.shell, &mut command(), "dunlin", &mut script);
+    Ok(String::from_utf8_lossy(&script).into_owned())
+}
+
+/// Returns what `dunlin check --help` prints.
+pub fn help_of_check() -> String {
+    check().render_help().to_string()
 }
 
 /// Returns the whole command line.
@@ -25,17 +50,14 @@ fn command() -> Command {
         .disable_help_subcommand(true)
         .subcommand(server())
         .subcommand(cli::command().name("cli"))
-        .subcommand(check())
+        .subcommand(check().name("check"))
         .subcommand(node::cluster_command().name("cluster"))
         .subcommand(node::node_command().name("node"))
         .subcommand(proxy::run::command().name("proxy"))
         .subcommand(plain("container", "The entry point of the container image"))
         .subcommand(console::command().name("console"))
         .subcommand(bench::command().name("bench"))
-        .subcommand(
-            plain("completions", "Prints a script for a shell")
-                .arg(Arg::new("shell").value_parser(["bash", "zsh", "fish"])),
-        )
+        .subcommand(Completions::command().name("completions"))
         .subcommand(
             plain("help", "Prints the help of a command")
                 .arg(Arg::new("command").value_parser(topics)),
@@ -60,12 +82,27 @@ fn check() -> Command {
         .arg(Arg::new("fix").long("fix").action(ArgAction::SetTrue))
         .arg(Arg::new("time").long("truncate-to-timestamp").value_name("SECONDS"))
         .arg(file());
-    Command::new("check")
+    Command::new("dunlin check")
         .about("Checks the files of a server")
+        .override_usage(
+            "dunlin check rdb FILE\n       \
+             dunlin check aof [--fix | --truncate-to-timestamp SECONDS] FILE|MANIFEST",
+        )
+        .after_help(CHECK)
         .disable_help_subcommand(true)
         .subcommand(Command::new("rdb").about("Checks a snapshot").arg(file()))
         .subcommand(aof)
 }
+
+const CHECK: &str = "\
+Reads a snapshot as a server does at start, and says what is in it and, with the place in the file,
+what is wrong with it. Nothing is changed. The status is 0 if the file is sound.
+
+Of an append-only file, or all files of a manifest, --fix cuts off an end that is not sound, after
+asking; --truncate-to-timestamp cuts off what was written later than that, if the file notes times
+(aof-timestamp-enabled).
+
+The guide: docs/operations.md";
 
 #[cfg(test)]
 mod tests {
@@ -79,7 +116,7 @@ mod tests {
     #[test]
     fn each_shell_completes_options_of_each_command() {
         for shell in ["bash", "zsh", "fish"] {
-            let script = script(shell).expect("the shell is known");
+            let script = script(&[shell.into()]).expect("the shell is known");
             for word in [
                 "appendonly",
                 "intrinsic-latency",
@@ -94,7 +131,9 @@ mod tests {
                 assert!(script.contains(word), "{shell} completes no {word}");
             }
         }
-        assert_eq!(script("tcsh"), None);
-        assert_eq!(script("powershell"), None);
+        for refused in [&["tcsh"][..], &["powershell"], &[], &["bash", "zsh"]] {
+            let words: Vec<OsString> = refused.iter().map(OsString::from).collect();
+            assert!(script(&words).is_err_and(|why| why.use_stderr()), "{refused:?}");
+        }
     }
 }

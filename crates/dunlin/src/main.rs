@@ -143,8 +143,8 @@ fn parse(mut args: Vec<OsString>) -> Request {
         Some("help" | "--help" | "-h") => match args.get(2).map(|topic| topic.to_string_lossy()) {
             None => Request::Print(usage::program()),
             Some(topic) if topic == "server" => Request::Print(usage::server("dunlin server")),
-            Some(topic) if topic == "check" => Request::Print(usage::check()),
-            Some(topic) if topic == "completions" => Request::Print(usage::completions()),
+            Some(topic) if topic == "check" => Request::Print(completions::help_of_check()),
+            Some(topic) if topic == "completions" => parse_completions(&["--help".into()]),
             Some(topic) if topic == "bench" => Request::Bench(vec!["--help".into()]),
             Some(topic) if topic == "proxy" => Request::Proxy(vec!["--help".into()]),
             Some(topic) if topic == "console" => Request::Console(vec!["--help".into()]),
@@ -177,13 +177,10 @@ fn version_of(words: &[OsString]) -> Option<String> {
 
 /// `dunlin completions SHELL`.
 fn parse_completions(words: &[OsString]) -> Request {
-    match words.first().and_then(|word| word.to_str()) {
-        Some("-h" | "--help") => Request::Print(usage::completions()),
-        Some(shell) => match completions::script(shell) {
-            Some(script) => Request::Print(script),
-            None => Request::Refuse(usage::completions()),
-        },
-        None => Request::Refuse(usage::completions()),
+    match completions::script(words) {
+        Ok(script) => Request::Print(script),
+        Err(why) if why.use_stderr() => Request::Refuse(why.to_string()),
+        Err(help) => Request::Print(help.to_string()),
     }
 }
 
@@ -191,7 +188,7 @@ fn parse_completions(words: &[OsString]) -> Request {
 fn parse_check(args: &mut Vec<OsString>) -> Request {
     match args.get(2).and_then(|kind| kind.to_str()) {
         Some("rdb" | "aof") if args.get(3).is_some_and(|word| word == "--help" || word == "-h") => {
-            Request::Print(usage::check())
+            Request::Print(completions::help_of_check())
         }
         Some("rdb") if args.len() > 3 => {
             Request::CheckRdb { program: "dunlin check rdb".into(), args: args.split_off(3) }
@@ -199,8 +196,8 @@ fn parse_check(args: &mut Vec<OsString>) -> Request {
         Some("aof") if args.len() > 3 => {
             Request::CheckAof { program: "dunlin check aof".into(), args: args.split_off(3) }
         }
-        Some("-h" | "--help") => Request::Print(usage::check()),
-        _ => Request::Refuse(usage::check()),
+        Some("-h" | "--help") => Request::Print(completions::help_of_check()),
+        _ => Request::Refuse(completions::help_of_check()),
     }
 }
 

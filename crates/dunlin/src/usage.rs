@@ -50,40 +50,6 @@ The guide: docs/quickstart.md
     .to_owned()
 }
 
-/// What `dunlin help check` prints.
-pub fn check() -> String {
-    "\
-Checks the files of a server
-
-Usage: dunlin check rdb FILE
-       dunlin check aof [--fix | --truncate-to-timestamp SECONDS] FILE|MANIFEST
-
-Reads a snapshot as a server does at start, and says what is in it and, with the place in the file,
-what is wrong with it. Nothing is changed. The status is 0 if the file is sound.
-
-Of an append-only file, or all files of a manifest, --fix cuts off an end that is not sound, after
-asking; --truncate-to-timestamp cuts off what was written later than that, if the file notes times
-(aof-timestamp-enabled).
-
-The guide: docs/operations.md
-"
-    .to_owned()
-}
-
-/// What `dunlin completions --help` prints.
-pub fn completions() -> String {
-    "\
-Prints a script that lets a shell complete commands and options
-
-Usage: dunlin completions bash | zsh | fish
-
-  bash   dunlin completions bash > ~/.local/share/bash-completion/completions/dunlin
-  zsh    dunlin completions zsh > _dunlin, in a folder of $fpath
-  fish   dunlin completions fish > ~/.config/fish/completions/dunlin.fish
-"
-    .to_owned()
-}
-
 /// What is said about a command that does not exist.
 pub fn unknown_command(command: &str) -> String {
     if command.starts_with("--") || command.ends_with(".conf") {
