@@ -1,6 +1,6 @@
 //! Measures what clients that come back all at once do to those that are there: `./test storm`.
 //!
-//!     storm [--clients N] [--seconds S] [--rounds N] [-- SERVER-ARGUMENT…]
+//!     storm [--clients N] [--seconds S] [--rounds N] [--apart] [-- SERVER-ARGUMENT…]
 //!
 //! Fifty connections send GET, each some milliseconds after its last reply. Beside them a process
 //! (at a low priority, as it shares the cores of the server) has N connections by TLS that
@@ -9,6 +9,10 @@
 //! write values of 10 MB, again of a process at a low priority, are measured by the latency of the
 //! fifty. Then eight connections keep all reactors busy with pipelines, and an operator asks by
 //! `admin-socket`.
+//!
+//! With `--apart` the server has one thread and the first processor to itself. All clients share
+//! the second one, and there the fifty go before all others (`SCHED_FIFO`, which needs root). What
+//! they measure is then the server alone.
 
 use harness::client::{Client, encode, ok};
 use harness::info::number;
@@ -47,6 +51,7 @@ struct Arguments {
     clients: usize,
     seconds: f64,
     rounds: usize,
+    is_apart: bool,
     server: Vec<String>,
 }
 
@@ -79,7 +84,8 @@ fn main() -> ExitCode {
 }
 
 fn parse(words: Vec<String>) -> Result<Arguments, String> {
-    let mut arguments = Arguments { clients: 2000, seconds: 3.0, rounds: 3, server: Vec::new() };
+    let mut arguments =
+        Arguments { clients: 2000, seconds: 3.0, rounds: 3, is_apart: false, server: Vec::new() };
     let mut words = words.into_iter();
     while let Some(word) = words.next() {
         let value = |next: Option<String>| next.ok_or_else(|| format!("{word} needs a number"));
@@ -91,6 +97,7 @@ fn parse(words: Vec<String>) -> Result<Arguments, String> {
                 let text = value(words.next())?;
                 arguments.seconds = text.parse().map_err(|_| format!("{word} needs a number"))?;
             }
+            "--apart" => arguments.is_apart = true,
             "--" => arguments.server.extend(words.by_ref()),
             _ => return Err(format!("unknown word {word}")),
         }
@@ -217,8 +224,10 @@ impl Crowd {
     }
 
     fn run(words: &[&str]) -> io::Result<Crowd> {
-        let mut command = Command::new("nice");
-        command.args(["-n", "10"]).arg(std::env::current_exe()?).args(words);
+        // As other processes are, whatever this one is.
+        let mut command = Command::new("chrt");
+        command.args(["--other", "0", "nice", "-n", "10"]);
+        command.arg(std::env::current_exe()?).args(words);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map(Crowd)
     }
 
@@ -252,7 +261,7 @@ struct Old {
 const END: u8 = 3;
 
 impl Old {
-    fn start(server: &Server) -> io::Result<Old> {
+    fn start(server: &Server, is_apart: bool) -> io::Result<Old> {
         let phase = Arc::new(AtomicU8::new(NOTHING));
         let mut threads = Vec::new();
         for number in 0..OLD_CLIENTS {
@@ -278,15 +287,18 @@ impl Old {
                 }
             }));
         }
+        if is_apart {
+            run_tool("chrt", &["--all-tasks", "--fifo", "--pid", "10", &own_id()])?;
+        }
         Ok(Old { phase, threads })
     }
 
     /// Starts them, and measures the quiet time.
-    fn quiet(server: &Server, seconds: f64) -> io::Result<Old> {
-        let old = Old::start(server)?;
+    fn quiet(server: &Server, arguments: &Arguments) -> io::Result<Old> {
+        let old = Old::start(server, arguments.is_apart)?;
         thread::sleep(Duration::from_millis(300));
         old.phase.store(QUIET, SeqCst);
-        thread::sleep(Duration::from_secs_f64(seconds));
+        thread::sleep(Duration::from_secs_f64(arguments.seconds));
         Ok(old)
     }
 
@@ -302,6 +314,16 @@ impl Old {
     }
 }
 
+fn own_id() -> String {
+    std::process::id().to_string()
+}
+
+fn run_tool(name: &str, words: &[&str]) -> io::Result<()> {
+    let output = Command::new(name).args(words).output()?;
+    let failed = || format!("{name}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    output.status.success().then_some(()).ok_or_else(|| io::Error::other(failed()))
+}
+
 /// The milliseconds that a share of the requests took at most.
 fn ms(seen: &Histogram, share: f64) -> f64 {
     seen.quantile_us(share) as f64 / 1000.0
@@ -314,14 +336,22 @@ fn measure(arguments: &Arguments) -> io::Result<()> {
     let mut options = authority.options(tls_port, "server");
     let more = ["--requirepass", PASSWORD, "--save", "", "--admin-socket", "operators.socket"];
     options.extend(more.iter().map(|&word| word.to_owned()));
+    if arguments.is_apart {
+        options.extend(["--io-threads", "1"].map(str::to_owned));
+        run_tool("taskset", &["--all-tasks", "--cpu-list", "--pid", "1", &own_id()])?;
+    }
     options.extend(arguments.server.iter().cloned());
     let server = Server::start(&Program::under_test(), Options::arguments(&options))?;
+    if arguments.is_apart {
+        let id = server.process_id().to_string();
+        run_tool("taskset", &["--all-tasks", "--cpu-list", "--pid", "0", &id])?;
+    }
     println!("{} clients by TLS; milliseconds, of {OLD_CLIENTS} old clients", arguments.clients);
     println!("{HEAD}");
     let mut crowd = Crowd::start(tls_port, &authority, arguments.clients)?;
     crowd.settled()?;
     for round in 1..=arguments.rounds {
-        let old = Old::quiet(&server, arguments.seconds)?;
+        let old = Old::quiet(&server, arguments)?;
         old.phase.store(STORM, SeqCst);
         drop(crowd);
         crowd = Crowd::start(tls_port, &authority, arguments.clients)?;
@@ -346,26 +376,26 @@ fn measure(arguments: &Arguments) -> io::Result<()> {
     ok(&mut operator, &["AUTH", PASSWORD]);
     println!("handshakes refused: {}", number(&mut operator, "tls_handshakes_refused"));
     for connections in OF_VALUES {
-        beside_values(&server, connections, arguments.seconds)?;
+        beside_values(&server, connections, arguments)?;
     }
     ask_beside_pipelines(&server, &mut operator, arguments.seconds)
 }
 
 /// Measures the fifty while other connections read and write long values.
-fn beside_values(server: &Server, connections: usize, seconds: f64) -> io::Result<()> {
+fn beside_values(server: &Server, connections: usize, arguments: &Arguments) -> io::Result<()> {
     let mut own = server.client();
     ok(&mut own, &["AUTH", PASSWORD]);
     let bytes = |own: &mut Client| {
         number(own, "total_net_input_bytes") + number(own, "total_net_output_bytes")
     };
-    let old = Old::quiet(server, seconds)?;
+    let old = Old::quiet(server, arguments)?;
     old.phase.store(NOTHING, SeqCst);
     let port = server.port().to_string();
     let mut crowd = Crowd::run(&["as-values", &port, &connections.to_string()])?;
     crowd.settled()?;
     let (before, began) = (bytes(&mut own), Instant::now());
     old.phase.store(STORM, SeqCst);
-    thread::sleep(Duration::from_secs_f64(seconds));
+    thread::sleep(Duration::from_secs_f64(arguments.seconds));
     let moved = (bytes(&mut own) - before) as f64 / began.elapsed().as_secs_f64();
     let [quiet, beside] = old.end()?;
     println!(
