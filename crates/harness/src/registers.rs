@@ -6,7 +6,7 @@ use crate::client::Client;
 use crate::history::{Action, Recorder, State};
 use crate::reply::{Protocol, Reply};
 use crate::rng::Rng;
-use crate::wait::{eventually, eventually_within};
+use crate::wait::{SetAtEnd, eventually, eventually_within};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
@@ -35,15 +35,6 @@ pub struct Registers {
     failures: AtomicU64,
     first_failure: Mutex<Option<String>>,
     is_over: AtomicBool,
-}
-
-/// Sets it when it goes, so that threads end also when something fails.
-pub struct SetAtEnd<'a>(pub &'a AtomicBool);
-
-impl Drop for SetAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
-    }
 }
 
 impl Registers {

@@ -6,7 +6,7 @@ use crate::contents::{Contents, LAG_OF_ALL, contents};
 use crate::info::{field, number};
 use crate::rng::Rng;
 use crate::server::{Options, Program, Server};
-use crate::wait::eventually;
+use crate::wait::{SetAtEnd, eventually};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
@@ -250,13 +250,6 @@ pub fn is_linked(replica: &mut Client) -> bool {
 
 /// Does something while three clients write.
 pub fn while_writing(primary: &Server, seed: u64, work: impl FnOnce()) {
-    /// Ends the writers, also where the work has failed.
-    struct Stops<'s>(&'s AtomicBool);
-    impl Drop for Stops<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Relaxed);
-        }
-    }
     let stops = AtomicBool::new(false);
     thread::scope(|scope| {
         for thread in 0..3 {
@@ -268,7 +261,7 @@ pub fn while_writing(primary: &Server, seed: u64, work: impl FnOnce()) {
                 }
             });
         }
-        let _stops = Stops(&stops);
+        let _stops = SetAtEnd(&stops);
         work();
     });
 }

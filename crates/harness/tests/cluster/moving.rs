@@ -4,7 +4,7 @@ use harness::client::{Client, ask, ok};
 use harness::cluster::{Etcd, error, list, redis_cli, six, text};
 use harness::reply::Reply;
 use harness::server::{Server, signal};
-use harness::wait::eventually;
+use harness::wait::{SetAtEnd, eventually};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::*};
@@ -159,13 +159,14 @@ fn a_reshard_under_writers_loses_no_key() {
     eventually("it serves", || !ask(&mut single.client(), "GET foo").is_error());
     let stop = AtomicBool::new(false);
     let (routed, forwarded) = std::thread::scope(|scope| {
+        let over = SetAtEnd(&stop);
         let routed = scope.spawn(|| write("routed", &mut Routed::new(first), &stop));
         let forwarded = scope.spawn(|| write("forwarded", &mut single.client(), &stop));
         let (from, to) = (id_of(&nodes[0]), id_of(&nodes[2]));
         let words = ["--cluster", "reshard", &first_address, "--cluster-from", &from];
         let more = ["--cluster-to", &to, "--cluster-slots", "150", "--cluster-yes"];
         redis_cli(&[&words[..], &more].concat());
-        stop.store(true, SeqCst);
+        drop(over);
         (routed.join().expect("it has written"), forwarded.join().expect("it has written"))
     });
     let check = redis_cli(&["--cluster", "check", &first_address]);

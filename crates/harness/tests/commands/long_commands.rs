@@ -9,6 +9,7 @@
 use harness::client::{Client, Request, ask, encode};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Backend, Options, Program, Server};
+use harness::wait::SetAtEnd;
 use std::time::Duration;
 
 /// Elements of the big values: a long command on them takes long enough to look around meanwhile,
@@ -276,6 +277,7 @@ fn a_change_of_very_many_keys_is_seen_whole() {
         let is_over = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             let is_over = &is_over;
+            let _over = SetAtEnd(is_over);
             for seed in 1..4 {
                 let mut reader = server.client();
                 scope.spawn(move || {
@@ -312,7 +314,6 @@ fn a_change_of_very_many_keys_is_seen_whole() {
                 ask(&mut watcher, "SET k77 never");
                 assert_eq!(ask(&mut watcher, "EXEC"), Reply::NilArray, "a watch was not raised");
             }
-            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
         });
     });
 }

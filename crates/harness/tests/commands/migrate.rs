@@ -6,7 +6,7 @@ use harness::replicas::write;
 use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
-use harness::wait::eventually;
+use harness::wait::{SetAtEnd, eventually};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::channel;
@@ -393,6 +393,7 @@ fn no_write_is_lost_between_the_copy_and_the_deletion() {
     let servers = [dunlin(&["--io-threads", "2"]), dunlin(&["--io-threads", "2"])];
     let is_over = std::sync::atomic::AtomicBool::new(false);
     let added = thread::scope(|scope| {
+        let over = SetAtEnd(&is_over);
         let mover = scope.spawn(|| {
             let mut clients = [servers[0].client(), servers[1].client()];
             let mut moves = 0;
@@ -429,7 +430,7 @@ fn no_write_is_lost_between_the_copy_and_the_deletion() {
         ok(&mut servers[0].client(), "RPUSH list first");
         let added: Vec<String> =
             writers.into_iter().flat_map(|writer| writer.join().expect("no panic")).collect();
-        is_over.store(true, std::sync::atomic::Ordering::SeqCst);
+        drop(over);
         assert!(mover.join().expect("no panic") > 0, "it has moved");
         added
     });

@@ -14,7 +14,7 @@ use harness::info;
 use harness::reply::{Protocol, Reply};
 use harness::rng::Rng;
 use harness::server::{Backend, Options, Program, Server};
-use harness::wait::eventually;
+use harness::wait::{SetAtEnd, eventually};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -52,20 +52,11 @@ fn with_servers(test: impl Fn(&Server)) {
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| demote_until(&server, &stop));
-            let _stop = StopAtEnd(&stop);
+            let _stop = SetAtEnd(&stop);
             test(&server);
         });
         assert_eq!(info::number(&mut server.client(), "tier_read_errors"), 0);
         end(server);
-    }
-}
-
-/// Tells a thread to end, also when a test has failed.
-struct StopAtEnd<'s>(&'s AtomicBool);
-
-impl Drop for StopAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
     }
 }
 

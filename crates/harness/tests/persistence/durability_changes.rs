@@ -15,7 +15,7 @@ use harness::info::field;
 use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server, signal};
-use harness::wait::{eventually, until_not_rewriting};
+use harness::wait::{SetAtEnd, eventually, until_not_rewriting};
 use replication::preallocation::data_before_preallocation;
 use std::fs;
 use std::path::PathBuf;
@@ -223,6 +223,7 @@ fn live(
     is_killed: bool,
 ) -> ([Written; WRITERS], Vec<&'static str>) {
     thread::scope(|scope| {
+        let over = SetAtEnd(&life.stops);
         let writers = [0, 1, 2].map(|writer| scope.spawn(move || write(server, writer, life)));
         let client = server.client();
         let mut operator = Operator { server, client, life, is_always: true, done: Vec::new() };
@@ -230,7 +231,7 @@ fn live(
         if is_killed {
             signal(server.process_id(), "KILL").unwrap();
         } else {
-            life.stops.store(true, SeqCst);
+            drop(over);
         }
         let written = writers.map(|writer| writer.join().unwrap());
         if !is_killed {

@@ -18,7 +18,7 @@ use harness::power_loss::{Disk, LIBRARY, instants};
 use harness::preload::Preload;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
-use harness::wait::eventually;
+use harness::wait::{SetAtEnd, eventually};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -135,6 +135,7 @@ fn live(server: &mut Server, trace: &Path, policy: Policy, known: &mut Known) {
     // Locked while the server is killed: what it has changed by then is in the trace.
     let lock = fs::File::open(trace).unwrap();
     thread::scope(|scope| {
+        let over = SetAtEnd(&stop);
         for (writer, done) in known.done.iter_mut().enumerate() {
             let (server, stop) = (&*server, &stop);
             scope.spawn(move || write(server, policy, writer, trace, stop, done));
@@ -166,7 +167,7 @@ fn live(server: &mut Server, trace: &Path, policy: Policy, known: &mut Known) {
         }
         lock.lock().unwrap();
         harness::server::signal(server.process_id(), "KILL").unwrap();
-        stop.store(true, Relaxed);
+        drop(over);
     });
     server.kill().unwrap();
     lock.unlock().unwrap();

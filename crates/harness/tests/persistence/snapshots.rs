@@ -8,7 +8,7 @@ use harness::client::{Client, ask, ok};
 use harness::info::field;
 use harness::reply::Protocol;
 use harness::server::{Options, Program, Server, signal};
-use harness::wait::eventually;
+use harness::wait::{SetAtEnd, eventually};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -134,6 +134,7 @@ fn a_file_is_the_state_of_one_instant_while_clients_write() {
         fill(&mut client);
         let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
         thread::scope(|scope| {
+            let _over = SetAtEnd(&stop);
             for seed in 0..4 {
                 let mut client = server.client();
                 let (stop, done) = (&stop, &done);
@@ -156,7 +157,6 @@ fn a_file_is_the_state_of_one_instant_while_clients_write() {
                     check(&mut reader.client(), reader.program().name());
                 }
             }
-            stop.store(true, Relaxed);
         });
         check(&mut client, "the server itself");
     }

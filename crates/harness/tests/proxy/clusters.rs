@@ -10,6 +10,7 @@ use harness::environment::variable;
 use harness::reply::{Protocol, Reply};
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server, free_port};
+use harness::wait::SetAtEnd;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -364,6 +365,7 @@ fn work(cluster: &mut Cluster, rounds: u64, has_kills: bool) {
     };
     std::thread::scope(|scope| {
         let run = &run;
+        let over = SetAtEnd(&run.is_over);
         let mut workers: Vec<_> =
             (0..WRITERS).map(|number| scope.spawn(move || append(run, number))).collect();
         workers.push(scope.spawn(|| set_many(run)));
@@ -385,7 +387,7 @@ fn work(cluster: &mut Cluster, rounds: u64, has_kills: bool) {
                 }
             }
         }
-        run.is_over.store(true, SeqCst);
+        drop(over);
         let added: usize =
             adders.into_iter().map(|adder| adder.join().expect("it is content")).sum();
         if !has_kills {

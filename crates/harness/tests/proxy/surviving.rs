@@ -4,6 +4,7 @@
 use crate::support::{Proxy, dunlin, server, text, until};
 use harness::client::{Client, ask};
 use harness::reply::{Protocol, Reply};
+use harness::wait::SetAtEnd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 const SERVERS: usize = 3;
@@ -64,6 +65,7 @@ fn what_was_confirmed_outlives_kills() {
     let (confirmed, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let written: Vec<String> = std::thread::scope(|scope| {
         let (proxy, confirmed, is_over) = (&proxy, &confirmed, &is_over);
+        let over = SetAtEnd(is_over);
         let start = |n| scope.spawn(move || work(proxy, n, confirmed, is_over));
         let workers: Vec<_> = (0..CLIENTS).map(start).collect();
         for server in &mut servers {
@@ -74,7 +76,7 @@ fn what_was_confirmed_outlives_kills() {
             server.kill().expect("it ends");
             server.start_again().expect("it starts");
         }
-        is_over.store(true, SeqCst);
+        drop(over);
         workers.into_iter().flat_map(|worker| worker.join().expect("it is content")).collect()
     });
     assert!(written.len() >= SERVERS * WRITES);

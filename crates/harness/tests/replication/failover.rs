@@ -7,7 +7,7 @@ use harness::replicas::{compare, is_linked};
 use harness::reply::Reply;
 use harness::sentinel::hang;
 use harness::server::{Options, Program, Server, free_port};
-use harness::wait::eventually;
+use harness::wait::{SetAtEnd, eventually};
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -275,6 +275,7 @@ fn a_successor_that_refuses_leaves_the_role_here() {
         let mut waiting = blocked(&primary);
         let stops = AtomicBool::new(false);
         std::thread::scope(|scope| {
+            let over = SetAtEnd(&stops);
             let writer = scope.spawn(|| {
                 let mut client = primary.client();
                 while !stops.load(SeqCst) {
@@ -289,7 +290,7 @@ fn a_successor_that_refuses_leaves_the_role_here() {
                     && field(&mut ours, "master_failover_state") == "no-failover"
             });
             assert_eq!(field(&mut ours, "role"), "master");
-            stops.store(true, SeqCst);
+            drop(over);
             writer.join().expect("it wrote");
         });
         // A client that was blocked before is so still.

@@ -10,6 +10,7 @@ use harness::client::{Client, encode, is_gone, patience};
 use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Backend, Options, Program, Server};
+use harness::wait::SetAtEnd;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -261,6 +262,7 @@ fn a_publisher_faster_than_delivery() {
                 })
                 .collect();
             scope.spawn(|| {
+                let _published = SetAtEnd(&is_published);
                 let mut publisher = TcpStream::connect(server.address()).unwrap();
                 let replies = publisher.try_clone().unwrap();
                 let drain = scope.spawn(move || {
@@ -274,7 +276,6 @@ fn a_publisher_faster_than_delivery() {
                     publisher.write_all(&requests).unwrap();
                 }
                 drain.join().unwrap();
-                is_published.store(true, Ordering::Relaxed);
             });
             let (mut longest, mut grown) = (Duration::ZERO, 0);
             while !is_published.load(Ordering::Relaxed) {

@@ -7,6 +7,7 @@ use engine::clock::Clock;
 use engine::follow::{Follower, Piece};
 use engine::worker::Peer;
 use engine::{DbIndex, Engine, Worker};
+use harness::wait::SetAtEnd;
 use replication::replica::framing::Framer;
 use resp::Output;
 use std::sync::Arc;
@@ -104,8 +105,8 @@ fn a_stopped_world_has_a_whole_prefix() {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            let _over = SetAtEnd(&is_over);
             apply(engine, &stream, 2000);
-            is_over.store(true, SeqCst);
         });
         let mut worker = Worker::new(engine, 0);
         let keys: String = (0..KEYS).map(|key| format!(" k{key:03}")).collect();

@@ -4,6 +4,7 @@ use super::*;
 use harness::client::encode;
 use harness::contents::contents;
 use harness::module_types;
+use harness::wait::SetAtEnd;
 use std::time::Instant;
 
 /// The jobs that a node tells of: what each of them says.
@@ -56,6 +57,7 @@ fn a_job_moves_slots_under_writers() {
     }
     let stop = AtomicBool::new(false);
     let rounds = std::thread::scope(|scope| {
+        let over = SetAtEnd(&stop);
         let writer = scope.spawn(|| write("job", &mut Routed::new(first), &stop));
         change(&mut source, &format!("CLUSTER MIGRATESLOTS SLOTSRANGE 0 499 1000 3999 NODE {to}"));
         eventually("it ends", || {
@@ -64,7 +66,7 @@ fn a_job_moves_slots_under_writers() {
             assert!((0..5).any(|_| is_silent(first)), "redis-cli finds fault with the cluster");
             has_ended(&nodes[0], "success") && has_ended(&nodes[2], "success")
         });
-        stop.store(true, SeqCst);
+        drop(over);
         writer.join().expect("it has written")
     });
     let job = jobs(&nodes[0]).remove(0);
@@ -264,6 +266,7 @@ fn a_job_catches_up_with_writers_that_never_rest() {
     });
     let stop = AtomicBool::new(false);
     let (writes, busy) = std::thread::scope(|scope| {
+        let over = SetAtEnd(&stop);
         let writers: Vec<_> = ["x", "y"]
             .map(|name| {
                 let (nodes, stop) = (&nodes, &stop);
@@ -271,7 +274,7 @@ fn a_job_catches_up_with_writers_that_never_rest() {
             })
             .into();
         let busy = move_from(&nodes[2], &back);
-        stop.store(true, SeqCst);
+        drop(over);
         let writes: Vec<Vec<i64>> =
             writers.into_iter().map(|writer| writer.join().expect("it has written")).collect();
         (writes, busy)

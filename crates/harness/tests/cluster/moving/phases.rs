@@ -728,7 +728,7 @@ fn random_commands_have_the_effects_of_one_server_while_slots_move() {
     let twins =
         Twins { entry: moved.entry.address(), client: None, model: single.client(), unknown: 0 };
     let mut twins = std::thread::scope(|scope| {
-        let _over = SetAtEnd(&is_over);
+        let over = SetAtEnd(&is_over);
         let writer = scope.spawn(|| {
             let (mut twins, mut round) = (twins, 0);
             while !is_over.load(SeqCst) {
@@ -758,7 +758,7 @@ fn random_commands_have_the_effects_of_one_server_while_slots_move() {
             });
         };
         moved.go_through(seed, &goes_on);
-        is_over.store(true, SeqCst);
+        drop(over);
         writer.join().expect("it has written")
     });
     println!("{} requests, {} with an unknown outcome", done.load(SeqCst), twins.unknown);

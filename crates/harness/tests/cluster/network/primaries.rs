@@ -163,7 +163,7 @@ fn no_two_primaries_confirm_at_a_time() {
                 let (confirmed, is_over) = (&confirmed, &is_over);
                 threads.spawn(move || write(node, began, confirmed, is_over));
             }
-            let _over = harness::registers::SetAtEnd(&is_over);
+            let _over = harness::wait::SetAtEnd(&is_over);
             while began.elapsed() < time {
                 suffer(&machines, &mut rng);
                 machines.until_settled(1);

@@ -5,6 +5,7 @@ use harness::client::Client;
 use harness::differential::grammar::Generator;
 use harness::rng::Rng;
 use harness::server::Server;
+use harness::wait::SetAtEnd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 
@@ -121,15 +122,6 @@ fn write(server: &Server, seed: u64, allowed: Allowed, stop: &AtomicBool, sent: 
     }
 }
 
-/// Tells the writers to stop, even when a step fails.
-struct Stopping<'a>(&'a AtomicBool);
-
-impl Drop for Stopping<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
-}
-
 /// Does something while others write, of whose requests it can look up the number.
 pub fn beside_writers(server: &Server, rng: &mut Rng, work: impl FnOnce(&AtomicU64)) -> u64 {
     let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -144,7 +136,7 @@ pub fn beside_writers(server: &Server, rng: &mut Rng, work: impl FnOnce(&AtomicU
             let (stop, sent) = (&stop, &sent);
             scope.spawn(move || write(server, seed, allowed, stop, sent));
         }
-        let _stopping = Stopping(&stop);
+        let _stopping = SetAtEnd(&stop);
         work(&sent);
     });
     sent.load(Relaxed)
