@@ -5,7 +5,7 @@
 #[path = "memory.rs"]
 mod memory;
 
-use replication::{FileEnd, Item, Manifest, Place, StreamReader};
+use replication::{FileEnd, Item, Manifest, StreamPlace, StreamReader};
 
 /// Lines of a manifest are not longer; what is read may have to be written with more quotes.
 const LONGEST_LINE: usize = 1024;
@@ -14,7 +14,7 @@ const LONGEST_LINE: usize = 1024;
 enum Seen {
     Command(Vec<Vec<u8>>),
     Time(i64),
-    Place(Option<Place>),
+    Place(Option<StreamPlace>),
     Comment,
     /// Where the remains of a batch begin.
     Torn(u64),

@@ -4,7 +4,7 @@
 #[path = "memory.rs"]
 mod memory;
 
-use rdb::file::{Item, Scanner, Step};
+use rdb::file::{Item, ScanStep, Scanner};
 use rdb::{Builder, Decoder, Error, Kind, Limits};
 
 /// What reading a file comes to: a line for each item, and how it ended.
@@ -32,9 +32,9 @@ fn read_into(
     let mut large: Option<Builder> = None;
     while !scanner.is_done() {
         let (item, bytes) = match scanner.next(&file[start..arrived])? {
-            Step::Item(item, bytes) => (item, &file[start..start + bytes]),
-            Step::More if arrived == file.len() => return Ok(false),
-            Step::More => {
+            ScanStep::Item(item, bytes) => (item, &file[start..start + bytes]),
+            ScanStep::More if arrived == file.len() => return Ok(false),
+            ScanStep::More => {
                 arrived = (arrived + step).min(file.len());
                 continue;
             }

@@ -47,7 +47,7 @@ pub struct Claim {
 
 /// What a server that starts from a file has to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum FileStep {
     /// Wait until these have told what their files say.
     Waits(Vec<Id>),
     /// Wait for a server with a newer file.
@@ -95,7 +95,7 @@ impl Layout {
     }
 
     /// Says what a server with this file does, which has told so already.
-    pub fn step(&self, own: Id, claims: &BTreeMap<Id, Claim>) -> Step {
+    pub fn step(&self, own: Id, claims: &BTreeMap<Id, Claim>) -> FileStep {
         // Replicas that have failed may never come back; a primary's slots are nowhere else.
         let is_needed = |node: &&Listed| !node.has_failed || !node.slots.is_empty();
         let missing: Vec<Id> = self
@@ -109,11 +109,11 @@ impl Layout {
         let listed = claims.iter().filter(|(id, _)| self.nodes.iter().any(|node| node.id == **id));
         let newest = listed.max_by_key(|(id, claim)| rank((id, claim)));
         match newest {
-            _ if !missing.is_empty() => Step::Waits(missing),
-            Some((id, _)) if *id != own => Step::Yields(*id),
+            _ if !missing.is_empty() => FileStep::Waits(missing),
+            Some((id, _)) if *id != own => FileStep::Yields(*id),
             _ => match self.topology(claims) {
-                Ok(topology) => Step::Makes(Box::new(topology)),
-                Err(why) => Step::Unusable(why),
+                Ok(topology) => FileStep::Makes(Box::new(topology)),
+                Err(why) => FileStep::Unusable(why),
             },
         }
     }
@@ -223,11 +223,11 @@ mod tests {
     #[test]
     fn the_newest_file_makes_the_topology_when_all_are_there() {
         let (old, new) = (file(5, '2', '1'), file(6, '1', '2'));
-        assert_eq!(old.step(id('2'), &claims(&[('2', &old)])), Step::Waits(vec![id('3')]));
+        assert_eq!(old.step(id('2'), &claims(&[('2', &old)])), FileStep::Waits(vec![id('3')]));
         let all = claims(&[('1', &new), ('2', &old), ('3', &new)]);
-        assert_eq!(old.step(id('2'), &all), Step::Yields(id('1')));
-        assert_eq!(new.step(id('3'), &all), Step::Yields(id('1')));
-        let Step::Makes(topology) = new.step(id('1'), &all) else { panic!("it is the newest") };
+        assert_eq!(old.step(id('2'), &all), FileStep::Yields(id('1')));
+        assert_eq!(new.step(id('3'), &all), FileStep::Yields(id('1')));
+        let FileStep::Makes(topology) = new.step(id('1'), &all) else { panic!("it is the newest") };
         let slots: Vec<_> = topology.shards.iter().map(|it| it.slots.ranges().to_vec()).collect();
         assert_eq!(slots, [vec![(0, 8191)], vec![(8192, 16383)]]);
         // The one that has failed and told nothing is left out.
@@ -248,7 +248,7 @@ mod tests {
         );
         let new = Layout::parse(&text).expect("it is sound").expect("it is a cluster's");
         let all = claims(&[('1', &new), ('2', &old), ('3', &new)]);
-        let Step::Makes(topology) = new.step(id('1'), &all) else { panic!("it is the newest") };
+        let FileStep::Makes(topology) = new.step(id('1'), &all) else { panic!("it is the newest") };
         let copies: Vec<Id> = topology.shards[0].copies.iter().map(|copy| copy.id).collect();
         assert_eq!((topology.shards.len(), copies), (2, vec![id('1'), id('2')]));
     }

@@ -43,7 +43,7 @@ pub(crate) fn limit(db: &Db<'_>, config: &config::Config) -> usize {
 }
 
 /// What a request creates a value by.
-pub(crate) struct Options<O> {
+pub(crate) struct TypedOptions<O> {
     /// What the request says; for the rest what the configuration says, or where history is
     /// repeated what the journal says, which is what is built in unless a command says otherwise.
     pub chosen: O,
@@ -51,7 +51,7 @@ pub(crate) struct Options<O> {
     pub is_usual: bool,
 }
 
-impl<O: PartialEq> Options<O> {
+impl<O: PartialEq> TypedOptions<O> {
     /// Returns the options that `read` makes of defaults: those of the configuration, or those that
     /// are built in.
     pub fn read(
@@ -59,14 +59,14 @@ impl<O: PartialEq> Options<O> {
         configured: impl FnOnce(&config::Config) -> O,
         built_in: O,
         read: impl Fn(O) -> Result<O, Error>,
-    ) -> Result<Options<O>, Error> {
+    ) -> Result<TypedOptions<O>, Error> {
         let usual = read(built_in)?;
         if cx.db.repeats_history() {
-            return Ok(Options { chosen: usual, is_usual: true });
+            return Ok(TypedOptions { chosen: usual, is_usual: true });
         }
         let chosen = read(configured(&cx.engine.config))?;
         let is_usual = chosen == usual;
-        Ok(Options { chosen, is_usual })
+        Ok(TypedOptions { chosen, is_usual })
     }
 
     /// Has the journal get a command that creates the value, and behind it the request if that did
@@ -86,14 +86,14 @@ impl<O: PartialEq> Options<O> {
 }
 
 /// How a request has created its value, if it has.
-pub(crate) type Created<O> = Option<Options<O>>;
+pub(crate) type Created<O> = Option<TypedOptions<O>>;
 
 /// Creates the value that `make` returns for the options and the limit of bytes, if the key is
 /// absent. The first item of a request fits, so the value is never left behind empty.
 pub(crate) fn create_if_absent<T: module::Value, O: Copy>(
     cx: &mut Cx<'_>,
     key: Key<'_>,
-    options: impl FnOnce(&Cx<'_>) -> Result<Options<O>, Error>,
+    options: impl FnOnce(&Cx<'_>) -> Result<TypedOptions<O>, Error>,
     make: impl FnOnce(O, usize) -> Result<T, Error>,
 ) -> Result<Created<O>, Error> {
     if read_for_write::<T>(&cx.db, key)?.is_some() {

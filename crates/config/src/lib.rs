@@ -52,7 +52,7 @@ pub use events::KeyspaceEvents;
 pub use limits::{ClientClass, OutputLimit};
 pub use load::{Directive, LoadError, Loaded, load, load_text};
 pub use memory::{format_memory, parse_memory};
-pub use origin::{Origin, Place};
+pub use origin::{LineSource, Origin};
 pub use proc_title::expand_proc_title;
 pub use rates::{RateLimit, RateSubject, parse_rate_limits};
 pub use runtime::{ApplyError, Changed, SetContext, SetError, is_sensitive};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::args::Arguments;
 use crate::include::expand_pattern;
-use crate::origin::{Origin, Place};
+use crate::origin::{LineSource, Origin};
 use crate::spec::{Effect, Kind, Spec};
 use crate::store::{Config, default_of};
 use crate::suggest;
@@ -118,7 +118,7 @@ pub fn load(arguments: &Arguments, stdin: &mut dyn Read) -> Result<Loaded, LoadE
     let file = arguments.file.as_ref().map(|file| dir.join(file));
     let mut loader = Loader::new(dir);
     if let Some(path) = &file {
-        loader.read(&Place::File(path.clone()), &read_file(path)?)?;
+        loader.read(&LineSource::File(path.clone()), &read_file(path)?)?;
     }
     if arguments.reads_stdin {
         let mut text = Vec::new();
@@ -126,16 +126,16 @@ pub fn load(arguments: &Arguments, stdin: &mut dyn Read) -> Result<Loaded, LoadE
             path: PathBuf::from("-"),
             reason: system_reason(&error),
         })?;
-        loader.read(&Place::StandardInput, &text)?;
+        loader.read(&LineSource::StandardInput, &text)?;
     }
-    loader.read(&Place::CommandLine, &arguments.options)?;
+    loader.read(&LineSource::CommandLine, &arguments.options)?;
     loader.finish(file)
 }
 
 /// Reads a configuration from text alone, for tests and tools.
 pub fn load_text(text: &[u8]) -> Result<Loaded, LoadError> {
     let mut loader = Loader::new(working_directory()?);
-    loader.read(&Place::Text, text)?;
+    loader.read(&LineSource::Text, text)?;
     loader.finish(None)
 }
 
@@ -179,7 +179,7 @@ impl Loader {
         }
     }
 
-    fn read(&mut self, place: &Place, text: &[u8]) -> Result<(), LoadError> {
+    fn read(&mut self, place: &LineSource, text: &[u8]) -> Result<(), LoadError> {
         for (at, line) in text.split(|byte| *byte == b'\n').enumerate() {
             let line = trim(line);
             if line.is_empty() || line[0] == b'#' {
@@ -307,7 +307,7 @@ impl Loader {
         self.include_depth += 1;
         self.is_behind_include = false;
         for (path, text) in texts {
-            self.read(&Place::File(path), &text)?;
+            self.read(&LineSource::File(path), &text)?;
         }
         self.is_behind_include = true;
         self.include_depth -= 1;

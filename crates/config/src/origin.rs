@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// What a line was read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum LineSource {
     /// A configuration file, by its path.
     File(PathBuf),
     /// Standard input.
@@ -20,7 +20,7 @@ pub enum Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// What it was read from.
-    pub place: Place,
+    pub place: LineSource,
     /// The number of the line there, from 1.
     pub number: usize,
     /// The line without the blanks around it.
@@ -31,14 +31,14 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.number;
         match &self.place {
-            Place::File(path) => {
+            LineSource::File(path) => {
                 write!(f, "Reading the configuration file {}, at line {number}", path.display())
             }
-            Place::StandardInput => {
+            LineSource::StandardInput => {
                 write!(f, "Reading the configuration from standard input, at line {number}")
             }
-            Place::CommandLine => write!(f, "Reading the command line"),
-            Place::Text => write!(f, "Reading the configuration file, at line {number}"),
+            LineSource::CommandLine => write!(f, "Reading the command line"),
+            LineSource::Text => write!(f, "Reading the configuration file, at line {number}"),
         }?;
         write!(f, "\n>>> '{}'", String::from_utf8_lossy(&self.line))
     }

@@ -1,6 +1,6 @@
 //! What INFO says: fields by name, and lines of fields.
 
-use metrics::info::{number, numbers, part};
+use metrics::info::{Fields, number, numbers, part};
 use std::collections::HashMap;
 
 /// A reply to INFO.
@@ -15,14 +15,9 @@ impl Info {
     /// Reads a reply.
     pub fn parse(text: &str) -> Info {
         let mut info = Info::default();
-        let mut section = String::new();
-        for line in text.lines().map(|line| line.trim_end_matches('\r')) {
-            if let Some(title) = line.strip_prefix("# ") {
-                section = title.to_owned();
-            } else if let Some((name, value)) = line.split_once(':') {
-                info.order.push((section.clone(), name.to_owned()));
-                info.fields.insert(name.to_owned(), value.to_owned());
-            }
+        for field in Fields::parse(text).all() {
+            info.order.push((field.section.to_owned(), field.name.to_owned()));
+            info.fields.insert(field.name.to_owned(), field.value.to_owned());
         }
         info
     }

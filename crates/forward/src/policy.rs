@@ -6,7 +6,7 @@
 //! request), and a set of marks that a hub reads (a load and a branch for what never changes in a
 //! process).
 
-use route::link::Step;
+use route::link::SetupRequest;
 use std::time::Duration;
 
 /// Returns the word of CLIENT CAPA by which a link says which user its next requests are for.
@@ -72,7 +72,7 @@ pub trait Policy: Sized + 'static {
     /// Returns what is said on a connection behind the log-in. `name` is the name of the process's
     /// connections, `hops` the number of proxies in front of this one, `user` whom the connection's
     /// requests are for, if that user may not do everything.
-    fn introduction(name: &str, hops: u8, user: Option<&[u8]>) -> Step;
+    fn introduction(name: &str, hops: u8, user: Option<&[u8]>) -> SetupRequest;
 }
 
 #[cfg(test)]
@@ -97,8 +97,8 @@ pub(crate) mod samples {
         const TOGETHER: Together = Together::OneSlot;
         const AUDIENCE: Audience = Audience::OfChannel;
 
-        fn introduction(name: &str, hops: u8, _: Option<&[u8]>) -> Step {
-            Step { request: crate::hub::hops::introduction(name, hops), may_fail: true }
+        fn introduction(name: &str, hops: u8, _: Option<&[u8]>) -> SetupRequest {
+            SetupRequest { request: crate::hub::hops::introduction(name, hops), may_fail: true }
         }
     }
 
@@ -117,9 +117,9 @@ pub(crate) mod samples {
         const TOGETHER: Together = Together::OneServer;
         const AUDIENCE: Audience = Audience::All;
 
-        fn introduction(_: &str, _: u8, _: Option<&[u8]>) -> Step {
+        fn introduction(_: &str, _: u8, _: Option<&[u8]>) -> SetupRequest {
             let words: [&[u8]; 5] = [b"CLIENT", b"CAPA", b"cluster", b"node", b"again"];
-            Step { request: raw::request(&words), may_fail: false }
+            SetupRequest { request: raw::request(&words), may_fail: false }
         }
     }
 }

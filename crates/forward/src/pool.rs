@@ -9,7 +9,7 @@ use crate::wire::Id;
 use cluster::hashing::Hashing;
 use net::TlsClient;
 use resp::Protocol;
-use route::plan::{Place, Placement};
+use route::plan::{KeyPlace, Placement};
 use rustls::ClientConfig;
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -673,12 +673,12 @@ impl<P: Policy> Placement for Local<P> {
     }
 
     #[inline]
-    fn place(&self, key: &[u8]) -> Option<Place> {
+    fn place(&self, key: &[u8]) -> Option<KeyPlace> {
         if let Spread::Hashed(continuum) = &self.spread {
             let hash =
                 if self.targets.len() == 1 { 0 } else { self.shared.config.keys.hash_of(key) };
             let server = continuum.server(hash, self.chance())?;
-            return Some(Place { server, group: server });
+            return Some(KeyPlace { server, group: server });
         }
         if !self.slots.is_empty() {
             let slot = usize::from(self.rule.hashing.slot(key)?);
@@ -691,9 +691,9 @@ impl<P: Policy> Placement for Local<P> {
                     server + MAX_SERVERS * future.map_or(MAX_SERVERS, usize::from)
                 }
             };
-            return Some(Place { server, group });
+            return Some(KeyPlace { server, group });
         }
-        (!self.targets.is_empty()).then_some(Place { server: 0, group: 0 })
+        (!self.targets.is_empty()).then_some(KeyPlace { server: 0, group: 0 })
     }
 
     fn any(&self) -> Option<usize> {

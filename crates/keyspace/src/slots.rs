@@ -78,7 +78,7 @@ mod tests {
     use crate::keyspace::{Assignment, Keyspace, STRIPES};
     use crate::locks::Locks;
     use crate::snapshot::Shared;
-    use crate::tables::Place;
+    use crate::tables::WalkPlace;
     use crate::types::{Key, Millis};
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
@@ -184,7 +184,7 @@ mod tests {
     fn walked(keyspace: &Keyspace, mut between: impl FnMut()) -> Vec<Box<[u8]>> {
         let mut found = Vec::new();
         for stripe in keyspace.stripes() {
-            let mut place = Some(Place::START);
+            let mut place = Some(WalkPlace::START);
             while let Some(from) = place {
                 place = stripe.lock().walk(DB, from, |entry| found.push(Box::from(entry.key())));
                 if !found.is_empty() {

@@ -36,7 +36,7 @@ impl TableId {
 /// The place where a walk over the keys of a database in one stripe continues. It stays valid for
 /// ever.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct WalkPlace {
     /// The index of the stripe's table: 0 standalone, else the slot's number divided by the number
     /// of stripes.
     pub table: usize,
@@ -44,22 +44,22 @@ pub struct Place {
     pub at: ScanPosition,
 }
 
-impl Place {
+impl WalkPlace {
     /// The beginning.
-    pub const START: Place = Place::start_of(0);
+    pub const START: WalkPlace = WalkPlace::start_of(0);
 
     /// Returns the place as a number.
     pub fn to_bits(self) -> u64 {
         self.at.to_bits48() | (self.table as u64) << 48
     }
 
-    /// Returns the place of a number from [`Place::to_bits`].
-    pub fn from_bits(bits: u64) -> Place {
-        Place { table: (bits >> 48) as usize, at: ScanPosition::from_bits48(bits) }
+    /// Returns the place of a number from [`WalkPlace::to_bits`].
+    pub fn from_bits(bits: u64) -> WalkPlace {
+        WalkPlace { table: (bits >> 48) as usize, at: ScanPosition::from_bits48(bits) }
     }
 
-    const fn start_of(table: usize) -> Place {
-        Place { table, at: ScanPosition::START }
+    const fn start_of(table: usize) -> WalkPlace {
+        WalkPlace { table, at: ScanPosition::START }
     }
 }
 
@@ -374,7 +374,12 @@ impl StripeData {
     }
 
     /// Makes one step of a walk over a database. Returns where to continue, or `None` at the end.
-    pub fn walk(&self, db: DbIndex, from: Place, visit: impl FnMut(&Entry)) -> Option<Place> {
+    pub fn walk(
+        &self,
+        db: DbIndex,
+        from: WalkPlace,
+        visit: impl FnMut(&Entry),
+    ) -> Option<WalkPlace> {
         self.walk_until(db, from, None, visit)
     }
 
@@ -382,25 +387,30 @@ impl StripeData {
     pub fn walk_until(
         &self,
         db: DbIndex,
-        from: Place,
+        from: WalkPlace,
         end: Option<ScanPosition>,
         visit: impl FnMut(&Entry),
-    ) -> Option<Place> {
+    ) -> Option<WalkPlace> {
         self.walk_tables(self.ids_of(db), from, end, visit)
     }
 
     /// One step of a walk over all entries of a database, those of hidden slots included.
-    pub fn walk_all(&self, db: DbIndex, from: Place, visit: impl FnMut(&Entry)) -> Option<Place> {
+    pub fn walk_all(
+        &self,
+        db: DbIndex,
+        from: WalkPlace,
+        visit: impl FnMut(&Entry),
+    ) -> Option<WalkPlace> {
         self.walk_tables(self.all_ids_of(db), from, None, visit)
     }
 
     fn walk_tables(
         &self,
         ids: impl Iterator<Item = TableId>,
-        from: Place,
+        from: WalkPlace,
         end: Option<ScanPosition>,
         visit: impl FnMut(&Entry),
-    ) -> Option<Place> {
+    ) -> Option<WalkPlace> {
         let place = |id: &TableId| id.slot.map_or(0, |slot| usize::from(slot.number()) / STRIPES);
         let mut left = ids.skip_while(|id| place(id) < from.table);
         let id = left.next()?;
@@ -408,8 +418,8 @@ impl StripeData {
         let is_same = table == from.table;
         let (at, end) = if is_same { (from.at, end) } else { (ScanPosition::START, None) };
         let next = self.table(id).entries.scan_until(at, end, visit);
-        let next = next.map(|at| Place { table, at });
-        next.or_else(|| left.next().map(|id| Place::start_of(place(&id))))
+        let next = next.map(|at| WalkPlace { table, at });
+        next.or_else(|| left.next().map(|id| WalkPlace::start_of(place(&id))))
     }
 
     /// Makes one step of a walk over tables in the order of hashes. Returns where to continue.

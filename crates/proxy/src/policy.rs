@@ -3,7 +3,7 @@
 
 use forward::hub::hops;
 use forward::policy::{Audience, Policy, Together, WalkNumbers};
-use route::link::Step;
+use route::link::SetupRequest;
 use std::time::Duration;
 
 /// See the module.
@@ -21,8 +21,8 @@ impl Policy for Front {
     const TOGETHER: Together = Together::OneSlot;
     const AUDIENCE: Audience = Audience::OfChannel;
 
-    fn introduction(name: &str, hops: u8, _: Option<&[u8]>) -> Step {
+    fn introduction(name: &str, hops: u8, _: Option<&[u8]>) -> SetupRequest {
         // A listener of the same process knows the name. The pool's user may lack the permission.
-        Step { request: hops::introduction(name, hops), may_fail: true }
+        SetupRequest { request: hops::introduction(name, hops), may_fail: true }
     }
 }

@@ -7,7 +7,7 @@ mod fixture;
 
 use fixture::{elements, fixtures};
 use proptest::prelude::*;
-use rdb::file::{Access, Foreign, Item, RecordHead, Scanner, Step, opcode};
+use rdb::file::{Access, Foreign, Item, RecordHead, ScanStep, Scanner, opcode};
 use rdb::{Builder, Compression, Decoder, Encoder, Error, Kind, Limits};
 use structs::crc64::crc64;
 
@@ -43,9 +43,9 @@ fn read(file: &[u8], step: usize, piece_bytes: usize) -> Result<Option<Found>, E
     let mut checksum = 0;
     while !scanner.is_done() {
         let (item, bytes) = match scanner.next(&file[start..arrived])? {
-            Step::Item(item, bytes) => (item, &file[start..start + bytes]),
-            Step::More if arrived == file.len() => return Ok(None),
-            Step::More => {
+            ScanStep::Item(item, bytes) => (item, &file[start..start + bytes]),
+            ScanStep::More if arrived == file.len() => return Ok(None),
+            ScanStep::More => {
                 arrived = (arrived + step).min(file.len());
                 continue;
             }
@@ -287,7 +287,7 @@ fn versions_and_signatures_are_checked() {
         assert_eq!(read(magic, 100, 100), Err(error), "{}", magic.escape_ascii());
     }
     let mut scanner = Scanner::new(0, 100, 100).accept_newer(true);
-    assert_eq!(scanner.next(b"REDIS0999"), Ok(Step::Item(Item::Header(999), 9)));
+    assert_eq!(scanner.next(b"REDIS0999"), Ok(ScanStep::Item(Item::Header(999), 9)));
 }
 
 #[test]

@@ -66,7 +66,7 @@ pub struct Candidate {
 
 /// What is due.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum FailoverStep {
     /// This server becomes a replica of that one, which is to take over.
     HandOver {
         /// See there.
@@ -106,22 +106,27 @@ impl Failover {
     }
 
     /// Returns what is due at this moment, if anything.
-    pub fn due(&self, position: JournalPos, replicas: &[Candidate], now: Millis) -> Option<Step> {
+    pub fn due(
+        &self,
+        position: JournalPos,
+        replicas: &[Candidate],
+        now: Millis,
+    ) -> Option<FailoverStep> {
         if self.stage != Stage::Waiting {
             return None;
         }
         let target = self.plan.target.as_ref();
         if self.plan.deadline.is_some_and(|deadline| now >= deadline) {
             return Some(match target.filter(|_| self.plan.is_forced) {
-                Some(to) => Step::HandOver { to: to.clone(), is_forced: true },
-                None => Step::Abort("Replica never caught up before timeout"),
+                Some(to) => FailoverStep::HandOver { to: to.clone(), is_forced: true },
+                None => FailoverStep::Abort("Replica never caught up before timeout"),
             });
         }
         let is_allowed =
             |replica: &&Candidate| target.is_none_or(|target| *target == replica.address);
         let has_everything = |replica: &&Candidate| self.has_everything(replica, position);
         let found = replicas.iter().filter(is_allowed).find(has_everything)?;
-        Some(Step::HandOver { to: found.address.clone(), is_forced: false })
+        Some(FailoverStep::HandOver { to: found.address.clone(), is_forced: false })
     }
 
     fn has_everything(&self, replica: &Candidate, position: JournalPos) -> bool {
@@ -163,10 +168,10 @@ mod tests {
         failover
     }
 
-    fn hands_over_to(step: Option<Step>) -> Option<u16> {
+    fn hands_over_to(step: Option<FailoverStep>) -> Option<u16> {
         match step? {
-            Step::HandOver { to, .. } => Some(to.port),
-            Step::Abort(_) => None,
+            FailoverStep::HandOver { to, .. } => Some(to.port),
+            FailoverStep::Abort(_) => None,
         }
     }
 
@@ -191,11 +196,11 @@ mod tests {
         let failover = began(plan.clone());
         assert_eq!(failover.due(REQUEST.1, &replicas, Millis(49)), None);
         let late = failover.due(REQUEST.1, &replicas, Millis(50));
-        assert_eq!(late, Some(Step::Abort("Replica never caught up before timeout")));
+        assert_eq!(late, Some(FailoverStep::Abort("Replica never caught up before timeout")));
         let mut forced = began(Plan { is_forced: true, ..plan });
         assert_eq!(forced.due(REQUEST.1, &replicas, Millis(49)), None);
         let late = forced.due(REQUEST.1, &replicas, Millis(50));
-        assert_eq!(late, Some(Step::HandOver { to: address(2), is_forced: true }));
+        assert_eq!(late, Some(FailoverStep::HandOver { to: address(2), is_forced: true }));
         forced.hand_over(address(2));
         assert_eq!(forced.due(REQUEST.1, &replicas, Millis(99)), None);
         assert_eq!((forced.end(), forced.stage()), (Stage::Handing, Stage::Nothing));

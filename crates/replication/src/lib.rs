@@ -15,4 +15,4 @@ pub mod wire;
 
 pub use commands::Commands;
 pub use manifest::{Manifest, ManifestError};
-pub use stream::{Corrupt, FileEnd, Item, NO_PLACE, Place, StreamReader};
+pub use stream::{Corrupt, FileEnd, Item, NO_PLACE, StreamPlace, StreamReader};

@@ -38,7 +38,7 @@ pub enum Item {
     /// `#REPL:`: where in the replication stream the commands that follow stand.
     Place {
         /// The place; `None`: what follows is not of the stream.
-        place: Option<Place>,
+        place: Option<StreamPlace>,
         /// Bytes of the input that it took.
         consumed: usize,
     },
@@ -59,7 +59,7 @@ pub enum Item {
 /// A place in the replication stream, as an annotation of an append-only file names it. Between it
 /// and the next one, the bytes of commands are those of the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct StreamPlace {
     /// The history.
     pub id: HistoryId,
     /// The position in it.
@@ -69,25 +69,25 @@ pub struct Place {
 /// The annotation in front of commands that have no place in the replication stream.
 pub const NO_PLACE: &[u8] = b"#REPL:\r\n";
 
-impl Place {
+impl StreamPlace {
     /// Returns the annotation's line.
     pub fn line(&self) -> String {
         format!("#REPL:{} {}\r\n", self.id, self.position.0)
     }
 
     /// Reads an annotation without its end; `None` if it is another one.
-    fn parse(line: &[u8]) -> Option<Place> {
+    fn parse(line: &[u8]) -> Option<StreamPlace> {
         let text = line.strip_prefix(b"#REPL:")?;
         let space = text.iter().position(|&byte| byte == b' ')?;
         let (id, position) = (&text[..space], &text[space + 1..]);
         let position = u64::try_from(structs::numbers::parse_i64(position)?).ok()?;
-        Some(Place { id: HistoryId::parse(id)?, position: JournalPos(position) })
+        Some(StreamPlace { id: HistoryId::parse(id)?, position: JournalPos(position) })
     }
 
     /// Returns the place behind so many bytes of commands.
     #[must_use]
-    pub fn behind(self, bytes: usize) -> Place {
-        Place { position: JournalPos(self.position.0.saturating_add(bytes as u64)), ..self }
+    pub fn behind(self, bytes: usize) -> StreamPlace {
+        StreamPlace { position: JournalPos(self.position.0.saturating_add(bytes as u64)), ..self }
     }
 }
 
@@ -289,7 +289,7 @@ impl StreamReader {
         if line == NO_PLACE.trim_ascii_end() {
             return Ok(Item::Place { place: None, consumed });
         }
-        if let Some(place) = Place::parse(line) {
+        if let Some(place) = StreamPlace::parse(line) {
             return Ok(Item::Place { place: Some(place), consumed });
         }
         Ok(match line.strip_prefix(b"#TS:").and_then(structs::numbers::parse_i64) {
@@ -496,19 +496,19 @@ mod tests {
 
     #[test]
     fn places_in_the_replication_stream_are_read() {
-        let place = Place { id: HistoryId::random(), position: JournalPos(77) };
+        let place = StreamPlace { id: HistoryId::random(), position: JournalPos(77) };
         let bytes = [place.line().as_bytes(), b"*1\r\n$4\r\nPING\r\n"].concat();
         assert_eq!(read(&bytes).0, ["place 77", "PING"]);
-        assert_eq!(Place::parse(place.line().trim_end().as_bytes()), Some(place));
+        assert_eq!(StreamPlace::parse(place.line().trim_end().as_bytes()), Some(place));
         assert_eq!(place.behind(14).position, JournalPos(91));
         // What cannot be one is a comment.
         assert_eq!(read(&[NO_PLACE, b"*1\r\n$4\r\nPING\r\n"].concat()).0, ["place ", "PING"]);
         for line in ["#REPL:", "#REPL:x 7", "#REPL: 7", "#REPL:77"] {
-            assert_eq!(Place::parse(line.as_bytes()), None, "{line}");
+            assert_eq!(StreamPlace::parse(line.as_bytes()), None, "{line}");
         }
         let id = place.id;
-        assert_eq!(Place::parse(format!("#REPL:{id} -1").as_bytes()), None);
-        assert_eq!(Place::parse(format!("#REPL:{id} 1 2").as_bytes()), None);
+        assert_eq!(StreamPlace::parse(format!("#REPL:{id} -1").as_bytes()), None);
+        assert_eq!(StreamPlace::parse(format!("#REPL:{id} 1 2").as_bytes()), None);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 
 /// One request of the set-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct SetupRequest {
     /// What is sent.
     pub request: Vec<u8>,
     /// Whether an error reply is no reason to give the connection up, unless it is about the log-in or
@@ -56,7 +56,7 @@ pub enum Received<'a, T> {
 /// See the module.
 #[derive(Debug)]
 pub struct Link<T> {
-    steps: VecDeque<Step>,
+    steps: VecDeque<SetupRequest>,
     is_open: bool,
     /// Requests without a reply that were sent before the set-up; it begins when there is none.
     before: usize,
@@ -72,7 +72,7 @@ pub struct Link<T> {
 
 impl<T> Link<T> {
     /// A link whose connection is being opened.
-    pub fn new(steps: Vec<Step>) -> Link<T> {
+    pub fn new(steps: Vec<SetupRequest>) -> Link<T> {
         Link {
             steps: steps.into(),
             is_open: false,
@@ -126,7 +126,7 @@ impl<T> Link<T> {
 
     /// Changes what the connection is set to. The steps are sent behind the requests that were
     /// given before; those that are given from now on wait until the last step is answered.
-    pub fn set_up(&mut self, steps: Vec<Step>, out: &mut impl FnMut(&[u8])) {
+    pub fn set_up(&mut self, steps: Vec<SetupRequest>, out: &mut impl FnMut(&[u8])) {
         let was_ready = self.is_ready();
         self.steps.extend(steps);
         if was_ready && !self.is_ready() {
@@ -271,8 +271,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn step(text: &str) -> Step {
-        Step { request: text.as_bytes().to_vec(), may_fail: false }
+    fn step(text: &str) -> SetupRequest {
+        SetupRequest { request: text.as_bytes().to_vec(), may_fail: false }
     }
 
     #[test]
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn what_may_fail_does_not_unless_nothing_would_work() {
         let received = |reply: &[u8]| {
-            let step = Step { request: b"A".to_vec(), may_fail: true };
+            let step = SetupRequest { request: b"A".to_vec(), may_fail: true };
             let mut link = Link::<u8>::new(vec![step]);
             link.opened(&mut |_| {});
             link.receive(reply, &mut |_| {}).map(|_| ())

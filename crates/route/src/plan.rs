@@ -8,7 +8,7 @@ use structs::numbers;
 
 /// Where a key lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct KeyPlace {
     /// The server's number.
     pub server: usize,
     /// Keys of one group may be in one request: the server's number, or a cluster's slot.
@@ -20,7 +20,7 @@ pub trait Placement {
     /// Returns how many servers there are.
     fn servers(&self) -> usize;
     /// Where a key lives; `None` if no server is there for it at the moment.
-    fn place(&self, key: &[u8]) -> Option<Place>;
+    fn place(&self, key: &[u8]) -> Option<KeyPlace>;
     /// A server that can answer what concerns no key.
     fn any(&self) -> Option<usize>;
     /// What numbers of a walk stay below, also when servers come or go.
@@ -176,7 +176,7 @@ fn shown(words: &[&[u8]]) -> String {
 
 /// The one server of all keys.
 fn server_of(request: &Request<'_>, placement: &dyn Placement) -> Result<Option<usize>, String> {
-    let mut found: Option<Place> = None;
+    let mut found: Option<KeyPlace> = None;
     for &at in request.keys {
         let Some(place) = placement.place(request.words[at]) else {
             return Err(NO_SERVER.to_owned());
@@ -251,7 +251,7 @@ pub fn plan(request: &Request<'_>, placement: &dyn Placement) -> Plan {
 
 /// The words of some groups, and the places of these groups among all.
 struct Part<'a> {
-    place: Place,
+    place: KeyPlace,
     words: Vec<&'a [u8]>,
     places: Vec<u32>,
 }
@@ -407,9 +407,9 @@ mod tests {
         fn servers(&self) -> usize {
             self.0
         }
-        fn place(&self, key: &[u8]) -> Option<Place> {
+        fn place(&self, key: &[u8]) -> Option<KeyPlace> {
             let server = usize::from(*key.last().unwrap_or(&0)) % self.0;
-            Some(Place { server, group: server })
+            Some(KeyPlace { server, group: server })
         }
         fn any(&self) -> Option<usize> {
             Some(0)

@@ -75,7 +75,7 @@ impl Type {
 }
 
 /// Where a function of the call stack is.
-pub(crate) struct Place {
+pub(crate) struct Caller {
     /// The chunk's name.
     pub source: String,
     /// The line.
@@ -369,7 +369,7 @@ impl Lua {
     }
 
     /// A function on the call stack: 0 is the current one.
-    pub(crate) fn place(self, level: c_int) -> Option<Place> {
+    pub(crate) fn place(self, level: c_int) -> Option<Caller> {
         // SAFETY: a structure of numbers and pointers, which Lua fills in.
         let mut ar: ffi::Debug = unsafe { std::mem::zeroed() };
         // SAFETY: `ar` lives long enough, and is filled in by the first for the second.
@@ -383,7 +383,7 @@ impl Lua {
         // SAFETY: Lua points to strings that end in NUL and outlive this function.
         let text = |text| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
         let is_lua = text(ar.what) != "C";
-        Some(Place { source: text(ar.source), line: ar.currentline, is_lua })
+        Some(Caller { source: text(ar.source), line: ar.currentline, is_lua })
     }
 
     /// Runs the hook every so many instructions.

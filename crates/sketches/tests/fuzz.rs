@@ -28,9 +28,10 @@ fn words() -> impl Iterator<Item = String> {
 
 #[test]
 fn damaged_payloads_and_dumps_are_refused_or_sound() {
-    let options = bloom::Options { capacity: 4, ..bloom::Options::default() };
+    let options = bloom::BloomOptions { capacity: 4, ..bloom::BloomOptions::default() };
     let mut bloom = Bloom::new(options, LIMIT).expect("it is small");
-    let options = cuckoo::Options { capacity: 4, expansion: 2, ..cuckoo::Options::default() };
+    let options =
+        cuckoo::CuckooOptions { capacity: 4, expansion: 2, ..cuckoo::CuckooOptions::default() };
     let mut cuckoo = Cuckoo::new(options, LIMIT).expect("it is small");
     let mut cms = Cms::new(10, 3, LIMIT).expect("it is small");
     let mut topk = TopK::new(3, 8, 2, 0.9, LIMIT).expect("it is small");

@@ -7,7 +7,7 @@
 
 use crate::location::{Location, UNIT};
 use crate::record::{self, HEADER, Record};
-use crate::segments::{Segment, State};
+use crate::segments::{Segment, SegmentState};
 use crate::tier::Tier;
 use crate::window::Window;
 use crate::writer::Refused;
@@ -70,7 +70,7 @@ impl Tier {
         let score = |segment: &Segment| {
             let live = segment.live.load(Acquire);
             let is_stuck = segment.stuck_at.load(Relaxed) == live + 1;
-            if segment.state() != State::Sealed || is_stuck {
+            if segment.state() != SegmentState::Sealed || is_stuck {
                 return None;
             }
             let memory = lock(&segment.memory);

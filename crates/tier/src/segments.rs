@@ -11,7 +11,7 @@ const BLOCK: u32 = 1024;
 /// The states of a segment. It passes through them in this order, repeatedly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(crate) enum State {
+pub(crate) enum SegmentState {
     /// The segment has no file.
     Absent = 0,
     /// The segment has a file without records.
@@ -85,17 +85,17 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> SegmentState {
         match self.state.load(Acquire) {
-            0 => State::Absent,
-            1 => State::Free,
-            2 => State::Open,
-            3 => State::Sealed,
-            _ => State::Emptied,
+            0 => SegmentState::Absent,
+            1 => SegmentState::Free,
+            2 => SegmentState::Open,
+            3 => SegmentState::Sealed,
+            _ => SegmentState::Emptied,
         }
     }
 
-    pub fn set_state(&self, state: State) {
+    pub fn set_state(&self, state: SegmentState) {
         self.state.store(state as u8, Release);
     }
 }

@@ -8,7 +8,7 @@ use crate::location::Location;
 use crate::marks::GRAIN;
 use crate::reader::ReadError;
 use crate::record::{self, HEADER};
-use crate::segments::{Segment, State};
+use crate::segments::{Segment, SegmentState};
 use crate::tier::Tier;
 use crate::window::Window;
 use std::sync::Arc;
@@ -127,7 +127,7 @@ impl Sweep {
         }
         let end = memory.end;
         drop(memory);
-        if segment.state() == State::Free || offset as usize + HEADER > end as usize {
+        if segment.state() == SegmentState::Free || offset as usize + HEADER > end as usize {
             return Err(ReadError::Damaged);
         }
         self.window.end = end;

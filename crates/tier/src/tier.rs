@@ -7,7 +7,7 @@ use crate::disk::Disk;
 use crate::figures::{BUCKETS, Counters, Figures};
 use crate::location::{Location, MAX_SEGMENT_BYTES};
 use crate::record::HEADER;
-use crate::segments::{Segments, State};
+use crate::segments::{SegmentState, Segments};
 use crate::writer::{Failed, PIECE};
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -201,7 +201,7 @@ impl Tier {
         self.counters.live_bytes.fetch_sub(len, Relaxed);
         let before = segment.live.fetch_sub(len, AcqRel);
         assert!(before >= len, "a value was released twice");
-        if before == len && segment.state() == State::Sealed {
+        if before == len && segment.state() == SegmentState::Sealed {
             self.wake();
         }
     }
@@ -304,7 +304,7 @@ impl Tier {
             self.write_open(number, &mut memory);
             segment.sealed_at.store(self.sealed.fetch_add(1, Relaxed), Relaxed);
             segment.stuck_at.store(0, Relaxed);
-            segment.set_state(State::Sealed);
+            segment.set_state(SegmentState::Sealed);
             *stream = None;
         }
     }
@@ -312,14 +312,14 @@ impl Tier {
     /// Frees segments without referenced records.
     fn collect(&self) {
         for (number, segment) in self.segments.iter() {
-            if segment.state() == State::Sealed
+            if segment.state() == SegmentState::Sealed
                 && segment.live.load(Acquire) == 0
                 && lock(&segment.memory).is_on_disk()
             {
-                segment.set_state(State::Emptied);
+                segment.set_state(SegmentState::Emptied);
             }
             // Check after the state: a place is only pinned or read while an entry refers to it.
-            if segment.state() == State::Emptied
+            if segment.state() == SegmentState::Emptied
                 && segment.readers.load(Acquire) == 0
                 && !segment.needs.is_pinned()
             {
@@ -335,7 +335,7 @@ impl Tier {
         let free = lock(&self.free).len();
         let surplus = free >= MAX_FREE || (self.is_too_large() && free > SPARE);
         if surplus && self.disk.remove(number).is_ok() {
-            segment.set_state(State::Absent);
+            segment.set_state(SegmentState::Absent);
             self.existing.fetch_sub(1, Relaxed);
             lock(&self.absent).push(number);
         } else {
@@ -374,7 +374,7 @@ impl Tier {
     }
 
     fn add_free(&self, number: u32) {
-        self.segments.get(number).set_state(State::Free);
+        self.segments.get(number).set_state(SegmentState::Free);
         lock(&self.free).push_back(number);
         self.backlog.tell();
     }
@@ -402,7 +402,8 @@ impl Tier {
     pub fn figures(&self) -> Figures {
         let counters = &self.counters;
         let get = |counter: &AtomicU64| counter.load(Relaxed);
-        let emptied = self.segments.iter().filter(|(_, segment)| segment.state() == State::Emptied);
+        let emptied =
+            self.segments.iter().filter(|(_, segment)| segment.state() == SegmentState::Emptied);
         Figures {
             values: get(&counters.values),
             live_bytes: get(&counters.live_bytes),

@@ -7,7 +7,7 @@
 use crate::disk::{Operation, Work};
 use crate::location::Location;
 use crate::record::{self, Record};
-use crate::segments::{Memory, Open, State, Writing};
+use crate::segments::{Memory, Open, SegmentState, Writing};
 use crate::tier::{SPARE, Tier};
 use std::io;
 use std::sync::Arc;
@@ -127,7 +127,7 @@ impl Tier {
             if left < len {
                 segment.sealed_at.store(self.sealed.fetch_add(1, Relaxed), Relaxed);
                 segment.stuck_at.store(0, Relaxed);
-                segment.set_state(State::Sealed);
+                segment.set_state(SegmentState::Sealed);
                 *stream = None;
                 continue;
             }
@@ -184,7 +184,7 @@ impl Tier {
         }
         self.backlog.end_write(len);
         // Maintenance visits all segments, which is too expensive for every piece.
-        let is_empty = of.state() == State::Sealed && of.live.load(Acquire) == 0;
+        let is_empty = of.state() == SegmentState::Sealed && of.live.load(Acquire) == 0;
         if is_empty || self.cleaner_waits.swap(false, AcqRel) {
             self.wake();
         }
@@ -196,7 +196,8 @@ impl Tier {
         for piece in failed {
             self.failing.fetch_sub(1, Relaxed);
             let segment = self.segments.get(piece.segment);
-            let is_dead = segment.state() == State::Sealed && segment.live.load(Acquire) == 0;
+            let is_dead =
+                segment.state() == SegmentState::Sealed && segment.live.load(Acquire) == 0;
             if is_dead && !segment.needs.is_pinned() {
                 let mut memory = lock(&segment.memory);
                 memory.writing.retain(|writing| writing.offset != piece.offset);
@@ -251,7 +252,7 @@ impl Tier {
             let is_full = from == From::Cleaner || self.is_full.load(Relaxed);
             return Err(if is_full { Refused::Full } else { Refused::Busy });
         };
-        self.segments.get(number).set_state(State::Open);
+        self.segments.get(number).set_state(SegmentState::Open);
         Ok(number)
     }
 }

@@ -35,7 +35,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// How far one source is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct State {
+pub struct TransferState {
     /// Its snapshot is in the target.
     pub is_loaded: bool,
     /// Bytes of the snapshot that were read.
@@ -59,14 +59,14 @@ pub struct Control {
     pub is_stopped: AtomicBool,
     /// It is to end when the target has what the source has by now.
     pub is_finishing: AtomicBool,
-    states: Mutex<Vec<State>>,
+    states: Mutex<Vec<TransferState>>,
     /// Why the last attempt ended.
     trouble: Mutex<String>,
 }
 
 impl Control {
     /// How far each source is.
-    pub fn states(&self) -> Vec<State> {
+    pub fn states(&self) -> Vec<TransferState> {
         lock(&self.states).clone()
     }
 
@@ -80,7 +80,7 @@ impl Control {
         text.clone_into(&mut lock(&self.trouble));
     }
 
-    fn update(&self, number: usize, change: impl FnOnce(&mut State)) {
+    fn update(&self, number: usize, change: impl FnOnce(&mut TransferState)) {
         if let Some(state) = lock(&self.states).get_mut(number) {
             change(state);
         }
@@ -133,7 +133,7 @@ impl Transfer<'_> {
     /// Why it has to begin again, or cannot be done.
     pub fn run(&self) -> Result<bool, Problem> {
         let parts = self.sources.parts()?;
-        *lock(&self.control.states) = vec![State::default(); parts.len()];
+        *lock(&self.control.states) = vec![TransferState::default(); parts.len()];
         let attempt = Attempt {
             transfer: self,
             parts: &parts,

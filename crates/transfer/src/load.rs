@@ -2,7 +2,7 @@
 //! that fill it.
 
 use crate::source::Problem;
-use rdb::file::{Access, Foreign, Item, Record, Scanner, Step};
+use rdb::file::{Access, Foreign, Item, Record, ScanStep, Scanner};
 use rdb::{Builder, Decoder, Kind, Limits, Object, VALKEY_VERSION};
 use structs::crc64::crc64;
 
@@ -88,7 +88,7 @@ impl Loader {
     /// `send`.
     pub fn take(&mut self, input: &[u8], send: Send<'_>) -> Result<Option<usize>, Problem> {
         let step = self.scanner.next(input).map_err(|why| self.damaged(&format!("{why:?}")))?;
-        let Step::Item(item, taken) = step else { return Ok(None) };
+        let ScanStep::Item(item, taken) = step else { return Ok(None) };
         let bytes = &input[..taken];
         if !matches!(item, Item::Checksum(_)) {
             self.crc = crc64(self.crc, bytes);

@@ -1,7 +1,7 @@
 //! Where the primaries of a source or target are: a server, a Sentinel group, or a Redis Cluster.
 
 use crate::apply::{Ranges, slot_map};
-use crate::place::{Address, Login, Place, connect};
+use crate::place::{Address, Login, ServersUrl, connect};
 use crate::source::Problem;
 use crate::target::{Route, Target};
 use client::{Client, Range, parse_slots};
@@ -97,7 +97,7 @@ pub fn keyspace(locate: &dyn Locate, parts: &[Part], limit: Duration) -> Result<
 
 /// Servers that a user names.
 pub struct Servers {
-    place: Place,
+    place: ServersUrl,
     rules: Option<Arc<ClientConfig>>,
 }
 
@@ -106,7 +106,7 @@ impl Servers {
     ///
     /// # Errors
     /// The rules of TLS cannot be made.
-    pub fn new(place: Place) -> Result<Servers, String> {
+    pub fn new(place: ServersUrl) -> Result<Servers, String> {
         let rules = place.rules()?;
         Ok(Servers { place, rules })
     }

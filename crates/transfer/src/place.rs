@@ -37,7 +37,7 @@ pub struct Login {
 
 /// See the head of this file.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ServersUrl {
     /// Servers, or sentinels.
     pub hosts: Vec<Address>,
     /// How to log in to servers.
@@ -54,7 +54,7 @@ pub struct Place {
     pub accepts_any_name: bool,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ServersUrl {
     /// Without passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hosts: Vec<String> =
@@ -67,12 +67,12 @@ impl fmt::Display for Place {
     }
 }
 
-impl Place {
+impl ServersUrl {
     /// Reads what a user has written.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(text: &str) -> Result<Place, String> {
+    pub fn parse(text: &str) -> Result<ServersUrl, String> {
         let (text, query) = text.split_once('?').unwrap_or((text, ""));
         let url = Url::parse(text).map_err(|why| match why {
             UrlError::NoScheme => {
@@ -98,7 +98,7 @@ impl Place {
         };
         let hosts: Result<Vec<Address>, String> = url.hosts.into_iter().map(host).collect();
         let (path, is_tls) = (url.path, url.is_tls);
-        let mut place = Place {
+        let mut place = ServersUrl {
             hosts: hosts?,
             login: Login { user: user.unwrap_or_default(), password },
             sentinel_password: String::new(),
@@ -132,8 +132,8 @@ impl Place {
     }
 
     /// A server without TLS.
-    pub fn plain(address: Address, login: Login) -> Place {
-        Place {
+    pub fn plain(address: Address, login: Login) -> ServersUrl {
+        ServersUrl {
             hosts: vec![address],
             login,
             sentinel_password: String::new(),
@@ -225,14 +225,14 @@ mod tests {
 
     #[test]
     fn addresses_are_read() {
-        let place = Place::parse("redis://u:p%40w@h:7001,[::1]:7002,k").unwrap();
+        let place = ServersUrl::parse("redis://u:p%40w@h:7001,[::1]:7002,k").unwrap();
         assert_eq!(place.hosts, [("h".into(), 7001), ("::1".into(), 7002), ("k".into(), 6379)]);
         assert_eq!((&*place.login.user, &*place.login.password), ("u", "p@w"));
         assert!(!place.is_tls && !place.to_string().contains("p@w"));
-        let place = Place::parse("redis-sentinel://a,b:1/main?sentinel-password=x").unwrap();
+        let place = ServersUrl::parse("redis-sentinel://a,b:1/main?sentinel-password=x").unwrap();
         assert_eq!((place.primary.as_deref(), &*place.sentinel_password), (Some("main"), "x"));
         assert_eq!(place.hosts[0], ("a".into(), 26379));
-        let place = Place::parse("rediss://:word@h?cacert=/x&insecure=1").unwrap();
+        let place = ServersUrl::parse("rediss://:word@h?cacert=/x&insecure=1").unwrap();
         assert!(place.is_tls && place.accepts_any_name && place.login.password == "word");
     }
 
@@ -247,8 +247,8 @@ mod tests {
             "redis://",
             "redis://h?x=1",
         ] {
-            assert!(Place::parse(text).is_err(), "{text}");
+            assert!(ServersUrl::parse(text).is_err(), "{text}");
         }
-        assert!(!Place::parse("u:secret@h").err().unwrap().contains("secret"));
+        assert!(!ServersUrl::parse("u:secret@h").err().unwrap().contains("secret"));
     }
 }

@@ -1,7 +1,7 @@
 //! What holds for every request of every port: no page of another origin sends it, it has a place,
 //! and its body comes in time.
 
-use crate::places::{Answering, Place};
+use crate::places::{Answering, ServedPlace};
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
@@ -47,7 +47,7 @@ async fn admit(probes: Probes, request: Request, next: Next) -> Response {
     if !request.body().is_end_stream() {
         return next.run(request).await;
     }
-    let place = request.extensions().get::<Arc<Place>>();
+    let place = request.extensions().get::<Arc<ServedPlace>>();
     let Some(answering) = place.and_then(|place| place.answer(is_probe)) else {
         let wait = [(header::RETRY_AFTER, "1")];
         return (StatusCode::SERVICE_UNAVAILABLE, wait, BUSY).into_response();
@@ -134,11 +134,11 @@ pub struct Read {
 /// # Errors
 /// It is not read to its end.
 pub async fn read(extensions: &Extensions, body: Body, most: usize) -> Result<Read, Unread> {
-    read_within(extensions.get::<Arc<Place>>(), body, most, BODY_PATIENCE).await
+    read_within(extensions.get::<Arc<ServedPlace>>(), body, most, BODY_PATIENCE).await
 }
 
 async fn read_within(
-    place: Option<&Arc<Place>>,
+    place: Option<&Arc<ServedPlace>>,
     mut body: Body,
     most: usize,
     patience: Duration,

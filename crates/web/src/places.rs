@@ -27,7 +27,7 @@ const MAX_BODY_BYTES: usize = 64 << 20;
 
 /// The places of a port.
 pub struct Places {
-    connections: Mutex<HashMap<u64, Arc<Place>>>,
+    connections: Mutex<HashMap<u64, Arc<ServedPlace>>>,
     next: AtomicU64,
     permits: Permits,
 }
@@ -40,7 +40,7 @@ struct Permits {
 }
 
 /// The place of a connection.
-pub struct Place {
+pub struct ServedPlace {
     /// Since when it waits for a request or the rest of one. `None`: it has one.
     waits_since: Mutex<Option<Instant>>,
     /// Another connection takes the place.
@@ -53,12 +53,12 @@ pub struct Entered {
     places: Arc<Places>,
     id: u64,
     /// The place.
-    pub place: Arc<Place>,
+    pub place: Arc<ServedPlace>,
 }
 
 /// A whole request that is being answered, until this is dropped.
 pub struct Answering {
-    place: Arc<Place>,
+    place: Arc<ServedPlace>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -89,7 +89,7 @@ impl Places {
                 place.closing.notify_one();
             }
         }
-        let place = Arc::new(Place {
+        let place = Arc::new(ServedPlace {
             waits_since: Mutex::new(Some(Instant::now())),
             closing: Notify::new(),
             permits: self.permits.clone(),
@@ -112,9 +112,9 @@ impl Drop for Answering {
     }
 }
 
-impl Place {
+impl ServedPlace {
     /// Lets a whole request be answered. `None`: too many are.
-    pub fn answer(self: &Arc<Place>, is_probe: bool) -> Option<Answering> {
+    pub fn answer(self: &Arc<ServedPlace>, is_probe: bool) -> Option<Answering> {
         let permits = if is_probe { &self.permits.probes } else { &self.permits.requests };
         let permit = Arc::clone(permits).try_acquire_owned().ok()?;
         *lock(&self.waits_since) = None;

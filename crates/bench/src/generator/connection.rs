@@ -76,7 +76,7 @@ impl UnderWay {
 
 /// Where a connection is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum LifeState {
     /// Not connected; to be tried again at this time of the run's clock.
     Down {
         /// When, in nanoseconds.
@@ -100,7 +100,7 @@ pub struct Connection {
     /// The socket, unless down.
     pub transport: Option<Stream>,
     /// Its life.
-    pub state: State,
+    pub state: LifeState,
     /// The node it leads to, in a cluster.
     pub node: usize,
     /// Requests under way, the oldest first.
@@ -157,7 +157,7 @@ impl Connection {
         Connection {
             number,
             transport: None,
-            state: State::Down { retry_ns: 0 },
+            state: LifeState::Down { retry_ns: 0 },
             node,
             under_way: UnderWay::default(),
             counter: ReplyCounter::default(),
@@ -181,7 +181,7 @@ impl Connection {
     pub fn open(&mut self, target: &Target, now_ns: u64) -> io::Result<()> {
         self.forget();
         self.transport = Some(start(target)?);
-        self.state = State::Connecting { since_ns: now_ns };
+        self.state = LifeState::Connecting { since_ns: now_ns };
         Ok(())
     }
 
@@ -194,7 +194,7 @@ impl Connection {
         }
         let (greeting, replies) = target.greeting();
         self.out.extend_from_slice(&greeting);
-        self.state = if replies > 0 { State::Greeting(replies) } else { State::Ready };
+        self.state = if replies > 0 { LifeState::Greeting(replies) } else { LifeState::Ready };
         self.flush()
     }
 
@@ -203,7 +203,7 @@ impl Connection {
         let lost = self.under_way.len() as u64;
         self.forget();
         self.transport = None;
-        self.state = State::Down { retry_ns };
+        self.state = LifeState::Down { retry_ns };
         lost
     }
 

@@ -8,7 +8,7 @@
 mod sending;
 mod upkeep;
 
-use super::connection::{Connection, State};
+use super::connection::{Connection, LifeState};
 use super::os::{self, Epoll};
 use super::schedule::Schedule;
 use super::{Outcome, Shared};
@@ -210,7 +210,7 @@ impl<'a> Worker<'a> {
         }
         let now_ns = self.shared.now_ns();
         for index in 0..self.connections.len() {
-            if self.connections[index].state == State::Ready {
+            if self.connections[index].state == LifeState::Ready {
                 self.next_batch(index, now_ns);
             }
         }
@@ -224,9 +224,9 @@ impl<'a> Worker<'a> {
             let event = self.epoll.event(index);
             let place = event.token as usize;
             match self.connections[place].state {
-                State::Down { .. } => {}
-                State::Connecting { .. } => self.connected(place),
-                State::Greeting(_) | State::Ready => {
+                LifeState::Down { .. } => {}
+                LifeState::Connecting { .. } => self.connected(place),
+                LifeState::Greeting(_) | LifeState::Ready => {
                     // There is nearly always room, and nothing that waits for it.
                     if event.writable && self.connections[place].waits_to_send() {
                         self.flush(place);
@@ -419,11 +419,11 @@ impl<'a> Worker<'a> {
     fn go_on(&mut self, index: usize, now_ns: u64) {
         let connection = &self.connections[index];
         let (state, waiting) = (connection.state, connection.under_way.len());
-        if state == State::Ready && !connection.greeted {
+        if state == LifeState::Ready && !connection.greeted {
             self.ready(index, now_ns);
-        } else if state == State::Ready && waiting == 0 && self.running {
+        } else if state == LifeState::Ready && waiting == 0 && self.running {
             self.next_batch(index, now_ns);
-        } else if state == State::Ready
+        } else if state == LifeState::Ready
             && self.schedule.is_some()
             && waiting < self.load.pipeline
             && self.load.reconnect_after.is_none_or(|limit| connection.sent < limit)
@@ -472,12 +472,13 @@ impl<'a> Worker<'a> {
 /// A reply that belongs to no request: to AUTH and the like, or it should not be there.
 fn greeted(connection: &mut Connection, kind: Kind) -> Result<(), String> {
     connection.capture.clear();
-    let State::Greeting(missing) = connection.state else {
+    let LifeState::Greeting(missing) = connection.state else {
         return Err("a reply came that nobody had asked for".into());
     };
     if kind == Kind::Error {
         return Err(String::from_utf8_lossy(connection.counter.error()).into_owned());
     }
-    connection.state = if missing > 1 { State::Greeting(missing - 1) } else { State::Ready };
+    connection.state =
+        if missing > 1 { LifeState::Greeting(missing - 1) } else { LifeState::Ready };
     Ok(())
 }

@@ -5,7 +5,7 @@ use crate::generator::os;
 use crate::measure::Measured;
 use crate::options::{Job, Limit, Load, Pacing, SweepRates};
 use crate::report::Session;
-use crate::report::document::{Latency, Step, Sweep};
+use crate::report::document::{Latency, RateStep, Sweep};
 use crate::report::table::{aligned, grouped};
 use crate::workload::Workload;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub fn run(job: &Job, session: &mut Session, rates: Option<SweepRates>) -> Resul
                 Load { pacing: Pacing::Open(rate), limit: Limit::Time(time), ..job.load.clone() };
             let measured = super::measure(job, &job.target, &load, workload, session)?;
             session.keep(&job.target, &load, &measured);
-            let lowest = sweep.steps.first().map(|step: &Step| step.p99_ms);
+            let lowest = sweep.steps.first().map(|step: &RateStep| step.p99_ms);
             let step = step(rate, &measured, lowest);
             behind = if step.kept_up { 0 } else { behind + 1 };
             sweep.steps.push(step);
@@ -92,11 +92,11 @@ fn steps(rates: SweepRates) -> Vec<f64> {
     (0..rates.steps).map(rate).collect()
 }
 
-fn step(asked: f64, measured: &Measured, lowest_p99_ms: Option<f64>) -> Step {
+fn step(asked: f64, measured: &Measured, lowest_p99_ms: Option<f64>) -> RateStep {
     let latency = Latency::new(&measured.total().latencies);
     let rate = measured.rate();
     let tail_holds = lowest_p99_ms.is_none_or(|lowest| latency.p99 <= lowest * TAIL);
-    Step {
+    RateStep {
         asked_rate: asked,
         rate,
         p50_ms: latency.p50,
@@ -111,7 +111,7 @@ fn step(asked: f64, measured: &Measured, lowest_p99_ms: Option<f64>) -> Step {
 
 /// The last step before the first that fell behind for good: one bad step between good ones is the
 /// machine's noise.
-fn knee(steps: &[Step]) -> Option<usize> {
+fn knee(steps: &[RateStep]) -> Option<usize> {
     steps.iter().rposition(|step| step.kept_up)
 }
 
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_knee_is_the_last_rate_that_was_kept() {
-        let step = |asked: f64, kept_up| Step {
+        let step = |asked: f64, kept_up| RateStep {
             asked_rate: asked,
             rate: asked,
             p50_ms: 1.0,

@@ -155,7 +155,7 @@ pub struct Compared {
 #[derive(Debug, Serialize)]
 pub struct Sweep {
     pub workload: String,
-    pub steps: Vec<Step>,
+    pub steps: Vec<RateStep>,
     /// The index of the last step that the server kept up with.
     pub knee: Option<usize>,
     pub verdict: String,
@@ -163,7 +163,7 @@ pub struct Sweep {
 
 /// One rate of a sweep.
 #[derive(Debug, Serialize, Clone)]
-pub struct Step {
+pub struct RateStep {
     pub asked_rate: f64,
     pub rate: f64,
     pub p50_ms: f64,

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// What the primary of a shard does next.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum RehashStep {
     /// Commits this transaction as soon as no request runs that has seen the phase before. It notes
     /// that the primary is through with the phase.
     Note(Transaction),
@@ -110,7 +110,7 @@ fn exchange(topology: &mut Topology, rehash: &mut Rehash) {
 }
 
 /// Returns what the primary `me` does next. `None`: nothing, or it waits for others.
-pub fn next(view: &View, me: Id) -> Option<Step> {
+pub fn next(view: &View, me: Id) -> Option<RehashStep> {
     let topology = &view.topology.value;
     let rehash = topology.rehash.as_ref()?;
     let own = topology.shard_of(me).filter(|shard| shard.holder.id == me)?;
@@ -130,7 +130,7 @@ pub fn next(view: &View, me: Id) -> Option<Step> {
             Phase::Settling => {
                 exchange(&mut after, &mut changed);
                 after.rehash = None;
-                return Some(Step::Note(view.replace(&after)));
+                return Some(RehashStep::Note(view.replace(&after)));
             }
         }
     } else if is_through(own) {
@@ -139,8 +139,8 @@ pub fn next(view: &View, me: Id) -> Option<Step> {
     after.rehash = Some(changed);
     let transaction = view.replace(&after);
     Some(match rehash.phase {
-        Phase::Moving if !is_through(own) => Step::Carry(transaction),
-        _ => Step::Note(transaction),
+        Phase::Moving if !is_through(own) => RehashStep::Carry(transaction),
+        _ => RehashStep::Note(transaction),
     })
 }
 

@@ -53,20 +53,6 @@ pub struct Range {
     pub nodes: Vec<Node>,
 }
 
-/// Where a request for a slot belongs.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place {
-    /// This copy leads the slot's shard.
-    Here,
-    /// This copy is a replica of the slot's shard, whose primary this is: a client that has said
-    /// READONLY reads here.
-    Replica(Node),
-    /// Another server leads the slot's shard.
-    Moved(Node),
-    /// No shard has the slot.
-    Unassigned,
-}
-
 /// A copy's health, as SHARDS says it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Health {
@@ -109,20 +95,6 @@ impl View {
         let mut ranges: Vec<Range> = ranges.collect();
         ranges.sort_by_key(|range| range.first);
         ranges
-    }
-
-    /// Returns where a request for `slot` belongs, for the copy `me`.
-    pub fn place_of(&self, me: Id, slot: u16, asker: Asker) -> Place {
-        let Some(shard) = self.topology.value.shard_with(slot) else { return Place::Unassigned };
-        if shard.holder.id == me {
-            return Place::Here;
-        }
-        let Some(primary) = shard.copy(shard.holder.id) else { return Place::Unassigned };
-        let node = asker.node(primary);
-        match shard.copy(me) {
-            Some(_) => Place::Replica(node),
-            None => Place::Moved(node),
-        }
     }
 
     /// Returns a copy's health.

@@ -105,23 +105,6 @@ fn a_node_is_named_as_the_client_reaches_it() {
 }
 
 #[test]
-fn a_slot_is_here_or_there() {
-    let mut view = view();
-    let port = |place| match place {
-        Place::Replica(node) | Place::Moved(node) => node.port,
-        Place::Here | Place::Unassigned => 0,
-    };
-    assert_eq!(view.place_of(id(1), 0, PLAIN), Place::Here);
-    assert!(matches!(view.place_of(id(1), 100, PLAIN), Place::Moved(_)));
-    assert_eq!(port(view.place_of(id(1), 100, PLAIN)), 7002);
-    assert!(matches!(view.place_of(id(3), 0, PLAIN), Place::Replica(_)));
-    assert_eq!(port(view.place_of(id(3), 0, PLAIN)), 7001);
-    assert!(matches!(view.place_of(id(3), 100, PLAIN), Place::Moved(_)));
-    view.topology.value.shards[0].slots = Slots::default();
-    assert_eq!(view.place_of(id(1), 0, PLAIN), Place::Unassigned);
-}
-
-#[test]
 fn nodes_are_lines() {
     let mut view = view();
     view.alive.remove(&id(2));

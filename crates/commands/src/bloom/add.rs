@@ -8,7 +8,7 @@ use crate::typed::{self, Created};
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
 };
-use sketches::bloom::{Bloom, MAX_CAPACITY, MAX_EXPANSION, Options};
+use sketches::bloom::{Bloom, BloomOptions, MAX_CAPACITY, MAX_EXPANSION};
 use structs::numbers::{parse_f64, parse_i64};
 
 /// `BF.ADD`.
@@ -85,7 +85,7 @@ fn madd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn insert(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let (_, creates, items) = parse(args, Options::default())?;
+    let (_, creates, items) = parse(args, BloomOptions::default())?;
     let created = match creates {
         true => create_if_absent(cx, args, |usual| parse(args, usual).map(|read| read.0))?,
         false => None,
@@ -97,13 +97,18 @@ fn insert(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn create_if_absent(
     cx: &mut Cx<'_>,
     args: Args<'_>,
-    read: impl Fn(Options) -> Result<Options, Error>,
-) -> Result<Created<Options>, Error> {
+    read: impl Fn(BloomOptions) -> Result<BloomOptions, Error>,
+) -> Result<Created<BloomOptions>, Error> {
     let make = |chosen, limit| Bloom::new(chosen, limit).map_err(not_created);
     typed::create_if_absent(cx, args.key(1), |cx| options(cx, read), make)
 }
 
-fn add_all(cx: &mut Cx<'_>, args: Args<'_>, items: &[&[u8]], created: Created<Options>) -> Outcome {
+fn add_all(
+    cx: &mut Cx<'_>,
+    args: Args<'_>,
+    items: &[&[u8]],
+    created: Created<BloomOptions>,
+) -> Outcome {
     let key = args.key(1);
     let limit = typed::limit(&cx.db, &cx.engine.config);
     let bloom = typed::write::<Bloom>(&mut cx.db, key)?.ok_or(NOT_FOUND)?;
@@ -129,7 +134,10 @@ fn add_all(cx: &mut Cx<'_>, args: Args<'_>, items: &[&[u8]], created: Created<Op
 }
 
 /// Returns the options of BF.INSERT, whether it creates the key, and the items.
-fn parse<'a>(args: Args<'a>, usual: Options) -> Result<(Options, bool, &'a [&'a [u8]]), Error> {
+fn parse<'a>(
+    args: Args<'a>,
+    usual: BloomOptions,
+) -> Result<(BloomOptions, bool, &'a [&'a [u8]]), Error> {
     let arity = || Error::Arity("bf.insert".into());
     let mut options = usual;
     let (mut creates, mut is_fixed) = (true, false);

@@ -8,7 +8,7 @@ mod reserve;
 
 use crate::typed::{self, word};
 use engine::{Class, Command, Cx, Error, Event, Key, event};
-use sketches::bloom::{self, Options};
+use sketches::bloom::{self, BloomOptions};
 use structs::numbers::push_f64;
 
 /// The rows of this group.
@@ -37,18 +37,18 @@ const TOO_LARGE: Error = Error::text("ERR operation exceeds bloom object memory 
 /// Returns the options of a filter that is created, which `read` makes of the usual ones.
 fn options(
     cx: &Cx<'_>,
-    read: impl Fn(Options) -> Result<Options, Error>,
-) -> Result<typed::Options<Options>, Error> {
-    let configured = |config: &config::Config| Options {
+    read: impl Fn(BloomOptions) -> Result<BloomOptions, Error>,
+) -> Result<typed::TypedOptions<BloomOptions>, Error> {
+    let configured = |config: &config::Config| BloomOptions {
         capacity: config.bf_initial_size(),
         rate: config.bf_error_rate(),
         expansion: config.bf_expansion_factor(),
     };
-    typed::Options::read(cx, configured, Options::default(), read)
+    typed::TypedOptions::read(cx, configured, BloomOptions::default(), read)
 }
 
 /// Returns the command that makes a filter with these options.
-fn reservation(key: Key<'_>, options: Options) -> Vec<Vec<u8>> {
+fn reservation(key: Key<'_>, options: BloomOptions) -> Vec<Vec<u8>> {
     let mut rate = Vec::new();
     push_f64(&mut rate, options.rate);
     let (capacity, expansion) = (word(options.capacity), word(options.expansion));

@@ -5,7 +5,7 @@
 use super::{RESERVED, is_rate, not_created, options, reservation};
 use crate::typed;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
-use sketches::bloom::{Bloom, MAX_CAPACITY, MAX_EXPANSION, Options};
+use sketches::bloom::{Bloom, BloomOptions, MAX_CAPACITY, MAX_EXPANSION};
 use structs::numbers::{parse_f64, parse_i64};
 
 /// `BF.RESERVE`.
@@ -48,7 +48,7 @@ fn reserve(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-fn parse(args: Args<'_>, usual: Options) -> Result<Options, Error> {
+fn parse(args: Args<'_>, usual: BloomOptions) -> Result<BloomOptions, Error> {
     if args.len() > MOST_WORDS {
         return Err(Error::Arity("bf.reserve".into()));
     }
@@ -79,5 +79,5 @@ fn parse(args: Args<'_>, usual: Options) -> Result<Options, Error> {
         None if is_fixed => 0,
         None => usual.expansion,
     };
-    Ok(Options { capacity, rate, expansion })
+    Ok(BloomOptions { capacity, rate, expansion })
 }

@@ -7,7 +7,7 @@
 
 use super::DISABLED;
 use super::answers::{has_slots_of_keys, published};
-use crate::generic::scan::{Options, Walked, parse};
+use crate::generic::scan::{ScanOptions, Walked, parse};
 use engine::routing::{Refusal, Routing, Way};
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome, View,
@@ -93,7 +93,7 @@ type Names = Vec<Box<[u8]>>;
 /// keys that are wanted.
 fn walk(
     cx: &mut Cx<'_>,
-    options: &Options<'_>,
+    options: &ScanOptions<'_>,
     slots: std::ops::RangeInclusive<u16>,
     position: ScanPosition,
 ) -> Result<(Next, Names), Error> {

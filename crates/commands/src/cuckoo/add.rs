@@ -9,7 +9,7 @@ use crate::typed::{self, Created};
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
 };
-use sketches::cuckoo::{self, Cuckoo, MAX_LAYERS, Options};
+use sketches::cuckoo::{self, Cuckoo, CuckooOptions, MAX_LAYERS};
 
 /// `CF.ADD`.
 pub static CF_ADD: Command = Command {
@@ -125,14 +125,14 @@ fn add(cx: &mut Cx<'_>, args: Args<'_>, adds: Adds) -> Outcome {
 fn create_if_absent(
     cx: &mut Cx<'_>,
     args: Args<'_>,
-    read: impl Fn(Options) -> Result<Options, Error>,
-) -> Result<Created<Options>, Error> {
+    read: impl Fn(CuckooOptions) -> Result<CuckooOptions, Error>,
+) -> Result<Created<CuckooOptions>, Error> {
     let make = |chosen, limit| Cuckoo::new(chosen, limit).map_err(refused);
     typed::create_if_absent(cx, args.key(1), |cx| options(cx, read), make)
 }
 
 fn insert(cx: &mut Cx<'_>, args: Args<'_>, adds: Adds) -> Outcome {
-    let (_, creates, items) = parse(args, Options::default())?;
+    let (_, creates, items) = parse(args, CuckooOptions::default())?;
     let key = args.key(1);
     let created = match creates {
         true => create_if_absent(cx, args, |usual| parse(args, usual).map(|read| read.0))?,
@@ -170,7 +170,10 @@ fn insert(cx: &mut Cx<'_>, args: Args<'_>, adds: Adds) -> Outcome {
 }
 
 /// Returns the options of CF.INSERT, whether it creates the key, and the items.
-fn parse<'a>(args: Args<'a>, usual: Options) -> Result<(Options, bool, &'a [&'a [u8]]), Error> {
+fn parse<'a>(
+    args: Args<'a>,
+    usual: CuckooOptions,
+) -> Result<(CuckooOptions, bool, &'a [&'a [u8]]), Error> {
     let mut options = usual;
     let mut creates = true;
     let mut at = 2;

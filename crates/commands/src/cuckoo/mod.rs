@@ -8,7 +8,7 @@ mod reserve;
 
 use crate::typed::{self, word};
 use engine::{Class, Command, Cx, Error, Event, Key, event};
-use sketches::cuckoo::{self, Options};
+use sketches::cuckoo::{self, CuckooOptions};
 
 /// The rows of this group.
 pub static COMMANDS: &[&Command] = &[
@@ -37,23 +37,23 @@ const NOT_FOUND: Error = Error::text("ERR not found");
 /// Returns the options of a filter that is created, which `read` makes of the usual ones.
 fn options(
     cx: &Cx<'_>,
-    read: impl Fn(Options) -> Result<Options, Error>,
-) -> Result<typed::Options<Options>, Error> {
+    read: impl Fn(CuckooOptions) -> Result<CuckooOptions, Error>,
+) -> Result<typed::TypedOptions<CuckooOptions>, Error> {
     let configured = |config: &config::Config| {
         let bucket_size = config.cf_bucket_size();
-        Options {
+        CuckooOptions {
             capacity: config.cf_initial_size().max(2 * u64::from(bucket_size)),
             bucket_size,
             max_iterations: config.cf_max_iterations(),
             expansion: config.cf_expansion_factor(),
         }
     };
-    typed::Options::read(cx, configured, Options::default(), read)
+    typed::TypedOptions::read(cx, configured, CuckooOptions::default(), read)
 }
 
 /// Returns the command that makes a filter with these options.
-fn reservation(key: Key<'_>, options: Options) -> Vec<Vec<u8>> {
-    let Options { capacity, bucket_size, max_iterations, expansion } = options;
+fn reservation(key: Key<'_>, options: CuckooOptions) -> Vec<Vec<u8>> {
+    let CuckooOptions { capacity, bucket_size, max_iterations, expansion } = options;
     let named = |name: &[u8], number: u16| [name.to_vec(), word(number)];
     [
         &[b"CF.RESERVE".to_vec(), key.bytes.to_vec(), word(capacity)][..],

@@ -4,7 +4,7 @@
 use super::{RESERVED, options, refused, reservation};
 use crate::typed;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
-use sketches::cuckoo::{Cuckoo, MAX_BUCKET_SIZE, MAX_EXPANSION, Options};
+use sketches::cuckoo::{Cuckoo, CuckooOptions, MAX_BUCKET_SIZE, MAX_EXPANSION};
 use structs::numbers::parse_i64;
 
 /// `CF.RESERVE`.
@@ -44,7 +44,7 @@ fn reserve(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-fn parse(args: Args<'_>, usual: Options) -> Result<Options, Error> {
+fn parse(args: Args<'_>, usual: CuckooOptions) -> Result<CuckooOptions, Error> {
     if args.len().is_multiple_of(2) {
         return Err(Error::Arity("cf.reserve".into()));
     }
@@ -58,7 +58,7 @@ fn parse(args: Args<'_>, usual: Options) -> Result<Options, Error> {
     let bucket_size = number("bucketsize", 1..=MAX_BUCKET_SIZE, "Couldn't parse BUCKETSIZE")?;
     let max_iterations = number("maxiterations", 1..=u16::MAX, "Couldn't parse MAXITERATIONS")?;
     let expansion = number("expansion", 0..=MAX_EXPANSION, "Couldn't parse EXPANSION")?;
-    let options = Options {
+    let options = CuckooOptions {
         capacity: capacity(args.get(2))?,
         bucket_size: bucket_size.unwrap_or(usual.bucket_size),
         max_iterations: max_iterations.unwrap_or(usual.max_iterations),

@@ -3,7 +3,7 @@
 //!
 //! Of a key that is absent the options are not even looked at.
 
-use super::scan::{self, Options, Walked, parse_cursor};
+use super::scan::{self, ScanOptions, Walked, parse_cursor};
 use engine::{Arg, ArgKind, Args, Command, Cx, Effort, Flags, Group, KeyFlags, KeySpec, Outcome};
 use keyspace::Object;
 use structs::glob::{self, Case};
@@ -81,7 +81,7 @@ pub static ZSCAN: Command = Command {
     ..Command::ROW
 };
 
-impl Options<'_> {
+impl ScanOptions<'_> {
     fn wants(&self, element: Element<'_>) -> bool {
         self.pattern.is_none_or(|pattern| {
             element.with_bytes(|bytes| glob::matches(pattern, bytes, Case::Sensitive))
@@ -94,7 +94,7 @@ fn walk<T: Object>(
     cx: &mut Cx<'_>,
     args: Args<'_>,
     walked: Walked,
-    step: impl FnOnce(&T, u64, &Options<'_>, &mut Vec<Vec<u8>>) -> u64,
+    step: impl FnOnce(&T, u64, &ScanOptions<'_>, &mut Vec<Vec<u8>>) -> u64,
 ) -> Outcome {
     let cursor = parse_cursor(args[2])?;
     let (mut next, mut words) = (0, Vec::new());

@@ -16,7 +16,7 @@ use engine::routing::{Routing, Way};
 use engine::{Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, Outcome};
 use keyspace::Entry;
 use keyspace::keyspace::STRIPES;
-use keyspace::tables::Place;
+use keyspace::tables::WalkPlace;
 use std::cell::Cell;
 use structs::glob::{self, Case};
 use structs::table::ScanPosition;
@@ -51,16 +51,16 @@ const LEFT_OUT: u32 = 48 - POSITION_BITS;
 const STRIPE_BITS: u32 = STRIPES.trailing_zeros();
 
 /// A cursor that leads to a place.
-fn cursor_of(stripe: usize, place: Place) -> u64 {
+fn cursor_of(stripe: usize, place: WalkPlace) -> u64 {
     let stripe_and_table = place.table << STRIPE_BITS | stripe;
     (stripe_and_table as u64) << POSITION_BITS | place.at.to_bits48() >> LEFT_OUT
 }
 
 /// The place that a cursor leads to; any number is a cursor.
-fn place_of(cursor: u64) -> (usize, Place) {
+fn place_of(cursor: u64) -> (usize, WalkPlace) {
     let stripe_and_table = (cursor >> POSITION_BITS) as usize;
     let at = ScanPosition::from_bits48(cursor << LEFT_OUT);
-    (stripe_and_table % STRIPES, Place { table: stripe_and_table >> STRIPE_BITS, at })
+    (stripe_and_table % STRIPES, WalkPlace { table: stripe_and_table >> STRIPE_BITS, at })
 }
 
 /// What is walked through; some options suit one of them only.
@@ -73,7 +73,7 @@ pub(crate) enum Walked {
     Zset,
 }
 
-pub(crate) struct Options<'a> {
+pub(crate) struct ScanOptions<'a> {
     pub count: usize,
     pub pattern: Option<&'a [u8]>,
     pub kind: Option<&'a [u8]>,
@@ -110,9 +110,13 @@ pub(super) fn parse_cursor(word: &[u8]) -> Result<u64, Error> {
 }
 
 /// Reads the options from word `at` on.
-pub(crate) fn parse(args: Args<'_>, mut at: usize, walked: Walked) -> Result<Options<'_>, Error> {
+pub(crate) fn parse(
+    args: Args<'_>,
+    mut at: usize,
+    walked: Walked,
+) -> Result<ScanOptions<'_>, Error> {
     let is_bare = false;
-    let mut options = Options { count: 10, pattern: None, kind: None, slot: None, is_bare };
+    let mut options = ScanOptions { count: 10, pattern: None, kind: None, slot: None, is_bare };
     let walks_keys = matches!(walked, Walked::Keys | Walked::Slots);
     while at < args.len() {
         let value = args.get(at + 1);
@@ -168,7 +172,7 @@ fn known_type(name: &[u8]) -> Result<&[u8], Error> {
     Err(Error::Bytes([b"ERR unknown type name '", name, b"'"].concat()))
 }
 
-impl Options<'_> {
+impl ScanOptions<'_> {
     /// Whether a key is of the type and matches the pattern that are asked for.
     pub(crate) fn wants_key(&self, entry: &Entry) -> bool {
         let kind = entry.type_name().as_bytes();
@@ -215,7 +219,7 @@ fn scan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
                 from = data.walk(db, place, &mut look);
             }
             // A little further, to a place that a cursor can say.
-            if let Some(Place { table, at }) = from {
+            if let Some(WalkPlace { table, at }) = from {
                 let end = at.rounded_up(POSITION_BITS);
                 while let Some(place) = from
                     && place.table == table
@@ -232,7 +236,7 @@ fn scan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         cursor = match from {
             Some(place) => cursor_of(stripe, place),
             None if stripe + 1 == STRIPES => 0,
-            None => cursor_of(stripe + 1, Place::START),
+            None => cursor_of(stripe + 1, WalkPlace::START),
         };
         if cursor == 0 {
             break;

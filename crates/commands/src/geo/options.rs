@@ -53,7 +53,7 @@ enum From {
 }
 
 /// What a search was asked for.
-pub(super) struct Options {
+pub(super) struct GeoOptions {
     /// `None` if it cannot be known because there is no source key.
     pub center: Option<Point>,
     pub shape: Option<Shape>,
@@ -84,8 +84,8 @@ fn center_of(zset: &Zset, member: &[u8]) -> Result<Point, Error> {
 }
 
 /// Reads a request about the source's value.
-pub(super) fn parse(args: Args<'_>, form: Form, zset: Option<&Zset>) -> Result<Options, Error> {
-    let mut options = Options {
+pub(super) fn parse(args: Args<'_>, form: Form, zset: Option<&Zset>) -> Result<GeoOptions, Error> {
+    let mut options = GeoOptions {
         center: None,
         shape: None,
         unit: 1.0,
@@ -107,7 +107,7 @@ pub(super) fn parse(args: Args<'_>, form: Form, zset: Option<&Zset>) -> Result<O
     Ok(options)
 }
 
-impl Options {
+impl GeoOptions {
     /// Reads what stands at a fixed place; returns the first word behind.
     fn parse_fixed(
         &mut self,

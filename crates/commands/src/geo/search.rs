@@ -1,6 +1,6 @@
 //! Searching: which members of a sorted set of points lie inside a shape.
 
-use super::options::{Form, Options, Order, parse};
+use super::options::{Form, GeoOptions, Order, parse};
 use super::{write_distance, write_point};
 use crate::limits;
 use engine::{Args, Class, Cx, Outcome, event};
@@ -50,7 +50,7 @@ fn run(cx: &mut Cx<'_>, args: Args<'_>, form: Form) -> Outcome {
     }
 }
 
-fn search(zset: &Zset, shape: Shape, options: &Options) -> Vec<Hit> {
+fn search(zset: &Zset, shape: Shape, options: &GeoOptions) -> Vec<Hit> {
     let search = Search::new(options.center.unwrap_or_default(), shape);
     // The first results found will do, unless the nearest ones are asked for.
     let most = if options.any { options.count } else { None };
@@ -93,8 +93,8 @@ fn collect(
     }
 }
 
-fn answer(cx: &mut Cx<'_>, hits: &[Hit], options: &Options) -> Outcome {
-    let Options { with_distance, with_hash, with_point, .. } = *options;
+fn answer(cx: &mut Cx<'_>, hits: &[Hit], options: &GeoOptions) -> Outcome {
+    let GeoOptions { with_distance, with_hash, with_point, .. } = *options;
     let details = [with_distance, with_hash, with_point].iter().filter(|&&with| with).count();
     cx.reply.array(hits.len());
     for hit in hits {
@@ -121,7 +121,7 @@ fn store(
     word: usize,
     form: Form,
     hits: &[Hit],
-    options: &Options,
+    options: &GeoOptions,
 ) -> Outcome {
     let destination = args.key(word);
     if hits.is_empty() {

@@ -2,7 +2,7 @@
 
 use super::compaction::{self, Effects, time_word};
 use super::create::CREATED;
-use super::options::{self, Options};
+use super::options::{self, SeriesOptions};
 use super::{BAD_TIME, NO_KEY, WRITES, policy, series_event, whole};
 use crate::typed;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Event, Key, KeyFlags, KeySpec, Outcome};
@@ -89,7 +89,7 @@ pub(super) fn refused(error: AddError) -> Error {
 }
 
 /// What adding one sample has done.
-pub(super) struct Step {
+pub(super) struct AddedSample {
     /// The time of the reply.
     pub time: u64,
     /// Whether the series has changed.
@@ -105,12 +105,12 @@ pub(super) fn add_sample(
     sample: Sample,
     policy: Option<Policy>,
     event: Event,
-) -> Result<Step, Error> {
+) -> Result<AddedSample, Error> {
     let has_rules = compaction::hold_targets(cx, key)?;
     let series = typed::read_for_write::<Series>(&cx.db, key)?.ok_or(NO_KEY)?;
     if series.ignores(sample) {
         let time = series.last().map_or(sample.time, |last| last.time);
-        return Ok(Step { time, is_changed: false, effects: Effects::default() });
+        return Ok(AddedSample { time, is_changed: false, effects: Effects::default() });
     }
     let policy = policy.unwrap_or(series.settings().policy);
     let series = typed::write::<Series>(&mut cx.db, key)?.ok_or(NO_KEY)?;
@@ -123,7 +123,7 @@ pub(super) fn add_sample(
         true => compaction::after_adding(cx, key, sample.time, added)?,
         false => Effects::default(),
     };
-    Ok(Step { time: sample.time, is_changed, effects })
+    Ok(AddedSample { time: sample.time, is_changed, effects })
 }
 
 /// Creates the series of a request if it is not there. Returns whether the journal has got that:
@@ -131,7 +131,7 @@ pub(super) fn add_sample(
 pub(super) fn create_missing(
     cx: &mut Cx<'_>,
     key: Key<'_>,
-    options: Options,
+    options: SeriesOptions,
 ) -> Result<bool, Error> {
     if typed::read_for_write::<Series>(&cx.db, key)?.is_some() {
         return Ok(false);
@@ -157,7 +157,7 @@ pub(super) fn create_missing(
 
 fn add(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let sample = Sample { time: time(cx, args[2])?, value: value(args[3])? };
-    let options = Options::parse(args, 4)?;
+    let options = SeriesOptions::parse(args, 4)?;
     let (key, policy) = (args.key(1), options.on_duplicate);
     let is_told = create_missing(cx, key, options)?;
     let step = add_sample(cx, key, sample, policy, ADDED)?;
@@ -205,7 +205,7 @@ fn madd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-fn add_one(cx: &mut Cx<'_>, args: Args<'_>, at: usize) -> Result<(Sample, Step), Error> {
+fn add_one(cx: &mut Cx<'_>, args: Args<'_>, at: usize) -> Result<(Sample, AddedSample), Error> {
     let sample = Sample { time: time(cx, args[at + 1])?, value: value(args[at + 2])? };
     let step = add_sample(cx, args.key(at), sample, None, ADDED)?;
     Ok((sample, step))

@@ -1,6 +1,6 @@
 //! `TS.CREATE key [options]`, `TS.ALTER key [options]`
 
-use super::options::{self, Options};
+use super::options::{self, SeriesOptions};
 use super::{NO_KEY, WRITES, series_event};
 use crate::typed;
 use engine::{Arg, Args, Command, Cx, Error, Event, Flags, KeyFlags, KeySpec, Outcome};
@@ -50,7 +50,7 @@ const ALTERED: Event = series_event("ts.alter");
 
 fn create(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
-    let options = Options::parse(args, 2)?;
+    let options = SeriesOptions::parse(args, 2)?;
     if cx.db.lookup_write(key).is_some() {
         return Err(Error::text("ERR TSDB: key already exists"));
     }
@@ -65,7 +65,7 @@ fn create(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn alter(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
-    let options = Options::parse(args, 2)?;
+    let options = SeriesOptions::parse(args, 2)?;
     let series = typed::write::<Series>(&mut cx.db, key)?.ok_or(NO_KEY)?;
     if options.alter(series) {
         cx.db.list_labels(key);

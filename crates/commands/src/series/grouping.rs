@@ -1,7 +1,7 @@
 //! What TS.MRANGE and TS.MREVRANGE read, and the groups that they reply, on one server or of
 //! several.
 
-use super::query::{self, Options, Shown};
+use super::query::{self, QueryOptions, Shown};
 use super::search::Found;
 use super::{replies, search};
 use engine::{Args, Error};
@@ -15,7 +15,7 @@ use structs::labels::Filter;
 pub(super) fn parse(
     args: Args<'_>,
     is_reverse: bool,
-) -> Result<(Options, Vec<Filter>, usize), Error> {
+) -> Result<(QueryOptions, Vec<Filter>, usize), Error> {
     let mut options = query::parse(args, 1, is_reverse, 1)?;
     let missing = Error::text("ERR TSDB: missing FILTER argument");
     let filters = options.filters.take().ok_or(missing)?;
@@ -59,7 +59,7 @@ pub(super) fn begin_series(reply: &mut Reply<'_>, key: &[u8], parts: usize) {
 pub(super) fn reply_groups(
     reply: &mut Reply<'_>,
     all: Vec<(Found, Rows)>,
-    options: &Options,
+    options: &QueryOptions,
     count: usize,
 ) {
     let Some(grouping) = &options.grouping else { return };

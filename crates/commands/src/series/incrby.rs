@@ -2,7 +2,7 @@
 
 use super::add::{add_sample, create_missing, value};
 use super::compaction::time_word;
-use super::options::{self, Options};
+use super::options::{self, SeriesOptions};
 use super::{WRITES, series_event};
 use crate::typed;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Event, Outcome};
@@ -46,7 +46,7 @@ const DECREASED: Event = series_event("ts.decrby");
 
 fn change(cx: &mut Cx<'_>, args: Args<'_>, sign: f64, event: Event) -> Outcome {
     let number = value(args[2])? * sign;
-    let options = Options::parse(args, 3)?;
+    let options = SeriesOptions::parse(args, 3)?;
     let time = options.time.unwrap_or(cx.now().0.max(0).cast_unsigned());
     let key = args.key(1);
     let last = typed::read_for_write::<Series>(&cx.db, key)?.and_then(Series::last);

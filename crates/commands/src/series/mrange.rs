@@ -2,7 +2,7 @@
 //! `TS.MREVRANGE …`
 
 use super::grouping::{begin, begin_series, parse, reply_groups};
-use super::query::{Options, TOO_MANY};
+use super::query::{QueryOptions, TOO_MANY};
 use super::range::{AGGREGATION, BY_TIME, BY_VALUE, COUNT, FROM, LATEST, TO};
 use super::search::Found;
 use super::{FINDS, JOINED, compaction, gather, replies, search};
@@ -84,7 +84,7 @@ fn mrange(cx: &mut Cx<'_>, args: Args<'_>, is_reverse: bool) -> Outcome {
 }
 
 /// Returns the rows of a series, unless it has gone since it was found.
-fn read(cx: &Cx<'_>, found: &Found, options: &Options) -> Result<Option<Rows>, Error> {
+fn read(cx: &Cx<'_>, found: &Found, options: &QueryOptions) -> Result<Option<Rows>, Error> {
     let key = Key::new(&found.key);
     let latest = match options.latest {
         true => {
@@ -103,7 +103,7 @@ fn read(cx: &Cx<'_>, found: &Found, options: &Options) -> Result<Option<Rows>, E
     rows.transpose().map_err(|_| TOO_MANY)
 }
 
-fn reply(reply: &mut Reply<'_>, all: &[(Found, Rows)], options: &Options) {
+fn reply(reply: &mut Reply<'_>, all: &[(Found, Rows)], options: &QueryOptions) {
     begin(reply, all.len());
     for (found, rows) in all {
         begin_series(reply, &found.key, 3);

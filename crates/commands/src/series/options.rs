@@ -53,7 +53,7 @@ const CHUNK_BYTES: usize = 4096;
 
 /// What a request says; nothing where it says nothing.
 #[derive(Default)]
-pub(super) struct Options {
+pub(super) struct SeriesOptions {
     retention: Option<u64>,
     encoding: Option<Encoding>,
     chunk_size: Option<usize>,
@@ -66,10 +66,10 @@ pub(super) struct Options {
     pub time: Option<u64>,
 }
 
-impl Options {
+impl SeriesOptions {
     /// Reads the words of a request from a place on.
-    pub fn parse(args: Args<'_>, from: usize) -> Result<Options, Error> {
-        let mut options = Options::default();
+    pub fn parse(args: Args<'_>, from: usize) -> Result<SeriesOptions, Error> {
+        let mut options = SeriesOptions::default();
         let mut at = from;
         while at < args.len() {
             at = options.take(args, at)?;
@@ -139,9 +139,9 @@ impl Options {
     }
 
     /// Returns a new series, and by what it is created.
-    pub fn create(self, cx: &Cx<'_>) -> Result<(Series, typed::Options<Settings>), Error> {
+    pub fn create(self, cx: &Cx<'_>) -> Result<(Series, typed::TypedOptions<Settings>), Error> {
         let read = |usual: Settings| Ok(self.settings(&usual));
-        let settings = typed::Options::read(cx, configured, built_in(), read)?;
+        let settings = typed::TypedOptions::read(cx, configured, built_in(), read)?;
         let labels = self.labels.unwrap_or_default();
         Ok((Series::new(settings.chosen.clone(), labels), settings))
     }

@@ -79,7 +79,7 @@ pub(super) struct Grouping {
 }
 
 /// What a request reads.
-pub(super) struct Options {
+pub(super) struct QueryOptions {
     pub query: Query,
     /// The aggregators of each key, of TS.NRANGE.
     pub of_keys: Vec<Vec<Aggregator>>,
@@ -128,7 +128,7 @@ struct Parser<'a> {
     aggregation: Option<Aggregation>,
     stamp: Option<Stamp>,
     empty: bool,
-    options: Options,
+    options: QueryOptions,
 }
 
 /// Reads the words from the first time on. `keys` is the number of aggregations.
@@ -137,7 +137,7 @@ pub(super) fn parse(
     at: usize,
     is_reverse: bool,
     keys: usize,
-) -> Result<Options, Error> {
+) -> Result<QueryOptions, Error> {
     let (Some(from), Some(to)) = (args.get(at), args.get(at + 1)) else {
         return Err(Error::Syntax);
     };
@@ -150,7 +150,7 @@ pub(super) fn parse(
         count: None,
         is_reverse,
     };
-    let options = Options {
+    let options = QueryOptions {
         query,
         of_keys: Vec::new(),
         latest: false,
@@ -292,7 +292,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn finish(mut self, from: &[u8], to: &[u8]) -> Result<Options, Error> {
+    fn finish(mut self, from: &[u8], to: &[u8]) -> Result<QueryOptions, Error> {
         let Some(mut aggregation) = self.aggregation else {
             if self.align.is_some() {
                 return Err(Error::text(

@@ -5,7 +5,7 @@ use engine::{Args, Cx, Error, Key, Millis};
 
 /// The options of a request.
 #[derive(Debug, Default)]
-pub(super) struct Options<'a> {
+pub(super) struct StreamReadOptions<'a> {
     /// `BLOCK`; the inside is the deadline, if there is one.
     pub block: Option<Option<Millis>>,
     /// `COUNT`, 0 for no limit.
@@ -25,7 +25,7 @@ pub(super) struct Options<'a> {
     pub keys: usize,
 }
 
-impl Options<'_> {
+impl StreamReadOptions<'_> {
     /// The word with the ID that belongs to a key.
     pub fn id<'a>(&self, args: Args<'a>, index: usize) -> &'a [u8] {
         args[self.keys_at + self.keys + index]
@@ -49,8 +49,12 @@ pub(super) fn names_block(words: &[&[u8]]) -> bool {
 }
 
 /// Reads the options.
-pub(super) fn parse<'a>(cx: &Cx<'_>, args: Args<'a>, is_group: bool) -> Result<Options<'a>, Error> {
-    let mut options = Options::default();
+pub(super) fn parse<'a>(
+    cx: &Cx<'_>,
+    args: Args<'a>,
+    is_group: bool,
+) -> Result<StreamReadOptions<'a>, Error> {
+    let mut options = StreamReadOptions::default();
     let mut at = 1;
     while at < args.len() {
         let more = args.len() - at - 1;

@@ -19,7 +19,7 @@ pub(super) enum NewId {
 
 /// The options of a request.
 #[derive(Debug)]
-pub(super) struct Options<'a> {
+pub(super) struct TrimOptions<'a> {
     pub no_mkstream: bool,
     /// XADD's IDMP or IDMPAUTO.
     pub message: Option<Message<'a>>,
@@ -74,11 +74,11 @@ pub(super) fn parse(
     args: Args<'_>,
     is_add: bool,
     max_entries: usize,
-) -> Result<Options<'_>, Error> {
+) -> Result<TrimOptions<'_>, Error> {
     let mut chosen: Option<Threshold> = None;
     let mut limit: Option<u64> = None;
     let mut of_groups = None;
-    let mut options = Options {
+    let mut options = TrimOptions {
         no_mkstream: false,
         message: None,
         trim: None,
@@ -143,7 +143,7 @@ const LIMIT_IS_EXACT: Error =
     Error::text("ERR syntax error, LIMIT cannot be used without the special ~ option");
 
 fn finish(
-    options: &mut Options<'_>,
+    options: &mut TrimOptions<'_>,
     is_add: bool,
     chosen: Option<Threshold>,
     limit: Option<u64>,
@@ -179,7 +179,7 @@ fn finish(
     Ok(())
 }
 
-impl Options<'_> {
+impl TrimOptions<'_> {
     /// Whether KEEPREF, DELREF or ACKED is among the options.
     pub fn names_references(&self) -> bool {
         self.references_at.is_some()

@@ -3,7 +3,7 @@
 
 use super::aside;
 use super::references::Taken;
-use super::trim_options::{self, Options};
+use super::trim_options::{self, TrimOptions};
 use engine::journal::Effect;
 use engine::{
     Arg, ArgKind, Args, Class, Command, Cx, Db, Effort, Flags, Group, KeyFlags, KeySpec, Outcome,
@@ -86,7 +86,7 @@ pub(super) struct Trimmed {
 }
 
 /// Trims a stream.
-pub(super) fn apply(options: &Options<'_>, trim: Trim, stream: &mut Stream) -> Trimmed {
+pub(super) fn apply(options: &TrimOptions<'_>, trim: Trim, stream: &mut Stream) -> Trimmed {
     // A copy costs next to nothing, but a change after it does.
     let before = (trim.references != References::Keep).then(|| stream.clone());
     let deleted = stream.trim(&trim);
@@ -100,7 +100,7 @@ pub(super) fn apply(options: &Options<'_>, trim: Trim, stream: &mut Stream) -> T
 
 impl Trimmed {
     /// Whether the request itself would not do in the journal.
-    pub fn is_rewritten(&self, options: &Options<'_>) -> bool {
+    pub fn is_rewritten(&self, options: &TrimOptions<'_>) -> bool {
         self.threshold.is_some() || options.names_references()
     }
 
@@ -109,7 +109,7 @@ impl Trimmed {
         &self,
         p: &mut Effect<'_>,
         args: Args<'_>,
-        options: &Options<'_>,
+        options: &TrimOptions<'_>,
         id: Option<StreamId>,
     ) {
         let words = options.exact_words(args, self.threshold.as_deref(), id);
@@ -123,7 +123,7 @@ impl Trimmed {
 }
 
 /// What an approximate threshold has come to.
-fn exact_threshold(options: &Options<'_>, stream: &Stream) -> Option<Vec<u8>> {
+fn exact_threshold(options: &TrimOptions<'_>, stream: &Stream) -> Option<Vec<u8>> {
     let trim = options.trim.filter(|trim| trim.is_approximate)?;
     Some(match trim.strategy {
         Strategy::MaxLength(_) => stream.len().to_string().into_bytes(),

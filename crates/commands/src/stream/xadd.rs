@@ -2,7 +2,7 @@
 //! …] *|id field value [field value …]`
 
 use super::idempotency::Message;
-use super::trim_options::{self, NewId, Options};
+use super::trim_options::{self, NewId, TrimOptions};
 use super::trimming::{self, Trimmed};
 use super::{aside, ids};
 use engine::{
@@ -155,7 +155,11 @@ fn xadd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 /// Answers with the entry that the message has become already. What the journal has was none then.
-fn answer_duplicate(cx: &mut Cx<'_>, key: Key<'_>, options: &Options<'_>) -> Result<bool, Error> {
+fn answer_duplicate(
+    cx: &mut Cx<'_>,
+    key: Key<'_>,
+    options: &TrimOptions<'_>,
+) -> Result<bool, Error> {
     let Some(Message { producer, id: message, .. }) = &options.message else { return Ok(false) };
     if cx.db.repeats_history() {
         return Ok(false);
@@ -173,7 +177,11 @@ fn answer_duplicate(cx: &mut Cx<'_>, key: Key<'_>, options: &Options<'_>) -> Res
 }
 
 /// Trims as the request says.
-fn trim(cx: &mut Cx<'_>, args: Args<'_>, options: &Options<'_>) -> Result<Option<Trimmed>, Error> {
+fn trim(
+    cx: &mut Cx<'_>,
+    args: Args<'_>,
+    options: &TrimOptions<'_>,
+) -> Result<Option<Trimmed>, Error> {
     let Some(trim) = options.trim else { return Ok(None) };
     let key = args.key(1);
     let effort =
@@ -187,7 +195,7 @@ fn trim(cx: &mut Cx<'_>, args: Args<'_>, options: &Options<'_>) -> Result<Option
 }
 
 /// The journal gets the ID that was made up, and no KEEPREF and its like, which old servers lack.
-fn propagate(cx: &mut Cx<'_>, args: Args<'_>, options: &Options<'_>, id: StreamId) {
+fn propagate(cx: &mut Cx<'_>, args: Args<'_>, options: &TrimOptions<'_>, id: StreamId) {
     cx.db.propagate_as(|p| {
         let is_auto = options.message.as_ref().is_some_and(Message::is_auto);
         p.begin(args.len() + usize::from(is_auto) - usize::from(options.names_references()));

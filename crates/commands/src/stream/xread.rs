@@ -4,7 +4,7 @@
 //! MAXSIZE counts the bytes of fields and values. The first entry is sent whatever its size, or a
 //! reader could never go on.
 
-use super::read_options::{self, Options, names_block};
+use super::read_options::{self, StreamReadOptions, names_block};
 use super::xreadgroup::XREADGROUP;
 use super::{entries, ids};
 use engine::blocking::TimeoutReply;
@@ -122,7 +122,7 @@ pub(super) fn begin_key(cx: &mut Cx<'_>, key: &[u8]) {
 fn start(
     cx: &mut Cx<'_>,
     args: Args<'_>,
-    options: &Options<'_>,
+    options: &StreamReadOptions<'_>,
     index: usize,
 ) -> Result<StreamId, Error> {
     let stream = cx.db.read::<Stream>(options.key(args, index))?;
@@ -148,7 +148,7 @@ struct Left {
 }
 
 impl Left {
-    fn of(options: &Options<'_>) -> Left {
+    fn of(options: &StreamReadOptions<'_>) -> Left {
         let (entries, bytes) = (options.most_entries, options.most_bytes);
         let all = |most: Option<usize>| most.unwrap_or(usize::MAX);
         Left { entries: all(entries), bytes: all(bytes), is_first: true }
@@ -187,7 +187,7 @@ impl Left {
 fn serve(
     cx: &mut Cx<'_>,
     args: Args<'_>,
-    options: &Options<'_>,
+    options: &StreamReadOptions<'_>,
     index: usize,
     after: StreamId,
     left: &mut Left,

@@ -6,7 +6,7 @@
 //! long, the longest first; the reply then says of each entry how long that was and how often it
 //! had been delivered.
 
-use super::read_options::{self, Options, names_block};
+use super::read_options::{self, StreamReadOptions, names_block};
 use super::xread::{begin_key, effort, finish};
 use super::{aside, entries, ids, last_id_effect};
 use engine::blocking::TimeoutReply;
@@ -116,7 +116,7 @@ fn xreadgroup(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn parts<'a>(
     cx: &mut Cx<'_>,
     args: Args<'a>,
-    options: &Options<'a>,
+    options: &StreamReadOptions<'a>,
 ) -> Result<Vec<Part<'a>>, Error> {
     let (group, consumer) = options.group.unwrap_or_default();
     let (now, mut parts) = (cx.now().0, Vec::with_capacity(options.keys));

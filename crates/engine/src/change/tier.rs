@@ -20,7 +20,7 @@ use crate::value;
 use keyspace::access::{self, Policy};
 use keyspace::cold;
 use keyspace::keyspace::STRIPES;
-use keyspace::tables::Place;
+use keyspace::tables::WalkPlace;
 use keyspace::world::Reader;
 use keyspace::{DbIndex, Entry, Key, Kind, Millis, Moved, StripeData};
 use rdb::Compression;
@@ -308,7 +308,7 @@ impl Search<'_> {
         sizes: &Sizes,
     ) -> (Vec<Box<[u8]>>, bool) {
         let hand = self.engine.tier.hand(stripe);
-        let mut at = Place::from_bits(hand.load(Relaxed));
+        let mut at = WalkPlace::from_bits(hand.load(Relaxed));
         let (mut coldest, mut has_hope) = (Vec::new(), false);
         for _ in 0..STRETCH {
             let next = data.walk_all(db, at, |entry| {
@@ -323,7 +323,7 @@ impl Search<'_> {
                     None => {}
                 }
             });
-            at = next.unwrap_or(Place::START);
+            at = next.unwrap_or(WalkPlace::START);
             if !coldest.is_empty() || next.is_none() {
                 break;
             }

@@ -1,7 +1,7 @@
 //! Applies commit modes: at which gate a session's replies wait, and when positions there are
 //! confirmed or given up. The state is in [`crate::commits`].
 
-use crate::commits::{State, Verdict, gate_of};
+use crate::commits::{CommitState, Verdict, gate_of};
 use crate::engine::Engine;
 use crate::session::Session;
 use config::{AppendFsync, CommitMode};
@@ -141,7 +141,7 @@ impl Engine {
         self.timings.forget_waits();
     }
 
-    fn judge(&self, judge: impl FnOnce(&mut State)) {
+    fn judge(&self, judge: impl FnOnce(&mut CommitState)) {
         let mut state = self.commits.state();
         let before = state.verdict;
         judge(&mut state);

@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::tier;
 use keyspace::keyspace::STRIPES;
 use keyspace::memory::{self, Area};
-use keyspace::tables::Place;
+use keyspace::tables::WalkPlace;
 use keyspace::world::Reader;
 use keyspace::{DbIndex, Entry, Key, StripeData};
 use std::collections::{BTreeMap, HashSet};
@@ -268,7 +268,7 @@ impl<'w> Walk<'w> {
                 self.plan = Plan::of(&census());
             }
             let stripe = step * ORDER % STRIPES;
-            let (mut db, mut at) = (Some(DbIndex(0)), Place::START);
+            let (mut db, mut at) = (Some(DbIndex(0)), WalkPlace::START);
             while let Some(index) = db {
                 self.reader.enter();
                 let mut data = engine.keyspace.stripe(stripe).lock();
@@ -278,7 +278,7 @@ impl<'w> Walk<'w> {
                 }
                 drop(data);
                 self.reader.leave();
-                at = next.unwrap_or(Place::START);
+                at = next.unwrap_or(WalkPlace::START);
                 let busy = engine.clock.elapsed(began);
                 if busy.as_micros() >= u128::from(engine.config.active_defrag_cycle_us()) {
                     engine.defrag.total_us.add(busy.as_micros() as u64);
@@ -313,7 +313,12 @@ impl<'w> Walk<'w> {
     }
 
     /// Moves what lies in pages to be emptied, of some buckets; where to go on.
-    fn visit(&mut self, data: &mut StripeData, db: DbIndex, mut at: Place) -> Option<Place> {
+    fn visit(
+        &mut self,
+        data: &mut StripeData,
+        db: DbIndex,
+        mut at: WalkPlace,
+    ) -> Option<WalkPlace> {
         let (defrag, plan) = (&self.engine.defrag, &mut self.plan);
         let most_elements = self.engine.config.active_defrag_max_scan_fields();
         let (mut found, mut next, mut seen): (Vec<Box<[u8]>>, _, _) = (Vec::new(), None, 0);

@@ -73,11 +73,11 @@ impl Deadlines {
 pub struct Commits {
     /// Sessions with a mode of their own, by gate.
     sessions: [AtomicUsize; 2],
-    state: Mutex<State>,
+    state: Mutex<CommitState>,
 }
 
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct CommitState {
     /// What the quorum is at present, or was last.
     pub(crate) need: Need,
     /// Where the journal ended when replies ceased to wait, if they did.
@@ -87,7 +87,7 @@ pub(crate) struct State {
 }
 
 impl Commits {
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, CommitState> {
         lock(&self.state)
     }
 

@@ -202,7 +202,7 @@ impl Scope {
 
 /// Where a request for a slot belongs.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum SlotPlace {
     /// This server leads the slot's shard.
     Here,
     /// This server is to lead the slot's shard, or has done so, and does not take writes now.
@@ -273,18 +273,18 @@ impl Published {
     }
 
     /// Where a request for `slot` belongs.
-    pub fn place_of(&self, slot: u16, asker: Asker) -> Place {
+    pub fn place_of(&self, slot: u16, asker: Asker) -> SlotPlace {
         let owner = self.owners.get(usize::from(slot)).copied().unwrap_or(UNASSIGNED);
         let Some(shard) = self.view.topology.value.shards.get(usize::from(owner)) else {
-            return Place::Unassigned;
+            return SlotPlace::Unassigned;
         };
         if shard.holder.id == self.me {
-            return if self.leads { Place::Here } else { Place::NotYet };
+            return if self.leads { SlotPlace::Here } else { SlotPlace::NotYet };
         }
         match shard.copy(shard.holder.id).map(|primary| asker.node(primary)) {
-            None => Place::Unassigned,
-            Some(node) if shard.copy(self.me).is_some() => Place::Replica(node),
-            Some(node) => Place::Moved(node),
+            None => SlotPlace::Unassigned,
+            Some(node) if shard.copy(self.me).is_some() => SlotPlace::Replica(node),
+            Some(node) => SlotPlace::Moved(node),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::long;
 use crate::membership::{Open, Published};
 use crate::thread::ThreadContext;
-use keyspace::tables::Place;
+use keyspace::tables::WalkPlace;
 use keyspace::{DbIndex, Key};
 use resp::Output;
 use std::collections::BTreeMap;
@@ -82,13 +82,13 @@ type Groups = BTreeMap<u16, Vec<Box<[u8]>>>;
 struct Walk {
     db: DbIndex,
     stripe: usize,
-    at: Place,
+    at: WalkPlace,
 }
 
 /// The result of a step of the walk.
 struct Looked {
     /// Where the walk continues.
-    next: Option<Place>,
+    next: Option<WalkPlace>,
     /// A key without a slot by the new rule.
     homeless: Option<Box<[u8]>>,
 }
@@ -109,7 +109,7 @@ impl Engine {
         self.send_unanswered(routes, unanswered)?;
         for db in self.keyspace.used_databases() {
             for stripe in 0..self.keyspace.stripes().len() {
-                let mut walk = Walk { db, stripe, at: Place::START };
+                let mut walk = Walk { db, stripe, at: WalkPlace::START };
                 loop {
                     self.send_wanted(routes, unanswered)?;
                     let looked = self.step(routes, walk, unanswered)?;

@@ -10,7 +10,7 @@ use crate::policy::Policy;
 use crate::pool::{LinkKey, Local, Session};
 use crate::wire::{Id, NOBODY, Wire};
 use resp::{Protocol, ReplyLimits, Scanner};
-use route::link::{Broken, Link, Step};
+use route::link::{Broken, Link, SetupRequest};
 use route::raw;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ fn steps<P: Policy>(
     names: Names<'_>,
     key: LinkKey,
     tracking: Option<&Arc<Tracking>>,
-) -> Vec<Step> {
+) -> Vec<SetupRequest> {
     let mut steps = Vec::new();
-    let mut add = |request: Vec<u8>, may_fail: bool| steps.push(Step { request, may_fail });
+    let mut add = |request: Vec<u8>, may_fail: bool| steps.push(SetupRequest { request, may_fail });
     let login = pool.shared.login();
     let password = login.as_ref().map(|login| login.password.as_bytes());
     let user = login.as_ref().and_then(|login| login.user.as_deref());
@@ -45,11 +45,11 @@ fn steps<P: Policy>(
         },
         (Protocol::Resp2, None) => {}
     }
-    let Step { request, may_fail } = P::introduction(names.link, hops, names.user(number));
+    let SetupRequest { request, may_fail } = P::introduction(names.link, hops, names.user(number));
     add(request, may_fail);
     let first = Setting { session: Session { db: 0, ..key.session }, tracking: None };
     let then = Setting { session: key.session, tracking };
-    for Step { request, may_fail } in changes(pool, names, first, then) {
+    for SetupRequest { request, may_fail } in changes(pool, names, first, then) {
         add(request, may_fail);
     }
     if key.is_reading {

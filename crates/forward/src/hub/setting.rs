@@ -5,7 +5,7 @@ use super::tracked::Tracking;
 use crate::policy::{Policy, acts_for};
 use crate::pool::{Local, Session};
 use resp::Protocol;
-use route::link::Step;
+use route::link::SetupRequest;
 use route::raw;
 use std::sync::Arc;
 use structs::numbers;
@@ -49,13 +49,13 @@ pub(super) fn changes<P: Policy>(
     names: Names<'_>,
     from: Setting<'_>,
     to: Setting<'_>,
-) -> Vec<Step> {
+) -> Vec<SetupRequest> {
     let mut steps = Vec::new();
     let (before, after) = (from.session, to.session);
     if before.hops != after.hops {
         steps.push(P::introduction(names.link, after.hops, names.user(after.user)));
     }
-    let mut step = |request: Vec<u8>| steps.push(Step { request, may_fail: false });
+    let mut step = |request: Vec<u8>| steps.push(SetupRequest { request, may_fail: false });
     if before.protocol != after.protocol {
         let version = match after.protocol {
             Protocol::Resp2 => b"2",

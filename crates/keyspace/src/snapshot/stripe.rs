@@ -24,7 +24,7 @@ const STRETCH_CELLS: usize = 32;
 const STRETCH_BYTES: usize = 32 << 10;
 
 /// Where the tables of a database of the snapshot's moment are now.
-enum Place {
+enum TablesPlace {
     /// In the stripe, possibly under another number (SWAPDB).
     In(TableId),
     /// Taken out of the keyspace (FLUSHALL), and kept until they are written.
@@ -34,7 +34,7 @@ enum Place {
 /// Tables at the snapshot's moment.
 struct View {
     id: TableId,
-    place: Place,
+    place: TablesPlace,
     cells: Cells,
     /// Big values of finished cells, which are streamed separately.
     big: Vec<BigValue>,
@@ -66,10 +66,10 @@ pub(crate) struct StripeSnapshot {
 /// Memory of a hook that was not touched, in bytes.
 const HOOK_BYTES: usize = block_size(size_of::<StripeSnapshot>());
 
-fn table_of<'d>(place: &'d Place, data: &'d StripeData) -> &'d Table<Entry> {
+fn table_of<'d>(place: &'d TablesPlace, data: &'d StripeData) -> &'d Table<Entry> {
     match place {
-        Place::In(id) => &data.table(*id).entries,
-        Place::Apart(tables) => &tables.entries,
+        TablesPlace::In(id) => &data.table(*id).entries,
+        TablesPlace::Apart(tables) => &tables.entries,
     }
 }
 
@@ -126,7 +126,7 @@ impl StripeSnapshot {
             let ids = data.table_ids().filter(|&id| !data.table(id).entries.is_empty());
             let view = |id| View {
                 id,
-                place: Place::In(id),
+                place: TablesPlace::In(id),
                 cells: Cells::of(&data.table(id).entries),
                 big: Vec::new(),
                 marked: 0,
@@ -146,7 +146,7 @@ impl StripeSnapshot {
     /// Returns the index of the view whose tables have this name in the stripe now.
     fn view_in(&self, id: TableId) -> Option<usize> {
         let views = self.views.as_deref().unwrap_or_default();
-        views.iter().position(|view| matches!(view.place, Place::In(place) if place == id))
+        views.iter().position(|view| matches!(view.place, TablesPlace::In(place) if place == id))
     }
 
     /// Takes the cell of a position, unless it was taken before.
@@ -314,7 +314,7 @@ impl StripeSnapshot {
     /// Keeps tables that had this name.
     pub fn keep(&mut self, id: TableId, tables: DbTables) {
         if let Some(index) = self.view_in(id) {
-            self.views()[index].place = Place::Apart(Box::new(tables));
+            self.views()[index].place = TablesPlace::Apart(Box::new(tables));
         }
     }
 
@@ -322,7 +322,7 @@ impl StripeSnapshot {
     pub fn swap(&mut self, data: &StripeData, a: DbIndex, b: DbIndex) {
         self.begin(data);
         for view in self.views() {
-            if let Place::In(id) = &mut view.place {
+            if let TablesPlace::In(id) = &mut view.place {
                 id.db = match id.db {
                     db if db == a => b,
                     db if db == b => a,

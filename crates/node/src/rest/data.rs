@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use transfer::locate::{self, Keyspace, Locate as _, Part, Servers, open};
-use transfer::place::Place;
+use transfer::place::ServersUrl;
 use transfer::target::{Route as Way, Target};
 use web::rest::{ApiError, Done, Nothing, Route};
 
@@ -256,7 +256,7 @@ struct Found {
 }
 
 fn look_at(text: &str) -> Result<Found, Problem> {
-    let servers = Place::parse(text).and_then(Servers::new).map_err(Problem::Wrong)?;
+    let servers = ServersUrl::parse(text).and_then(Servers::new).map_err(Problem::Wrong)?;
     let parts = servers.parts().map_err(wrong)?;
     let keyspace = locate::keyspace(&servers, &parts, LIMIT).map_err(wrong)?;
     Ok(Found { servers, parts, keyspace })

@@ -7,9 +7,9 @@ use process::memory::Bytes;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use transfer::follow::{State, Transfer};
+use transfer::follow::{Transfer, TransferState};
 use transfer::locate::{self, Locate, Part, Servers, open, target};
-use transfer::place::Place;
+use transfer::place::ServersUrl;
 use transfer::source::Problem;
 use transfer::target::Target;
 
@@ -95,7 +95,7 @@ impl Export {
 }
 
 fn servers(text: &str) -> Result<Servers, End> {
-    Place::parse(text).and_then(Servers::new).map_err(End::Failed)
+    ServersUrl::parse(text).and_then(Servers::new).map_err(End::Failed)
 }
 
 /// Closes the connections of a node that had the job before.
@@ -195,12 +195,12 @@ fn attempt(
 }
 
 /// Says how far all sources are together.
-fn describe(states: &[State], trouble: &str, began: Instant) -> (u8, String) {
+fn describe(states: &[TransferState], trouble: &str, began: Instant) -> (u8, String) {
     let again = match trouble {
         "" => String::new(),
         text => format!(" (begun again: {text})"),
     };
-    let sum = |of: fn(&State) -> u64| states.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&TransferState) -> u64| states.iter().map(of).sum::<u64>();
     let (bytes, keys, all_keys) = (sum(|it| it.bytes), sum(|it| it.keys), sum(|it| it.total_keys));
     let waiting = states.iter().filter(|it| !it.is_loaded).count();
     if states.is_empty() || waiting > 0 {
@@ -233,13 +233,13 @@ mod tests {
 
     #[test]
     fn progress_says_when_to_switch() {
-        let loading = State { keys: 5, total_keys: 10, ..State::default() };
+        let loading = TransferState { keys: 5, total_keys: 10, ..TransferState::default() };
         let (percent, text) = describe(&[loading], "", Instant::now());
         assert!(percent == 50 && text.starts_with("loads: 5 of 10 keys"), "{text}");
-        let done = State { is_loaded: true, behind: Some(14), ..loading };
+        let done = TransferState { is_loaded: true, behind: Some(14), ..loading };
         assert!(describe(&[done], "", Instant::now()).1.starts_with("in step, 14 bytes behind"));
         assert!(describe(&[done, loading], "x", Instant::now()).1.ends_with("(begun again: x)"));
-        let lost = State { behind: None, ..done };
+        let lost = TransferState { behind: None, ..done };
         assert!(
             describe(&[done, lost], "", Instant::now()).1.starts_with("the source is looked for")
         );

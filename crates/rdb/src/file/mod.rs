@@ -12,7 +12,7 @@ mod scan;
 mod shape;
 mod write;
 
-pub use scan::{Doing, Foreign, Item, Record, Scanner, Step};
+pub use scan::{Doing, Foreign, Item, Record, ScanStep, Scanner};
 pub use shape::type_name;
 pub use write::{Access, RecordHead};
 

@@ -150,7 +150,7 @@ impl Doing {
 
 /// An item and the bytes that it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ScanStep {
     /// There must be more bytes; none have been taken.
     More,
     /// An item that takes so many bytes.
@@ -265,34 +265,34 @@ impl Scanner {
 
     /// What `input` begins with, which is the first byte that has not been taken and all that has
     /// arrived behind it. After an error the scanner still knows where and in what it was.
-    pub fn next(&mut self, input: &[u8]) -> Result<Step, Error> {
+    pub fn next(&mut self, input: &[u8]) -> Result<ScanStep, Error> {
         let step = self.step(input)?;
-        if let Step::Item(_, taken) = step {
+        if let ScanStep::Item(_, taken) = step {
             self.offset += taken as u64;
             self.at -= taken;
         }
         Ok(step)
     }
 
-    fn step(&mut self, input: &[u8]) -> Result<Step, Error> {
+    fn step(&mut self, input: &[u8]) -> Result<ScanStep, Error> {
         loop {
             match &mut self.state {
                 ScanState::Header => return self.header(input),
                 ScanState::Between => match self.between(input) {
-                    Ok(Some(item)) => return Ok(Step::Item(item, self.at)),
+                    Ok(Some(item)) => return Ok(ScanStep::Item(item, self.at)),
                     Ok(None) => {}
-                    Err(Error::Truncated) => return Ok(Step::More),
+                    Err(Error::Truncated) => return Ok(ScanStep::More),
                     Err(error) => return Err(error),
                 },
                 ScanState::Value(record, walk) => {
                     if walk.advance(input, &mut self.at)? {
                         let record = *record;
                         self.key_ends();
-                        return Ok(Step::Item(Item::Record(record), self.at));
+                        return Ok(ScanStep::Item(Item::Record(record), self.at));
                     }
                     fits(walk.pending, self.offset + self.at as u64, self.end)?;
                     if self.at < self.piece_bytes || !in_elements(record.kind) {
-                        return Ok(Step::More);
+                        return Ok(ScanStep::More);
                     }
                     return self.begin_pieces(input);
                 }
@@ -303,14 +303,14 @@ impl Scanner {
                     if elements > 0 {
                         // The end comes as an item of its own.
                         walk.boundary = 0;
-                        return Ok(Step::Item(Item::Elements(elements), taken));
+                        return Ok(ScanStep::Item(Item::Elements(elements), taken));
                     }
                     if !ended {
                         fits(walk.pending, self.offset + self.at as u64, self.end)?;
-                        return Ok(Step::More);
+                        return Ok(ScanStep::More);
                     }
                     self.key_ends();
-                    return Ok(Step::Item(Item::End, self.at));
+                    return Ok(ScanStep::Item(Item::End, self.at));
                 }
                 ScanState::Foreign(walk) => {
                     let ended = walk.advance(input, &mut self.at)?;
@@ -318,17 +318,19 @@ impl Scanner {
                         self.key_ends();
                     } else if self.at == 0 {
                         fits(walk.pending, self.offset, self.end)?;
-                        return Ok(Step::More);
+                        return Ok(ScanStep::More);
                     }
-                    return Ok(Step::Item(Item::Passed, self.at));
+                    return Ok(ScanStep::Item(Item::Passed, self.at));
                 }
                 ScanState::Checksum => {
-                    let Some(bytes) = input[self.at..].first_chunk() else { return Ok(Step::More) };
+                    let Some(bytes) = input[self.at..].first_chunk() else {
+                        return Ok(ScanStep::More);
+                    };
                     self.at += bytes.len();
                     self.state = ScanState::Done;
-                    return Ok(Step::Item(Item::Checksum(u64::from_le_bytes(*bytes)), self.at));
+                    return Ok(ScanStep::Item(Item::Checksum(u64::from_le_bytes(*bytes)), self.at));
                 }
-                ScanState::Done => return Ok(Step::More),
+                ScanState::Done => return Ok(ScanStep::More),
             }
         }
     }
@@ -338,7 +340,7 @@ impl Scanner {
         matches!(self.state, ScanState::Done)
     }
 
-    fn header(&mut self, input: &[u8]) -> Result<Step, Error> {
+    fn header(&mut self, input: &[u8]) -> Result<ScanStep, Error> {
         const LEN: usize = 9;
         // Valkey has six letters and three digits, Redis five and four.
         let seen = &input[..input.len().min(LEN)];
@@ -349,7 +351,7 @@ impl Scanner {
             return Err(Error::Corrupt("signature"));
         }
         if seen.len() < LEN {
-            return Ok(Step::More);
+            return Ok(ScanStep::More);
         }
         let digits = std::str::from_utf8(&seen[magic.len()..]).unwrap_or_default();
         let version: u16 = digits.parse().map_err(|_| Error::Corrupt("signature"))?;
@@ -361,7 +363,7 @@ impl Scanner {
         self.version = version;
         self.state = ScanState::Between;
         self.at = LEN;
-        Ok(Step::Item(Item::Header(version), LEN))
+        Ok(ScanStep::Item(Item::Header(version), LEN))
     }
 
     /// Reads an opcode or the beginning of a record. `None`: what was read belongs to what follows.
@@ -504,13 +506,13 @@ impl Scanner {
     }
 
     /// Turns the record that is being read into one that comes in pieces.
-    fn begin_pieces(&mut self, input: &[u8]) -> Result<Step, Error> {
+    fn begin_pieces(&mut self, input: &[u8]) -> Result<ScanStep, Error> {
         let ScanState::Value(record, _) = self.state else {
             unreachable!("only called in a value")
         };
         let mut decoder = Decoder::new(&input[record.value_at..]);
         let count = match decoder.length() {
-            Err(Error::Truncated) => return Ok(Step::More),
+            Err(Error::Truncated) => return Ok(ScanStep::More),
             count => count?,
         };
         let taken = input.len() - decoder.remaining().len();
@@ -524,7 +526,7 @@ impl Scanner {
             walk.boundary = walk.boundary.saturating_sub(taken);
             self.state = ScanState::Pieces(walk);
         }
-        Ok(Step::Item(Item::Begin(record, count), taken))
+        Ok(ScanStep::Item(Item::Begin(record, count), taken))
     }
 
     fn key_ends(&mut self) {

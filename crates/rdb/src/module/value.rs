@@ -159,7 +159,7 @@ pub fn payload(value: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::{Foreign, Item, Scanner, Step};
+    use crate::file::{Foreign, Item, ScanStep, Scanner};
     use crate::{Limits, Object, ObjectRef, dump, restore};
 
     /// A number and a name.
@@ -259,9 +259,9 @@ mod tests {
             let mut at = 0;
             loop {
                 match scanner.next(&file[at..]).expect("it is sound") {
-                    Step::Item(item @ (Item::Record(_) | Item::Foreign(_)), _) => break item,
-                    Step::Item(_, taken) => at += taken,
-                    Step::More => panic!("it is whole"),
+                    ScanStep::Item(item @ (Item::Record(_) | Item::Foreign(_)), _) => break item,
+                    ScanStep::Item(_, taken) => at += taken,
+                    ScanStep::More => panic!("it is whole"),
                 }
             }
         };

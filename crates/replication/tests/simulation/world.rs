@@ -5,7 +5,7 @@ use crate::server::Server;
 use journal::HistoryId;
 use journal::safe::SafePositions;
 use keyspace::Millis;
-use replication::failover::{Address, Candidate, Plan, Stage as Handover, Step};
+use replication::failover::{Address, Candidate, FailoverStep, Plan, Stage as Handover};
 use replication::primary::{self, Settings};
 use replication::wire::{self, DualChannels};
 use std::collections::{BTreeMap, HashMap};
@@ -365,10 +365,10 @@ impl World {
             .collect();
         match one.failover.due(one.position(), &candidates, Millis(self.now)) {
             None => {}
-            Some(Step::Abort(_)) => {
+            Some(FailoverStep::Abort(_)) => {
                 one.failover.end();
             }
-            Some(Step::HandOver { to, .. }) => {
+            Some(FailoverStep::HandOver { to, .. }) => {
                 let target = usize::from(to.port);
                 one.failover.hand_over(to);
                 self.follow(server, target);

@@ -6,7 +6,7 @@ use crate::log;
 use cluster::Moment;
 use cluster::coordinator::{Coordinator as _, Failure, Outcome};
 use cluster::id::Id;
-use cluster::nodes_conf::{Claim, Layout, Step, make, read_claims, tell};
+use cluster::nodes_conf::{Claim, FileStep, Layout, make, read_claims, tell};
 use cluster::topology::Address;
 use cluster::view::Keys;
 use etcd::Client;
@@ -64,7 +64,7 @@ impl Adoption {
         let range = client.range(&keys.claims(), None)?;
         let claims = read_claims(keys, &range);
         Ok(Some(match self.layout.step(self.id, &claims) {
-            Step::Waits(ids) => {
+            FileStep::Waits(ids) => {
                 let ids: Vec<String> = ids.iter().map(Id::to_string).collect();
                 format!(
                     "waits for the start of {}. Remove the line of a node that does not come back, \
@@ -72,9 +72,9 @@ impl Adoption {
                     ids.join(", ")
                 )
             }
-            Step::Yields(id) => format!("waits for node {id}, whose file is newer"),
-            Step::Unusable(why) => format!("the file makes no topology: {why}"),
-            Step::Makes(topology) => match client.commit(&make(keys, &topology, &claims))? {
+            FileStep::Yields(id) => format!("waits for node {id}, whose file is newer"),
+            FileStep::Unusable(why) => format!("the file makes no topology: {why}"),
+            FileStep::Makes(topology) => match client.commit(&make(keys, &topology, &claims))? {
                 Outcome::Done(_) => "the topology is at etcd".into(),
                 Outcome::Conflict => "another node makes the topology".into(),
             },

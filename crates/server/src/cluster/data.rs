@@ -195,8 +195,8 @@ impl Keeper for &'static Data {
         // Without `kept`: the cluster's thread takes it while it has the decisions, and a rescue
         // takes long.
         if let Some(promises) = self.promises.get() {
-            let place = promises.with_copy(|copy| rescue::place(self.engine, copy, self.me));
-            place.map_or(Ok(()), |place| place.rescue(self.engine)).map_err(|error| {
+            let surplus = promises.with_copy(|copy| rescue::surplus(self.engine, copy, self.me));
+            surplus.map_or(Ok(()), |surplus| surplus.rescue(self.engine)).map_err(|error| {
                 format!("what only this copy has cannot be written to a file: {error}")
             })?;
         }

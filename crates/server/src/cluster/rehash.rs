@@ -5,7 +5,7 @@
 use super::publish::wait_until_shown;
 use super::target::Target;
 use crate::log;
-use cluster::change::rehash::{self, Step};
+use cluster::change::rehash::{self, RehashStep};
 use cluster::coordinator::{Coordinator, Outcome, Transaction};
 use cluster::id::Id;
 use cluster::topology::{Phase, Rehash};
@@ -92,16 +92,21 @@ impl Changer {
         self.known = Some(now);
     }
 
-    fn make(&mut self, published: &Published, phase: Phase, step: Step) -> Result<(), String> {
+    fn make(
+        &mut self,
+        published: &Published,
+        phase: Phase,
+        step: RehashStep,
+    ) -> Result<(), String> {
         match step {
-            Step::Note(transaction) => {
+            RehashStep::Note(transaction) => {
                 if phase == Phase::Turning && !self.unanswered.is_empty() {
                     let routes = self.routes(published, phase)?;
                     self.engine.send_unanswered(&routes, &mut self.unanswered)?;
                 }
                 self.commit(&transaction)
             }
-            Step::Carry(transaction) => {
+            RehashStep::Carry(transaction) => {
                 let routes = self.routes(published, phase)?;
                 let left = self.engine.carry_rehashed(&routes, &mut self.unanswered)?;
                 if let Some(key) = left {

@@ -40,26 +40,26 @@ fn fork(copy: &Copy, me: Id, epoch: u64, begins_at: u64) -> Option<u64> {
 }
 
 /// The part of the stream that only this copy has.
-pub(super) struct Place {
+pub(super) struct Surplus {
     epoch: u64,
     from: JournalPos,
     end: JournalPos,
 }
 
 /// Returns what only this copy has, if there is anything.
-pub(super) fn place(engine: &Engine, copy: &Copy, me: Id) -> Option<Place> {
+pub(super) fn surplus(engine: &Engine, copy: &Copy, me: Id) -> Option<Surplus> {
     let (last, end) = engine.epochs.position(|| engine.journal.position());
     let from = JournalPos(fork(copy, me, last.epoch, last.begins_at.0)?);
-    (from < end).then_some(Place { epoch: last.epoch, from, end })
+    (from < end).then_some(Surplus { epoch: last.epoch, from, end })
 }
 
-impl Place {
+impl Surplus {
     /// Writes it to a file.
     ///
     /// # Errors
     /// It cannot be written, so the data must stay.
     pub(super) fn rescue(&self, engine: &Engine) -> io::Result<()> {
-        let &Place { epoch, from, end } = self;
+        let &Surplus { epoch, from, end } = self;
         let path = engine.config.cluster_config_file();
         let base = path.as_path().with_file_name(format!("rescue-{epoch}-{}", from.0));
         let Ok(mut reader) = engine.journal.read_from(from, IfBehind::CutOff) else {

@@ -2,7 +2,7 @@
 //! servers are nodes of the same cluster.
 
 use forward::policy::{Audience, Policy, Together, WalkNumbers, acts_for};
-use route::link::Step;
+use route::link::SetupRequest;
 use route::raw;
 use std::time::Duration;
 
@@ -21,10 +21,10 @@ impl Policy for Node {
     const TOGETHER: Together = Together::OneServer;
     const AUDIENCE: Audience = Audience::All;
 
-    fn introduction(_: &str, _: u8, user: Option<&[u8]>) -> Step {
+    fn introduction(_: &str, _: u8, user: Option<&[u8]>) -> SetupRequest {
         let acts_for = user.map(acts_for);
         let words: [&[u8]; 5] = [b"CLIENT", b"CAPA", b"cluster", b"node", b"again"];
         let words: Vec<&[u8]> = words.into_iter().chain(acts_for.as_deref()).collect();
-        Step { request: raw::request(&words), may_fail: false }
+        SetupRequest { request: raw::request(&words), may_fail: false }
     }
 }

@@ -4,7 +4,7 @@
 
 use super::aof_records::AofRecords;
 use super::rdb_records::RdbRecords;
-use super::snapshot_file::{Content, Options, SnapshotFile};
+use super::snapshot_file::{Content, SnapshotFile, SnapshotOptions};
 use super::temporaries;
 use super::unbuffered;
 use crate::log;
@@ -47,7 +47,7 @@ pub fn write_file(
     content: Content,
 ) -> io::Result<u64> {
     ensure_expressible(snapshot, content)?;
-    let options = Options {
+    let options = SnapshotOptions {
         checksum: engine.config.rdbchecksum(),
         incremental_fsync: if matches!(content, Content::Rdb | Content::Replica { .. }) {
             engine.config.rdb_save_incremental_fsync()

@@ -7,14 +7,14 @@ use super::unbuffered::UnbufferedFile;
 use engine::DbIndex;
 use engine::journal::push_select;
 use engine::snapshot::{Cut, Output};
-use replication::{Place, wire};
+use replication::{StreamPlace, wire};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// How a file is written.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct SnapshotOptions {
     /// `rdbchecksum`
     pub checksum: bool,
     /// `rdb-save-incremental-fsync`
@@ -52,7 +52,7 @@ pub struct SnapshotFile {
     temporary: PathBuf,
     /// Whether it has its final name.
     has_name: bool,
-    options: Options,
+    options: SnapshotOptions,
     frame: RdbFrame,
     db: Option<DbIndex>,
     /// Bytes after the last command.
@@ -63,7 +63,7 @@ impl SnapshotFile {
     /// Creates the temporary file and writes the header.
     pub fn create(
         temporary: PathBuf,
-        options: Options,
+        options: SnapshotOptions,
         cut: &Cut,
         sizes: &Sizes,
     ) -> io::Result<SnapshotFile> {
@@ -139,7 +139,9 @@ fn place_of(cut: &Cut) -> Vec<u8> {
         if cut.epoch > 0 {
             end.extend_from_slice(&wire::epoch_entry(cut.epoch));
         }
-        end.extend_from_slice(Place { id: cut.history, position: cut.position }.line().as_bytes());
+        end.extend_from_slice(
+            StreamPlace { id: cut.history, position: cut.position }.line().as_bytes(),
+        );
     }
     end
 }

@@ -78,7 +78,7 @@ pub struct Sip {
 
 /// What a filter is created with.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Options {
+pub struct BloomOptions {
     /// Items that the first layer takes, from 1 to [`MAX_CAPACITY`].
     pub capacity: u64,
     /// The promised rate of wrong yeses, above 0 and below 1.
@@ -87,9 +87,9 @@ pub struct Options {
     pub expansion: u32,
 }
 
-impl Default for Options {
+impl Default for BloomOptions {
     fn default() -> Self {
-        Options { capacity: 100, rate: 0.01, expansion: 2 }
+        BloomOptions { capacity: 100, rate: 0.01, expansion: 2 }
     }
 }
 
@@ -120,7 +120,7 @@ impl Bloom {
     ///
     /// # Errors
     /// It would be larger, or the rate is too small for a number.
-    pub fn new(options: Options, limit: usize) -> Result<Bloom, Error> {
+    pub fn new(options: BloomOptions, limit: usize) -> Result<Bloom, Error> {
         let is_fixed = options.expansion == 0;
         let rate = if is_fixed { options.rate } else { options.rate / 2.0 };
         let mut bloom = Bloom {

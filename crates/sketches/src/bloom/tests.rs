@@ -5,7 +5,7 @@ use rdb::{Compression, Decoder, Encoder};
 const LIMIT: usize = 1 << 30;
 
 fn bloom(rate: f64, capacity: u64, expansion: u32) -> Bloom {
-    Bloom::new(Options { capacity, rate, expansion }, LIMIT).unwrap()
+    Bloom::new(BloomOptions { capacity, rate, expansion }, LIMIT).unwrap()
 }
 
 fn add_numbers(bloom: &mut Bloom, numbers: std::ops::Range<u64>) -> u64 {
@@ -75,7 +75,7 @@ fn one_that_is_fixed_becomes_full() {
 
 #[test]
 fn nothing_is_allocated_beyond_the_limit() {
-    let options = |capacity, rate| Options { capacity, rate, expansion: 2 };
+    let options = |capacity, rate| BloomOptions { capacity, rate, expansion: 2 };
     assert_eq!(Bloom::new(options(1 << 30, 0.000_001), 1 << 20), Err(Error::TooLarge));
     assert_eq!(Bloom::new(options(u64::MAX, 0.5), usize::MAX), Err(Error::Degenerate));
     assert_eq!(Bloom::new(options(1, 5e-324), LIMIT), Err(Error::Degenerate));

@@ -49,7 +49,7 @@ const FETCHED_FROM: usize = 128 << 10;
 
 /// What a filter is created with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Options {
+pub struct CuckooOptions {
     /// Items that the first layer has space for, at least two buckets.
     pub capacity: u64,
     /// Fingerprints in a bucket, from 1 to [`MAX_BUCKET_SIZE`].
@@ -60,9 +60,9 @@ pub struct Options {
     pub expansion: u16,
 }
 
-impl Default for Options {
+impl Default for CuckooOptions {
     fn default() -> Self {
-        Options { capacity: 1024, bucket_size: 2, max_iterations: 20, expansion: 1 }
+        CuckooOptions { capacity: 1024, bucket_size: 2, max_iterations: 20, expansion: 1 }
     }
 }
 
@@ -117,7 +117,7 @@ impl Cuckoo {
     ///
     /// # Errors
     /// It would be larger.
-    pub fn new(options: Options, limit: usize) -> Result<Cuckoo, Error> {
+    pub fn new(options: CuckooOptions, limit: usize) -> Result<Cuckoo, Error> {
         let buckets = options.capacity / u64::from(options.bucket_size);
         let buckets = buckets.checked_next_power_of_two().ok_or(Error::TooLarge)?;
         let expansion = options.expansion.checked_next_power_of_two().unwrap_or(MAX_EXPANSION);

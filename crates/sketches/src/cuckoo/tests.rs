@@ -5,7 +5,7 @@ use rdb::{Compression, Decoder, Encoder};
 const LIMIT: usize = 1 << 28;
 
 fn cuckoo(capacity: u64, bucket_size: u16, max_iterations: u16, expansion: u16) -> Cuckoo {
-    Cuckoo::new(Options { capacity, bucket_size, max_iterations, expansion }, LIMIT).unwrap()
+    Cuckoo::new(CuckooOptions { capacity, bucket_size, max_iterations, expansion }, LIMIT).unwrap()
 }
 
 fn add_numbers(filter: &mut Cuckoo, numbers: std::ops::Range<u32>) {
@@ -43,7 +43,9 @@ fn a_filter_ends_to_grow() {
     let before = fixed.clone();
     assert_eq!(fixed.add(b"5", LIMIT), Err(Error::Full));
     assert!(fixed == before, "a vain search for space leaves no trace");
-    let new = |capacity| Cuckoo::new(Options { capacity, ..Options::default() }, 1 << 20).err();
+    let new = |capacity| {
+        Cuckoo::new(CuckooOptions { capacity, ..CuckooOptions::default() }, 1 << 20).err()
+    };
     assert_eq!([u64::MAX, 1 << 40, 1 << 21].map(new), [Some(Error::TooLarge); 3]);
     let mut steep = cuckoo(4, 2, 1, MAX_EXPANSION);
     let ends = (0..1000_u32).find_map(|number| steep.add(&number.to_le_bytes(), 1 << 20).err());
@@ -93,7 +95,7 @@ fn load(bytes: &[u8], version: u16) -> Result<Cuckoo, rdb::Error> {
 #[test]
 fn a_refused_item_leaves_the_filter_as_it_was() {
     for (bucket_size, max_iterations) in [(1, 500), (2, 1), (2, 20), (3, 7), (255, 300)] {
-        let options = Options { capacity: 128, bucket_size, max_iterations, expansion: 0 };
+        let options = CuckooOptions { capacity: 128, bucket_size, max_iterations, expansion: 0 };
         let mut filter = Cuckoo::new(options, LIMIT).unwrap();
         let mut refused = 0;
         for number in 0..2000_u32 {

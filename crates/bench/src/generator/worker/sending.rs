@@ -1,7 +1,7 @@
 //! What is sent next, and when: at once in a closed loop, when it is due where a rate is given.
 
 use super::Worker;
-use crate::generator::connection::{Connection, Sent, State};
+use crate::generator::connection::{Connection, LifeState, Sent};
 use crate::options::{Limit, Pacing};
 use crate::workload::Effect;
 use crate::workload::template::{Draw, Route, ValueWriter};
@@ -36,7 +36,7 @@ impl Worker<'_> {
         let mut idle = std::mem::take(&mut self.idle);
         for index in idle.drain(..) {
             // It may have been lost since.
-            if self.connections[index].state != State::Ready {
+            if self.connections[index].state != LifeState::Ready {
                 continue;
             }
             let now_ns = self.shared.now_ns();
@@ -119,7 +119,7 @@ impl Worker<'_> {
                 break;
             };
             self.connections[index].queued = false;
-            if self.connections[index].state != State::Ready {
+            if self.connections[index].state != LifeState::Ready {
                 continue;
             }
             let granted = self.grant(index, batch, now_ns);

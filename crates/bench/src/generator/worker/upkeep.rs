@@ -4,7 +4,7 @@
 //! attempt or is being made; `opening` counts the latter.
 
 use super::{MILLISECOND_NS, Worker};
-use crate::generator::connection::State;
+use crate::generator::connection::LifeState;
 use std::io::ErrorKind;
 
 /// Connections that are being made at the same time; more would overrun a listener's backlog.
@@ -19,7 +19,9 @@ impl Worker<'_> {
         let now_ns = self.shared.now_ns();
         match self.connections[index].greet(self.target) {
             Err(error) => self.lost(index, &error.to_string()),
-            Ok(()) if self.connections[index].state == State::Ready => self.ready(index, now_ns),
+            Ok(()) if self.connections[index].state == LifeState::Ready => {
+                self.ready(index, now_ns)
+            }
             Ok(()) => {}
         }
     }
@@ -83,13 +85,13 @@ impl Worker<'_> {
         while place < self.down.len() && !self.exhausted {
             let index = self.down[place];
             match self.connections[index].state {
-                State::Down { retry_ns } if retry_ns <= now_ns && self.opening < OPENING => {
+                LifeState::Down { retry_ns } if retry_ns <= now_ns && self.opening < OPENING => {
                     if self.running {
                         self.recorder.counts.reconnections += 1;
                     }
                     self.open(index, now_ns);
                 }
-                State::Connecting { since_ns } if now_ns - since_ns > CONNECT_NS => {
+                LifeState::Connecting { since_ns } if now_ns - since_ns > CONNECT_NS => {
                     self.lost(index, "connecting takes too long");
                 }
                 _ => {}

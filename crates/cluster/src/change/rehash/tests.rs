@@ -50,8 +50,8 @@ fn begun() -> View {
 /// A primary makes its next step. Returns whether it had to carry keys.
 fn step(view: &mut View, me: u8) -> bool {
     let (carries, transaction) = match next(view, id(me)).expect("there is a step") {
-        Step::Note(transaction) => (false, transaction),
-        Step::Carry(transaction) => (true, transaction),
+        RehashStep::Note(transaction) => (false, transaction),
+        RehashStep::Carry(transaction) => (true, transaction),
     };
     *view = after(view, &transaction);
     carries

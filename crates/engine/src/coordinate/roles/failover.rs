@@ -7,7 +7,7 @@ use crate::failover::{Address, Plan, Stage};
 use crate::mailbox::recheck_all;
 use journal::JournalPos;
 use keyspace::Millis;
-use replication::failover::{Candidate, Step};
+use replication::failover::{Candidate, FailoverStep};
 use replication::primary::Stage as Link;
 use replication::vote::Voter;
 use replication::wire;
@@ -37,14 +37,14 @@ impl Engine {
         let step = self.due_step(now);
         let lines = match step {
             None => Vec::new(),
-            Some(Step::Abort(why)) => self.abort_failover(why),
-            Some(Step::HandOver { to, is_forced }) => vec![self.hand_over(to, is_forced)],
+            Some(FailoverStep::Abort(why)) => self.abort_failover(why),
+            Some(FailoverStep::HandOver { to, is_forced }) => vec![self.hand_over(to, is_forced)],
         };
         drop(stopped);
         lines
     }
 
-    fn due_step(&self, now: Millis) -> Option<Step> {
+    fn due_step(&self, now: Millis) -> Option<FailoverStep> {
         let machine = self.failover.machine();
         if machine.stage() != Stage::Waiting {
             return None;

@@ -28,7 +28,7 @@ pub(crate) struct Sweep {
 
 /// The result of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Step {
+pub(crate) enum SweepStep {
     /// There may be more.
     GoesOn,
     /// [`Sweep::take`] has a full batch.
@@ -48,16 +48,16 @@ impl Sweep {
         engine: &Engine,
         with_stripe: impl FnOnce(usize, &mut dyn FnMut(&mut StripeData)),
         is_over: impl Fn() -> bool,
-    ) -> io::Result<Step> {
-        let Some(tier) = engine.tier.get() else { return Ok(Step::Nothing) };
+    ) -> io::Result<SweepStep> {
+        let Some(tier) = engine.tier.get() else { return Ok(SweepStep::Nothing) };
         if self.segment.is_none() {
             self.segment = tier.sweep();
         }
-        let Some(segment) = &mut self.segment else { return Ok(Step::Nothing) };
+        let Some(segment) = &mut self.segment else { return Ok(SweepStep::Nothing) };
         let swept = segment.next_marked().map_err(|error| io::Error::other(error.to_string()))?;
         let Some(swept) = swept else {
             self.segment = None;
-            return Ok(if self.batch.is_empty() { Step::GoesOn } else { Step::IsFull });
+            return Ok(if self.batch.is_empty() { SweepStep::GoesOn } else { SweepStep::IsFull });
         };
         let (hash, location) = (swept.hash, cold_location(swept.location));
         let (mut taken, mut is_lost) = (None, false);
@@ -69,12 +69,12 @@ impl Sweep {
         if is_lost {
             return Err(io::Error::other("a value on flash belongs to no key"));
         }
-        let Some(chunk) = taken else { return Ok(Step::GoesOn) };
+        let Some(chunk) = taken else { return Ok(SweepStep::GoesOn) };
         if let Some(Token::Cold(head)) = Tokens::new(&chunk.bytes).next() {
             let entry = entry_of(engine, &head, Ok(swept.payload))?;
             self.add(chunk.db, &entry);
         }
-        Ok(if self.bytes >= BATCH { Step::IsFull } else { Step::GoesOn })
+        Ok(if self.bytes >= BATCH { SweepStep::IsFull } else { SweepStep::GoesOn })
     }
 
     fn add(&mut self, db: DbIndex, entry: &Entry) {

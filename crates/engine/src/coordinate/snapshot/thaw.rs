@@ -25,7 +25,7 @@ const GROUP_BYTES: usize = 1 << 20;
 const GROUPS: usize = 2;
 
 /// A cold value and the place of its token.
-struct Place<'t> {
+struct ColdPlace<'t> {
     head: ColdHead<'t>,
     token: Range<usize>,
 }
@@ -34,7 +34,7 @@ type Payloads = Vec<Result<Vec<u8>, ColdError>>;
 
 /// Values that are read together.
 struct Group<'p, 't> {
-    places: &'p [Place<'t>],
+    places: &'p [ColdPlace<'t>],
     payloads: Receiver<Payloads>,
 }
 
@@ -77,14 +77,14 @@ pub(crate) fn thaw(
     if copied < tokens.len() { give(&tokens[copied..]) } else { Ok(()) }
 }
 
-fn cold_places(tokens: &[u8]) -> Vec<Place<'_>> {
+fn cold_places(tokens: &[u8]) -> Vec<ColdPlace<'_>> {
     let (mut places, mut rest) = (Vec::new(), Tokens::new(tokens));
     loop {
         let start = tokens.len() - rest.len();
         match rest.next() {
             None => return places,
             Some(Token::Cold(head)) => {
-                places.push(Place { head, token: start..tokens.len() - rest.len() });
+                places.push(ColdPlace { head, token: start..tokens.len() - rest.len() });
             }
             Some(_) => {}
         }
@@ -92,17 +92,17 @@ fn cold_places(tokens: &[u8]) -> Vec<Place<'_>> {
 }
 
 /// Returns the number of values in the next group.
-fn group_len(places: &[Place<'_>]) -> usize {
+fn group_len(places: &[ColdPlace<'_>]) -> usize {
     let store = store().expect("entries are cold, so there is a store");
     let mut bytes = 0;
-    let fits = |place: &&Place<'_>| {
+    let fits = |place: &&ColdPlace<'_>| {
         bytes += store.size(place.head.location);
         bytes <= GROUP_BYTES
     };
     places.iter().take(GROUP_VALUES).take_while(fits).count().max(1)
 }
 
-fn begin<'p, 't>(places: &'p [Place<'t>]) -> Group<'p, 't> {
+fn begin<'p, 't>(places: &'p [ColdPlace<'t>]) -> Group<'p, 't> {
     let (told, payloads) = sync_channel(1);
     let locations = places.iter().map(|place| place.head.location).collect();
     // A cancelled snapshot does not wait for the values that it has requested.

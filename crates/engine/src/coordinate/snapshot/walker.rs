@@ -1,6 +1,6 @@
 //! One thread's part in writing a snapshot: it walks, streams and sweeps, with rests in between.
 
-use super::sweep::{SWEEP_BYTES, Step, Sweep};
+use super::sweep::{SWEEP_BYTES, Sweep, SweepStep};
 use super::thaw::thaw;
 use super::{Beside, Encode, Output, Snapshot};
 use crate::clock::Ticks;
@@ -178,11 +178,11 @@ impl<'a> Walker<'a> {
         );
         self.sweep = sweep;
         let step = step?;
-        if step == Step::IsFull {
+        if step == SweepStep::IsFull {
             self.give_swept(encode, output)?;
         }
-        self.delay(u64::from(step != Step::Nothing));
-        Ok(step != Step::Nothing)
+        self.delay(u64::from(step != SweepStep::Nothing));
+        Ok(step != SweepStep::Nothing)
     }
 
     fn give_swept(

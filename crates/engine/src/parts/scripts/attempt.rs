@@ -32,7 +32,7 @@ pub struct ScriptRules {
 
 /// Where a script runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum RunsOn {
     /// On the thread of its client's connection.
     Reactor,
     /// On a background thread.
@@ -83,7 +83,7 @@ impl Target {
 pub(crate) struct Attempt {
     pub target: Option<Target>,
     pub shape: Shape,
-    pub place: Place,
+    pub place: RunsOn,
     /// The stripes of the keys that it declares.
     pub declared: Locked,
     pub touched_undeclared: bool,
@@ -109,7 +109,7 @@ impl Attempt {
     /// One that begins.
     pub(crate) fn new(
         target: Option<Target>,
-        place: Place,
+        place: RunsOn,
         declared: &Locked,
         is_out_of_memory: bool,
     ) -> Attempt {

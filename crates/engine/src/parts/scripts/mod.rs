@@ -15,7 +15,7 @@ mod local;
 mod running;
 
 pub use attempt::ScriptRules;
-pub(crate) use attempt::{Attempt, Place, Target, Verdict};
+pub(crate) use attempt::{Attempt, RunsOn, Target, Verdict};
 pub use cache::{Cache, LastUse, Script};
 pub use figures::{KeyFigures, LockedFigures};
 pub use functions::{Function, Functions, Libraries, Library, LoadError};

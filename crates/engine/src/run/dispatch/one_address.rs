@@ -14,7 +14,7 @@ use crate::cx::Cx;
 use crate::engine::Engine;
 use crate::error::{Error, NotNow, shown};
 use crate::mailbox::Message;
-use crate::membership::{Place, Published, Scope};
+use crate::membership::{Published, Scope, SlotPlace};
 use crate::pubsub::Space;
 use crate::request_keys::{RequestKey, RequestKeys};
 use crate::scripting::note_script;
@@ -617,10 +617,10 @@ fn find<'k>(
     let is_open = published.has_open()
         && slots.iter().any(|&(slot, key)| published.open_key(slot, key).is_some());
     match place {
-        Place::Here if is_open => Ok(Found::Elsewhere(first)),
-        Place::Here => Ok(Found::Here),
-        Place::Replica(_) | Place::Moved(_) => Ok(Found::Elsewhere(first)),
-        Place::NotYet | Place::Unassigned => {
+        SlotPlace::Here if is_open => Ok(Found::Elsewhere(first)),
+        SlotPlace::Here => Ok(Found::Here),
+        SlotPlace::Replica(_) | SlotPlace::Moved(_) => Ok(Found::Elsewhere(first)),
+        SlotPlace::NotYet | SlotPlace::Unassigned => {
             Err(Error::Elsewhere(super::slots::DOWN.into()).into())
         }
     }

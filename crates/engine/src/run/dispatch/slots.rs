@@ -11,7 +11,7 @@ use crate::cx::Cx;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::mailbox::{Message, Push, recheck_all};
-use crate::membership::{Current, Place, Published, Scope};
+use crate::membership::{Current, Published, Scope, SlotPlace};
 use crate::pubsub::Space;
 use crate::request_keys::RequestKeys;
 use crate::roles::ROLE_CHANGED;
@@ -404,14 +404,14 @@ pub(super) fn place_of(
     published: Option<&Published>,
     slot: u16,
     caller: Caller,
-) -> Result<Place, Refusal> {
+) -> Result<SlotPlace, Refusal> {
     let down = |text: &str| Err(Error::Elsewhere(text.into()).into());
     let Some(published) = published else { return down(DOWN) };
     let place = published.place_of(slot, caller.asker);
-    if published.changes_roles && matches!(place, Place::NotYet | Place::Replica(_)) {
+    if published.changes_roles && matches!(place, SlotPlace::NotYet | SlotPlace::Replica(_)) {
         return Err(NotNow::Paused.into());
     }
-    if place == Place::Unassigned {
+    if place == SlotPlace::Unassigned {
         return down("CLUSTERDOWN Hash slot not served");
     }
     let is_allowed = caller.is_about_channel && config.cluster_allow_pubsubshard_when_down();
@@ -435,17 +435,17 @@ fn served(
     caller: Caller,
 ) -> Result<(), Refusal> {
     match place_of(config, published, slot, caller)? {
-        Place::Here => Ok(()),
+        SlotPlace::Here => Ok(()),
         // A replica cannot tell whether a key that it lacks has moved.
-        Place::Replica(_)
+        SlotPlace::Replica(_)
             if caller.reads_replica
                 && !caller.writes
                 && published.is_none_or(|published| !published.may_lack(slot)) =>
         {
             Ok(())
         }
-        Place::Replica(node) | Place::Moved(node) => Err(moved(slot, &node).into()),
-        Place::NotYet | Place::Unassigned => Err(Error::Elsewhere(DOWN.into()).into()),
+        SlotPlace::Replica(node) | SlotPlace::Moved(node) => Err(moved(slot, &node).into()),
+        SlotPlace::NotYet | SlotPlace::Unassigned => Err(Error::Elsewhere(DOWN.into()).into()),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::locks::Locked;
 use crate::monitor::{self, Source};
 use crate::scripts::{
-    Attempt, Kind, LastUse, Learned, Place, Script, ScriptRules, Shape, Target, Verdict, parse_sha,
+    Attempt, Kind, LastUse, Learned, RunsOn, Script, ScriptRules, Shape, Target, Verdict, parse_sha,
 };
 use crate::table::Resolved;
 use resp::{Output, Reply};
@@ -214,7 +214,7 @@ fn run_script<'c>(
     let slot = keys.first().and_then(|key| cx.slot_of(keyspace::Key::new(key)));
     let is_own_attempt = cx.attempt.is_none();
     if is_own_attempt {
-        let mut attempt = Attempt::new(None, Place::Queue, &Locked::World, false);
+        let mut attempt = Attempt::new(None, RunsOn::Queue, &Locked::World, false);
         attempt.started = cx.thread.clock.now();
         cx.attempt = Some(attempt);
     }
@@ -271,7 +271,7 @@ pub(crate) fn note_for_monitors(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>)
 /// Notes that the script can no longer be ended.
 fn end_running(cx: &mut Cx<'_>) {
     // On a background thread it can be ended until the last of its attempts.
-    let attempt = cx.attempt.as_mut().filter(|attempt| attempt.place != Place::Background);
+    let attempt = cx.attempt.as_mut().filter(|attempt| attempt.place != RunsOn::Background);
     if let Some(running) = attempt.and_then(|attempt| attempt.running.take()) {
         cx.engine.scripts.running.remove(&running);
     }

@@ -9,7 +9,7 @@ use crate::effort::is_long;
 use crate::engine::Engine;
 use crate::error::{Error, NotNow};
 use crate::locks::Locked;
-use crate::scripts::{Kind, Place, RunningScript, Verdict};
+use crate::scripts::{Kind, RunningScript, RunsOn, Verdict};
 use crate::table::Resolved;
 use crate::{KeyUse, RequestKeys};
 use keyspace::Key;
@@ -142,7 +142,7 @@ fn admit(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), 
         }
     }
     cx.keys.clear();
-    let may_move = cx.attempt.as_ref().is_some_and(|attempt| attempt.place == Place::Reactor);
+    let may_move = cx.attempt.as_ref().is_some_and(|attempt| attempt.place == RunsOn::Reactor);
     if may_move && is_in_ram && cx.db.undo.is_some() && is_long(cx, row, args) {
         return stop(cx, Verdict::TakesLong);
     }
@@ -215,7 +215,7 @@ fn is_untried_on_reactor(cx: &Cx<'_>) -> bool {
     cx.attempt.as_ref().is_some_and(|attempt| {
         let target = attempt.target.as_ref();
         let is_trusted = target.is_some_and(|target| target.learned().is_trusted(attempt.shape));
-        attempt.place == Place::Reactor && !is_trusted
+        attempt.place == RunsOn::Reactor && !is_trusted
     })
 }
 
@@ -246,10 +246,10 @@ fn tick(cx: &mut Cx<'_>) -> Result<(), Stop> {
     let Some(attempt) = &mut cx.attempt else { return Ok(()) };
     let clock = &cx.thread.clock;
     let elapsed = Duration::from_nanos(clock.nanoseconds(attempt.started, clock.now()));
-    if attempt.place == Place::Reactor && elapsed > IN_PLACE && cx.db.undo.is_some() {
+    if attempt.place == RunsOn::Reactor && elapsed > IN_PLACE && cx.db.undo.is_some() {
         return stop(cx, Verdict::TakesLong);
     }
-    if attempt.place == Place::Reactor
+    if attempt.place == RunsOn::Reactor
         && elapsed > IN_PLACE
         && let Some(target) = &attempt.target
     {
@@ -275,7 +275,7 @@ fn tick(cx: &mut Cx<'_>) -> Result<(), Stop> {
     let had_its_time = elapsed >= attempt.min_time;
     let is_world_wanted = cx.thread.reader.is_wanted() || engine.holds.world_is_wanted();
     let is_in_the_way = engine.scripts.turn_waits() || (had_its_time && is_world_wanted);
-    if attempt.place == Place::Background && cx.db.undo.is_some() && is_in_the_way {
+    if attempt.place == RunsOn::Background && cx.db.undo.is_some() && is_in_the_way {
         return stop(cx, Verdict::Retry(NotNow::Busy));
     }
     let elapsed = Duration::from_millis(running.elapsed_ms(&engine.clock));

@@ -17,7 +17,7 @@ use crate::evict::{Claim, Reclaimed, reclaim};
 use crate::locks::{Busy, Locked};
 use crate::long;
 use crate::monitor;
-use crate::scripts::{Attempt, Kind, Place, RunningScript, Target, Verdict, parse_sha};
+use crate::scripts::{Attempt, Kind, RunningScript, RunsOn, Target, Verdict, parse_sha};
 use crate::session::Session;
 use crate::table::Resolved;
 use crate::thread::ThreadContext;
@@ -109,7 +109,7 @@ pub(crate) fn dispatch(
             return dispatch::wait_for_values(cx, row, fetched);
         }
         cx.start_timing();
-        let attempt = Attempt::new(target.clone(), Place::Reactor, &declared, is_out_of_memory);
+        let attempt = Attempt::new(target.clone(), RunsOn::Reactor, &declared, is_out_of_memory);
         let verdict = run_once(cx, row, args, attempt, mode);
         if verdict.is_none() {
             dispatch::finish(cx, args);
@@ -196,7 +196,7 @@ fn run_once(
 ) -> Option<Verdict> {
     let scripts = &cx.engine.scripts;
     let place = attempt.place;
-    let can_be_undone = place == Place::Reactor || mode == Mode::Declared;
+    let can_be_undone = place == RunsOn::Reactor || mode == Mode::Declared;
     cx.db.undo = can_be_undone.then(UndoLog::default);
     attempt.started = cx.last_end;
     if mode == Mode::World {
@@ -402,7 +402,7 @@ fn run_patiently(
         }
         cx.start_timing();
         let mut attempt =
-            Attempt::new(target.clone(), Place::Background, &declared, is_out_of_memory);
+            Attempt::new(target.clone(), RunsOn::Background, &declared, is_out_of_memory);
         attempt.running = Some(Arc::clone(&running));
         attempt.min_time = spent.min(MAX_MIN_TIME);
         let started = cx.thread.clock.now();

@@ -2,7 +2,7 @@
 //! wait until all nodes that are there have it, then the reply.
 
 use super::super::refusal::{self, away};
-use super::{Place, libraries};
+use super::{Coordination, libraries};
 use crate::log;
 use cluster::change::Refused;
 use cluster::coordinator::{Coordinator as _, Outcome, Revision, Transaction};
@@ -66,14 +66,14 @@ impl Subject {
     }
 }
 
-pub(super) struct Changer(Place);
+pub(super) struct Changer(Coordination);
 
 impl Changer {
     /// Starts the thread.
     ///
     /// # Errors
     /// The system can start no thread.
-    pub(super) fn start(place: Place) -> io::Result<Changes> {
+    pub(super) fn start(place: Coordination) -> io::Result<Changes> {
         let (changes, asked) = channel();
         let changer = Changer(place);
         thread::spawn("cluster-define", move || changer.run(&asked))?;

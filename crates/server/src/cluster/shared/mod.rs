@@ -41,7 +41,7 @@ const EVENTS: &str = "notify-keyspace-events";
 const REST: Duration = Duration::from_millis(100);
 
 /// What both threads need of the coordinator.
-struct Place {
+struct Coordination {
     engine: &'static Engine,
     client: Client,
     keys: Keys,
@@ -60,7 +60,7 @@ pub(super) fn start(
     me: Id,
     inside: Inside,
 ) -> io::Result<(Changes, Ready)> {
-    let place = || Place { engine, client: clients(), keys: keys.clone(), me };
+    let place = || Coordination { engine, client: clients(), keys: keys.clone(), me };
     // Without shared users there is nothing to wait for.
     let ready = Ready(Arc::new(AtomicBool::new(!engine.shares_users())));
     let mut keeper = Keeper {
@@ -93,7 +93,7 @@ impl Ready {
     }
 }
 
-impl Place {
+impl Coordination {
     /// Returns the database of this server. `None`: it is in none yet.
     fn database(&mut self) -> Result<Option<Id>, Refused> {
         if let Some(published) = self.engine.membership.newest() {
@@ -118,7 +118,7 @@ impl Place {
 
 /// Makes this server's users and functions those of the coordinator.
 struct Keeper {
-    place: Place,
+    place: Coordination,
     inside: Inside,
     ready: Ready,
     applied: Applied,

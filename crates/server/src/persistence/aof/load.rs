@@ -17,7 +17,7 @@ use engine::thread::ThreadContext;
 use engine::{DbIndex, Error};
 use process::os_error;
 use replication::manifest::LogFile;
-use replication::{Commands, FileEnd, Item, Manifest, Place, StreamReader, wire};
+use replication::{Commands, FileEnd, Item, Manifest, StreamPlace, StreamReader, wire};
 use std::cell::Cell;
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
@@ -41,7 +41,7 @@ pub struct Loaded {
     /// middle.
     pub has_gap: bool,
     /// The log's end as a place in the replication stream, if the log contains it.
-    pub place: Option<Place>,
+    pub place: Option<StreamPlace>,
     /// The database that is selected at the end.
     pub db: DbIndex,
 }
@@ -97,7 +97,7 @@ struct Loading<'l> {
     end: FileEnd,
     is_last: bool,
     /// The place in the replication stream after the last replayed command.
-    place: &'l Cell<Option<Place>>,
+    place: &'l Cell<Option<StreamPlace>>,
     /// The database that is selected there.
     db: &'l Cell<DbIndex>,
 }
@@ -133,7 +133,7 @@ impl Loading<'_> {
         input.seek(SeekFrom::Start(0)).map_err(|error| self.unreadable(&error))?;
         let source = Source { input, name: name.clone(), offset: 0, end: size, begun: &mut || {} };
         let engine = self.engine;
-        let mut options = load::Options::configured(engine);
+        let mut options = load::LoadOptions::configured(engine);
         // Later commands delete the expired keys.
         options.settings.keeps_expired = true;
         let report = load_rdb(engine, source, &options).map_err(|why| {

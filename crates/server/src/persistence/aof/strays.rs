@@ -14,7 +14,7 @@
 use super::files::Folder;
 use super::preallocated;
 use process::os_error;
-use rdb::file::{Item, Scanner, Step};
+use rdb::file::{Item, ScanStep, Scanner};
 use replication::Manifest;
 use std::fs;
 use std::io::{self, Read as _};
@@ -127,7 +127,7 @@ fn is_empty_rdb(bytes: &[u8]) -> bool {
     let mut at = 0;
     while !scanner.is_done() {
         match scanner.next(&bytes[at..]) {
-            Ok(Step::Item(
+            Ok(ScanStep::Item(
                 Item::Header(_)
                 | Item::Aux { .. }
                 | Item::SelectDb(_)

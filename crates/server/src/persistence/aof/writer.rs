@@ -19,7 +19,7 @@ use engine::mailbox::recheck_all;
 use net::Net;
 use process::os_error;
 use replication::preallocation::LARGEST_BATCH;
-use replication::{NO_PLACE, Place};
+use replication::{NO_PLACE, StreamPlace};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -414,7 +414,7 @@ impl Work {
         let mut bytes = NO_PLACE.to_vec();
         bytes.extend_from_slice(&aside.bytes);
         push_select(&mut bytes, aside.stream_db);
-        let place = Place { id: self.engine.journal.history().id, position: aside.at };
+        let place = StreamPlace { id: self.engine.journal.history().id, position: aside.at };
         bytes.extend_from_slice(place.line().as_bytes());
         let cut = self.file.write_at_end().map_err(file::AppendError::from);
         if let Err(error) = cut.and_then(|()| self.file.append(&bytes)) {
@@ -588,7 +588,7 @@ impl Work {
         }
         if self.noted != Some(id) {
             self.noted = Some(id);
-            let place = Place { id, position: self.reader.position() };
+            let place = StreamPlace { id, position: self.reader.position() };
             notes.extend_from_slice(place.line().as_bytes());
         }
         notes

@@ -4,10 +4,10 @@
 //! Every value of a type that this server can load is decoded. Large collections are checked in
 //! pieces, so memory stays bounded. A duplicate element is only found within a piece.
 
-use crate::persistence::load::Options;
+use crate::persistence::load::LoadOptions;
 use crate::persistence::load::feed::Feed;
 use process::{facts, os_error};
-use rdb::file::{Foreign, Item, Record, Scanner, Step};
+use rdb::file::{Foreign, Item, Record, ScanStep, Scanner};
 use rdb::{Builder, Decoder, Error, Kind, Limits};
 use std::ffi::OsString;
 use std::fs::File;
@@ -111,7 +111,7 @@ pub fn check_rdb(
 ///
 /// # Errors
 /// What is wrong, with the offset.
-pub fn verify_rdb(input: &mut dyn Read, end: u64, options: &Options) -> Result<(), String> {
+pub fn verify_rdb(input: &mut dyn Read, end: u64, options: &LoadOptions) -> Result<(), String> {
     let (mut out, mut err) = (io::sink(), io::sink());
     let feed = Feed::new(input, 0, options.verifies_checksum);
     let scanner = Scanner::new(0, end, PIECE_BYTES)
@@ -183,8 +183,8 @@ impl<'c> Check<'c> {
     fn run(&mut self) -> Result<(), Stop> {
         while !self.scanner.is_done() {
             match self.scanner.next(self.feed.rest()) {
-                Ok(Step::Item(item, bytes)) => self.item(item, bytes)?,
-                Ok(Step::More) => self.more()?,
+                Ok(ScanStep::Item(item, bytes)) => self.item(item, bytes)?,
+                Ok(ScanStep::More) => self.more()?,
                 Err(error) => return Err(self.unsound(error)),
             }
         }

@@ -27,7 +27,7 @@ use engine::Engine;
 use engine::journal::{HistoryId, JournalPos};
 use engine::load::{Counts, Settings};
 use queue::Queue;
-use replication::Place;
+use replication::StreamPlace;
 use scan::{Ended, Scan};
 use std::io::Read;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub struct Source<'r> {
 
 /// How to load.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct LoadOptions {
     /// How keys are put into the keyspace.
     pub settings: Settings,
     /// Whether the checksum is verified.
@@ -59,11 +59,11 @@ pub struct Options {
     pub skips_unknown: bool,
 }
 
-impl Options {
+impl LoadOptions {
     /// Returns the configured options, for a load at start while the world runs.
-    pub fn configured(engine: &Engine) -> Options {
+    pub fn configured(engine: &Engine) -> LoadOptions {
         let config = &engine.config;
-        Options {
+        LoadOptions {
             settings: Settings {
                 limits: engine::limits::all(&engine.config, &engine.debug),
                 keeps_expired: false,
@@ -107,10 +107,10 @@ pub struct Report {
 
 impl Report {
     /// Returns the snapshot's place in the replication stream, if the file contains it.
-    pub fn place(&self) -> Option<Place> {
+    pub fn place(&self) -> Option<StreamPlace> {
         let id = HistoryId::parse(self.replication_id.as_ref()?.as_bytes())?;
         let position = JournalPos(u64::try_from(self.replication_offset?).ok()?);
-        self.stream_db.map(|_| Place { id, position })
+        self.stream_db.map(|_| StreamPlace { id, position })
     }
 }
 
@@ -118,7 +118,7 @@ impl Report {
 pub fn load_rdb(
     engine: &'static Engine,
     source: Source<'_>,
-    options: &Options,
+    options: &LoadOptions,
 ) -> Result<Report, Failure> {
     let name = source.name.clone();
     let queue = Arc::new(Queue::new(engine.threads * 2));

@@ -3,12 +3,12 @@
 use super::error::{Cause, Failure};
 use super::feed::{BATCH_BYTES, Feed};
 use super::queue::{Batch, Job, Large, Piece, Queue};
-use super::{Options, Report, Source};
+use super::{LoadOptions, Report, Source};
 use crate::log;
 use engine::load::{self, Cut, Head};
 use engine::scripting::LibraryLoader;
 use engine::{DbIndex, Engine};
-use rdb::file::{Foreign, Item, Record, Scanner, Step};
+use rdb::file::{Foreign, Item, Record, ScanStep, Scanner};
 use rdb::{Decoder, Kind};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub enum Ended {
 /// The reading thread's state.
 pub struct Scan<'o, 'r> {
     engine: &'static Engine,
-    options: &'o Options,
+    options: &'o LoadOptions,
     queue: &'o Queue,
     name: String,
     end: u64,
@@ -55,7 +55,7 @@ impl<'o, 'r> Scan<'o, 'r> {
     pub fn new(
         engine: &'static Engine,
         source: Source<'r>,
-        options: &'o Options,
+        options: &'o LoadOptions,
         queue: &'o Queue,
     ) -> Self {
         Self {
@@ -82,8 +82,8 @@ impl<'o, 'r> Scan<'o, 'r> {
     pub fn run(mut self) -> Result<Report, Ended> {
         while !self.scanner.is_done() {
             match self.scanner.next(self.feed.rest()) {
-                Ok(Step::Item(item, bytes)) => self.item(item, bytes)?,
-                Ok(Step::More) => self.more()?,
+                Ok(ScanStep::Item(item, bytes)) => self.item(item, bytes)?,
+                Ok(ScanStep::More) => self.more()?,
                 Err(error) => return Err(self.failed(Cause::Malformed(error))),
             }
         }

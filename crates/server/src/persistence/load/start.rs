@@ -1,6 +1,6 @@
 //! Loads the snapshot with which a server starts.
 
-use super::{Cause, Options, Source, load_rdb};
+use super::{Cause, LoadOptions, Source, load_rdb};
 use crate::log;
 use crate::persistence::check::verify_rdb;
 use engine::journal::JournalPos;
@@ -8,7 +8,7 @@ use engine::journal::{Entry, History};
 use engine::load::Counts;
 use engine::{DbIndex, Engine, clock};
 use process::{os_error, signals};
-use replication::Place;
+use replication::StreamPlace;
 use std::fs::File;
 use std::io::{ErrorKind, Seek};
 use std::path::PathBuf;
@@ -68,7 +68,7 @@ pub fn at_start(
         end: snapshot.bytes,
         begun: &mut || {},
     };
-    let mut options = Options::configured(engine);
+    let mut options = LoadOptions::configured(engine);
     // A replica keeps expired keys, as its primary does. A primary deletes them, and propagates
     // that to replicas that may continue from here.
     options.settings.keeps_expired = engine.upstream.is_replica();
@@ -95,8 +95,8 @@ pub fn at_start(
 /// snapshot's position. What that server did later is unknown here, so a new history branches off
 /// at that position. If this server is itself a replica, it does not branch off but asks its
 /// primary for later data, in this database.
-pub fn continue_history(engine: &Engine, place: Option<Place>, db: DbIndex) {
-    if let Some(Place { id, position }) = place {
+pub fn continue_history(engine: &Engine, place: Option<StreamPlace>, db: DbIndex) {
+    if let Some(StreamPlace { id, position }) = place {
         let mut history = History { id, second: None };
         if !engine.upstream.is_replica() {
             history = history.branch(position);
@@ -147,7 +147,7 @@ pub fn now(
     let name = path.display().to_string();
     let opened = File::open(&path).and_then(|file| file.metadata().map(|facts| (file, facts)));
     let (mut input, facts) = opened.map_err(|error| format!("{name}: {}", os_error(&error)))?;
-    let mut options = Options::configured(engine);
+    let mut options = LoadOptions::configured(engine);
     if make_room.is_some() {
         verify_rdb(&mut input, facts.len(), &options).map_err(|why| format!("{name}: {why}"))?;
         input.rewind().map_err(|error| format!("{name}: {}", os_error(&error)))?;

@@ -2,7 +2,7 @@
 
 use super::error::Failure;
 use super::queue::{Batch, Job, Large, Piece, Queue};
-use super::{Cause, Options};
+use super::{Cause, LoadOptions};
 use engine::Engine;
 use engine::load::{Counts, Loader};
 use process::thread;
@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 /// Starts as many workers as there are reactors.
 pub fn start(
     engine: &'static Engine,
-    options: &Options,
+    options: &LoadOptions,
     queue: &Arc<Queue>,
 ) -> io::Result<Vec<JoinHandle<Counts>>> {
     let settings = options.settings;
