@@ -14,5 +14,6 @@ mod reshape;
 mod rollback;
 mod sources;
 mod support;
+mod surge;
 mod unplaced;
 mod words;

@@ -308,6 +308,7 @@ mod tests {
             port: 12001,
             threads: 2,
             is_leaving: false,
+            is_surge: false,
             layout: 0,
             later: BTreeMap::new(),
         };
