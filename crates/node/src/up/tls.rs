@@ -2,7 +2,21 @@
 
 use crate::settings::Wrong;
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// Returns the whole path of a file that is there, for others who read it later. It is not the path
+/// behind links: a renewed secret of Kubernetes is another one there.
+///
+/// # Errors
+/// It is not there.
+pub fn lasting(path: &Path) -> Result<String, Wrong> {
+    let there = std::path::absolute(path).and_then(|path| {
+        path.metadata()?;
+        Ok(path)
+    });
+    let there = there.map_err(|error| Wrong(format!("{}: {error}", path.display())))?;
+    Ok(there.to_string_lossy().into_owned())
+}
 
 /// Options about the certificate that copies show to clients.
 #[derive(Args, Clone, Debug, Default)]
@@ -34,13 +48,7 @@ impl TlsOptions {
             ("tls-ca-cert-file", &self.tls_ca_cert_file),
         ] {
             if let Some(path) = file {
-                // Not the path behind links: a renewed secret is another one there.
-                let there = std::path::absolute(path).and_then(|path| {
-                    path.metadata()?;
-                    Ok(path)
-                });
-                let there = there.map_err(|error| Wrong(format!("{}: {error}", path.display())))?;
-                options.push((name, there.to_string_lossy().into_owned()));
+                options.push((name, lasting(path)?));
             }
         }
         if !options.is_empty() {
