@@ -2,10 +2,10 @@
 //! runs, by cert-manager or an operator.
 //!
 //! Each connection asks for the rules of now ([`Renewed::current`]), which looks at the files'
-//! inodes, times and lengths: three calls of the system, beside a handshake. No thread has to watch,
-//! and nothing is late. A secret of Kubernetes is a link that is put in place of another, so it is
-//! the file behind the links that is looked at. Rules that cannot be read leave those of before in
-//! force: perhaps one file is written and the next is not. That is logged once.
+//! inodes, times and lengths: three calls of the system, beside a handshake. No thread has to
+//! watch, and nothing is late. A secret of Kubernetes is a link that is put in place of another, so
+//! it is the file behind the links that is looked at. Rules that cannot be read leave those of
+//! before in force: perhaps one file is written and the next is not. That is logged once.
 
 use net::{NameCheck, TlsError, TlsSettings, client_rules};
 use process::log;
@@ -22,53 +22,71 @@ type Stamp = Option<[i64; 5]>;
 /// The stamps of authorities, certificate and key.
 type Stamps = [Stamp; 3];
 
-/// See the head of this file.
-pub struct Renewed {
+/// How rules are made of files.
+type Read<R> = Box<dyn Fn(&TlsSettings) -> Result<Arc<R>, TlsError> + Send + Sync>;
+
+/// See the head of this file. The rules are those of a client, or of a server (`R`).
+pub struct Renewed<R = ClientConfig> {
     settings: TlsSettings,
-    names: NameCheck,
-    held: Mutex<Held>,
+    read: Read<R>,
+    held: Mutex<Held<R>>,
 }
 
-struct Held {
-    rules: Arc<ClientConfig>,
+struct Held<R> {
+    rules: Arc<R>,
     /// Those of the files that were read.
     stamps: Stamps,
     /// Those of the files that could not be used.
     refused: Option<Stamps>,
 }
 
-impl fmt::Debug for Renewed {
+impl<R> fmt::Debug for Renewed<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Renewed").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
 impl Renewed {
-    /// Reads the files.
+    /// Reads the files for a client.
     ///
     /// # Errors
     /// A file cannot be used.
     pub fn read(settings: TlsSettings, names: NameCheck) -> Result<Renewed, TlsError> {
+        Renewed::new(settings, move |settings| client_rules(settings, names))
+    }
+}
+
+impl<R> Renewed<R> {
+    /// Reads the files by a function.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub fn new(
+        settings: TlsSettings,
+        read: impl Fn(&TlsSettings) -> Result<Arc<R>, TlsError> + Send + Sync + 'static,
+    ) -> Result<Renewed<R>, TlsError> {
         // Files that are replaced meanwhile differ from these, and are read again.
         let stamps = stamps(&settings);
-        let rules = client_rules(&settings, names)?;
-        Ok(Renewed { settings, names, held: Mutex::new(Held { rules, stamps, refused: None }) })
+        let held = Held { rules: read(&settings)?, stamps, refused: None };
+        Ok(Renewed { settings, read: Box::new(read), held: Mutex::new(held) })
     }
 
     /// Returns the rules for a connection that is made now.
-    pub fn current(&self) -> Arc<ClientConfig> {
+    pub fn current(&self) -> Arc<R> {
         let mut held = lock(&self.held);
         let found = stamps(&self.settings);
         if found == held.stamps || held.refused == Some(found) {
             return Arc::clone(&held.rules);
         }
         let TlsSettings { ca_cert_file, cert_file, .. } = &self.settings;
-        match client_rules(&self.settings, self.names) {
+        let files = [ca_cert_file, cert_file].map(String::as_str);
+        match (self.read)(&self.settings) {
             Ok(rules) => {
                 *held = Held { rules, stamps: found, refused: None };
                 log!(
                     Notice,
-                    "Certificates have changed: new connections use {cert_file} and {ca_cert_file}"
+                    "Certificates have changed: new connections use {}",
+                    files.join(" ").trim()
                 );
             }
             Err(why) => {

@@ -1,7 +1,11 @@
-//! TLS of the databases' clients: each copy has a port with TLS beside its plain one.
+//! TLS of the databases' clients: each copy has a port with TLS beside its plain one. And of the
+//! admin port, which has one of both.
 
 use crate::settings::Wrong;
 use clap::Args;
+use client::Renewed;
+use net::{ClientAuth, TlsContext, TlsSettings};
+use rustls::ServerConfig;
 use std::path::{Path, PathBuf};
 
 /// Returns the whole path of a file that is there, for others who read it later. It is not the path
@@ -61,5 +65,44 @@ impl TlsOptions {
     /// Returns what is added to a plain port.
     pub fn port_offset(&self) -> u16 {
         self.tls_port_offset
+    }
+}
+
+/// Options about the certificate of the admin port.
+#[derive(Args, Clone, Debug, Default)]
+pub struct AdminTlsOptions {
+    /// File with the certificate of the console and REST, which then speak TLS alone
+    #[arg(long, value_name = "FILE", requires = "admin_tls_key_file")]
+    admin_tls_cert_file: Option<PathBuf>,
+    /// File with the key of that certificate
+    #[arg(long, value_name = "FILE", requires = "admin_tls_cert_file")]
+    admin_tls_key_file: Option<PathBuf>,
+}
+
+impl AdminTlsOptions {
+    /// Returns whether the admin port speaks TLS.
+    pub fn is_given(&self) -> bool {
+        self.admin_tls_cert_file.is_some()
+    }
+
+    /// Returns the rules of connections to the admin port, which follow the files. `None`: it
+    /// speaks no TLS.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub fn rules(&self) -> Result<Option<Renewed<ServerConfig>>, Wrong> {
+        let (Some(cert), Some(key)) = (&self.admin_tls_cert_file, &self.admin_tls_key_file) else {
+            return Ok(None);
+        };
+        let (cert_file, key_file) = (lasting(cert)?, lasting(key)?);
+        let settings = TlsSettings {
+            cert_file,
+            key_file,
+            auth_clients: ClientAuth::No,
+            ..TlsSettings::default()
+        };
+        let rules =
+            Renewed::new(settings, |settings| Ok(TlsContext::load(settings)?.server_config()));
+        rules.map(Some).map_err(|why| Wrong(why.to_string()))
     }
 }
