@@ -105,6 +105,7 @@ def render():
     images()
     containers_and_claims()
     secrets()
+    nodes_tls()
     networks()
     notes()
     alarms()
@@ -212,6 +213,51 @@ def secrets():
     if state("server-tls.yaml")[1] is not None:
         fail("a server without secrets has a checksum of them")
     passed("pods change with the secret that the chart makes, and only then")
+
+
+def nodes_tls():
+    """The nodes' port with TLS: certificates, and all that asks it."""
+    for more in [[], ["--set", "nodes.tls.existingSecret=mine"]]:
+        documents = template(f"{CHART}/ci/nodes-tls.yaml", *more)
+        secret = "mine" if more else "t-dunlin-nodes-tls"
+        made = [it for it in documents if it["kind"] == "Secret" and it["metadata"]["name"].endswith("-nodes-tls")]
+        if len(made) != (0 if more else 1):
+            fail(f"{len(made)} secrets with certificates of nodes are made")
+        for name in ["t-dunlin", "t-dunlin-databases"]:
+            kind = "Job" if name.endswith("databases") else "StatefulSet"
+            pod = named(documents, kind, name)["spec"]["template"]["spec"]
+            volumes = [it for it in pod["volumes"] if it["name"] == "nodes-tls"]
+            if [it["secret"]["secretName"] for it in volumes] != [secret]:
+                fail(f"{name}: the certificates are {volumes}")
+            container = pod["containers"][0]
+            if "/etc/dunlin/nodes-tls" not in [it["mountPath"] for it in container["volumeMounts"]]:
+                fail(f"{name}: the certificates are not there")
+            if {"name": "DUNLIN_CACERT", "value": "/etc/dunlin/nodes-tls/ca.crt"} not in container["env"]:
+                fail(f"{name}: commands do not know the authority")
+            if kind == "Job":
+                if "--node=https://t-dunlin:8380" not in container["args"]:
+                    fail(f"the job asks by {container['args']}")
+                if volumes[0]["secret"].get("items") != [{"key": "ca.crt", "path": "ca.crt"}]:
+                    fail("the job gets the nodes' key")
+                continue
+            probes = [container[f"{it}Probe"]["httpGet"]["scheme"] for it in ("startup", "liveness", "readiness")]
+            if probes != ["HTTPS"] * 3:
+                fail(f"probes are {probes}")
+            for file in ("cert", "key"):
+                end = "crt" if file == "cert" else "key"
+                if f"--admin-tls-{file}-file=/etc/dunlin/nodes-tls/tls.{end}" not in container["args"]:
+                    fail(f"nodes show no certificate: {container['args']}")
+        monitor = named(documents, "ServiceMonitor", "t-dunlin")["spec"]["endpoints"][0]
+        trust = {"ca": {"secret": {"name": secret, "key": "ca.crt"}}, "serverName": f"t-dunlin.{NAMESPACE}.svc"}
+        if monitor["scheme"] != "https" or monitor["tlsConfig"] != trust:
+            fail(f"Prometheus asks by {monitor}")
+        with tempfile.TemporaryDirectory() as work:
+            for key, value in (made[0]["data"] if made else {}).items():
+                with open(f"{work}/{key}", "wb") as out:
+                    out.write(base64.b64decode(value))
+            for host in ["localhost", "t-dunlin", f"t-dunlin.{NAMESPACE}.svc"] if made else []:
+                run("openssl", "verify", "-CAfile", f"{work}/ca.crt", "-verify_hostname", host, f"{work}/tls.crt")
+    passed("the nodes' port with TLS: certificates for its names, and probes, jobs and Prometheus that know them")
 
 
 def networks():

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   url ── address ── dial ── stream ── client ── slots
-//!                     │        tls
+//!                     │        tls, renewed
 //!                     └ http
 //! ```
 //!
@@ -28,6 +28,7 @@ mod address;
 mod client;
 mod dial;
 pub mod http;
+mod renewed;
 mod slots;
 mod stream;
 pub mod tls;
@@ -36,6 +37,7 @@ mod url;
 pub use address::Address;
 pub use client::{Client, Connector, Login, Patience};
 pub use dial::{Dial, Family, dial};
+pub use renewed::Renewed;
 pub use slots::{Range, parse_slots};
 pub use stream::Stream;
 pub use url::{Credentials, Scheme, Url, UrlError, decoded};

@@ -4,6 +4,7 @@
 //! `dunlin node` starts it in the place of servers if `DUNLIN_COPY_PROGRAM` names it, as
 //! `simulated_copy server dunlin.conf` in the copy's directory. See `tests/cluster many`.
 
+use client::Renewed;
 use cluster::Moment;
 use cluster::copy::{Action, Copy, Facts, Role, Settings};
 use cluster::driver::Driver;
@@ -11,11 +12,12 @@ use cluster::id::{Epoch, Id, Incarnation, Position};
 use cluster::topology::{Address, Replica};
 use cluster::view::Keys;
 use etcd::{Access, Client, Endpoint};
-use net::{NameCheck, TlsSettings, client_rules};
+use net::{NameCheck, TlsSettings};
 use std::collections::HashMap;
 use std::error::Error;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long it waits for changes before it looks whether its lease is due.
@@ -47,7 +49,8 @@ impl Options {
             ..TlsSettings::default()
         };
         let is_tls = endpoints.iter().any(|endpoint| endpoint.is_tls);
-        let tls = is_tls.then(|| client_rules(&settings, NameCheck::Same)).transpose()?;
+        let tls = is_tls.then(|| Renewed::read(settings, NameCheck::Same)).transpose()?;
+        let tls = tls.map(Arc::new);
         let password = self.get("cluster-coordinator-password");
         let user = Some(self.get("cluster-coordinator-user")).filter(|user| !user.is_empty());
         let user = user.map(|user| (user, password));

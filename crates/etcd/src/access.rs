@@ -2,6 +2,7 @@
 
 use crate::http::Response;
 use crate::{Endpoint, Unusable};
+use client::Renewed;
 use rustls::ClientConfig;
 use serde_json::{Value, json};
 use std::fmt;
@@ -16,10 +17,10 @@ const UNAUTHENTICATED: i64 = 16;
 /// What a client shows.
 #[derive(Clone, Default)]
 pub struct Access {
-    /// The rules of TLS, for endpoints that want it (see `net::client_rules`): the authorities,
-    /// and the certificate that is shown. With `--client-cert-auth` etcd takes the certificate's common
+    /// The rules of TLS, for endpoints that want it: the authorities, and the certificate that is
+    /// shown, of the files as they are when a connection is made. With `--client-cert-auth` etcd takes the certificate's common
     /// name for the user, but not over the gateway: a user needs a password.
-    pub tls: Option<Arc<ClientConfig>>,
+    pub tls: Option<Arc<Renewed>>,
     /// The user's name and password, if etcd has users.
     pub user: Option<(String, String)>,
 }
@@ -32,17 +33,17 @@ impl fmt::Debug for Access {
 }
 
 impl Access {
-    /// The rules of TLS for an endpoint, if it wants TLS.
+    /// The rules of TLS for a connection to an endpoint that is made now, if it wants TLS.
     ///
     /// # Errors
     /// It does, and there are none.
     pub(crate) fn rules_for(
         &self,
         endpoint: &Endpoint,
-    ) -> Result<Option<&Arc<ClientConfig>>, Unusable> {
+    ) -> Result<Option<Arc<ClientConfig>>, Unusable> {
         match (endpoint.is_tls, &self.tls) {
             (false, _) => Ok(None),
-            (true, Some(rules)) => Ok(Some(rules)),
+            (true, Some(rules)) => Ok(Some(rules.current())),
             (true, None) => Err(Unusable(format!(
                 "etcd at {endpoint} wants TLS, and there is no authority to check its certificate with"
             ))),

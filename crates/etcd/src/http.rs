@@ -51,9 +51,9 @@ impl Connection {
     /// Returns a connection. `rules` are those of TLS, where the endpoint wants it.
     pub(crate) fn new(
         endpoint: &Endpoint,
-        rules: Option<&Arc<ClientConfig>>,
+        rules: Option<Arc<ClientConfig>>,
     ) -> io::Result<Connection> {
-        let tls = rules.map(|rules| TlsClient::new(Arc::clone(rules), &endpoint.host));
+        let tls = rules.map(|rules| TlsClient::new(rules, &endpoint.host));
         let server = Server {
             host: endpoint.host.clone(),
             port: endpoint.port,

@@ -2,9 +2,11 @@
 //! made of it.
 
 use crate::{Access, Client, Endpoint, Unusable};
+use client::Renewed;
 use cluster::Moment;
-use net::{NameCheck, TlsSettings, client_rules};
+use net::{NameCheck, TlsSettings};
 use std::fmt;
+use std::sync::Arc;
 
 /// What a client shows, as options have it. All may be empty.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -37,7 +39,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// To these servers. The files are read now.
+    /// To these servers. The files are read now, and again when they change.
     ///
     /// # Errors
     /// There is no server; a file cannot be used; a server wants TLS and there is no authority; or
@@ -64,8 +66,8 @@ impl Way {
                     key_file: key_file.clone(),
                     ..TlsSettings::default()
                 };
-                let rules = client_rules(&settings, NameCheck::Same);
-                Some(rules.map_err(|why| Unusable(format!("TLS to etcd: {why}")))?)
+                let rules = Renewed::read(settings, NameCheck::Same);
+                Some(Arc::new(rules.map_err(|why| Unusable(format!("TLS to etcd: {why}")))?))
             }
         };
         let user = (!user.is_empty()).then(|| (user.clone(), password.clone()));

@@ -4,10 +4,12 @@ use crate::settings::Wrong;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use client::http::{Answer, Connection, Error, Request, Server};
+use client::tls::TlsOptions;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::io;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The longest answer.
@@ -34,8 +36,10 @@ impl From<Refusal> for Wrong {
 /// A node's admin port.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// `HOST:PORT`.
+    /// `HOST:PORT`, or `https://HOST:PORT` of one that speaks TLS.
     pub address: String,
+    /// A file with the authorities that its certificate must come from, in place of the system's.
+    pub cacert: Option<PathBuf>,
     /// The password of its interface.
     pub password: Option<String>,
     /// The name of a request that is to be made once; empty is none.
@@ -103,16 +107,27 @@ impl Node {
     }
 
     fn server(&self) -> io::Result<Server> {
-        let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "this is not HOST:PORT");
-        let (host, port) = self.address.rsplit_once(':').ok_or_else(wrong)?;
+        let text = "this is not HOST:PORT or https://HOST:PORT";
+        let wrong = || io::Error::new(io::ErrorKind::InvalidInput, text);
+        let (is_tls, place) = match self.address.split_once("://") {
+            Some(("https", place)) => (true, place),
+            Some(("http", place)) => (false, place),
+            Some(_) => return Err(wrong()),
+            None => (false, &*self.address),
+        };
+        let place = place.strip_suffix('/').unwrap_or(place);
+        let (host, port) = place.rsplit_once(':').ok_or_else(wrong)?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let port = port.parse().map_err(|_| wrong())?;
+        let options = || TlsOptions { cacert: self.cacert.clone(), ..TlsOptions::default() };
+        let tls = is_tls.then(|| options().client(host)).transpose();
         Ok(Server {
             host: host.to_owned(),
-            port: port.parse().map_err(|_| wrong())?,
+            port,
             // The name in the header Host. Without a password a node answers under this one and
             // addresses only, whatever the machine is called.
             name: "localhost".to_owned(),
-            tls: None,
+            tls: tls.map_err(io::Error::other)?,
         })
     }
 
@@ -151,13 +166,16 @@ mod tests {
     fn addresses_are_read() {
         let read = |address: &str| {
             let address = address.to_owned();
-            let node = Node { address, password: None, request_id: String::new() };
-            node.server().map(|server| (server.host, server.port)).map_err(|why| why.to_string())
+            let node = Node { address, cacert: None, password: None, request_id: String::new() };
+            let read = |server: Server| (server.host, server.port, server.tls.is_some());
+            node.server().map(read).map_err(|why| why.to_string())
         };
-        assert_eq!(read("a.example:80"), Ok(("a.example".into(), 80)));
-        assert_eq!(read("[::1]:7480"), Ok(("::1".into(), 7480)));
-        for wrong in ["a", "a:", "a:x", "a:70000"] {
-            assert_eq!(read(wrong), Err("this is not HOST:PORT".into()), "{wrong}");
+        assert_eq!(read("a.example:80"), Ok(("a.example".into(), 80, false)));
+        assert_eq!(read("[::1]:7480"), Ok(("::1".into(), 7480, false)));
+        assert_eq!(read("http://a:80/"), Ok(("a".into(), 80, false)));
+        let wrong = "this is not HOST:PORT or https://HOST:PORT";
+        for address in ["a", "a:", "a:x", "a:70000", "ftp://a:80", "https://a"] {
+            assert_eq!(read(address), Err(wrong.into()), "{address}");
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::change::{Owner, Step, ended, is_running, replace_job, set_stage};
 use crate::drain;
-use crate::reshape;
+use crate::reshape::{self, surge};
 use crate::shared::Shared;
 use crate::site::{Database, Job, JobKind, JobState, Placed, Site, Stage};
 use crate::store::{Problem, Store};
@@ -93,6 +93,9 @@ impl Jobs {
         let job = &at.value;
         let step = match site.databases.get(&job.database) {
             _ if let Some(task) = &job.task => match task.way() {
+                Way::Steps(restart) if restart.surge => {
+                    surge::look(&mut self.store, site, job, restart)?
+                }
                 Way::Steps(restart) => restart.look(&mut self.store, site, job)?,
                 Way::Thread(run) => self.tasks.look(&self.shared, id, (job, task), run),
             },

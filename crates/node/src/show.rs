@@ -84,6 +84,9 @@ pub struct CopyShown {
     pub role: String,
     /// Whether it can take over: it has been in step with its primary since it started.
     pub is_member: bool,
+    /// A restart has added it, and takes a copy of the shard out when it is done.
+    #[serde(default)]
+    pub is_surge: bool,
     /// The machine.
     pub machine: String,
     /// Where clients reach it.
@@ -210,6 +213,7 @@ fn copy(site: &Site, placed: &Placed, view: Option<&View>) -> CopyShown {
     let is_member = view.is_some_and(|view| view.has_member(placed.copy));
     CopyShown {
         is_member,
+        is_surge: placed.is_surge,
         id: placed.copy.to_string(),
         shard: placed.shard + 1,
         role: role.into(),

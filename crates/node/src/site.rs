@@ -55,11 +55,12 @@ pub struct Machine {
 /// [`crate::store::Store`] writes it only when all nodes that are alive can read it.
 ///
 /// 1: jobs that move data, and backups that come round.
+/// 2: restarts with `surge`, which earlier versions would carry out as restarts without.
 pub const FORMAT: u32 = if WORDS_FORMAT > JOBS_FORMAT { WORDS_FORMAT } else { JOBS_FORMAT };
 
 /// The greatest `format` of a word of jobs and stages. A new word raises it: its format is one more
 /// than [`FORMAT`].
-const JOBS_FORMAT: u32 = 1;
+const JOBS_FORMAT: u32 = 2;
 
 /// What [`Machine::format`] is for a machine that can open sealed passwords.
 const SEALED_FORMAT: u32 = 2;
@@ -187,6 +188,10 @@ pub struct Placed {
     /// It ends, and its files go: another copy of the shard has taken its place.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_leaving: bool,
+    /// A restart has added it to the copies that the shard is to have: another one of the shard
+    /// leaves in its place when it was restarted, or this one does.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_surge: bool,
     /// The [`Database::layout`] that it was placed with.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub layout: u32,
@@ -197,7 +202,7 @@ pub struct Placed {
 
 /// Tells a field that is left out.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the derived code passes a reference")]
-fn is_false(flag: &bool) -> bool {
+pub(crate) fn is_false(flag: &bool) -> bool {
     !flag
 }
 

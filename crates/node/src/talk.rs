@@ -2,8 +2,8 @@
 
 use crate::settings::Wrong;
 use crate::site::Login;
-use client::{Address, Connector, Patience};
-use net::{NameCheck, TlsClient, TlsSettings, client_rules};
+use client::{Address, Connector, Patience, Renewed};
+use net::{NameCheck, TlsClient, TlsSettings};
 use resp::Value;
 use rustls::ClientConfig;
 use std::io;
@@ -132,9 +132,9 @@ pub fn info(
 }
 
 /// The rules of TLS towards copies; one machine is one process.
-static RULES: OnceLock<Arc<ClientConfig>> = OnceLock::new();
+static RULES: OnceLock<Renewed> = OnceLock::new();
 
-/// From now on copies that speak TLS are known by these certificates.
+/// From now on copies that speak TLS are known by these certificates, as they are in the files.
 ///
 /// # Errors
 /// A file cannot be used.
@@ -145,14 +145,15 @@ pub fn trust(certificates: &Certificates) -> Result<(), Wrong> {
         key_file: certificates.key_file.clone(),
         ..TlsSettings::default()
     };
-    let rules = client_rules(&settings, NameCheck::Any).map_err(|why| Wrong(why.to_string()))?;
+    let rules = Renewed::read(settings, NameCheck::Any).map_err(|why| Wrong(why.to_string()))?;
     RULES.get_or_init(|| rules);
     Ok(())
 }
 
-/// Returns the rules of TLS towards copies, if this machine has certificates.
+/// Returns the rules of TLS for a connection to a copy that is made now, if this machine has
+/// certificates.
 pub fn rules() -> Option<Arc<ClientConfig>> {
-    RULES.get().map(Arc::clone)
+    RULES.get().map(Renewed::current)
 }
 
 /// Returns whether this machine has certificates.

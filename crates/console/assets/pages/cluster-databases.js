@@ -162,7 +162,8 @@ function database(it, all, means) {
                 copy.process +
                   (copy.restarts
                     ? `, ${copy.restarts} restart${copy.restarts === 1 ? "" : "s"}`
-                    : ""),
+                    : "") +
+                  (copy.is_surge ? ", added for a restart" : ""),
               ),
             sort: (copy) => copy.process,
           },

@@ -417,7 +417,7 @@ fn copies_restart_one_by_one_under_writers() {
 }
 
 /// Clients that write while copies restart.
-const WRITERS: usize = 4;
+pub const WRITERS: usize = 4;
 
 /// A writer's pause between two writes. Without one the writers take the processors from etcd, and
 /// the test is about an etcd that does not answer.
@@ -430,28 +430,40 @@ fn restart(machine: &Machine, port: u16, confirmed: &mut [u64; WRITERS]) {
         || -> Vec<_> { machine.copies("kept").iter().map(|it| machine.process_of(it)).collect() };
     let before = processes();
     let ports: Vec<u16> = (port..port + 6).collect();
+    under_writers(&ports, confirmed, || {
+        let (is_done, text) = machine.ask(&["restart", "kept"]);
+        assert!(is_done && text.contains("done"), "{text}");
+        until_ok(machine, "kept");
+    });
+    let after = processes();
+    assert!(before.iter().zip(&after).all(|(old, new)| old != new), "{before:?} {after:?}");
+}
+
+/// Lets clients write while something is done with the database that they write to. They get no
+/// error, and what was confirmed to them is there afterwards. `ports`: where copies may listen.
+pub fn under_writers(ports: &[u16], confirmed: &mut [u64; WRITERS], work: impl FnOnce()) {
     let is_over = AtomicBool::new(false);
     let counts: Vec<_> = std::thread::scope(|scope| {
         let over = SetAtEnd(&is_over);
         let writers: Vec<_> = (0..WRITERS)
             .map(|number| {
-                let (ports, is_over, from) = (&ports, &is_over, confirmed[number]);
+                let (is_over, from) = (&is_over, confirmed[number]);
                 scope.spawn(move || count_up(ports, (number, from), is_over))
             })
             .collect();
-        let (is_done, text) = machine.ask(&["restart", "kept"]);
+        work();
         drop(over);
-        assert!(is_done && text.contains("done"), "{text}");
-        let counts = writers.into_iter().map(|it| it.join().expect("it counts")).collect();
-        until_ok(machine, "kept");
-        counts
+        writers.into_iter().map(|it| it.join().expect("it counts")).collect()
     });
-    let after = processes();
-    assert!(before.iter().zip(&after).all(|(old, new)| old != new), "{before:?} {after:?}");
     for (number, (last, errors)) in counts.into_iter().enumerate() {
         assert_eq!(errors, Vec::<String>::new());
-        let found = ask(&mut client(port), &*format!("GET count:{number}"));
+        let mut listening = ports.iter().filter_map(|&port| {
+            Client::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).ok()
+        });
+        let found =
+            ask(&mut listening.next().expect("one listens"), &*format!("GET count:{number}"));
         assert_eq!(found, Reply::Bulk(last.to_string().into_bytes()), "count:{number}");
+        assert!(last > confirmed[number], "client {number} has written something");
         confirmed[number] = last;
     }
 }

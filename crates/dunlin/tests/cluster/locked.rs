@@ -4,15 +4,16 @@
 use crate::support::{Machine, ask_etcd, etcd, run, until_ok};
 use harness::tls::Authority;
 use harness::wait::eventually;
-use std::path::PathBuf;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// An etcd of the user's.
 struct Theirs {
     process: Child,
     directory: PathBuf,
-    /// The port with TLS, and one without for the operator.
-    ports: [u16; 2],
+    /// The port with TLS, one without for the operator, and that of peers.
+    ports: [u16; 3],
     authority: Authority,
 }
 
@@ -24,40 +25,60 @@ impl Drop for Theirs {
     }
 }
 
+/// An authority that has signed a certificate for etcd and one for its clients.
+fn authority() -> Authority {
+    let authority = Authority::new("their-etcd");
+    authority.sign("etcd");
+    authority.sign_nameless("client");
+    authority
+}
+
+fn spawn(directory: &Path, [tls, plain, peer]: [u16; 3], authority: &Authority) -> Child {
+    let peer = format!("http://127.0.0.1:{peer}");
+    Command::new(etcd())
+        .args(["--name=one", &format!("--initial-cluster=one={peer}")])
+        .args([
+            &format!("--listen-peer-urls={peer}"),
+            &format!("--initial-advertise-peer-urls={peer}"),
+        ])
+        .arg(format!("--listen-client-urls=https://127.0.0.1:{tls},http://127.0.0.1:{plain}"))
+        .arg(format!("--advertise-client-urls=https://localhost:{tls}"))
+        .arg(format!("--cert-file={}", authority.path("etcd.crt")))
+        .arg(format!("--key-file={}", authority.path("etcd.key")))
+        .args([&format!("--trusted-ca-file={}", authority.path("ca.crt")), "--client-cert-auth"])
+        .arg(format!("--data-dir={}", directory.display()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("etcd starts")
+}
+
 impl Theirs {
     fn start() -> Theirs {
-        let authority = Authority::new("their-etcd");
-        authority.sign("etcd");
-        authority.sign_nameless("client");
         let [tls, plain, peer] = [(); 3].map(|()| crate::support::port());
-        let peer = format!("http://127.0.0.1:{peer}");
         let directory = std::env::temp_dir().join(format!("dunlin-theirs-{tls}"));
-        let process = Command::new(etcd())
-            .args(["--name=one", &format!("--initial-cluster=one={peer}")])
-            .args([
-                &format!("--listen-peer-urls={peer}"),
-                &format!("--initial-advertise-peer-urls={peer}"),
-            ])
-            .arg(format!("--listen-client-urls=https://127.0.0.1:{tls},http://127.0.0.1:{plain}"))
-            .arg(format!("--advertise-client-urls=https://localhost:{tls}"))
-            .arg(format!("--cert-file={}", authority.path("etcd.crt")))
-            .arg(format!("--key-file={}", authority.path("etcd.key")))
-            .args([
-                &format!("--trusted-ca-file={}", authority.path("ca.crt")),
-                "--client-cert-auth",
-            ])
-            .arg(format!("--data-dir={}", directory.display()))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("etcd starts");
-        let theirs = Theirs { process, directory, ports: [tls, plain], authority };
-        let ask = |path: &str, body: &str| theirs.ask(path, body);
-        eventually("etcd is there", || {
-            ask("maintenance/status", "{}").is_some_and(|it| it.contains("\"leader\""))
-        });
+        let (ports, authority) = ([tls, plain, peer], authority());
+        let process = spawn(&directory, ports, &authority);
+        let theirs = Theirs { process, directory, ports, authority };
+        theirs.wait();
         theirs
+    }
+
+    fn wait(&self) {
+        eventually("etcd is there", || {
+            let status = self.ask("maintenance/status", "{}");
+            status.is_some_and(|it| it.contains("\"leader\""))
+        });
+    }
+
+    /// Starts it again with certificates of another authority. Those of before open nothing more.
+    fn renew(&mut self) {
+        self.process.kill().expect("it runs");
+        self.process.wait().expect("it ends");
+        self.authority = authority();
+        self.process = spawn(&self.directory, self.ports, &self.authority);
+        self.wait();
     }
 
     /// Asks as an operator. `None`: it is not there yet.
@@ -129,6 +150,60 @@ fn an_etcd_with_certificates_and_users_serves_nodes_and_copies() {
     let words = machine.words();
     assert!(machine.start_with(&words), "the machine starts again");
     until_ok(&machine, "d");
+}
+
+/// Puts the certificates of an authority into a folder as Kubernetes does with a secret: what is
+/// read is a link to a folder that is replaced.
+fn mount(folder: &Path, version: &str, authority: &Authority) {
+    let (there, old) = (folder.join(version), std::fs::read_link(folder.join("data")).ok());
+    std::fs::create_dir_all(&there).expect("it is made");
+    let names = [("ca.crt", "ca.crt"), ("client.crt", "tls.crt"), ("client.key", "tls.key")];
+    for (file, name) in names {
+        std::fs::copy(authority.path(file), there.join(name)).expect("it is copied");
+        if old.is_none() {
+            symlink(Path::new("data").join(name), folder.join(name)).expect("it is made");
+        }
+    }
+    symlink(version, folder.join("new")).expect("it is made");
+    std::fs::rename(folder.join("new"), folder.join("data")).expect("it is replaced");
+    if let Some(old) = old {
+        std::fs::remove_dir_all(folder.join(old)).expect("it is removed");
+    }
+}
+
+#[test]
+fn nodes_and_copies_take_certificates_for_etcd_that_were_renewed() {
+    let mut theirs = Theirs::start();
+    let folder = std::env::temp_dir().join(format!("dunlin-secret-{}", theirs.ports[0]));
+    mount(&folder, "one", &theirs.authority);
+    let mut machine = Machine::new("renewed", "a", "");
+    let mut words = machine.words();
+    words.extend(["--etcd".to_owned(), format!("https://localhost:{}", theirs.ports[0])]);
+    for (option, file) in
+        [("--etcd-cacert", "ca.crt"), ("--etcd-cert", "tls.crt"), ("--etcd-key", "tls.key")]
+    {
+        words.extend([option.to_owned(), folder.join(file).to_string_lossy().into_owned()]);
+    }
+    assert!(machine.start_with(&words), "the machine starts");
+    machine.create("d", "1");
+    until_ok(&machine, "d");
+    let copies = machine.copies("d");
+    let before: Vec<_> = copies.iter().map(|copy| machine.process_of(copy)).collect();
+
+    theirs.renew();
+    mount(&folder, "two", &theirs.authority);
+    // The node writes there.
+    eventually("the node reaches etcd again", || machine.ask(&["set-zone", "a", "x"]).0);
+    // The replica that is asked for does.
+    eventually("copies reach etcd again", || machine.ask(&["failover", "d", "--shard", "1"]).0);
+    until_ok(&machine, "d");
+    let after: Vec<_> = copies.iter().map(|copy| machine.process_of(copy)).collect();
+    assert_eq!(before, after, "no copy was started again");
+    assert!(!machine.has_ended());
+    let (is_done, text) = machine.ask(&["restart", "d"]);
+    assert!(is_done, "copies that start find the files: {text}");
+    until_ok(&machine, "d");
+    std::fs::remove_dir_all(&folder).expect("it is removed");
 }
 
 #[test]

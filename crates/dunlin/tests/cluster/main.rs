@@ -1,5 +1,6 @@
 //! `dunlin cluster`: machines and databases, with real processes and a real etcd.
 
+mod admin_tls;
 mod audit;
 mod corpus;
 mod data;
@@ -14,5 +15,6 @@ mod reshape;
 mod rollback;
 mod sources;
 mod support;
+mod surge;
 mod unplaced;
 mod words;

@@ -66,6 +66,8 @@ pub struct Machine {
     zone: String,
     /// Further words that its node is started with.
     more: Vec<String>,
+    /// The program of its copies, if it is not the node's.
+    pub copy_program: Option<PathBuf>,
     node: Option<Child>,
 }
 
@@ -191,6 +193,7 @@ impl Machine {
             etcd_port: None,
             zone: zone.to_owned(),
             more: Vec::new(),
+            copy_program: None,
             node: None,
         }
     }
@@ -227,7 +230,9 @@ impl Machine {
 
     pub fn start_with(&mut self, words: &[String]) -> bool {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let mut child = command(&words).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut command = command(&words);
+        command.envs(self.copy_program.iter().map(|program| ("DUNLIN_COPY_PROGRAM", program)));
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
         let out = BufReader::new(child.stdout.take().expect("it is piped"));
         let is_ready = out.lines().map_while(Result::ok).any(|line| line == "Ready.");
         self.node = Some(child);

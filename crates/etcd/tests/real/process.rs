@@ -1,14 +1,15 @@
 //! An etcd of a test's own.
 
+use client::Renewed;
 use cluster::Moment;
 use cluster::coordinator::Coordinator;
 use etcd::{Access, Client, Endpoint};
 use harness::tls::Authority;
-use net::{NameCheck, TlsSettings, client_rules};
+use net::{NameCheck, TlsSettings};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How long a test waits for a state.
@@ -145,7 +146,7 @@ impl Etcd {
                 key_file: authority.path("client.key"),
                 ..TlsSettings::default()
             };
-            client_rules(&settings, NameCheck::Same).expect("the files are good")
+            Arc::new(Renewed::read(settings, NameCheck::Same).expect("the files are good"))
         });
         let client = Client::new(vec![endpoint], TIMEOUT);
         client.with_access(Access { tls, user }).expect("there are rules if it wants TLS")

@@ -178,6 +178,7 @@ pub(crate) fn placed(planned: &plan::Planned, layout: u32) -> Placed {
         port: planned.port,
         threads: planned.threads,
         is_leaving: false,
+        is_surge: false,
         later: BTreeMap::new(),
         layout,
     }

@@ -64,6 +64,10 @@ pub enum DataVerb {
     Restart {
         /// The database
         name: String,
+        /// Add a copy to each shard before one of its copies ends, so that no shard has fewer
+        /// copies than before. One of them leaves afterwards
+        #[arg(long)]
+        surge: bool,
         #[command(flatten)]
         change: Change,
     },
@@ -243,9 +247,9 @@ pub fn run(verb: DataVerb) -> Result<(), Wrong> {
                 Restoring { at, name, database, port, shards, replicas, memory_bytes, dry_run };
             begin(&change, "/restore", &body)
         }
-        DataVerb::Restart { name, change } => {
+        DataVerb::Restart { name, surge, change } => {
             let dry_run = change.dry_run;
-            begin(&change, "/restart", &Restarting { database: name, dry_run })
+            begin(&change, "/restart", &Restarting { database: name, surge, dry_run })
         }
     }
 }

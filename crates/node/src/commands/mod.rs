@@ -257,9 +257,12 @@ enum Verb {
 /// Which node is asked, and how the answer looks.
 #[derive(Args)]
 pub(crate) struct Place {
-    /// The admin port of a node: HOST:PORT
+    /// The admin port of a node: HOST:PORT, or https://HOST:PORT if it speaks TLS
     #[arg(long, env = "DUNLIN_NODE", default_value_t = format!("127.0.0.1:{ADMIN_PORT}"))]
     node: String,
+    /// File with the authorities that a node's certificate must come from [default: the system's]
+    #[arg(long, value_name = "FILE", env = "DUNLIN_CACERT")]
+    cacert: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -392,6 +395,7 @@ impl Place {
         let password = std::env::var("DUNLIN_ADMIN_PASSWORD").ok();
         Node {
             address: self.node.clone(),
+            cacert: self.cacert.clone(),
             password: password.filter(|text| !text.is_empty()),
             request_id: String::new(),
         }

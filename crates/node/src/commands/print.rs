@@ -218,9 +218,10 @@ pub fn tried(tried: &Tried) -> String {
 }
 
 fn process(copy: &CopyShown) -> String {
+    let added = if copy.is_surge { ", added for a restart" } else { "" };
     match copy.restarts {
-        0 => copy.process.clone(),
-        restarts => format!("{} ({restarts} restarts)", copy.process),
+        0 => format!("{}{added}", copy.process),
+        restarts => format!("{} ({restarts} restarts){added}", copy.process),
     }
 }
 

@@ -292,25 +292,28 @@ mod tests {
         }
     }
 
+    fn placed() -> Placed {
+        Placed {
+            copy: Id::new([7; 20]),
+            shard: 0,
+            machine: "a".into(),
+            host: "10.0.0.1".into(),
+            port: 12001,
+            threads: 2,
+            is_leaving: false,
+            is_surge: false,
+            layout: 0,
+            later: BTreeMap::new(),
+        }
+    }
+
     #[test]
     fn the_configuration_can_be_read() {
         let mut settings = settings();
         settings.password = "a \"b\" # c".into();
         settings.persistence = Persistence::Rdb;
         settings.databases = 4;
-        let copy = Id::new([7; 20]);
-        let (machine, host) = ("a".to_owned(), "10.0.0.1".to_owned());
-        let placed = Placed {
-            copy,
-            shard: 0,
-            machine,
-            host,
-            port: 12001,
-            threads: 2,
-            is_leaving: false,
-            layout: 0,
-            later: BTreeMap::new(),
-        };
+        let placed = placed();
         let database = database(settings, placed.clone());
         let coordinator = "etcd://10.0.0.1:2379,etcd://10.0.0.2:2379".into();
         let access = vec![("cluster-coordinator-password", "a # b".to_owned())];

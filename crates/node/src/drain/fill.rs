@@ -2,7 +2,8 @@
 //!
 //! A copy moves if the fuller machine still has at least as much as this one afterwards. A shard
 //! that has a copy here and one too many is on its way: the copy of its fullest machine goes, as
-//! soon as the one here is a member.
+//! soon as the one here is a member. A shard that has one too many because of a restart is left
+//! alone.
 
 use crate::change::{Step, placed};
 use crate::members::Of;
@@ -56,6 +57,10 @@ fn go_on(
 ) -> Result<Option<Step>, Problem> {
     let database = &at.value;
     let leaving = database.copies.iter().find(|it| it.shard == shard && it.is_leaving);
+    if database.kept(shard).any(|placed| placed.is_surge) {
+        // The restart that has added it takes one out itself.
+        return Ok(None);
+    }
     let kept = database.kept(shard).count();
     if leaving.is_none() && kept <= database.settings.replicas + 1 {
         return Ok(None);
@@ -99,7 +104,8 @@ fn next(site: &Site, machine: &str) -> Option<(String, usize)> {
     others.into_iter().find_map(|other| {
         let helps = |database: &Database, placed: &Placed| {
             let bytes = database.copy_bytes(placed.shard);
-            let is_fit = database.stage == Stage::Ready && !placed.is_leaving;
+            let is_restarted = database.copies.iter().any(|it| it.is_surge);
+            let is_fit = database.stage == Stage::Ready && !placed.is_leaving && !is_restarted;
             is_fit && here + bytes <= site.used_bytes(other).saturating_sub(bytes)
         };
         let mut copies = site.placed_on(other).filter(|(_, database, it)| helps(database, it));

@@ -52,16 +52,38 @@ pub fn update(of: Of<'_>, site: &Site, changed: &Database) -> Result<PlanShown, 
     let weights = balance::with_floor(&slotted.weights);
     let transfers = if needed { balance::plan(&plain, &weights) } else { Vec::new() };
     let mut shown = moves(&transfers, &slotted, |at| parts.get(at).map_or(at, |it| it.0));
-    // A new copy of a shard that is there receives all that its primary has.
-    let of_shard = |number: usize| of.shard(number).map_or(0, |it| bytes_of(&it.slots, &slotted));
-    let synchronised: Vec<u64> =
-        added.iter().filter(|it| !it.is_primary).map(|it| of_shard(it.shard)).collect();
-    finish(&mut shown, &synchronised);
-    shown.copies = added.iter().map(copy_planned).collect();
-    shown.removed = removed.iter().map(gone).collect();
-    shown.warnings = warnings(of, &slotted, changed, &removed);
+    describe(of, &mut shown, (&slotted, changed), (&added, &removed));
     shown.warnings.extend(unknown);
     Ok(shown)
+}
+
+/// Returns what it means that copies come and others go, while slots and options stay.
+pub fn exchange(of: Of<'_>, added: &[Planned], removed: &[Placed]) -> PlanShown {
+    let (slotted, unknown) = match measure::slots(&of.at.value, of.view, BY) {
+        Ok(slotted) => (slotted, None),
+        Err(why) => (Slotted::empty(), Some(format!("How much is stored is not known: {why}."))),
+    };
+    let mut shown = PlanShown::default();
+    describe(of, &mut shown, (&slotted, &of.at.value), (added, removed));
+    shown.warnings.extend(unknown);
+    shown
+}
+
+/// Adds the copies that come and go to a plan, with the bytes that they receive.
+fn describe(
+    of: Of<'_>,
+    shown: &mut PlanShown,
+    (slotted, changed): (&Slotted, &Database),
+    (added, removed): (&[Planned], &[Placed]),
+) {
+    // A new copy of a shard that is there receives all that its primary has.
+    let of_shard = |number: usize| of.shard(number).map_or(0, |it| bytes_of(&it.slots, slotted));
+    let synchronised: Vec<u64> =
+        added.iter().filter(|it| !it.is_primary).map(|it| of_shard(it.shard)).collect();
+    finish(shown, &synchronised);
+    shown.copies = added.iter().map(copy_planned).collect();
+    shown.removed = removed.iter().map(gone).collect();
+    shown.warnings = warnings(of, slotted, changed, removed);
 }
 
 /// Returns what a rebalance or a move of slots would do.

@@ -7,6 +7,7 @@
 //!   balance    which slots go where: a pure function
 //!   measure    what slots weigh, as their primaries say
 //!   forecast   what an update would do, before it is done
+//!   surge      a restart with a copy more in each shard, which is no update
 //! ```
 //!
 //! Nothing is noted but the aim: the options at etcd. Each look compares them with the copies and
@@ -19,6 +20,7 @@ pub mod balance;
 pub mod forecast;
 pub mod measure;
 mod spread;
+pub mod surge;
 
 use crate::change::{Step, placed};
 use crate::members::Of;
@@ -267,10 +269,11 @@ fn excess(
     excess
 }
 
-/// Says which copy may still send requests to a primary: it does not know yet that it has no slots.
-fn still_sent_to(of: Of<'_>, primary: Id) -> Option<String> {
+/// Says which copy may still send requests to one that led: it does not know yet that that one has
+/// no slots.
+fn still_sent_to(of: Of<'_>, former: Id) -> Option<String> {
     let database = &of.at.value;
-    let name = primary.to_string();
+    let name = former.to_string();
     for placed in database.copies.iter().filter(|it| of.view.alive.contains_key(&it.copy)) {
         let address = (&*placed.host, placed.port);
         let answer = talk::ask_node(address, database.login(), &["CLUSTER", "NODES"], ANSWER);
@@ -337,23 +340,27 @@ pub fn surplus<'a>(
     (shard, leader): (usize, Id),
     is_member: impl Fn(Id) -> bool,
 ) -> Option<&'a Placed> {
-    let zone = |placed: &Placed| site.machines.get(&placed.machine).map(|known| known.zone());
-    let shares = |placed: &Placed, same: &dyn Fn(&Placed) -> bool| {
-        database.kept(shard).any(|other| other.copy != placed.copy && same(other))
-    };
     let rank = |placed: &&Placed| {
-        let shares_zone = shares(placed, &|other| zone(other) == zone(placed));
-        (
-            site.is_draining(&placed.machine) || !site.is_alive(&placed.machine),
-            placed.layout != database.layout,
-            database.settings.zones && shares_zone,
-            !is_member(placed.copy),
-            shares(placed, &|other| other.machine == placed.machine),
-            placed.copy != leader,
-        )
+        (misplaced(site, database, placed, is_member(placed.copy)), placed.copy != leader)
     };
     // Of equals the last one placed.
     database.kept(shard).max_by_key(rank)
+}
+
+/// Returns what speaks against a copy beside the others of its shard, the weightiest first: its
+/// machine, its layout, its zone, that it is not in step, that it shares a machine.
+fn misplaced(site: &Site, database: &Database, placed: &Placed, is_member: bool) -> [bool; 5] {
+    let zone = |placed: &Placed| site.machines.get(&placed.machine).map(|known| known.zone());
+    let shares = |same: &dyn Fn(&Placed) -> bool| {
+        database.kept(placed.shard).any(|other| other.copy != placed.copy && same(other))
+    };
+    [
+        site.is_draining(&placed.machine) || !site.is_alive(&placed.machine),
+        placed.layout != database.layout,
+        database.settings.zones && shares(&|other| zone(other) == zone(placed)),
+        !is_member,
+        shares(&|other| other.machine == placed.machine),
+    ]
 }
 
 /// Copies are told their options, and have no more than these say.

@@ -7,9 +7,10 @@ use super::wire::{Begun, JobId, Named};
 use super::work::{work, work_elsewhere};
 use crate::change::{self, begin_with, is_running};
 use crate::keys::SiteKeys;
+use crate::reshape::surge;
 use crate::settings::{Settings, Wrong};
 use crate::show::{self, PlanShown};
-use crate::site::{Aim, Database, Job, JobKind, Site, encode, now_ms, unchanged};
+use crate::site::{Aim, Database, Job, JobKind, Site, Stage, encode, now_ms, unchanged};
 use crate::store::{Problem, Store, put};
 use crate::tasks::backup::{Backup, Verify};
 use crate::tasks::import::{Export, Import};
@@ -207,6 +208,10 @@ pub struct ScheduleShown {
 pub struct Restarting {
     /// The database.
     pub database: String,
+    /// Each shard gets a copy more before one of its copies ends, so no shard has fewer copies than
+    /// before; one of its copies leaves afterwards. A machine has to have room for a copy.
+    #[serde(default)]
+    pub surge: bool,
     /// Only look whether it can be done.
     #[serde(default)]
     pub dry_run: bool,
@@ -224,12 +229,19 @@ async fn start(
     let about = Subject::database(kind, &name).dry(dry_run);
     let plan = move |store: &mut Store, site: &Site, is_dry| {
         let (task, shown) = plan(store, site, is_dry)?;
+        site.check_readable(task.format())?;
         check_idle(site, &name, kind)?;
         Ok(Planned::new(shown, (name, task)))
     };
     carry(call, about, plan, move |(name, task), site, (keys, _), owner| {
         check_idle(site, name, kind)?;
         let mut transaction = Transaction::default();
+        if task.changes_copies() {
+            // No other job that does begins at the same time.
+            let at = change::database(site, name)?;
+            change::check_free(site, name, &at.value)?;
+            change::set_stage(keys, name, at, Stage::Ready, &mut transaction);
+        }
         let task = (Some(task.clone()), Aim::default());
         let job = begin_with(site, keys, (kind, name, ""), task, owner, &mut transaction);
         Ok((job, transaction))
@@ -556,7 +568,9 @@ async fn restart(call: Call, asked: Restarting) -> Result<Begun, ApiError> {
     let name = asked.database;
     start(call, (JobKind::Restart, name.clone(), asked.dry_run), move |store, site, _| {
         ready(store, &name)?;
-        Ok((Task::Restart(Restart::plan(site, &name)?), None))
+        let restart = Restart::plan(site, &name, asked.surge)?;
+        let shown = asked.surge.then(|| surge::plan(store, site, &name)).transpose()?;
+        Ok((Task::Restart(restart), shown))
     })
     .await
 }

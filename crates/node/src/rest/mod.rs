@@ -36,6 +36,7 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get};
+use client::Renewed;
 use console::files::Shows;
 use process::audit::Source;
 use process::log;
@@ -84,6 +85,8 @@ impl Call {
 struct Site {
     call: Call,
     password: Option<String>,
+    /// Those of TLS, if the port speaks it.
+    rules: Option<Renewed<ServerConfig>>,
     limiter: Limiter,
     /// Those of browsers that have logged in.
     tokens: Tokens,
@@ -101,7 +104,7 @@ struct Readiness {
 
 impl web::Site for Site {
     fn tls(&self) -> Option<Arc<ServerConfig>> {
-        None
+        self.rules.as_ref().map(Renewed::current)
     }
 
     fn probes(&self) -> web::Probes {
@@ -134,13 +137,14 @@ impl From<Problem> for ApiError {
 /// The threads cannot be started.
 pub fn start(
     shared: Arc<Shared>,
-    password: Option<String>,
+    (password, rules): (Option<String>, Option<Renewed<ServerConfig>>),
     listeners: Vec<TcpListener>,
 ) -> Result<(), String> {
     let (request_id, what, threads) = (String::new(), String::new(), Threads::default());
     let site = Arc::new(Site {
         call: Call { shared, threads, request_id, what, dry_run: false },
         password,
+        rules,
         limiter: Limiter::default(),
         tokens: Tokens::new(session::COOKIE),
         targets: Targets::default(),

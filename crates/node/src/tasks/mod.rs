@@ -70,6 +70,7 @@ impl Task {
     pub fn format(&self) -> u32 {
         match self {
             Task::Restore(restore) => restore.settings.format().max(1),
+            Task::Restart(restart) if restart.surge => 2,
             Task::Import(_)
             | Task::Export(_)
             | Task::Backup(_)
@@ -342,6 +343,11 @@ impl Task {
             Task::Restore(restore) => Way::thread(restore, restore::Restore::run),
             Task::Restart(restart) => Way::Steps(restart),
         }
+    }
+
+    /// Returns whether it changes which copies the database has: nothing else may do so meanwhile.
+    pub(crate) fn changes_copies(&self) -> bool {
+        matches!(self, Task::Restart(restart) if restart.surge)
     }
 
     /// Returns whether it is to end as soon as the target is in step.

@@ -1,9 +1,9 @@
 //! A rolling restart: one copy after the other ends and is started again, replicas first; a primary
 //! hands its shard over before. So a database gets a new version of the program, or options that
-//! need a start, while it serves.
+//! need a start, while it serves. With `surge` the looks are those of `reshape/surge.rs`.
 
 use crate::change::{self, Step};
-use crate::site::{Database, Job, Placed, ProcessState, Site};
+use crate::site::{Database, Job, Placed, ProcessState, Site, is_false};
 use crate::store::{Problem, Store};
 use crate::{switch, talk};
 use cluster::coordinator::Transaction;
@@ -20,6 +20,13 @@ const ANSWER: Duration = Duration::from_secs(8);
 pub struct Restart {
     /// The copies, and their processes at that time. A copy with another process was restarted.
     pub copies: Vec<(Id, u32)>,
+    /// A shard gets a copy more before one of its copies ends: see `reshape/surge.rs`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub surge: bool,
+    /// Why a restart with `surge` fails: it ends when the copy that it has added is gone. Empty: it
+    /// goes on.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub fails: String,
 }
 
 impl Restart {
@@ -27,12 +34,15 @@ impl Restart {
     ///
     /// # Errors
     /// It would cost data, or a copy is not there.
-    pub fn plan(site: &Site, name: &str) -> Result<Restart, Problem> {
+    pub fn plan(site: &Site, name: &str, surge: bool) -> Result<Restart, Problem> {
         let database = &change::database(site, name)?.value;
         let settings = &database.settings;
-        if settings.replicas == 0 && settings.persistence == crate::settings::Persistence::None {
+        let is_in_memory = settings.persistence == crate::settings::Persistence::None;
+        if settings.replicas == 0 && is_in_memory && !surge {
             return Err(Problem::Wrong(
-                "the data are in memory only, without a replica: a restart would lose them".into(),
+                "the data are in memory only, without a replica: a restart would lose them. Add \
+                 --surge, and another copy has them before"
+                    .into(),
             ));
         }
         let mut copies = Vec::new();
@@ -46,11 +56,11 @@ impl Restart {
             };
             copies.push((placed.copy, report.process_id));
         }
-        Ok(Restart { copies })
+        Ok(Restart { copies, surge, fails: String::new() })
     }
 
-    /// Whether the process of a copy is still that of the beginning.
-    fn is_old(&self, site: &Site, placed: &Placed) -> bool {
+    /// Returns whether the process of a copy is still that of the beginning.
+    pub(crate) fn is_old(&self, site: &Site, placed: &Placed) -> bool {
         let old = self.copies.iter().find(|(copy, _)| *copy == placed.copy);
         let report = site.report(placed).map(|report| report.process_id);
         // A copy that was placed later is new.
@@ -74,9 +84,7 @@ impl Restart {
         let all = database.copies.len().max(1);
         let percent = u8::try_from((all - old.len()) * 100 / all).unwrap_or(0);
         let waits = |text: String| Ok(Step::Waits(percent.min(99), text));
-        let serves = |placed: &Placed| self.is_old(site, placed) || serves(database, placed, &view);
-        let is_well = |placed: &&Placed| is_well(site, placed, &view) && serves(placed);
-        if let Some(placed) = database.copies.iter().find(|it| !is_well(it)) {
+        if let Some(placed) = self.find_behind(site, database, &view) {
             let Placed { copy, machine, .. } = placed;
             return waits(format!("copy {copy:?} on machine '{machine}' gets in step"));
         }
@@ -94,8 +102,15 @@ impl Restart {
                 Err(why) => waits(format!("shard {}: {why}", next.shard + 1)),
             };
         }
-        let address = (&*next.host, next.port);
-        let Placed { copy, machine, .. } = next;
+        waits(self.end_process(database, next))
+    }
+
+    /// Ends the process of a copy if it is still that of the beginning; its node starts another.
+    /// Returns what is waited for.
+    pub(crate) fn end_process(&self, database: &Database, placed: &Placed) -> String {
+        let address = (&*placed.host, placed.port);
+        let Placed { copy, machine, .. } = placed;
+        let what = format!("copy {copy:?} on machine '{machine}'");
         // The site may be older than the process.
         let info: &[&[&str]] = &[&["INFO", "server"]];
         let process = match talk::ask(address, database.login(), info, ANSWER).as_deref() {
@@ -105,16 +120,26 @@ impl Restart {
             _ => None,
         };
         if process.is_none_or(|process| !self.copies.contains(&(*copy, process))) {
-            return waits(format!("copy {copy:?} on machine '{machine}' is started again"));
+            return format!("{what} is started again");
         }
         let words: &[&[&str]] = &[&["SHUTDOWN"]];
         // A copy that ends does not answer.
         match talk::ask(address, database.login(), words, ANSWER).as_deref() {
-            Ok([talk::Answer::Error(why)]) => {
-                waits(format!("copy {copy:?} on machine '{machine}' refuses to end: {why}"))
-            }
-            _ => waits(format!("copy {copy:?} on machine '{machine}' is started again")),
+            Ok([talk::Answer::Error(why)]) => format!("{what} refuses to end: {why}"),
+            _ => format!("{what} is started again"),
         }
+    }
+
+    /// Returns a copy that does not run, is not in step, or was restarted and does not know its
+    /// role again.
+    pub(crate) fn find_behind<'a>(
+        &self,
+        site: &Site,
+        database: &'a Database,
+        view: &View,
+    ) -> Option<&'a Placed> {
+        let serves = |placed: &Placed| self.is_old(site, placed) || serves(database, placed, view);
+        database.copies.iter().find(|placed| !(is_well(site, placed, view) && serves(placed)))
     }
 }
 

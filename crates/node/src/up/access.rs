@@ -2,6 +2,7 @@
 //! own authority.
 
 use super::kept::Kept;
+use super::tls::lasting;
 use crate::authority::Files;
 use crate::settings::Wrong;
 use crate::supervise::{PASSWORD, TOKEN};
@@ -113,8 +114,7 @@ impl Access {
             (&mut self.key_file, &options.etcd_key),
         ] {
             if let Some(path) = given {
-                let path = path.canonicalize().map_err(|error| unreadable(path, &error))?;
-                *place = path.to_string_lossy().into_owned();
+                *place = lasting(path)?;
             }
         }
         if let Some(user) = &options.etcd_user {

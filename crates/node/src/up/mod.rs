@@ -53,7 +53,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tls::TlsOptions;
+use tls::{AdminTlsOptions, TlsOptions};
 
 /// The port of the first node on a machine.
 pub const ADMIN_PORT: u16 = 8380;
@@ -137,6 +137,8 @@ pub struct UpOptions {
     contained: ContainedOptions,
     #[command(flatten)]
     tls: TlsOptions,
+    #[command(flatten)]
+    admin_tls: AdminTlsOptions,
     /// Go on in the background
     #[arg(short, long)]
     detach: bool,
@@ -172,7 +174,7 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     if let Some(path) = &options.audit_log {
         audit::start(path, audit::Source::Node, &kept.machine).map_err(Wrong)?;
     }
-    let password = password(options)?;
+    let (password, admin_tls) = (password(options)?, options.admin_tls.rules()?);
     let bind = bind(&kept, password.is_some());
     let (listeners, port) = join::listen(&bind, kept.admin_port, options.port)?;
     kept.admin_port = port;
@@ -189,14 +191,15 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     let stand_in = StandIn::new(options, &kept, &directory);
     let mut daemon = Daemon::new(Arc::clone(&shared), machine.clone(), copies, is_ours);
     daemon.register(options.contained.patience())?;
-    rest::start(Arc::clone(&shared), password, listeners).map_err(Wrong)?;
+    rest::start(Arc::clone(&shared), (password, admin_tls), listeners).map_err(Wrong)?;
     let is_contained = options.contained.is_contained();
     let relayed = relay::Relayed { host: kept.host.clone(), tls_offset, all: is_contained };
     let started = relay::start(Arc::clone(&shared), relayed);
     started.map_err(|error| Wrong(error.to_string()))?;
     let threads = start(daemon, &shared, &directory, (etcd.own, stand_in), is_contained);
     let threads = threads.map_err(|error| Wrong(error.to_string()))?;
-    report(&kept, &machine, &summary, &directory);
+    let is_tls = options.admin_tls.is_given();
+    report((&kept, is_tls), &machine, &summary, &directory);
     if std::env::var_os(IN_BACKGROUND).is_some() {
         let_go_of_terminal();
     }
@@ -393,7 +396,7 @@ fn machine(kept: &Kept) -> Machine {
 }
 
 /// Says what was done, and what comes next.
-fn report(kept: &Kept, machine: &Machine, etcd: &[String], directory: &Path) {
+fn report((kept, is_tls): (&Kept, bool), machine: &Machine, etcd: &[String], directory: &Path) {
     let Kept { cluster, machine: name, host, admin_port, .. } = kept;
     let zone = if kept.zone.is_empty() { String::new() } else { format!(", zone {}", kept.zone) };
     let mut text = format!(
@@ -403,7 +406,11 @@ fn report(kept: &Kept, machine: &Machine, etcd: &[String], directory: &Path) {
     for line in etcd {
         text += &format!("{line}\n");
     }
-    text += &format!("Console and REST: http://127.0.0.1:{admin_port}\n");
+    let place = match is_tls {
+        true => format!("https://{host}:{admin_port}"),
+        false => format!("http://127.0.0.1:{admin_port}"),
+    };
+    text += &format!("Console and REST: {place}\n");
     text += &format!("Log: {}\n", directory.join("logs").join("node.log").display());
     let is_ours = kept.access.is_ours;
     let token = if is_ours { " --token-file join-token" } else { "" };
@@ -419,10 +426,10 @@ fn report(kept: &Kept, machine: &Machine, etcd: &[String], directory: &Path) {
             path.display()
         );
     }
-    let node = if *admin_port == ADMIN_PORT {
-        String::new()
-    } else {
-        format!(" --node 127.0.0.1:{admin_port}")
+    let node = match (is_tls, *admin_port) {
+        (true, _) => format!(" --node {place}"),
+        (false, ADMIN_PORT) => String::new(),
+        (false, _) => format!(" --node 127.0.0.1:{admin_port}"),
     };
     text += &format!("Next, on another machine: dunlin cluster up --name {cluster} {join}\n");
     text += &format!("Next, here: dunlin cluster create-db NAME --memory 1gb --port 12000{node}\n");

@@ -1,8 +1,26 @@
-//! TLS of the databases' clients: each copy has a port with TLS beside its plain one.
+//! TLS of the databases' clients: each copy has a port with TLS beside its plain one. And of the
+//! admin port, which has one of both.
 
 use crate::settings::Wrong;
 use clap::Args;
-use std::path::PathBuf;
+use client::Renewed;
+use net::{ClientAuth, TlsContext, TlsSettings};
+use rustls::ServerConfig;
+use std::path::{Path, PathBuf};
+
+/// Returns the whole path of a file that is there, for others who read it later. It is not the path
+/// behind links: a renewed secret of Kubernetes is another one there.
+///
+/// # Errors
+/// It is not there.
+pub fn lasting(path: &Path) -> Result<String, Wrong> {
+    let there = std::path::absolute(path).and_then(|path| {
+        path.metadata()?;
+        Ok(path)
+    });
+    let there = there.map_err(|error| Wrong(format!("{}: {error}", path.display())))?;
+    Ok(there.to_string_lossy().into_owned())
+}
 
 /// Options about the certificate that copies show to clients.
 #[derive(Args, Clone, Debug, Default)]
@@ -34,13 +52,7 @@ impl TlsOptions {
             ("tls-ca-cert-file", &self.tls_ca_cert_file),
         ] {
             if let Some(path) = file {
-                // Not the path behind links: a renewed secret is another one there.
-                let there = std::path::absolute(path).and_then(|path| {
-                    path.metadata()?;
-                    Ok(path)
-                });
-                let there = there.map_err(|error| Wrong(format!("{}: {error}", path.display())))?;
-                options.push((name, there.to_string_lossy().into_owned()));
+                options.push((name, lasting(path)?));
             }
         }
         if !options.is_empty() {
@@ -53,5 +65,44 @@ impl TlsOptions {
     /// Returns what is added to a plain port.
     pub fn port_offset(&self) -> u16 {
         self.tls_port_offset
+    }
+}
+
+/// Options about the certificate of the admin port.
+#[derive(Args, Clone, Debug, Default)]
+pub struct AdminTlsOptions {
+    /// File with the certificate of the console and REST, which then speak TLS alone
+    #[arg(long, value_name = "FILE", requires = "admin_tls_key_file")]
+    admin_tls_cert_file: Option<PathBuf>,
+    /// File with the key of that certificate
+    #[arg(long, value_name = "FILE", requires = "admin_tls_cert_file")]
+    admin_tls_key_file: Option<PathBuf>,
+}
+
+impl AdminTlsOptions {
+    /// Returns whether the admin port speaks TLS.
+    pub fn is_given(&self) -> bool {
+        self.admin_tls_cert_file.is_some()
+    }
+
+    /// Returns the rules of connections to the admin port, which follow the files. `None`: it
+    /// speaks no TLS.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub fn rules(&self) -> Result<Option<Renewed<ServerConfig>>, Wrong> {
+        let (Some(cert), Some(key)) = (&self.admin_tls_cert_file, &self.admin_tls_key_file) else {
+            return Ok(None);
+        };
+        let (cert_file, key_file) = (lasting(cert)?, lasting(key)?);
+        let settings = TlsSettings {
+            cert_file,
+            key_file,
+            auth_clients: ClientAuth::No,
+            ..TlsSettings::default()
+        };
+        let rules =
+            Renewed::new(settings, |settings| Ok(TlsContext::load(settings)?.server_config()));
+        rules.map(Some).map_err(|why| Wrong(why.to_string()))
     }
 }

@@ -87,6 +87,41 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "dunlin.nodes" -}}{{ include "dunlin.fullname" . }}-nodes{{- end -}}
 {{- define "dunlin.headless" -}}{{ include "dunlin.fullname" . }}-headless{{- end -}}
 {{- define "dunlin.secret" -}}{{ default (include "dunlin.fullname" .) .Values.existingSecret }}{{- end -}}
+{{- define "dunlin.nodesTlsSecret" -}}{{ default (printf "%s-nodes-tls" (include "dunlin.fullname" .)) .Values.nodes.tls.existingSecret }}{{- end -}}
+
+{{/* Where jobs reach a node, and what they check its certificate with. */}}
+{{- define "dunlin.node" -}}{{ ternary "https://" "" .Values.nodes.tls.enabled }}{{ include "dunlin.fullname" . }}:8380{{- end -}}
+
+{{- define "dunlin.nodesAuthority" -}}
+{{- if .Values.nodes.tls.enabled }}
+- name: DUNLIN_CACERT
+  value: /etc/dunlin/nodes-tls/ca.crt
+{{- end }}
+{{- end -}}
+
+{{- define "dunlin.nodesTlsMount" -}}
+{{- if .Values.nodes.tls.enabled }}
+- name: nodes-tls
+  mountPath: /etc/dunlin/nodes-tls
+  readOnly: true
+{{- end }}
+{{- end -}}
+
+{{/* All of the secret, or no more than jobs need. */}}
+{{- define "dunlin.nodesTlsVolume" -}}
+{{- $root := index . 0 }}
+{{- if $root.Values.nodes.tls.enabled }}
+- name: nodes-tls
+  secret:
+    secretName: {{ include "dunlin.nodesTlsSecret" $root | quote }}
+    defaultMode: 0440
+    {{- with index . 1 }}
+    items:
+      - {key: {{ . }}, path: {{ . }}}
+    {{- end }}
+{{- end }}
+{{- end -}}
+
 {{- define "dunlin.tlsSecret" -}}{{ default (printf "%s-tls" (include "dunlin.fullname" .)) .Values.tls.existingSecret }}{{- end -}}
 
 {{/* Where Prometheus finds the user and the password of a scrape; nothing if the server has no password. */}}
