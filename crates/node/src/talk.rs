@@ -109,6 +109,19 @@ pub fn ask_node(
     answers.pop().ok_or(io::ErrorKind::UnexpectedEof.into())
 }
 
+/// Asks a copy for its INFO, all of it. Behind one address a copy would answer for all of them, if
+/// the connection did not say that it is about this one.
+///
+/// # Errors
+/// There is no answer in time.
+pub fn info(address: (&str, u16), login: Login<'_>, limit: Duration) -> io::Result<String> {
+    let commands: [&[&str]; 2] = [&["CLIENT", "CAPA", "cluster", "node"], &["INFO", "everything"]];
+    match ask(address, login, &commands, limit)?.pop() {
+        Some(Answer::Text(info)) => Ok(info),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
 /// The rules of TLS towards copies; one machine is one process.
 static RULES: OnceLock<Arc<ClientConfig>> = OnceLock::new();
 
