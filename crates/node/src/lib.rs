@@ -35,6 +35,7 @@ pub mod copies;
 mod daemon;
 mod disks;
 mod drain;
+mod figures;
 mod file;
 mod hashing;
 mod http;

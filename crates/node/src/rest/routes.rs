@@ -102,6 +102,7 @@ pub fn routes() -> &'static [Route<Call>] {
                 forget,
             ),
         ]);
+        routes.extend(super::history::routes());
         routes.extend(super::changes::routes());
         routes.extend(super::bdbs::routes());
         routes
