@@ -27,7 +27,7 @@ function niceStep(range, count, isBytes) {
 }
 
 // Width of the labels of the axis.
-const LEFT = 66;
+const LEFT = 74;
 
 /**
  * A line of a chart: its column of the samples, and its colour.

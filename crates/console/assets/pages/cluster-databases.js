@@ -6,7 +6,7 @@ import { ofCopy } from "../place.js";
 import { polled } from "../polling.js";
 import { ask, button, copyLine, h, notice, panel, raw, table } from "../ui.js";
 import { requestId, send } from "../cluster-api.js";
-import { meanings } from "./cluster-fields.js";
+import { meanings, titleOf } from "./cluster-fields.js";
 import { graphsOf } from "./cluster-graphs.js";
 import { jobs } from "./cluster-jobs.js";
 import { creator, databaseTable, factList, healthBadge, roleBadge } from "./cluster-parts.js";
@@ -48,17 +48,17 @@ function database(it, all, means, graphs) {
     ["Port", settings.port],
     ["Memory", bytes(settings.memory_bytes)],
     ["Replicas", settings.replicas],
-    ["Clients see", explain(means, "endpoint", settings.endpoint)],
+    [titleOf("endpoint"), explain(means, "endpoint", settings.endpoint)],
     ["Persistence", explain(means, "persistence", settings.persistence)],
-    ["When the memory is full", explain(means, "eviction", settings.eviction)],
-    ["A write is confirmed", explain(means, "commit", settings.commit)],
+    [titleOf("eviction"), explain(means, "eviction", settings.eviction)],
+    [titleOf("commit"), explain(means, "commit", settings.commit)],
     [
       "Hashing",
       settings.hashing && settings.hashing.length
         ? raw(visible(settings.hashing.join("  ")))
         : "standard",
     ],
-    ["Databases of SELECT", settings.databases || 1],
+    [titleOf("databases"), settings.databases || 1],
     ["Flash", settings.flash_bytes ? bytes(settings.flash_bytes) : "none"],
     ["Password", it.has_password ? "yes" : "none"],
     ["TLS", settings.tls ? "yes" : "no"],

@@ -103,7 +103,9 @@ async function statistics(body, again) {
     number: true,
     sort: (row) => row[name],
     cell: (row) =>
-      h("span", { title: `99 % have less than ${bytes(row[name + "_p99"])}` }, bytes(row[name])),
+      row[name]
+        ? h("span", { title: `99 % have less than ${bytes(row[name + "_p99"])}` }, bytes(row[name]))
+        : h("span", { title: "Sizes are counted with size-tracking yes" }, "–"),
   });
   /** @type {import("../ui.js").Column[]} */
   const columns = [
