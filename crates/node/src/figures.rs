@@ -30,6 +30,9 @@ const STEP: Duration = Duration::from_millis(100);
 /// How long a copy may take to answer.
 const ANSWER: Duration = Duration::from_secs(1);
 
+/// How long a copy that does not answer counts as it was.
+const MAX_SILENCE: Duration = Duration::from_secs(60);
+
 /// Databases and machines that have a history: it takes about a hundred kilobytes.
 const MAX_SUBJECTS: usize = 200;
 
@@ -97,11 +100,11 @@ fn now() -> u64 {
 
 /// Asks all copies now and again until `is_over`.
 pub fn watch(shared: &Shared, figures: &Figures, is_over: &AtomicBool) {
-    let mut used = HashMap::new();
+    let mut heard = Heard::default();
     while !is_over.load(Ordering::Relaxed) {
         let began = Instant::now();
         let site = shared.site();
-        let asked = look(&site, figures, &mut used, is_over);
+        let asked = look(&site, figures, &mut heard, is_over);
         figures.keep(&site);
         let period = LOOK.max(Duration::from_secs(1) * asked / MOST_A_SECOND);
         while began.elapsed() < period && !is_over.load(Ordering::Relaxed) {
@@ -188,11 +191,40 @@ impl Sums {
     }
 }
 
-/// The processor time that copies had used, and when.
-type Used = HashMap<Id, (Instant, f64)>;
+/// What a copy has said last.
+#[derive(Clone, Copy)]
+struct Known {
+    at: Instant,
+    said: Said,
+    /// Processors that it has used since it was asked before.
+    cores: f64,
+}
+
+/// What copies have said.
+#[derive(Default)]
+struct Heard(HashMap<Id, Known>);
+
+impl Heard {
+    /// Notes what a copy says, and returns what counts: one that does not answer is what it was,
+    /// for a while.
+    fn note(&mut self, copy: Id, said: Option<Said>, now: Instant) -> Option<(Said, f64)> {
+        let before = self.0.get(&copy).copied();
+        let since = |known: &Known| now.saturating_duration_since(known.at);
+        let Some(said) = said else {
+            let known = before.filter(|known| since(known) <= MAX_SILENCE);
+            return known.map(|known| (known.said, known.cores));
+        };
+        let cores = before.map_or(0.0, |known| {
+            // A copy that was started again begins anew.
+            ((said.cpu - known.said.cpu) / since(&known).as_secs_f64().max(0.001)).max(0.0)
+        });
+        self.0.insert(copy, Known { at: now, said, cores });
+        Some((said, cores))
+    }
+}
 
 /// Asks all copies. Returns how many.
-fn look(site: &Site, figures: &Figures, used: &mut Used, is_over: &AtomicBool) -> u32 {
+fn look(site: &Site, figures: &Figures, heard: &mut Heard, is_over: &AtomicBool) -> u32 {
     let ready = site.databases.iter().filter(|(_, at)| at.value.stage == Stage::Ready);
     let copies: Vec<(&String, &Database, &Placed)> = ready
         .flat_map(|(name, at)| at.value.copies.iter().map(move |it| (name, &at.value, it)))
@@ -204,15 +236,16 @@ fn look(site: &Site, figures: &Figures, used: &mut Used, is_over: &AtomicBool) -
             return 0;
         }
         for (&(name, _, placed), said) in some.iter().zip(ask(some)) {
-            let Some(said) = said else { continue };
-            let cores = cores(used, placed.copy, said.cpu, Instant::now());
+            let Some((said, cores)) = heard.note(placed.copy, said, Instant::now()) else {
+                continue;
+            };
             let (database, machine) =
                 (Subject::Database(name.clone()), Subject::Machine(placed.machine.clone()));
             sums.entry(database).or_default().add(said, cores, false);
             sums.entry(machine).or_default().add(said, cores, true);
         }
     }
-    used.retain(|copy, _| copies.iter().any(|(.., placed)| placed.copy == *copy));
+    heard.0.retain(|copy, _| copies.iter().any(|(.., placed)| placed.copy == *copy));
     for (subject, sums) in sums {
         figures.add(subject, sums.values());
     }
@@ -231,15 +264,6 @@ fn ask(copies: &[(&String, &Database, &Placed)]) -> Vec<Option<Said>> {
         // A thread that panics takes the process with it.
         asked.into_iter().map(|thread| said(thread.join().ok().flatten())).collect()
     })
-}
-
-/// Returns the processors that a copy has used since it was asked before.
-fn cores(used: &mut Used, copy: Id, cpu: f64, now: Instant) -> f64 {
-    let before = used.insert(copy, (now, cpu));
-    let Some((at, before)) = before else { return 0.0 };
-    let seconds = now.saturating_duration_since(at).as_secs_f64().max(0.001);
-    // A copy that was started again begins anew.
-    ((cpu - before) / seconds).max(0.0)
 }
 
 #[cfg(test)]
@@ -268,12 +292,27 @@ mod tests {
 
     #[test]
     fn processors_are_counted_from_one_look_to_the_next() {
-        let (mut used, began) = (Used::new(), Instant::now());
+        let (mut heard, began) = (Heard::default(), Instant::now());
         let copy = "1".repeat(40).parse().expect("an id");
-        let mut look = |cpu, after| cores(&mut used, copy, cpu, began + Duration::from_secs(after));
-        assert_eq!(look(100.0, 0), 0.0, "nothing is known of before");
-        assert_eq!(look(105.0, 10), 0.5);
-        assert_eq!(look(1.0, 20), 0.0, "it was started again");
+        let mut look = |cpu, after| {
+            let said = Some(Said { cpu, ..Said::default() });
+            heard.note(copy, said, began + Duration::from_secs(after)).map(|(_, cores)| cores)
+        };
+        assert_eq!(look(100.0, 0), Some(0.0), "nothing is known of before");
+        assert_eq!(look(105.0, 10), Some(0.5));
+        assert_eq!(look(1.0, 20), Some(0.0), "it was started again");
+    }
+
+    #[test]
+    fn a_copy_that_does_not_answer_is_what_it_was_for_a_while() {
+        let (mut heard, began) = (Heard::default(), Instant::now());
+        let copy = "1".repeat(40).parse().expect("an id");
+        let said = Said { memory: 7.0, ..Said::default() };
+        assert_eq!(heard.note(copy, None, began), None);
+        assert_eq!(heard.note(copy, Some(said), began), Some((said, 0.0)));
+        assert_eq!(heard.note(copy, None, began + MAX_SILENCE), Some((said, 0.0)));
+        let late = began + MAX_SILENCE + Duration::from_secs(1);
+        assert_eq!(heard.note(copy, None, late), None);
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub fn routes() -> Vec<Route> {
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// The longest time that a stream can be limited to: a day.
-const MAX_LIMIT_MS: u64 = 86_400_000;
+const MAX_LIMIT: Duration = Duration::from_secs(86_400);
 
 fn respond<S>(events: S) -> Response
 where
@@ -105,7 +105,7 @@ async fn begin(call: Call, request: Vec<Vec<u8>>, limits: Limits) -> Result<Resp
     let first = tokio::time::timeout(HEARTBEAT, link.next());
     check(first.await.map_err(|_| crate::link::Failure::Late)??)?;
     let left = limits.most.unwrap_or(u64::MAX);
-    let end = limits.ms.map(|ms| Instant::now() + Duration::from_millis(ms.min(MAX_LIMIT_MS)));
+    let end = limits.ms.map(|ms| Instant::now() + Duration::from_millis(ms).min(MAX_LIMIT));
     let state = (link, call, place, left);
     Ok(respond(stream::unfold(state, move |(mut link, call, place, left)| async move {
         if left == 0 {

@@ -39,7 +39,7 @@ async fn history(call: Call, asked: Window) -> Result<Samples, ApiError> {
     let window = asked.window.unwrap_or(3600).clamp(60, 86_400);
     call.figures.window(&of, window).ok_or_else(|| {
         let text = "There are no samples yet: copies are asked every ten seconds";
-        ApiError::new(StatusCode::NOT_FOUND, "MISSING", text)
+        ApiError::new(StatusCode::NOT_FOUND, "NOTFOUND", text)
     })
 }
 
