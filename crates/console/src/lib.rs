@@ -15,6 +15,7 @@
 //! (`dunlin console --url`); the difference is the [`host::Host`].
 
 mod access;
+mod alerts;
 mod analysis;
 mod api;
 mod app;
@@ -34,10 +35,19 @@ mod progress;
 mod remote;
 mod sampler;
 mod target;
+mod tell;
+mod webhook;
 
 pub use metrics::scrape;
 pub use remote::{authenticate, command, open, order, run};
 pub use target::Target;
+
+/// Problems that are told by HTTP, for another admin port.
+pub mod telling {
+    pub use crate::alerts::{Alert, Alerts};
+    pub use crate::events::Level;
+    pub use crate::webhook::{Log, Webhook};
+}
 
 /// Samples over time, for another admin port.
 pub mod samples {
@@ -52,25 +62,34 @@ pub mod files {
 use app::{App, Place};
 use host::Host;
 use std::sync::Arc;
+use webhook::Webhook;
 
 /// Threads that serve HTTP.
 const THREADS: usize = 2;
 
-/// Starts the port. It is served until the process ends.
-///
-/// # Errors
-/// The port cannot be opened, or the threads not be started; the text is for the operator.
-pub fn start(host: Arc<dyn Host>, bind: &[String], port: u16) -> Result<(), String> {
-    start_all(vec![host], bind, port)
+/// The port of a console.
+pub struct Port<'a> {
+    /// The addresses that it listens on.
+    pub bind: &'a [String],
+    /// Its number.
+    pub number: u16,
+    /// The URL that is told of problems; empty if none is.
+    pub webhook: &'a str,
+    /// Writes what goes wrong there into the log.
+    pub log: webhook::Log,
 }
 
-/// Starts the port of several servers, of which there is at least one. It is served until the
-/// process ends.
+/// Starts the port of servers, of which there is at least one. It is served until the process ends.
 ///
 /// # Errors
-/// As [`start`].
-pub fn start_all(hosts: Vec<Arc<dyn Host>>, bind: &[String], port: u16) -> Result<(), String> {
-    let listeners = web::bind(bind, port)?;
+/// The port cannot be opened, the webhook is none, or the threads cannot be started; the text is
+/// for the operator.
+pub fn start(hosts: Vec<Arc<dyn Host>>, port: &Port<'_>) -> Result<(), String> {
+    let hook = match port.webhook {
+        "" => None,
+        url => Some(Webhook::start(url, port.log)?),
+    };
+    let listeners = web::bind(port.bind, port.number)?;
     let names: Arc<[String]> = match hosts.len() {
         1 => Arc::default(),
         _ => hosts.iter().map(|host| host.name()).collect(),
@@ -81,6 +100,9 @@ pub fn start_all(hosts: Vec<Arc<dyn Host>>, bind: &[String], port: u16) -> Resul
     let others: Vec<Arc<App>> = apps.collect();
     let runtime = web::start(&first, THREADS, listeners, &app::router(&first, others.clone()))?;
     for app in [vec![first], others].concat() {
+        if let Some(hook) = &hook {
+            runtime.spawn(tell::run(Arc::clone(&app), hook.clone()));
+        }
         runtime.spawn(sampler::run(app));
     }
     // The process ends without waiting for these threads.

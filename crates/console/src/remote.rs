@@ -1,5 +1,6 @@
 //! `dunlin console --url …`: the console of a server elsewhere, whichever it is.
 
+use crate::Port;
 use crate::host::{Boxed, Host, Peer, Purpose, Stream, ThreadTime};
 use clap::{CommandFactory as _, Parser};
 use client::tls::TlsOptions;
@@ -40,6 +41,9 @@ struct RemoteOptions {
     /// File with the certificates of authorities, in place of the system's
     #[arg(long)]
     cacert: Option<PathBuf>,
+    /// URL that gets a POST with JSON when a problem of a server has begun, and when it is over
+    #[arg(long, value_name = "URL")]
+    webhook: Option<String>,
     /// File for a line of JSON for each request that changes something, and each log-in that fails
     #[arg(long, value_name = "PATH")]
     audit_log: Option<PathBuf>,
@@ -216,7 +220,9 @@ fn start(options: &RemoteOptions) -> Result<(), String> {
     if let Some(path) = &options.audit_log {
         audit::start(path, audit::Source::Console, &options.port.to_string())?;
     }
-    crate::start_all(hosts, &options.bind, options.port)
+    let webhook = options.webhook.as_deref().unwrap_or_default();
+    let log = |line: &str| println!("{line}");
+    crate::start(hosts, &Port { bind: &options.bind, number: options.port, webhook, log })
 }
 
 #[cfg(test)]

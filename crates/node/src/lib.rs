@@ -45,6 +45,7 @@ mod leaders;
 mod members;
 mod own_etcd;
 pub mod plan;
+mod problems;
 mod ready;
 mod rehash;
 mod relay;

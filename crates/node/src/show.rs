@@ -8,10 +8,11 @@ use crate::site::{
     Database, Event, Job, JobKind, JobState, Known, Login, Placed, ProcessState, Site, Stage,
 };
 use crate::standing::{self, Waiting};
+use crate::store::{Problem, Store};
 use crate::talk;
 use crate::tasks::Task;
 use cluster::slots::Slots;
-use cluster::view::View;
+use cluster::view::{At, View};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -155,6 +156,18 @@ pub struct DatabaseShown {
     pub users: BTreeMap<String, Vec<String>>,
     /// Its shards.
     pub shards: Vec<ShardShown>,
+}
+
+/// Describes all databases, of one read of their topologies. Copies are not asked.
+///
+/// # Errors
+/// etcd does not answer.
+pub fn databases(store: &mut Store, site: &Site) -> Result<Vec<DatabaseShown>, Problem> {
+    let views = store.views()?;
+    let shown = |(name, at): (&String, &At<Database>)| {
+        database(site, name, &at.value, views.get(&at.value.id), false)
+    };
+    Ok(site.databases.iter().map(shown).collect())
 }
 
 /// Describes a database. Copies are asked how they are only if `asks`.

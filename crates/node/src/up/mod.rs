@@ -38,9 +38,10 @@ use crate::sealed;
 use crate::settings::{Wrong, check_name};
 use crate::shared::Shared;
 use crate::site::Machine;
-use crate::{disks, figures, relay, rest, talk};
+use crate::{disks, figures, problems, relay, rest, talk};
 use access::AccessOptions;
 use clap::Args;
+use console::telling::Webhook;
 use contained::ContainedOptions;
 use kept::{Kept, Lock};
 use process::memory::{Bytes, Memory};
@@ -129,6 +130,10 @@ pub struct UpOptions {
     /// File for a line of JSON for each change by REST and the console, and by the copies' clients
     #[arg(long, value_name = "PATH")]
     audit_log: Option<PathBuf>,
+    /// URL that gets a POST with JSON when a problem of the cluster has begun, and when it is over.
+    /// Give it to every machine: the first living one, by name, sends
+    #[arg(long, value_name = "URL")]
+    webhook: Option<String>,
     /// Short leases: another copy takes over after a second or two, and etcd is used four times as
     /// much. For networks and disks without pauses; give it to every machine
     #[arg(long)]
@@ -174,6 +179,7 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     if let Some(path) = &options.audit_log {
         audit::start(path, audit::Source::Node, &kept.machine).map_err(Wrong)?;
     }
+    let hook = webhook(options)?;
     let password = password(options)?;
     let bind = bind(&kept, password.is_some());
     let (listeners, port) = join::listen(&bind, kept.admin_port, options.port)?;
@@ -203,6 +209,7 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     let of_node = (daemon, figures);
     let threads = start(of_node, &shared, &directory, (etcd.own, stand_in), is_contained);
     let threads = threads.map_err(|error| Wrong(error.to_string()))?;
+    let alerts = hook.map(|hook| tell_problems(&shared, hook)).transpose()?;
     report(&kept, &machine, (&summary, &joining), &directory);
     if std::env::var_os(IN_BACKGROUND).is_some() {
         let_go_of_terminal();
@@ -216,12 +223,28 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
         options.contained.leave(&shared);
     }
     threads.end(leaves);
+    // A thread that panics takes the process with it.
+    alerts.into_iter().for_each(|thread| drop(thread.join()));
     audit::finish(audit::Source::Node);
     if !is_contained {
         log!(Notice, "The node ends; copies and etcd go on");
     }
     drop(lock);
     Ok(())
+}
+
+/// Starts what sends to the webhook, if there is one.
+fn webhook(options: &UpOptions) -> Result<Option<Webhook>, Wrong> {
+    let log = |line: &str| log!(Warning, "{line}");
+    let hook = options.webhook.as_deref().map(|url| Webhook::start(url, log)).transpose();
+    hook.map_err(|why| Wrong(format!("--webhook: {why}")))
+}
+
+/// Starts the thread that tells problems of the cluster.
+fn tell_problems(shared: &Arc<Shared>, hook: Webhook) -> Result<JoinHandle<()>, Wrong> {
+    let shared = Arc::clone(shared);
+    let tell = move || problems::tell(&shared, &hook, &IS_ENDED);
+    thread::spawn("alerts", tell).map_err(|error| Wrong(error.to_string()))
 }
 
 /// The threads of a node.
