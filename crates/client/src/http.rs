@@ -11,10 +11,12 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{HOST, HeaderValue};
 use hyper_util::rt::TokioIo;
 use net::TlsClient;
+use rustls::ClientConfig;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -38,6 +40,43 @@ pub struct Server {
     pub name: String,
     /// The rules of TLS, if it speaks that.
     pub tls: Option<TlsClient>,
+}
+
+impl Server {
+    /// Reads `http://HOST[:PORT][/PATH]` or the same with `https`. Returns the server, and the path
+    /// with its query. `rules` are those of TLS, if it is needed.
+    ///
+    /// # Errors
+    /// Why it is no such URL, for the user. The text has nothing of the URL: it may have a secret.
+    pub fn at(
+        url: &str,
+        rules: impl FnOnce() -> Result<Arc<ClientConfig>, String>,
+    ) -> Result<(Server, String), String> {
+        let form = || "a URL is http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH".to_owned();
+        let uri = url.parse::<hyper::Uri>().map_err(|_| form())?;
+        let is_tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err(form()),
+        };
+        let authority = uri.authority().ok_or_else(form)?;
+        if authority.as_str().contains('@') || authority.host().is_empty() {
+            return Err(form());
+        }
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        // A port that is no number would be none to `Authority::port`.
+        let port = match authority.as_str()[authority.host().len()..].strip_prefix(':') {
+            Some(port) => port.parse().map_err(|_| form())?,
+            None if is_tls => 443,
+            None => 80,
+        };
+        let tls = match is_tls {
+            true => Some(TlsClient::new(rules()?, &host).map_err(|why| why.to_string())?),
+            false => None,
+        };
+        let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        Ok((Server { host, port, name: authority.to_string(), tls }, path))
+    }
 }
 
 /// What is asked for.
@@ -372,6 +411,25 @@ mod tests {
 
     fn answer(stream: &mut TcpStream, bytes: &[u8]) {
         stream.write_all(bytes).expect("it waits");
+    }
+
+    #[test]
+    fn urls_name_a_server_and_a_path() {
+        let read = |url: &str| {
+            let (server, path) = Server::at(url, || Err("no rules".to_owned()))?;
+            Ok((server.host, server.port, server.name, path))
+        };
+        let of = |host: &str, port, name: &str, path: &str| {
+            Ok::<_, String>((host.to_owned(), port, name.to_owned(), path.to_owned()))
+        };
+        assert_eq!(read("http://a"), of("a", 80, "a", "/"));
+        assert_eq!(read("http://a:81/b/c?d=e"), of("a", 81, "a:81", "/b/c?d=e"));
+        assert_eq!(read("http://[::1]:81"), of("::1", 81, "[::1]:81", "/"));
+        assert_eq!(read("https://a/b"), Err("no rules".to_owned()));
+        for bad in ["", "a", "ftp://a", "http://", "http://u:secret@a/", "http://a:99999/"] {
+            let why = read(bad).expect_err(bad);
+            assert!(why.starts_with("a URL is http://HOST") && !why.contains("secret"), "{why}");
+        }
     }
 
     #[test]

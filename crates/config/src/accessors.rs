@@ -303,6 +303,7 @@ texts! {
     shed_users = "shed-users";
     rate_limits = "rate-limits";
     admin_hosts = "admin-hosts";
+    alert_webhook = "alert-webhook";
     server_cpulist = "server-cpulist";
     bio_cpulist = "bio-cpulist";
     bind_source_addr = "bind-source-addr";

@@ -6,7 +6,7 @@ export const base = new URL("../api/v1", import.meta.url).pathname;
 // The copy of a database that requests are about, where the port is a node's.
 let copy = null;
 const server = () => (copy === null ? base : `${base}/copies/${copy}`);
-export const session = { user: "", csrf: "", server: "", can: {} };
+export const session = { user: "", csrf: "", server: "", servers: [], server_at: 0, can: {} };
 const listeners = { login: [], lost: [], back: [] };
 
 export function on(name, listener) {

@@ -4,19 +4,30 @@
 import { h } from "./ui.js";
 import { time } from "./format.js";
 
+// How far a chart can look back, in seconds.
+/** @type {[number, string][]} */
+export const windows = [
+  [60, "1 min"],
+  [300, "5 min"],
+  [900, "15 min"],
+  [3600, "1 h"],
+  [21600, "6 h"],
+  [86400, "24 h"],
+];
+
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 // Steps of an axis are 1, 2 or 5 of a power of ten, and of bytes of a power of two.
 function niceStep(range, count, isBytes) {
   const rough = range / count;
-  if (isBytes) return 2 ** Math.ceil(Math.log2(rough));
+  if (isBytes) return Math.max(1, 2 ** Math.ceil(Math.log2(rough)));
   const power = 10 ** Math.floor(Math.log10(rough));
   const unit = rough / power;
   return power * (unit <= 1 ? 1 : unit <= 2 ? 2 : unit <= 5 ? 5 : 10);
 }
 
 // Width of the labels of the axis.
-const LEFT = 66;
+const LEFT = 74;
 
 /**
  * A line of a chart: its column of the samples, and its colour.

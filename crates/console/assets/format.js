@@ -9,7 +9,9 @@
 export function number(value, digits = 1) {
   if (typeof value === "string") return number(Number(value), digits);
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  // A sum of nothing may be -0.
   const size = Math.abs(value);
+  if (size === 0) return "0";
   if (size >= 1e12) return (value / 1e12).toFixed(digits) + " T";
   if (size >= 1e9) return (value / 1e9).toFixed(digits) + " G";
   if (size >= 1e6) return (value / 1e6).toFixed(digits) + " M";

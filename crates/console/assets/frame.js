@@ -101,8 +101,28 @@ export function makeFrame(app, logOut) {
   }
 
   parts.copies.addEventListener("change", () => {
-    location.hash = parts.copies.value;
+    // Another copy is another place of this page, another server is a page of its own.
+    if (shows === "cluster") location.hash = parts.copies.value;
+    else location.href = parts.copies.value + location.hash;
   });
+
+  // Lets another server of the port be chosen.
+  function chooseServer() {
+    const { servers, server_at: here } = session;
+    parts.copies.hidden = servers.length < 2;
+    parts.copies.setAttribute("aria-label", "Server");
+    const root = here ? "../../" : "./";
+    fill(
+      parts.copies,
+      servers.map((name, at) =>
+        h(
+          "option",
+          { value: root + (at ? `server/${at}/` : ""), selected: at === here },
+          visible(name),
+        ),
+      ),
+    );
+  }
 
   return {
     ...parts,
@@ -112,7 +132,8 @@ export function makeFrame(app, logOut) {
       mark(place, page);
       parts.user.textContent = visible(session.user);
       parts.leave.hidden = !session.csrf;
-      if (place.database === null) parts.copies.hidden = true;
+      if (shows === "server") chooseServer();
+      else if (place.database === null) parts.copies.hidden = true;
     },
     // Lets a copy of the database be chosen.
     choose(place, page, database) {

@@ -23,11 +23,13 @@ export const serverPages = [
   ["keys", "Keys", () => import("./pages/keys.js")],
   ["clients", "Clients", () => import("./pages/clients.js")],
   ["slow", "Slow log", () => import("./pages/slow.js")],
+  ["analysis", "Analysis", () => import("./pages/analysis.js")],
   ["replication", "Replication", () => import("./pages/replication.js")],
   ["config", "Configuration", () => import("./pages/config.js")],
   ["users", "Users", () => import("./pages/users.js")],
   ["cli", "Command line", () => import("./pages/cli.js")],
   ["pubsub", "Publish, subscribe", () => import("./pages/pubsub.js")],
+  ["profiler", "Profiler", () => import("./pages/profiler.js")],
   ["events", "Events", () => import("./pages/events.js")],
 ];
 

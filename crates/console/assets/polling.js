@@ -8,8 +8,14 @@ const INTERVAL_MS = 2000;
 
 const sentence = (text) => (text.endsWith(".") ? text : text + ".");
 
-// Draws a page now and again until it is left. `draw` asks, and returns the elements.
-export async function polled(context, draw) {
+/**
+ * Draws a page now and again until it is left. `draw` asks, and returns the elements. What `kept`
+ * has ends then, too.
+ * @param {any} context
+ * @param {() => Promise<any>} draw
+ * @param {{ end: () => void } | null} [kept]
+ */
+export async function polled(context, draw, kept) {
   const { main } = context;
   let timer = 0;
   let isOver = false;
@@ -23,7 +29,8 @@ export async function polled(context, draw) {
       const parts = await draw();
       if (isOver || mine !== turn) return;
       // What somebody is about to do stays where it is.
-      if (!document.querySelector("dialog[open], main [aria-busy]")) redraw(main, parts);
+      if (!document.querySelector("dialog[open], main [aria-busy]") && !isMarked(main))
+        redraw(main, parts);
       seen = Date.now();
       context.lose(null);
     } catch (error) {
@@ -37,6 +44,7 @@ export async function polled(context, draw) {
 
   context.leave = () => {
     isOver = true;
+    if (kept) kept.end();
     clearTimeout(timer);
     window.removeEventListener("changed", again);
   };
@@ -51,6 +59,24 @@ export async function polled(context, draw) {
   }
   if (!isOver) timer = setTimeout(again, INTERVAL_MS);
   return first;
+}
+
+// Returns whether a text of the page is marked, perhaps to be copied.
+function isMarked(main) {
+  const marked = getSelection();
+  return Boolean(marked && !marked.isCollapsed && main.contains(marked.anchorNode));
+}
+
+// Puts these parts in place of those that there are. One that is there already is not taken out
+// meanwhile: a chart keeps the pointer.
+function replace(main, parts) {
+  const wanted = [parts].flat(9).filter((part) => part instanceof Node);
+  [...main.childNodes].filter((part) => !wanted.includes(part)).forEach((part) => part.remove());
+  let at = main.firstChild;
+  for (const part of wanted) {
+    if (part === at) at = part.nextSibling;
+    else main.insertBefore(part, at);
+  }
 }
 
 // Draws a page anew: the focus, and what was scrolled, stay where they were.
@@ -71,7 +97,7 @@ function redraw(main, parts) {
     part.scrollLeft,
     part.scrollTop,
   ]);
-  fill(main, parts);
+  replace(main, parts);
   main.querySelectorAll(".scroll").forEach((part, number) => {
     if (scrolled[number]) [part.scrollLeft, part.scrollTop] = scrolled[number];
   });

@@ -1,7 +1,7 @@
 // @ts-check
 // Building blocks: elements, dialogs, notices, tables. Text is only ever set as text.
 
-import { lineEnd, visible } from "./format.js";
+import { lineEnd, percent, visible } from "./format.js";
 
 /**
  * What an element can have in it: text, elements, lists of them, and nothing.
@@ -122,6 +122,20 @@ export async function copyText(text) {
 export const copyButton = (text, label = "Copy") => button(label, () => copyText(text()));
 
 /**
+ * A line of text with its name, to be copied.
+ * @param {string} title
+ * @param {string} text
+ */
+export const copyLine = (title, text) =>
+  h(
+    "div",
+    { class: "connect" },
+    h("span", { class: "dim" }, title),
+    h("code", { class: "raw" }, visible(text)),
+    copyButton(() => text),
+  );
+
+/**
  * Saves a text or bytes as a file of the browser's.
  * @param {string} name
  * @param {BlobPart[]} parts
@@ -172,6 +186,41 @@ export function tabs(label, entries, selected, choose) {
     next.click();
   });
   return fill(list, buttons);
+}
+
+/**
+ * A view of a page: its name in the address, its title, and what draws it. That may return what
+ * ends it, and may call the second argument to be drawn again.
+ * @typedef {[string, string, (body: HTMLElement, again: () => any) => Promise<any>]} View
+ */
+
+/**
+ * A page that has several views, of which one is shown.
+ * @param {{ rest: string, leave: (() => unknown) | null }} context
+ * @param {string} title
+ * @param {View[]} all
+ */
+export async function views(context, title, all) {
+  const body = h("div", { class: "panel" });
+  let stop = () => {};
+  async function open(/** @type {View} */ view) {
+    stop();
+    stop = () => {};
+    try {
+      stop = (await view[2](body, () => open(view))) || stop;
+    } catch (error) {
+      fill(body, failure(error));
+    }
+  }
+  const first = all.find(([name]) => name === context.rest) || all[0];
+  await open(first);
+  context.leave = () => stop();
+  const entries = all.map((view) => /** @type {[View, string]} */ ([view, view[1]]));
+  return [
+    h("div", { class: "title" }, h("h1", {}, title)),
+    tabs(title, entries, first, open),
+    body,
+  ];
 }
 
 /** @type {HTMLElement | undefined} */
@@ -502,6 +551,13 @@ function bar(share, label, kind) {
   fillBar.style.width = Math.max(0, Math.min(1, share)) * 100 + "%";
   return h("span", { class: "meter" + kind, role: "img", "aria-label": label }, fillBar);
 }
+
+/**
+ * A share of a whole, as a number and as a bar.
+ * @param {number} value of 1
+ */
+export const share = (value) =>
+  h("span", { class: "share" }, percent(value), bar(value, percent(value), ""));
 
 /** @param {unknown} error */
 export const failure = (error) =>

@@ -1,7 +1,7 @@
 //! What all requests share, the routes, and the rules that hold for every answer.
 
 use crate::access::Access;
-use crate::auth::{Session, Sessions};
+use crate::auth::{COOKIE, Session, Sessions};
 use crate::events::Events;
 use crate::history::History;
 use crate::host::{Host, Peer};
@@ -16,12 +16,14 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use process::audit::Source;
 use rustls::ServerConfig;
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use structs::sync::lock;
 use tokio::sync::{Semaphore, watch};
 use web::METRICS;
 use web::login::Limiter;
+use web::rest::only_reads;
 
 /// What all requests share.
 pub struct App {
@@ -43,7 +45,19 @@ pub struct App {
     pub seen: watch::Sender<Arc<Seen>>,
     /// Places for streams.
     pub streams: Arc<Semaphore>,
+    /// Which of the port's servers it is.
+    pub place: Place,
     open: Mutex<Option<(Arc<Session>, Instant)>>,
+}
+
+/// Which of the servers of a port one is. The first is at the root, the others are below
+/// [`FOLDER`].
+#[derive(Clone, Default)]
+pub struct Place {
+    /// Its number, from 0.
+    pub at: usize,
+    /// The names of all servers; empty if there is only one.
+    pub names: Arc<[String]>,
 }
 
 /// Streams that there can be at a time.
@@ -54,6 +68,11 @@ const OPEN_TIME: Duration = Duration::from_secs(5);
 impl App {
     /// For a port that shows `host`.
     pub fn new(host: Arc<dyn Host>) -> Arc<App> {
+        App::at(host, Place::default())
+    }
+
+    /// For a port that shows `host` among others.
+    pub fn at(host: Arc<dyn Host>, place: Place) -> Arc<App> {
         Arc::new(App {
             watch: Access::watching(&host),
             host,
@@ -64,8 +83,17 @@ impl App {
             jobs: Jobs::default(),
             seen: watch::Sender::new(Arc::default()),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+            place,
             open: Mutex::default(),
         })
+    }
+
+    /// The cookie of browsers that have logged in to the server: each server has one of its own.
+    pub fn cookie(&self) -> Cow<'static, str> {
+        match self.place.at {
+            0 => COOKIE.into(),
+            at => format!("{COOKIE}-{at}").into(),
+        }
     }
 
     /// The session of the default user, if it was seen lately that this one needs no password.
@@ -112,8 +140,15 @@ impl web::Site for App {
 /// Paths that say nothing but whether the server works, and are there for all.
 const PROBES: [&str; 2] = ["/healthz", "/readyz"];
 
-/// All that the port answers.
-pub fn router(app: &Arc<App>) -> Router {
+/// What the paths of servers beyond the first begin with. A number follows.
+const FOLDER: &str = "/server/";
+
+/// All that the port answers: for a server, and for `others` below [`FOLDER`].
+pub fn router(app: &Arc<App>, others: Vec<Arc<App>>) -> Router {
+    let others: Others = others.into();
+    let of_others = Router::new()
+        .route(&format!("{FOLDER}{{*path}}"), any(answer_for_other))
+        .with_state(others);
     Router::new()
         .route(PROBES[0], get(health::alive))
         .route(PROBES[1], get(health::ready))
@@ -121,9 +156,39 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/api/v1/{*path}", any(api::answer))
         .route("/", get(assets::page))
         .route("/assets/{*path}", get(assets::file))
-        .fallback(|| async { (StatusCode::NOT_FOUND, "Not found\n") })
-        .layer(middleware::from_fn_with_state(Arc::clone(app), guard))
         .with_state(Arc::clone(app))
+        .merge(of_others)
+        .fallback(not_found)
+        .layer(middleware::from_fn_with_state(Arc::clone(app), guard))
+}
+
+/// The servers beyond the first.
+type Others = Arc<[Arc<App>]>;
+
+/// Answers a request about a server beyond the first: for its page, a file of that, or its API.
+async fn answer_for_other(State(others): State<Others>, request: Request) -> Response {
+    let path = request.uri().path().to_owned();
+    let rest = path.strip_prefix(FOLDER).and_then(|rest| rest.split_once('/'));
+    let found = rest.and_then(|(number, rest)| {
+        let at = number.parse::<usize>().ok()?.checked_sub(1)?;
+        Some((others.get(at)?, rest))
+    });
+    let Some((app, rest)) = found else { return not_found().await.into_response() };
+    if let Some(path) = rest.strip_prefix(API) {
+        return api::answer_path(Arc::clone(app), path, request).await;
+    }
+    match (only_reads(request.method()), rest.strip_prefix("assets/")) {
+        (true, Some(file)) => assets::send(file, request.headers()),
+        (true, None) if rest.is_empty() => assets::page(request).await,
+        _ => not_found().await.into_response(),
+    }
+}
+
+/// What the paths of the API begin with, below those of a server.
+const API: &str = "api/v1";
+
+async fn not_found() -> (StatusCode, &'static str) {
+    (StatusCode::NOT_FOUND, "Not found\n")
 }
 
 /// Why protected mode refuses a request.

@@ -1,6 +1,7 @@
 //! Work in the background on behalf of a user: counting and deleting the keys of a prefix, looking
-//! for big and hot keys by sampling. A job can be watched and cancelled.
+//! for big and hot keys, summing memory and expiries by prefix. A job can be watched and cancelled.
 
+use crate::analysis::{self, Analysis};
 use crate::api::prefix_pattern;
 use crate::auth::Session;
 use crate::blob::Blob;
@@ -36,6 +37,9 @@ pub enum Task {
     BigKeys { db: u32 },
     /// Looks for keys that are used often; with an LFU policy by frequency, else by idle time.
     HotKeys { db: u32 },
+    /// Sums memory and expiries of the keys that begin with a prefix, by the next part of their
+    /// names, which ends with the separator.
+    Analyse { db: u32, prefix: Blob, separator: String },
 }
 
 /// How a job stands.
@@ -83,6 +87,8 @@ pub struct Progress {
     pub found: Vec<Found>,
     /// What amounts are: `bytes`, `frequency` or `idle`.
     pub unit: &'static str,
+    /// What an analysis has found.
+    pub analysis: Option<analysis::Found>,
     /// Why it failed.
     pub error: Option<String>,
 }
@@ -137,6 +143,7 @@ impl Jobs {
             done: 0,
             found: Vec::new(),
             unit: "",
+            analysis: None,
             error: None,
         };
         let job = Arc::new(Job {
@@ -178,14 +185,20 @@ impl Run<'_> {
 
     async fn run(&self, task: Task) -> Result<(), String> {
         let (db, pattern) = match &task {
-            Task::Count { db, prefix } | Task::Delete { db, prefix } => {
-                (*db, Some(prefix_pattern(&prefix.bytes)))
-            }
+            Task::Count { db, prefix }
+            | Task::Delete { db, prefix }
+            | Task::Analyse { db, prefix, .. } => (*db, Some(prefix_pattern(&prefix.bytes))),
             Task::BigKeys { db } | Task::HotKeys { db } => (*db, None),
         };
         let total = self.ask(db, &[words!["DBSIZE"]]).await?;
         lock(&self.job.progress).total =
             total.first().map_or(0, |total| total.integer().unwrap_or(0).max(0) as u64);
+        let mut analysis = match &task {
+            Task::Analyse { prefix, separator, .. } => {
+                Some(Analysis::new(&prefix.bytes, separator.as_bytes()))
+            }
+            _ => None,
+        };
         let mut cursor = b"0".to_vec();
         while !self.job.is_cancelled.load(SeqCst) {
             let mut request = words!["SCAN", cursor, "COUNT", STEP.to_string()];
@@ -199,6 +212,9 @@ impl Run<'_> {
             }
             let [next, keys] = reply.items() else { return Err("SCAN has no cursor".to_owned()) };
             let keys: Vec<&[u8]> = keys.items().iter().filter_map(Value::bytes).collect();
+            if let Some(analysis) = &mut analysis {
+                self.analyse(analysis, db, &keys).await?;
+            }
             self.step(&task, db, &keys).await?;
             let mut progress = lock(&self.job.progress);
             progress.looked_at = (progress.looked_at + STEP as u64).min(progress.total);
@@ -216,7 +232,7 @@ impl Run<'_> {
             return Ok(());
         }
         let done = match task {
-            Task::Count { .. } => keys.len() as u64,
+            Task::Count { .. } | Task::Analyse { .. } => keys.len() as u64,
             Task::Delete { .. } => {
                 let mut request = words!["UNLINK"];
                 request.extend(keys.iter().map(|key| key.to_vec()));
@@ -231,6 +247,19 @@ impl Run<'_> {
             Task::HotKeys { .. } => self.measure(db, keys, "frequency").await?,
         };
         lock(&self.job.progress).done += done;
+        Ok(())
+    }
+
+    /// Adds keys to an analysis, and shows what it has found so far.
+    async fn analyse(
+        &self,
+        analysis: &mut Analysis,
+        db: u32,
+        keys: &[&[u8]],
+    ) -> Result<(), String> {
+        let replies = self.ask(db, &Analysis::requests(keys)).await?;
+        analysis.take(keys, &replies)?;
+        lock(&self.job.progress).analysis = Some(analysis.found());
         Ok(())
     }
 

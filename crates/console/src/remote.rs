@@ -1,5 +1,6 @@
 //! `dunlin console --url …`: the console of a server elsewhere, whichever it is.
 
+use crate::Port;
 use crate::host::{Boxed, Host, Peer, Purpose, Stream, ThreadTime};
 use clap::{CommandFactory as _, Parser};
 use client::tls::TlsOptions;
@@ -18,14 +19,15 @@ use tokio::io::AsyncReadExt as _;
 use tokio::io::AsyncWriteExt as _;
 use tokio_rustls::TlsConnector;
 
-/// Shows a server that speaks RESP in a browser.
+/// Shows servers that speak RESP in a browser.
 #[derive(Parser)]
 #[command(name = "dunlin console", after_help = "The guide: docs/console.md")]
 struct RemoteOptions {
-    /// The server: redis://[USER[:PASSWORD]@]HOST[:PORT], rediss://… for TLS, or unix:///PATH.
-    /// Name and password are for watching; users log in with their own
+    /// A server: redis://[USER[:PASSWORD]@]HOST[:PORT], rediss://… for TLS, or unix:///PATH.
+    /// Name and password are for watching; users log in with their own. Several times for several
+    /// servers
     #[arg(long, default_value = "redis://127.0.0.1:6379")]
-    url: String,
+    url: Vec<String>,
     /// Port of the console
     #[arg(long, default_value_t = 8379)]
     port: u16,
@@ -39,10 +41,16 @@ struct RemoteOptions {
     /// File with the certificates of authorities, in place of the system's
     #[arg(long)]
     cacert: Option<PathBuf>,
+    /// URL that gets a POST with JSON when a problem of a server has begun, and when it is over
+    #[arg(long, value_name = "URL")]
+    webhook: Option<String>,
     /// File for a line of JSON for each request that changes something, and each log-in that fails
     #[arg(long, value_name = "PATH")]
     audit_log: Option<PathBuf>,
 }
+
+/// Servers that a console shows: each is looked at each second.
+const MAX_SERVERS: usize = 32;
 
 /// Where a server is, and its watcher.
 #[derive(Clone)]
@@ -57,7 +65,8 @@ struct RemotePlace {
 fn parse(text: &str) -> Result<RemotePlace, String> {
     let url = Url::parse(text).map_err(|why| why.to_string())?;
     if url.scheme == Scheme::Sentinel || url.hosts.len() > 1 {
-        return Err("the console is of one server: take redis, rediss or unix".into());
+        let text = "a URL is of one server: take redis, rediss or unix, and --url several times";
+        return Err(text.into());
     }
     let address = url.address("127.0.0.1", 6379);
     let (user, password) = match url.credentials {
@@ -197,14 +206,23 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
 }
 
 fn start(options: &RemoteOptions) -> Result<(), String> {
-    let place = parse(&options.url)?;
+    if options.url.len() > MAX_SERVERS {
+        return Err(format!("--url: a console shows at most {MAX_SERVERS} servers"));
+    }
     let files = TlsOptions { cacert: options.cacert.clone(), ..TlsOptions::default() };
-    let tls = place.is_tls.then(|| client::tls::rules(&files)).transpose()?;
     let trusted_names = options.hosts.join(" ");
+    let host = |url: &String| -> Result<Arc<dyn Host>, String> {
+        let place = parse(url)?;
+        let tls = place.is_tls.then(|| client::tls::rules(&files)).transpose()?;
+        Ok(Arc::new(Remote { place, trusted_names: trusted_names.clone(), tls }))
+    };
+    let hosts = options.url.iter().map(host).collect::<Result<_, _>>()?;
     if let Some(path) = &options.audit_log {
         audit::start(path, audit::Source::Console, &options.port.to_string())?;
     }
-    crate::start(Arc::new(Remote { place, trusted_names, tls }), &options.bind, options.port)
+    let webhook = options.webhook.as_deref().unwrap_or_default();
+    let log = |line: &str| println!("{line}");
+    crate::start(hosts, &Port { bind: &options.bind, number: options.port, webhook, log })
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Joins the server and the console: `admin-port` inside the server.
 
+use console::Port;
 use console::host::{Boxed, Host, Peer, Purpose, Stream, ThreadTime};
 use process::log;
 use process::threads;
@@ -14,13 +15,19 @@ struct OwnServer(Inside);
 /// Opens the admin port, if the configuration has one.
 pub fn start(inside: Inside) -> Result<(), String> {
     let config = inside.config();
-    let port = config.admin_port();
-    if port == 0 {
+    let number = config.admin_port();
+    let webhook = config.alert_webhook().to_string_lossy().into_owned();
+    if number == 0 && !webhook.is_empty() {
+        return Err("alert-webhook needs the admin port: set admin-port, too".into());
+    }
+    if number == 0 {
         return Ok(());
     }
     let bind: Vec<String> =
         config.admin_bind().iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    console::start(Arc::new(OwnServer(inside)), &bind, port)
+    let log = |line: &str| log!(Notice, "{line}");
+    let port = Port { bind: &bind, number, webhook: &webhook, log };
+    console::start(vec![Arc::new(OwnServer(inside))], &port)
 }
 
 impl Host for OwnServer {

@@ -8,10 +8,11 @@ use crate::site::{
     Database, Event, Job, JobKind, JobState, Known, Login, Placed, ProcessState, Site, Stage,
 };
 use crate::standing::{self, Waiting};
+use crate::store::{Problem, Store};
 use crate::talk;
 use crate::tasks::Task;
 use cluster::slots::Slots;
-use cluster::view::View;
+use cluster::view::{At, View};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -126,6 +127,9 @@ pub struct ShardShown {
     pub slots: String,
     /// How many leaderships the database has had when this one began.
     pub epoch: u64,
+    /// It comes or goes: it has no slots, and clients need none of it.
+    #[serde(default)]
+    pub is_empty: bool,
     /// Whether its primary is there.
     pub has_primary: bool,
     /// What it waits for if its primary is not there, and what its copies have.
@@ -157,6 +161,18 @@ pub struct DatabaseShown {
     pub shards: Vec<ShardShown>,
 }
 
+/// Describes all databases, of one read of their topologies. Copies are not asked.
+///
+/// # Errors
+/// etcd does not answer.
+pub fn databases(store: &mut Store, site: &Site) -> Result<Vec<DatabaseShown>, Problem> {
+    let views = store.views()?;
+    let shown = |(name, at): (&String, &At<Database>)| {
+        database(site, name, &at.value, views.get(&at.value.id), false)
+    };
+    Ok(site.databases.iter().map(shown).collect())
+}
+
 /// Describes a database. Copies are asked how they are only if `asks`.
 pub fn database(
     site: &Site,
@@ -176,9 +192,12 @@ pub fn database(
     }
     let mut numbers = database.shards();
     numbers.extend(0..database.settings.shards);
-    let shards: Vec<ShardShown> =
+    let mut shards: Vec<ShardShown> =
         numbers.into_iter().map(|number| shard(number, &copies, (name, database), view)).collect();
-    let is_available = !shards.is_empty() && shards.iter().all(|shard| shard.has_primary);
+    if is_updated(site, name) {
+        note_empty(&mut shards);
+    }
+    let is_available = is_available(&shards);
     let (password, password_sha256) = (String::new(), String::new());
     DatabaseShown {
         name: name.to_owned(),
@@ -195,6 +214,31 @@ pub fn database(
         users: database.users.iter().map(|(name, it)| (name.clone(), it.rules.clone())).collect(),
         shards,
     }
+}
+
+/// Returns whether a job makes the database what its options say. Shards that it adds have no slots
+/// before all their copies are there, those that it takes away have none any more.
+fn is_updated(site: &Site, name: &str) -> bool {
+    let mut jobs = site.jobs.values().map(|at| &at.value);
+    jobs.any(|job| {
+        job.state == JobState::Running && job.kind == JobKind::Update && job.database == name
+    })
+}
+
+/// Notes which shards come or go. If none has slots, nothing is known of any.
+fn note_empty(shards: &mut [ShardShown]) {
+    if shards.iter().all(|shard| shard.slots.is_empty()) {
+        return;
+    }
+    for shard in shards.iter_mut().filter(|shard| shard.slots.is_empty()) {
+        (shard.is_empty, shard.waiting) = (true, Waiting::default());
+    }
+}
+
+/// Returns whether all shards that clients need have a primary.
+fn is_available(shards: &[ShardShown]) -> bool {
+    let mut serving = shards.iter().filter(|shard| !shard.is_empty).peekable();
+    serving.peek().is_some() && serving.all(|shard| shard.has_primary)
 }
 
 fn copy(site: &Site, placed: &Placed, view: Option<&View>) -> CopyShown {
@@ -263,6 +307,7 @@ fn shard(
     ShardShown {
         number: number + 1,
         slots,
+        is_empty: false,
         epoch: found.map_or(0, |(_, shard)| shard.epoch.0),
         has_primary: found.is_some_and(|(view, shard)| view.is_alive(shard.holder)),
         waiting: found.map_or_else(Waiting::default, |(view, shard)| {
@@ -282,12 +327,12 @@ fn health_with_rollback(name: &str, health: String, view: Option<&View>) -> Stri
 }
 
 fn health(database: &Database, shards: &[ShardShown]) -> String {
-    let unled: Vec<String> = shards
-        .iter()
+    let serving = || shards.iter().filter(|shard| !shard.is_empty);
+    let unled: Vec<String> = serving()
         .filter(|shard| !shard.has_primary)
         .map(|shard| shard.number.to_string())
         .collect();
-    let copies = || shards.iter().flat_map(|shard| &shard.copies);
+    let copies = || serving().flat_map(|shard| &shard.copies);
     let absent = copies().filter(|copy| copy.role == "none").count();
     let ill = copies().find_map(|copy| {
         let errors = [&copy.disk_error, &copy.link_error];
@@ -502,4 +547,50 @@ pub(crate) fn word<T: Serialize>(value: &T) -> String {
 /// The word of a process's state.
 pub fn state_word(state: ProcessState) -> String {
     word(&state)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::tests::with_database;
+
+    fn shard(number: usize, slots: &str, has_primary: bool) -> ShardShown {
+        let role = if has_primary { "primary" } else { "none" };
+        let copy = CopyShown { shard: number, role: role.into(), ..CopyShown::default() };
+        let waiting = Waiting { text: "no copy is there".into(), ..Waiting::default() };
+        let slots = slots.to_owned();
+        let copies = vec![copy];
+        ShardShown { number, slots, is_empty: false, epoch: 1, has_primary, waiting, copies }
+    }
+
+    #[test]
+    fn shards_that_are_added_do_no_harm_to_a_database() {
+        let (mut site, job) = with_database(Stage::Ready);
+        let database = site.databases["d"].value.clone();
+        assert!(!is_updated(&site, "d"), "it is being created");
+        let at = site.jobs.get_mut(&job).expect("it is there");
+        at.value.kind = JobKind::Update;
+        assert!(is_updated(&site, "d") && !is_updated(&site, "other"));
+
+        let mut shards = [shard(1, "0-16383", true), shard(2, "", false)];
+        assert_eq!(health(&database, &shards), "shard 2 has no primary");
+        assert!(!is_available(&shards), "without a job nothing adds it");
+        note_empty(&mut shards);
+        assert_eq!(health(&database, &shards), "ok");
+        assert!(is_available(&shards));
+        assert_eq!(shards[1].waiting.text, "");
+        shards[0] = shard(1, "0-16383", false);
+        assert_eq!(health(&database, &shards), "shard 1 has no primary");
+        assert!(!is_available(&shards));
+    }
+
+    #[test]
+    fn a_database_of_which_nothing_is_known_is_not_well() {
+        let (site, _) = with_database(Stage::Ready);
+        let mut shards = [shard(1, "", false), shard(2, "", false)];
+        note_empty(&mut shards);
+        assert!(!is_available(&shards));
+        let health = health(&site.databases["d"].value, &shards);
+        assert_eq!(health, "shards 1, 2 have no primary");
+    }
 }

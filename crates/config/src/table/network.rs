@@ -27,6 +27,11 @@ pub(super) const OPTIONS: &[Spec] = &[
         "names under which the admin port is open to a default user without a password; .NAME is all names below NAME",
     )
     .checked(checks::host_names),
+    optional(
+        "alert-webhook",
+        "URL that gets a POST with JSON when a problem begins or ends; needs admin-port",
+    )
+    .immutable(),
     optional("unixsocket", "path of the Unix socket").immutable(),
     special(
         "unixsocketperm",

@@ -36,6 +36,7 @@ const NOT_IN_VALKEY: &[(&str, &str)] = &[
     ("admin-port", "Dunlin's own"),
     ("admin-bind", "Dunlin's own"),
     ("admin-hosts", "Dunlin's own"),
+    ("alert-webhook", "Dunlin's own"),
     ("admin-socket", "Dunlin's own"),
     ("max-waiting-tls-handshakes", "Dunlin's own"),
     ("shed-requests", "Dunlin's own"),

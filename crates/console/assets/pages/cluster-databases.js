@@ -4,20 +4,26 @@
 import { bytes, number, visible } from "../format.js";
 import { ofCopy } from "../place.js";
 import { polled } from "../polling.js";
-import { ask, button, copyButton, h, notice, panel, raw, table } from "../ui.js";
+import { ask, button, copyLine, h, notice, panel, raw, table } from "../ui.js";
 import { requestId, send } from "../cluster-api.js";
-import { meanings } from "./cluster-fields.js";
+import { meanings, titleOf } from "./cluster-fields.js";
+import { graphsOf } from "./cluster-graphs.js";
 import { jobs } from "./cluster-jobs.js";
-import { badge, creator, databaseTable, healthBadge } from "./cluster-parts.js";
+import { creator, databaseTable, factList, healthBadge, roleBadge } from "./cluster-parts.js";
 import { users } from "./cluster-users.js";
 
-export const show = (context) =>
-  polled(context, async () => {
-    if (!context.rest) return databases(await send("GET", "/databases"));
+export function show(context) {
+  if (!context.rest) {
+    return polled(context, async () => databases(await send("GET", "/databases")));
+  }
+  const graphs = graphsOf({ database: context.rest });
+  const draw = async () => {
     const means = await meanings();
     const it = await send("GET", "/database?name=" + encodeURIComponent(context.rest));
-    return database(it, await send("GET", "/jobs"), means);
-  });
+    return database(it, await send("GET", "/jobs"), means, graphs.root);
+  };
+  return polled(context, draw, graphs);
+}
 
 function databases(list) {
   return [
@@ -26,7 +32,7 @@ function databases(list) {
   ];
 }
 
-function database(it, all, means) {
+function database(it, all, means, graphs) {
   const running = all.filter((job) => job.state === "running" && job.database === it.name);
   const copies = it.shards.flatMap((shard) =>
     shard.copies.map((copy) => ({
@@ -37,21 +43,22 @@ function database(it, all, means) {
     })),
   );
   const { settings } = it;
+  /** @type {[string, import("../ui.js").Child][]} */
   const facts = [
     ["Port", settings.port],
     ["Memory", bytes(settings.memory_bytes)],
     ["Replicas", settings.replicas],
-    ["Clients see", explain(means, "endpoint", settings.endpoint)],
+    [titleOf("endpoint"), explain(means, "endpoint", settings.endpoint)],
     ["Persistence", explain(means, "persistence", settings.persistence)],
-    ["When the memory is full", explain(means, "eviction", settings.eviction)],
-    ["A write is confirmed", explain(means, "commit", settings.commit)],
+    [titleOf("eviction"), explain(means, "eviction", settings.eviction)],
+    [titleOf("commit"), explain(means, "commit", settings.commit)],
     [
       "Hashing",
       settings.hashing && settings.hashing.length
         ? raw(visible(settings.hashing.join("  ")))
         : "standard",
     ],
-    ["Databases of SELECT", settings.databases || 1],
+    [titleOf("databases"), settings.databases || 1],
     ["Flash", settings.flash_bytes ? bytes(settings.flash_bytes) : "none"],
     ["Password", it.has_password ? "yes" : "none"],
     ["TLS", settings.tls ? "yes" : "no"],
@@ -79,14 +86,6 @@ function database(it, all, means) {
     connection(it, copies),
     running.length ? panel("Under way", jobs(running)) : null,
     panel(
-      "Options",
-      h(
-        "dl",
-        { class: "facts" },
-        facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
-      ),
-    ),
-    panel(
       "Shards and copies",
       table(
         [
@@ -101,11 +100,7 @@ function database(it, all, means) {
           {
             name: "role",
             title: "Role",
-            cell: (copy) =>
-              badge(
-                copy.role === "none" ? "not there" : copy.role,
-                copy.role === "primary" ? "info" : copy.role === "none" ? "alarm" : "",
-              ),
+            cell: roleBadge,
             sort: (copy) => copy.role,
           },
           {
@@ -173,6 +168,8 @@ function database(it, all, means) {
         { label: "Copies" },
       ),
     ),
+    graphs,
+    panel("Options", factList(facts)),
     users(it.name, it.users),
   ];
 }
@@ -256,19 +253,12 @@ function connection(it, copies) {
   const command = `redis-cli -h ${host} -p ${settings.port}${options}`;
   const of = settings.endpoint === "cluster" ? "RedisCluster" : "Redis";
   const python = `redis.${of}.from_url("${url}")`;
-  const line = (/** @type {string} */ title, /** @type {string} */ text) =>
-    h(
-      "div",
-      { class: "connect" },
-      h("span", { class: "dim" }, title),
-      h("code", { class: "raw" }, visible(text)),
-      copyButton(() => text),
-    );
   return panel(
     "Connect",
-    line("URL", url),
-    line("Command line", command),
-    line("Python", python),
+    copyLine("Address", `${isBare}:${settings.port}`),
+    copyLine("URL", url),
+    copyLine("Command line", command),
+    copyLine("Python", python),
     h("p", { class: "dim" }, hint(it, hosts)),
   );
 }

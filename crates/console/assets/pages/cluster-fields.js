@@ -46,8 +46,12 @@ export function choice(words, value) {
   return select;
 }
 
-// The options of a database, from the schema in the interface's document: those that have to be
-// given first, then by name.
+// What a user thinks of first. Other options follow by name.
+const FIRST = "memory port shards replicas persistence commit eviction endpoint password".split(
+  " ",
+);
+
+// The options of a database, from the schema in the interface's document, in the order of a form.
 async function options(changes) {
   const {
     components: { schemas },
@@ -61,9 +65,10 @@ async function options(changes) {
   }));
   const shown = all.filter((it) => !it["x-of-requests"] && (!changes || it["x-changes"]));
   const name = (it) => it["x-option"] || it.key;
+  const place = (it) => (FIRST.includes(it.name) ? FIRST.indexOf(it.name) : FIRST.length);
   return shown
     .map((it) => ({ ...it, name: name(it) }))
-    .sort((one, other) => other.required - one.required || (one.name < other.name ? -1 : 1));
+    .sort((one, other) => place(one) - place(other) || (one.name < other.name ? -1 : 1));
 }
 
 // The words of a schema, each with what it means.
@@ -121,7 +126,17 @@ function control(schema, value) {
   return { element, read: () => element.value };
 }
 
-const title = (name) => name[0].toUpperCase() + name.slice(1);
+// What options are called where their name does not say it.
+const TITLES = {
+  commit: "A write is confirmed",
+  databases: "Databases of SELECT",
+  endpoint: "Clients see",
+  eviction: "When the memory is full",
+  tls: "TLS",
+};
+
+/** @param {string} name of an option */
+export const titleOf = (name) => TITLES[name] || name[0].toUpperCase() + name.slice(1);
 
 // The elements of a form for a database, and what reads its options: all of a new one; of one that
 // is there, those that differ.
@@ -135,11 +150,11 @@ export async function databaseFields(settings) {
   });
   const label = ({ schema, element }) =>
     schema.type === "boolean"
-      ? h("label", { class: "check" }, element, `${title(schema.name)}: ${schema.description}`)
+      ? h("label", { class: "check" }, element, `${titleOf(schema.name)}: ${schema.description}`)
       : h(
           "label",
           {},
-          schema.type === "array" ? `${title(schema.name)}, one a line` : title(schema.name),
+          schema.type === "array" ? `${titleOf(schema.name)}, one a line` : titleOf(schema.name),
           element,
           h("small", {}, schema.description),
         );
@@ -154,7 +169,7 @@ export async function databaseFields(settings) {
       mark.checked = true;
     });
   const marked = [...marks].map(([field, mark]) =>
-    h("label", { class: "check" }, mark, `Another ${field.schema.name}`),
+    h("label", { class: "check" }, mark, `Set another ${field.schema.name}`),
   );
   const differs = (field) =>
     marks.has(field)

@@ -66,7 +66,7 @@ export async function show() {
         h("label", {}, "Rules, one a line", rules),
         h("label", {}, "Keys, one a line", keys),
         h("label", {}, "Keys and shards of a database", database),
-        h("label", {}, "Otherwise: shards", shards),
+        h("label", {}, "Shards, without a database", shards),
       ),
       h("div", { class: "actions" }, attempt),
     ),

@@ -7,7 +7,7 @@ import { h, panel } from "../ui.js";
 import { send } from "../cluster-api.js";
 import { jobs } from "./cluster-jobs.js";
 import { machines } from "./cluster-machines.js";
-import { badge, creator, databaseTable } from "./cluster-parts.js";
+import { badge, creator, databaseTable, factList } from "./cluster-parts.js";
 
 export const show = (context) =>
   polled(context, async () => {
@@ -18,6 +18,7 @@ export const show = (context) =>
 
 function overview(status) {
   const alive = status.machines.filter((machine) => machine.is_alive).length;
+  /** @type {[string, import("../ui.js").Child][]} */
   const facts = [
     ["Machines", `${alive} of ${status.machines.length}`],
     ["Databases", status.databases.length],
@@ -40,14 +41,7 @@ function overview(status) {
       creator(),
     ),
     status.problems.map((problem) => h("p", { class: "warning-text" }, visible(problem))),
-    panel(
-      "Cluster",
-      h(
-        "dl",
-        { class: "facts" },
-        facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
-      ),
-    ),
+    panel("Cluster", factList(facts)),
     panel("Databases", databaseTable(status.databases)),
     panel("Machines", machines(status.machines, false)),
     status.jobs.length ? panel("Jobs that run", jobs(status.jobs)) : null,

@@ -8,6 +8,24 @@ export const badge = (text, level) => h("span", { class: "badge " + level }, tex
 /** @param {number} ms since 1970 */
 export const when = (ms) => h("time", { title: time(ms / 1000) }, moment(ms / 1000));
 
+/**
+ * Names with values.
+ * @param {[string, import("../ui.js").Child][]} facts
+ */
+export const factList = (facts) =>
+  h(
+    "dl",
+    { class: "facts" },
+    facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+  );
+
+/** @param {{ role: string }} copy */
+export const roleBadge = ({ role }) =>
+  badge(
+    role === "none" ? "not there" : role,
+    role === "primary" ? "info" : role === "none" ? "alarm" : "",
+  );
+
 function level(it) {
   if (it.health === "ok") return "good";
   if (it.stage === "creating") return "info";

@@ -167,6 +167,39 @@ export async function show(context) {
     work.catch((error) => fill(list, failure(error)));
   }
 
+  // Arrows go through the tree as they do in other programs: down, up, and open and close.
+  function steer(event) {
+    const at = event.target;
+    if (!at.matches("button.link")) return;
+    const all = /** @type {HTMLElement[]} */ ([
+      ...list.querySelectorAll(".tree button.link:not(:disabled)"),
+    ]);
+    const to = (/** @type {number} */ place) => {
+      const wanted = all[Math.max(0, Math.min(all.length - 1, place))];
+      if (wanted) wanted.focus();
+    };
+    const place = all.indexOf(at);
+    const state = at.getAttribute("aria-expanded");
+    const parent = at.closest("ul").closest("li");
+    const steps = {
+      ArrowDown: () => to(place + 1),
+      ArrowUp: () => to(place - 1),
+      Home: () => to(0),
+      End: () => to(all.length - 1),
+      ArrowRight: () => (state === "false" ? at.click() : to(place + (state ? 1 : 0))),
+      ArrowLeft: () => {
+        if (state === "true") at.click();
+        else if (parent) parent.querySelector("button.link").focus();
+      },
+    };
+    if (!steps[event.key]) return;
+    event.preventDefault();
+    steps[event.key]();
+  }
+  list.addEventListener("keydown", (event) => {
+    if (state.mode === "tree") steer(event);
+  });
+
   async function page(into, cursor, mine) {
     const text =
       state.pattern && !/[*?[\]]/.test(state.pattern) ? `*${state.pattern}*` : state.pattern;

@@ -1,6 +1,7 @@
 // @ts-check
 // The form that asks for a name and a password.
 
+import { base } from "../api.js";
 import { fill, h } from "../ui.js";
 
 const hints = {
@@ -39,6 +40,8 @@ export function login(why, shows, submit) {
     send,
     message,
     h("p", { class: "dim" }, hints[shows]),
+    // The port shows several servers: each has users of its own.
+    /\/server\/\d+\/api\/v1$/.test(base) && h("a", { href: "../../" }, "‹ The first server"),
   );
   form.addEventListener("submit", async (event) => {
     event.preventDefault();

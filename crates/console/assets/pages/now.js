@@ -2,19 +2,11 @@
 // What is wrong, what goes on, and what went on.
 
 import { get } from "../api.js";
-import { chart } from "../chart.js";
+import { chart, windows } from "../chart.js";
 import { bytes, duration, moment, number, percent, usec, visible } from "../format.js";
 import { link } from "../place.js";
-import { fill, h, meter, notice, panel, progress } from "../ui.js";
+import { fill, h, meter, notice, panel, progress, tabs } from "../ui.js";
 
-const windows = [
-  [60, "1 min"],
-  [300, "5 min"],
-  [900, "15 min"],
-  [3600, "1 h"],
-  [21600, "6 h"],
-  [86400, "24 h"],
-];
 let window_ = 300;
 
 const rate = (value) => number(value) + "/s";
@@ -256,7 +248,6 @@ export async function show(context) {
     latencies: h("div"),
     threads: h("div"),
     facts: h("div"),
-    windows: h("div", { class: "tabs", role: "tablist", "aria-label": "Window" }),
   };
 
   async function load() {
@@ -281,24 +272,7 @@ export async function show(context) {
 
   function choose(seconds) {
     window_ = seconds;
-    fill(
-      parts.windows,
-      windows.map(([value, name]) =>
-        h(
-          "button",
-          {
-            type: "button",
-            role: "tab",
-            "aria-selected": String(value === window_),
-            onclick: () => {
-              choose(value);
-              load().catch((error) => notice(error.message, "alarm"));
-            },
-          },
-          name,
-        ),
-      ),
-    );
+    load().catch((error) => notice(error.message, "alarm"));
   }
 
   function update(document_) {
@@ -323,7 +297,6 @@ export async function show(context) {
     draw();
   }
 
-  choose(window_);
   await load();
   const first = context.live.last || (await get("/now"));
   const threadPanel = panel("Threads", parts.threads);
@@ -336,7 +309,7 @@ export async function show(context) {
       { class: "title" },
       h("h1", {}, "Overview"),
       h("span", { class: "space" }),
-      parts.windows,
+      tabs("Window", windows, window_, choose),
     ),
     parts.problems,
     parts.progress,

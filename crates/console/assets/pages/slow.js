@@ -1,66 +1,20 @@
 // @ts-check
-// What was slow: logs of commands, statistics of commands, events, big and hot keys.
+// What was slow: logs of commands, statistics of commands, events.
 
-import { can, get, post, remove } from "../api.js";
-import {
-  blob,
-  bytes,
-  duration,
-  exact,
-  isCut,
-  moment,
-  number,
-  percent,
-  time,
-  usec,
-  visible,
-} from "../format.js";
-import { link } from "../place.js";
-import { ask, button, failure, fill, h, meter, notice, progress, raw, table } from "../ui.js";
+import { can, get, post } from "../api.js";
+import { blob, bytes, exact, moment, time, usec, visible } from "../format.js";
+import { ask, button, fill, h, raw, share, table, views } from "../ui.js";
 
-/** @type {[string, string, (body: HTMLElement, again: () => any) => Promise<any>][]} */
-const tabs = [
+/** @type {import("../ui.js").View[]} */
+const all = [
   ["slow", "Slow commands", log("slow")],
   ["statistics", "By command", statistics],
   ["large-request", "Large requests", log("large-request")],
   ["large-reply", "Large replies", log("large-reply")],
   ["latency", "Stalls", latency],
-  ["big-keys", "Big keys", sample("big-keys")],
-  ["hot-keys", "Hot keys", sample("hot-keys")],
 ];
 
-export async function show(context) {
-  const bar = h("div", { class: "tabs", role: "tablist" });
-  const body = h("div", { class: "panel" });
-  let stop = () => {};
-  async function open(name) {
-    stop();
-    const tab = tabs.find(([other]) => other === name) || tabs[0];
-    fill(
-      bar,
-      tabs.map(([other, title]) =>
-        h(
-          "button",
-          {
-            type: "button",
-            role: "tab",
-            "aria-selected": String(other === tab[0]),
-            onclick: () => open(other),
-          },
-          title,
-        ),
-      ),
-    );
-    try {
-      stop = (await tab[2](body, () => open(name))) || (() => {});
-    } catch (error) {
-      fill(body, failure(error));
-    }
-  }
-  await open(context.rest || "slow");
-  context.leave = () => stop();
-  return [h("div", { class: "title" }, h("h1", {}, "Slow log")), bar, body];
-}
+export const show = (context) => views(context, "Slow log", all);
 
 function log(kind) {
   return async (body, again) => {
@@ -135,7 +89,7 @@ function log(kind) {
 
 async function statistics(body, again) {
   const rows = await get("/statistics");
-  const all = rows.reduce((sum, row) => sum + row.usec, 0) || 1;
+  const whole = rows.reduce((sum, row) => sum + row.usec, 0) || 1;
   const field = (name, title, format) => ({
     name,
     title,
@@ -149,7 +103,9 @@ async function statistics(body, again) {
     number: true,
     sort: (row) => row[name],
     cell: (row) =>
-      h("span", { title: `99 % have less than ${bytes(row[name + "_p99"])}` }, bytes(row[name])),
+      row[name]
+        ? h("span", { title: `99 % have less than ${bytes(row[name + "_p99"])}` }, bytes(row[name]))
+        : h("span", { title: "Sizes are counted with size-tracking yes" }, "–"),
   });
   /** @type {import("../ui.js").Column[]} */
   const columns = [
@@ -165,7 +121,7 @@ async function statistics(body, again) {
       title: "Share of time",
       number: true,
       sort: (row) => row.usec,
-      cell: (row) => [percent(row.usec / all), " ", meter(row.usec / all, "share")],
+      cell: (row) => share(row.usec / whole),
     },
     {
       name: "mean",
@@ -257,89 +213,4 @@ async function latency(body, again) {
     ),
     table(columns, rows, { label: "Events", empty: "No event was seen." }),
   );
-}
-
-const units = {
-  bytes: ["Memory", bytes],
-  frequency: ["Frequency", exact],
-  idle: ["Idle", (value) => duration(value)],
-  "": ["Amount", number],
-};
-
-function sample(kind) {
-  return async (body) => {
-    let timer = 0;
-    let isOver = false;
-    const database = h("input", { type: "number", min: 0, value: "0", "aria-label": "Database" });
-    const result = h("div");
-    const start = button(
-      "Look for them",
-      async () => {
-        const job = await post("/jobs", { kind, db: Number(database.value) || 0 });
-        await follow(job.id);
-      },
-      { kind: "primary" },
-    );
-    async function follow(id) {
-      if (isOver) return;
-      const job = (await get("/jobs")).find((other) => other.id === id);
-      if (!job) return;
-      const [title, format] = units[job.unit] || units[""];
-      const share = job.total ? job.looked_at / job.total : 1;
-      const stop = job.status === "running" ? button("Stop", () => remove("/jobs", { id })) : null;
-      const columns = [
-        {
-          name: "key",
-          title: "Key",
-          cell: (row) =>
-            isCut(row.key)
-              ? raw(blob(row.key))
-              : h(
-                  "a",
-                  { href: link("keys", JSON.stringify({ db: job.task.db, key: row.key })) },
-                  raw(blob(row.key)),
-                ),
-        },
-        { name: "type", title: "Type", cell: (row) => row.type },
-        { name: "amount", title, number: true, cell: (row) => format(row.amount) },
-      ];
-      fill(
-        result,
-        h(
-          "div",
-          { class: "row" },
-          h(
-            "span",
-            {},
-            `${exact(job.looked_at)} of ${exact(job.total)} keys looked at: ${job.status}`,
-          ),
-          stop,
-        ),
-        progress(share, "progress"),
-        job.error ? failure(new Error(job.error)) : null,
-        table(columns, job.found, { label: "Keys", empty: "No key yet." }),
-      );
-      if (job.status === "running")
-        timer = setTimeout(() => follow(id).catch((error) => notice(error.message, "alarm")), 700);
-    }
-    fill(
-      body,
-      h(
-        "p",
-        { class: "dim" },
-        kind === "big-keys"
-          ? "Looks at the memory of every key, step by step in the background."
-          : "Looks at every key's frequency of use, with an LFU policy, or else at " +
-              "how lately it was used.",
-      ),
-      h("div", { class: "row end" }, h("label", {}, "Database", database), start),
-      result,
-    );
-    const last = (await get("/jobs")).filter((job) => job.task.kind === kind).pop();
-    if (last) await follow(last.id);
-    return () => {
-      isOver = true;
-      clearTimeout(timer);
-    };
-  };
 }

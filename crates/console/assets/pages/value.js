@@ -34,7 +34,8 @@ function amountOf(found) {
   if (found.type === "string") return bytes(found.length);
   if (found.type === JSON_TYPE) return "a JSON document";
   const name = nameOfType(found.type);
-  return name ? `a ${name}` : `${exact(found.length)} elements`;
+  if (name) return `a ${name}`;
+  return found.length === 1 ? "1 element" : `${exact(found.length)} elements`;
 }
 
 /** @param {string} type */

@@ -1,7 +1,9 @@
 // @ts-check
-// How a string can be looked at: as text, as JSON, as bytes, and as what it was before gzip.
+// How a string can be looked at: as text, as JSON, as MessagePack, as bytes, and as what it was
+// before gzip.
 
 import { blob, bytes, bytesOf, isCut, layOut } from "../format.js";
+import { unpackMessage } from "../msgpack.js";
 import { fill, h, messageOf, tabs } from "../ui.js";
 
 // Longer strings are not laid out as JSON.
@@ -68,19 +70,25 @@ async function unpack(all) {
 export function viewsOf(value) {
   const json = asJson(value);
   const all = bytesOf(value);
-  /** @type {[string, string][]} */
-  const views = [
-    ...(json === null ? [] : [/** @type {[string, string]} */ (["json", "JSON"])]),
-    ...(isGzip(all) && !isCut(value) ? [/** @type {[string, string]} */ (["gzip", "Gzip"])] : []),
-    ["plain", "Plain"],
-    ["hex", "Hex"],
+  const message = isCut(value) ? null : unpackMessage(all);
+  /** @type {[string, string, boolean][]} */
+  const known = [
+    ["json", "JSON", json !== null],
+    ["gzip", "Gzip", isGzip(all) && !isCut(value)],
+    ["message", "MessagePack", message !== null],
+    ["plain", "Plain", true],
+    ["hex", "Hex", true],
   ];
+  const views = known
+    .filter(([, , has]) => has)
+    .map(([name, title]) => /** @type {[string, string]} */ ([name, title]));
   const shown = h("pre", { class: "value", tabindex: "0" });
   const write = {
     json: () => blob(json, true),
     plain: () => blob(value, true),
     hex: () => hex(all),
     gzip: () => unpack(all),
+    message: () => blob(message, true),
   };
   const look = async (/** @type {string} */ view) => {
     try {

@@ -13,7 +13,7 @@ pub fn routes() -> Vec<Route> {
         Route::get("/jobs", "The user's jobs and how they stand", list),
         Route::post(
             "/jobs",
-            "Begin a job: count or delete the keys of a prefix, find big or hot keys",
+            "Begin a job: count, sum or delete the keys of a prefix, find big or hot keys",
             begin,
         ),
         Route::post("/jobs", "Cancel a job", cancel).by(Method::DELETE),

@@ -2,7 +2,7 @@
 
 use super::error::check;
 use super::{Call, Route};
-use crate::history::{COLUMNS, Group, Percentiles};
+use crate::history::{COLUMNS, Group, Percentiles, Samples};
 use crate::info::Info;
 use crate::problems::{self, Problem};
 use crate::progress::Progress;
@@ -126,32 +126,11 @@ struct Window {
     window: Option<u64>,
 }
 
-/// Samples at equal distances.
-#[derive(Serialize, JsonSchema)]
-struct Samples {
-    /// Seconds between samples.
-    step: u64,
-    /// The names of the columns.
-    columns: Vec<&'static str>,
-    /// The units of the columns.
-    units: Vec<&'static str>,
-    /// Seconds since 1970, one for each sample.
-    at: Vec<u64>,
-    /// One for each sample: a value for each column.
-    rows: Vec<Vec<f32>>,
-}
-
 async fn history(call: Call, window: Window) -> Result<Samples, ApiError> {
     may_watch(&call).await?;
     let window = window.window.unwrap_or(300).clamp(10, 86_400);
-    let (step, samples) = call.app.history.window(window, crate::sampler::now());
-    Ok(Samples {
-        step,
-        columns: COLUMNS.iter().map(|column| column.name).collect(),
-        units: COLUMNS.iter().map(|column| column.unit).collect(),
-        at: samples.iter().map(|sample| sample.at).collect(),
-        rows: samples.into_iter().map(|sample| sample.values).collect(),
-    })
+    let columns = COLUMNS.iter().map(|column| (column.name, column.unit));
+    Ok(call.app.history.answer(window, crate::sampler::now(), columns))
 }
 
 /// A field of INFO.

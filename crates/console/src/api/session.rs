@@ -3,7 +3,7 @@
 use super::error::check;
 use super::{Call, Route};
 use crate::app::App;
-use crate::auth::{COOKIE, Session};
+use crate::auth::Session;
 use crate::link::Failure;
 use crate::words;
 use axum::http::request::Parts;
@@ -48,6 +48,11 @@ struct Shown {
     csrf: String,
     /// The server that is shown, for people.
     server: String,
+    /// All servers of the port, for people, if there are several. The first is at the port's root,
+    /// others are at server/NUMBER/, counted from 1.
+    servers: Vec<String>,
+    /// Which of these it is, from 0.
+    server_at: usize,
     /// For each command of the console: whether the user may run it.
     can: BTreeMap<&'static str, bool>,
 }
@@ -125,7 +130,7 @@ pub async fn of_request(
         app.sessions.keep_program(&credentials, Arc::clone(&session), now);
         return Ok(session);
     }
-    let token = login::value_of(&parts.headers, COOKIE);
+    let token = login::value_of(&parts.headers, &app.cookie());
     let found = token.and_then(|token| Some((token, app.sessions.find(token, now)?)));
     let Some((token, session)) = found else { return open_to_all(app, parts).await };
     if !only_reads(&parts.method) {
@@ -210,7 +215,7 @@ pub async fn log_in(
         authenticate(&app, peer, &Credentials { user, password: login.password }, None).await?
     };
     let token = app.sessions.add(Arc::clone(&session), Instant::now());
-    let cookie = login::cookie(COOKIE, &token, app.host.tls().is_some());
+    let cookie = login::cookie(&app.cookie(), &token, app.host.tls().is_some());
     let mut response = json(&shown(&app, &session).await)?;
     response.headers_mut().insert(header::SET_COOKIE, cookie);
     Ok(response)
@@ -218,11 +223,11 @@ pub async fn log_in(
 
 /// Answers `DELETE /session`.
 pub fn log_out(app: &App, headers: &HeaderMap) -> Response {
-    if let Some(token) = login::value_of(headers, COOKIE) {
+    if let Some(token) = login::value_of(headers, &app.cookie()) {
         app.sessions.end(token);
     }
     let body = json(&Done::new()).unwrap_or_else(ApiError::into_response);
-    ([(header::SET_COOKIE, login::clear(COOKIE))], body).into_response()
+    ([(header::SET_COOKIE, login::clear(&app.cookie()))], body).into_response()
 }
 
 async fn never(_: Call, _: Login) -> Result<Shown, ApiError> {
@@ -247,6 +252,8 @@ async fn shown(app: &App, session: &Session) -> Shown {
         kept: session.is_kept(),
         csrf: session.csrf().to_owned(),
         server: app.host.name(),
+        servers: app.place.names.to_vec(),
+        server_at: app.place.at,
         can: permissions(app, &session.user).await,
     }
 }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::json;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
 use web::rest::{ApiError, Nothing};
 
@@ -28,6 +28,9 @@ pub fn routes() -> Vec<Route> {
 
 /// A browser notices that the server has gone at the latest after this time.
 const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// The longest time that a stream can be limited to: a day.
+const MAX_LIMIT: Duration = Duration::from_secs(86_400);
 
 fn respond<S>(events: S) -> Response
 where
@@ -77,33 +80,56 @@ struct Channels {
 }
 
 async fn subscribe(call: Call, channels: Channels) -> Result<Response, ApiError> {
-    begin(call, vec![b"PSUBSCRIBE".to_vec(), channels.pattern.into_bytes()]).await
+    let request = vec![b"PSUBSCRIBE".to_vec(), channels.pattern.into_bytes()];
+    begin(call, request, Limits::default()).await
 }
 
-async fn monitor(call: Call, _: Nothing) -> Result<Response, ApiError> {
-    begin(call, words!["MONITOR"]).await
+async fn monitor(call: Call, limits: Limits) -> Result<Response, ApiError> {
+    begin(call, words!["MONITOR"], limits).await
 }
 
-/// Sends a request whose replies do not end, and shows each.
-async fn begin(call: Call, request: Vec<Vec<u8>>) -> Result<Response, ApiError> {
+/// When a stream ends by itself.
+#[derive(Default, Deserialize, JsonSchema)]
+struct Limits {
+    /// After so many messages; never if it is not given.
+    most: Option<u64>,
+    /// After so many milliseconds; never if it is not given.
+    ms: Option<u64>,
+}
+
+/// Sends a request whose replies do not end, and shows each until a limit is reached.
+async fn begin(call: Call, request: Vec<Vec<u8>>, limits: Limits) -> Result<Response, ApiError> {
     let place = place(&call.app)?;
     let mut link = call.session.access.open().await?;
     link.send(&[request]).await?;
     let first = tokio::time::timeout(HEARTBEAT, link.next());
     check(first.await.map_err(|_| crate::link::Failure::Late)??)?;
-    Ok(respond(stream::unfold((link, call, place), |(mut link, call, place)| async move {
-        let bytes = next_message(&mut link).await?;
-        Some((Ok(bytes), (link, call, place)))
+    let left = limits.most.unwrap_or(u64::MAX);
+    let end = limits.ms.map(|ms| Instant::now() + Duration::from_millis(ms).min(MAX_LIMIT));
+    let state = (link, call, place, left);
+    Ok(respond(stream::unfold(state, move |(mut link, call, place, left)| async move {
+        if left == 0 {
+            return None;
+        }
+        let (bytes, count) = next_message(&mut link, end).await?;
+        Some((Ok(bytes), (link, call, place, left - count)))
     })))
 }
 
-async fn next_message(link: &mut Link) -> Option<Bytes> {
-    match tokio::time::timeout(HEARTBEAT, link.next()).await {
-        Err(_) => Some(Bytes::from_static(b": still here\n\n")),
+/// Waits for a message, and says by a comment that there is none yet. Returns the event and how
+/// many messages it has; nothing at the end.
+async fn next_message(link: &mut Link, end: Option<Instant>) -> Option<(Bytes, u64)> {
+    let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+    if left.is_some_and(|left| left.is_zero()) {
+        return None;
+    }
+    let patience = left.map_or(HEARTBEAT, |left| left.min(HEARTBEAT));
+    match tokio::time::timeout(patience, link.next()).await {
+        Err(_) => Some((Bytes::from_static(b": still here\n\n"), 0)),
         Ok(Err(_)) => None,
         Ok(Ok(reply)) => {
             let shown = super::terminal::shown(&reply);
-            Some(event("message", &json!(shown).to_string()))
+            Some((event("message", &json!(shown).to_string()), 1))
         }
     }
 }

@@ -1,35 +1,77 @@
 //! What the server did: samples of the last day in bounded memory.
 //!
-//! Three rings of fixed size, from fine to coarse. Each second a sample enters the finest; what a
-//! coarser ring keeps is folded from the samples since its last one. A sample is a number for each
+//! Rings of fixed size, from fine to coarse. Each sample enters the finest; what a coarser ring
+//! keeps is folded from the samples since its last one. Of a server, a sample is a number for each
 //! of [`COLUMNS`].
 
 mod columns;
 mod latency;
 mod ring;
 
-pub use columns::{COLUMNS, Rates};
+pub use columns::{COLUMNS, Fold, Rates};
 pub use latency::{Group, Groups, Histograms, Percentiles, groups};
 pub use ring::{Ring, Sample};
 
-use std::sync::Mutex;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::sync::{Arc, Mutex};
 use structs::sync::lock;
 
-/// Seconds between the samples of a ring, and how many it keeps: a quarter of an hour, two hours, a
-/// day.
+/// Seconds between the samples of a ring of a server's history, and how many it keeps: a quarter of
+/// an hour, two hours, a day.
 const RINGS: [(u64, usize); 3] = [(1, 900), (5, 1440), (60, 1440)];
 
+/// Samples at equal distances, as an answer has them.
+#[derive(Serialize, JsonSchema)]
+pub struct Samples {
+    /// Seconds between samples.
+    step: u64,
+    /// The names of the columns.
+    columns: Vec<&'static str>,
+    /// The units of the columns.
+    units: Vec<&'static str>,
+    /// Seconds since 1970, one for each sample.
+    at: Vec<u64>,
+    /// One for each sample: a value for each column.
+    rows: Vec<Vec<f32>>,
+}
+
 /// All rings.
-pub struct History(Mutex<[Ring; 3]>);
+pub struct History(Mutex<Vec<Ring>>);
 
 impl Default for History {
     fn default() -> History {
-        History(Mutex::new(RINGS.map(|(step, len)| Ring::new(step, len))))
+        History::new(COLUMNS.iter().map(|column| column.fold).collect(), &RINGS)
     }
 }
 
 impl History {
-    /// Adds the sample of a second.
+    /// For samples whose columns are joined so. A ring is the seconds between its samples, and how
+    /// many it keeps; the finest is the first.
+    pub fn new(folds: Arc<[Fold]>, rings: &[(u64, usize)]) -> History {
+        let ring = |&(step, len): &(u64, usize)| Ring::new(step, len, &folds);
+        History(Mutex::new(rings.iter().map(ring).collect()))
+    }
+
+    /// The samples of a window for an answer. `columns` are their names and units.
+    pub fn answer(
+        &self,
+        seconds: u64,
+        now: u64,
+        columns: impl Iterator<Item = (&'static str, &'static str)>,
+    ) -> Samples {
+        let (step, samples) = self.window(seconds, now);
+        let (columns, units) = columns.unzip();
+        Samples {
+            step,
+            columns,
+            units,
+            at: samples.iter().map(|sample| sample.at).collect(),
+            rows: samples.into_iter().map(|sample| sample.values).collect(),
+        }
+    }
+
+    /// Adds a sample.
     pub fn add(&self, sample: &Sample) {
         for ring in &mut *lock(&self.0) {
             ring.add(sample);

@@ -4,13 +4,13 @@
 
 use super::Call;
 use super::changes::change_database;
-use super::routes::{all_databases, begin_creation, begin_deletion};
+use super::routes::{begin_creation, begin_deletion};
 use super::wire::{Begun, Creation, Deletion};
 use super::work::work;
 use crate::change;
 use crate::settings::fields::{self, Changes, Field, Kind};
 use crate::settings::{Endpoint, Settings, Wrong};
-use crate::show::DatabaseShown;
+use crate::show::{self, DatabaseShown};
 use crate::store::Problem;
 use axum::http::Method;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -246,7 +246,7 @@ fn changed(old: &Settings, change: &BdbChange) -> Result<Settings, Wrong> {
 async fn list(call: Call, asked: Filter) -> Result<Vec<Bdb>, ApiError> {
     work(call, move |_, store| {
         let site = store.read()?;
-        let all = all_databases(store, &site)?;
+        let all = show::databases(store, &site)?;
         let wanted = |it: &DatabaseShown| asked.name.as_ref().is_none_or(|name| *name == it.name);
         let is_changing = |name: &str| {
             let mut jobs = site.jobs.values().filter(|at| change::is_running(at));

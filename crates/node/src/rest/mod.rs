@@ -8,6 +8,7 @@
 //!   carry      how a request is planned, carried out once, and named
 //!   changes    routes that change a database or a machine while it serves
 //!   bdbs       databases with the fields of Redis Enterprise's API
+//!   history    what databases and machines did, and how another machine joins
 //!   session    who is let in, and browsers that log in
 //!   targets    the copies of databases as the console shows a server
 //!   work       work of requests that waits for others
@@ -20,6 +21,7 @@ mod bdbs;
 pub(crate) mod carry;
 pub(crate) mod changes;
 pub(crate) mod data;
+mod history;
 mod metrics;
 pub(crate) mod routes;
 mod session;
@@ -28,6 +30,7 @@ pub(crate) mod threads;
 pub(crate) mod wire;
 pub(crate) mod work;
 
+use crate::figures::Figures;
 use crate::shared::Shared;
 use crate::store::Problem;
 use axum::Router;
@@ -52,6 +55,7 @@ use web::rest::{
     ApiError, PREFIX, check_type, find, fingerprint, only_plans, only_reads, request_name, unread,
 };
 use web::{COPY_METRICS, METRICS, Peer};
+use wire::Joining;
 
 /// Threads that serve HTTP.
 const THREADS: usize = 2;
@@ -66,6 +70,10 @@ pub struct Call {
     pub shared: Arc<Shared>,
     /// What waits for others.
     pub threads: Threads,
+    /// What databases and machines did.
+    pub figures: Figures,
+    /// How another machine joins.
+    pub joining: Arc<Joining>,
     /// How the sender names the request: the same again begins nothing new. Perhaps empty.
     pub request_id: String,
     /// What is asked for: two requests that are the same have the same.
@@ -136,13 +144,21 @@ impl From<Problem> for ApiError {
 /// # Errors
 /// The threads cannot be started.
 pub fn start(
-    shared: Arc<Shared>,
+    (shared, figures, joining): (Arc<Shared>, Figures, Joining),
     (password, rules): (Option<String>, Option<Renewed<ServerConfig>>),
     listeners: Vec<TcpListener>,
 ) -> Result<(), String> {
     let (request_id, what, threads) = (String::new(), String::new(), Threads::default());
     let site = Arc::new(Site {
-        call: Call { shared, threads, request_id, what, dry_run: false },
+        call: Call {
+            shared,
+            threads,
+            figures,
+            joining: Arc::new(joining),
+            request_id,
+            what,
+            dry_run: false,
+        },
         password,
         rules,
         limiter: Limiter::default(),

@@ -9,6 +9,7 @@ use crate::change::{self, Owner};
 use crate::drain;
 use crate::hashing::{self, Trial, Tried};
 use crate::keys::SiteKeys;
+use crate::problems;
 use crate::reshape::forecast;
 use crate::rollback;
 use crate::shared::Shared;
@@ -23,7 +24,7 @@ use axum::http::Method;
 use cluster::coordinator::Transaction;
 use cluster::id::Id;
 use cluster::promotion;
-use cluster::view::{At, Keys, View};
+use cluster::view::{Keys, View};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -102,6 +103,7 @@ pub fn routes() -> &'static [Route<Call>] {
                 forget,
             ),
         ]);
+        routes.extend(super::history::routes());
         routes.extend(super::changes::routes());
         routes.extend(super::bdbs::routes());
         routes
@@ -147,35 +149,18 @@ pub fn document() -> &'static str {
 async fn status(call: Call, _: Nothing) -> Result<Status, ApiError> {
     work(call, |shared, store| {
         let site = store.read()?;
-        let (health, members) = store.health()?;
-        let databases = all_databases(store, &site)?;
-        let machines = show::machines(&site);
-        let mut problems = site.warnings(&store.keys);
-        problems.extend(etcd::version_warning(&health.version));
-        let dead = machines.iter().filter(|machine| !machine.is_alive);
-        problems.extend(dead.map(|it| format!("The node of machine '{}' is down", it.name)));
-        let full = machines.iter().filter(|machine| !machine.disk_error.is_empty());
-        problems.extend(full.map(|it| format!("Machine '{}': {}", it.name, it.disk_error)));
-        let ill = databases.iter().filter(|it| it.stage == "ready" && it.health != "ok");
-        problems.extend(ill.map(|it| format!("Database '{}': {}", it.name, it.health)));
-        for it in databases.iter().filter(|it| it.stage == "ready") {
-            let waiting = it.shards.iter().filter(|shard| !shard.waiting.text.is_empty());
-            problems.extend(waiting.map(|shard| {
-                let (number, text) = (shard.number, &shard.waiting.text);
-                format!("Shard {number} of database '{}' has no primary: {text}", it.name)
-            }));
-        }
+        let found = problems::look(store, &site)?;
         let running = site.jobs.iter().filter(|(_, at)| change::is_running(at));
         Ok(Status {
             cluster: shared.cluster.clone(),
             machine: shared.machine.clone(),
-            etcd_version: health.version,
-            etcd_members: members.into_iter().flat_map(|member| member.client_urls).collect(),
-            etcd_bytes: health.size_bytes,
-            problems,
+            etcd_version: found.health.version,
+            etcd_members: found.members.into_iter().flat_map(|it| it.client_urls).collect(),
+            etcd_bytes: found.health.size_bytes,
+            problems: found.problems,
             jobs: running.map(|(id, at)| show::job(id, &at.value)).collect(),
-            machines,
-            databases,
+            machines: found.machines,
+            databases: found.databases,
         })
     })
     .await
@@ -188,18 +173,9 @@ async fn machines(call: Call, _: Nothing) -> Result<Vec<MachineShown>, ApiError>
 async fn databases(call: Call, _: Nothing) -> Result<Vec<DatabaseShown>, ApiError> {
     work(call, |_, store| {
         let site = store.read()?;
-        all_databases(store, &site)
+        show::databases(store, &site)
     })
     .await
-}
-
-/// Describes all databases, of one read of their topologies.
-pub fn all_databases(store: &mut Store, site: &Site) -> Result<Vec<DatabaseShown>, Problem> {
-    let views = store.views()?;
-    let shown = |(name, at): (&String, &At<Database>)| {
-        show::database(site, name, &at.value, views.get(&at.value.id), false)
-    };
-    Ok(site.databases.iter().map(shown).collect())
 }
 
 async fn database(call: Call, named: Named) -> Result<DatabaseShown, ApiError> {

@@ -30,6 +30,18 @@ pub struct Status {
     pub jobs: Vec<JobShown>,
 }
 
+/// How another machine joins the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Joining {
+    /// What is run on that machine. Empty: nodes in containers join by themselves.
+    pub command: String,
+    /// The file of the machine that answers whose copy the command reads: the join token. It gives
+    /// access to the whole cluster, so it is in no answer. Empty: none is needed.
+    pub token_file: String,
+    /// Where that machine is reached.
+    pub host: String,
+}
+
 /// Which database.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Named {

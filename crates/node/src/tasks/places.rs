@@ -157,15 +157,10 @@ pub fn keyspace(database: &Database, view: &View) -> Result<Keyspace, crate::sto
     let mut keys = Keyspace::new();
     for Part { address: (host, port), .. } in &parts {
         let address = (&**host, *port);
-        let answer = talk::ask_node(address, database.login(), &["INFO", "keyspace"], ANSWER);
-        let answer = answer
-            .map_err(|error| crate::store::Problem::Away(format!("{host}:{port}: {error}")))?;
-        let Answer::Text(info) = &answer else {
-            return Err(crate::store::Problem::Away(format!(
-                "{host}:{port} does not say its keys"
-            )));
-        };
-        locate::add_keyspace(&mut keys, info);
+        let info = talk::info(address, database.login(), &["keyspace"], ANSWER);
+        let info =
+            info.map_err(|error| crate::store::Problem::Away(format!("{host}:{port}: {error}")))?;
+        locate::add_keyspace(&mut keys, &info);
     }
     Ok(keys)
 }

@@ -112,13 +112,8 @@ impl Restart {
         let Placed { copy, machine, .. } = placed;
         let what = format!("copy {copy:?} on machine '{machine}'");
         // The site may be older than the process.
-        let info: &[&[&str]] = &[&["INFO", "server"]];
-        let process = match talk::ask(address, database.login(), info, ANSWER).as_deref() {
-            Ok([talk::Answer::Text(info)]) => {
-                talk::field(info, "process_id").and_then(|text| text.parse::<u32>().ok())
-            }
-            _ => None,
-        };
+        let info = talk::info(address, database.login(), &["server"], ANSWER).unwrap_or_default();
+        let process = talk::field(&info, "process_id").and_then(|text| text.parse::<u32>().ok());
         if process.is_none_or(|process| !self.copies.contains(&(*copy, process))) {
             return format!("{what} is started again");
         }
@@ -156,14 +151,13 @@ fn is_well(site: &Site, placed: &Placed, view: &View) -> bool {
 /// Whether a copy that was restarted knows its role again. Its lease may still be that of the
 /// process before.
 fn serves(database: &Database, placed: &Placed, view: &View) -> bool {
-    let info: &[&[&str]] = &[&["INFO", "replication"]];
     let address = (&*placed.host, placed.port);
-    let answers = talk::ask(address, database.login(), info, ANSWER);
-    let Ok([talk::Answer::Text(info)]) = answers.as_deref() else { return false };
+    let info = talk::info(address, database.login(), &["replication"], ANSWER);
+    let Ok(info) = info else { return false };
     let shard = view.topology.value.shard_of(placed.copy);
     match shard.is_some_and(|shard| shard.holder.id == placed.copy) {
-        true => talk::field(info, "role") == Some("master"),
-        false => talk::field(info, "master_link_status") == Some("up"),
+        true => talk::field(&info, "role") == Some("master"),
+        false => talk::field(&info, "master_link_status") == Some("up"),
     }
 }
 

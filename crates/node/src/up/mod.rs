@@ -30,15 +30,18 @@ use crate::authority::Files;
 use crate::copies::Copies;
 use crate::copies::files::Common;
 use crate::daemon::Daemon;
+use crate::figures::Figures;
 use crate::jobs::Jobs;
 use crate::own_etcd::OwnEtcd;
+use crate::rest::wire::Joining;
 use crate::sealed;
 use crate::settings::{Wrong, check_name};
 use crate::shared::Shared;
 use crate::site::Machine;
-use crate::{disks, relay, rest, talk};
+use crate::{disks, figures, problems, relay, rest, talk};
 use access::AccessOptions;
 use clap::Args;
+use console::telling::Webhook;
 use contained::ContainedOptions;
 use kept::{Kept, Lock};
 use process::memory::{Bytes, Memory};
@@ -127,6 +130,10 @@ pub struct UpOptions {
     /// File for a line of JSON for each change by REST and the console, and by the copies' clients
     #[arg(long, value_name = "PATH")]
     audit_log: Option<PathBuf>,
+    /// URL that gets a POST with JSON when a problem of the cluster has begun, and when it is over.
+    /// Give it to every machine: the first living one, by name, sends
+    #[arg(long, value_name = "URL")]
+    webhook: Option<String>,
     /// Short leases: another copy takes over after a second or two, and etcd is used four times as
     /// much. For networks and disks without pauses; give it to every machine
     #[arg(long)]
@@ -174,6 +181,7 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     if let Some(path) = &options.audit_log {
         audit::start(path, audit::Source::Node, &kept.machine).map_err(Wrong)?;
     }
+    let hook = webhook(options)?;
     let (password, admin_tls) = (password(options)?, options.admin_tls.rules()?);
     let bind = bind(&kept, password.is_some());
     let (listeners, port) = join::listen(&bind, kept.admin_port, options.port)?;
@@ -191,15 +199,21 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     let stand_in = StandIn::new(options, &kept, &directory);
     let mut daemon = Daemon::new(Arc::clone(&shared), machine.clone(), copies, is_ours);
     daemon.register(options.contained.patience())?;
-    rest::start(Arc::clone(&shared), (password, admin_tls), listeners).map_err(Wrong)?;
     let is_contained = options.contained.is_contained();
+    let figures = Figures::default();
+    let joining = joining(&kept, &directory);
+    let shown = if is_contained { Joining::default() } else { joining.clone() };
+    let of_rest = (Arc::clone(&shared), figures.clone(), shown);
+    rest::start(of_rest, (password, admin_tls), listeners).map_err(Wrong)?;
     let relayed = relay::Relayed { host: kept.host.clone(), tls_offset, all: is_contained };
     let started = relay::start(Arc::clone(&shared), relayed);
     started.map_err(|error| Wrong(error.to_string()))?;
-    let threads = start(daemon, &shared, &directory, (etcd.own, stand_in), is_contained);
+    let of_node = (daemon, figures);
+    let threads = start(of_node, &shared, &directory, (etcd.own, stand_in), is_contained);
     let threads = threads.map_err(|error| Wrong(error.to_string()))?;
     let is_tls = options.admin_tls.is_given();
-    report((&kept, is_tls), &machine, &summary, &directory);
+    let alerts = hook.map(|hook| tell_problems(&shared, hook)).transpose()?;
+    report((&kept, is_tls), &machine, (&summary, &joining), &directory);
     if std::env::var_os(IN_BACKGROUND).is_some() {
         let_go_of_terminal();
     }
@@ -212,6 +226,8 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
         options.contained.leave(&shared);
     }
     threads.end(leaves);
+    // A thread that panics takes the process with it.
+    alerts.into_iter().for_each(|thread| drop(thread.join()));
     audit::finish(audit::Source::Node);
     if !is_contained {
         log!(Notice, "The node ends; copies and etcd go on");
@@ -220,11 +236,26 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     Ok(())
 }
 
+/// Starts what sends to the webhook, if there is one.
+fn webhook(options: &UpOptions) -> Result<Option<Webhook>, Wrong> {
+    let log = |line: &str| log!(Warning, "{line}");
+    let hook = options.webhook.as_deref().map(|url| Webhook::start(url, log)).transpose();
+    hook.map_err(|why| Wrong(format!("--webhook: {why}")))
+}
+
+/// Starts the thread that tells problems of the cluster.
+fn tell_problems(shared: &Arc<Shared>, hook: Webhook) -> Result<JoinHandle<()>, Wrong> {
+    let shared = Arc::clone(shared);
+    let tell = move || problems::tell(&shared, &hook, &IS_ENDED);
+    thread::spawn("alerts", tell).map_err(|error| Wrong(error.to_string()))
+}
+
 /// The threads of a node.
 struct Threads {
     daemon: JoinHandle<()>,
     jobs: JoinHandle<()>,
     disks: JoinHandle<()>,
+    figures: JoinHandle<()>,
     etcd: Option<JoinHandle<()>>,
 }
 
@@ -238,13 +269,14 @@ impl Threads {
         IS_ENDED.store(true, Ordering::Relaxed);
         end(self.jobs);
         end(self.disks);
+        end(self.figures);
         IS_ETCD_ENDED.store(true, Ordering::Relaxed);
         self.etcd.into_iter().for_each(end);
     }
 }
 
 fn start(
-    daemon: Daemon,
+    (daemon, figures): (Daemon, Figures),
     shared: &Arc<Shared>,
     directory: &Path,
     (etcd, stand_in): (Option<OwnEtcd>, Option<StandIn>),
@@ -252,12 +284,15 @@ fn start(
 ) -> std::io::Result<Threads> {
     let jobs = Jobs::new(Arc::clone(shared));
     let (of_disks, directory) = (Arc::clone(shared), directory.to_owned());
+    let of_figures = Arc::clone(shared);
+    let sample = move || figures::watch(&of_figures, &figures, &IS_ENDED);
     let watch =
         |etcd: OwnEtcd| thread::spawn("etcd", move || etcd.watch(&IS_ETCD_ENDED, ends_etcd));
     Ok(Threads {
         daemon: thread::spawn("node", move || daemon.run(&IS_ENDED))?,
         jobs: thread::spawn("jobs", move || jobs.run(&IS_ENDED))?,
         disks: thread::spawn("disks", move || disks::watch(&of_disks, &directory, &IS_ENDED))?,
+        figures: thread::spawn("figures", sample)?,
         etcd: match (etcd, stand_in) {
             (Some(etcd), _) => Some(watch(etcd)?),
             (None, Some(stand_in)) => {
@@ -395,8 +430,31 @@ fn machine(kept: &Kept) -> Machine {
     machine.of_this_version(sealed::has_key())
 }
 
+/// Returns how another machine joins.
+fn joining(kept: &Kept, directory: &Path) -> Joining {
+    let Kept { cluster, host, .. } = kept;
+    let is_ours = kept.access.is_ours;
+    let token = if is_ours { " --token-file join-token" } else { "" };
+    let join = match (&kept.etcd, kept.endpoints.first()) {
+        (Some(server), _) => format!("--join {host}:{}{token}", server.client_port),
+        (None, Some(first)) if is_ours => format!("--join {first}{token}"),
+        (None, _) => format!("--etcd {}", kept.endpoints.join(",")),
+    };
+    let token_file = match is_ours {
+        true => Files::of(directory).token.display().to_string(),
+        false => String::new(),
+    };
+    let command = format!("dunlin cluster up --name {cluster} {join}");
+    Joining { command, token_file, host: host.clone() }
+}
+
 /// Says what was done, and what comes next.
-fn report((kept, is_tls): (&Kept, bool), machine: &Machine, etcd: &[String], directory: &Path) {
+fn report(
+    (kept, is_tls): (&Kept, bool),
+    machine: &Machine,
+    (etcd, joining): (&[String], &Joining),
+    directory: &Path,
+) {
     let Kept { cluster, machine: name, host, admin_port, .. } = kept;
     let zone = if kept.zone.is_empty() { String::new() } else { format!(", zone {}", kept.zone) };
     let mut text = format!(
@@ -412,26 +470,16 @@ fn report((kept, is_tls): (&Kept, bool), machine: &Machine, etcd: &[String], dir
     };
     text += &format!("Console and REST: {place}\n");
     text += &format!("Log: {}\n", directory.join("logs").join("node.log").display());
-    let is_ours = kept.access.is_ours;
-    let token = if is_ours { " --token-file join-token" } else { "" };
-    let join = match (&kept.etcd, kept.endpoints.first()) {
-        (Some(server), _) => format!("--join {host}:{}{token}", server.client_port),
-        (None, Some(first)) if is_ours => format!("--join {first}{token}"),
-        (None, _) => format!("--etcd {}", kept.endpoints.join(",")),
-    };
-    if is_ours {
-        let path = Files::of(directory).token;
-        text += &format!(
-            "Machines join with {}: copy it to them, and keep it secret\n",
-            path.display()
-        );
+    if !joining.token_file.is_empty() {
+        let path = &joining.token_file;
+        text += &format!("Machines join with {path}: copy it to them, and keep it secret\n");
     }
     let node = match (is_tls, *admin_port) {
         (true, _) => format!(" --node {place}"),
         (false, ADMIN_PORT) => String::new(),
         (false, _) => format!(" --node 127.0.0.1:{admin_port}"),
     };
-    text += &format!("Next, on another machine: dunlin cluster up --name {cluster} {join}\n");
+    text += &format!("Next, on another machine: {}\n", joining.command);
     text += &format!("Next, here: dunlin cluster create-db NAME --memory 1gb --port 12000{node}\n");
     text += &format!(
         "Everything on this machine ends with: dunlin cluster down --dir {}\n",
