@@ -197,7 +197,11 @@ impl Entry {
         // SAFETY: the length stands at offset 4 in one byte or in four; only a wide cold entry has
         // it behind its location.
         unsafe {
-            if Entry::is_narrow(word) || inline::is_inline(word) {
+            if Entry::is_narrow(word) {
+                self.at(4).read() as usize
+            } else if word & (COLD | WIDE) == 0 {
+                self.at(4).cast::<u32>().read() as usize
+            } else if inline::is_inline(word) {
                 self.at(4).read() as usize
             } else if word & COLD == 0 {
                 self.at(4).cast::<u32>().read() as usize

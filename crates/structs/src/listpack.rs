@@ -263,20 +263,20 @@ impl Listpack {
     // Reading.
 
     /// The entries, to be read.
-    #[inline]
+    #[inline(always)]
     pub fn run(&self) -> Run<'_> {
         // SAFETY: the entries lie between header and end byte.
         unsafe { Run::new(self.at(HEADER), self.at(self.end()), self.header_count()) }
     }
 
     /// [`Run::iter`].
-    #[inline]
+    #[inline(always)]
     pub fn iter(&self) -> Iter<'_> {
         self.run().iter()
     }
 
     /// [`Run::pairs`].
-    #[inline]
+    #[inline(always)]
     pub fn pairs(&self) -> Pairs<'_> {
         self.run().pairs()
     }
@@ -297,13 +297,13 @@ impl Listpack {
     }
 
     /// [`Run::find`].
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, value: &[u8], stride: usize) -> Option<Iter<'_>> {
         self.run().find(value, stride)
     }
 
     /// [`Run::find_value`].
-    #[inline]
+    #[inline(always)]
     pub fn find_value(&self, field: &[u8]) -> Option<Element<'_>> {
         self.run().find_value(field)
     }

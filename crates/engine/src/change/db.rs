@@ -127,11 +127,16 @@ fn hot(entry: &Entry) -> Result<&Entry, Error> {
     if entry.is_cold() { Err(Error::Cold) } else { Ok(entry) }
 }
 
+#[inline]
 fn object_of<'a, T: Object>(
     entry: Option<&'a Entry>,
     slots: &'a Slots,
 ) -> Result<Option<&'a T>, Error> {
-    entry.map(|entry| hot(entry)?.view_in::<T>(slots).ok_or(Error::WrongType)).transpose()
+    let Some(entry) = entry else { return Ok(None) };
+    match entry.apart() {
+        Some(value) => Ok(Some(value)),
+        None => hot(entry)?.view_in(slots).map(Some).ok_or(Error::WrongType),
+    }
 }
 
 impl<'a> Db<'a> {

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)] // Keeps values of several types in raw places.
 
 use crate::collection::Collection;
-use crate::entry::Entry;
+use crate::entry::{COLD, Entry, WIDE};
 use crate::kind::{Kind, Object};
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -67,24 +67,34 @@ impl Entry {
     /// Returns the value to be read, if it is a `T`.
     #[inline]
     pub fn view<T: Object>(&self) -> Option<View<'_, T>> {
-        (self.value_kind() == T::KIND).then(|| {
-            View(match self.shown() {
-                Some(inline) => Place::Shown(T::show(inline)),
-                // SAFETY: an entry of `T`'s kind holds a `T`.
-                None => Place::Apart(unsafe { &*self.payload::<T>() }),
-            })
-        })
+        if let Some(value) = self.apart() {
+            return Some(View(Place::Apart(value)));
+        }
+        if self.value_kind() != T::KIND {
+            return None;
+        }
+        self.shown().map(|inline| View(Place::Shown(T::show(inline))))
+    }
+
+    /// Returns the value, if it is a `T` that does not lie in the entry.
+    #[inline(always)]
+    pub fn apart<T: Object>(&self) -> Option<&T> {
+        let is_one = self.word() & (15 << 24 | COLD | WIDE) == (T::KIND as u32) << 24;
+        // SAFETY: an entry of `T`'s kind that is neither cold nor wide holds a `T`.
+        is_one.then(|| unsafe { &*self.payload::<T>() })
     }
 
     /// Returns a reference to the value to be read, if it is a `T`. What has to be shown is put
     /// into a slot.
     #[inline]
     pub fn view_in<'a, T: Object>(&'a self, slots: &'a Slots) -> Option<&'a T> {
-        (self.value_kind() == T::KIND).then(|| match self.shown() {
-            Some(inline) => slots.put(T::show(inline)),
-            // SAFETY: an entry of `T`'s kind holds a `T`.
-            None => unsafe { &*self.payload::<T>() },
-        })
+        if let Some(value) = self.apart() {
+            return Some(value);
+        }
+        if self.value_kind() != T::KIND {
+            return None;
+        }
+        self.shown().map(|inline| slots.put(T::show(inline)))
     }
 
     /// Returns the value as a collection, for all types but the string.

@@ -26,7 +26,7 @@ impl<'a> Run<'a> {
     /// # Safety
     /// From `start` to `end` there must be complete, valid entries, as many as `count` says unless
     /// it is [`COUNT_UNKNOWN`], that are borrowed for `'a`.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn new(start: *const u8, end: *const u8, count: u16) -> Self {
         Self { start, end, count, entries: PhantomData }
     }
@@ -41,20 +41,20 @@ impl<'a> Run<'a> {
     }
 
     /// Whether there is no entry.
-    #[inline]
+    #[inline(always)]
     pub fn is_empty(self) -> bool {
         self.start == self.end
     }
 
     /// All elements, from both ends.
-    #[inline]
+    #[inline(always)]
     pub fn iter(self) -> Iter<'a> {
         // SAFETY: the entries lie between the two.
         unsafe { Iter::new(self.start, self.end) }
     }
 
     /// The elements two by two: field and value, member and score.
-    #[inline]
+    #[inline(always)]
     pub fn pairs(self) -> Pairs<'a> {
         Pairs(self.iter())
     }
