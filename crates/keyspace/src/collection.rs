@@ -13,12 +13,15 @@ mod zset;
 
 use crate::kind::Value;
 use crate::snapshot::record::{Form, Writer};
+use std::borrow::Cow;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::ControlFlow;
+use structs::inline::{Extent, Inline};
 
 /// How the contents of a value lie in memory, and therefore how a snapshot takes them.
 pub enum Layout<'a> {
     /// One block of bytes (a listpack, an intset).
-    Block(Form, &'a [u8]),
+    Block(Form, Cow<'a, [u8]>),
     /// A number of chunks ([`Collection::chunk`]).
     Chunks(Form, usize),
     /// [`Collection::len`] elements ([`Collection::visit`]), in a table that can be watched.
@@ -34,12 +37,12 @@ pub trait TakeApart: Send {
 }
 
 /// A chunk of a value.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Chunk<'a> {
     /// Whether it is a listpack. Otherwise it is one element.
     pub is_packed: bool,
     /// Its bytes.
-    pub bytes: &'a [u8],
+    pub bytes: Cow<'a, [u8]>,
 }
 
 /// One element of a value.
@@ -98,6 +101,25 @@ pub trait Collection: Send + Sync {
     /// that a scan stays correct.
     fn table_order(&self) -> Option<u64> {
         None
+    }
+
+    /// Returns what an entry has to know to keep the value in its own block, or `None` if the value
+    /// is too big for that or never lies there.
+    fn extent(&self) -> Option<Extent> {
+        None
+    }
+    /// Writes the elements of a value with an extent to be kept in an entry.
+    fn write_inline(&self, to: &mut [MaybeUninit<u8>]) {
+        let _ = to;
+        unreachable!("it has no extent");
+    }
+    /// Returns a value that has been written so, to be read.
+    fn show(inline: Inline) -> ManuallyDrop<Self>
+    where
+        Self: Sized,
+    {
+        let _ = inline;
+        unreachable!("it has no extent");
     }
 
     /// Returns how its contents lie in memory.

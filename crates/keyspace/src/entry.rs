@@ -7,7 +7,11 @@
 //!  a longer one        word │ klen u32 │ vlen u32 │ [copy] │ [expiry] │ key │ value        (wide)
 //!  number, big string  word │ klen u32 │ payload 8 B │ [copy] │ [expiry] │ key
 //!  list, set, hash …   word │ klen u32 │ payload 16 B │ [copy] │ [expiry] │ key
+//!  a small one         word │ klen u8 │ extent 3 B │ [copy] │ [expiry] │ key │ elements  (wide)
 //! ```
+//!
+//! A small collection lies in the entry, without a header or an address ([`inline`]). It is only
+//! read there: see [`StripeData::ready`](crate::StripeData::ready).
 //!
 //! A cold entry, whose value is not in RAM, has another layout ([`crate::cold`]). A *copied* entry
 //! has its value in RAM and the location of the same value elsewhere (0 if the copy has been given
@@ -23,14 +27,17 @@
 #![allow(unsafe_code)]
 
 mod change;
+mod inline;
 mod make;
 mod string;
+mod view;
 
 pub use string::StringRef;
+pub use view::{CollectionView, Slots, View};
 
 use crate::cold::{self, ColdLocation, ColdRef, Summary};
 use crate::collection::Collection;
-use crate::kind::{self, Kind, Object, Value};
+use crate::kind::{self, Kind, Object, Value, Whole};
 use crate::memory::block_size;
 use crate::types::{Key, Millis};
 use rdb::module::Module;
@@ -40,6 +47,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use structs::hash::Hash;
 use structs::heap_string::{self, HeapString};
+use structs::inline::Extent;
 use structs::table::{Item, in_order_of};
 
 const EXPIRES: u32 = 1 << 28;
@@ -67,7 +75,7 @@ const KEY_OFFSET: [u8; 256] = {
         } else if kind == Kind::Integer as usize || kind == Kind::HeapString as usize {
             16
         } else {
-            24
+            if wide == 1 { 8 } else { 24 }
         };
         table[tag] = (header + 8 * expires + 8 * copied) as u8;
         tag += 1;
@@ -100,6 +108,7 @@ struct Shape {
     wide: bool,
     is_cold: bool,
     is_copied: bool,
+    is_inline: bool,
     key_len: usize,
     value_len: usize,
 }
@@ -112,6 +121,7 @@ impl Shape {
             wide,
             is_cold: false,
             is_copied: false,
+            is_inline: false,
             key_len,
             value_len,
         };
@@ -130,7 +140,7 @@ impl Shape {
     }
     fn tag(self, expires: bool) -> u32 {
         // Only inline strings and cold entries have a narrow form.
-        let wide = self.wide && (self.is_cold || self.kind == Kind::InlineString);
+        let wide = self.wide && (self.is_cold || self.kind == Kind::InlineString) || self.is_inline;
         (self.kind as u32) << 24
             | if expires { EXPIRES } else { 0 }
             | if wide { WIDE } else { 0 }
@@ -141,7 +151,7 @@ impl Shape {
         KEY_OFFSET[(self.tag(expires) >> 24) as usize] as usize
     }
     fn size(self, expires: bool) -> usize {
-        let is_inline = self.kind == Kind::InlineString && !self.is_cold;
+        let is_inline = self.kind == Kind::InlineString && !self.is_cold || self.is_inline;
         let value = if is_inline { self.value_len } else { 0 };
         self.key_offset(expires) + self.key_len + value
     }
@@ -188,6 +198,10 @@ impl Entry {
         // it behind its location.
         unsafe {
             if Entry::is_narrow(word) {
+                self.at(4).read() as usize
+            } else if word & (COLD | WIDE) == 0 {
+                self.at(4).cast::<u32>().read() as usize
+            } else if inline::is_inline(word) {
                 self.at(4).read() as usize
             } else if word & COLD == 0 {
                 self.at(4).cast::<u32>().read() as usize
@@ -366,15 +380,18 @@ impl Entry {
 
     /// Returns the value, if it is a `T`.
     #[inline]
-    pub fn object<T: Object>(&self) -> Option<&T> {
+    pub fn object<T: Whole>(&self) -> Option<&T> {
+        let is_one = self.value_kind() == T::KIND;
+        assert!(!is_one || !self.is_inline(), "a value of this type has its own blocks");
         // SAFETY: an entry of `T`'s kind holds a `T`.
-        (self.value_kind() == T::KIND).then(|| unsafe { &*self.payload::<T>() })
+        is_one.then(|| unsafe { &*self.payload::<T>() })
     }
 
     /// Returns the value for changes, if it is a `T`.
     ///
     /// # Panics
-    /// In debug builds, if there is a copy, which would no longer be one.
+    /// If the value lies in the entry ([`crate::StripeData::ready`]). In debug builds, if there is
+    /// a copy, which would no longer be one.
     #[inline]
     pub fn object_mut<T: Object>(&mut self) -> Option<&mut T> {
         debug_assert!(self.copy().is_none(), "a value was changed of which there is a copy");
@@ -383,14 +400,16 @@ impl Entry {
 
     #[inline]
     fn payload_mut<T: Object>(&mut self) -> Option<&mut T> {
-        // SAFETY: an entry of `T`'s kind holds a `T`.
-        (self.value_kind() == T::KIND).then(|| unsafe { &mut *self.payload::<T>() })
+        let is_one = self.value_kind() == T::KIND;
+        assert!(!is_one || !self.is_inline(), "a value was changed in the block of its key");
+        // SAFETY: an entry of `T`'s kind that does not have its elements in it holds a `T`.
+        is_one.then(|| unsafe { &mut *self.payload::<T>() })
     }
 
     /// Returns the value, if it is a hash in RAM with fields that expire.
     #[inline]
     pub(crate) fn timed_hash(&mut self) -> Option<&mut Hash> {
-        if self.word() >> 24 & (15 | kind::COLD) != Kind::Hash as u32 {
+        if !Entry::may_be_timed(self.word()) {
             return None;
         }
         // The time noted there is no part of the value.
@@ -400,10 +419,18 @@ impl Entry {
     /// Returns the time at which its stripe has listed it for expired fields.
     #[inline]
     pub(crate) fn noted_time(&self) -> Option<i64> {
-        if self.word() >> 24 & (15 | kind::COLD) != Kind::Hash as u32 {
+        if !Entry::may_be_timed(self.word()) {
             return None;
         }
-        self.object::<Hash>().and_then(Hash::noted_time)
+        // SAFETY: the entry holds a hash.
+        unsafe { &*self.payload::<Hash>() }.noted_time()
+    }
+
+    /// Returns whether the value is a hash in RAM with a block of its own. Only such a hash has
+    /// fields that expire.
+    #[inline]
+    fn may_be_timed(word: u32) -> bool {
+        word & (15 << 24 | COLD | WIDE) == (Kind::Hash as u32) << 24
     }
 
     /// Forgets that time, because the stripe does not list the hash any more.
@@ -411,13 +438,6 @@ impl Entry {
         if let Some(hash) = self.timed_hash() {
             hash.note_time(None);
         }
-    }
-
-    /// Returns the value as a collection, for all types but the string.
-    #[inline]
-    pub fn collection(&self) -> Option<&dyn Collection> {
-        // SAFETY: the payload holds what the kind says, as long as the entry is borrowed.
-        self.value_kind().collection(self.payload()).map(|value| unsafe { &*value })
     }
 
     /// Returns the name of the type in replies of TYPE.
@@ -457,8 +477,11 @@ impl Entry {
     /// Returns the bytes of the entry's own block.
     pub fn own_bytes(&self) -> usize {
         let word = self.word();
-        let is_inline = word >> 24 & (15 | kind::COLD) == Kind::InlineString as u32;
-        let value = if is_inline { self.inline_len(word) } else { 0 };
+        let value = if word >> 24 & (15 | kind::COLD) == Kind::InlineString as u32 {
+            self.inline_len(word)
+        } else {
+            self.extent().map_or(0, Extent::len)
+        };
         block_size(Entry::key_offset(word) + self.key_len(word) + value)
     }
 
@@ -483,7 +506,10 @@ impl Entry {
     pub fn value_bytes(&self) -> usize {
         match self.cold() {
             Some(_) => self.summary().bytes(),
-            None => self.memory_usage() - self.own_bytes() + self.string_len(),
+            None => {
+                let inside = self.extent().map_or_else(|| self.string_len(), Extent::len);
+                self.memory_usage() - self.own_bytes() + inside
+            }
         }
     }
 
@@ -498,7 +524,7 @@ impl Entry {
         match self.cold() {
             Some(_) if self.kind() == Kind::Module => self.summary().bytes() / MODULE_ELEMENT,
             Some(_) => self.summary().elements(),
-            None => self.collection().map_or(1, Collection::len),
+            None => self.collection().map_or(1, |collection| collection.len()),
         }
     }
 
@@ -507,7 +533,7 @@ impl Entry {
         if self.is_cold() {
             return 1;
         }
-        self.collection().map_or(1, Collection::free_effort)
+        self.collection().map_or(1, |collection| collection.free_effort())
     }
 }
 
@@ -526,6 +552,7 @@ impl Drop for Entry {
             match self.kind() {
                 Kind::InlineString | Kind::Integer => {}
                 Kind::HeapString => self.payload::<HeapString>().drop_in_place(),
+                _ if self.is_inline() => {}
                 kind => {
                     if let Some(value) = kind.collection(self.payload()) {
                         value.drop_in_place();

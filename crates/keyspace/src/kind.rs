@@ -24,6 +24,9 @@ pub unsafe trait Object: Collection + Clone + Sized {
     const KIND: Kind;
 }
 
+/// A type whose values never lie in an entry: it has no [`Collection::extent`].
+pub trait Whole: Object {}
+
 /// A type that commands create a key with by putting the first element into an empty value.
 pub trait Fillable: Object {
     /// Returns an empty value.
@@ -31,7 +34,10 @@ pub trait Fillable: Object {
 }
 
 macro_rules! collections {
-    ($($(#[$doc:meta])* $type:ident = $number:literal, $name:literal $(, $empty:expr)?;)*) => {
+    ($(
+        $(#[$doc:meta])*
+        $type:ident = $number:literal, $name:literal $(, $empty:expr)? $(=> $whole:ident)?;
+    )*) => {
         /// How a value is stored. Together with the value this gives type and encoding.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u8)]
@@ -90,6 +96,19 @@ macro_rules! collections {
             pub(crate) fn into_entry(self, key: &[u8], expiry: Option<Millis>, access: u32) -> Entry {
                 match self {
                     Value::String(bytes) => Entry::new_string(key, &bytes, expiry, access),
+                    $(Value::$type(value) => Entry::new_collection(key, value, expiry, access),)*
+                }
+            }
+
+            /// Returns a new entry with the value in blocks of its own, to be changed.
+            pub(crate) fn into_open_entry(
+                self,
+                key: &[u8],
+                expiry: Option<Millis>,
+                access: u32,
+            ) -> Entry {
+                match self {
+                    Value::String(bytes) => Entry::new_string(key, &bytes, expiry, access),
                     $(Value::$type(value) => Entry::new_object(key, value, expiry, access),)*
                 }
             }
@@ -108,6 +127,8 @@ macro_rules! collections {
                     $empty
                 }
             })?
+
+            $(impl $whole for $type {})?
 
             impl From<$type> for Value {
                 fn from(value: $type) -> Value {
@@ -128,9 +149,9 @@ collections! {
     /// A sorted set.
     Zset = 6, "zset", Zset::new();
     /// A stream.
-    Stream = 7, "stream", Stream::new();
+    Stream = 7, "stream", Stream::new() => Whole;
     /// A value of a module type.
-    Module = 8, "module";
+    Module = 8, "module" => Whole;
 }
 
 impl Kind {

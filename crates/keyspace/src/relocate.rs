@@ -33,7 +33,8 @@ impl Entry {
         if let Some(block) = self.string_block() {
             return show(block.addr());
         }
-        if let Some(value) = self.collection().filter(|value| may_move(self, *value, most_elements))
+        if let Some(value) =
+            self.collection_apart().filter(|value| may_move(self, *value, most_elements))
         {
             show_value(value, show);
         }

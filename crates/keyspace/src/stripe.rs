@@ -149,6 +149,8 @@ pub struct StripeData {
     pub(crate) common: Arc<Common>,
     /// The version of the last value that became cold.
     cold_version: u8,
+    /// The hashes of the keys that were last opened, the latest one first ([`StripeData::ready`]).
+    pub(crate) opened: [u64; 2],
 }
 
 impl StripeData {
@@ -274,9 +276,8 @@ impl StripeData {
         let entry: *mut Entry = self.find_mut(db, key)?;
         // SAFETY: the entry is alive and borrowed through `self`, which nothing has used since.
         let entry = unsafe { &mut *entry };
-        if entry.is_copied() {
-            self.drop_copy(db, key);
-            return self.find_mut(db, key)?.object_mut::<T>();
+        if entry.needs_preparation() {
+            return self.ready(db, key)?.object_mut::<T>();
         }
         entry.object_mut::<T>()
     }
@@ -438,6 +439,7 @@ impl Stripe {
                 attachment: None,
                 common,
                 cold_version: 0,
+                opened: [0; 2],
             }),
         }
     }

@@ -259,7 +259,7 @@ mod tests {
     fn the_value_of_a_cold_entry_is_not_made_up() {
         let entry = Entry::new_string(b"k", b"v", None, 0);
         let cold = entry.as_cold(ColdRef { location: keep(b""), version: 0 });
-        let _ = cold.object::<Hash>();
+        let _ = cold.view::<Hash>();
     }
 
     #[test]

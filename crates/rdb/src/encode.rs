@@ -206,7 +206,7 @@ impl Encoder {
         match chunk {
             Chunk::Packed(listpack) => {
                 self.length(NODE_PACKED);
-                self.string(listpack);
+                self.string(&listpack);
             }
             Chunk::Plain(element) => {
                 self.length(NODE_PLAIN);
@@ -217,7 +217,7 @@ impl Encoder {
 
     fn set(&mut self, set: &Set) {
         match set.contents() {
-            SetContents::Intset(bytes) | SetContents::Listpack(bytes) => self.string(bytes),
+            SetContents::Intset(bytes) | SetContents::Listpack(bytes) => self.string(&bytes),
             SetContents::Table(members) => {
                 self.length(set.len() as u64);
                 members.for_each(|member| self.string(member));
@@ -227,7 +227,7 @@ impl Encoder {
 
     fn hash(&mut self, hash: &Hash) {
         match hash.contents() {
-            HashContents::Listpack(listpack) => self.string(listpack),
+            HashContents::Listpack(listpack) => self.string(&listpack),
             HashContents::Table(fields) => {
                 self.length(hash.len() as u64);
                 for (field, value, _) in fields {
@@ -253,7 +253,7 @@ impl Encoder {
 
     fn zset(&mut self, zset: &Zset) {
         match zset.contents() {
-            ZsetContents::Listpack(listpack) => self.string(listpack),
+            ZsetContents::Listpack(listpack) => self.string(&listpack),
             ZsetContents::Sorted(members) => {
                 self.length(members.len() as u64);
                 // From the highest score down: for a skiplist each insertion then is at its head.

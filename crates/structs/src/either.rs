@@ -1,17 +1,22 @@
-//! One iterator out of three, for types with that many encodings.
+//! One iterator out of four, for types with that many encodings.
 
-/// An iterator that is one of three kinds.
-pub(crate) enum Either<A, B, C> {
+/// An iterator that is one of four kinds.
+pub(crate) enum Either<A, B, C, D = std::iter::Empty<<A as Iterator>::Item>>
+where
+    A: Iterator,
+{
     First(A),
     Second(B),
     Third(C),
+    Fourth(D),
 }
 
-impl<T, A, B, C> Iterator for Either<A, B, C>
+impl<T, A, B, C, D> Iterator for Either<A, B, C, D>
 where
     A: Iterator<Item = T>,
     B: Iterator<Item = T>,
     C: Iterator<Item = T>,
+    D: Iterator<Item = T>,
 {
     type Item = T;
 
@@ -21,6 +26,7 @@ where
             Self::First(iter) => iter.next(),
             Self::Second(iter) => iter.next(),
             Self::Third(iter) => iter.next(),
+            Self::Fourth(iter) => iter.next(),
         }
     }
 
@@ -31,6 +37,7 @@ where
             Self::First(iter) => iter.fold(init, f),
             Self::Second(iter) => iter.fold(init, f),
             Self::Third(iter) => iter.fold(init, f),
+            Self::Fourth(iter) => iter.fold(init, f),
         }
     }
 }

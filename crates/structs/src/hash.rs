@@ -5,7 +5,8 @@
 //! In a listpack fields and values alternate, and everything is O(n) of a bounded n. In the table
 //! lookup, change and a random field are O(1), each with one hash computation and one search; a
 //! field and its value are one allocation ([`field`]), reached by 8 bytes and a fingerprint in a
-//! slot.
+//! slot. A short listpack may lie in the block of its key ([`crate::inline`]); it is only read
+//! there.
 //!
 //! A hash in which a field expires is a short array ([`few`]) or a table too, with the times in the
 //! fields and an index over them ([`times`]); the index is gone with the last such field, and the
@@ -25,6 +26,7 @@ pub use live::Live;
 
 use crate::either::Either;
 use crate::hashing::hash;
+use crate::inline::{self, Extent, Form, Inline};
 use crate::listpack::{Element, Listpack, Malformed};
 use crate::random::Rng;
 use crate::sampling::select;
@@ -33,7 +35,9 @@ use crate::table::{Item, Salted};
 use crate::watched::Watched;
 use few::Few;
 use field::Field;
+use std::borrow::Cow;
 use std::collections::HashSet;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use timed::Timed;
 
 /// The thresholds of the small encoding, named as their options.
@@ -61,6 +65,7 @@ enum Repr {
     Table(Box<Watched<Field>>),
     Few(Box<Few>),
     Timed(Box<Timed>),
+    Inline(Inline),
 }
 
 /// What a hash is, to read it.
@@ -68,6 +73,7 @@ enum View<'a> {
     Listpack(&'a Listpack),
     Table(&'a Watched<Field>),
     Few(&'a [Field]),
+    Inline(&'a Inline),
 }
 
 const _: () = assert!(size_of::<Hash>() <= 16);
@@ -75,7 +81,7 @@ const _: () = assert!(size_of::<Hash>() <= 16);
 /// A hash in its serialized form.
 pub enum HashContents<'a, I> {
     /// The bytes of a listpack of fields and values.
-    Listpack(&'a [u8]),
+    Listpack(Cow<'a, [u8]>),
     /// The fields with their values, none of which expires.
     Table(I),
     /// The fields with their values and times.
@@ -96,6 +102,7 @@ impl Hash {
             Repr::Table(table) => View::Table(table),
             Repr::Few(few) => View::Few(few.fields()),
             Repr::Timed(timed) => View::Table(timed.table()),
+            Repr::Inline(inline) => View::Inline(inline),
         }
     }
 
@@ -161,6 +168,7 @@ impl Hash {
             View::Listpack(listpack) => listpack.count() / 2,
             View::Table(table) => table.len(),
             View::Few(fields) => fields.len(),
+            View::Inline(inline) => inline.count(),
         }
     }
 
@@ -171,13 +179,14 @@ impl Hash {
             View::Listpack(listpack) => listpack.is_empty(),
             View::Table(table) => table.is_empty(),
             View::Few(fields) => fields.is_empty(),
+            View::Inline(_) => false,
         }
     }
 
     /// The name OBJECT ENCODING gives.
     pub fn encoding(&self) -> &'static str {
         match self.view() {
-            View::Listpack(_) => "listpack",
+            View::Listpack(_) | View::Inline(_) => "listpack",
             View::Table(_) | View::Few(_) => "hashtable",
         }
     }
@@ -186,7 +195,7 @@ impl Hash {
     pub fn table_slots(&self) -> Option<usize> {
         match self.view() {
             View::Table(table) => Some(table.slots()),
-            View::Listpack(_) | View::Few(_) => None,
+            View::Listpack(_) | View::Few(_) | View::Inline(_) => None,
         }
     }
 
@@ -198,6 +207,7 @@ impl Hash {
             Repr::Table(table) => table.allocated_bytes(),
             Repr::Few(few) => few.allocated_bytes(),
             Repr::Timed(timed) => timed.allocated_bytes(),
+            Repr::Inline(_) => 0,
         }
     }
 
@@ -207,7 +217,7 @@ impl Hash {
         match &self.repr {
             Repr::Table(table) => Some(table.order()),
             Repr::Timed(timed) => Some(timed.table().order()),
-            Repr::Listpack(_) | Repr::Few(_) => None,
+            Repr::Listpack(_) | Repr::Few(_) | Repr::Inline(_) => None,
         }
     }
 
@@ -224,6 +234,7 @@ impl Hash {
             View::Few(fields) => {
                 few::find(fields, field).map(|field| Element::Bytes(field.value()))
             }
+            View::Inline(inline) => inline.pairs().find_value(field),
         }
     }
 
@@ -234,6 +245,7 @@ impl Hash {
             View::Listpack(listpack) => listpack.find(field, 2).is_some(),
             View::Table(table) => table.get(hash(field), field).is_some(),
             View::Few(fields) => few::find(fields, field).is_some(),
+            View::Inline(inline) => inline.pairs().find_value(field).is_some(),
         }
     }
 
@@ -258,6 +270,7 @@ impl Hash {
         let table = match &mut self.repr {
             Repr::Table(table) => table,
             Repr::Listpack(_) => unreachable!("converted above"),
+            Repr::Inline(_) => only_shown(),
             Repr::Few(_) | Repr::Timed(_) => return self.timed().set(field, value, None),
         };
         let hash = hash(field);
@@ -334,6 +347,7 @@ impl Hash {
                 insert_absent(table, hash, field, value.as_ref());
                 Ok(true)
             }
+            Repr::Inline(_) => only_shown(),
         }
     }
 
@@ -360,6 +374,7 @@ impl Hash {
             }
             Repr::Few(few) => Some(read(Element::Bytes(few.remove(field)?.value()))),
             Repr::Timed(timed) => Some(read(Element::Bytes(timed.remove(field)?.value()))),
+            Repr::Inline(_) => only_shown(),
         }
     }
 
@@ -384,6 +399,7 @@ impl Hash {
             }
             View::Table(table) => table.sample(|| rng.next_u64()).map(as_pair),
             View::Few(fields) => fields.get(rng.index(fields.len())).map(as_pair),
+            View::Inline(inline) => inline.pairs().nth(rng.index(inline.count())),
         }
     }
 
@@ -421,6 +437,7 @@ impl Hash {
     ) {
         let listed: Vec<_> = match self.view() {
             View::Listpack(listpack) if count > 1 => listpack.pairs().collect(),
+            View::Inline(inline) if count > 1 => inline.pairs().collect(),
             _ => Vec::new(),
         };
         for _ in 0..count {
@@ -442,6 +459,7 @@ impl Hash {
             View::Listpack(listpack) => Either::First(listpack.pairs()),
             View::Table(table) => Either::Second(table.iter().map(as_pair)),
             View::Few(fields) => Either::Third(fields.iter().map(as_pair)),
+            View::Inline(inline) => Either::Fourth(inline.pairs()),
         }
     }
 
@@ -469,7 +487,40 @@ impl Hash {
                 fields.iter().map(as_pair).for_each(|(field, value)| visit(field, value));
                 0
             }
+            View::Inline(inline) => {
+                inline.pairs().for_each(|(field, value)| visit(field, value));
+                0
+            }
         }
+    }
+
+    // In the block of its key.
+
+    /// What the owner of a key has to know to keep the hash in the key's block; `None` if it is too
+    /// big for that or empty.
+    pub fn extent(&self) -> Option<Extent> {
+        match &self.repr {
+            Repr::Listpack(listpack) if listpack.bytes_len() <= 2 * inline::MAX_BYTES => {
+                Extent::new(Form::Pairs, listpack.count() / 2, listpack.compact_len()?)
+            }
+            _ => None,
+        }
+    }
+
+    /// Writes the elements, to be shown by [`Hash::show`].
+    ///
+    /// # Panics
+    /// If `to` has another length than [`Hash::extent`] says.
+    pub fn write_inline(&self, to: &mut [MaybeUninit<u8>]) {
+        if let Repr::Listpack(listpack) = &self.repr {
+            listpack.write_compact(to);
+        }
+    }
+
+    /// The hash that lies there, to be read. A clone of it has a block of its own.
+    #[inline]
+    pub fn show(inline: Inline) -> ManuallyDrop<Self> {
+        ManuallyDrop::new(Self { repr: Repr::Inline(inline) })
     }
 
     // Conversion.
@@ -507,6 +558,12 @@ fn allows(limits: &HashLimits, listpack: &Listpack, field: &[u8], value: &[u8]) 
         && listpack.has_room_for(field.len() + value.len())
 }
 
+/// Panics. Nothing gives a hash out for changes that lies in the block of its key.
+#[cold]
+fn only_shown() -> ! {
+    unreachable!("a hash was changed in the block of its key")
+}
+
 #[inline]
 fn as_pair(item: &Field) -> (Element<'_>, Element<'_>) {
     (Element::Bytes(item.key()), Element::Bytes(item.value()))
@@ -530,6 +587,7 @@ impl Clone for Hash {
             }
             Repr::Few(few) => Repr::Few(Box::new(few.duplicate())),
             Repr::Timed(timed) => Repr::Timed(timed.duplicate()),
+            Repr::Inline(inline) => Repr::Listpack(inline.to_listpack()),
         };
         Self { repr }
     }

@@ -8,11 +8,35 @@
 //!                            └────────────────── the intset ─────────────────────────┘
 //! ```
 //!
-//! Everything behind `capacity` is little endian and is the serialized form. Integers are aligned,
-//! so they are searched as slices of their type. The width only ever grows, as in Redis.
+//! Everything behind `capacity` is little endian and is the serialized form. The width only ever
+//! grows, as in Redis. Integers are searched by [`Ints`], which need not lie in an intset.
 //!
 //! Cost: lookup O(log n), insertion and removal O(n) moves, bounded by the caller's limit on n.
 #![allow(unsafe_code)] // Owns raw memory and views it as slices of three integer types.
+
+/// Evaluates an expression with the type alias `W` standing for the set's integer type.
+macro_rules! with_word {
+    ($width:expr, $W:ident => $body:expr) => {
+        match $width {
+            2 => {
+                type $W = i16;
+                $body
+            }
+            4 => {
+                type $W = i32;
+                $body
+            }
+            _ => {
+                type $W = i64;
+                $body
+            }
+        }
+    };
+}
+
+mod ints;
+
+pub use ints::Ints;
 
 use crate::listpack::Malformed;
 use crate::size_class::block_size;
@@ -64,26 +88,6 @@ macro_rules! word {
 }
 
 word!(i16, i32, i64);
-
-/// Evaluates an expression with the type alias `W` standing for the set's integer type.
-macro_rules! with_word {
-    ($width:expr, $W:ident => $body:expr) => {
-        match $width {
-            2 => {
-                type $W = i16;
-                $body
-            }
-            4 => {
-                type $W = i32;
-                $body
-            }
-            _ => {
-                type $W = i64;
-                $body
-            }
-        }
-    };
-}
 
 /// Bytes the smallest type for `value` has.
 #[inline]
@@ -163,6 +167,18 @@ impl Intset {
         unsafe { self.memory.as_ref() }
     }
 
+    /// The integers, to be read.
+    #[inline]
+    pub fn ints(&self) -> Ints<'_> {
+        // SAFETY: the integers are there, ascending.
+        unsafe { Ints::new(self.integers(), self.len(), self.width()) }
+    }
+
+    /// Copies integers.
+    pub(crate) fn from_ints(ints: Ints<'_>) -> Self {
+        Self::from_integers(ints.width(), ints.len(), ints.as_bytes())
+    }
+
     /// Where the integers are.
     #[inline]
     fn integers(&self) -> *mut u8 {
@@ -217,23 +233,10 @@ impl Intset {
         block_size(HEAD + self.head().capacity as usize)
     }
 
-    /// Index of `value`, or where it would have to be.
-    #[inline]
-    fn search(&self, value: i64) -> Result<usize, usize> {
-        with_word!(self.width(), W => {
-            let words = self.words::<W>();
-            // Integers tend to come in order.
-            match words.last() {
-                Some(last) if last.to_int() < value => Err(words.len()),
-                _ => words.binary_search_by(|word| word.to_int().cmp(&value)),
-            }
-        })
-    }
-
     /// Whether `value` is a member.
     #[inline]
     pub fn contains(&self, value: i64) -> bool {
-        width_of(value) <= self.width() && self.search(value).is_ok()
+        self.ints().contains(value)
     }
 
     /// Adds `value`; false if it was there.
@@ -241,7 +244,7 @@ impl Intset {
         if width_of(value) > self.width() {
             self.widen(width_of(value));
         }
-        let Err(index) = self.search(value) else { return false };
+        let Err(index) = self.ints().search(value) else { return false };
         let (len, width) = (self.len(), self.width());
         self.reserve((len + 1) * width);
         // SAFETY: there is room for one more; the tail moves up by one, and the gap is written.
@@ -256,7 +259,7 @@ impl Intset {
 
     /// Removes `value`; false if it was not there.
     pub fn remove(&mut self, value: i64) -> bool {
-        match self.search(value) {
+        match self.ints().search(value) {
             Ok(index) => {
                 self.remove_at(index);
                 true
@@ -288,7 +291,7 @@ impl Intset {
     /// The member at `index`, in ascending order.
     #[inline]
     pub fn get(&self, index: usize) -> Option<i64> {
-        with_word!(self.width(), W => self.words::<W>().get(index).map(|word| word.to_int()))
+        self.ints().get(index)
     }
 
     /// The smallest member.
@@ -303,10 +306,7 @@ impl Intset {
 
     /// The members, ascending.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = i64> + ExactSizeIterator + '_ {
-        // SAFETY: every index is below the length, so the integer is there and aligned.
-        (0..self.len()).map(|index| unsafe {
-            with_word!(self.width(), W => self.integers().cast::<W>().add(index).read().to_int())
-        })
+        self.ints().iter()
     }
 
     /// Re-encodes every integer with `width` bytes, more than now.

@@ -17,6 +17,7 @@ pub mod hash;
 pub mod hashing;
 pub mod heap_string;
 pub mod hyperloglog;
+pub mod inline;
 pub mod intset;
 pub mod labels;
 pub mod list;

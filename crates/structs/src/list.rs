@@ -16,32 +16,40 @@ mod quicklist;
 #[cfg(test)]
 mod tests;
 
-use crate::listpack::{Element, Listpack, Needle};
+use crate::inline::{self, Extent, Form, Inline};
+use crate::listpack::{Element, Listpack, Needle, Run};
 pub use iter::Iter;
 pub use limits::ListLimits;
 pub use quicklist::End;
 use quicklist::{Node, Quicklist, remove_from};
+use std::borrow::Cow;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::ControlFlow;
 
 /// A list of byte strings; see the module's documentation.
-#[derive(Clone)]
 pub struct List {
     repr: Repr,
 }
 
-#[derive(Clone)]
 enum Repr {
     Listpack(Listpack),
     Quicklist(Box<Quicklist>),
+    Inline(Inline),
+}
+
+/// What a list is, to read it.
+enum View<'a> {
+    Run(Run<'a>),
+    Quicklist(&'a Quicklist),
 }
 
 const _: () = assert!(size_of::<List>() <= 16);
 
 /// A piece of a list in its serialized form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chunk<'a> {
     /// The bytes of a listpack, never an empty one.
-    Packed(&'a [u8]),
+    Packed(Cow<'a, [u8]>),
     /// A large element.
     Plain(&'a [u8]),
 }
@@ -67,28 +75,37 @@ impl List {
         Self { repr: Repr::Listpack(Listpack::new()) }
     }
 
+    #[inline]
+    fn view(&self) -> View<'_> {
+        match &self.repr {
+            Repr::Listpack(listpack) => View::Run(listpack.run()),
+            Repr::Quicklist(quicklist) => View::Quicklist(quicklist),
+            Repr::Inline(inline) => View::Run(inline.entries()),
+        }
+    }
+
     /// Number of elements.
     #[inline]
     pub fn len(&self) -> usize {
-        match &self.repr {
-            Repr::Listpack(listpack) => listpack.count(),
-            Repr::Quicklist(quicklist) => quicklist.len,
+        match self.view() {
+            View::Run(run) => run.count(),
+            View::Quicklist(quicklist) => quicklist.len,
         }
     }
 
     /// Whether there is no element.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        match &self.repr {
-            Repr::Listpack(listpack) => listpack.is_empty(),
-            Repr::Quicklist(quicklist) => quicklist.len == 0,
+        match self.view() {
+            View::Run(run) => run.is_empty(),
+            View::Quicklist(quicklist) => quicklist.len == 0,
         }
     }
 
     /// The name OBJECT ENCODING gives.
     pub fn encoding(&self) -> &'static str {
         match &self.repr {
-            Repr::Listpack(_) => "listpack",
+            Repr::Listpack(_) | Repr::Inline(_) => "listpack",
             Repr::Quicklist(_) => "quicklist",
         }
     }
@@ -98,6 +115,7 @@ impl List {
         match &self.repr {
             Repr::Listpack(listpack) => listpack.allocated_bytes(),
             Repr::Quicklist(quicklist) => quicklist.allocated_bytes(),
+            Repr::Inline(_) => 0,
         }
     }
 
@@ -177,6 +195,7 @@ impl List {
                 }
                 result
             }
+            Repr::Inline(_) => only_shown(),
         }
     }
 
@@ -200,6 +219,7 @@ impl List {
                 cursor.expect("the index is below the length").replace(element);
             }
             Repr::Quicklist(quicklist) => quicklist.set(index, element, limits),
+            Repr::Inline(_) => only_shown(),
         }
         self.has_shrunk(limits);
         true
@@ -231,6 +251,7 @@ impl List {
                 None => listpack.push_back(element),
             },
             Repr::Quicklist(quicklist) => quicklist.insert(index, element, limits),
+            Repr::Inline(_) => only_shown(),
         }
     }
 
@@ -240,6 +261,7 @@ impl List {
         let removed = match &mut self.repr {
             Repr::Listpack(listpack) => remove_from(listpack, end, &needle, max),
             Repr::Quicklist(quicklist) => quicklist.remove(end, &needle, max),
+            Repr::Inline(_) => only_shown(),
         };
         if removed > 0 {
             self.has_shrunk(limits);
@@ -263,6 +285,7 @@ impl List {
                 listpack.delete_range(index as i64, count);
             }
             Repr::Quicklist(quicklist) => quicklist.delete_range(index, count),
+            Repr::Inline(_) => only_shown(),
         }
     }
 
@@ -321,18 +344,7 @@ impl List {
     /// The list as its nodes lie in memory, which is how RDB files have it. Empty for an empty
     /// list.
     pub fn chunks(&self) -> impl Iterator<Item = Chunk<'_>> {
-        let (listpack, quicklist) = match &self.repr {
-            Repr::Listpack(listpack) => (Some(listpack), None),
-            Repr::Quicklist(quicklist) => (None, Some(quicklist)),
-        };
-        let listpack = listpack
-            .filter(|listpack| !listpack.is_empty())
-            .map(|listpack| Chunk::Packed(listpack.as_bytes()));
-        let nodes = quicklist.into_iter().flat_map(|quicklist| quicklist.nodes.iter());
-        listpack.into_iter().chain(nodes.map(|node| match node {
-            Node::Packed { listpack, .. } => Chunk::Packed(listpack.as_bytes()),
-            Node::Plain(bytes) => Chunk::Plain(bytes),
-        }))
+        (0..self.chunk_count()).map_while(|index| self.chunk(index))
     }
 
     /// How many chunks [`List::chunks`] gives.
@@ -340,25 +352,58 @@ impl List {
         match &self.repr {
             Repr::Listpack(listpack) => usize::from(!listpack.is_empty()),
             Repr::Quicklist(quicklist) => quicklist.nodes.len(),
+            Repr::Inline(_) => 1,
         }
     }
 
     /// One of [`List::chunks`], found at once.
     pub fn chunk(&self, index: usize) -> Option<Chunk<'_>> {
+        let packed = |listpack| Chunk::Packed(Cow::Borrowed(Listpack::as_bytes(listpack)));
         match &self.repr {
             Repr::Listpack(listpack) => {
-                (index == 0 && !listpack.is_empty()).then(|| Chunk::Packed(listpack.as_bytes()))
+                (index == 0 && !listpack.is_empty()).then(|| packed(listpack))
             }
             Repr::Quicklist(quicklist) => quicklist.nodes.get(index).map(|node| match node {
-                Node::Packed { listpack, .. } => Chunk::Packed(listpack.as_bytes()),
+                Node::Packed { listpack, .. } => packed(listpack),
                 Node::Plain(bytes) => Chunk::Plain(bytes),
             }),
+            Repr::Inline(inline) => (index == 0)
+                .then(|| Chunk::Packed(Cow::Owned(inline.to_listpack().as_bytes().to_vec()))),
         }
     }
 
     /// A builder for a list that comes in pieces.
     pub fn builder() -> ListBuilder {
         ListBuilder { quicklist: Quicklist::default() }
+    }
+
+    // In the block of its key.
+
+    /// What the owner of a key has to know to keep the list in the key's block; `None` if it is too
+    /// big for that or empty.
+    pub fn extent(&self) -> Option<Extent> {
+        match &self.repr {
+            Repr::Listpack(listpack) => {
+                Extent::new(Form::Entries, listpack.count(), listpack.entries().len())
+            }
+            _ => None,
+        }
+    }
+
+    /// Writes the elements, to be shown by [`List::show`].
+    ///
+    /// # Panics
+    /// If `to` has another length than [`List::extent`] says.
+    pub fn write_inline(&self, to: &mut [MaybeUninit<u8>]) {
+        if let Repr::Listpack(listpack) = &self.repr {
+            inline::copy(listpack.entries(), to);
+        }
+    }
+
+    /// The list that lies there, to be read. A clone of it has a block of its own.
+    #[inline]
+    pub fn show(inline: Inline) -> ManuallyDrop<Self> {
+        ManuallyDrop::new(Self { repr: Repr::Inline(inline) })
     }
 
     // Conversion.
@@ -391,6 +436,23 @@ impl List {
             self.repr = Repr::Listpack(listpack);
         }
     }
+}
+
+impl Clone for List {
+    fn clone(&self) -> Self {
+        let repr = match &self.repr {
+            Repr::Listpack(listpack) => Repr::Listpack(listpack.clone()),
+            Repr::Quicklist(quicklist) => Repr::Quicklist(quicklist.clone()),
+            Repr::Inline(inline) => Repr::Listpack(inline.to_listpack()),
+        };
+        Self { repr }
+    }
+}
+
+/// Panics. Nothing gives a list out for changes that lies in the block of its key.
+#[cold]
+fn only_shown() -> ! {
+    unreachable!("a list was changed in the block of its key")
 }
 
 /// Makes a list from serialized pieces.

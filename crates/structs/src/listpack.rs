@@ -28,18 +28,22 @@
 //! [`CursorMut`] to write at, and both walk without checks).
 #![allow(unsafe_code)] // Owns raw memory; entries of a valid listpack are walked unchecked.
 
+mod compact;
 mod cursor;
 mod element;
 mod entry;
 mod iter;
 mod memory;
+mod run;
 #[cfg(test)]
 mod tests;
 
+pub use compact::Compact;
 pub use cursor::CursorMut;
 pub use element::{Element, IntBuf, Needle};
 use entry::{EOF, Encoded};
 pub use iter::{Iter, Pairs};
+pub use run::Run;
 
 use std::ptr::NonNull;
 
@@ -258,64 +262,50 @@ impl Listpack {
 
     // Reading.
 
-    /// All elements, from both ends.
-    #[inline]
-    pub fn iter(&self) -> Iter<'_> {
+    /// The entries, to be read.
+    #[inline(always)]
+    pub fn run(&self) -> Run<'_> {
         // SAFETY: the entries lie between header and end byte.
-        unsafe { Iter::new(self.at(HEADER), self.at(self.end())) }
+        unsafe { Run::new(self.at(HEADER), self.at(self.end()), self.header_count()) }
     }
 
-    /// The elements two by two: field and value, member and score.
-    #[inline]
+    /// [`Run::iter`].
+    #[inline(always)]
+    pub fn iter(&self) -> Iter<'_> {
+        self.run().iter()
+    }
+
+    /// [`Run::pairs`].
+    #[inline(always)]
     pub fn pairs(&self) -> Pairs<'_> {
-        Pairs(self.iter())
+        self.run().pairs()
     }
 
-    /// The elements from `index` on, which counts from the right if negative, -1 being the last;
-    /// `None` if there is no such element.
+    /// [`Run::iter_at`].
     pub fn iter_at(&self, index: i64) -> Option<Iter<'_>> {
-        let offset = self.offset_of(index)?;
-        // SAFETY: `offset_of` gives the start of an entry.
-        Some(unsafe { Iter::new(self.at(offset), self.at(self.end())) })
+        self.run().iter_at(index)
     }
 
-    /// The elements up to and with the one at `index`, which counts as for [`Listpack::iter_at`]:
-    /// to be walked from the back.
+    /// [`Run::iter_up_to`].
     pub fn iter_up_to(&self, index: i64) -> Option<Iter<'_>> {
-        let offset = self.offset_of(index)?;
-        // SAFETY: `offset_of` gives the start of an entry, and the end is its own.
-        unsafe {
-            let start = self.at(offset);
-            Some(Iter::new(self.at(HEADER), start.add(entry::skip(start))))
-        }
+        self.run().iter_up_to(index)
     }
 
-    /// The element at `index`, which counts as for [`Listpack::iter_at`].
+    /// [`Run::get`].
     pub fn get(&self, index: i64) -> Option<Element<'_>> {
-        self.iter_at(index)?.next()
+        self.run().get(index)
     }
 
-    /// The elements from the first one that equals `value` on. Looks at every `stride`-th element:
-    /// 1 for all, 2 for the fields of field-value pairs.
-    #[inline]
+    /// [`Run::find`].
+    #[inline(always)]
     pub fn find(&self, value: &[u8], stride: usize) -> Option<Iter<'_>> {
-        let needle = Needle::new(value);
-        let mut iter = self.iter();
-        loop {
-            let here = iter.clone();
-            if needle.matches(iter.next()?) {
-                return Some(here);
-            }
-            for _ in 1..stride {
-                iter.next()?;
-            }
-        }
+        self.run().find(value, stride)
     }
 
-    /// The value of the pair whose field is `field`.
-    #[inline]
+    /// [`Run::find_value`].
+    #[inline(always)]
     pub fn find_value(&self, field: &[u8]) -> Option<Element<'_>> {
-        self.find(field, 2)?.nth(1)
+        self.run().find_value(field)
     }
 
     // Writing anywhere.
@@ -333,7 +323,7 @@ impl Listpack {
         CursorMut::new(self, end)
     }
 
-    /// A cursor on the element at `index`, which counts as for [`Listpack::iter_at`].
+    /// A cursor on the element at `index`, which counts as for [`Run::iter_at`].
     pub fn cursor_at_mut(&mut self, index: i64) -> Option<CursorMut<'_>> {
         let offset = self.offset_of(index)?;
         Some(CursorMut::new(self, offset))
@@ -347,7 +337,7 @@ impl Listpack {
         Some(CursorMut::new(self, offset))
     }
 
-    /// Removes `count` elements from `index` on (which counts as for [`Listpack::iter_at`]) or as
+    /// Removes `count` elements from `index` on (which counts as for [`Run::iter_at`]) or as
     /// many as there are; returns how many.
     pub fn delete_range(&mut self, index: i64, count: usize) -> usize {
         self.cursor_at_mut(index).map_or(0, |mut cursor| cursor.delete(count))
@@ -394,23 +384,7 @@ impl Listpack {
 
     /// Offset of the entry at `index`.
     fn offset_of(&self, index: i64) -> Option<usize> {
-        let count = self.count() as i64;
-        let index = if index < 0 { index + count } else { index };
-        if !(0..count).contains(&index) {
-            return None;
-        }
-        let mut iter = self.iter();
-        if index <= count / 2 {
-            for _ in 0..index {
-                iter.next();
-            }
-            Some(self.end() - iter.bytes_left())
-        } else {
-            for _ in index..count {
-                iter.next_back();
-            }
-            Some(HEADER + iter.bytes_left())
-        }
+        Some(self.end() - self.iter_at(index)?.bytes_left())
     }
 }
 

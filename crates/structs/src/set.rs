@@ -18,8 +18,9 @@ mod tests;
 
 use crate::either::Either;
 use crate::hashing::hash;
-use crate::intset::Intset;
-use crate::listpack::{Element, Listpack, Malformed};
+use crate::inline::{self, Extent, Form, Inline};
+use crate::intset::{Ints, Intset};
+use crate::listpack::{Element, Listpack, Malformed, Run};
 use crate::numbers::{decimal_len, parse_i64};
 use crate::random::Rng;
 use crate::sampling::select;
@@ -27,7 +28,9 @@ use crate::scan::scan_table;
 use crate::table::{Item, Salted};
 use crate::watched::Watched;
 use member::Member;
+use std::borrow::Cow;
 use std::collections::HashSet;
+use std::mem::{ManuallyDrop, MaybeUninit};
 
 /// The thresholds of the small encodings, named as their options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +65,14 @@ enum Repr {
     Intset(Intset),
     Listpack(Listpack),
     Table(Box<Watched<Member>>),
+    Inline(Inline),
+}
+
+/// What a set is, to read it.
+enum View<'a> {
+    Ints(Ints<'a>),
+    Run(Run<'a>),
+    Table(&'a Watched<Member>),
 }
 
 const _: () = assert!(size_of::<Set>() <= 16);
@@ -69,9 +80,9 @@ const _: () = assert!(size_of::<Set>() <= 16);
 /// A set in its serialized form.
 pub enum SetContents<'a, I> {
     /// The bytes of an intset.
-    Intset(&'a [u8]),
+    Intset(Cow<'a, [u8]>),
     /// The bytes of a listpack.
-    Listpack(&'a [u8]),
+    Listpack(Cow<'a, [u8]>),
     /// The members.
     Table(I),
 }
@@ -106,6 +117,7 @@ impl Set {
             Repr::Intset(_) => added > limits.max_intset_entries,
             Repr::Listpack(_) => added > limits.max_listpack_entries,
             Repr::Table(_) => false,
+            Repr::Inline(_) => only_shown(),
         };
         if exceeded {
             self.become_table(added);
@@ -137,13 +149,26 @@ impl Set {
         Ok(set)
     }
 
+    #[inline]
+    fn view(&self) -> View<'_> {
+        match &self.repr {
+            Repr::Intset(intset) => View::Ints(intset.ints()),
+            Repr::Listpack(listpack) => View::Run(listpack.run()),
+            Repr::Table(table) => View::Table(table),
+            Repr::Inline(inline) => match inline.ints() {
+                Some(ints) => View::Ints(ints),
+                None => View::Run(inline.entries()),
+            },
+        }
+    }
+
     /// Number of members.
     #[inline]
     pub fn len(&self) -> usize {
-        match &self.repr {
-            Repr::Intset(intset) => intset.len(),
-            Repr::Listpack(listpack) => listpack.count(),
-            Repr::Table(table) => table.len(),
+        match self.view() {
+            View::Ints(ints) => ints.len(),
+            View::Run(run) => run.count(),
+            View::Table(table) => table.len(),
         }
     }
 
@@ -155,10 +180,10 @@ impl Set {
 
     /// The name OBJECT ENCODING gives.
     pub fn encoding(&self) -> &'static str {
-        match &self.repr {
-            Repr::Intset(_) => "intset",
-            Repr::Listpack(_) => "listpack",
-            Repr::Table(_) => "hashtable",
+        match self.view() {
+            View::Ints(_) => "intset",
+            View::Run(_) => "listpack",
+            View::Table(_) => "hashtable",
         }
     }
 
@@ -166,7 +191,7 @@ impl Set {
     pub fn table_slots(&self) -> Option<usize> {
         match &self.repr {
             Repr::Table(table) => Some(table.slots()),
-            Repr::Intset(_) | Repr::Listpack(_) => None,
+            _ => None,
         }
     }
 
@@ -176,6 +201,7 @@ impl Set {
             Repr::Intset(intset) => intset.allocated_bytes(),
             Repr::Listpack(listpack) => listpack.allocated_bytes(),
             Repr::Table(table) => table.allocated_bytes(),
+            Repr::Inline(_) => 0,
         }
     }
 
@@ -184,7 +210,7 @@ impl Set {
     pub fn table_order(&self) -> Option<u64> {
         match &self.repr {
             Repr::Table(table) => Some(table.order()),
-            Repr::Intset(_) | Repr::Listpack(_) => None,
+            _ => None,
         }
     }
 
@@ -193,18 +219,18 @@ impl Set {
     /// Whether `member` is one.
     #[inline]
     pub fn contains(&self, member: &[u8]) -> bool {
-        match &self.repr {
-            Repr::Intset(intset) => parse_i64(member).is_some_and(|value| intset.contains(value)),
-            Repr::Listpack(listpack) => listpack.find(member, 1).is_some(),
-            Repr::Table(table) => table.get(hash(member), member).is_some(),
+        match self.view() {
+            View::Ints(ints) => parse_i64(member).is_some_and(|value| ints.contains(value)),
+            View::Run(run) => run.find(member, 1).is_some(),
+            View::Table(table) => table.get(hash(member), member).is_some(),
         }
     }
 
     /// Whether `member`, taken from another collection, is one.
     #[inline]
     pub fn contains_element(&self, member: Element<'_>) -> bool {
-        match (&self.repr, member) {
-            (Repr::Intset(intset), Element::Int(value)) => intset.contains(value),
+        match (self.view(), member) {
+            (View::Ints(ints), Element::Int(value)) => ints.contains(value),
             _ => member.with_bytes(|member| self.contains(member)),
         }
     }
@@ -235,6 +261,7 @@ impl Set {
                     self.insert(member, limits)
                 }
             },
+            Repr::Inline(_) => only_shown(),
         }
     }
 
@@ -270,6 +297,7 @@ impl Set {
                 None => false,
             },
             Repr::Intset(intset) => parse_i64(member).is_some_and(|value| intset.remove(value)),
+            Repr::Inline(_) => only_shown(),
         }
     }
 
@@ -281,10 +309,10 @@ impl Set {
         if self.is_empty() {
             return None;
         }
-        match &self.repr {
-            Repr::Intset(intset) => intset.get(rng.index(intset.len())).map(Element::Int),
-            Repr::Listpack(listpack) => listpack.get(rng.index(listpack.count()) as i64),
-            Repr::Table(table) => {
+        match self.view() {
+            View::Ints(ints) => ints.get(rng.index(ints.len())).map(Element::Int),
+            View::Run(run) => run.get(rng.index(run.count()) as i64),
+            View::Table(table) => {
                 table.sample(|| rng.next_u64()).map(|member| Element::Bytes(member.key()))
             }
         }
@@ -316,6 +344,7 @@ impl Set {
                 let member = member::take_sample(table, rng)?;
                 Some(read(Element::Bytes(member.key())))
             }
+            Repr::Inline(_) => only_shown(),
         }
     }
 
@@ -341,8 +370,8 @@ impl Set {
 
     /// Calls `visit` with a member chosen at random, `count` times; members may come repeatedly.
     pub fn sample_repeated(&self, count: usize, rng: &mut Rng, mut visit: impl FnMut(Element<'_>)) {
-        let listed: Vec<Element<'_>> = match &self.repr {
-            Repr::Listpack(listpack) if count > 1 => listpack.iter().collect(),
+        let listed: Vec<Element<'_>> = match self.view() {
+            View::Run(run) if count > 1 => run.iter().collect(),
             _ => Vec::new(),
         };
         for _ in 0..count {
@@ -360,10 +389,10 @@ impl Set {
     /// All members, in no particular order.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = Element<'_>> {
-        match &self.repr {
-            Repr::Intset(intset) => Either::First(intset.iter().map(Element::Int)),
-            Repr::Listpack(listpack) => Either::Second(listpack.iter()),
-            Repr::Table(table) => {
+        match self.view() {
+            View::Ints(ints) => Either::First(ints.iter().map(Element::Int)),
+            View::Run(run) => Either::<_, _, _>::Second(run.iter()),
+            View::Table(table) => {
                 Either::Third(table.iter().map(|member| Element::Bytes(member.key())))
             }
         }
@@ -390,9 +419,13 @@ impl Set {
     /// The set as RDB files have it.
     pub fn contents(&self) -> SetContents<'_, impl Iterator<Item = &[u8]>> {
         match &self.repr {
-            Repr::Intset(intset) => SetContents::Intset(intset.as_bytes()),
-            Repr::Listpack(listpack) => SetContents::Listpack(listpack.as_bytes()),
+            Repr::Intset(intset) => SetContents::Intset(Cow::Borrowed(intset.as_bytes())),
+            Repr::Listpack(listpack) => SetContents::Listpack(Cow::Borrowed(listpack.as_bytes())),
             Repr::Table(table) => SetContents::Table(table.iter().map(Member::key)),
+            Repr::Inline(inline) => match inline.to_intset() {
+                Some(intset) => SetContents::Intset(Cow::Owned(intset.as_bytes().to_vec())),
+                None => SetContents::Listpack(Cow::Owned(inline.to_listpack().as_bytes().to_vec())),
+            },
         }
     }
 
@@ -425,6 +458,42 @@ impl Set {
         if let Repr::Table(table) = &self.repr {
             table.unwatch();
         }
+    }
+
+    // In the block of its key.
+
+    /// What the owner of a key has to know to keep the set in the key's block; `None` if it is too
+    /// big for that or empty.
+    pub fn extent(&self) -> Option<Extent> {
+        match &self.repr {
+            Repr::Intset(intset) => {
+                let ints = intset.ints();
+                Extent::new(Form::of_width(ints.width()), ints.len(), ints.as_bytes().len())
+            }
+            Repr::Listpack(listpack) => {
+                Extent::new(Form::Entries, listpack.count(), listpack.entries().len())
+            }
+            _ => None,
+        }
+    }
+
+    /// Writes the members, to be shown by [`Set::show`].
+    ///
+    /// # Panics
+    /// If `to` has another length than [`Set::extent`] says.
+    pub fn write_inline(&self, to: &mut [MaybeUninit<u8>]) {
+        let bytes = match &self.repr {
+            Repr::Intset(intset) => intset.ints().as_bytes(),
+            Repr::Listpack(listpack) => listpack.entries(),
+            _ => return,
+        };
+        inline::copy(bytes, to);
+    }
+
+    /// The set that lies there, to be read. A clone of it has a block of its own.
+    #[inline]
+    pub fn show(inline: Inline) -> ManuallyDrop<Self> {
+        ManuallyDrop::new(Self { repr: Repr::Inline(inline) })
     }
 
     // Conversion.
@@ -463,6 +532,12 @@ impl Set {
     }
 }
 
+/// Panics. Nothing gives a set out for changes that lies in the block of its key.
+#[cold]
+fn only_shown() -> ! {
+    unreachable!("a set was changed in the block of its key")
+}
+
 /// Adds a member to a table; false if it was one.
 #[inline]
 fn insert_into(table: &mut Watched<Member>, member: &[u8]) -> bool {
@@ -486,6 +561,10 @@ impl Clone for Set {
                 }
                 Repr::Table(copy)
             }
+            Repr::Inline(inline) => match inline.to_intset() {
+                Some(intset) => Repr::Intset(intset),
+                None => Repr::Listpack(inline.to_listpack()),
+            },
         };
         Self { repr }
     }

@@ -26,13 +26,16 @@ mod tests;
 pub use ranges::{LexBound, LexRange, ScoreRange};
 
 use crate::hashing::hash;
-use crate::listpack::{Element, Listpack, Malformed, Pairs};
+use crate::inline::{self, Extent, Form, Inline};
+use crate::listpack::{Element, Listpack, Malformed, Pairs, Run};
 use crate::random::Rng;
 use crate::sampling::select;
 use crate::scan::scan_table;
 use crate::table::{Item, Salted};
 use sorted::Sorted;
+use std::borrow::Cow;
 use std::collections::HashSet;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::Range;
 
 /// The thresholds of the small encoding, named as their options.
@@ -78,6 +81,13 @@ pub struct Zset {
 enum Repr {
     Listpack(Listpack),
     Sorted(Box<Sorted>),
+    Inline(Inline),
+}
+
+/// What a sorted set is, to read it.
+enum View<'a> {
+    Run(Run<'a>),
+    Sorted(&'a Sorted),
 }
 
 const _: () = assert!(size_of::<Zset>() <= 16);
@@ -85,7 +95,7 @@ const _: () = assert!(size_of::<Zset>() <= 16);
 /// A sorted set in its serialized form.
 pub enum ZsetContents<'a, I> {
     /// The bytes of a listpack of members and scores.
-    Listpack(&'a [u8]),
+    Listpack(Cow<'a, [u8]>),
     /// The members with their scores, from the lowest to the highest.
     Sorted(I),
 }
@@ -151,12 +161,21 @@ impl Zset {
         Ok(zset)
     }
 
+    #[inline]
+    fn view(&self) -> View<'_> {
+        match &self.repr {
+            Repr::Listpack(listpack) => View::Run(listpack.run()),
+            Repr::Sorted(sorted) => View::Sorted(sorted),
+            Repr::Inline(inline) => View::Run(inline.entries()),
+        }
+    }
+
     /// Number of members.
     #[inline]
     pub fn len(&self) -> usize {
-        match &self.repr {
-            Repr::Listpack(listpack) => listpack.count() / 2,
-            Repr::Sorted(sorted) => sorted.len(),
+        match self.view() {
+            View::Run(run) => run.count() / 2,
+            View::Sorted(sorted) => sorted.len(),
         }
     }
 
@@ -169,7 +188,7 @@ impl Zset {
     /// The name OBJECT ENCODING gives.
     pub fn encoding(&self) -> &'static str {
         match &self.repr {
-            Repr::Listpack(_) => "listpack",
+            Repr::Listpack(_) | Repr::Inline(_) => "listpack",
             Repr::Sorted(_) => "skiplist",
         }
     }
@@ -178,7 +197,7 @@ impl Zset {
     pub fn table_slots(&self) -> Option<usize> {
         match &self.repr {
             Repr::Sorted(sorted) => Some(sorted.table_slots()),
-            Repr::Listpack(_) => None,
+            _ => None,
         }
     }
 
@@ -188,6 +207,7 @@ impl Zset {
         match &self.repr {
             Repr::Listpack(listpack) => listpack.allocated_bytes(),
             Repr::Sorted(sorted) => sorted.allocated_bytes(),
+            Repr::Inline(_) => 0,
         }
     }
 
@@ -196,7 +216,7 @@ impl Zset {
     pub fn table_order(&self) -> Option<u64> {
         match &self.repr {
             Repr::Sorted(sorted) => Some(sorted.table_order()),
-            Repr::Listpack(_) => None,
+            _ => None,
         }
     }
 
@@ -205,17 +225,17 @@ impl Zset {
     /// The score of a member.
     #[inline]
     pub fn score(&self, member: &[u8]) -> Option<f64> {
-        match &self.repr {
-            Repr::Listpack(listpack) => packed::score(listpack, member),
-            Repr::Sorted(sorted) => sorted.score(member),
+        match self.view() {
+            View::Run(run) => packed::score(run, member),
+            View::Sorted(sorted) => sorted.score(member),
         }
     }
 
     /// The number of members in front of this one, and its score.
     pub fn rank(&self, member: &[u8]) -> Option<(usize, f64)> {
-        match &self.repr {
-            Repr::Listpack(listpack) => packed::rank(listpack, member),
-            Repr::Sorted(sorted) => sorted.rank(member),
+        match self.view() {
+            View::Run(run) => packed::rank(run, member),
+            View::Sorted(sorted) => sorted.rank(member),
         }
     }
 
@@ -236,8 +256,9 @@ impl Zset {
         let listpack = match &mut self.repr {
             Repr::Sorted(sorted) => return sorted.update(member, decide),
             Repr::Listpack(listpack) => listpack,
+            Repr::Inline(_) => only_shown(),
         };
-        let old = packed::score(listpack, member);
+        let old = packed::score(listpack.run(), member);
         let Some(new) = decide(old) else { return Change::Unchanged };
         debug_assert!(!new.is_nan(), "a score is a number");
         if let Some(old) = old {
@@ -263,11 +284,12 @@ impl Zset {
     pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
         match &mut self.repr {
             Repr::Listpack(listpack) => {
-                let score = packed::score(listpack, member)?;
+                let score = packed::score(listpack.run(), member)?;
                 packed::remove(listpack, member);
                 Some(score)
             }
             Repr::Sorted(sorted) => sorted.remove(member),
+            Repr::Inline(_) => only_shown(),
         }
     }
 
@@ -278,9 +300,9 @@ impl Zset {
         if rank >= self.len() {
             return None;
         }
-        match &self.repr {
-            Repr::Listpack(listpack) => packed::pairs(listpack).nth(rank),
-            Repr::Sorted(sorted) => {
+        match self.view() {
+            View::Run(run) => packed::pairs(run).nth(rank),
+            View::Sorted(sorted) => {
                 let (member, score) = sorted.get(rank);
                 Some((Element::Bytes(member), score))
             }
@@ -289,12 +311,12 @@ impl Zset {
 
     /// The ranks of the members with a score in `range`; empty where there are none.
     pub fn ranks_by_score(&self, range: &ScoreRange) -> Range<usize> {
-        let (start, end) = match &self.repr {
-            Repr::Listpack(listpack) => (
-                packed::count_while(listpack, |_, score| range.starts_after(score)),
-                packed::count_while(listpack, |_, score| range.reaches(score)),
+        let (start, end) = match self.view() {
+            View::Run(run) => (
+                packed::count_while(run, |_, score| range.starts_after(score)),
+                packed::count_while(run, |_, score| range.reaches(score)),
             ),
-            Repr::Sorted(sorted) => (
+            View::Sorted(sorted) => (
                 sorted.count_while_score(|score| range.starts_after(score)),
                 sorted.count_while_score(|score| range.reaches(score)),
             ),
@@ -304,16 +326,16 @@ impl Zset {
 
     /// The ranks of the members in `range`; empty where there are none.
     pub fn ranks_by_lex(&self, range: &LexRange<'_>) -> Range<usize> {
-        let (start, end) = match &self.repr {
-            Repr::Listpack(listpack) => (
-                packed::count_while(listpack, |member, _| {
+        let (start, end) = match self.view() {
+            View::Run(run) => (
+                packed::count_while(run, |member, _| {
                     member.with_bytes(|member| range.starts_after(member))
                 }),
-                packed::count_while(listpack, |member, _| {
+                packed::count_while(run, |member, _| {
                     member.with_bytes(|member| range.reaches(member))
                 }),
             ),
-            Repr::Sorted(sorted) => (
+            View::Sorted(sorted) => (
                 sorted.count_while_member(|member| range.starts_after(member)),
                 sorted.count_while_member(|member| range.reaches(member)),
             ),
@@ -330,9 +352,9 @@ impl Zset {
         let len = self.len();
         let end = ranks.end.min(len);
         let start = ranks.start.min(end);
-        match &self.repr {
-            Repr::Listpack(listpack) => {
-                let mut pairs = listpack.pairs();
+        match self.view() {
+            View::Run(run) => {
+                let mut pairs = run.pairs();
                 if start > 0 {
                     pairs.nth(start - 1);
                 }
@@ -341,7 +363,7 @@ impl Zset {
                 }
                 Iter::Listpack { pairs, left: end - start }
             }
-            Repr::Sorted(sorted) => Iter::Sorted(sorted.range(start..end)),
+            View::Sorted(sorted) => Iter::Sorted(sorted.range(start..end)),
         }
     }
 
@@ -361,13 +383,14 @@ impl Zset {
         let start = ranks.start.min(end);
         match &mut self.repr {
             Repr::Listpack(listpack) => {
-                for (member, score) in packed::pairs(listpack).skip(start).take(end - start) {
+                for (member, score) in packed::pairs(listpack.run()).skip(start).take(end - start) {
                     visit(member, score);
                 }
                 listpack.delete_range(2 * start as i64, 2 * (end - start));
             }
             Repr::Sorted(sorted) => sorted
                 .remove_ranks(start..end, |member, score| visit(Element::Bytes(member), score)),
+            Repr::Inline(_) => only_shown(),
         }
         end - start
     }
@@ -381,7 +404,7 @@ impl Zset {
         };
         match &mut self.repr {
             Repr::Listpack(listpack) => {
-                let (member, score) = packed::pairs(listpack).nth(rank)?;
+                let (member, score) = packed::pairs(listpack.run()).nth(rank)?;
                 let result = read(member, score);
                 listpack.delete_range(2 * rank as i64, 2);
                 Some(result)
@@ -390,6 +413,7 @@ impl Zset {
                 sorted.pop(rank, |member, score| read(Element::Bytes(member), score))
             }
             Repr::Sorted(_) => None,
+            Repr::Inline(_) => only_shown(),
         }
     }
 
@@ -436,8 +460,8 @@ impl Zset {
         rng: &mut Rng,
         mut visit: impl FnMut(Element<'_>, f64),
     ) {
-        let listed: Vec<_> = match &self.repr {
-            Repr::Listpack(listpack) if count > 1 => packed::pairs(listpack).collect(),
+        let listed: Vec<_> = match self.view() {
+            View::Run(run) if count > 1 => packed::pairs(run).collect(),
             _ => Vec::new(),
         };
         for _ in 0..count {
@@ -456,12 +480,12 @@ impl Zset {
     /// A member that stays from the first step to the last is visited at least once, and exactly
     /// once unless the encoding changes meanwhile. A listpack is visited in one step.
     pub fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(Element<'_>, f64)) -> u64 {
-        match &self.repr {
-            Repr::Listpack(listpack) => {
-                packed::pairs(listpack).for_each(|(member, score)| visit(member, score));
+        match self.view() {
+            View::Run(run) => {
+                packed::pairs(run).for_each(|(member, score)| visit(member, score));
                 0
             }
-            Repr::Sorted(sorted) => {
+            View::Sorted(sorted) => {
                 scan_table::<_, Salted>(sorted.table(), cursor, count, |item| {
                     visit(Element::Bytes(item.key()), item.score());
                 })
@@ -474,8 +498,11 @@ impl Zset {
         &self,
     ) -> ZsetContents<'_, impl DoubleEndedIterator<Item = (&[u8], f64)> + ExactSizeIterator> {
         match &self.repr {
-            Repr::Listpack(listpack) => ZsetContents::Listpack(listpack.as_bytes()),
+            Repr::Listpack(listpack) => ZsetContents::Listpack(Cow::Borrowed(listpack.as_bytes())),
             Repr::Sorted(sorted) => ZsetContents::Sorted(sorted.range(0..sorted.len())),
+            Repr::Inline(inline) => {
+                ZsetContents::Listpack(Cow::Owned(inline.to_listpack().as_bytes().to_vec()))
+            }
         }
     }
 
@@ -510,6 +537,35 @@ impl Zset {
         }
     }
 
+    // In the block of its key.
+
+    /// What the owner of a key has to know to keep the sorted set in the key's block; `None` if it
+    /// is too big for that or empty.
+    pub fn extent(&self) -> Option<Extent> {
+        match &self.repr {
+            Repr::Listpack(listpack) => {
+                Extent::new(Form::Entries, listpack.count(), listpack.entries().len())
+            }
+            _ => None,
+        }
+    }
+
+    /// Writes members and scores, to be shown by [`Zset::show`].
+    ///
+    /// # Panics
+    /// If `to` has another length than [`Zset::extent`] says.
+    pub fn write_inline(&self, to: &mut [MaybeUninit<u8>]) {
+        if let Repr::Listpack(listpack) = &self.repr {
+            inline::copy(listpack.entries(), to);
+        }
+    }
+
+    /// The sorted set that lies there, to be read. A clone of it has a block of its own.
+    #[inline]
+    pub fn show(inline: Inline) -> ManuallyDrop<Self> {
+        ManuallyDrop::new(Self { repr: Repr::Inline(inline) })
+    }
+
     // Conversion.
 
     /// Goes back to the small encoding where the limits allow it, as the commands do that store a
@@ -536,14 +592,14 @@ impl Zset {
     fn become_sorted(&mut self, more: usize) -> &mut Sorted {
         let mut sorted = Box::new(Sorted::with_capacity(self.len() + more));
         if let Repr::Listpack(listpack) = &self.repr {
-            for (member, score) in packed::pairs(listpack) {
+            for (member, score) in packed::pairs(listpack.run()) {
                 member.with_bytes(|member| sorted.insert_absent(hash(member), member, score));
             }
         }
         self.repr = Repr::Sorted(sorted);
         match &mut self.repr {
             Repr::Sorted(sorted) => sorted,
-            Repr::Listpack(_) => unreachable!("just replaced"),
+            _ => unreachable!("just replaced"),
         }
     }
 
@@ -564,11 +620,19 @@ impl Zset {
             Repr::Listpack(listpack) => {
                 let copy = Listpack::from_bytes(listpack.as_bytes()).expect("well-formed");
                 assert!(copy.count().is_multiple_of(2));
-                let pairs: Vec<_> = packed::pairs(&copy).map(|(m, s)| (s, m.to_vec())).collect();
+                let pairs: Vec<_> =
+                    packed::pairs(copy.run()).map(|(m, s)| (s, m.to_vec())).collect();
                 assert!(pairs.is_sorted());
             }
+            Repr::Inline(_) => {}
         }
     }
+}
+
+/// Panics. Nothing gives a sorted set out for changes that lies in the block of its key.
+#[cold]
+fn only_shown() -> ! {
+    unreachable!("a sorted set was changed in the block of its key")
 }
 
 impl Clone for Zset {
@@ -576,6 +640,7 @@ impl Clone for Zset {
         let repr = match &self.repr {
             Repr::Listpack(listpack) => Repr::Listpack(listpack.clone()),
             Repr::Sorted(sorted) => Repr::Sorted(sorted.clone()),
+            Repr::Inline(inline) => Repr::Listpack(inline.to_listpack()),
         };
         Self { repr }
     }

@@ -81,8 +81,8 @@ pub static RESTORE_ASKING: Command = Command {
 
 fn dump(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     match cx.db.lookup_read(args.key(1)).map(value::view) {
-        Some(object) => {
-            let payload = rdb::dump(object, value::compression(&cx.engine.config));
+        Some(view) => {
+            let payload = rdb::dump(view.object(), value::compression(&cx.engine.config));
             cx.reply.bulk(&payload);
         }
         None => cx.reply.null(),

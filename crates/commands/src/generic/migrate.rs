@@ -347,8 +347,9 @@ impl MigrateTarget<'_> {
         // What is left of a millisecond is one.
         let ttl_ms = entry.expiry().map_or(0, |at| (at.0 - cx.now().0).max(1));
         let compression = value::compression(&cx.engine.config);
-        let payload =
-            with_value(cx.engine, entry, |entry| rdb::dump(value::view(entry), compression))?;
+        let payload = with_value(cx.engine, entry, |entry| {
+            rdb::dump(value::view(entry).object(), compression)
+        })?;
         let mut request = Vec::with_capacity(payload.len() + key.bytes.len() + 64);
         push_count(&mut request, if self.options.replaces { 5 } else { 4 });
         // A slot that moves is not the other server's yet.

@@ -17,7 +17,7 @@ use engine::{
     Arg, ArgKind, Args, Begin, Class, Command, Cx, Db, Effort, Error, Event, Find, Flags, Group,
     Key, KeyFlags, KeySpec, Outcome, event,
 };
-use keyspace::{Entry, Value};
+use keyspace::{Entry, Kind, Value};
 use order::{Order, Strings, Weights};
 use pattern::Pattern;
 use resp::Reply;
@@ -226,7 +226,7 @@ impl<'a> Request<'a> {
         };
         let mut order = sorts.then_some(order);
         let Some(entry) = entry else { return Ok(Loaded { elements, range, order }) };
-        if let Some(list) = entry.object::<List>() {
+        if let Some(list) = entry.view::<List>() {
             if sorts {
                 let all = list.iter().take_while(|_| db.is_wanted());
                 all.for_each(|element| elements.push_element(element));
@@ -239,7 +239,7 @@ impl<'a> Request<'a> {
                 iter.take(range.len()).for_each(|element| elements.push_element(element));
                 range = 0..range.len();
             }
-        } else if let Some(set) = entry.object::<Set>() {
+        } else if let Some(set) = entry.view::<Set>() {
             let all = set.iter().take_while(|_| db.is_wanted());
             all.for_each(|element| elements.push_element(element));
             // What is stored must not depend on how the set happens to lie in memory.
@@ -251,7 +251,7 @@ impl<'a> Request<'a> {
                     keeps_equals: false,
                 });
             }
-        } else if let Some(zset) = entry.object::<Zset>() {
+        } else if let Some(zset) = entry.view::<Zset>() {
             if sorts {
                 let all = zset.iter().take_while(|_| db.is_wanted());
                 all.for_each(|(element, _)| elements.push_element(element));
@@ -361,17 +361,14 @@ impl<'a> Request<'a> {
 
 /// Number of elements of what can be sorted.
 fn len(entry: &Entry) -> usize {
-    let list = || entry.object::<List>().map(List::len);
-    let set = || entry.object::<Set>().map(Set::len);
-    let zset = || entry.object::<Zset>().map(Zset::len);
-    list().or_else(set).or_else(zset).unwrap_or(0)
+    if matches!(entry.kind(), Kind::List | Kind::Set | Kind::Zset) { entry.elements() } else { 0 }
 }
 
 /// How much there is to sort or, if nothing has to be sorted, to copy.
 fn estimate(db: &Db<'_>, args: Args<'_>) -> usize {
     let Ok(request) = Request::parse(args, true) else { return 0 };
     let key = args.key(1);
-    let is_set = db.lookup_no_effects(key).is_some_and(|entry| entry.object::<Set>().is_some());
+    let is_set = db.lookup_no_effects(key).is_some_and(|entry| entry.kind() == Kind::Set);
     let len = db.size(key);
     if request.by == By::Nothing && !is_set {
         request.range(len).len().saturating_mul(2)

@@ -343,8 +343,8 @@ fn inputs<'c>(cx: &'c Cx<'_>, args: Args<'_>, request: &Request) -> Result<Vec<I
         let value = match cx.db.lookup_read(args.key(index)) {
             None => Members::None,
             Some(entry) => {
-                let set = entry.object::<Set>().map(Members::Set);
-                let value = set.or_else(|| entry.object::<Zset>().map(Members::Zset));
+                let set = cx.db.shown::<Set>(entry).map(Members::Set);
+                let value = set.or_else(|| cx.db.shown::<Zset>(entry).map(Members::Zset));
                 value.ok_or(Error::WrongType)?
             }
         };

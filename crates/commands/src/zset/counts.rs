@@ -127,8 +127,8 @@ fn members(args: Args<'_>) -> Result<Select<'_>, Error> {
 
 /// How many members a request is to remove.
 fn removed(db: &Db<'_>, args: Args<'_>, select: Result<Select<'_>, Error>) -> usize {
-    let zset = db.lookup_no_effects(args.key(1)).and_then(|entry| entry.object::<Zset>());
-    select.ok().zip(zset).map_or(0, |(select, zset)| select(zset).len())
+    let zset = db.lookup_no_effects(args.key(1)).and_then(|entry| entry.view::<Zset>());
+    select.ok().zip(zset).map_or(0, |(select, zset)| select(&zset).len())
 }
 
 fn zremrangebyrank(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {

@@ -356,8 +356,8 @@ fn ranged(db: &Db<'_>, args: Args<'_>, by: By, reverse: bool) -> usize {
     let options = ZrangeOptions { by, reverse, limit: None, with_scores: false };
     let Ok(options) = parse(args, 4, options, true, false) else { return 0 };
     let Ok(bounds) = parse_bounds(args[2], args[3], &options) else { return 0 };
-    let zset = db.lookup_no_effects(args.key(1)).and_then(|entry| entry.object::<Zset>());
-    zset.map_or(0, |zset| select(zset, &bounds, &options).len())
+    let zset = db.lookup_no_effects(args.key(1)).and_then(|entry| entry.view::<Zset>());
+    zset.map_or(0, |zset| select(&zset, &bounds, &options).len())
 }
 
 fn zrange(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {

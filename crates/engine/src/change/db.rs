@@ -21,7 +21,9 @@ use crate::locks::Locks;
 use crate::outbox::Outbox;
 pub(crate) use asker::Asker;
 use keyspace::access::{self, Policy};
-use keyspace::{ColdRef, DbIndex, Entry, HeapString, Key, Millis, Object, StringRef, StripeData};
+use keyspace::{
+    ColdRef, DbIndex, Entry, HeapString, Key, Millis, Object, Slots, StringRef, StripeData,
+};
 use std::cell::{Cell, RefCell};
 use structs::random::Rng;
 pub(crate) use undo::UndoLog;
@@ -96,6 +98,10 @@ pub struct Db<'a> {
     background: Option<&'a keyspace::world::Reader<'static>>,
     /// The request's words that came in blocks of their own.
     pub(crate) blocks: Vec<HeapString>,
+    /// What the command is shown of values that lie in their entries.
+    slots: Slots,
+    /// The key whose collection was made by [`Db::write_or_create`] and has not been enclosed.
+    made: Option<(DbIndex, u64)>,
 }
 
 fn string_of(entry: Option<&Entry>) -> Result<Option<StringRef<'_>>, Error> {
@@ -121,8 +127,16 @@ fn hot(entry: &Entry) -> Result<&Entry, Error> {
     if entry.is_cold() { Err(Error::Cold) } else { Ok(entry) }
 }
 
-fn object_of<T: Object>(entry: Option<&Entry>) -> Result<Option<&T>, Error> {
-    entry.map(|entry| hot(entry)?.object::<T>().ok_or(Error::WrongType)).transpose()
+#[inline]
+fn object_of<'a, T: Object>(
+    entry: Option<&'a Entry>,
+    slots: &'a Slots,
+) -> Result<Option<&'a T>, Error> {
+    let Some(entry) = entry else { return Ok(None) };
+    match entry.apart() {
+        Some(value) => Ok(Some(value)),
+        None => hot(entry)?.view_in(slots).map(Some).ok_or(Error::WrongType),
+    }
 }
 
 impl<'a> Db<'a> {
@@ -155,6 +169,8 @@ impl<'a> Db<'a> {
             asker: None,
             background: None,
             blocks: Vec::new(),
+            slots: Slots::default(),
+            made: None,
         }
     }
 
@@ -388,7 +404,7 @@ impl<'a> Db<'a> {
     /// The value of a key of type `T`: `List`, `Set`, `Hash` or `Zset`.
     #[inline]
     pub fn read<T: Object>(&self, key: Key<'_>) -> Result<Option<&T>, Error> {
-        object_of(self.lookup_read(key))
+        object_of(self.lookup_read(key), &self.slots)
     }
 
     /// [`Db::string`] of a key that the command goes on to change: not counted.
@@ -400,7 +416,18 @@ impl<'a> Db<'a> {
     /// [`Db::read`] of a key that the command goes on to change: not counted.
     #[inline]
     pub fn object_for_write<T: Object>(&self, key: Key<'_>) -> Result<Option<&T>, Error> {
-        object_of(self.lookup_write(key))
+        object_of(self.lookup_write(key), &self.slots)
+    }
+
+    /// The value of an entry, if it is a `T`.
+    pub fn shown<'e, T: Object>(&'e self, entry: &'e Entry) -> Option<&'e T> {
+        entry.view_in(&self.slots)
+    }
+
+    /// Forgets what has been shown of entries. Commands begin so.
+    #[inline]
+    pub(crate) fn clear_slots(&mut self) {
+        self.slots.clear();
     }
 
     /// When the key expires; `None` too if it is absent.

@@ -7,7 +7,6 @@ use crate::limits;
 use crate::mailbox::Message;
 use crate::value::{self, view};
 use keyspace::cold::store;
-use keyspace::collection::Collection;
 use keyspace::{ColdError, ColdLocation, DbIndex, Entry, Key, Record, StripeData, Value};
 use rdb::Compression;
 use structs::table::in_order_of;
@@ -142,8 +141,8 @@ pub fn encode(engine: &Engine, entry: &Entry) -> Vec<u8> {
 }
 
 pub(crate) fn encode_as(entry: &Entry, compression: Compression) -> Vec<u8> {
-    let mut payload = rdb::dump(view(entry), compression);
-    match entry.collection().and_then(Collection::table_order) {
+    let mut payload = rdb::dump(view(entry).object(), compression);
+    match entry.collection().and_then(|value| value.table_order()) {
         Some(order) => {
             payload.extend(order.to_le_bytes());
             payload.push(WITH_ORDER);

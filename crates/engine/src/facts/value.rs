@@ -1,27 +1,63 @@
 //! Entries as the RDB codec wants them, and values that it gives as entries.
 
 use config::Config;
-use keyspace::{Entry, Kind, Millis, Object, StringRef, Value};
+use keyspace::{Entry, Kind, Millis, Object, StringRef, Value, View, Whole};
 use rdb::{Compression, Object as Decoded, ObjectRef};
+use structs::hash::Hash;
+use structs::list::List;
+use structs::set::Set;
+use structs::zset::Zset;
 
-/// Returns an entry's value as the codec wants it.
-pub fn view(entry: &Entry) -> ObjectRef<'_> {
-    fn object<T: Object>(entry: &Entry) -> &T {
+/// An entry's value, to be shown to the codec.
+pub enum Viewed<'a> {
+    /// One that is not shown from within its entry.
+    Whole(ObjectRef<'a>),
+    /// A list.
+    List(View<'a, List>),
+    /// A set.
+    Set(View<'a, Set>),
+    /// A hash.
+    Hash(View<'a, Hash>),
+    /// A sorted set.
+    Zset(View<'a, Zset>),
+}
+
+impl Viewed<'_> {
+    /// Returns the value as the codec wants it.
+    pub fn object(&self) -> ObjectRef<'_> {
+        match self {
+            Viewed::Whole(object) => *object,
+            Viewed::List(list) => ObjectRef::List(list),
+            Viewed::Set(set) => ObjectRef::Set(set),
+            Viewed::Hash(hash) => ObjectRef::Hash(hash),
+            Viewed::Zset(zset) => ObjectRef::Zset(zset),
+        }
+    }
+}
+
+/// Returns an entry's value for the codec.
+pub fn view(entry: &Entry) -> Viewed<'_> {
+    fn typed<T: Object>(entry: &Entry) -> View<'_, T> {
+        entry.view().expect("the kind says which type it is")
+    }
+    fn whole<T: Whole>(entry: &Entry) -> &T {
         entry.object().expect("the kind says which type it is")
     }
     match entry.kind() {
-        Kind::InlineString | Kind::Integer | Kind::HeapString => match entry.string() {
-            Some(StringRef::Integer(number)) => ObjectRef::Int(number),
-            string => ObjectRef::String(
-                string.and_then(StringRef::text).expect("the kind says that it is a string"),
-            ),
-        },
-        Kind::List => ObjectRef::List(object(entry)),
-        Kind::Set => ObjectRef::Set(object(entry)),
-        Kind::Hash => ObjectRef::Hash(object(entry)),
-        Kind::Zset => ObjectRef::Zset(object(entry)),
-        Kind::Stream => ObjectRef::Stream(object(entry)),
-        Kind::Module => ObjectRef::Module(object(entry)),
+        Kind::InlineString | Kind::Integer | Kind::HeapString => {
+            Viewed::Whole(match entry.string() {
+                Some(StringRef::Integer(number)) => ObjectRef::Int(number),
+                string => ObjectRef::String(
+                    string.and_then(StringRef::text).expect("the kind says that it is a string"),
+                ),
+            })
+        }
+        Kind::List => Viewed::List(typed(entry)),
+        Kind::Set => Viewed::Set(typed(entry)),
+        Kind::Hash => Viewed::Hash(typed(entry)),
+        Kind::Zset => Viewed::Zset(typed(entry)),
+        Kind::Stream => Viewed::Whole(ObjectRef::Stream(whole(entry))),
+        Kind::Module => Viewed::Whole(ObjectRef::Module(whole(entry))),
     }
 }
 

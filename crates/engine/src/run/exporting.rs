@@ -306,7 +306,7 @@ impl Piece {
         let key = entry.key();
         let is_small = !entry.is_cold() && entry.memory_usage() <= MAX_COPIED;
         if is_small && !data.is_held(Key::new(key).hash) {
-            let payload = rdb::dump(value::view(entry), Compression::Off);
+            let payload = rdb::dump(value::view(entry).object(), Compression::Off);
             push_restore(&mut self.commands, key, entry.expiry(), &payload);
             self.keys += 1;
         } else {
@@ -358,14 +358,14 @@ fn push_value(out: &mut Vec<u8>, key: &[u8], entry: &Entry) {
             push_words(out, words);
             Ok(())
         };
-        if rdb::fill(value::view(entry), key, push) == Ok(true) {
+        if rdb::fill(value::view(entry).object(), key, push) == Ok(true) {
             let Some(expiry) = entry.expiry() else { return };
             let Ok(()) = rdb::expire_at(key, expiry.0, push);
             return;
         }
         out.truncate(begin);
     }
-    let payload = rdb::dump(value::view(entry), Compression::Off);
+    let payload = rdb::dump(value::view(entry).object(), Compression::Off);
     push_restore(out, key, entry.expiry(), &payload);
 }
 

@@ -3,7 +3,9 @@
 use super::{Collection, Element, Layout, Take, Visit, visit_all};
 use crate::kind::Value;
 use crate::snapshot::record::Form;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use structs::hash::{Hash, HashContents};
+use structs::inline::{Extent, Inline};
 
 impl Collection for Hash {
     fn encoding(&self) -> &'static str {
@@ -23,6 +25,15 @@ impl Collection for Hash {
     }
     fn table_order(&self) -> Option<u64> {
         self.table_order()
+    }
+    fn extent(&self) -> Option<Extent> {
+        self.extent()
+    }
+    fn write_inline(&self, to: &mut [MaybeUninit<u8>]) {
+        self.write_inline(to);
+    }
+    fn show(inline: Inline) -> ManuallyDrop<Self> {
+        Self::show(inline)
     }
     fn layout(&self) -> Layout<'_> {
         match self.contents() {

@@ -140,6 +140,10 @@ impl Entry {
             return new;
         }
         match self.kind() {
+            _ if self.is_inline() => {
+                self.take_copy();
+                self.rebuilt_inline(key, expiry, access, copy)
+            }
             Kind::InlineString => {
                 let bytes = self.string().map(StringRef::to_vec).unwrap_or_default();
                 self.take_copy();
@@ -166,7 +170,7 @@ impl Entry {
     /// copied if `takes_along` returns true.
     pub(crate) fn relocate(&mut self, takes_along: impl Fn(&Entry, &dyn Collection) -> bool) {
         if !self.is_cold() {
-            let fresh = self.collection().filter(|value| takes_along(self, *value));
+            let fresh = self.collection_apart().filter(|value| takes_along(self, *value));
             let again =
                 |value: &dyn Collection| in_order_of(value.table_order(), || value.duplicate());
             if let Some(value) = fresh.map(again) {

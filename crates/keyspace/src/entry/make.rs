@@ -73,7 +73,7 @@ impl Entry {
         entry
     }
 
-    /// Creates a list, set, hash or sorted set.
+    /// Creates a list, set, hash or sorted set that can be changed at once.
     pub fn new_object<T: Object>(
         key: &[u8],
         value: T,
@@ -93,7 +93,15 @@ impl Entry {
 
     pub(super) fn plain(kind: Kind, key: &[u8]) -> Shape {
         let key_len = key.len();
-        Shape { kind, wide: false, is_cold: false, is_copied: false, key_len, value_len: 0 }
+        Shape {
+            kind,
+            wide: false,
+            is_cold: false,
+            is_copied: false,
+            is_inline: false,
+            key_len,
+            value_len: 0,
+        }
     }
 
     /// Returns the same entry without its value, which is stored at a location.
@@ -180,6 +188,9 @@ impl Entry {
             at.cast::<u32>().write(tag | access & ACCESS);
             if shape.is_cold {
                 // The caller writes the rest.
+            } else if shape.is_inline {
+                // The caller writes the extent.
+                entry.at(4).write(shape.key_len as u8);
             } else if shape.kind == Kind::InlineString && !shape.wide {
                 entry.at(4).write(shape.key_len as u8);
                 entry.at(5).write(shape.value_len as u8);

@@ -13,6 +13,7 @@ use super::pieces::Pieces;
 use super::record::{Form, MAX_BYTES, Writer};
 use crate::collection::{Collection, Element, Layout, TakeApart};
 use crate::entry::Entry;
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard};
 use structs::sync::lock;
 
@@ -181,7 +182,7 @@ impl BigValue {
 /// beginning.
 fn begin(entry: &Entry, out: &mut Vec<u8>) -> Progress {
     let mut to = Writer(out);
-    let form = match entry.collection().map(Collection::layout) {
+    let form = match entry.collection_apart().map(Collection::layout) {
         Some(Layout::Chunks(form, count)) => {
             to.head(entry, form, count);
             return Progress::Chunks(0, 0);
@@ -197,8 +198,9 @@ fn begin(entry: &Entry, out: &mut Vec<u8>) -> Progress {
 
 /// Returns the bytes of a value that is one block.
 fn blob(entry: &Entry) -> Option<&[u8]> {
-    match entry.collection().map(Collection::layout) {
-        Some(Layout::Block(_, bytes)) => Some(bytes),
+    match entry.collection_apart().map(Collection::layout) {
+        Some(Layout::Block(_, Cow::Borrowed(bytes))) => Some(bytes),
+        Some(Layout::Block(_, Cow::Owned(_))) => None,
         Some(Layout::Chunks(..) | Layout::Elements(_) | Layout::Shared(..)) => None,
         None => entry.string()?.text(),
     }
@@ -219,12 +221,12 @@ fn chunks(
     out: &mut Vec<u8>,
     most: usize,
 ) -> Progress {
-    let Some(collection) = entry.collection() else { return Progress::Finished };
+    let Some(collection) = entry.collection_apart() else { return Progress::Finished };
     while let Some(chunk) = collection.chunk(index) {
         if out.len() >= most {
             return Progress::Chunks(index, at);
         }
-        let bytes = chunk.bytes;
+        let bytes = &*chunk.bytes;
         if at == 0 {
             Writer(out).chunk(chunk.is_packed);
             if bytes.len() <= MAX_BYTES {
@@ -245,7 +247,7 @@ fn chunks(
 /// Begins to watch a table. Its head is written before its elements. Returns `None` if the value is
 /// no table.
 fn watch(entry: &Entry, shared: &Arc<Shared>) -> Option<Arc<Seen>> {
-    let collection = entry.collection()?;
+    let collection = entry.collection_apart()?;
     let Layout::Elements(form) = collection.layout() else { return None };
     let seen = Arc::new(Seen { tokens: Mutex::default(), shared: Arc::clone(shared) });
     let (to, count) = (Arc::clone(&seen), collection.len());
@@ -257,24 +259,24 @@ fn watch(entry: &Entry, shared: &Arc<Shared>) -> Option<Arc<Seen>> {
 
 /// Returns a copy to take apart, with its head in `rest`, or `None` if the value has none.
 fn apart(entry: &Entry, rest: &mut Vec<u8>) -> Option<Progress> {
-    let collection = entry.collection()?;
+    let collection = entry.collection_apart()?;
     let Layout::Shared(form, count) = collection.layout() else { return None };
     Writer(rest).head(entry, form, count);
     collection.take_apart().map(Progress::Apart)
 }
 
 fn step(entry: &Entry) -> bool {
-    entry.collection().is_some_and(Collection::step_watch)
+    entry.collection_apart().is_some_and(Collection::step_watch)
 }
 
 fn unwatch(entry: &Entry) {
-    if let Some(collection) = entry.collection() {
+    if let Some(collection) = entry.collection_apart() {
         collection.unwatch();
     }
 }
 
 fn allow(entry: &Entry, cells: usize) -> usize {
-    entry.collection().map_or(0, |collection| collection.allow_watch(cells))
+    entry.collection_apart().map_or(0, |collection| collection.allow_watch(cells))
 }
 
 fn elements(entry: &Entry, seen: Arc<Seen>, out: &mut Vec<u8>, most: usize) -> Progress {

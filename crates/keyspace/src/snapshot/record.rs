@@ -319,21 +319,21 @@ fn write_below(out: &mut Vec<u8>, entry: &Entry, most: usize) -> Result<(), TooB
     }
     let Some(collection) = entry.collection() else { return write_string(&mut to, entry) };
     match collection.layout() {
-        Layout::Block(form, bytes) => whole(&mut to, entry, form, bytes),
+        Layout::Block(form, bytes) => whole(&mut to, entry, form, &bytes),
         Layout::Chunks(form, count) => {
             fits(count, MAX_ELEMENTS)?;
             to.head(entry, form, count);
             for chunk in (0..count).map_while(|index| collection.chunk(index)) {
                 fits(to.0.len() + chunk.bytes.len(), most)?;
                 to.chunk(chunk.is_packed);
-                to.bytes(chunk.bytes);
+                to.bytes(&chunk.bytes);
             }
             Ok(())
         }
         Layout::Elements(form) => {
             fits(collection.len(), MAX_ELEMENTS)?;
             to.head(entry, form, collection.len());
-            write_elements(&mut to, form, collection, most)
+            write_elements(&mut to, form, &*collection, most)
         }
         Layout::Shared(form, count) => {
             // At least half of the allocated bytes are used.

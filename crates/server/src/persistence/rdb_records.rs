@@ -173,7 +173,7 @@ impl Records {
         }
         match self.chunk.take() {
             None => to.string(bytes),
-            Some(true) => to.list_chunk(Chunk::Packed(bytes)),
+            Some(true) => to.list_chunk(Chunk::Packed(bytes.into())),
             Some(false) => to.list_chunk(Chunk::Plain(bytes)),
         }
     }

@@ -70,6 +70,7 @@ impl<'a> Live<'a> {
                 let item = few::find(fields, field).filter(|item| self.has(item))?;
                 Some(Element::Bytes(item.value()))
             }
+            View::Inline(inline) => inline.pairs().find_value(field),
         }
     }
 
@@ -97,6 +98,7 @@ impl<'a> Live<'a> {
             View::Few(fields) => {
                 Either::Third(fields.iter().filter(move |item| self.has(item)).map(as_pair))
             }
+            View::Inline(inline) => Either::Fourth(inline.pairs()),
         }
     }
 

@@ -4,12 +4,16 @@ use super::field::Field;
 use super::{Hash, HashContents, Repr, View};
 use crate::either::Either;
 use crate::table::Item;
+use std::borrow::Cow;
 
 impl Hash {
     /// The hash as RDB files have it: fields, values and times.
     pub fn contents(&self) -> HashContents<'_, impl Iterator<Item = (&[u8], &[u8], Option<i64>)>> {
         match &self.repr {
-            Repr::Listpack(listpack) => HashContents::Listpack(listpack.as_bytes()),
+            Repr::Listpack(listpack) => HashContents::Listpack(Cow::Borrowed(listpack.as_bytes())),
+            Repr::Inline(inline) => {
+                HashContents::Listpack(Cow::Owned(inline.to_listpack().as_bytes().to_vec()))
+            }
             Repr::Table(table) => HashContents::Table(Either::First(table.iter().map(as_element))),
             Repr::Timed(timed) => {
                 HashContents::Timed(Either::First(timed.table().iter().map(as_element)))
@@ -39,7 +43,7 @@ impl Hash {
     pub fn allow_watch(&self, groups: usize) -> usize {
         match self.view() {
             View::Table(table) => table.allow(groups),
-            View::Listpack(_) | View::Few(_) => 0,
+            View::Listpack(_) | View::Few(_) | View::Inline(_) => 0,
         }
     }
 

@@ -13,7 +13,7 @@ fn check(hash: &Hash, model: &Model) {
     assert_eq!(pairs.into_iter().collect::<Model>(), *model);
     let contents: Model = match hash.contents() {
         HashContents::Listpack(bytes) => {
-            let listpack = Listpack::from_bytes(bytes).unwrap();
+            let listpack = Listpack::from_bytes(&bytes).unwrap();
             listpack.pairs().map(|(f, v)| (f.to_vec(), v.to_vec())).collect()
         }
         HashContents::Table(fields) => owned(fields.inspect(|field| assert_eq!(field.2, None))),

@@ -165,6 +165,7 @@ impl Hash {
             View::Table(table) => table.get(hash(field), field).map(Field::expiry),
             View::Listpack(listpack) => listpack.find(field, 2).map(|_| None),
             View::Few(fields) => few::find(fields, field).map(Field::expiry),
+            View::Inline(inline) => inline.pairs().find_value(field).map(|_| None),
         }
     }
 
@@ -195,7 +196,7 @@ impl Hash {
         let timed = match &mut self.repr {
             Repr::Few(few) => return few.remove_expired(time, removed),
             Repr::Timed(timed) => timed,
-            Repr::Listpack(_) | Repr::Table(_) => return,
+            Repr::Listpack(_) | Repr::Table(_) | Repr::Inline(_) => return,
         };
         timed.times.fit(timed.table.len());
         let mut expired = Vec::new();
@@ -227,7 +228,7 @@ impl Hash {
         match &mut self.repr {
             Repr::Few(few) => few.noted = time,
             Repr::Timed(timed) => timed.noted = time,
-            Repr::Listpack(_) | Repr::Table(_) => {}
+            Repr::Listpack(_) | Repr::Table(_) | Repr::Inline(_) => {}
         }
     }
 
@@ -296,7 +297,7 @@ impl Hash {
     #[inline]
     pub(super) fn table_mut(&mut self) -> Option<&mut Watched<Field>> {
         match &mut self.repr {
-            Repr::Listpack(_) | Repr::Few(_) => None,
+            Repr::Listpack(_) | Repr::Few(_) | Repr::Inline(_) => None,
             Repr::Table(table) => Some(table),
             Repr::Timed(timed) => Some(&mut timed.table),
         }

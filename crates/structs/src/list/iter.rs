@@ -1,8 +1,8 @@
 //! Walking a list.
 
 use super::quicklist::Node;
-use super::{List, Repr};
-use crate::listpack::{self, Element};
+use super::{List, View};
+use crate::listpack::{self, Element, Run};
 use std::collections::vec_deque;
 use std::iter::FusedIterator;
 
@@ -34,16 +34,16 @@ impl<'a> NodeIter<'a> {
     /// The elements of `node` from `index` on.
     fn new(node: &'a Node, index: usize, direction: Direction) -> Self {
         match node {
-            Node::Packed { listpack, .. } => Self::packed(listpack, index, direction),
+            Node::Packed { listpack, .. } => Self::packed(listpack.run(), index, direction),
             Node::Plain(bytes) => Self::Plain(bytes),
         }
     }
 
-    fn packed(listpack: &'a listpack::Listpack, index: usize, direction: Direction) -> Self {
+    fn packed(run: Run<'a>, index: usize, direction: Direction) -> Self {
         let iter = if direction == Direction::Left {
-            listpack.iter_up_to(index as i64)
+            run.iter_up_to(index as i64)
         } else {
-            listpack.iter_at(index as i64)
+            run.iter_at(index as i64)
         };
         iter.map_or(Self::Done, Self::Packed)
     }
@@ -90,11 +90,9 @@ impl<'a> Iter<'a> {
         if index >= list.len() {
             return done;
         }
-        match &list.repr {
-            Repr::Listpack(listpack) => {
-                Self { node: NodeIter::packed(listpack, index, direction), ..done }
-            }
-            Repr::Quicklist(quicklist) => {
+        match list.view() {
+            View::Run(run) => Self { node: NodeIter::packed(run, index, direction), ..done },
+            View::Quicklist(quicklist) => {
                 let (at, inside) = quicklist.locate(index);
                 let rest = if direction == Direction::Left {
                     quicklist.nodes.range(..at)
@@ -151,14 +149,14 @@ pub(super) fn for_each_range(
     if count == 0 {
         return;
     }
-    let quicklist = match &list.repr {
-        Repr::Listpack(listpack) => {
-            if let Some(iter) = listpack.iter_at(start as i64) {
+    let quicklist = match list.view() {
+        View::Run(run) => {
+            if let Some(iter) = run.iter_at(start as i64) {
                 iter.take(count).for_each(visit);
             }
             return;
         }
-        Repr::Quicklist(quicklist) => quicklist,
+        View::Quicklist(quicklist) => quicklist,
     };
     let (at, mut inside) = quicklist.locate(start);
     let mut left = count;

@@ -26,7 +26,7 @@ fn check(list: &List, model: &Model, limits: &ListLimits) {
     for chunk in list.chunks() {
         match chunk {
             Chunk::Packed(bytes) => {
-                let listpack = Listpack::from_bytes(bytes).unwrap();
+                let listpack = Listpack::from_bytes(&bytes).unwrap();
                 assert!(!listpack.is_empty());
                 chunked.extend(listpack.iter().map(|element| element.to_vec()));
                 builder.append_listpack(listpack);

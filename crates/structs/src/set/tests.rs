@@ -14,12 +14,12 @@ fn check(set: &Set, model: &Model) {
     assert_eq!(members.into_iter().collect::<BTreeSet<_>>(), *model);
     let from_contents: Model = match set.contents() {
         SetContents::Intset(bytes) => {
-            let intset = Intset::from_bytes(bytes);
+            let intset = Intset::from_bytes(&bytes);
             assert_eq!(intset.is_ok(), !model.is_empty());
             intset.iter().flat_map(Intset::iter).map(|v| v.to_string().into_bytes()).collect()
         }
         SetContents::Listpack(bytes) => {
-            let listpack = Listpack::from_bytes(bytes).unwrap();
+            let listpack = Listpack::from_bytes(&bytes).unwrap();
             listpack.iter().map(|member| member.to_vec()).collect()
         }
         SetContents::Table(members) => members.map(<[u8]>::to_vec).collect(),

@@ -3,7 +3,7 @@
 //! A score is an integer where [`f64_as_integer`] says so, else the text [`format_f64`] prints: the
 //! bytes are Redis's, and so is that negative zero becomes zero here.
 
-use crate::listpack::{Element, Listpack, Needle};
+use crate::listpack::{Element, Listpack, Needle, Run};
 use crate::numbers::{F64_MAX_LEN, INT_MAX_LEN, f64_as_integer, format_f64, format_i64, parse_f64};
 
 /// The score an element stands for; `None` if it is not a number, which only foreign bytes can be.
@@ -22,36 +22,31 @@ fn score_of(element: Element<'_>) -> f64 {
 
 /// Members with scores, from both ends.
 #[inline]
-pub(super) fn pairs(
-    listpack: &Listpack,
-) -> impl DoubleEndedIterator<Item = (Element<'_>, f64)> + Clone {
-    listpack.pairs().map(|(member, score)| (member, score_of(score)))
+pub(super) fn pairs(run: Run<'_>) -> impl DoubleEndedIterator<Item = (Element<'_>, f64)> + Clone {
+    run.pairs().map(|(member, score)| (member, score_of(score)))
 }
 
 #[inline]
-pub(super) fn score(listpack: &Listpack, member: &[u8]) -> Option<f64> {
-    listpack.find_value(member).map(score_of)
+pub(super) fn score(run: Run<'_>, member: &[u8]) -> Option<f64> {
+    run.find_value(member).map(score_of)
 }
 
-pub(super) fn rank(listpack: &Listpack, member: &[u8]) -> Option<(usize, f64)> {
+pub(super) fn rank(run: Run<'_>, member: &[u8]) -> Option<(usize, f64)> {
     let needle = Needle::new(member);
     let (rank, (_, score)) =
-        listpack.pairs().enumerate().find(|(_, (other, _))| needle.matches(*other))?;
+        run.pairs().enumerate().find(|(_, (other, _))| needle.matches(*other))?;
     Some((rank, score_of(score)))
 }
 
 /// Number of members for which `before` holds, as far as it holds without a gap.
-pub(super) fn count_while(
-    listpack: &Listpack,
-    mut before: impl FnMut(Element<'_>, f64) -> bool,
-) -> usize {
-    pairs(listpack).take_while(|(member, score)| before(*member, *score)).count()
+pub(super) fn count_while(run: Run<'_>, mut before: impl FnMut(Element<'_>, f64) -> bool) -> usize {
+    pairs(run).take_while(|(member, score)| before(*member, *score)).count()
 }
 
 /// Inserts a member that is not there in its place.
 pub(super) fn insert(listpack: &mut Listpack, member: &[u8], score: f64) {
     // A member that comes last is common, and the search from the back finds that at once.
-    let behind = pairs(listpack)
+    let behind = pairs(listpack.run())
         .rev()
         .take_while(|(other, other_score)| {
             *other_score > score

@@ -69,8 +69,8 @@ impl<'a> Pattern<'a> {
         match field {
             None => visit(entry.string().map(|string| string.bytes(&mut digits))),
             Some(field) => {
-                let live = entry.object::<Hash>().map(|hash| hash.live(horizon.0));
-                let value = live.and_then(|live| live.get(field));
+                let hash = entry.view::<Hash>();
+                let value = hash.as_ref().and_then(|hash| hash.live(horizon.0).get(field));
                 visit(value.as_ref().map(|value| value.as_bytes(&mut digits)))
             }
         }

@@ -91,7 +91,7 @@ fn type_number(kind: Kind) -> u32 {
 
 fn add_value(digest: &mut Digest, entry: &Entry) {
     digest.append(&type_number(entry.kind()).to_be_bytes());
-    match view(entry) {
+    match view(entry).object() {
         ObjectRef::String(bytes) => digest.append(bytes),
         ObjectRef::Int(number) => digest.append(format_i64(&mut [0; INT_MAX_LEN], number)),
         ObjectRef::List(list) => list.iter().for_each(|element| digest.append_element(element)),

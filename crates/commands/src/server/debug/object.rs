@@ -43,15 +43,15 @@ fn describe(entry: &Entry, surroundings: &Surroundings) -> String {
     let mut line =
         format!("Value at:{:p} refcount:1 encoding:{}", entry.key().as_ptr(), entry.encoding());
     if !surroundings.is_fast {
-        let bytes = serialized(value::view(entry), surroundings.compression);
+        let bytes = serialized(value::view(entry).object(), surroundings.compression);
         let _ = write!(line, " serializedlength:{bytes}");
     }
     let idle = access::idle_seconds(surroundings.policy, entry.access(), surroundings.now_ms);
     let _ = write!(line, " lru:{} lru_seconds_idle:{idle}", entry.access());
-    if let Some(list) = entry.object::<List>()
+    if let Some(list) = entry.view::<List>()
         && list.encoding() == "quicklist"
     {
-        describe_quicklist(&mut line, list, surroundings);
+        describe_quicklist(&mut line, &list, surroundings);
     }
     line
 }
@@ -78,9 +78,10 @@ fn describe_quicklist(line: &mut String, list: &List, surroundings: &Surrounding
     }
 }
 
-fn bytes_of<'a>(chunk: &Chunk<'a>) -> &'a [u8] {
+fn bytes_of<'a>(chunk: &'a Chunk<'_>) -> &'a [u8] {
     match chunk {
-        Chunk::Packed(bytes) | Chunk::Plain(bytes) => bytes,
+        Chunk::Packed(bytes) => bytes,
+        Chunk::Plain(bytes) => bytes,
     }
 }
 
@@ -125,8 +126,8 @@ pub(super) fn quicklist(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     let with_elements = args.get(3).is_some_and(switch);
     let text = raw(cx, key, |entry| {
-        let list = entry.object::<List>().filter(|list| list.encoding() == "quicklist")?;
-        Some(nodes(list, with_elements))
+        let list = entry.view::<List>().filter(|list| list.encoding() == "quicklist")?;
+        Some(nodes(&list, with_elements))
     });
     let text = text?.flatten().ok_or(Error::text("ERR Not a quicklist encoded object."))?;
     print(&text)?;
@@ -141,13 +142,13 @@ fn elements(entry: &Entry) -> String {
         let parts: Vec<String> = parts.iter().map(|part| part.escape_ascii().to_string()).collect();
         let _ = writeln!(text, "{}", parts.join(" "));
     };
-    if let Some(list) = entry.object::<List>() {
+    if let Some(list) = entry.view::<List>() {
         list.iter().for_each(|element| element.with_bytes(|bytes| line(&[bytes])));
-    } else if let Some(set) = entry.object::<Set>() {
+    } else if let Some(set) = entry.view::<Set>() {
         set.iter().for_each(|member| member.with_bytes(|bytes| line(&[bytes])));
-    } else if let Some(hash) = entry.object::<Hash>() {
+    } else if let Some(hash) = entry.view::<Hash>() {
         hash.iter().for_each(|(field, value)| line(&[&field.to_vec(), &value.to_vec()]));
-    } else if let Some(zset) = entry.object::<Zset>() {
+    } else if let Some(zset) = entry.view::<Zset>() {
         zset.iter()
             .for_each(|(member, score)| line(&[&member.to_vec(), score.to_string().as_bytes()]));
     }
@@ -159,7 +160,7 @@ fn nodes(list: &List, with_elements: bool) -> String {
     for (at, chunk) in list.chunks().enumerate() {
         let bytes = bytes_of(&chunk);
         // A chunk in memory is well-formed; if it were not, this is the place to find out.
-        let packed = match chunk {
+        let packed = match &chunk {
             Chunk::Packed(bytes) => Listpack::from_bytes(bytes).ok(),
             Chunk::Plain(_) => None,
         };

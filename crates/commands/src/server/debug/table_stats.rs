@@ -89,13 +89,13 @@ pub(super) fn htstats_key(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 /// Slots and items of the table that a value is.
 fn table_of(entry: &Entry) -> Option<(usize, usize)> {
-    if let Some(set) = entry.object::<Set>() {
+    if let Some(set) = entry.view::<Set>() {
         return Some((set.table_slots()?, set.len()));
     }
-    if let Some(hash) = entry.object::<Hash>() {
+    if let Some(hash) = entry.view::<Hash>() {
         return Some((hash.table_slots()?, hash.len()));
     }
-    let zset = entry.object::<Zset>()?;
+    let zset = entry.view::<Zset>()?;
     Some((zset.table_slots()?, zset.len()))
 }
 

@@ -33,16 +33,15 @@ impl<'a> Db<'a> {
         Some(unsafe { &mut *entry })
     }
 
-    /// The same, to change the value in place: a copy that it has outside RAM is given up.
+    /// The same, to change the value in place: a copy that it has outside RAM is given up, and a
+    /// collection that lies in its entry gets its own block.
     #[inline]
     fn live_value_mut(&mut self, key: Key<'_>) -> Option<&mut Entry> {
         let index = self.index;
         let entry: *mut Entry = self.live_mut(key)?;
         // SAFETY: as in `live_mut`.
-        if unsafe { &*entry }.is_copied() {
-            let data = self.data_mut(key);
-            data.drop_copy(index, key);
-            return data.find_mut(index, key);
+        if unsafe { &*entry }.needs_preparation() {
+            return self.data_mut(key).ready(index, key);
         }
         // SAFETY: as in `live_mut`.
         Some(unsafe { &mut *entry })
@@ -121,6 +120,7 @@ impl<'a> Db<'a> {
         }
         let entry = Entry::new_object(key.bytes, T::empty(), None, self.fresh_access());
         self.data_mut(key).insert_absent(index, key.hash, entry);
+        self.made = Some((index, key.hash));
         self.created(key);
         self.data_mut(key).object_mut::<T>(index, key).ok_or(Error::WrongType)
     }
@@ -135,8 +135,11 @@ impl<'a> Db<'a> {
     pub fn remove_if_empty<T: Object>(&mut self, key: Key<'_>) -> bool {
         let index = self.index;
         self.reach(self.engine.keyspace.stripe_of(key));
-        let is_empty =
-            self.data(key).find(index, key).and_then(Entry::object::<T>).is_some_and(T::is_empty);
+        let is_empty = self
+            .data(key)
+            .find(index, key)
+            .and_then(Entry::view::<T>)
+            .is_some_and(|value| value.is_empty());
         if is_empty {
             self.take(key);
             // What emptied it has been counted.

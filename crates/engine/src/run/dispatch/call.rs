@@ -177,6 +177,7 @@ pub(crate) fn run_row(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result
     if keyspace::cold::entries() > 0 && !cx.may_wait() {
         cold::read_in_place(cx, row, args)?;
     }
+    cx.db.clear_slots();
     match (row.command.run)(cx, args) {
         Err(Error::Cold) => run_with_values(cx, row, args, started),
         outcome => outcome,
