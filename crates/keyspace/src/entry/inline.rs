@@ -144,12 +144,11 @@ impl Entry {
     /// Gives a collection that lies in the entry a block of its own, so that it can be changed. The
     /// entry moves, and has no copy afterwards.
     pub(crate) fn open(&mut self) {
-        if let Some(collection) = self.collection().filter(|_| self.is_inline()) {
-            let (expiry, access) = (self.expiry(), self.access());
-            let open = collection.duplicate().into_open_entry(self.key(), expiry, access);
-            drop(collection);
-            *self = open;
-        }
+        let value = match self.collection() {
+            Some(collection) if self.is_inline() => collection.duplicate(),
+            _ => return,
+        };
+        *self = value.into_open_entry(self.key(), self.expiry(), self.access());
     }
 
     /// Takes a small collection into the entry, which moves. Does nothing if it cannot.

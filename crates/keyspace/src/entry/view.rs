@@ -142,19 +142,22 @@ const KEPT: usize = 4;
 struct Slot(UnsafeCell<MaybeUninit<[u8; SLOT_BYTES]>>);
 
 impl Slot {
-    const EMPTY: Slot = Slot(UnsafeCell::new(MaybeUninit::uninit()));
+    const fn empty() -> Slot {
+        Slot(UnsafeCell::new(MaybeUninit::uninit()))
+    }
 }
 
 /// Places for what is shown of entries, as long as references to it live.
 pub struct Slots {
     first: [Slot; FIRST],
-    more: RefCell<Vec<Box<[Slot; BLOCK]>>>,
+    more: RefCell<Vec<Box<[Slot]>>>,
     used: Cell<usize>,
 }
 
 impl Default for Slots {
     fn default() -> Slots {
-        Slots { first: [Slot::EMPTY; FIRST], more: RefCell::default(), used: Cell::new(0) }
+        let first = [const { Slot::empty() }; FIRST];
+        Slots { first, more: RefCell::default(), used: Cell::new(0) }
     }
 }
 
@@ -187,7 +190,7 @@ impl Slots {
     fn further(&self, index: usize) -> *mut MaybeUninit<[u8; SLOT_BYTES]> {
         let mut more = self.more.borrow_mut();
         if more.len() == index / BLOCK {
-            more.push(Box::new([Slot::EMPTY; BLOCK]));
+            more.push(Box::new([const { Slot::empty() }; BLOCK]));
         }
         more[index / BLOCK][index % BLOCK].0.get()
     }
