@@ -13,13 +13,13 @@ use std::ffi::OsString;
 #[derive(Parser)]
 #[command(
     name = "dunlin completions",
-    after_help = "\
+    after_help = "Where the scripts go:
   bash   dunlin completions bash > ~/.local/share/bash-completion/completions/dunlin
   zsh    dunlin completions zsh > _dunlin, in a folder of $fpath
   fish   dunlin completions fish > ~/.config/fish/completions/dunlin.fish"
 )]
 struct Completions {
-    /// The shell. Other scripts would be made by the same code, but were not tried
+    /// The shell
     #[arg(value_parser = PossibleValuesParser::new(["bash", "zsh", "fish"])
         .try_map(|name| name.parse::<Shell>()))]
     shell: Shell,
