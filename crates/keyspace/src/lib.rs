@@ -20,7 +20,7 @@ pub mod holds;
 pub mod keyspace;
 pub mod kind;
 pub mod locks;
-mod opened;
+pub mod opened;
 pub mod outgrown;
 pub mod relocate;
 mod slot_bits;

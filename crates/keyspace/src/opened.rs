@@ -1,17 +1,58 @@
 //! Small collections that are being changed.
 //!
 //! A small collection lies in its entry, where it is only read. To be changed it gets a block of
-//! its own ([`StripeData::ready`]): it is *open*. A stripe remembers the last two keys that were
-//! opened and takes the one before them into its entry again ([`StripeData::enclose`]). So keys
-//! that are changed again and again stay open, and what is open takes a few bytes of each stripe
-//! however many keys there are. See `docs/internals/keyspace.md`.
+//! its own ([`StripeData::ready`]), and what a command makes has one from the beginning: it is
+//! *open*. Changing it costs nothing more as long as it stays open. A stripe remembers what was
+//! opened; while little is, a thread takes it into the entries again ([`StripeData::due`],
+//! [`StripeData::enclose`]). See `docs/internals/keyspace.md`.
 
 use crate::entry::Entry;
 use crate::stripe::StripeData;
 use crate::types::{DbIndex, Key};
 
+/// Collections that a stripe remembers. Of more it knows only that there are some.
+const MAX_KNOWN: usize = 256;
+
+/// A stripe in which more was opened since the last look is left alone: what would be taken in might
+/// have to be opened again at once.
+const MANY: u32 = 64;
+
 /// The longest key of an entry with a collection in it.
 const MAX_KEY: usize = u8::MAX as usize;
+
+/// The collections of a stripe that were opened and have not been taken in since.
+#[derive(Default)]
+pub(crate) struct Opened {
+    /// Their databases and hashes, the oldest first.
+    known: Vec<(DbIndex, u64)>,
+    /// So many of them were known at the last look.
+    old: usize,
+    /// There are others.
+    has_more: bool,
+    /// How many were opened since the last look.
+    recent: u32,
+}
+
+/// What is to be taken into entries.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Due {
+    /// The keys with these hashes, of which there may be none.
+    These(Vec<(DbIndex, u64)>),
+    /// All that [`Entry::can_be_enclosed`].
+    All,
+}
+
+impl Opened {
+    #[cold]
+    fn note(&mut self, db: DbIndex, hash: u64) {
+        self.recent = self.recent.saturating_add(1);
+        if self.known.len() < MAX_KNOWN {
+            self.known.push((db, hash));
+        } else {
+            self.has_more = true;
+        }
+    }
+}
 
 impl StripeData {
     /// Makes the value of an entry ready to be changed: gives up its copy, and opens a collection
@@ -25,43 +66,60 @@ impl StripeData {
         }
         if is_inline {
             self.rewrite(db, key, Entry::open);
-            self.opened(key.hash);
+            self.note_opened(db, key.hash);
         }
         self.find_mut(db, key)
     }
 
-    /// Remembers that the collection of a key has been opened, and encloses the collection that was
-    /// opened two keys ago.
-    fn opened(&mut self, hash: u64) {
-        let [last, before] = self.opened;
-        if last == hash {
-            return;
+    /// Remembers that the collection of a key is open.
+    pub fn note_opened(&mut self, db: DbIndex, hash: u64) {
+        self.opened.note(db, hash);
+    }
+
+    /// Returns whether [`StripeData::due`] has something to look at.
+    pub fn has_opened(&self) -> bool {
+        !self.opened.known.is_empty()
+    }
+
+    /// Returns what was opened before the last look, and begins the next time. The caller looks
+    /// from time to time, and encloses what is due.
+    pub fn due(&mut self) -> Due {
+        let opened = &mut self.opened;
+        if std::mem::take(&mut opened.recent) > MANY {
+            opened.old = 0;
+            return Due::These(Vec::new());
         }
-        self.opened = [hash, last];
-        if before != hash {
-            self.enclose_by_hash(before);
+        if std::mem::take(&mut opened.has_more) {
+            *opened = Opened::default();
+            return Due::All;
         }
+        let due = opened.known.drain(..opened.old).collect();
+        opened.old = opened.known.len();
+        if opened.known.is_empty() {
+            opened.known = Vec::new();
+        }
+        Due::These(due)
     }
 
     /// Takes the collection of a key into its entry, which moves, if it is small and nothing reads
     /// it without the lock.
     pub fn enclose(&mut self, db: DbIndex, key: Key<'_>) {
-        // Even what this command holds must not move: it does not look for it again.
         if !self.holds_any(|held| held == key.hash) && self.is_free_to_move(db, key.hash) {
             self.before_move(db, key.hash);
             self.rewrite(db, key, Entry::enclose);
         }
     }
 
-    /// Does the same for an entry of any database whose key has this hash.
-    fn enclose_by_hash(&mut self, hash: u64) {
+    /// Does the same for an entry whose key has this hash, if there is one with something to take
+    /// in.
+    pub fn enclose_by_hash(&mut self, db: DbIndex, hash: u64) {
         let mut name = [0; MAX_KEY];
         // Keys may have the same place in a table.
-        let is_it = |entry: &Entry| {
-            !entry.is_cold() && !entry.is_inline() && Key::new(entry.key()).hash == hash
+        let is_it = |entry: &Entry| entry.can_be_enclosed() && Key::new(entry.key()).hash == hash;
+        let tables = self.held_tables_mut(db, hash);
+        let Some(entry) = tables.and_then(|tables| tables.entries.find_mut(hash, is_it)) else {
+            return;
         };
-        let found = self.find_by_hash(hash, is_it);
-        let Some((db, entry)) = found else { return };
         let Some(to) = name.get_mut(..entry.key().len()) else { return };
         to.copy_from_slice(entry.key());
         let key = Key { bytes: to, hash };
@@ -90,7 +148,8 @@ mod tests {
     fn with_sets(run: impl FnOnce(&mut StripeData)) {
         let keyspace = Keyspace::new(1, Assignment::ByHash);
         let mut data = keyspace.stripe(0).lock();
-        for (name, expiry) in [(b"a", None), (b"b", Some(Millis(9))), (b"c", None)] {
+        for name in [b"a", b"b", b"c"] {
+            let expiry = (name == b"b").then_some(Millis(9));
             let mut set = Set::empty();
             set.insert(b"1", &SetLimits::default());
             let hash = Key::new(name).hash;
@@ -99,21 +158,46 @@ mod tests {
         run(&mut data);
     }
 
+    /// Looks as the thread does.
+    fn look(data: &mut StripeData) {
+        let Due::These(due) = data.due() else { panic!("they are known") };
+        due.into_iter().for_each(|(db, hash)| data.enclose_by_hash(db, hash));
+    }
+
     #[test]
-    fn the_two_that_were_opened_last_are_open() {
+    fn what_was_opened_before_the_last_look_is_enclosed() {
         with_sets(|data| {
-            for (name, open) in [("a", "a"), ("b", "ab"), ("a", "ab"), ("c", "bc"), ("a", "ca")] {
-                add(data, name.as_bytes(), name.as_bytes());
-                for other in ["a", "b", "c"] {
-                    let is_open = !is_inline(data, other.as_bytes());
-                    assert_eq!(is_open, open.contains(other), "{other} after {name}");
-                }
-            }
+            add(data, b"a", b"2");
+            add(data, b"b", b"2");
+            look(data);
+            assert!(!is_inline(data, b"a") && !is_inline(data, b"b"));
+            add(data, b"c", b"2");
+            look(data);
+            assert!(is_inline(data, b"a") && is_inline(data, b"b") && !is_inline(data, b"c"));
+            look(data);
+            assert!(is_inline(data, b"c") && !data.has_opened());
             let b = data.find(DB, Key::new(b"b")).unwrap();
             assert_eq!((b.expiry(), b.access()), (Some(Millis(9)), 3));
             assert_eq!(b.view::<Set>().unwrap().len(), 2);
             let expiring = data.tables(DB).flat_map(|tables| tables.expiring().iter());
             assert!(expiring.map(|alias| alias.entry().key()).eq([b"b"]));
+        });
+    }
+
+    #[test]
+    fn while_much_is_opened_all_stays_open() {
+        with_sets(|data| {
+            add(data, b"a", b"2");
+            (0..=MANY).for_each(|hash| data.note_opened(DB, hash.into()));
+            for _ in 0..2 {
+                assert_eq!(data.due(), Due::These(Vec::new()));
+                (0..=MANY).for_each(|hash| data.note_opened(DB, hash.into()));
+            }
+            (0..MAX_KNOWN as u64).for_each(|hash| data.note_opened(DB, hash));
+            assert_eq!(data.due(), Due::These(Vec::new()));
+            assert!(!is_inline(data, b"a"));
+            assert_eq!(data.due(), Due::All, "not all are known");
+            assert!(!data.has_opened());
         });
     }
 
@@ -127,8 +211,7 @@ mod tests {
             data.hold(DB, key, hold).expect("it is there");
             let address = data.find(DB, key).unwrap().address();
             data.begin_change(1);
-            add(data, b"b", b"2");
-            add(data, b"c", b"2");
+            (0..3).for_each(|_| look(data));
             assert!(!is_inline(data, b"a"));
             assert_eq!(data.find(DB, key).unwrap().address(), address);
             data.end_change();
@@ -144,8 +227,7 @@ mod tests {
             add(data, b"b", b"2");
             data.put(DB, Key::new(b"b").hash, Entry::new_string(b"b", b"text", None, 0));
             add(data, b"c", b"2");
-            data.opened(1);
-            data.opened(2);
+            (0..3).for_each(|_| look(data));
             assert!(is_inline(data, b"c"));
             assert!(data.find(DB, Key::new(b"b")).unwrap().string().is_some());
         });

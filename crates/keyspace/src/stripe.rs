@@ -14,6 +14,7 @@ use crate::entry::Entry;
 use crate::field_times::FieldTimes;
 use crate::holds::Hold;
 use crate::kind::{Kind, Object};
+use crate::opened::Opened;
 use crate::outgrown::Outgrown;
 use crate::slot_bits::SlotBits;
 use crate::snapshot::{StripeSnapshot, Touch};
@@ -149,8 +150,8 @@ pub struct StripeData {
     pub(crate) common: Arc<Common>,
     /// The version of the last value that became cold.
     cold_version: u8,
-    /// The hashes of the keys that were last opened, the latest one first ([`StripeData::ready`]).
-    pub(crate) opened: [u64; 2],
+    /// Collections that do not lie in their entries although they might.
+    pub(crate) opened: Opened,
 }
 
 impl StripeData {
@@ -439,7 +440,7 @@ impl Stripe {
                 attachment: None,
                 common,
                 cold_version: 0,
-                opened: [0; 2],
+                opened: Opened::default(),
             }),
         }
     }

@@ -100,8 +100,6 @@ pub struct Db<'a> {
     pub(crate) blocks: Vec<HeapString>,
     /// What the command is shown of values that lie in their entries.
     slots: Slots,
-    /// The key whose collection was made by [`Db::write_or_create`] and has not been enclosed.
-    made: Option<(DbIndex, u64)>,
 }
 
 fn string_of(entry: Option<&Entry>) -> Result<Option<StringRef<'_>>, Error> {
@@ -170,7 +168,6 @@ impl<'a> Db<'a> {
             background: None,
             blocks: Vec::new(),
             slots: Slots::default(),
-            made: None,
         }
     }
 

@@ -6,6 +6,7 @@
 //! `active-defrag-cycle-us` at a stretch and rests in between, so that it takes the share of one
 //! processor that the options say. `docs/internals/fragmentation.md` has the whole.
 
+use crate::drive::enclosing;
 use crate::engine::Engine;
 use crate::tier;
 use keyspace::keyspace::STRIPES;
@@ -194,7 +195,12 @@ pub fn run(engine: &'static Engine) -> ! {
     let reader = engine.keyspace.world().register();
     // How long it has rested, and is to rest.
     let (mut rested, mut rest) = (Duration::ZERO, EVERY);
+    let mut enclosed = engine.clock.now();
     loop {
+        if engine.clock.elapsed(enclosed) >= EVERY {
+            enclosing::look(engine, &reader);
+            enclosed = engine.clock.now();
+        }
         let pressure = engine.tier.pressure();
         let tick = if engine.tier.get().is_some() { EVERY_WITH_TIER } else { EVERY };
         if engine.debug.moves_all() {

@@ -3,6 +3,7 @@
 pub mod ahead;
 pub mod batch;
 pub mod defrag;
+mod enclosing;
 pub mod expire;
 pub mod follow;
 pub mod replay;

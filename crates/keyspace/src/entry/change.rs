@@ -88,13 +88,16 @@ impl Entry {
         Entry::new_integer(b"", 0, None, 0)
     }
 
-    /// Returns the same value under another key. The expiry stays.
+    /// Returns the same value under another key. The expiry stays. A small collection is in the
+    /// entry, which is another one in any case.
     pub fn rekeyed(self, key: &[u8]) -> Entry {
         let (expiry, access) = (self.expiry(), self.access());
         if let Some(location) = self.location() {
             cold::renamed(location, Key::new(key).hash);
         }
-        self.rebuilt(key, expiry, access)
+        let mut new = self.rebuilt(key, expiry, access);
+        new.enclose();
+        new
     }
 
     /// Returns where the value is outside RAM, as the cold value or as a copy.

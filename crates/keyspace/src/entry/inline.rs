@@ -151,6 +151,15 @@ impl Entry {
         *self = value.into_open_entry(self.key(), self.expiry(), self.access());
     }
 
+    /// Returns whether [`Entry::enclose`] would do something.
+    pub fn can_be_enclosed(&self) -> bool {
+        if self.is_cold() || self.is_inline() || self.noted_time().is_some() {
+            return false;
+        }
+        let has_extent = |value: &dyn Collection| value.extent().is_some();
+        self.key().len() <= usize::from(u8::MAX) && self.collection_apart().is_some_and(has_extent)
+    }
+
     /// Takes a small collection into the entry, which moves. Does nothing if it cannot.
     pub(crate) fn enclose(&mut self) {
         if self.is_cold() || self.noted_time().is_some() {

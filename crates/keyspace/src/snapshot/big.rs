@@ -85,6 +85,7 @@ const WRITERS_CELLS: usize = 128;
 
 impl BigValue {
     pub fn new(entry: &Entry, hash: u64, shared: &Arc<Shared>) -> BigValue {
+        debug_assert!(!entry.is_inline(), "what is small is taken whole");
         let (key, mut rest) = (entry.key().into(), Vec::new());
         let progress = match watch(entry, shared) {
             Some(seen) => Progress::Watched(seen),

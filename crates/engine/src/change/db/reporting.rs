@@ -29,9 +29,6 @@ impl Db<'_> {
     pub(crate) fn report(&mut self, key: Key<'_>, event: Option<Event>, cause: Cause) {
         let stripe = self.engine.keyspace.stripe_of(key);
         self.reach(stripe);
-        if self.made == Some((self.index, key.hash)) {
-            self.enclose_made(key);
-        }
         if self.notes_own_keys {
             self.note_own_key(key);
         }
@@ -47,14 +44,6 @@ impl Db<'_> {
                 fields: None,
             });
         }
-    }
-
-    /// Takes the collection that the command has made into its entry, while the blocks around its
-    /// own are new: what it leaves is used again.
-    fn enclose_made(&mut self, key: Key<'_>) {
-        self.made = None;
-        let index = self.index;
-        self.data_mut(key).enclose(index, key);
     }
 
     #[cold]

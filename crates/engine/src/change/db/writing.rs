@@ -120,7 +120,7 @@ impl<'a> Db<'a> {
         }
         let entry = Entry::new_object(key.bytes, T::empty(), None, self.fresh_access());
         self.data_mut(key).insert_absent(index, key.hash, entry);
-        self.made = Some((index, key.hash));
+        self.data_mut(key).note_opened(index, key.hash);
         self.created(key);
         self.data_mut(key).object_mut::<T>(index, key).ok_or(Error::WrongType)
     }

@@ -1,0 +1,92 @@
+//! Small collections go back into their entries, where they take less memory, when little is
+//! written.
+//!
+//! A collection that is changed has a block of its own (`keyspace/src/opened.rs`). The thread
+//! `defrag` looks at each stripe once a second, and takes in what was opened before its last look.
+//! A stripe in which much is opened is left alone, so that writers pay nothing for this.
+
+use crate::clock::Ticks;
+use crate::engine::Engine;
+use keyspace::keyspace::STRIPES;
+use keyspace::opened::Due;
+use keyspace::tables::WalkPlace;
+use keyspace::world::Reader;
+use keyspace::{DbIndex, Key, StripeData};
+use std::time::Duration;
+
+/// Keys, or buckets, that are looked at under a stripe's lock.
+const STRETCH: usize = 16;
+/// How long it works at a stretch. Then it rests three times as long.
+const WORK: Duration = Duration::from_micros(500);
+
+/// Looks at all stripes.
+pub fn look(engine: &'static Engine, reader: &Reader<'static>) {
+    let mut work = Work { engine, reader, began: engine.clock.now() };
+    for stripe in 0..STRIPES {
+        let due = work.under_lock(stripe, |data| data.has_opened().then(|| data.due()));
+        match due {
+            None => {}
+            Some(Due::These(keys)) => work.enclose(stripe, &keys),
+            Some(Due::All) => work.enclose_all(stripe),
+        }
+    }
+}
+
+struct Work<'w> {
+    engine: &'static Engine,
+    reader: &'w Reader<'static>,
+    began: Ticks,
+}
+
+impl Work<'_> {
+    fn under_lock<R>(&self, stripe: usize, act: impl FnOnce(&mut StripeData) -> R) -> R {
+        self.reader.enter();
+        let result = act(&mut self.engine.keyspace.stripe(stripe).lock());
+        self.reader.leave();
+        result
+    }
+
+    fn enclose(&mut self, stripe: usize, keys: &[(DbIndex, u64)]) {
+        for keys in keys.chunks(STRETCH) {
+            self.under_lock(stripe, |data| {
+                keys.iter().for_each(|&(db, hash)| data.enclose_by_hash(db, hash));
+            });
+            self.rest();
+        }
+    }
+
+    fn enclose_all(&mut self, stripe: usize) {
+        let (mut db, mut at) = (Some(DbIndex(0)), WalkPlace::START);
+        while let Some(index) = db {
+            let (next, next_db) = self.under_lock(stripe, |data| {
+                let next = enclose_some(data, index, at);
+                (next, if next.is_some() { db } else { data.next_db(index) })
+            });
+            (at, db) = (next.unwrap_or(WalkPlace::START), next_db);
+            self.rest();
+        }
+    }
+
+    fn rest(&mut self) {
+        let busy = self.engine.clock.elapsed(self.began);
+        if busy >= WORK {
+            self.engine.clock.rest(3 * busy);
+            self.began = self.engine.clock.now();
+        }
+    }
+}
+
+/// Takes in what lies in some buckets. Returns where to go on.
+fn enclose_some(data: &mut StripeData, db: DbIndex, from: WalkPlace) -> Option<WalkPlace> {
+    let (mut found, mut next): (Vec<Box<[u8]>>, _) = (Vec::new(), Some(from));
+    for _ in 0..STRETCH {
+        let Some(at) = next else { break };
+        next = data.walk_all(db, at, |entry| {
+            if entry.can_be_enclosed() {
+                found.push(Box::from(entry.key()));
+            }
+        });
+    }
+    found.iter().for_each(|name| data.enclose(db, Key::new(name)));
+    next
+}
