@@ -14,6 +14,7 @@ mod by_slot;
 mod byte_lock;
 pub mod cold;
 pub mod collection;
+mod enclosing;
 pub mod entry;
 pub mod field_times;
 pub mod holds;

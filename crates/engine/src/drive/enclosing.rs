@@ -1,7 +1,7 @@
 //! Small collections go back into their entries, where they take less memory, when little is
 //! written.
 //!
-//! A collection that is changed has a block of its own (`keyspace/src/opened.rs`). The thread
+//! A collection that is changed has a block of its own (`keyspace/src/enclosing.rs`). The thread
 //! `defrag` looks at each stripe once a second, and takes in what was opened before its last look.
 //! A stripe in which much is opened is left alone, so that writers pay nothing for this.
 

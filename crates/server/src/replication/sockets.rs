@@ -15,8 +15,8 @@ const POLL_MS: i32 = 100;
 /// How long writes of clients wait for the sockets of a snapshot, all waits together.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
-const TOO_SLOW: &str = "writes have waited for it: it takes less than is overwritten meanwhile. A larger \
-    snapshot-buffer-limit would let it stay, and it is twice as large the next time";
+const TOO_SLOW: &str = "writes have waited for it: it takes less than is overwritten meanwhile. \
+    A larger snapshot-buffer-limit would let it stay, and it is twice as large the next time";
 
 /// A replica's socket.
 pub struct Target {
