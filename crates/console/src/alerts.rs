@@ -1,7 +1,8 @@
 //! When a problem is told, and when its end: a state machine without a clock.
 //!
 //! A problem is told when it has lasted for [`HOLD`], and its end when it has been away for
-//! [`CALM`], so what comes and goes is one message.
+//! [`CALM`], so what comes and goes is one message. One that gets worse is told again. Where other
+//! problems cannot be seen, those that were told count as there.
 
 use crate::events::Level;
 use serde::Serialize;
@@ -22,6 +23,14 @@ pub struct Alert {
     pub title: String,
     /// What it means, and what can be done.
     pub detail: String,
+}
+
+/// What a look has found.
+pub enum Sight {
+    /// All problems that there are.
+    All(Vec<Alert>),
+    /// This one, which hides whether there are others.
+    Blind(Alert),
 }
 
 /// Whether a problem is there.
@@ -47,7 +56,8 @@ struct Known {
     alert: Alert,
     since: Instant,
     last: Instant,
-    is_told: bool,
+    /// The worst level that was told.
+    told: Option<Level>,
 }
 
 /// See the head of this file.
@@ -56,9 +66,16 @@ pub struct Alerts(BTreeMap<String, Known>);
 
 impl Alerts {
     /// Takes the problems that there are now. Returns what is to be told.
-    pub fn look(&mut self, now: Instant, found: Vec<Alert>) -> Vec<Notice> {
+    pub fn look(&mut self, now: Instant, sight: Sight) -> Vec<Notice> {
+        let found = match sight {
+            Sight::All(found) => found,
+            Sight::Blind(alert) => {
+                self.keep_told(now, &alert);
+                vec![alert]
+            }
+        };
         for alert in found {
-            let new = || Known { alert: alert.clone(), since: now, last: now, is_told: false };
+            let new = || Known { alert: alert.clone(), since: now, last: now, told: None };
             let known = self.0.entry(alert.title.clone()).or_insert_with(new);
             (known.alert, known.last) = (alert, now);
         }
@@ -66,19 +83,26 @@ impl Alerts {
         self.0.retain(|_, known| {
             let is_there = known.last == now;
             let lasts = now.saturating_duration_since(known.since) >= HOLD;
-            if is_there && lasts && !known.is_told {
-                known.is_told = true;
+            let is_worse = known.told.is_none_or(|told| told < known.alert.level);
+            if is_there && lasts && is_worse {
+                known.told = Some(known.alert.level);
                 notices.push(Notice { status: Status::Firing, alert: known.alert.clone() });
             }
             // One that was not told is forgotten at once.
             let away = now.saturating_duration_since(known.last);
-            let is_over = !is_there && (!known.is_told || away >= CALM);
-            if is_over && known.is_told {
+            let is_over = !is_there && (known.told.is_none() || away >= CALM);
+            if is_over && known.told.is_some() {
                 notices.push(Notice { status: Status::Resolved, alert: known.alert.clone() });
             }
             !is_over
         });
         notices
+    }
+
+    /// Takes all that was told as being there. What was not told begins anew when it is seen again.
+    fn keep_told(&mut self, now: Instant, seen: &Alert) {
+        self.0.retain(|title, known| known.told.is_some() || *title == seen.title);
+        self.0.values_mut().for_each(|known| known.last = now);
     }
 }
 
@@ -99,7 +123,7 @@ mod tests {
         let (mut alerts, began) = (Alerts::default(), Instant::now());
         let mut look = |seconds, found: &[&str]| {
             let found = found.iter().map(|title| alert(title)).collect();
-            alerts.look(began + Duration::from_secs(seconds), found)
+            alerts.look(began + Duration::from_secs(seconds), Sight::All(found))
         };
         assert_eq!(look(0, &["disk", "short"]), []);
         assert_eq!(look(5, &["disk"]), []);
@@ -117,8 +141,38 @@ mod tests {
     fn what_is_told_has_the_newest_text() {
         let (mut alerts, began) = (Alerts::default(), Instant::now());
         let of = |detail: &str| vec![Alert { detail: detail.into(), ..alert("disk") }];
-        alerts.look(began, of("1 GB left"));
-        let notices = alerts.look(began + HOLD, of("1 MB left"));
+        alerts.look(began, Sight::All(of("1 GB left")));
+        let notices = alerts.look(began + HOLD, Sight::All(of("1 MB left")));
         assert_eq!(notices[0].alert.detail, "1 MB left");
+    }
+
+    #[test]
+    fn what_gets_worse_is_told_again() {
+        let (mut alerts, began) = (Alerts::default(), Instant::now());
+        let mut look = |seconds, level| {
+            let found = vec![Alert { level, ..alert("database") }];
+            alerts.look(began + Duration::from_secs(seconds), Sight::All(found)).len()
+        };
+        assert_eq!((look(0, Level::Warning), look(10, Level::Warning)), (0, 1));
+        assert_eq!((look(15, Level::Alarm), look(20, Level::Warning)), (1, 0));
+        assert_eq!(look(25, Level::Alarm), 0, "it was told");
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_not_over() {
+        let (mut alerts, began) = (Alerts::default(), Instant::now());
+        let mut look = |seconds, sight| alerts.look(began + Duration::from_secs(seconds), sight);
+        let all = |found: &[&str]| Sight::All(found.iter().map(|title| alert(title)).collect());
+        let blind = || Sight::Blind(alert("away"));
+        assert_eq!(look(0, all(&["disk"])), []);
+        assert_eq!(told(&look(10, all(&["disk"]))), [(Status::Firing, "disk")]);
+        assert_eq!(look(12, all(&["disk", "new"])), []);
+        assert_eq!(look(15, blind()), []);
+        assert_eq!(told(&look(25, blind())), [(Status::Firing, "away")], "and nothing of others");
+        assert_eq!(look(125, blind()), [], "the disk is not known to be well");
+        assert_eq!(look(126, all(&["new"])), [], "it was not seen for ten seconds");
+        assert_eq!(look(135, all(&["disk"])), [], "it was there all the time");
+        assert_eq!(told(&look(155, all(&["disk"]))), [(Status::Resolved, "away")]);
+        assert_eq!(told(&look(185, all(&[]))), [(Status::Resolved, "disk")]);
     }
 }

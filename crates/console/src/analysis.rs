@@ -2,7 +2,7 @@
 //! time that is left.
 //!
 //! Memory is bounded: at most [`MAX_GROUPS`] prefixes are told apart, the keys of later ones are
-//! one group.
+//! one group, and so are those of prefixes longer than [`MAX_NAME`].
 
 use crate::blob::Blob;
 use crate::link::Words;
@@ -14,6 +14,8 @@ use std::collections::HashMap;
 
 /// Prefixes that are told apart.
 const MAX_GROUPS: usize = 10_000;
+/// Bytes of a prefix that is told apart.
+const MAX_NAME: usize = 4 << 10;
 /// Prefixes that are shown.
 const MAX_SHOWN: usize = 100;
 
@@ -72,6 +74,13 @@ pub struct Found {
     spans: Vec<Span>,
     /// Keys that stay.
     staying: Sum,
+    /// Keys that the server gave no answer for. They are in none of the sums.
+    skipped: u64,
+}
+
+/// Returns whether a reply means that no key can be looked at.
+fn ends_all(error: &str) -> bool {
+    ["NOPERM", "NOAUTH", "ERR unknown "].iter().any(|start| error.starts_with(start))
 }
 
 #[derive(Default)]
@@ -92,6 +101,7 @@ pub struct Analysis {
     others: Sum,
     spans: [Sum; SPANS.len()],
     staying: Sum,
+    skipped: u64,
 }
 
 impl Analysis {
@@ -105,6 +115,7 @@ impl Analysis {
             others: Sum::default(),
             spans: [Sum::default(); SPANS.len()],
             staying: Sum::default(),
+            skipped: 0,
         }
     }
 
@@ -114,14 +125,19 @@ impl Analysis {
         keys.iter().flat_map(of).collect()
     }
 
-    /// Adds keys, with two replies for each.
+    /// Adds keys, with two replies for each. A key that is refused, since its slot moves, is
+    /// skipped.
     ///
     /// # Errors
     /// The user may not ask for them, or the server does not know the commands.
     pub fn take(&mut self, keys: &[&[u8]], replies: &[Value]) -> Result<(), String> {
         for (key, pair) in keys.iter().zip(replies.chunks_exact(2)) {
             if let Some(error) = pair.iter().find_map(Value::error) {
-                return Err(error.into_owned());
+                if ends_all(&error) {
+                    return Err(error.into_owned());
+                }
+                self.skipped += 1;
+                continue;
             }
             let [memory, left] = [0, 1].map(|at| pair[at].integer());
             // A key that is gone meanwhile has no memory, and -2 for a time.
@@ -142,7 +158,8 @@ impl Analysis {
             None => self.staying.add(bytes),
         }
         let (name, is_open) = self.group_of(key);
-        if !self.groups.contains_key(name) && self.groups.len() >= MAX_GROUPS {
+        let is_full = self.groups.len() >= MAX_GROUPS;
+        if name.len() > MAX_NAME || is_full && !self.groups.contains_key(name) {
             self.others.add(bytes);
             return;
         }
@@ -187,6 +204,7 @@ impl Analysis {
             others,
             spans: SPANS.iter().zip(&self.spans).map(span).collect(),
             staying: self.staying,
+            skipped: self.skipped,
         }
     }
 }
@@ -248,10 +266,37 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_ends_it() {
+    fn long_names_are_not_kept() {
         let mut analysis = Analysis::new(b"", b":");
-        let refused = Value::Error(b"NOPERM no".to_vec());
-        let failed = analysis.take(&[b"a"], &[refused, number(1)]);
-        assert_eq!(failed, Err("NOPERM no".to_owned()));
+        let name = |len| vec![b'a'; len];
+        analysis.add(&name(MAX_NAME), 1, None);
+        analysis.add(&name(MAX_NAME + 1), 2, None);
+        analysis.add(&[&b"b:"[..], &name(2 * MAX_NAME)].concat(), 4, None);
+        let found = analysis.found();
+        assert_eq!(found.others, Sum { keys: 1, bytes: 2 });
+        assert_eq!(found.groups.len(), 2, "what a long name begins with may be short");
+        assert_eq!(found.all, Sum { keys: 3, bytes: 7 });
+    }
+
+    #[test]
+    fn a_refusal_ends_it() {
+        for text in ["NOPERM no", "NOAUTH no", "ERR unknown command 'MEMORY'"] {
+            let mut analysis = Analysis::new(b"", b":");
+            let refused = Value::Error(text.into());
+            let failed = analysis.take(&[b"a"], &[refused, number(1)]);
+            assert_eq!(failed, Err(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn keys_that_move_are_skipped() {
+        let mut analysis = Analysis::new(b"", b":");
+        for text in ["MOVED 1 a:1", "ASK 1 a:1", "TRYAGAIN later"] {
+            let refused = || Value::Error(text.into());
+            let replies = [refused(), refused(), number(5), number(-1), number(5), refused()];
+            assert_eq!(analysis.take(&[b"a", b"b", b"c"], &replies), Ok(()));
+        }
+        let found = analysis.found();
+        assert_eq!((found.all, found.skipped), (Sum { keys: 3, bytes: 15 }, 6));
     }
 }

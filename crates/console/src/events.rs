@@ -11,7 +11,7 @@ use structs::sync::lock;
 const MAX_EVENTS: usize = 500;
 
 /// How much an event matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// For the record.

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use structs::sync::lock;
 
 /// Jobs that run at a time.
@@ -24,6 +24,8 @@ const STEP: usize = 500;
 /// Keys that a sample shows.
 const TOP: usize = 50;
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two times that the findings of an analysis are shown: all its groups are sorted for it.
+const SHOW: Duration = Duration::from_millis(500);
 
 /// What a job does.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -199,7 +201,21 @@ impl Run<'_> {
             }
             _ => None,
         };
-        let mut cursor = b"0".to_vec();
+        let outcome = self.scan((&task, db, pattern), &mut analysis).await;
+        // What was found before a failure is worth to be seen.
+        if let Some(analysis) = analysis {
+            self.show(&analysis);
+        }
+        outcome
+    }
+
+    /// Looks at all keys, a page after the other.
+    async fn scan(
+        &self,
+        (task, db, pattern): (&Task, u32, Option<Vec<u8>>),
+        analysis: &mut Option<Analysis>,
+    ) -> Result<(), String> {
+        let (mut cursor, mut shown) = (b"0".to_vec(), Instant::now());
         while !self.job.is_cancelled.load(SeqCst) {
             let mut request = words!["SCAN", cursor, "COUNT", STEP.to_string()];
             if let Some(pattern) = &pattern {
@@ -212,10 +228,15 @@ impl Run<'_> {
             }
             let [next, keys] = reply.items() else { return Err("SCAN has no cursor".to_owned()) };
             let keys: Vec<&[u8]> = keys.items().iter().filter_map(Value::bytes).collect();
-            if let Some(analysis) = &mut analysis {
-                self.analyse(analysis, db, &keys).await?;
+            if let Some(analysis) = analysis {
+                let replies = self.ask(db, &Analysis::requests(&keys)).await?;
+                analysis.take(&keys, &replies)?;
+                if shown.elapsed() >= SHOW {
+                    self.show(analysis);
+                    shown = Instant::now();
+                }
             }
-            self.step(&task, db, &keys).await?;
+            self.step(task, db, &keys).await?;
             let mut progress = lock(&self.job.progress);
             progress.looked_at = (progress.looked_at + STEP as u64).min(progress.total);
             cursor = next.text().into_bytes();
@@ -250,17 +271,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Adds keys to an analysis, and shows what it has found so far.
-    async fn analyse(
-        &self,
-        analysis: &mut Analysis,
-        db: u32,
-        keys: &[&[u8]],
-    ) -> Result<(), String> {
-        let replies = self.ask(db, &Analysis::requests(keys)).await?;
-        analysis.take(keys, &replies)?;
-        lock(&self.job.progress).analysis = Some(analysis.found());
-        Ok(())
+    /// Shows what an analysis has found so far.
+    fn show(&self, analysis: &Analysis) {
+        let found = analysis.found();
+        lock(&self.job.progress).analysis = Some(found);
     }
 
     /// Measures keys and keeps those with the largest amounts.

@@ -44,7 +44,7 @@ pub use target::Target;
 
 /// Problems that are told by HTTP, for another admin port.
 pub mod telling {
-    pub use crate::alerts::{Alert, Alerts};
+    pub use crate::alerts::{Alert, Alerts, Notice, Sight, Status};
     pub use crate::events::Level;
     pub use crate::webhook::{Log, Webhook};
 }

@@ -42,7 +42,7 @@ struct RemoteOptions {
     #[arg(long)]
     cacert: Option<PathBuf>,
     /// URL that gets a POST with JSON when a problem of a server has begun, and when it is over
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", env = "DUNLIN_WEBHOOK", hide_env_values = true)]
     webhook: Option<String>,
     /// File for a line of JSON for each request that changes something, and each log-in that fails
     #[arg(long, value_name = "PATH")]

@@ -311,7 +311,8 @@ impl Daemon {
         let Some(lease) = self.lease else { return Ok(()) };
         let (id, copies) = (self.machine.id.clone(), self.copies.reports(&self.shared.troubles()));
         let (is_ending, disk_error) = (self.shared.is_leaving(), self.shared.disk().error);
-        let alive = MachineAlive { id, lease, copies, is_ending, disk_error };
+        let has_webhook = self.shared.has_webhook();
+        let alive = MachineAlive { id, lease, copies, is_ending, disk_error, has_webhook };
         let known = self.site.machines.get(&self.name);
         let is_known = known.is_some_and(|known| known.spec.value == self.machine);
         if is_known && self.said.as_ref() == Some(&alive) {

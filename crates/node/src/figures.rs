@@ -30,11 +30,11 @@ const STEP: Duration = Duration::from_millis(100);
 /// How long a copy may take to answer.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// How long a copy that does not answer counts as it was.
+/// How long a copy that does not answer counts as it was, if that is longer than two looks.
 const MAX_SILENCE: Duration = Duration::from_secs(60);
 
-/// Databases and machines that have a history: it takes about a hundred kilobytes.
-const MAX_SUBJECTS: usize = 200;
+/// Machines and databases that have a history: it takes about a hundred kilobytes.
+const MAX_SUBJECTS: usize = 500;
 
 /// Seconds between the samples of a ring, and how many it keeps: an hour, and a day.
 const RINGS: [(u64, usize); 2] = [(10, 360), (60, 1440)];
@@ -50,13 +50,13 @@ const COLUMNS: [(&str, &str, Fold); 7] = [
     ("lag", "bytes", Fold::Max),
 ];
 
-/// What a history is of.
+/// What a history is of. Machines come first: there are fewer of them.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Subject {
-    /// A database.
-    Database(String),
     /// A machine.
     Machine(String),
+    /// A database.
+    Database(String),
 }
 
 /// See the head of this file.
@@ -71,10 +71,27 @@ impl Figures {
         Some(history.answer(seconds, now(), columns))
     }
 
+    /// Returns why there are no samples of one that has no history.
+    pub fn absence(&self) -> String {
+        match lock(&self.0).len() {
+            MAX_SUBJECTS.. => format!(
+                "Only {MAX_SUBJECTS} machines and databases have samples, machines before databases"
+            ),
+            _ => "There are no samples yet: copies are asked every ten seconds".to_owned(),
+        }
+    }
+
+    /// Adds a sample. If all histories are taken, the last database makes way for a machine.
     fn add(&self, of: Subject, values: Vec<f32>) {
         let mut all = lock(&self.0);
         if all.len() >= MAX_SUBJECTS && !all.contains_key(&of) {
-            return;
+            let last = all.last_key_value().map(|(last, _)| last);
+            let gives_way =
+                matches!((&of, last), (Subject::Machine(_), Some(Subject::Database(_))));
+            if !gives_way {
+                return;
+            }
+            all.pop_last();
         }
         let make = || {
             let folds = COLUMNS.iter().map(|(.., fold)| *fold).collect();
@@ -110,6 +127,7 @@ pub fn watch(shared: &Shared, figures: &Figures, is_over: &AtomicBool) {
         while began.elapsed() < period && !is_over.load(Ordering::Relaxed) {
             sleep(STEP);
         }
+        heard.period = began.elapsed();
     }
 }
 
@@ -202,23 +220,28 @@ struct Known {
 
 /// What copies have said.
 #[derive(Default)]
-struct Heard(HashMap<Id, Known>);
+struct Heard {
+    copies: HashMap<Id, Known>,
+    /// From the look before to this one.
+    period: Duration,
+}
 
 impl Heard {
     /// Notes what a copy says, and returns what counts: one that does not answer is what it was,
     /// for a while.
     fn note(&mut self, copy: Id, said: Option<Said>, now: Instant) -> Option<(Said, f64)> {
-        let before = self.0.get(&copy).copied();
+        let before = self.copies.get(&copy).copied();
         let since = |known: &Known| now.saturating_duration_since(known.at);
         let Some(said) = said else {
-            let known = before.filter(|known| since(known) <= MAX_SILENCE);
+            let silence = MAX_SILENCE.max(2 * self.period);
+            let known = before.filter(|known| since(known) <= silence);
             return known.map(|known| (known.said, known.cores));
         };
         let cores = before.map_or(0.0, |known| {
             // A copy that was started again begins anew.
             ((said.cpu - known.said.cpu) / since(&known).as_secs_f64().max(0.001)).max(0.0)
         });
-        self.0.insert(copy, Known { at: now, said, cores });
+        self.copies.insert(copy, Known { at: now, said, cores });
         Some((said, cores))
     }
 }
@@ -245,7 +268,7 @@ fn look(site: &Site, figures: &Figures, heard: &mut Heard, is_over: &AtomicBool)
             sums.entry(machine).or_default().add(said, cores, true);
         }
     }
-    heard.0.retain(|copy, _| copies.iter().any(|(.., placed)| placed.copy == *copy));
+    heard.copies.retain(|copy, _| copies.iter().any(|(.., placed)| placed.copy == *copy));
     for (subject, sums) in sums {
         figures.add(subject, sums.values());
     }
@@ -316,6 +339,9 @@ mod tests {
         assert_eq!(heard.note(copy, None, began + MAX_SILENCE), Some((said, 0.0)));
         let late = began + MAX_SILENCE + Duration::from_secs(1);
         assert_eq!(heard.note(copy, None, late), None);
+        heard.period = MAX_SILENCE;
+        assert_eq!(heard.note(copy, None, late), Some((said, 0.0)), "one look has failed");
+        assert_eq!(heard.note(copy, None, late + MAX_SILENCE), None);
     }
 
     #[test]
@@ -335,9 +361,19 @@ mod tests {
     #[test]
     fn the_number_of_histories_is_bounded() {
         let figures = Figures::default();
+        let add = |of: Subject| figures.add(of, vec![0.0; COLUMNS.len()]);
+        add(Subject::Database("0".into()));
+        assert!(figures.absence().contains("no samples yet"));
         for number in 0..2 * MAX_SUBJECTS {
-            figures.add(Subject::Machine(number.to_string()), vec![0.0; COLUMNS.len()]);
+            add(Subject::Database(number.to_string()));
         }
         assert_eq!(lock(&figures.0).len(), MAX_SUBJECTS);
+        assert!(figures.absence().starts_with("Only 500 "), "{}", figures.absence());
+        for number in 0..2 * MAX_SUBJECTS {
+            add(Subject::Machine(number.to_string()));
+        }
+        let all = lock(&figures.0);
+        assert_eq!(all.len(), MAX_SUBJECTS);
+        assert!(all.keys().all(|of| matches!(of, Subject::Machine(_))), "they come first");
     }
 }

@@ -44,6 +44,7 @@ pub struct Shared {
     pub way: Way,
     state: Mutex<State>,
     changed: Condvar,
+    has_webhook: AtomicBool,
     is_leaving: AtomicBool,
     ends_copies: AtomicBool,
     troubles: Mutex<Troubles>,
@@ -62,6 +63,7 @@ impl Shared {
                 ..State::default()
             }),
             changed: Condvar::new(),
+            has_webhook: AtomicBool::new(false),
             is_leaving: AtomicBool::new(false),
             ends_copies: AtomicBool::new(false),
             troubles: Mutex::default(),
@@ -102,6 +104,16 @@ impl Shared {
     /// Returns why etcd counts as away.
     pub fn trouble(&self) -> Option<String> {
         lock(&self.state).trouble.clone()
+    }
+
+    /// Notes that the node can send to a webhook, which other nodes are to know.
+    pub fn announce_webhook(&self) {
+        self.has_webhook.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether it can.
+    pub fn has_webhook(&self) -> bool {
+        self.has_webhook.load(Ordering::Relaxed)
     }
 
     /// The node is about to end with its copies: it counts as not ready, and takes over no shards.

@@ -99,6 +99,9 @@ pub struct MachineAlive {
     /// Why the disk below the node's directory is no good; empty if it is.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub disk_error: String,
+    /// It can send to a webhook.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub has_webhook: bool,
 }
 
 /// What a copy's process does.
@@ -753,6 +756,13 @@ impl Site {
     pub fn rank(&self, machine: &str) -> Option<usize> {
         let mut living = self.machines.keys().filter(|name| self.is_alive(name));
         living.position(|name| name == machine)
+    }
+
+    /// Returns the place of a machine among those whose nodes have a lease and a webhook, by name.
+    pub fn webhook_rank(&self, machine: &str) -> Option<usize> {
+        let has_hook = |known: &Known| known.alive.as_ref().is_some_and(|at| at.value.has_webhook);
+        let mut living = self.machines.iter().filter(|(_, known)| has_hook(known));
+        living.position(|(name, _)| name == machine)
     }
 
     /// Returns whether a machine's node has said that it ends with its copies.

@@ -104,9 +104,16 @@ fn opens_page(request: &Request) -> bool {
     let headers = request.headers();
     let only_reads = [Method::GET, Method::HEAD].contains(request.method());
     only_reads
-        && request.uri().path() == "/"
+        && is_page(request.uri().path())
         && text(headers, &SEC_FETCH_MODE) == Some("navigate")
         && text(headers, &SEC_FETCH_DEST) == Some("document")
+}
+
+/// Returns whether a path is that of a console: that of the port, or of a further server.
+fn is_page(path: &str) -> bool {
+    let number = path.strip_prefix("/server/").and_then(|rest| rest.strip_suffix('/'));
+    path == "/"
+        || number.is_some_and(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Why a body is not read.
@@ -238,16 +245,21 @@ mod tests {
                 assert!(is_foreign(&headers), "{site}: only the page is opened from elsewhere");
             }
         }
-        let page = |method: &str, dest: &str| {
+        let page = |method: &str, dest: &str, path: &str| {
             let headers = [
                 ("sec-fetch-site", "cross-site"),
                 ("sec-fetch-mode", "navigate"),
                 ("sec-fetch-dest", dest),
             ];
-            is_foreign(&request(method, "/", &headers))
+            is_foreign(&request(method, path, &headers))
         };
-        assert!(!page("GET", "document"));
-        assert!(page("GET", "iframe") && page("POST", "document"));
+        for path in ["/", "/server/2/", "/server/31/"] {
+            assert!(!page("GET", "document", path), "{path}");
+            assert!(page("GET", "iframe", path) && page("POST", "document", path), "{path}");
+        }
+        for path in ["/server/", "/server//", "/server/2", "/server/2/api", "/server/a/", "/2/"] {
+            assert!(page("GET", "document", path), "{path}");
+        }
     }
 
     #[test]

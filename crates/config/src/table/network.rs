@@ -31,6 +31,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         "alert-webhook",
         "URL that gets a POST with JSON when a problem begins or ends; needs admin-port",
     )
+    .sensitive()
     .immutable(),
     optional("unixsocket", "path of the Unix socket").immutable(),
     special(

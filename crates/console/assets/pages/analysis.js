@@ -196,6 +196,7 @@ const total = (found, it) =>
     `${exact(found.all.keys)} keys`,
     it.task.prefix === "" ? "" : [" that begin with ", raw(blob(it.task.prefix))],
     ` of database ${it.task.db}: ${bytes(found.all.bytes)}.`,
+    found.skipped ? ` ${exact(found.skipped)} more got no answer, as when slots move.` : "",
   );
 
 function expiries(found, it) {

@@ -15,7 +15,7 @@ use serde_json::json;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use web::rest::{ApiError, Nothing};
 
 pub fn routes() -> Vec<Route> {
@@ -28,6 +28,12 @@ pub fn routes() -> Vec<Route> {
 
 /// A browser notices that the server has gone at the latest after this time.
 const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// Events that wait for a browser.
+const MAX_WAITING: usize = 16;
+
+/// How long a browser may take none of those that wait.
+const UNREAD: Duration = Duration::from_secs(10);
 
 /// The longest time that a stream can be limited to: a day.
 const MAX_LIMIT: Duration = Duration::from_secs(86_400);
@@ -104,16 +110,35 @@ async fn begin(call: Call, request: Vec<Vec<u8>>, limits: Limits) -> Result<Resp
     link.send(&[request]).await?;
     let first = tokio::time::timeout(HEARTBEAT, link.next());
     check(first.await.map_err(|_| crate::link::Failure::Late)??)?;
-    let left = limits.most.unwrap_or(u64::MAX);
-    let end = limits.ms.map(|ms| Instant::now() + Duration::from_millis(ms).min(MAX_LIMIT));
-    let state = (link, call, place, left);
-    Ok(respond(stream::unfold(state, move |(mut link, call, place, left)| async move {
-        if left == 0 {
-            return None;
-        }
-        let (bytes, count) = next_message(&mut link, end).await?;
-        Some((Ok(bytes), (link, call, place, left - count)))
+    let (events, waiting) = mpsc::channel(MAX_WAITING);
+    tokio::spawn(async move {
+        relay(link, events, &limits).await;
+        drop((call, place));
+    });
+    Ok(respond(stream::unfold(waiting, |mut waiting| async move {
+        let bytes = waiting.recv().await?;
+        Some((Ok(bytes), waiting))
     })))
+}
+
+/// Passes messages on until a limit is reached, the link is lost, or the browser has gone or does
+/// not read. The server has the link no longer than that, whether the events are read or not.
+async fn relay(mut link: Link, events: mpsc::Sender<Bytes>, limits: &Limits) {
+    let end = limits.ms.map(|ms| Instant::now() + Duration::from_millis(ms).min(MAX_LIMIT));
+    let mut left = limits.most.unwrap_or(u64::MAX);
+    while left > 0 {
+        let next = tokio::select! {
+            next = next_message(&mut link, end) => next,
+            () = events.closed() => return,
+        };
+        let Some((bytes, count)) = next else { return };
+        let rest = end.map(|end| end.saturating_duration_since(Instant::now()));
+        let patience = rest.map_or(UNREAD, |rest| rest.min(UNREAD));
+        if events.send_timeout(bytes, patience).await.is_err() {
+            return;
+        }
+        left -= count;
+    }
 }
 
 /// Waits for a message, and says by a comment that there is none yet. Returns the event and how
@@ -131,5 +156,46 @@ async fn next_message(link: &mut Link, end: Option<Instant>) -> Option<(Bytes, u
             let shown = super::terminal::shown(&reply);
             Some((event("message", &json!(shown).to_string()), 1))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::time::timeout;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn a_limit_of_time_holds_for_a_browser_that_does_not_read() {
+        let (ours, mut theirs) = tokio::io::duplex(1 << 10);
+        let (events, mut waiting) = mpsc::channel(MAX_WAITING);
+        let limits = Limits { most: None, ms: Some(50) };
+        let task = async { relay(Link::new(Box::new(ours)), events, &limits).await };
+        let server = async {
+            // More than the channel takes. The write fails when the link is dropped.
+            while theirs.write_all(b"+message\r\n").await.is_ok() {}
+        };
+        timeout(PATIENCE, async { tokio::join!(task, server) }).await.expect("the link ends");
+        let mut count = 0;
+        while let Some(bytes) = waiting.recv().await {
+            assert_eq!(bytes, event("message", r#"{"type":"simple","value":"message"}"#));
+            count += 1;
+        }
+        assert_eq!(count, MAX_WAITING, "what waited is still read");
+    }
+
+    #[tokio::test]
+    async fn a_browser_that_goes_ends_the_link() {
+        let (ours, mut theirs) = tokio::io::duplex(1 << 10);
+        let (events, waiting) = mpsc::channel(MAX_WAITING);
+        let task = tokio::spawn(async move {
+            relay(Link::new(Box::new(ours)), events, &Limits::default()).await;
+        });
+        drop(waiting);
+        let read = timeout(PATIENCE, theirs.read(&mut [0])).await.expect("the link ends");
+        assert_eq!(read.expect("no error"), 0);
+        task.await.expect("it ends");
     }
 }

@@ -27,6 +27,7 @@ pub(crate) fn site(machines: &[(&str, &str, u64)]) -> Site {
             copies: Vec::new(),
             is_ending: false,
             disk_error: String::new(),
+            has_webhook: false,
         };
         let spec = At { value: machine, revision: 1 };
         let alive = Some(At { value: alive, revision: 1 });

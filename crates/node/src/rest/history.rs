@@ -37,10 +37,9 @@ async fn history(call: Call, asked: Window) -> Result<Samples, ApiError> {
         _ => return Err(ApiError::bad("Name either a database or a machine")),
     };
     let window = asked.window.unwrap_or(3600).clamp(60, 86_400);
-    call.figures.window(&of, window).ok_or_else(|| {
-        let text = "There are no samples yet: copies are asked every ten seconds";
-        ApiError::new(StatusCode::NOT_FOUND, "NOTFOUND", text)
-    })
+    call.figures
+        .window(&of, window)
+        .ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "NOTFOUND", call.figures.absence()))
 }
 
 async fn joining(call: Call, _: Nothing) -> Result<Joining, ApiError> {

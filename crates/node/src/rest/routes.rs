@@ -151,13 +151,14 @@ async fn status(call: Call, _: Nothing) -> Result<Status, ApiError> {
         let site = store.read()?;
         let found = problems::look(store, &site)?;
         let running = site.jobs.iter().filter(|(_, at)| change::is_running(at));
+        let problems = found.problems();
         Ok(Status {
             cluster: shared.cluster.clone(),
             machine: shared.machine.clone(),
             etcd_version: found.health.version,
             etcd_members: found.members.into_iter().flat_map(|it| it.client_urls).collect(),
             etcd_bytes: found.health.size_bytes,
-            problems: found.problems,
+            problems,
             jobs: running.map(|(id, at)| show::job(id, &at.value)).collect(),
             machines: found.machines,
             databases: found.databases,

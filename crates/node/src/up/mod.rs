@@ -131,8 +131,8 @@ pub struct UpOptions {
     #[arg(long, value_name = "PATH")]
     audit_log: Option<PathBuf>,
     /// URL that gets a POST with JSON when a problem of the cluster has begun, and when it is over.
-    /// Give it to every machine: the first living one, by name, sends
-    #[arg(long, value_name = "URL")]
+    /// Give it to every machine: the first living one that has it, by name, sends
+    #[arg(long, value_name = "URL", env = "DUNLIN_WEBHOOK", hide_env_values = true)]
     webhook: Option<String>,
     /// Short leases: another copy takes over after a second or two, and etcd is used four times as
     /// much. For networks and disks without pauses; give it to every machine
@@ -246,6 +246,7 @@ fn webhook(options: &UpOptions) -> Result<Option<Webhook>, Wrong> {
 /// Starts the thread that tells problems of the cluster.
 fn tell_problems(shared: &Arc<Shared>, hook: Webhook) -> Result<JoinHandle<()>, Wrong> {
     let shared = Arc::clone(shared);
+    shared.announce_webhook();
     let tell = move || problems::tell(&shared, &hook, &IS_ENDED);
     thread::spawn("alerts", tell).map_err(|error| Wrong(error.to_string()))
 }
