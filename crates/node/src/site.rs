@@ -129,6 +129,10 @@ pub struct CopyReport {
     pub process_id: u32,
     /// How often it was started again.
     pub restarts: u64,
+    /// How often it has ended, or could not be started, since it last ran for so long that the node
+    /// waits no longer than at first before the next start.
+    #[serde(default)]
+    pub early_ends: u64,
     /// Why it ended the last time.
     #[serde(default)]
     pub note: String,
@@ -774,6 +778,26 @@ impl Site {
     /// Returns whether a machine gives its copies away, or has done so.
     pub fn is_draining(&self, machine: &str) -> bool {
         self.machines.get(machine).is_some_and(|known| known.is_draining)
+    }
+
+    /// Returns whether a restart of a database runs that adds copies.
+    pub fn is_restarted_with_surge(&self, name: &str) -> bool {
+        self.jobs.values().map(|at| &at.value).any(|job| {
+            let has_surge = matches!(&job.task, Some(Task::Restart(restart)) if restart.surge);
+            has_surge && job.state == JobState::Running && job.database == name
+        })
+    }
+
+    /// Returns whether a running job about a machine moves copies of a shard.
+    pub fn moves_copies_of(&self, database: &Database, shard: usize) -> bool {
+        let mut homes =
+            database.copies.iter().filter(|it| it.shard == shard).map(|it| &*it.machine);
+        homes.any(|machine| {
+            self.jobs.values().map(|at| &at.value).any(|job| {
+                let moves = job.state == JobState::Running && job.kind != JobKind::Switch;
+                moves && job.machine == machine
+            })
+        })
     }
 
     /// Returns what a machine says of a copy's process.

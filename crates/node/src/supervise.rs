@@ -95,6 +95,11 @@ impl Supervised {
         self.restarts.count
     }
 
+    /// Returns how often it has ended since its process had settled.
+    pub fn early_ends(&self) -> u64 {
+        self.restarts.early_ends
+    }
+
     /// Returns whether it is to be started now.
     pub fn is_due(&self, now: Instant) -> bool {
         self.process.is_none() && self.ending.is_none() && now >= self.restarts.next
@@ -121,7 +126,7 @@ impl Supervised {
                 Ok(self.process.insert(process).id)
             }
             Err(error) => {
-                self.restarts.ended(now);
+                self.restarts.not_begun(now);
                 Err(error)
             }
         }
@@ -129,7 +134,7 @@ impl Supervised {
 
     /// Puts the next start off: what it needs is not there.
     pub fn put_off(&mut self, now: Instant) {
-        self.restarts.ended(now);
+        self.restarts.not_begun(now);
     }
 
     /// Returns how its process has ended, once. One whose time to end is over is killed.
@@ -173,16 +178,30 @@ struct Restarts {
     began: Instant,
     /// How often it was to be started again.
     count: u64,
+    /// The same since the process last ran for [`SETTLED`].
+    early_ends: u64,
 }
 
 impl Restarts {
     /// For a process that is started now.
     fn new(now: Instant) -> Restarts {
-        Restarts { wait: FIRST_WAIT, next: now, began: now, count: 0 }
+        Restarts { wait: FIRST_WAIT, next: now, began: now, count: 0, early_ends: 0 }
     }
 
-    /// The process has ended, or could not be started.
+    /// The process has ended.
     fn ended(&mut self, now: Instant) {
+        let had_settled = self.has_run(now, SETTLED);
+        self.wait(now);
+        self.early_ends = if had_settled { 0 } else { self.early_ends + 1 };
+    }
+
+    /// There was no process: it could not be started.
+    fn not_begun(&mut self, now: Instant) {
+        self.wait(now);
+        self.early_ends += 1;
+    }
+
+    fn wait(&mut self, now: Instant) {
         if self.has_run(now, SETTLED) {
             self.wait = FIRST_WAIT;
         }
@@ -271,7 +290,12 @@ mod tests {
         now += SETTLED;
         restarts.ended(now);
         assert_eq!(restarts.next, now + FIRST_WAIT);
-        assert_eq!(restarts.count, 11);
+        assert_eq!((restarts.count, restarts.early_ends), (11, 0), "it had settled");
+        restarts.began = restarts.next;
+        restarts.ended(restarts.next);
+        assert_eq!((restarts.count, restarts.early_ends), (12, 1));
+        restarts.not_begun(restarts.began + SETTLED);
+        assert_eq!((restarts.count, restarts.early_ends), (13, 2), "no process had settled");
     }
 
     fn folder(name: &str) -> PathBuf {

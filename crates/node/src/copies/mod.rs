@@ -270,6 +270,7 @@ impl Copies {
                 },
                 process_id: copy.process.id().unwrap_or_default(),
                 restarts: copy.process.restarts(),
+                early_ends: copy.process.early_ends(),
                 note: copy.note.text.clone(),
                 disk_error: disk,
                 link_error: link,

@@ -57,7 +57,8 @@ fn go_on(
 ) -> Result<Option<Step>, Problem> {
     let database = &at.value;
     let leaving = database.copies.iter().find(|it| it.shard == shard && it.is_leaving);
-    if database.kept(shard).any(|placed| placed.is_surge) {
+    let has_added = database.kept(shard).any(|placed| placed.is_surge);
+    if has_added && site.is_restarted_with_surge(name) {
         // The restart that has added it takes one out itself.
         return Ok(None);
     }
@@ -102,13 +103,14 @@ fn next(site: &Site, machine: &str) -> Option<(String, usize)> {
         site.machines.keys().filter(|name| *name != machine && site.is_alive(name)).collect();
     others.sort_by_key(|name| std::cmp::Reverse(site.used_bytes(name)));
     others.into_iter().find_map(|other| {
-        let helps = |database: &Database, placed: &Placed| {
+        let helps = |name: &str, database: &Database, placed: &Placed| {
             let bytes = database.copy_bytes(placed.shard);
-            let is_restarted = database.copies.iter().any(|it| it.is_surge);
+            let is_restarted = site.is_restarted_with_surge(name);
             let is_fit = database.stage == Stage::Ready && !placed.is_leaving && !is_restarted;
             is_fit && here + bytes <= site.used_bytes(other).saturating_sub(bytes)
         };
-        let mut copies = site.placed_on(other).filter(|(_, database, it)| helps(database, it));
+        let mut copies =
+            site.placed_on(other).filter(|(name, database, it)| helps(name, database, it));
         let found = copies.find(|(_, database, it)| {
             // The copy that goes does not count for zones.
             let mut without = (*database).clone();
@@ -140,4 +142,34 @@ pub fn plan(site: &Site, machine: &str) -> Vec<PlannedShown> {
         shown.push(new);
     }
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::tests::with_database;
+    use crate::site::{JobKind, JobState};
+    use crate::tasks::Task;
+    use crate::tasks::restart::Restart;
+
+    #[test]
+    fn copies_of_a_database_stay_while_a_restart_adds_some() {
+        let (mut site, job) = with_database(Stage::Ready);
+        let mut empty = site.machines["a"].clone();
+        empty.spec.value.id = "c".into();
+        site.machines.insert("c".into(), empty);
+        let at = site.databases.get_mut("d").expect("it is there");
+        // What was added by a restart that a node of an earlier version has ended.
+        at.value.copies[0].is_surge = true;
+        let restart = |surge| Restart { copies: Vec::new(), surge, fails: String::new() };
+        let mut moves = |kind, state, surge| {
+            let job = &mut site.jobs.get_mut(&job).expect("it is there").value;
+            (job.kind, job.state) = (kind, state);
+            job.task = Some(Task::Restart(restart(surge)));
+            next(&site, "c").is_some()
+        };
+        assert!(moves(JobKind::Restart, JobState::Running, false));
+        assert!(moves(JobKind::Restart, JobState::Done, true));
+        assert!(!moves(JobKind::Restart, JobState::Running, true));
+    }
 }

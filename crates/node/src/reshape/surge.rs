@@ -94,7 +94,7 @@ impl Look<'_> {
     /// Waits until a copy is in step. One that was added and does not run makes the job fail.
     fn wait_for(&self, behind: &Placed, job: &Job) -> Step {
         let note = self.site.report(behind).map_or("", |report| &*report.note);
-        let Placed { copy, machine, shard, .. } = behind;
+        let Placed { machine, shard, .. } = behind;
         if behind.is_surge && is_hopeless(self.site, behind) {
             let fails = format!(
                 "the copy that was added to shard {} on machine '{machine}' does not run, and was \
@@ -105,14 +105,7 @@ impl Look<'_> {
             let job = Job { task: Some(Task::Restart(restart)), ..job.clone() };
             return Step::Goes(Transaction::default(), Box::new(job));
         }
-        let note = if note.is_empty() { String::new() } else { format!(" ({note})") };
-        self.waits(match behind.is_surge {
-            true => format!(
-                "a copy is added to shard {} on machine '{machine}', and synchronises{note}",
-                shard + 1
-            ),
-            false => format!("copy {copy:?} on machine '{machine}' gets in step{note}"),
-        })
+        self.waits(waits_for(self.site, behind))
     }
 
     /// Does what is next in a shard whose copies are in step. `None`: all were restarted, and there
@@ -123,6 +116,9 @@ impl Look<'_> {
         let old: Vec<&Placed> = database.kept(shard).filter(is_old).collect();
         let surge = database.kept(shard).find(|placed| placed.is_surge);
         let is_more = database.kept(shard).count() > database.settings.replicas + 1;
+        if is_more && surge.is_none() && !site.moves_copies_of(database, shard) {
+            return Some(self.adopt(shard));
+        }
         let Some(last) = last(site, database, &old) else {
             // None is of before: the others have ended and were started by themselves.
             let surge = surge?;
@@ -157,6 +153,16 @@ impl Look<'_> {
             Some(transaction) => Step::Changes(transaction),
             None => Step::Fails(format!("the topology has no shard {}", shard + 1)),
         }
+    }
+
+    /// Takes a copy that is too many for the one that is added: a cancelled job has left it.
+    fn adopt(&self, shard: usize) -> Step {
+        let mut database = self.database().clone();
+        let adopted = adopted(self.site, self.restart, &database, shard);
+        for placed in database.copies.iter_mut().filter(|it| Some(it.copy) == adopted) {
+            placed.is_surge = true;
+        }
+        Step::Changes(self.put(&database))
     }
 
     /// Lets a copy leave whose shard has one more than it is to have. All others are in step.
@@ -233,20 +239,48 @@ impl Look<'_> {
             Some(absent) if is_hopeless(self.site, absent) && !self.leads(absent) => {
                 Step::Changes(self.end(absent))
             }
-            Some(absent) => {
-                let Placed { copy, machine, .. } = absent;
-                self.waits(format!("copy {copy:?} on machine '{machine}' gets in step"))
-            }
+            Some(absent) => self.waits(waits_for(self.site, absent)),
         }
     }
 }
 
-/// Returns whether a copy ends each time it is started.
+/// Returns whether a copy ends each time it is started. Ends of a process that had settled are no
+/// sign of that: they are those of earlier restarts.
 fn is_hopeless(site: &Site, placed: &Placed) -> bool {
     let ends = |report: &crate::site::CopyReport| {
-        report.state == ProcessState::Waiting && report.restarts >= MAX_ENDS
+        report.state == ProcessState::Waiting && report.early_ends >= MAX_ENDS
     };
     site.report(placed).is_some_and(ends)
+}
+
+/// Says what a copy that is not in step is waited for.
+fn waits_for(site: &Site, behind: &Placed) -> String {
+    let Placed { copy, machine, shard, is_surge, .. } = behind;
+    let shard = shard + 1;
+    if !site.is_alive(machine) {
+        return match is_surge {
+            true => format!(
+                "a copy is added to shard {shard} on machine '{machine}', whose node is down: \
+                 start it, or cancel the job"
+            ),
+            false => format!("copy {copy:?} on machine '{machine}' is away: start its node"),
+        };
+    }
+    let note = site.report(behind).map_or("", |report| &*report.note);
+    let note = if note.is_empty() { String::new() } else { format!(" ({note})") };
+    match is_surge {
+        true => format!(
+            "a copy is added to shard {shard} on machine '{machine}', and synchronises{note}"
+        ),
+        false => format!("copy {copy:?} on machine '{machine}' gets in step{note}"),
+    }
+}
+
+/// Returns the copy of a shard with one too many that counts as added: one that need not be
+/// restarted if there is one, of these the last one placed.
+fn adopted(site: &Site, restart: &Restart, database: &Database, shard: usize) -> Option<Id> {
+    let is_new = |placed: &&Placed| !restart.is_old(site, placed);
+    database.kept(shard).max_by_key(is_new).map(|placed| placed.copy)
 }
 
 /// Plans the copy that a shard gets. It need not have a zone of its own, since it may take the
@@ -292,32 +326,44 @@ fn swaps(site: &Site, name: &str) -> Result<(Vec<Planned>, Vec<Placed>), Problem
     for shard in database.shards() {
         let kept = database.kept(shard).count();
         let here = database.copies.iter().filter(|placed| placed.shard == shard).count();
-        if kept != here || kept != database.settings.replicas + 1 {
+        let wanted = database.settings.replicas + 1;
+        let is_moved = site.moves_copies_of(&database, shard);
+        if kept != here || kept < wanted || (kept > wanted && is_moved) {
+            let cure = match is_moved {
+                true => "wait for the job that moves them (dunlin cluster jobs)".into(),
+                false => format!(
+                    "dunlin cluster update-db {name} --replicas {} puts that right",
+                    wanted - 1
+                ),
+            };
+            let shard = shard + 1;
             return Err(Problem::Wrong(format!(
-                "shard {} has {here} copies instead of {}: wait for the job that moves them \
-                 (dunlin cluster jobs)",
-                shard + 1,
-                database.settings.replicas + 1
+                "shard {shard} has {here} copies, of which {} leave, instead of {wanted}: {cure}",
+                here - kept
             )));
         }
         let before: BTreeSet<Id> = database.kept(shard).map(|placed| placed.copy).collect();
-        let planned = place(&site, &database, shard).map_err(|why| {
-            Problem::Wrong(format!(
-                "a restart with --surge needs room for one copy more at a time: {}. Or leave out \
-                 --surge",
-                why.0
-            ))
-        })?;
-        database.copies.push(placed(&planned, database.layout));
-        added.push(planned);
-        replace(&mut site, name, &database);
-        let old: Vec<&Placed> =
-            database.kept(shard).filter(|placed| before.contains(&placed.copy)).collect();
-        if let Some(goes) = last(&site, &database, &old).cloned() {
+        // One that a cancelled job has left counts as added.
+        if kept == wanted {
+            let planned = place(&site, &database, shard).map_err(|why| {
+                Problem::Wrong(format!(
+                    "a restart with --surge needs room for one copy more at a time: {}. Or leave \
+                     out --surge",
+                    why.0
+                ))
+            })?;
+            database.copies.push(placed(&planned, database.layout));
+            added.push(planned);
+            replace(&mut site, name, &database);
+        }
+        while database.kept(shard).count() > wanted {
+            let old: Vec<&Placed> =
+                database.kept(shard).filter(|placed| before.contains(&placed.copy)).collect();
+            let Some(goes) = last(&site, &database, &old).cloned() else { break };
             database.copies.retain(|placed| placed.copy != goes.copy);
             removed.push(goes);
+            replace(&mut site, name, &database);
         }
-        replace(&mut site, name, &database);
     }
     Ok((added, removed))
 }
@@ -331,11 +377,30 @@ fn replace(site: &mut Site, name: &str, database: &Database) {
 mod tests {
     use super::*;
     use crate::change::tests::with_database;
-    use crate::site::{CopyReport, Stage};
+    use crate::site::{CopyReport, JobKind, JobState, MachineAlive, Stage};
 
     /// A database of three shards with a replica each on two machines.
     fn on_two_machines() -> Site {
         with_database(Stage::Ready).0
+    }
+
+    fn alive<'a>(site: &'a mut Site, machine: &str) -> &'a mut MachineAlive {
+        let known = site.machines.get_mut(machine).expect("it is there");
+        &mut known.alive.as_mut().expect("it lives").value
+    }
+
+    fn report(placed: &Placed) -> CopyReport {
+        CopyReport {
+            copy: placed.copy,
+            database: "d".into(),
+            state: ProcessState::Running,
+            process_id: 0,
+            restarts: 0,
+            early_ends: 0,
+            note: String::new(),
+            disk_error: String::new(),
+            link_error: String::new(),
+        }
     }
 
     fn homes(database: &Database, shard: usize) -> BTreeSet<&str> {
@@ -374,8 +439,78 @@ mod tests {
         let mut moving = site.clone();
         let at = moving.databases.get_mut("d").expect("it is there");
         at.value.copies[0].is_leaving = true;
-        let why = swaps(&moving, "d").expect_err("a copy leaves").to_string();
+        let machine = at.value.copies[0].machine.clone();
+        let why = |site: &Site| swaps(site, "d").expect_err("a copy leaves").to_string();
+        let cure = "update-db d --replicas 1 puts that right";
+        assert!(why(&moving).contains(cure), "{}", why(&moving));
+        run_job(&mut moving, JobKind::Drain, &machine);
+        assert!(why(&moving).contains("wait for the job"), "{}", why(&moving));
+    }
+
+    /// Makes the only job one that runs, about a machine.
+    fn run_job(site: &mut Site, kind: JobKind, machine: &str) {
+        let at = site.jobs.values_mut().next().expect("the one that made the database");
+        let old = at.value.clone();
+        at.value = Job { kind, database: String::new(), machine: machine.into(), ..old };
+    }
+
+    #[test]
+    fn a_copy_that_a_cancelled_job_has_left_counts_as_added() {
+        let mut site = on_two_machines();
+        let mut left = site.databases["d"].value.copies[0].clone();
+        left.copy = crate::change::draw();
+        let shard = left.shard;
+        site.databases.get_mut("d").expect("it is there").value.copies.push(left.clone());
+        run_job(&mut site, JobKind::Switch, &left.machine);
+        let (added, removed) = swaps(&site, "d").expect("no job moves it");
+        assert_eq!((added.len(), removed.len()), (2, 3), "{added:?}");
+        assert!(added.iter().all(|planned| planned.shard != shard));
+
+        // One that was there when the restart began has to be restarted like the others.
+        let database = site.databases["d"].value.clone();
+        let of = |copies: &[Placed]| Restart {
+            copies: copies.iter().map(|placed| (placed.copy, 7)).collect(),
+            surge: true,
+            fails: String::new(),
+        };
+        for placed in &database.copies {
+            let copies = &mut alive(&mut site, &placed.machine).copies;
+            copies.push(CopyReport { process_id: 7, ..report(placed) });
+        }
+        let (all, known) = (of(&database.copies), of(&database.copies[..6]));
+        assert!(database.kept(shard).all(|placed| all.is_old(&site, placed)));
+        let counts = adopted(&site, &all, &database, shard).expect("there are three");
+        assert!(database.kept(shard).any(|placed| placed.copy == counts));
+        for order in [1, 0] {
+            let mut database = database.clone();
+            database.copies.rotate_right(order);
+            assert_eq!(adopted(&site, &known, &database, shard), Some(left.copy));
+        }
+
+        // One that a running job moves is not touched.
+        run_job(&mut site, JobKind::Drain, &left.machine);
+        assert!(site.moves_copies_of(&site.databases["d"].value, shard));
+        let why = swaps(&site, "d").expect_err("it is moved").to_string();
         assert!(why.contains("wait for the job"), "{why}");
+        run_job(&mut site, JobKind::Drain, "c");
+        assert!(!site.moves_copies_of(&site.databases["d"].value, shard), "none is there");
+        site.jobs.values_mut().for_each(|at| at.value.state = JobState::Cancelled);
+        assert!(swaps(&site, "d").is_ok());
+    }
+
+    #[test]
+    fn a_copy_whose_node_is_down_is_said_to_be_away() {
+        let mut site = on_two_machines();
+        let mut added = site.databases["d"].value.copies[0].clone();
+        assert!(waits_for(&site, &added).contains("gets in step"));
+        added.is_surge = true;
+        assert!(waits_for(&site, &added).contains("and synchronises"));
+        site.machines.get_mut(&added.machine).expect("it is there").alive = None;
+        let text = waits_for(&site, &added);
+        assert!(text.contains("is down: start it, or cancel the job"), "{text}");
+        added.is_surge = false;
+        let text = waits_for(&site, &added);
+        assert!(text.contains("is away: start its node"), "{text}");
     }
 
     #[test]
@@ -411,18 +546,9 @@ mod tests {
         let mut site = on_two_machines();
         let placed = site.databases["d"].value.copies[0].clone();
         assert!(!is_hopeless(&site, &placed), "its node says nothing");
-        let mut says = |state, restarts| {
-            let known = site.machines.get_mut(&placed.machine).expect("it is there");
-            known.alive.as_mut().expect("it lives").value.copies = vec![CopyReport {
-                copy: placed.copy,
-                database: "d".into(),
-                state,
-                process_id: 0,
-                restarts,
-                note: String::new(),
-                disk_error: String::new(),
-                link_error: String::new(),
-            }];
+        let mut says = |state, early_ends| {
+            let report = CopyReport { state, early_ends, restarts: 9, ..report(&placed) };
+            alive(&mut site, &placed.machine).copies = vec![report];
             is_hopeless(&site, &placed)
         };
         assert!(!says(ProcessState::Waiting, MAX_ENDS - 1));

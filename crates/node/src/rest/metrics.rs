@@ -124,6 +124,7 @@ mod tests {
             state: ProcessState::Running,
             process_id: 1,
             restarts: 0,
+            early_ends: 0,
             note: String::new(),
             disk_error: String::new(),
             link_error: link_error.into(),

@@ -148,6 +148,7 @@ pub fn start(
     (password, rules): (Option<String>, Option<Renewed<ServerConfig>>),
     listeners: Vec<TcpListener>,
 ) -> Result<(), String> {
+    let is_encrypted = rules.is_some();
     let (request_id, what, threads) = (String::new(), String::new(), Threads::default());
     let site = Arc::new(Site {
         call: Call {
@@ -162,7 +163,7 @@ pub fn start(
         password,
         rules,
         limiter: Limiter::default(),
-        tokens: Tokens::new(session::COOKIE),
+        tokens: Tokens::new(session::COOKIE, is_encrypted),
         targets: Targets::default(),
         readiness: tokio::sync::Mutex::default(),
     });

@@ -23,13 +23,15 @@ struct Kept {
 /// See the head of this file.
 pub struct Tokens {
     cookie: &'static str,
+    is_secure: bool,
     kept: Mutex<HashMap<Digest, Kept>>,
 }
 
 impl Tokens {
-    /// There are none. Browsers keep theirs in a cookie of this name.
-    pub fn new(cookie: &'static str) -> Tokens {
-        Tokens { cookie, kept: Mutex::default() }
+    /// There are none. Browsers keep theirs in a cookie of this name, which they send over TLS only
+    /// if it is secure.
+    pub fn new(cookie: &'static str, is_secure: bool) -> Tokens {
+        Tokens { cookie, is_secure, kept: Mutex::default() }
     }
 
     /// Returns the secret of the browser's page, if the request comes from one that has logged in.
@@ -53,7 +55,7 @@ impl Tokens {
             kept.remove(&oldest);
         }
         kept.insert(digest(&token), Kept { shown: Instant::now(), csrf: csrf.clone() });
-        (cookie(self.cookie, &token, false), csrf)
+        (cookie(self.cookie, &token, self.is_secure), csrf)
     }
 
     /// Ends the log-in of a browser.
@@ -71,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_browser_shows_the_token_that_it_was_given() {
-        let tokens = Tokens::new("a");
+        let tokens = Tokens::new("a", false);
         let (given, csrf) = tokens.add();
         let pair = given.to_str().unwrap().split(';').next().unwrap();
         let of = |line: &str| HeaderMap::from_iter([(header::COOKIE, line.parse().unwrap())]);
@@ -80,5 +82,14 @@ mod tests {
         assert!(!knows("a=b") && !knows("a=") && tokens.csrf_of(&HeaderMap::new()).is_none());
         tokens.end(&of(pair));
         assert!(!knows(pair));
+    }
+
+    #[test]
+    fn the_cookie_of_an_encrypted_port_is_sent_over_tls_only() {
+        for is_secure in [false, true] {
+            let (given, _) = Tokens::new("a", is_secure).add();
+            let has_it = given.to_str().unwrap().split("; ").any(|part| part == "Secure");
+            assert_eq!(has_it, is_secure);
+        }
     }
 }
