@@ -33,7 +33,7 @@ impl StripeData {
 
     /// Remembers that the collection of a key is open.
     pub fn note_opened(&mut self, db: DbIndex, hash: u64) {
-        self.opened.note(db, hash);
+        self.opened.note((db, hash));
     }
 
     /// Returns whether [`StripeData::due`] has something to look at.
@@ -43,7 +43,7 @@ impl StripeData {
 
     /// Returns what was opened before the last look, and begins the next time. The caller looks
     /// from time to time, and encloses what is due.
-    pub fn due(&mut self) -> Due {
+    pub fn due(&mut self) -> Due<(DbIndex, u64)> {
         self.opened.due()
     }
 

@@ -1,8 +1,6 @@
 //! What a stripe knows of its open collections: small ones that do not lie in their entries, since
 //! they are being changed (`enclosing.rs`).
 
-use crate::types::DbIndex;
-
 /// Collections that a stripe remembers. Of more it knows only that there are some.
 const MAX_KNOWN: usize = 256;
 
@@ -10,11 +8,10 @@ const MAX_KNOWN: usize = 256;
 /// entries might have to be opened again at once.
 const MANY: u32 = 64;
 
-/// The collections of a stripe that were opened and have not been taken in since.
-#[derive(Default)]
-pub(crate) struct Opened {
-    /// Their databases and hashes, the oldest first.
-    known: Vec<(DbIndex, u64)>,
+/// The collections of a stripe that were opened and have not been taken in since. `K` names one.
+pub(crate) struct Opened<K> {
+    /// Their names, the oldest first.
+    known: Vec<K>,
     /// So many of them were known at the last look.
     old: usize,
     /// There are others.
@@ -25,20 +22,26 @@ pub(crate) struct Opened {
 
 /// What is to be taken into entries.
 #[derive(PartialEq, Eq, Debug)]
-pub enum Due {
-    /// The keys with these hashes, of which there may be none.
-    These(Vec<(DbIndex, u64)>),
-    /// All that [`crate::Entry::can_be_enclosed`].
+pub enum Due<K> {
+    /// Those with these names, of which there may be none.
+    These(Vec<K>),
+    /// All that can be.
     All,
 }
 
-impl Opened {
+impl<K> Default for Opened<K> {
+    fn default() -> Opened<K> {
+        Opened { known: Vec::new(), old: 0, has_more: false, recent: 0 }
+    }
+}
+
+impl<K> Opened<K> {
     /// Remembers that the collection of a key is open.
     #[cold]
-    pub fn note(&mut self, db: DbIndex, hash: u64) {
+    pub fn note(&mut self, name: K) {
         self.recent = self.recent.saturating_add(1);
         if self.known.len() < MAX_KNOWN {
-            self.known.push((db, hash));
+            self.known.push(name);
         } else {
             self.has_more = true;
         }
@@ -50,7 +53,7 @@ impl Opened {
     }
 
     /// Returns what was opened before the last look, and begins the next time.
-    pub fn due(&mut self) -> Due {
+    pub fn due(&mut self) -> Due<K> {
         if std::mem::take(&mut self.recent) > MANY {
             self.old = 0;
             return Due::These(Vec::new());
@@ -72,14 +75,10 @@ impl Opened {
 mod tests {
     use super::*;
 
-    const DB: DbIndex = DbIndex(0);
-
     #[test]
     fn while_much_is_opened_nothing_is_due() {
         let mut opened = Opened::default();
-        let open = |opened: &mut Opened, count: u32| {
-            (0..count).for_each(|hash| opened.note(DB, hash.into()));
-        };
+        let open = |opened: &mut Opened<u32>, count| (0..count).for_each(|name| opened.note(name));
         for _ in 0..2 {
             open(&mut opened, MANY + 1);
             assert_eq!(opened.due(), Due::These(Vec::new()));
@@ -90,6 +89,6 @@ mod tests {
         assert!(opened.is_empty());
         open(&mut opened, 1);
         assert_eq!(opened.due(), Due::These(Vec::new()), "it may be changed again");
-        assert_eq!(opened.due(), Due::These(vec![(DB, 0)]));
+        assert_eq!(opened.due(), Due::These(vec![0]));
     }
 }

@@ -150,8 +150,8 @@ pub struct StripeData {
     pub(crate) common: Arc<Common>,
     /// The version of the last value that became cold.
     cold_version: u8,
-    /// Collections that do not lie in their entries although they might.
-    pub(crate) opened: Opened,
+    /// Collections that do not lie in their entries although they might, by database and hash.
+    pub(crate) opened: Opened<(DbIndex, u64)>,
 }
 
 impl StripeData {
