@@ -227,7 +227,7 @@ fn what_a_replica_refuses_and_shows() {
     let primary = start(&reference(), &["--requirepass", "secret"]);
     let mut ours = primary.client();
     ok(&mut ours, &["AUTH", "secret"]);
-    ok(&mut ours, &["SET", "volatile", "v", "PX", "1500"]);
+    ok(&mut ours, &["SET", "volatile", "v", "EX", "3600"]);
     let replica = dunlin(&["--primaryauth", "secret"]);
     let mut theirs = replica.client();
     let mut waiting = replica.client();
@@ -246,6 +246,7 @@ fn what_a_replica_refuses_and_shows() {
     assert_eq!(ask(&mut theirs, &["GET", "volatile"]), Reply::Bulk(b"v".to_vec()));
     // The primary alone deletes what has expired; here it is only not seen.
     ok(&mut ours, &["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
+    ask(&mut ours, &["PEXPIRE", "volatile", "100"]);
     eventually("it has expired", || ask(&mut theirs, &["GET", "volatile"]) == Reply::Nil);
     assert_eq!(ask(&mut theirs, &["DBSIZE"]), Reply::Integer(1));
     assert_eq!(ask(&mut ours, &["GET", "volatile"]), Reply::Nil);
