@@ -6,13 +6,10 @@
 //! opened; while little is, a thread takes it into the entries again ([`StripeData::due`],
 //! [`StripeData::enclose`]). See `docs/internals/keyspace.md`.
 
-use crate::entry::Entry;
+use crate::entry::{Entry, MAX_KEY};
 use crate::opened::Due;
 use crate::stripe::StripeData;
 use crate::types::{DbIndex, Key};
-
-/// The longest key of an entry with a collection in it.
-const MAX_KEY: usize = u8::MAX as usize;
 
 impl StripeData {
     /// Makes the value of an entry ready to be changed: gives up its copy, and opens a collection

@@ -32,6 +32,7 @@ mod make;
 mod string;
 mod view;
 
+pub(crate) use inline::MAX_KEY;
 pub use string::StringRef;
 pub use view::{CollectionView, Slots, View};
 

@@ -13,6 +13,9 @@ use super::*;
 use std::mem::MaybeUninit;
 use structs::inline::Inline;
 
+/// The longest key of an entry with a collection in it.
+pub(crate) const MAX_KEY: usize = u8::MAX as usize;
+
 /// Where the extent stands.
 const EXTENT: usize = 5;
 
@@ -83,7 +86,7 @@ impl Entry {
         expiry: Option<Millis>,
         access: u32,
     ) -> Option<Entry> {
-        let extent = value.extent().filter(|_| key.len() <= usize::from(u8::MAX))?;
+        let extent = value.extent().filter(|_| key.len() <= MAX_KEY)?;
         let entry = Entry::with_extent(key, kind, extent, expiry, access, None);
         value.write_inline(entry.elements_mut(extent));
         Some(entry)
@@ -127,7 +130,7 @@ impl Entry {
         copy: Option<ColdLocation>,
     ) -> Entry {
         let collection = self.collection().expect("the elements are those of a collection");
-        let extent = self.extent().filter(|_| key.len() <= usize::from(u8::MAX));
+        let extent = self.extent().filter(|_| key.len() <= MAX_KEY);
         let Some(extent) = extent else {
             return collection.duplicate().into_open_entry(key, expiry, access).with_copy(copy);
         };
@@ -153,19 +156,21 @@ impl Entry {
 
     /// Returns whether [`Entry::enclose`] would do something.
     pub fn can_be_enclosed(&self) -> bool {
-        if self.is_cold() || self.is_inline() || self.noted_time().is_some() {
-            return false;
-        }
         let has_extent = |value: &dyn Collection| value.extent().is_some();
-        self.key().len() <= usize::from(u8::MAX) && self.collection_apart().is_some_and(has_extent)
+        self.key().len() <= MAX_KEY && self.open_collection().is_some_and(has_extent)
+    }
+
+    /// Returns the collection, if it does not lie in the entry and may do so by its kind.
+    fn open_collection(&self) -> Option<&dyn Collection> {
+        if self.is_cold() || self.noted_time().is_some() {
+            return None;
+        }
+        self.collection_apart()
     }
 
     /// Takes a small collection into the entry, which moves. Does nothing if it cannot.
     pub(crate) fn enclose(&mut self) {
-        if self.is_cold() || self.noted_time().is_some() {
-            return;
-        }
-        let Some(collection) = self.collection_apart() else { return };
+        let Some(collection) = self.open_collection() else { return };
         let (expiry, access) = (self.expiry(), self.access());
         let new = Entry::enclosing(self.key(), self.kind(), collection, expiry, access);
         if let Some(new) = new {
