@@ -73,6 +73,11 @@ impl Extent {
         (len <= MAX_BYTES).then_some(Extent { len: len as u16, count, form })
     }
 
+    /// That of a listpack's entries.
+    pub(crate) fn of_listpack(listpack: &Listpack) -> Option<Extent> {
+        Extent::new(Form::Entries, listpack.count(), listpack.entries().len())
+    }
+
     /// Number of bytes that the elements take.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "an extent is never empty")]

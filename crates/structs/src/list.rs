@@ -16,7 +16,7 @@ mod quicklist;
 #[cfg(test)]
 mod tests;
 
-use crate::inline::{self, Extent, Form, Inline};
+use crate::inline::{self, Extent, Inline};
 use crate::listpack::{Element, Listpack, Needle, Run};
 pub use iter::Iter;
 pub use limits::ListLimits;
@@ -383,9 +383,7 @@ impl List {
     /// big for that or empty.
     pub fn extent(&self) -> Option<Extent> {
         match &self.repr {
-            Repr::Listpack(listpack) => {
-                Extent::new(Form::Entries, listpack.count(), listpack.entries().len())
-            }
+            Repr::Listpack(listpack) => Extent::of_listpack(listpack),
             _ => None,
         }
     }

@@ -470,9 +470,7 @@ impl Set {
                 let ints = intset.ints();
                 Extent::new(Form::of_width(ints.width()), ints.len(), ints.as_bytes().len())
             }
-            Repr::Listpack(listpack) => {
-                Extent::new(Form::Entries, listpack.count(), listpack.entries().len())
-            }
+            Repr::Listpack(listpack) => Extent::of_listpack(listpack),
             _ => None,
         }
     }

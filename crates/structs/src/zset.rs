@@ -26,7 +26,7 @@ mod tests;
 pub use ranges::{LexBound, LexRange, ScoreRange};
 
 use crate::hashing::hash;
-use crate::inline::{self, Extent, Form, Inline};
+use crate::inline::{self, Extent, Inline};
 use crate::listpack::{Element, Listpack, Malformed, Pairs, Run};
 use crate::random::Rng;
 use crate::sampling::select;
@@ -543,9 +543,7 @@ impl Zset {
     /// is too big for that or empty.
     pub fn extent(&self) -> Option<Extent> {
         match &self.repr {
-            Repr::Listpack(listpack) => {
-                Extent::new(Form::Entries, listpack.count(), listpack.entries().len())
-            }
+            Repr::Listpack(listpack) => Extent::of_listpack(listpack),
             _ => None,
         }
     }
