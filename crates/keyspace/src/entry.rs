@@ -349,7 +349,7 @@ impl Entry {
     }
 
     /// Returns the value, if it is a string.
-    #[inline]
+    #[inline(always)]
     pub fn string(&self) -> Option<StringRef<'_>> {
         let word = self.word();
         // SAFETY: each arm reads what its kind holds.

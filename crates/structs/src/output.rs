@@ -154,9 +154,16 @@ impl Output {
     }
 
     /// Bytes that were written since there were `place` plain ones.
+    #[inline]
     pub fn len_since(&self, place: usize) -> usize {
+        let plain = self.plain.len() - place;
+        if self.is_plain() { plain } else { plain + self.parts_len_since(place) }
+    }
+
+    #[cold]
+    fn parts_len_since(&self, place: usize) -> usize {
         let parts = self.placed().iter().rev().take_while(|(at, _)| *at >= place);
-        self.plain.len() - place + parts.map(|(_, part)| part.range.len()).sum::<usize>()
+        parts.map(|(_, part)| part.range.len()).sum()
     }
 
     /// Drops what was written since there were `place` plain bytes.

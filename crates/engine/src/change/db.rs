@@ -102,6 +102,7 @@ pub struct Db<'a> {
     slots: Slots,
 }
 
+#[inline]
 fn string_of(entry: Option<&Entry>) -> Result<Option<StringRef<'_>>, Error> {
     entry.map(|entry| hot(entry)?.string().ok_or(Error::WrongType)).transpose()
 }

@@ -171,7 +171,7 @@ fn note_hot_keys(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, nanoseconds: u
 ///
 /// # Errors
 /// The command's own error, or a value cannot be read.
-#[inline]
+#[inline(always)]
 pub(crate) fn run_row(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Error> {
     let started = cx.reply.place();
     if keyspace::cold::entries() > 0 && !cx.may_wait() {
