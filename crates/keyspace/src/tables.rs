@@ -63,6 +63,35 @@ impl WalkPlace {
     }
 }
 
+/// A walk over all databases of a stripe, of which each step is one turn under the stripe's lock.
+/// Databases that come meanwhile may be missed, as keys are.
+pub struct StripeWalk {
+    db: Option<DbIndex>,
+    at: WalkPlace,
+}
+
+impl StripeWalk {
+    /// Begins a walk.
+    pub const fn new() -> StripeWalk {
+        StripeWalk { db: Some(DbIndex(0)), at: WalkPlace::START }
+    }
+
+    /// Makes a step: `visit` looks at some buckets of a database from a place on, and returns where
+    /// in it to go on. Returns whether there is more.
+    pub fn step(
+        &mut self,
+        data: &mut StripeData,
+        visit: impl FnOnce(&mut StripeData, DbIndex, WalkPlace) -> Option<WalkPlace>,
+    ) -> bool {
+        let Some(db) = self.db else { return false };
+        match visit(data, db, self.at) {
+            Some(next) => self.at = next,
+            None => *self = StripeWalk { db: data.next_db(db), at: WalkPlace::START },
+        }
+        self.db.is_some()
+    }
+}
+
 /// Tables without entries.
 static EMPTY: LazyLock<DbTables> = LazyLock::new(DbTables::default);
 

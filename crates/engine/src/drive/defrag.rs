@@ -6,12 +6,12 @@
 //! `active-defrag-cycle-us` at a stretch and rests in between, so that it takes the share of one
 //! processor that the options say. `docs/internals/fragmentation.md` has the whole.
 
-use crate::drive::enclosing;
+use crate::drive::{enclosing, under_lock};
 use crate::engine::Engine;
 use crate::tier;
 use keyspace::keyspace::STRIPES;
 use keyspace::memory::{self, Area};
-use keyspace::tables::WalkPlace;
+use keyspace::tables::{StripeWalk, WalkPlace};
 use keyspace::world::Reader;
 use keyspace::{DbIndex, Entry, Key, StripeData};
 use std::collections::{BTreeMap, HashSet};
@@ -274,17 +274,11 @@ impl<'w> Walk<'w> {
                 self.plan = Plan::of(&census());
             }
             let stripe = step * ORDER % STRIPES;
-            let (mut db, mut at) = (Some(DbIndex(0)), WalkPlace::START);
-            while let Some(index) = db {
-                self.reader.enter();
-                let mut data = engine.keyspace.stripe(stripe).lock();
-                let next = self.visit(&mut data, index, at);
-                if next.is_none() {
-                    db = data.next_db(index);
-                }
-                drop(data);
-                self.reader.leave();
-                at = next.unwrap_or(WalkPlace::START);
+            let (mut walk, mut is_over) = (StripeWalk::new(), false);
+            while !is_over {
+                is_over = !under_lock(engine, self.reader, stripe, |data| {
+                    walk.step(data, |data, db, at| self.visit(data, db, at))
+                });
                 let busy = engine.clock.elapsed(began);
                 if busy.as_micros() >= u128::from(engine.config.active_defrag_cycle_us()) {
                     engine.defrag.total_us.add(busy.as_micros() as u64);

@@ -6,10 +6,11 @@
 //! A stripe in which much is opened is left alone, so that writers pay nothing for this.
 
 use crate::clock::Ticks;
+use crate::drive::under_lock;
 use crate::engine::Engine;
 use keyspace::keyspace::STRIPES;
 use keyspace::opened::Due;
-use keyspace::tables::WalkPlace;
+use keyspace::tables::{StripeWalk, WalkPlace};
 use keyspace::world::Reader;
 use keyspace::{DbIndex, Key, StripeData};
 use std::time::Duration;
@@ -40,10 +41,7 @@ struct Work<'w> {
 
 impl Work<'_> {
     fn under_lock<R>(&self, stripe: usize, act: impl FnOnce(&mut StripeData) -> R) -> R {
-        self.reader.enter();
-        let result = act(&mut self.engine.keyspace.stripe(stripe).lock());
-        self.reader.leave();
-        result
+        under_lock(self.engine, self.reader, stripe, act)
     }
 
     fn enclose(&mut self, stripe: usize, keys: &[(DbIndex, u64)]) {
@@ -56,13 +54,9 @@ impl Work<'_> {
     }
 
     fn enclose_all(&mut self, stripe: usize) {
-        let (mut db, mut at) = (Some(DbIndex(0)), WalkPlace::START);
-        while let Some(index) = db {
-            let (next, next_db) = self.under_lock(stripe, |data| {
-                let next = enclose_some(data, index, at);
-                (next, if next.is_some() { db } else { data.next_db(index) })
-            });
-            (at, db) = (next.unwrap_or(WalkPlace::START), next_db);
+        let (mut walk, mut is_over) = (StripeWalk::new(), false);
+        while !is_over {
+            is_over = !self.under_lock(stripe, |data| walk.step(data, enclose_some));
             self.rest();
         }
     }
