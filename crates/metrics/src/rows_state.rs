@@ -303,7 +303,7 @@ pub(crate) static MEMORY: [Row; 55] = [
     .unit(Bytes),
 ];
 
-pub(crate) static PERSISTENCE: [Row; 46] = [
+pub(crate) static PERSISTENCE: [Row; 47] = [
     gauge("loading", "loading_dump_file", "Whether data are being loaded."),
     gauge(
         "async_loading",
@@ -430,6 +430,11 @@ pub(crate) static PERSISTENCE: [Row; 46] = [
         "aof_delayed_fsync",
         "aof_delayed_fsync",
         "fsyncs that came late, because the one before had not ended.",
+    ),
+    gauge(
+        "aof_held_writes",
+        "aof_held_writes",
+        "Times that writes waited, because the append-only file lagged by half a second.",
     ),
     gauge(
         "rdb_last_load_keys_expired",

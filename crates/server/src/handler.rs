@@ -345,6 +345,7 @@ impl ReactorHandler {
         }
         self.worker.tidy_scripts();
         let engine = self.engine;
+        engine.look_at_log();
         let timeout_ms = i64::try_from(engine.config.timeout()).unwrap_or(0).saturating_mul(1000);
         cx.for_each(|conn, io| {
             let Conn::Client(conn) = conn else { return };

@@ -410,6 +410,7 @@ fn append_log(cx: &Cx<'_>, out: &mut String) {
         line(out, "aof_buffer_length", unwritten(engine));
         line(out, "aof_pending_bio_fsync", figures.pending_fsyncs.load(Relaxed));
         line(out, "aof_delayed_fsync", figures.delayed_fsyncs.load(Relaxed));
+        line(out, "aof_held_writes", figures.lags.load(Relaxed));
     }
 }
 

@@ -250,7 +250,7 @@ impl Engine {
             own_keys: OwnKeys::default(),
             failover: Handover::default(),
             membership: Membership::new(flag(Special::Cluster)),
-            append_log: AppendLog::new(flag(Special::LogBroken)),
+            append_log: AppendLog::new(flag(Special::LogBroken), flag(Special::LogLags)),
             acks: AckWaiters::default(),
             commits: Commits::default(),
             epochs: Epochs::default(),

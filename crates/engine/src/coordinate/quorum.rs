@@ -3,11 +3,13 @@
 
 use crate::commits::{CommitState, Verdict, gate_of};
 use crate::engine::Engine;
+use crate::mailbox::recheck_all;
 use crate::session::Session;
 use config::{AppendFsync, CommitMode};
 use journal::safe::{Gate, Need};
 use keyspace::Millis;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Instant;
 
 impl Engine {
     /// Returns the gate at which a session's replies wait, if they do.
@@ -27,6 +29,22 @@ impl Engine {
         let is_wanted = self.config.commit_mode() == CommitMode::Fsync
             || self.commits.has_sessions_at(Gate::Disk);
         if is_wanted { AppendFsync::Always } else { self.config.appendfsync() }
+    }
+
+    /// Returns whether writes have to wait for the append-only file, because too much of what
+    /// clients were told is not in it.
+    #[inline]
+    pub fn is_log_behind(&self) -> bool {
+        self.journal.is_full() || self.append_log.lags()
+    }
+
+    /// Looks whether the append-only file lags. Called by each thread of clients ten times a
+    /// second.
+    pub fn look_at_log(&self) {
+        let is_told_before = self.fsync_policy() != AppendFsync::Always;
+        if self.append_log.look(self.journal.position(), is_told_before, Instant::now()) {
+            recheck_all(&self.mailboxes);
+        }
     }
 
     /// Returns whether some connection's replies wait for a quorum.

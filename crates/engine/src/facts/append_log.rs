@@ -5,8 +5,14 @@
 use crate::journal::{Journal, JournalPos};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::*, fence};
 use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
 use structs::flags::Flag;
 use structs::sync::lock;
+
+/// What was appended so long ago and is not in the file makes further writes wait. A look comes
+/// each 100 ms, and what is appended behind a look is seen by one that follows the file's reaching
+/// that look's place, so this is twice the lag and twice the time between looks: a second.
+const MAX_LAG: Duration = Duration::from_millis(400);
 
 /// Whether there is an append-only file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,9 +35,15 @@ pub struct AppendLog {
     state: AtomicU8,
     /// Writes are refused: the last write or fsync failed.
     is_broken: Flag,
+    /// Writes wait, because the file lags.
+    lags: Flag,
+    /// Where the journal ended at a look that the file has not reached, and when that was.
+    last_look: Mutex<Option<(u64, Instant)>>,
     error: Mutex<String>,
     /// Everything before this position was written to the file, but perhaps not to the disk.
     pub written: AtomicU64,
+    /// Everything before this position is in a base, whether it was written to the file or not.
+    pub in_base: AtomicU64,
     lapses: AtomicU64,
     repaired_lapses: AtomicU64,
     /// The writing thread sleeps until it is nudged.
@@ -66,6 +78,8 @@ pub struct Figures {
     pub consecutive_failures: AtomicU64,
     /// An fsync is under way on its own thread.
     pub pending_fsyncs: AtomicU64,
+    /// Times that writes had to wait because the file lagged.
+    pub lags: AtomicU64,
     /// Times that data was written although an fsync took more than two seconds.
     pub delayed_fsyncs: AtomicU64,
     /// Bytes that memory grew by during the last rewrite.
@@ -77,15 +91,16 @@ impl Figures {
     pub(crate) fn reset(&self) {
         self.forgotten_rewrites.store(self.rewrites.load(Relaxed), Relaxed);
         self.delayed_fsyncs.store(0, Relaxed);
+        self.lags.store(0, Relaxed);
         self.consecutive_failures.store(0, Relaxed);
     }
 }
 
 impl AppendLog {
-    /// Returns the state without a log. `flag` is the bit of a broken one among the special states
-    /// of the server.
-    pub(crate) fn new(flag: Flag) -> AppendLog {
-        AppendLog { is_broken: flag, ..AppendLog::default() }
+    /// Returns the state without a log. The flags are the bits of a broken one and of one that lags
+    /// among the special states of the server.
+    pub(crate) fn new(broken: Flag, lags: Flag) -> AppendLog {
+        AppendLog { is_broken: broken, lags, ..AppendLog::default() }
     }
 
     /// Returns whether there is a log.
@@ -119,6 +134,45 @@ impl AppendLog {
         self.is_broken.set(false)
     }
 
+    /// Returns whether writes have to wait, because the file lags.
+    #[inline]
+    pub fn lags(&self) -> bool {
+        self.lags.is_set()
+    }
+
+    /// Looks whether the file lags behind the journal, which ends at `end` now, and makes writes
+    /// wait if so. Called often by each thread that writes, because one without a processor, as the
+    /// file's may be, cannot say that it lags. `counts`: clients are told of writes that are not in
+    /// the file. Returns whether writes waited and may go on.
+    pub fn look(&self, end: JournalPos, counts: bool, now: Instant) -> bool {
+        let Ok(mut last) = self.last_look.try_lock() else { return false };
+        // A new history may end before a look at the one before.
+        let missing = last.filter(|&look| counts && look.0 <= end.0 && self.is_missing(look));
+        *last = missing.or(Some((end.0, now)));
+        if missing.is_some_and(|(_, since)| now.duration_since(since) > MAX_LAG) {
+            if !self.lags.set(true) {
+                self.figures.lags.fetch_add(1, Relaxed);
+            }
+            return false;
+        }
+        missing.is_none() && self.lags.set(false)
+    }
+
+    /// Lets writes go on if they waited and the file has what it lacked. Returns whether they did.
+    pub fn catch_up(&self) -> bool {
+        if !self.lags.is_set() {
+            return false;
+        }
+        let last = lock(&self.last_look);
+        !last.is_some_and(|look| self.is_missing(look)) && self.lags.set(false)
+    }
+
+    /// Returns whether the files should have what was in the journal at a look, and have not.
+    fn is_missing(&self, (place, _): (u64, Instant)) -> bool {
+        let is_kept = self.state() == LogState::On && !self.is_broken();
+        is_kept && place > self.written.load(Acquire).max(self.in_base.load(Acquire))
+    }
+
     /// Returns why writes are refused.
     pub fn error(&self) -> String {
         lock(&self.error).clone()
@@ -127,6 +181,7 @@ impl AppendLog {
     /// Begins the log at this position: it has nothing from before.
     pub fn begin_at(&self, position: JournalPos) {
         self.written.store(position.0, Release);
+        self.in_base.store(0, Release);
     }
 
     /// Returns whether the log has all data, so that what was forced to the disk would be there

@@ -31,6 +31,8 @@ pub enum Special {
     LogBroken,
     /// Writes wait for a reader of the journal. Owner: `journal::Journal`.
     JournalFull,
+    /// Writes wait, because the append-only file lags. Owner: `append_log::AppendLog`.
+    LogLags,
     /// This server follows a primary. Owner: `upstream::Upstream`.
     Replica,
     /// This server is a node of a cluster. Owner: `membership::Membership`.
@@ -70,6 +72,7 @@ impl Special {
         | Special::SaveFailed.mask()
         | Special::LogBroken.mask()
         | Special::JournalFull.mask()
+        | Special::LogLags.mask()
         | Special::Replica.mask()
         | Special::Overload.mask()
         | Special::RateLimits.mask();
@@ -85,7 +88,7 @@ impl Special {
 
     /// All states.
     #[cfg(test)]
-    pub(crate) const ALL: [Special; 20] = [
+    pub(crate) const ALL: [Special; 21] = [
         Special::MemoryLimit,
         Special::MinReplicas,
         Special::Pause,
@@ -95,6 +98,7 @@ impl Special {
         Special::SaveFailed,
         Special::LogBroken,
         Special::JournalFull,
+        Special::LogLags,
         Special::Replica,
         Special::Cluster,
         Special::RestrictedUsers,

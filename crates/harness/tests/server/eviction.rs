@@ -320,9 +320,12 @@ fn what_waits_for_a_slow_disk_costs_no_keys() {
         // The first write to the file does not end before the test.
         test.ask(&["DEBUG", "AOF-FLUSH-SLEEP", "1000000000"]);
         let value = "v".repeat(ROOM / 32);
+        // One request: further ones would wait for the file after half a second.
+        test.ask(&["MULTI"]);
         for _ in 0..128 {
             test.ask(&["SET", "overwritten", &value]);
         }
+        test.ask(&["EXEC"]);
         assert!(info(&mut test.client, "mem_aof_buffer") > 2 * ROOM, "{policy}: nothing waits");
         assert!(info(&mut test.client, "mem_not_counted_for_evict") > 2 * ROOM, "{policy}");
         assert_eq!(test.ask(&["DBSIZE"]), Reply::Integer(2), "{policy}");

@@ -258,10 +258,10 @@ fn pause(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal>
     if is_paused(cx, row, args) { Err(NotNow::Paused.into()) } else { Ok(()) }
 }
 
-/// Makes writers wait while the journal's disk is far behind. They are notified when they can go
+/// Makes writers wait while the append-only file is far behind. They are notified when they can go
 /// on.
 fn journal_space(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
-    if cx.engine.journal.is_full() && may_write(cx, row) {
+    if cx.engine.is_log_behind() && may_write(cx, row) {
         return Err(NotNow::Held.into());
     }
     Ok(())

@@ -89,6 +89,42 @@ fn always_holds_from_the_first_reply_on() {
 }
 
 #[test]
+fn with_everysec_writes_wait_for_a_file_that_lags_and_reads_do_not() {
+    let faults = Faults::new("lag-everysec");
+    let server = faults.start(&[]);
+    let (mut writer, mut client) = (server.client(), server.client());
+    ok(&mut client, "RPUSH list 0");
+    faults.set(&[("stuck-write", 0, ".incr.aof")]);
+    let refused = std::thread::scope(|scope| {
+        let writes = scope.spawn(move || {
+            loop {
+                let reply = ask(&mut writer, "RPUSH list x");
+                if reply.is_error() {
+                    return reply.shown();
+                }
+            }
+        });
+        let mut waits = |times: &str| {
+            eventually("writes wait", || field(&mut client, "aof_held_writes") == times);
+            let len = ask(&mut client, "LLEN list");
+            let more = ask(&mut client, "LLEN list");
+            assert_eq!(len, more, "writes go on");
+            assert_eq!(field(&mut client, "aof_last_write_status"), "ok");
+            len
+        };
+        let before = waits("1");
+        faults.set(&[]);
+        eventually("writes go on", || ask(&mut server.client(), "LLEN list") != before);
+        faults.set(&[("stuck-write", 0, ".incr.aof")]);
+        waits("2");
+        // What waits is told when the write fails.
+        faults.set(&[("write", EIO, ".incr.aof")]);
+        writes.join().expect("it is refused")
+    });
+    assert!(refused.starts_with("MISCONF Errors writing to the AOF file: "), "{refused}");
+}
+
+#[test]
 fn with_everysec_nobody_waits_for_a_stuck_disk() {
     let faults = Faults::new("stuck-everysec");
     let mut server = faults.start(&[]);

@@ -192,6 +192,7 @@ impl Writer {
         let mut orders = lock(&self.orders);
         if let Some(&Switch { at, aside, .. }) = orders.switches.back() {
             (orders.contained, orders.contained_aside) = (at, aside);
+            self.engine.append_log.in_base.store(at.0, Release);
         }
         drop(orders);
         self.wake();
@@ -346,6 +347,10 @@ impl Work {
             let stops = lock(&writer.orders).stops;
             let wrote = self.drain(writer, policy);
             let is_stuck = self.write_failed;
+            // Also after a failure, by which writes are refused.
+            if self.engine.append_log.catch_up() {
+                self.post_recheck();
+            }
             if let Some(switch) = writer.next_file(self.reader.position()) {
                 self.change_file(switch);
                 continue;

@@ -444,7 +444,7 @@ impl<'t> Uplink<'t> {
             return self.lose("The connection with master was killed by a client.");
         }
         // If the append-only file is far behind, the stream waits for it, as clients do.
-        if self.engine.journal.is_full() {
+        if self.engine.is_log_behind() {
             std::thread::sleep(Duration::from_millis(1));
             return;
         }
