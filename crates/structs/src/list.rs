@@ -87,9 +87,10 @@ impl List {
     /// Number of elements.
     #[inline]
     pub fn len(&self) -> usize {
-        match self.view() {
-            View::Run(run) => run.count(),
-            View::Quicklist(quicklist) => quicklist.len,
+        match &self.repr {
+            Repr::Listpack(listpack) => listpack.count(),
+            Repr::Quicklist(quicklist) => quicklist.len,
+            Repr::Inline(inline) => inline.entries().count(),
         }
     }
 

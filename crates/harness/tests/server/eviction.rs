@@ -321,11 +321,8 @@ fn what_waits_for_a_slow_disk_costs_no_keys() {
         test.ask(&["DEBUG", "AOF-FLUSH-SLEEP", "1000000000"]);
         let value = "v".repeat(ROOM / 32);
         // One request: further ones would wait for the file after half a second.
-        test.ask(&["MULTI"]);
-        for _ in 0..128 {
-            test.ask(&["SET", "overwritten", &value]);
-        }
-        test.ask(&["EXEC"]);
+        let script = "for _ = 1, 128 do redis.call('SET', KEYS[1], ARGV[1]) end";
+        test.ask(&["EVAL", script, "1", "overwritten", &value]);
         assert!(info(&mut test.client, "mem_aof_buffer") > 2 * ROOM, "{policy}: nothing waits");
         assert!(info(&mut test.client, "mem_not_counted_for_evict") > 2 * ROOM, "{policy}");
         assert_eq!(test.ask(&["DBSIZE"]), Reply::Integer(2), "{policy}");
