@@ -40,6 +40,7 @@ pub mod history;
 pub mod http;
 pub mod info;
 pub mod ledger;
+pub mod list_transactions;
 pub mod module_types;
 pub mod network;
 pub mod notation;

@@ -1,9 +1,11 @@
-//! Clients that write and read registers of a cluster through any of its nodes, whatever fails
-//! meanwhile. What they saw is a history, which one order of all operations has to explain: then no
-//! confirmed write is lost, no read is stale, and no two primaries confirm.
+//! Clients that write and read registers of a cluster, and lists in transactions, through any of
+//! its nodes, whatever fails meanwhile. What they saw is a history, which one order of all
+//! operations has to explain: then no confirmed write is lost, no read is stale, no transaction is
+//! torn, and no two primaries confirm.
 
 use crate::client::Client;
 use crate::history::{Action, Recorder, State};
+use crate::list_transactions::{ListTransactions, Outcome};
 use crate::reply::{Protocol, Reply};
 use crate::rng::Rng;
 use crate::wait::{SetAtEnd, eventually, eventually_within};
@@ -28,6 +30,7 @@ const SETTLING: Duration = Duration::from_secs(180);
 pub struct Registers {
     addresses: Vec<SocketAddr>,
     recorder: Recorder,
+    transactions: ListTransactions,
     began: Instant,
     next: AtomicU64,
     confirmed: AtomicU64,
@@ -43,6 +46,7 @@ impl Registers {
         Registers {
             addresses,
             recorder: Recorder::new(),
+            transactions: ListTransactions::default(),
             began: Instant::now(),
             next: AtomicU64::new(1),
             confirmed: AtomicU64::new(0),
@@ -87,8 +91,8 @@ impl Registers {
         eventually("writes are confirmed", || self.confirmed() > before + 20);
     }
 
-    /// Reads all registers once more, since what is there in the end belongs to the history, and
-    /// checks it. Returns how many operations it has.
+    /// Reads all registers and lists once more, since what is there in the end belongs to the
+    /// history, and checks it. Returns how many operations and transactions it has.
     ///
     /// # Errors
     /// What no order explains.
@@ -106,16 +110,21 @@ impl Registers {
 
     fn verdict_of(&self, address: impl Fn() -> SocketAddr) -> Result<usize, String> {
         let mut client = None;
-        for register in self.recorder.objects() {
-            eventually("registers are read", || {
+        let mut until_read = |read: &dyn Fn(&mut Client) -> bool| {
+            eventually("what is there is read", || {
                 let mut connection = client.take().or_else(|| connect(address()));
-                let is_read =
-                    connection.as_mut().is_some_and(|it| self.read(WORKERS, it, &register));
+                let is_read = connection.as_mut().is_some_and(read);
                 client = connection.filter(|_| is_read);
                 is_read
             });
+        };
+        for register in self.recorder.objects() {
+            until_read(&|client| self.read(WORKERS, client, &register));
         }
-        self.recorder.verdict()
+        for set in self.transactions.sets() {
+            until_read(&|client| self.transactions.read_all(set, client, || self.recorder.now()));
+        }
+        Ok(self.recorder.verdict()? + self.transactions.verdict()?)
     }
 
     /// Registers are left after some seconds, so that a history stays short.
@@ -137,9 +146,10 @@ impl Registers {
                 continue;
             };
             let register = self.register(&mut rng);
-            let is_well = match rng.below(2) {
-                0 => self.write(worker, connection, &register),
-                _ => self.read(worker, connection, &register),
+            let is_well = match rng.below(5) {
+                0 | 1 => self.write(worker, connection, &register),
+                2 | 3 => self.read(worker, connection, &register),
+                _ => self.transact(worker, connection, &mut rng),
             };
             if !is_well {
                 client = None;
@@ -170,6 +180,21 @@ impl Registers {
             self.recorder.record_unknown(worker, called, operation);
         }
         reply.is_ok()
+    }
+
+    /// Returns whether the connection can be used on.
+    fn transact(&self, worker: usize, client: &mut Client, rng: &mut Rng) -> bool {
+        let (why, is_well) =
+            match self.transactions.run(worker, client, rng, || self.recorder.now()) {
+                Outcome::Confirmed => {
+                    self.confirmed.fetch_add(1, SeqCst);
+                    return true;
+                }
+                Outcome::Failed(why) => (why, true),
+                Outcome::Lost(why) => (why, false),
+            };
+        self.failed(|| format!("a transaction: {why}"));
+        is_well
     }
 
     /// Returns whether the connection can be used on.

@@ -8,10 +8,12 @@
 //! Linearizability is local: a history is linearizable if it is so for each object alone, so each
 //! key (and each member of a set) is checked by itself. What an operation on several keys does to
 //! each of them is recorded as an operation on each; that it happens to all *at once* is for the
-//! tests to check by other means (sums that never change, values that are always equal).
+//! tests to check by other means: sums that never change, values that are always equal, and
+//! [transactions] over lists.
 
 mod check;
 pub mod model;
+pub mod transactions;
 
 pub use check::check;
 pub use model::{Action, State};

@@ -11,6 +11,7 @@ use harness::client::{Client, ok};
 use harness::environment;
 use harness::history::{Action, Recorder, State};
 use harness::info;
+use harness::list_transactions::{ListTransactions, Outcome};
 use harness::reply::{Protocol, Reply};
 use harness::rng::Rng;
 use harness::server::{Backend, Options, Program, Server};
@@ -233,6 +234,27 @@ fn string_step(worker: &mut Worker, key: &str) -> Vec<Action> {
         }
     };
     vec![action]
+}
+
+/// Transactions and scripts over several lists: one order of them explains what all have read.
+#[test]
+fn transactions() {
+    with_servers(|server| {
+        let (recorder, transactions) = (Recorder::new(), ListTransactions::default());
+        let clock = || recorder.now();
+        work(server, |worker| {
+            let rng = &mut worker.rng;
+            let outcome = transactions.run(worker.index, &mut worker.client, rng, clock);
+            assert!(matches!(outcome, Outcome::Confirmed), "{outcome:?}");
+        });
+        let mut client = server.client();
+        let sets = transactions.sets();
+        assert!(sets.into_iter().all(|set| transactions.read_all(set, &mut client, clock)));
+        match transactions.verdict() {
+            Ok(count) => println!("{count} transactions have an order"),
+            Err(why) => panic!("{why}"),
+        }
+    });
 }
 
 /// Scripts that swap, or compare and set, on a key that is declared or is not.
