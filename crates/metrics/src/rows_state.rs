@@ -431,9 +431,9 @@ pub(crate) static PERSISTENCE: [Row; 47] = [
         "aof_delayed_fsync",
         "fsyncs that came late, because the one before had not ended.",
     ),
-    gauge(
+    counter(
         "aof_held_writes",
-        "aof_held_writes",
+        "",
         "Times that writes waited, because the append-only file lagged by half a second.",
     ),
     gauge(
