@@ -1,6 +1,6 @@
 //! What INFO says: fields by name, and lines of fields.
 
-use metrics::info::{Fields, number, numbers, part};
+use metrics::info::{Fields, database, number, numbers, part};
 use std::collections::HashMap;
 
 /// A reply to INFO.
@@ -61,10 +61,9 @@ impl Info {
 
     /// Sums a part over the lines of databases.
     pub fn sum_of_databases(&self, part: &str) -> f64 {
-        let is_number = |rest: &str| rest.parse::<u32>().is_ok();
-        self.lines("db")
-            .filter(|(rest, _)| is_number(rest))
-            .map(|(_, line)| line.number(part))
+        self.all()
+            .filter(|(_, name, _)| database(name).is_some())
+            .map(|(.., value)| Parts(value).number(part))
             .sum()
     }
 }

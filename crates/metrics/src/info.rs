@@ -59,6 +59,11 @@ impl<'a> Fields<'a> {
         self.all.get(range).unwrap_or_default().iter()
     }
 
+    /// The databases of SELECT that have keys, with their values.
+    pub fn databases(&self) -> impl Iterator<Item = (u32, &'a str)> {
+        self.all.iter().filter_map(|field| Some((database(field.name)?, field.value)))
+    }
+
     /// The value of a field; empty if it is not there.
     pub fn text(&self, name: &str) -> &'a str {
         self.find(name).unwrap_or_default()
@@ -68,6 +73,11 @@ impl<'a> Fields<'a> {
     pub fn find(&self, name: &str) -> Option<&'a str> {
         self.all.iter().find(|field| field.name == name).map(|field| field.value)
     }
+}
+
+/// The database that a field is about, if that is what its name says.
+pub fn database(name: &str) -> Option<u32> {
+    name.strip_prefix("db")?.parse().ok()
 }
 
 /// A part of a value of the form `a=1,b=2`.
@@ -103,6 +113,7 @@ mod tests {
         assert_eq!(fields.find("y"), None);
         let of_database = fields.of("Keyspace").next().map(|field| field.value).unwrap_or_default();
         assert_eq!((number(of_database, "expires"), number(of_database, "no")), (Some(1.0), None));
+        assert_eq!(fields.databases().collect::<Vec<_>>(), [(0, "keys=3,expires=1")]);
         assert_eq!(fields.all().last().and_then(Field::number), Some(1.0));
     }
 }

@@ -5,9 +5,10 @@
 
 use crate::shared::Shared;
 use crate::site::{Database, Placed, Site, Stage};
-use crate::talk::{self, field};
+use crate::talk;
 use cluster::id::Id;
 use console::samples::{Fold, History, Sample, Samples};
+use metrics::info::Fields;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -131,81 +132,69 @@ pub fn watch(shared: &Shared, figures: &Figures, is_over: &AtomicBool) {
     }
 }
 
-/// What a copy says of itself.
+/// What a copy, a database or a machine does.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Said {
-    is_primary: bool,
+struct Load {
     commands: f64,
     memory: f64,
     memory_limit: f64,
     clients: f64,
     keys: f64,
-    /// Seconds of processors since it has started.
+    /// Processors; in what a copy says of itself their seconds since it has started.
     cpu: f64,
     lag: f64,
 }
 
-impl Said {
-    fn read(info: &str) -> Said {
-        let number = |name: &str| {
-            field(info, name).and_then(|text| text.parse::<f64>().ok()).unwrap_or_default()
-        };
-        let is_primary = field(info, "role") == Some("master");
-        let lag = number("slave_read_repl_offset") - number("slave_repl_offset");
-        Said {
-            is_primary,
-            commands: number("instantaneous_ops_per_sec"),
-            memory: number("used_memory"),
-            memory_limit: number("maxmemory"),
-            clients: number("connected_clients"),
-            keys: keys(info),
-            cpu: number("used_cpu_user") + number("used_cpu_sys"),
-            lag: if is_primary { 0.0 } else { lag.max(0.0) },
-        }
-    }
-}
-
-/// Returns the keys of all databases of SELECT.
-fn keys(info: &str) -> f64 {
-    let count = |line: &str| {
-        let (name, rest) = line.strip_prefix("db")?.split_once(":keys=")?;
-        name.parse::<u32>().ok()?;
-        rest.split(',').next()?.parse::<f64>().ok()
-    };
-    info.lines().filter_map(count).sum()
-}
-
-/// Sums of the copies of a database or of a machine.
-#[derive(Default)]
-struct Sums {
-    commands: f64,
-    memory: f64,
-    memory_limit: f64,
-    clients: f64,
-    keys: f64,
-    cpu: f64,
-    lag: f64,
-}
-
-impl Sums {
-    /// Adds a copy. Replicas run what their primaries do and have the same keys: a database counts
-    /// those of its primaries, a machine what its processes do.
+impl Load {
+    /// Adds a copy, which has used so many processors. Replicas run what their primaries do and
+    /// have the same keys: a database counts those of its primaries, a machine what its processes
+    /// do.
     fn add(&mut self, said: Said, cores: f64, is_of_machine: bool) {
-        if said.is_primary || is_of_machine {
-            self.commands += said.commands;
-            self.memory += said.memory;
-            self.memory_limit += said.memory_limit;
-            self.keys += said.keys;
+        let Said { is_primary, load } = said;
+        if is_primary || is_of_machine {
+            self.commands += load.commands;
+            self.memory += load.memory;
+            self.memory_limit += load.memory_limit;
+            self.keys += load.keys;
         }
-        self.clients += said.clients;
+        self.clients += load.clients;
         self.cpu += cores;
-        self.lag = self.lag.max(said.lag);
+        self.lag = self.lag.max(load.lag);
     }
 
     /// The values of a sample, in the order of [`COLUMNS`].
     fn values(&self) -> Vec<f32> {
-        let Sums { commands, memory, memory_limit, clients, keys, cpu, lag } = *self;
+        let Load { commands, memory, memory_limit, clients, keys, cpu, lag } = *self;
         [commands, memory, memory_limit, clients, keys, cpu, lag].map(|it| it as f32).to_vec()
+    }
+}
+
+/// What a copy says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Said {
+    is_primary: bool,
+    load: Load,
+}
+
+impl Said {
+    fn read(info: &str) -> Said {
+        let fields = Fields::parse(info);
+        let number = |name: &str| fields.text(name).parse::<f64>().unwrap_or_default();
+        let is_primary = fields.text("role") == "master";
+        let lag = number("slave_read_repl_offset") - number("slave_repl_offset");
+        let load = Load {
+            commands: number("instantaneous_ops_per_sec"),
+            memory: number("used_memory"),
+            memory_limit: number("maxmemory"),
+            clients: number("connected_clients"),
+            keys: fields
+                .databases()
+                .filter_map(|(_, line)| metrics::info::number(line, "keys"))
+                .sum(),
+            cpu: number("used_cpu_user") + number("used_cpu_sys"),
+            lag: if is_primary { 0.0 } else { lag.max(0.0) },
+        };
+        Said { is_primary, load }
     }
 }
 
@@ -239,7 +228,8 @@ impl Heard {
         };
         let cores = before.map_or(0.0, |known| {
             // A copy that was started again begins anew.
-            ((said.cpu - known.said.cpu) / since(&known).as_secs_f64().max(0.001)).max(0.0)
+            ((said.load.cpu - known.said.load.cpu) / since(&known).as_secs_f64().max(0.001))
+                .max(0.0)
         });
         self.copies.insert(copy, Known { at: now, said, cores });
         Some((said, cores))
@@ -253,7 +243,7 @@ fn look(site: &Site, figures: &Figures, heard: &mut Heard, is_over: &AtomicBool)
         .flat_map(|(name, at)| at.value.copies.iter().map(move |it| (name, &at.value, it)))
         .filter(|(.., placed)| !placed.is_leaving && site.is_alive(&placed.machine))
         .collect();
-    let mut sums: BTreeMap<Subject, Sums> = BTreeMap::new();
+    let mut sums: BTreeMap<Subject, Load> = BTreeMap::new();
     for some in copies.chunks(AT_A_TIME) {
         if is_over.load(Ordering::Relaxed) {
             return 0;
@@ -307,7 +297,7 @@ mod tests {
     #[test]
     fn a_database_counts_its_primaries_and_a_machine_its_processes() {
         let (primary, replica) = (Said::read(PRIMARY), Said::read(REPLICA));
-        let (mut database, mut machine) = (Sums::default(), Sums::default());
+        let (mut database, mut machine) = (Load::default(), Load::default());
         for said in [primary, replica] {
             database.add(said, 0.25, false);
             machine.add(said, 0.25, true);
@@ -321,7 +311,8 @@ mod tests {
         let (mut heard, began) = (Heard::default(), Instant::now());
         let copy = "1".repeat(40).parse().expect("an id");
         let mut look = |cpu, after| {
-            let said = Some(Said { cpu, ..Said::default() });
+            let load = Load { cpu, ..Load::default() };
+            let said = Some(Said { is_primary: true, load });
             heard.note(copy, said, began + Duration::from_secs(after)).map(|(_, cores)| cores)
         };
         assert_eq!(look(100.0, 0), Some(0.0), "nothing is known of before");
@@ -333,7 +324,8 @@ mod tests {
     fn a_copy_that_does_not_answer_is_what_it_was_for_a_while() {
         let (mut heard, began) = (Heard::default(), Instant::now());
         let copy = "1".repeat(40).parse().expect("an id");
-        let said = Said { memory: 7.0, ..Said::default() };
+        let load = Load { memory: 7.0, ..Load::default() };
+        let said = Said { is_primary: true, load };
         assert_eq!(heard.note(copy, None, began), None);
         assert_eq!(heard.note(copy, Some(said), began), Some((said, 0.0)));
         assert_eq!(heard.note(copy, None, began + MAX_SILENCE), Some((said, 0.0)));

@@ -5,6 +5,7 @@ use crate::place::{Address, Login, ServersUrl, connect};
 use crate::source::Problem;
 use crate::target::{Route, Target};
 use client::{Client, Range, parse_slots};
+use metrics::info::{Fields, part};
 use resp::Value;
 use rustls::ClientConfig;
 use std::collections::BTreeMap;
@@ -66,12 +67,8 @@ pub type Keyspace = BTreeMap<u32, u64>;
 
 /// Adds what INFO says of a server's databases: `db3:keys=7,expires=0,…`.
 pub fn add_keyspace(sum: &mut Keyspace, info: &str) {
-    for line in info.lines() {
-        let counted = line.strip_prefix("db").and_then(|line| {
-            let (db, rest) = line.split_once(":keys=")?;
-            Some((db.parse::<u32>().ok()?, rest.split(',').next()?.parse::<u64>().ok()?))
-        });
-        if let Some((db, keys)) = counted {
+    for (db, line) in Fields::parse(info).databases() {
+        if let Some(keys) = part(line, "keys").and_then(|keys| keys.parse::<u64>().ok()) {
             let count = sum.entry(db).or_default();
             *count = count.saturating_add(keys);
         }
