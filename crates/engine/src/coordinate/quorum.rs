@@ -9,7 +9,6 @@ use config::{AppendFsync, CommitMode};
 use journal::safe::{Gate, Need};
 use keyspace::Millis;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Instant;
 
 impl Engine {
     /// Returns the gate at which a session's replies wait, if they do.
@@ -42,7 +41,7 @@ impl Engine {
     /// second.
     pub fn look_at_log(&self) {
         let is_told_before = self.fsync_policy() != AppendFsync::Always;
-        if self.append_log.look(self.journal.position(), is_told_before, Instant::now()) {
+        if self.append_log.look(self.journal.position(), is_told_before, &self.clock) {
             recheck_all(&self.mailboxes);
         }
     }

@@ -2,10 +2,11 @@
 //! that write it are in the server. The position that is on the disk is a source of
 //! [`journal::safe`].
 
+use crate::clock::{Clock, Ticks};
 use crate::journal::{Journal, JournalPos};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::*, fence};
 use std::sync::{Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use structs::flags::Flag;
 use structs::sync::lock;
 
@@ -38,7 +39,7 @@ pub struct AppendLog {
     /// Writes wait, because the file lags.
     lags: Flag,
     /// Where the journal ended at a look that the file has not reached, and when that was.
-    last_look: Mutex<Option<(u64, Instant)>>,
+    last_look: Mutex<Option<(u64, Ticks)>>,
     error: Mutex<String>,
     /// Everything before this position was written to the file, but perhaps not to the disk.
     pub written: AtomicU64,
@@ -144,12 +145,12 @@ impl AppendLog {
     /// wait if so. Called often by each thread that writes, because one without a processor, as the
     /// file's may be, cannot say that it lags. `counts`: clients are told of writes that are not in
     /// the file. Returns whether writes waited and may go on.
-    pub fn look(&self, end: JournalPos, counts: bool, now: Instant) -> bool {
+    pub fn look(&self, end: JournalPos, counts: bool, clock: &Clock) -> bool {
         let Ok(mut last) = self.last_look.try_lock() else { return false };
         // A new history may end before a look at the one before.
         let missing = last.filter(|&look| counts && look.0 <= end.0 && self.is_missing(look));
-        *last = missing.or(Some((end.0, now)));
-        if missing.is_some_and(|(_, since)| now.duration_since(since) > MAX_LAG) {
+        *last = missing.or_else(|| Some((end.0, clock.now())));
+        if missing.is_some_and(|(_, since)| clock.elapsed(since) > MAX_LAG) {
             if !self.lags.set(true) {
                 self.figures.lags.fetch_add(1, Relaxed);
             }
@@ -168,7 +169,7 @@ impl AppendLog {
     }
 
     /// Returns whether the files should have what was in the journal at a look, and have not.
-    fn is_missing(&self, (place, _): (u64, Instant)) -> bool {
+    fn is_missing(&self, (place, _): (u64, Ticks)) -> bool {
         let is_kept = self.state() == LogState::On && !self.is_broken();
         is_kept && place > self.written.load(Acquire).max(self.in_base.load(Acquire))
     }

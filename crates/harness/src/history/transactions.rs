@@ -9,8 +9,8 @@
 //! - one did not read what the other appended;
 //! - one was confirmed before the other began.
 //!
-//! If these relations have a cycle, no order explains the history. The idea is that of Kingsbury and
-//! Alvaro, "Elle: inferring isolation anomalies from experimental observations" (VLDB 2020).
+//! If these relations have a cycle, no order explains the history. The idea is that of Kingsbury
+//! and Alvaro, "Elle: inferring isolation anomalies from experimental observations" (VLDB 2020).
 //!
 //! Transactions that have no list in common may be checked apart (linearizability is local). All
 //! lists have to be read once more behind everything else: what was confirmed has to be there.

@@ -2,6 +2,7 @@
 //! to the slow path.
 
 use super::*;
+use crate::append_log::LogState;
 use crate::clients::Client;
 use crate::clock::{Clock, ManualTime};
 use crate::command::{Command, KeyFlags, KeySpec, Outcome};
@@ -19,6 +20,7 @@ use cluster::id::Id;
 use cluster::slots::Slots;
 use config::{Config, SetContext};
 use keyspace::{DbIndex, Millis};
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 fn ok(cx: &mut Cx<'_>, _: Args<'_>) -> Outcome {
@@ -226,6 +228,60 @@ fn what_is_far_behind_is_seen() {
     }
     bench.check_bits(&[]);
     assert_eq!(bench.ask("set"), "+OK");
+}
+
+#[test]
+fn a_log_that_lags_is_seen() {
+    let mut bench = Bench::new();
+    let (engine, time) = (bench.engine, bench.time);
+    let log = &engine.append_log;
+    let _reader = engine.journal.read(IfBehind::HoldWriters);
+    log.set_state(LogState::On);
+    let written = || log.written.store(engine.journal.position().0, SeqCst);
+    let look_after = |ms| {
+        time.advance(Duration::from_millis(ms));
+        engine.look_at_log();
+    };
+    let append = || engine.journal.append_command(DbIndex(0), b"*1\r\n$4\r\nPING\r\n");
+    // What is written in time lets others wait for nothing, however long ago it was.
+    append();
+    look_after(0);
+    written();
+    look_after(10_000);
+    append();
+    look_after(399);
+    bench.check_bits(&[]);
+    look_after(399);
+    bench.check_bits(&[]);
+    look_after(2);
+    bench.check_bits(&[Special::LogLags]);
+    assert_eq!(bench.ask("set"), "Held");
+    assert_eq!(bench.ask("get"), "+OK");
+    assert!(!log.catch_up());
+    written();
+    assert!(log.catch_up());
+    bench.check_bits(&[]);
+    assert_eq!(bench.ask("set"), "+OK");
+    // What is in a base, refused, or not to be written does not count.
+    let lag = || {
+        append();
+        look_after(0);
+        look_after(500);
+        assert!(log.lags());
+    };
+    lag();
+    log.in_base.store(engine.journal.position().0, SeqCst);
+    look_after(0);
+    bench.check_bits(&[]);
+    lag();
+    log.set_broken("No space left on device");
+    assert!(log.catch_up());
+    log.set_sound();
+    look_after(0);
+    look_after(500);
+    log.set_state(LogState::Off);
+    look_after(0);
+    bench.check_bits(&[]);
 }
 
 #[test]
